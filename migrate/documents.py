@@ -1,0 +1,34 @@
+"""The texts that travel: documents and queries. Reading them from disk is done on the floor above."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+
+class Text(Protocol):
+    """What an embedder needs of a document or a query: an id and a text."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def text(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One document, or one chunk of one: `id` is the store's own id, kept to the byte."""
+
+    id: str
+    text: str
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One query of a BEIR set or a query log."""
+
+    id: str
+    text: str

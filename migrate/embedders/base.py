@@ -1,0 +1,56 @@
+"""What every embedding model offers, whoever runs it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Literal
+
+from migrate.documents import Text
+from migrate.manifest import ModelIdentity
+from migrate.vectors import Progress, Vectors, no_progress
+
+Role = Literal["document", "query"]
+
+
+class Embedder(ABC):
+    """Turns texts into vectors. Prefixes are added inside; callers pass texts as they are.
+
+    `cacheable` says whether a vector depends on nothing but the identity, the role and the text, so that it may be
+    kept across runs; `batch_size` is how many texts are worth handing over at once.
+    """
+
+    cacheable: bool = True
+    batch_size: int = 256
+
+    @property
+    @abstractmethod
+    def identity(self) -> ModelIdentity:
+        """The model as artefacts remember it."""
+
+    @abstractmethod
+    def embed(self, texts: Sequence[Text], role: Role, *, progress: Progress = no_progress) -> Vectors:
+        """Vectors of the texts, float32, (len(texts), dim), finite, in the order of `texts`.
+
+        Raises
+        ------
+        InputError
+            A text that the model cannot embed: empty, too long, unknown to a file of vectors. Names its id.
+        RemoteError
+            A remote service failed, and trying again did not help.
+        """
+
+    def embed_documents(self, texts: Sequence[Text], *, progress: Progress = no_progress) -> Vectors:
+        """Embed texts as documents."""
+        return self.embed(texts, "document", progress=progress)
+
+    def embed_queries(self, texts: Sequence[Text], *, progress: Progress = no_progress) -> Vectors:
+        """Embed texts as queries."""
+        return self.embed(texts, "query", progress=progress)
+
+    def fit(self, corpus: Iterable[Text]) -> None:
+        """Learn from the corpus what the model needs before it can embed; most models need nothing."""
+
+    def save_state(self, folder: Path) -> None:
+        """Save what `fit` learned into a folder, so that `load_embedder(spec, state=folder)` embeds the same way."""

@@ -1,0 +1,187 @@
+"""Files that are either complete or absent: atomic writes, hashes, locks. Formats are somebody else's."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from migrate.errors import LockedError, OutputError, UsageError
+
+_CHUNK = 1 << 20
+
+
+def describe_os_error(error: OSError) -> str:
+    """The reason an operating system call failed, in the system's words."""
+    return error.strerror or str(error)
+
+
+@contextmanager
+def output_errors(path: Path) -> Iterator[None]:
+    """Turn an OSError raised inside into an OutputError (exit code 5) that names `path` and the remedy."""
+    try:
+        yield
+    except OSError as error:
+        remedy = {
+            errno.ENOSPC: "free some space and run the same command again",
+            errno.EACCES: "check the permissions",
+            errno.EPERM: "check the permissions",
+            errno.EROFS: "choose another place",
+        }.get(error.errno or 0, "see what holds it, and run the same command again")
+        about = f" ({error.filename})" if error.filename and Path(os.fsdecode(error.filename)) != path else ""
+        raise OutputError(f"cannot write {path}: {describe_os_error(error)}{about}; {remedy}") from error
+
+
+def canonical_json(value: object) -> str:
+    """JSON with sorted keys and no spare space: equal values give equal text."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def sha256_file(path: Path) -> str:
+    """Hexadecimal SHA-256 of a file's bytes, read in constant memory."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sync_folder(path: Path) -> None:
+    """Make the names inside a folder durable (POSIX: fsync of the folder itself)."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_bytes(path: Path, payload: bytes) -> None:
+    """Write a file durably. Not atomic: for files inside an `atomic_folder`."""
+    with path.open("wb") as file:
+        file.write(payload)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write readable JSON with sorted keys, durably."""
+    write_bytes(path, (json.dumps(value, sort_keys=True, indent=2, ensure_ascii=False) + "\n").encode())
+
+
+def copy_file(source: Path, target: Path) -> None:
+    """Copy bytes durably; permissions and times are not copied."""
+    with source.open("rb") as read, target.open("wb") as write:
+        shutil.copyfileobj(read, write, _CHUNK)
+        write.flush()
+        os.fsync(write.fileno())
+
+
+@contextmanager
+def atomic_file(path: Path, *, force: bool = False) -> Iterator[Path]:
+    """Yield a path to write to; on success it becomes `path`, on any failure it is removed.
+
+    Raises
+    ------
+    UsageError
+        `path` exists and `force` is not given.
+    OutputError
+        The operating system refused.
+    """
+    _refuse_existing(path, force=force)
+    with output_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        os.close(descriptor)
+    aside = Path(name)
+    try:
+        with output_errors(path):
+            yield aside
+            os.chmod(aside, 0o644)
+            os.replace(aside, path)
+            sync_folder(path.parent)
+    finally:
+        with suppress(FileNotFoundError):
+            aside.unlink()
+
+
+@contextmanager
+def atomic_folder(path: Path, *, force: bool = False) -> Iterator[Path]:
+    """Yield an empty folder to fill; on success it becomes `path`, on any failure it is removed.
+
+    With `force` an existing `path` is replaced, and only once the new folder is complete.
+
+    Raises
+    ------
+    UsageError
+        `path` exists and `force` is not given.
+    OutputError
+        The operating system refused.
+    """
+    _refuse_existing(path, force=force)
+    with output_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        aside = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+    try:
+        with output_errors(path):
+            yield aside
+            os.chmod(aside, 0o755)
+            sync_folder(aside)
+            _rename_folder(aside, path, force=force)
+            sync_folder(path.parent)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _refuse_existing(path: Path, *, force: bool) -> None:
+    if not force and (path.is_symlink() or path.exists()):
+        raise UsageError(f"{path} exists; choose another output, or replace it with --force")
+
+
+def _rename_folder(aside: Path, path: Path, *, force: bool) -> None:
+    """Rename to `path`; POSIX renames only over an empty folder, so with `force` what is there steps aside first."""
+    if not (force and path.exists()):
+        os.rename(aside, path)
+        return
+    old = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.old."))
+    os.rename(path, old / path.name)
+    try:
+        os.rename(aside, path)
+    except OSError:
+        os.rename(old / path.name, path)
+        raise
+    finally:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+@contextmanager
+def output_lock(path: Path) -> Iterator[None]:
+    """Hold the lock of an output path; it dies with the process.
+
+    The lock file stands beside the output and stays: removing it would let two runs hold two different locks.
+
+    Raises
+    ------
+    LockedError
+        Another process holds it.
+    """
+    lock = path.parent / f".{path.name}.lock"
+    with output_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = lock.open("a")
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise LockedError(f"another run is writing {path}; wait for it, or choose another output") from error
+        yield
+
+
+def cache_folder() -> Path:
+    """Where downloads and paid-for embeddings are kept: $XDG_CACHE_HOME or ~/.cache, `lead-migrate` inside."""
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "lead-migrate"

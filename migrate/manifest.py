@@ -1,0 +1,109 @@
+"""Provenance: what an artefact was made from, by which models, with which seed. One JSON file per artefact."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from migrate import __version__
+from migrate.errors import ManifestError
+from migrate.files import write_json
+
+MANIFEST_NAME = "lead-migrate.json"
+FORMAT_VERSION = 1
+
+Kind = Literal["store", "stitch", "report"]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelIdentity:
+    """An embedding model as an artefact remembers it; two equal identities give equal vectors.
+
+    `normalized` says whether its document vectors are of unit length. `revision` tells apart states of one
+    name: a hash of local weights or of a fitted vocabulary; None where the model is known by name alone.
+    """
+
+    spec: str
+    dim: int
+    normalized: bool
+    document_prefix: str = ""
+    query_prefix: str = ""
+    revision: str | None = None
+
+
+def creation_date() -> str:
+    """Now in UTC as ISO 8601, or SOURCE_DATE_EPOCH where it is set, for reproducible bytes."""
+    epoch = os.environ.get("SOURCE_DATE_EPOCH")
+    moment = datetime.fromtimestamp(int(epoch), UTC) if epoch else datetime.now(UTC)
+    return moment.isoformat(timespec="seconds")
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What an artefact was made from.
+
+    `model` is the model whose space the vectors are in (of a stitch: that it maps to), `source_model` the one they
+    came from. `inputs` maps the name of what was read to a SHA-256; `counts` and `details` belong to the kind.
+    """
+
+    kind: Kind
+    model: ModelIdentity | None = None
+    source_model: ModelIdentity | None = None
+    seed: int | None = None
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)
+    created: str = field(default_factory=creation_date)
+    tool_version: str = __version__
+    format_version: int = FORMAT_VERSION
+
+    def write(self, folder: Path) -> None:
+        """Write `MANIFEST_NAME` into `folder`."""
+        write_json(folder / MANIFEST_NAME, asdict(self))
+
+
+def read_manifest(folder: Path, kind: Kind) -> Manifest:
+    """Read the manifest of a folder.
+
+    Raises
+    ------
+    ManifestError
+        There is none, it is not JSON, it is of another kind, or of a newer format version.
+    """
+    path = folder / MANIFEST_NAME
+    try:
+        facts = json.loads(path.read_bytes())
+    except OSError as error:
+        raise ManifestError(f"{folder}: expected a {kind} with a {MANIFEST_NAME} inside, found none") from error
+    except ValueError as error:
+        raise ManifestError(f"{path}: expected JSON, found something else; was the file damaged?") from error
+    if not isinstance(facts, dict) or facts.get("kind") != kind:
+        found = facts.get("kind", "something else") if isinstance(facts, dict) else "something else"
+        raise ManifestError(f"{folder}: expected a {kind}, found a {found}")
+    if facts.get("format_version") != FORMAT_VERSION:
+        raise ManifestError(
+            f"{path}: expected format version {FORMAT_VERSION}, found {facts.get('format_version')!r}; "
+            f"it was written by lead-migrate {facts.get('tool_version', '?')}, install that version or a newer one"
+        )
+    try:
+        for name in ("model", "source_model"):
+            facts[name] = ModelIdentity(**facts[name]) if facts[name] is not None else None
+        return Manifest(**facts)
+    except (KeyError, TypeError) as error:
+        raise ManifestError(f"{path}: expected the fields of a {kind} manifest, found others ({error})") from error
+
+
+def find_manifest(folder: Path, kind: Kind) -> Manifest | None:
+    """The manifest of a folder, or None where there is none.
+
+    Raises
+    ------
+    ManifestError
+        As `read_manifest`, for a manifest that is there.
+    """
+    return read_manifest(folder, kind) if (folder / MANIFEST_NAME).exists() else None

@@ -1,0 +1,1 @@
+"""Vector stores: every format that is read and written."""

@@ -1,0 +1,146 @@
+"""What every vector store offers, whatever its format: facts, vectors in batches, texts, a writer of the same kind."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.documents import Document
+from migrate.manifest import Manifest
+from migrate.vectors import Batch, Vectors
+
+Metric = Literal["l2", "ip"]
+"""How the index compares: squared Euclidean distance (less is nearer) or inner product (more is nearer)."""
+
+BATCH_SIZE = 16_384
+"""Rows per batch. Fixed boundaries keep float32 products bit-identical from run to run."""
+
+_FINGERPRINT_ROWS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class StoreInfo:
+    """The facts of a store that can be told without reading its vectors.
+
+    `index_type` is FAISS's class name, inner ones in brackets (`IndexIDMap2(IndexFlatL2)`); `exact` says whether the
+    vectors read back are the ones that were added; `notes` are sentences for a person.
+    """
+
+    path: Path
+    format: str
+    index_type: str
+    count: int
+    dim: int
+    metric: Metric
+    exact: bool
+    has_texts: bool
+    manifest: Manifest | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """Tells one store from another: its shape and a SHA-256 over ids and vectors of rows spread over it."""
+
+    count: int
+    dim: int
+    metric: Metric
+    rows_sha256: str
+
+
+class StoreWriter(ABC):
+    """Writes a store into a folder that exists and is nobody else's yet; rows are appended in order."""
+
+    @abstractmethod
+    def append(self, batch: Batch) -> None:
+        """Add the next rows. The vectors are float32 of the writer's dimension."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Complete the store, durably.
+
+        Raises
+        ------
+        StoreError
+            Fewer or more rows were appended than the store has documents.
+        """
+
+
+class Store(ABC):
+    """A vector store on disk, read without loss. Nothing here writes to the source."""
+
+    info: StoreInfo
+
+    @abstractmethod
+    def batches(self, batch_size: int = BATCH_SIZE) -> Iterator[Batch]:
+        """All vectors with their ids, in the store's order, in bounded memory.
+
+        Each batch's vectors are float32, C-contiguous, (n, dim), and valid until the next batch is asked for.
+        Values are as stored: NaN, Inf and zero rows are the caller's to check (`migrate.vectors.check_vectors`).
+        """
+
+    @abstractmethod
+    def take(self, rows: NDArray[np.int64]) -> Batch:
+        """The vectors and ids of some rows, in the order of `rows` (positions in the order of `batches`)."""
+
+    @abstractmethod
+    def documents(self, rows: NDArray[np.int64] | None = None) -> Iterator[Document]:
+        """The documents of some rows in the order of `rows`, or of all rows.
+
+        Raises
+        ------
+        StoreError
+            The store holds no texts.
+        """
+
+    @abstractmethod
+    def writer(self, folder: Path, dim: int) -> StoreWriter:
+        """A writer of a store of the same kind, with the same ids, texts and metric and vectors of dimension `dim`."""
+
+    @property
+    def folder(self) -> Path:
+        """The folder that holds the store's files, and its manifest if there is one."""
+        return self.info.path if self.info.path.is_dir() else self.info.path.parent
+
+    def fingerprint(self) -> Fingerprint:
+        """Hash up to 64 rows, evenly spread from the first to the last."""
+        info = self.info
+        rows = np.unique(np.linspace(0, max(info.count - 1, 0), min(_FINGERPRINT_ROWS, info.count)).astype(np.int64))
+        batch = self.take(rows)
+        digest = hashlib.sha256()
+        for doc_id, vector in zip(batch.ids, batch.vectors, strict=True):
+            digest.update(f"{len(doc_id.encode())}:{doc_id}".encode())
+            digest.update(vector.astype("<f4", copy=False).tobytes())
+        return Fingerprint(info.count, info.dim, info.metric, digest.hexdigest())
+
+
+class NewStoreWriter(ABC):
+    """Writes a store that has no predecessor: documents and vectors together."""
+
+    @abstractmethod
+    def append(self, documents: Sequence[Document], vectors: Vectors) -> None:
+        """Add the next documents with their vectors, (len(documents), dim)."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Complete the store, durably.
+
+        Raises
+        ------
+        StoreError
+            Nothing was appended, or two documents share an id.
+        """
+
+
+def read_all(batches: Iterable[Batch]) -> Batch:
+    """All batches as one; for stores known to fit into memory."""
+    parts = [(list(batch.ids), batch.vectors.copy()) for batch in batches]
+    ids = [doc_id for part, _ in parts for doc_id in part]
+    return Batch(ids, np.concatenate([vectors for _, vectors in parts]))

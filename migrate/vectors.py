@@ -1,0 +1,107 @@
+"""Batches of vectors and the checks they must pass. Knows nothing of files, stores or models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from migrate.errors import VectorError
+
+Vectors = NDArray[np.float32]
+"""Rows of float32, shape (n, dim), C-contiguous, finite."""
+
+Progress = Callable[[str, int, int | None], None]
+"""Called as progress(stage, done, total); total is None where it is not known."""
+
+UNIT_TOLERANCE = 1e-3
+"""How far from 1 the norm of a row may be for the row to count as unit length."""
+
+
+def no_progress(stage: str, done: int, total: int | None) -> None:
+    """Report nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Consecutive vectors of a store with the ids of their documents: `vectors[i]` is `ids[i]`."""
+
+    ids: Sequence[str]
+    vectors: Vectors
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+@dataclass(frozen=True, slots=True)
+class NormSummary:
+    """Euclidean norms of some rows."""
+
+    mean: float
+    minimum: float
+    maximum: float
+
+    @property
+    def is_unit(self) -> bool:
+        """Whether every row is of unit length, within `UNIT_TOLERANCE`."""
+        return self.minimum > 1 - UNIT_TOLERANCE and self.maximum < 1 + UNIT_TOLERANCE
+
+
+def squared_norms(vectors: Vectors) -> NDArray[np.float32]:
+    """Squared Euclidean norm of each row of (n, dim), shape (n,)."""
+    return np.einsum("ij,ij->i", vectors, vectors)
+
+
+def summarize_norms(vectors: Vectors) -> NormSummary:
+    """Mean, least and greatest row norm of (n, dim), n >= 1."""
+    norms = np.sqrt(squared_norms(vectors).astype(np.float64))
+    return NormSummary(float(norms.mean()), float(norms.min()), float(norms.max()))
+
+
+def as_vectors(rows: ArrayLike, *, dim: int | None = None, source: str = "vectors") -> Vectors:
+    """Rows as float32, C-contiguous, shape (n, dim); copied only where it must be.
+
+    Raises
+    ------
+    VectorError
+        Not two-dimensional, or not `dim` columns. Values are not looked at: see `check_vectors`.
+    """
+    vectors = np.ascontiguousarray(rows, dtype=np.float32)
+    if vectors.ndim != 2:
+        raise VectorError(f"{source}: expected a table of vectors, found an array of {vectors.ndim} dimensions")
+    if dim is not None and vectors.shape[1] != dim:
+        raise VectorError(f"{source}: expected vectors of dimension {dim}, found {vectors.shape[1]}")
+    return vectors
+
+
+def check_vectors(ids: Sequence[str], vectors: Vectors, *, source: str, allow_zero: bool = False) -> NDArray[np.float32]:
+    """Squared norms of the rows, shape (n,), after making sure that every row is finite and not zero.
+
+    One pass serves both: a NaN or Inf anywhere makes the row's squared norm NaN or Inf, as does a
+    value beyond 1.8e19, whose square float32 cannot hold.
+
+    Raises
+    ------
+    VectorError
+        Names `source`, the first bad document id, and how many rows are bad.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        squares = squared_norms(vectors)
+    good = np.isfinite(squares) if allow_zero else np.isfinite(squares) & (squares > 0)
+    if not good.all():
+        bad = np.flatnonzero(~good)
+        first = int(bad[0])
+        what = "zero" if squares[first] == 0 else "NaN, Inf or overflowing"
+        raise VectorError(
+            f"{source}: {what} vector for document {ids[first]!r} ({bad.size} bad of {len(ids)} in this batch); "
+            "re-embed or remove it"
+        )
+    return squares
+
+
+def unit_rows(vectors: Vectors) -> Vectors:
+    """The rows of (n, dim) divided by their norms; a zero row stays zero."""
+    norms = np.sqrt(squared_norms(vectors))
+    return vectors / np.where(norms > 0, norms, np.float32(1))[:, None]
