@@ -11,10 +11,12 @@ class Text(Protocol):
     """What an embedder needs of a document or a query: an id and a text."""
 
     @property
-    def id(self) -> str: ...
+    def id(self) -> str:
+        """The id, unique among its kind."""
 
     @property
-    def text(self) -> str: ...
+    def text(self) -> str:
+        """The text as it was read, without any model's prefix."""
 
 
 @dataclass(frozen=True, slots=True)

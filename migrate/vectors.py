@@ -51,7 +51,8 @@ class NormSummary:
 
 def squared_norms(vectors: Vectors) -> NDArray[np.float32]:
     """Squared Euclidean norm of each row of (n, dim), shape (n,)."""
-    return np.einsum("ij,ij->i", vectors, vectors)
+    squares: NDArray[np.float32] = np.einsum("ij,ij->i", vectors, vectors)
+    return squares
 
 
 def summarize_norms(vectors: Vectors) -> NormSummary:
@@ -76,7 +77,9 @@ def as_vectors(rows: ArrayLike, *, dim: int | None = None, source: str = "vector
     return vectors
 
 
-def check_vectors(ids: Sequence[str], vectors: Vectors, *, source: str, allow_zero: bool = False) -> NDArray[np.float32]:
+def check_vectors(
+    ids: Sequence[str], vectors: Vectors, *, source: str, allow_zero: bool = False
+) -> NDArray[np.float32]:
     """Squared norms of the rows, shape (n,), after making sure that every row is finite and not zero.
 
     One pass serves both: a NaN or Inf anywhere makes the row's squared norm NaN or Inf, as does a
@@ -104,4 +107,5 @@ def check_vectors(ids: Sequence[str], vectors: Vectors, *, source: str, allow_ze
 def unit_rows(vectors: Vectors) -> Vectors:
     """The rows of (n, dim) divided by their norms; a zero row stays zero."""
     norms = np.sqrt(squared_norms(vectors))
-    return vectors / np.where(norms > 0, norms, np.float32(1))[:, None]
+    norms[norms == 0] = 1
+    return vectors / norms[:, None]

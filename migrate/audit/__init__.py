@@ -1,0 +1,1 @@
+"""Audits: runs, measures, and the verdict."""

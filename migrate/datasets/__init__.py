@@ -1,0 +1,1 @@
+"""BEIR folders, corpora, chunking, and the embedded demo corpus."""

@@ -1,0 +1,1 @@
+"""Embedding models: every provider behind one interface."""

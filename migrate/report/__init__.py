@@ -1,0 +1,1 @@
+"""An audit report as text and as JSON."""

@@ -1,0 +1,1 @@
+"""Stitches: fitted maps from the source space to the target space."""
