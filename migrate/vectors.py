@@ -108,4 +108,4 @@ def unit_rows(vectors: Vectors) -> Vectors:
     """The rows of (n, dim) divided by their norms; a zero row stays zero."""
     norms = np.sqrt(squared_norms(vectors))
     norms[norms == 0] = 1
-    return vectors / norms[:, None]
+    return np.divide(vectors, norms[:, None], dtype=np.float32)

@@ -1,0 +1,123 @@
+"""Runs: what an arm answers to the queries. Exact search over streamed vectors, the same for every store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.stores.base import Metric
+from migrate.vectors import Batch, Vectors, squared_norms
+
+DEPTH = 100
+"""How many documents a run keeps for a query."""
+
+DocKey = Callable[[str], str]
+"""From a store's id to the document that is judged: the parent of a chunk, else the id itself."""
+
+_SLACK = 1e-5
+
+
+@dataclass(frozen=True)
+class Run:
+    """The ranked documents of each query, best first: at most `DEPTH`, no document twice, ties by doc_id."""
+
+    rankings: Mapping[str, tuple[str, ...]]
+
+    def top(self, query_id: str, k: int) -> tuple[str, ...]:
+        """The first k documents; none for a query that was not answered."""
+        return self.rankings.get(query_id, ())[:k]
+
+
+def rank(scored: Iterable[tuple[str, float]], depth: int = DEPTH) -> list[tuple[str, float]]:
+    """The best `depth` of (doc_id, score): best score of each document, ties by doc_id.
+
+    >>> rank([("b", 1.0), ("a", 1.0), ("c", 2.0), ("c", 0.5)], depth=2)
+    [('c', 2.0), ('a', 1.0)]
+    """
+    best: dict[str, float] = {}
+    for doc_id, score in scored:
+        if score > best.get(doc_id, -np.inf):
+            best[doc_id] = score
+    return sorted(best.items(), key=lambda item: (-item[1], item[0]))[:depth]
+
+
+class TopK:
+    """The nearest documents of each query over a stream of batches, exactly, in bounded memory.
+
+    A float32 matrix product finds who may be among the best; those few are scored again in float64, row by row, so
+    that equal vectors get equal scores wherever they stand in the stream, and ties break by doc_id.
+    """
+
+    def __init__(self, query_ids: Sequence[str], queries: Vectors, *, metric: Metric, depth: int = DEPTH) -> None:
+        self.query_ids = query_ids
+        self.queries = queries
+        self.metric = metric
+        self.depth = depth
+        self._exact_queries = queries.astype(np.float64)
+        self._query_norms = np.sqrt(squared_norms(queries))
+        self._best: list[list[tuple[str, float]]] = [[] for _ in query_ids]
+        self._floor = np.full(len(query_ids), -np.inf, dtype=np.float32)
+
+    def add(self, keys: Sequence[str], vectors: Vectors) -> None:
+        """Take in the next rows, (n, dim): `keys[i]` is the document that row i belongs to."""
+        norms = squared_norms(vectors)
+        scores = self.queries @ vectors.T
+        if self.metric == "l2":
+            scores *= 2
+            scores -= norms
+        slack = _SLACK * (self._query_norms * np.sqrt(norms.max()) + (norms.max() if self.metric == "l2" else 0))
+        floor = np.maximum(self._floor, self._batch_floor(keys, scores)) - slack
+        for query in np.flatnonzero((scores >= floor[:, None]).any(axis=1)):
+            self._merge(int(query), keys, vectors, np.flatnonzero(scores[query] >= floor[query]))
+
+    def _batch_floor(self, keys: Sequence[str], scores: Vectors) -> Vectors:
+        """A score that `depth` documents of the batch reach, for each query; -inf where they are too few."""
+        if len(set(keys)) < len(keys):
+            order = np.argsort(np.asarray(keys), kind="stable")
+            ordered = np.asarray(keys)[order]
+            starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+            scores = np.maximum.reduceat(scores[:, order], starts, axis=1)
+        width = scores.shape[1]
+        if width < self.depth:
+            return np.full(len(scores), -np.inf, dtype=np.float32)
+        cut = width - self.depth
+        return np.partition(scores, cut, axis=1)[:, cut]
+
+    def _merge(self, query: int, keys: Sequence[str], vectors: Vectors, rows: NDArray[np.intp]) -> None:
+        near = vectors[rows].astype(np.float64)
+        exact = np.einsum("nd,d->n", near, self._exact_queries[query])
+        if self.metric == "l2":
+            exact = 2 * exact - np.einsum("nd,nd->n", near, near)
+        found = zip((keys[row] for row in rows), exact.tolist(), strict=True)
+        self._best[query] = rank([*self._best[query], *found], self.depth)
+        if len(self._best[query]) == self.depth:
+            self._floor[query] = self._best[query][-1][1]
+
+    def run(self) -> Run:
+        """What was found so far."""
+        pairs = zip(self.query_ids, self._best, strict=True)
+        return Run({query_id: tuple(doc_id for doc_id, _ in best) for query_id, best in pairs})
+
+
+def search(
+    batches: Iterable[Batch],
+    query_ids: Sequence[str],
+    queries: Vectors,
+    *,
+    metric: Metric,
+    key: DocKey = str,
+    depth: int = DEPTH,
+) -> Run:
+    """Rank the documents of a store for each query vector, (q, dim), by exact search."""
+    top = TopK(query_ids, queries, metric=metric, depth=depth)
+    for batch in batches:
+        top.add([key(doc_id) for doc_id in batch.ids], batch.vectors)
+    return top.run()
+
+
+def without_self(run: Run) -> Run:
+    """The run without the document that is the query itself (ArguAna and Quora ask with their own documents)."""
+    return Run({query_id: tuple(d for d in docs if d != query_id) for query_id, docs in run.rankings.items()})

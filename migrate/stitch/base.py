@@ -1,0 +1,83 @@
+"""What every stitch offers: fit on pairs, transform vectors, give and take its learned arrays."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.errors import StitchError
+from migrate.vectors import Vectors
+
+Arrays = Mapping[str, NDArray[np.float32]]
+"""Learned arrays by name, as they are saved."""
+
+Matrix = NDArray[np.float64]
+"""Working precision of the fits: Gram matrices square the condition number, float32 would not do."""
+
+
+class Stitch(ABC):
+    """A map from the source space to the target space.
+
+    `__init__` only stores options, `fit` learns and returns self, `transform` never changes state. What comes out is
+    the raw prediction; `FittedStitch` gives it the norm that the target model's vectors have.
+    """
+
+    kind: ClassVar[str]
+
+    @property
+    def spec(self) -> str:
+        """How a user would ask for this stitch: `kind` or `kind:OPTION`."""
+        return self.kind
+
+    @abstractmethod
+    def fit(self, source: Vectors, target: Vectors) -> Self:
+        """Learn from pairs: row i of `source`, (n, p), is the same text as row i of `target`, (n, q)."""
+
+    @abstractmethod
+    def transform(self, vectors: Vectors) -> Vectors:
+        """Map rows of the source space, (m, p), to rows of the target space, (m, q), float32."""
+
+    @abstractmethod
+    def arrays(self) -> Arrays:
+        """What `fit` learned."""
+
+    @abstractmethod
+    def restore(self, arrays: Arrays) -> Self:
+        """Take back what `arrays` gave.
+
+        Raises
+        ------
+        KeyError
+            An array is missing.
+        """
+
+    def facts(self) -> dict[str, float]:
+        """Numbers about the fit worth showing, such as the λ that was chosen."""
+        return {}
+
+
+def check_pairs(source: Vectors, target: Vectors) -> None:
+    """Make sure that there are at least two pairs.
+
+    Raises
+    ------
+    StitchError
+        There are fewer, or the two sides differ in length.
+    """
+    if len(source) != len(target) or len(source) < 2:
+        raise StitchError(
+            f"expected at least 2 pairs of vectors, found {len(source)} source and {len(target)} target vectors; "
+            "take a larger sample"
+        )
+
+
+def centred(vectors: Vectors) -> tuple[Matrix, Matrix]:
+    """Rows minus their mean in float64, and that mean: shapes (n, d) and (d,)."""
+    rows = vectors.astype(np.float64)
+    mean = rows.mean(axis=0)
+    rows -= mean
+    return rows, mean

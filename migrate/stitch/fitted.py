@@ -1,0 +1,166 @@
+"""A fitted stitch as it is used and saved: the map, the norm of its output, and the sample that was paid for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save
+
+from migrate.errors import StitchError
+from migrate.files import atomic_folder, sha256_file, write_bytes, write_json
+from migrate.manifest import Manifest, read_manifest
+from migrate.stitch.base import Stitch
+from migrate.stitch.scores import HeldOutScores
+from migrate.stitch.select import Candidate, Selection, new_stitch
+from migrate.vectors import Batch, Vectors, check_vectors, squared_norms, summarize_norms
+
+WEIGHTS_NAME = "weights.safetensors"
+SAMPLE_NAME = "sample.json"
+_PREFIX = "stitch."
+_SAMPLE_KEY = "sample.vectors"
+
+
+@dataclass(frozen=True)
+class TrueVectors:
+    """Documents that were embedded by the target model: `vectors[i]`, (n, q), belongs to `ids[i]`."""
+
+    ids: Sequence[str]
+    vectors: Vectors
+    row_of: Mapping[str, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "row_of", {doc_id: row for row, doc_id in enumerate(self.ids)})
+
+    def positions(self, ids: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Where `ids` and the sample meet: positions in `ids`, and the rows of `vectors` that belong there."""
+        known = self.row_of
+        hits = [(position, known[doc_id]) for position, doc_id in enumerate(ids) if doc_id in known]
+        table = np.array(hits, dtype=np.int64).reshape(-1, 2)
+        return table[:, 0], table[:, 1]
+
+
+@dataclass(frozen=True)
+class FittedStitch:
+    """A stitch ready to translate.
+
+    `norm` is the length every translated vector gets: the mean norm of the target model's own vectors, which is 1
+    for the models that normalise. `state` holds the files that a target model fitted on the corpus needs to embed
+    queries the same way later; they travel with the stitch and with every store it translates.
+    """
+
+    stitch: Stitch
+    norm: float
+    sample: TrueVectors
+    selection: Selection
+    manifest: Manifest
+    state: Mapping[str, bytes] = field(default_factory=dict)
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the target space."""
+        return int(self.sample.vectors.shape[1])
+
+    def translate(self, batch: Batch, *, source: str, patch: bool = True) -> Batch:
+        """Map a batch to the target space; documents of the sample get their true vectors.
+
+        Raises
+        ------
+        VectorError
+            A vector that is zero or not finite, going in or coming out; `source` is named.
+        """
+        check_vectors(batch.ids, batch.vectors, source=source)
+        out = self.stitch.transform(batch.vectors)
+        squares = check_vectors(batch.ids, out, source=f"{source} after the {self.stitch.spec} stitch")
+        scale = np.float32(self.norm) / np.sqrt(squares)
+        out = np.multiply(out, scale[:, None], out=out if out is not batch.vectors else None)
+        if patch:
+            positions, rows = self.sample.positions(batch.ids)
+            out[positions] = self.sample.vectors[rows]
+        return Batch(batch.ids, out)
+
+    def save(self, folder: Path, *, force: bool = False) -> None:
+        """Write the stitch into a new folder, atomically. Same fit, same bytes, but for the date in the manifest."""
+        tensors = {_PREFIX + name: np.ascontiguousarray(array) for name, array in self.stitch.arrays().items()}
+        tensors[_SAMPLE_KEY] = self.sample.vectors
+        with atomic_folder(folder, force=force) as aside:
+            write_bytes(aside / WEIGHTS_NAME, save(tensors))
+            write_json(aside / SAMPLE_NAME, list(self.sample.ids))
+            for name, payload in self.state.items():
+                write_bytes(aside / name, payload)
+            self.manifest_with_files(aside).write(aside)
+
+    def manifest_with_files(self, folder: Path) -> Manifest:
+        """The manifest with the facts of the fit and the hashes of the files in `folder`."""
+        details = {
+            "stitch": self.stitch.spec,
+            "norm": self.norm,
+            "facts": self.stitch.facts(),
+            "selection": asdict(self.selection),
+            "files": {name: sha256_file(folder / name) for name in (WEIGHTS_NAME, SAMPLE_NAME, *self.state)},
+            **self.manifest.details,
+        }
+        return Manifest(**{**_fields(self.manifest), "details": details})
+
+
+def _fields(manifest: Manifest) -> dict[str, Any]:
+    return {name: getattr(manifest, name) for name in Manifest.__dataclass_fields__}
+
+
+def fit_norm(target: Vectors) -> float:
+    """The norm to give to translated vectors: 1 where the target model normalises, else its vectors' mean norm."""
+    norms = summarize_norms(target)
+    return 1.0 if norms.is_unit else norms.mean
+
+
+def load_stitch(folder: Path) -> FittedStitch:
+    """Read a stitch that `FittedStitch.save` wrote.
+
+    Raises
+    ------
+    ManifestError
+        The folder holds no stitch, or one of another format version.
+    StitchError
+        A file is missing, damaged or inconsistent with the others.
+    """
+    manifest = read_manifest(folder, "stitch")
+    details = manifest.details
+    try:
+        for name, digest in details["files"].items():
+            if sha256_file(folder / name) != digest:
+                raise StitchError(f"{folder / name}: its SHA-256 is not the one in the manifest; fit the stitch again")
+        tensors = load_file(folder / WEIGHTS_NAME)
+        sample = TrueVectors(json.loads((folder / SAMPLE_NAME).read_bytes()), tensors.pop(_SAMPLE_KEY))
+        arrays = {name.removeprefix(_PREFIX): array for name, array in tensors.items()}
+        stitch = new_stitch(details["stitch"]).restore(arrays)
+        selection = _read_selection(details["selection"])
+        norm = float(details["norm"])
+        state = {n: (folder / n).read_bytes() for n in details["files"] if n not in (WEIGHTS_NAME, SAMPLE_NAME)}
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise StitchError(
+            f"{folder}: expected a complete stitch, found a damaged one ({error}); fit it again"
+        ) from error
+    _check_loaded(folder, arrays, sample)
+    return FittedStitch(stitch, norm, sample, selection, manifest, state)
+
+
+def _read_selection(facts: Mapping[str, Any]) -> Selection:
+    candidates = (Candidate(**{**row, "scores": HeldOutScores(**row["scores"])}) for row in facts["candidates"])
+    return Selection(facts["chosen"], tuple(candidates))
+
+
+def _check_loaded(folder: Path, arrays: Mapping[str, Vectors], sample: TrueVectors) -> None:
+    finite = all(np.isfinite(array).all() for array in arrays.values())
+    if not finite or not np.isfinite(squared_norms(sample.vectors)).all():
+        raise StitchError(f"{folder}: expected finite weights, found NaN or Inf; fit the stitch again")
+    if len(sample.ids) != len(sample.vectors):
+        raise StitchError(
+            f"{folder}: expected one vector per sample document, found {len(sample.vectors)} vectors "
+            f"for {len(sample.ids)} documents; fit the stitch again"
+        )

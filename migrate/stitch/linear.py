@@ -1,0 +1,218 @@
+"""The stitches that see nothing but the old vector: identity, mean, procrustes, ols, ridge, lowrank."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import ClassVar, Self
+
+import numpy as np
+
+from migrate.errors import StitchError
+from migrate.stitch.base import Arrays, Matrix, Stitch, centred, check_pairs
+from migrate.stitch.ridge_path import RidgePath, ridge_path
+from migrate.vectors import Vectors
+
+
+class Identity(Stitch):
+    """Leave the vectors as they are: right where the store only looks foreign."""
+
+    kind: ClassVar[str] = "identity"
+
+    def fit(self, source: Vectors, target: Vectors) -> Self:
+        """Learn nothing.
+
+        Raises
+        ------
+        StitchError
+            The two spaces differ in dimension.
+        """
+        check_pairs(source, target)
+        if source.shape[1] != target.shape[1]:
+            raise StitchError(
+                f"the identity stitch needs equal dimensions, found {source.shape[1]} and {target.shape[1]}; "
+                "choose another --stitch"
+            )
+        return self
+
+    def transform(self, vectors: Vectors) -> Vectors:
+        """Return the rows unchanged."""
+        return vectors
+
+    def arrays(self) -> Arrays:
+        """Nothing."""
+        return {}
+
+    def restore(self, arrays: Arrays) -> Self:
+        """Nothing to take back."""
+        return self
+
+
+class Mean(Stitch):
+    """Map everything to the mean target vector: LEAD's control, that any stitch worth its name must beat."""
+
+    kind: ClassVar[str] = "mean"
+    mean_: Vectors
+
+    def fit(self, source: Vectors, target: Vectors) -> Self:
+        """Learn the mean of the target side."""
+        check_pairs(source, target)
+        self.mean_ = target.mean(axis=0, dtype=np.float64).astype(np.float32)
+        return self
+
+    def transform(self, vectors: Vectors) -> Vectors:
+        """Repeat the mean for each row."""
+        return np.tile(self.mean_, (len(vectors), 1))
+
+    def arrays(self) -> Arrays:
+        """The mean, (q,)."""
+        return {"mean": self.mean_}
+
+    def restore(self, arrays: Arrays) -> Self:
+        """Take back the mean."""
+        self.mean_ = arrays["mean"]
+        return self
+
+
+class Affine(Stitch):
+    """A stitch of the form x @ matrix_ + offset_; subclasses say how the matrix is found from centred pairs."""
+
+    matrix_: Vectors
+    offset_: Vectors
+
+    @abstractmethod
+    def solve(self, x: Matrix, y: Matrix) -> Matrix:
+        """The (p, q) matrix for centred pairs `x`, (n, p), and `y`, (n, q)."""
+
+    def fit(self, source: Vectors, target: Vectors) -> Self:
+        """Centre both sides, solve, and put the means into the offset."""
+        check_pairs(source, target)
+        x, source_mean = centred(source)
+        y, target_mean = centred(target)
+        matrix = self.solve(x, y)
+        self.matrix_ = matrix.astype(np.float32)
+        self.offset_ = (target_mean - source_mean @ matrix).astype(np.float32)
+        return self
+
+    def transform(self, vectors: Vectors) -> Vectors:
+        """One matrix product and one sum."""
+        out: Vectors = np.matmul(vectors, self.matrix_)
+        out += self.offset_
+        return out
+
+    def arrays(self) -> Arrays:
+        """The matrix, (p, q), and the offset, (q,)."""
+        return {"matrix": self.matrix_, "offset": self.offset_}
+
+    def restore(self, arrays: Arrays) -> Self:
+        """Take back matrix and offset."""
+        self.matrix_, self.offset_ = arrays["matrix"], arrays["offset"]
+        return self
+
+
+class Procrustes(Affine):
+    """Rotation, scale and shift (Schönemann 1966; with scale, Schönemann & Carroll 1970).
+
+    Where the dimensions differ the rotation is the semi-orthogonal matrix that zero-padding the shorter side would
+    give. Learns few degrees of freedom, so it is hard to beat with few pairs.
+    """
+
+    kind: ClassVar[str] = "procrustes"
+
+    def solve(self, x: Matrix, y: Matrix) -> Matrix:
+        """Scale times U Vᵀ, from the singular value decomposition U S Vᵀ of xᵀy."""
+        left, singular, right = np.linalg.svd(x.T @ y, full_matrices=False)
+        spread = float(np.einsum("ij,ij->", x, x))
+        scale = singular.sum() / spread if spread > 0 else 0.0
+        rotation: Matrix = scale * (left @ right)
+        return rotation
+
+
+class OrdinaryLeastSquares(Affine):
+    """Least squares without a penalty; the minimum-norm solution where pairs are fewer than dimensions."""
+
+    kind: ClassVar[str] = "ols"
+
+    def solve(self, x: Matrix, y: Matrix) -> Matrix:
+        """The pseudo-inverse of x times y."""
+        return np.asarray(np.linalg.lstsq(x, y, rcond=None)[0], dtype=np.float64)
+
+
+class Ridge(Affine):
+    """Least squares with a penalty whose weight is chosen by exact leave-one-out error."""
+
+    kind: ClassVar[str] = "ridge"
+    lambda_: float
+
+    def solve(self, x: Matrix, y: Matrix) -> Matrix:
+        """The ridge solution of the best λ."""
+        path = ridge_path(x, y)
+        self.lambda_ = path.best_lambda
+        return path.coefficients
+
+    def facts(self) -> dict[str, float]:
+        """The chosen λ, where the stitch was fitted in this process."""
+        return {"lambda": self.lambda_} if hasattr(self, "lambda_") else {}
+
+
+class LowRank(Stitch):
+    """Ridge whose fitted values are projected on their leading directions (Mukherjee & Zhu 2011).
+
+    Without a rank, powers of two are tried and the one with the least leave-one-out error is kept; the projection
+    itself is not left out, which favours no rank by more than a row's share in it.
+    """
+
+    kind: ClassVar[str] = "lowrank"
+    down_: Vectors
+    up_: Vectors
+    offset_: Vectors
+
+    def __init__(self, rank: int | None = None) -> None:
+        self.rank = rank
+
+    @property
+    def spec(self) -> str:
+        """`lowrank`, or `lowrank:RANK`."""
+        return self.kind if self.rank is None else f"{self.kind}:{self.rank}"
+
+    def fit(self, source: Vectors, target: Vectors) -> Self:
+        """Solve the ridge problem and keep the leading directions of what it fits."""
+        check_pairs(source, target)
+        x, source_mean = centred(source)
+        y, target_mean = centred(target)
+        path = ridge_path(x, y)
+        directions = np.linalg.svd(x @ path.coefficients, full_matrices=False)[2].T
+        up = directions[:, : self._choose_rank(path, y, directions)]
+        down = path.coefficients @ up
+        self.down_, self.up_ = down.astype(np.float32), up.T.astype(np.float32)
+        self.offset_ = (target_mean - (source_mean @ down) @ up.T).astype(np.float32)
+        return self
+
+    def _choose_rank(self, path: RidgePath, y: Matrix, directions: Matrix) -> int:
+        full = int(directions.shape[1])
+        if self.rank is not None:
+            return min(self.rank, full)
+        # Directions are orthonormal, so the error of rank r splits into what is fitted inside and what is left out.
+        inside = directions.T @ (path.loo_residuals.T @ path.loo_residuals) @ directions
+        energy = directions.T @ (y.T @ y) @ directions
+        gain = np.cumsum(np.diag(inside) - np.diag(energy))
+        ranks = [1 << power for power in range(3, 16) if 1 << power < full] + [full]
+        return min(ranks, key=lambda rank: float(gain[rank - 1]))
+
+    def transform(self, vectors: Vectors) -> Vectors:
+        """Down to the rank, and up to the target dimension."""
+        out: Vectors = np.matmul(np.matmul(vectors, self.down_), self.up_)
+        out += self.offset_
+        return out
+
+    def arrays(self) -> Arrays:
+        """Both factors, (p, r) and (r, q), and the offset, (q,)."""
+        return {"down": self.down_, "up": self.up_, "offset": self.offset_}
+
+    def restore(self, arrays: Arrays) -> Self:
+        """Take back both factors and the offset."""
+        self.down_, self.up_, self.offset_ = arrays["down"], arrays["up"], arrays["offset"]
+        return self
+
+    def facts(self) -> dict[str, float]:
+        """The rank that was kept."""
+        return {"rank": float(self.down_.shape[1])} if hasattr(self, "down_") else {}

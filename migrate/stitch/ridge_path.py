@@ -1,0 +1,115 @@
+"""Ridge regression for many λ from one decomposition, with the exact leave-one-out error of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from migrate.stitch.base import Matrix
+
+RELATIVE_GRID = np.logspace(-4, 2, 13)
+"""The default λ grid, in units of the mean non-zero eigenvalue of the centred Gram matrix."""
+
+
+@dataclass(frozen=True)
+class RidgePath:
+    """Ridge solutions over a λ grid, for centred pairs X (n, p) and Y (n, q).
+
+    The intercept is not penalised: centring solves it exactly, and it puts 1/n into the leverage of every row. The
+    leave-one-out residual of a linear smoother is r_i / (1 - h_ii), exactly (Allen 1974, PRESS; Hastie, Tibshirani &
+    Friedman 2009, eq. 7.64); means and all are refitted without row i.
+
+    Attributes
+    ----------
+    lambdas : (l,)
+    loo_mse : (l,) mean over rows and target columns of the squared leave-one-out residual
+    best : index of the least `loo_mse`
+    coefficients : (p, q) of the best λ
+    loo_residuals : (n, q) of the best λ
+    """
+
+    lambdas: Matrix
+    loo_mse: Matrix
+    best: int
+    coefficients: Matrix
+    loo_residuals: Matrix
+
+    @property
+    def best_lambda(self) -> float:
+        """The λ with the least leave-one-out error."""
+        return float(self.lambdas[self.best])
+
+
+def ridge_path(x: Matrix, y: Matrix, lambdas: Matrix | None = None) -> RidgePath:
+    """Solve the ridge problem for each λ; `x` (n, p) and `y` (n, q) are centred, n >= 2.
+
+    One symmetric eigendecomposition, of XᵀX where n > p and of XXᵀ otherwise, serves all λ.
+    """
+    return _primal(x, y, lambdas) if len(x) > x.shape[1] else _dual(x, y, lambdas)
+
+
+def _grid(eigenvalues: Matrix, rank: int, lambdas: Matrix | None) -> Matrix:
+    if lambdas is not None:
+        return np.asarray(lambdas, dtype=np.float64)
+    scale = eigenvalues.sum() / max(rank, 1)
+    return RELATIVE_GRID * (scale if scale > 0 else 1.0)
+
+
+def _primal(x: Matrix, y: Matrix, lambdas: Matrix | None) -> RidgePath:
+    n, p = x.shape
+    eigenvalues, basis = np.linalg.eigh(x.T @ x)
+    eigenvalues = np.maximum(eigenvalues, 0)
+    scores = x @ basis
+    moments = scores.T @ y
+    squares = scores**2
+    grid = _grid(eigenvalues, min(n - 1, p), lambdas)
+
+    def residuals(penalty: float) -> Matrix:
+        shrink = 1 / (eigenvalues + penalty)
+        slack = 1 - 1 / n - squares @ shrink
+        rest: Matrix = scores @ (moments * -shrink[:, None])
+        rest += y
+        rest /= slack[:, None]
+        return rest
+
+    loo_mse, best, kept = _search(grid, residuals)
+    coefficients = basis @ (moments / (eigenvalues + grid[best])[:, None])
+    return RidgePath(grid, loo_mse, best, coefficients, kept)
+
+
+def _dual(x: Matrix, y: Matrix, lambdas: Matrix | None) -> RidgePath:
+    n, p = x.shape
+    eigenvalues, basis = np.linalg.eigh(x @ x.T)
+    eigenvalues = np.maximum(eigenvalues, 0)
+    moments = basis.T @ y
+    squares = basis**2
+    grid = _grid(eigenvalues, min(n - 1, p), lambdas)
+
+    def residuals(penalty: float) -> Matrix:
+        # Both parts of the quotient vanish with λ, so neither may be a difference of larger numbers: I - H is
+        # written with the factors λ/(e+λ). The constant vector has eigenvalue 0 and factor 1, but belongs to the
+        # intercept: its 1/n leaves the denominator, and it is orthogonal to the centred y.
+        keep = penalty / (eigenvalues + penalty)
+        slack = squares @ keep - 1 / n
+        rest: Matrix = basis @ (moments * keep[:, None])
+        rest /= slack[:, None]
+        return rest
+
+    loo_mse, best, kept = _search(grid, residuals)
+    coefficients = x.T @ (basis @ (moments / (eigenvalues + grid[best])[:, None]))
+    return RidgePath(grid, loo_mse, best, coefficients, kept)
+
+
+def _search(grid: Matrix, residuals: Callable[[float], Matrix]) -> tuple[Matrix, int, Matrix]:
+    """Leave-one-out error of each λ, the index of the least, and its residuals; ties go to the larger λ."""
+    loo_mse = np.empty(len(grid))
+    best = 0
+    kept = residuals(float(grid[0]))
+    for index, penalty in enumerate(grid):
+        rest = residuals(float(penalty)) if index else kept
+        loo_mse[index] = np.einsum("ij,ij->", rest, rest) / rest.size
+        if loo_mse[index] <= loo_mse[best]:
+            best, kept = index, rest
+    return loo_mse, best, kept
