@@ -1,0 +1,211 @@
+"""BEIR folders: `corpus.jsonl`, `queries.jsonl`, `qrels/{split}.tsv`. Fetching one is in `download.py`.
+
+Format: Thakur et al., "BEIR: A Heterogeneous Benchmark for Zero-shot Evaluation of Information Retrieval
+Models", NeurIPS 2021 Datasets and Benchmarks, https://arxiv.org/abs/2104.08663.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from migrate.datasets.cap import rows_under_cap
+from migrate.datasets.corpus import Corpus, read_corpus
+from migrate.datasets.qrels import Qrels, read_qrels
+from migrate.datasets.queries import read_queries
+from migrate.documents import Document, Query
+from migrate.errors import DatasetError
+from migrate.files import atomic_folder
+
+
+@dataclass(frozen=True, slots=True)
+class BeirSet:
+    """Queries and judgements of one split, and the way to its documents."""
+
+    name: str
+    split: str
+    corpus_path: Path | None
+    """None where the folder has no `corpus.jsonl`: enough for an audit of stores."""
+    queries: tuple[Query, ...]
+    """The queries with a judgement in the split, in the file's order; all of them where there are no qrels."""
+    qrels: Mapping[str, Mapping[str, int]] | None
+    """query_id -> doc_id -> grade, for `queries` only; None where the folder has no qrels at all."""
+    unknown_query_ids: tuple[str, ...] = ()
+    """Queries that are judged but not in `queries.jsonl`; their judgements are not in `qrels`."""
+    n_unjudged_queries: int = 0
+    """How many queries of `queries.jsonl` the split does not judge, and are therefore not in `queries`."""
+    kept_rows: frozenset[int] | None = None
+    """Positions in `corpus.jsonl` of the documents under a cap; None for all."""
+
+    def documents(self) -> Iterator[Document]:
+        """Stream the documents in the order of the corpus; each call reads the file anew.
+
+        Raises
+        ------
+        DatasetError
+            The folder has no corpus, or the corpus is malformed (see `corpus.Corpus`).
+        """
+        for row, document in enumerate(self._corpus()):
+            if self.kept_rows is None or row in self.kept_rows:
+                yield document
+
+    def unknown_doc_ids(self) -> frozenset[str]:
+        """Ids of judged documents that `documents()` does not yield; reads the corpus once.
+
+        Under a cap these include documents that exist, were judged not relevant, and were not drawn.
+        """
+        judged = {doc_id for grades in (self.qrels or {}).values() for doc_id in grades}
+        return frozenset(judged.difference(document.id for document in self.documents()))
+
+    @property
+    def n_judgements(self) -> int:
+        """How many pairs of query and document are judged."""
+        return sum(len(grades) for grades in (self.qrels or {}).values())
+
+    @property
+    def queries_without_relevant(self) -> tuple[str, ...]:
+        """Ids of judged queries for which no document is relevant: they score 0 whatever the run does."""
+        return tuple(query_id for query_id, grades in (self.qrels or {}).items() if max(grades.values()) <= 0)
+
+    def _corpus(self) -> Corpus:
+        if self.corpus_path is None:
+            raise DatasetError(f"{self.name}: expected corpus.jsonl in the BEIR folder, found none; add it")
+        return read_corpus(self.corpus_path)
+
+
+def load_beir(folder: Path, *, split: str = "test", max_docs: int | None = None, seed: int = 0) -> BeirSet:
+    """Read queries and judgements of a BEIR folder; documents are streamed later.
+
+    With `max_docs` the corpus is capped as LEAD caps it (20,000): every document that is relevant to a query of
+    the split stays, the rest of the room is filled by a random sample drawn with `seed`, and the corpus keeps
+    its order. LEAD does not publish which documents it drew, so its exact subset is not reproduced; and scores
+    on a capped corpus are higher than on the whole one, because the distractors are fewer.
+
+    Parameters
+    ----------
+    folder
+        Holds `queries.jsonl` and, each optional, `corpus.jsonl` and `qrels/`.
+    split
+        Name of the file in `qrels/`, without `.tsv`. Not looked at where there is no `qrels/`.
+    max_docs
+        At most so many documents; None for all.
+    seed
+        Draws the sample under `max_docs`.
+
+    Raises
+    ------
+    DatasetError
+        A file is missing or malformed (names file and line), the split does not exist (names those that do),
+        none of its queries exists, or the corpus is empty.
+    UsageError
+        `max_docs` leaves no room for the relevant documents.
+    OutputError
+        The operating system refused to read a file.
+    """
+    if not folder.is_dir():
+        raise DatasetError(f"{folder}: expected a BEIR folder, found none; check the path")
+    queries = read_queries(folder / "queries.jsonl")
+    judged = read_qrels(_qrels_path(folder, split)) if (folder / "qrels").is_dir() else None
+    chosen, qrels, unknown = _match(queries, judged, folder / "qrels", split)
+    path = folder / "corpus.jsonl"
+    beir_set = BeirSet(
+        name=folder.resolve().name,
+        split=split,
+        corpus_path=path if path.exists() else None,
+        queries=chosen,
+        qrels=qrels,
+        unknown_query_ids=unknown,
+        n_unjudged_queries=len(queries) - len(chosen),
+        kept_rows=None if max_docs is None else rows_under_cap(read_corpus(path), qrels or {}, max_docs, seed),
+    )
+    if beir_set.corpus_path is not None:
+        next(beir_set.documents())  # an empty or foreign file shows here, before anything is embedded
+    return beir_set
+
+
+def write_beir(
+    folder: Path,
+    documents: Iterable[Document],
+    queries: Iterable[Query],
+    qrels: Mapping[str, Mapping[str, int]],
+    *,
+    split: str = "test",
+    force: bool = False,
+) -> None:
+    """Write a BEIR folder; it appears when it is complete. Reading it gives equal documents, queries and qrels.
+
+    A document is written with an empty title, because its text already holds whatever title it had. Texts come
+    back without white space at their ends.
+
+    Raises
+    ------
+    UsageError
+        `folder` exists and `force` is not given.
+    DatasetError
+        A judged id holds a tab or a line end, which qrels cannot spell, or metadata holds what JSON cannot.
+    OutputError
+        The operating system refused.
+    """
+    rows = [f"{_cell(q)}\t{_cell(d)}\t{grade}" for q, grades in qrels.items() for d, grade in grades.items()]
+    with atomic_folder(folder, force=force) as aside:
+        (aside / "qrels").mkdir()
+        _write_lines(
+            aside / "qrels" / f"{split}.tsv", [line.encode() for line in ("query-id\tcorpus-id\tscore", *rows)]
+        )
+        _write_lines(aside / "queries.jsonl", (_json_line({"_id": query.id, "text": query.text}) for query in queries))
+        _write_lines(aside / "corpus.jsonl", map(_document_line, documents))
+
+
+def _qrels_path(folder: Path, split: str) -> Path:
+    """The file of a split, looked up by name, so that no split reaches outside the folder."""
+    splits = {path.stem: path for path in sorted((folder / "qrels").glob("*.tsv"))}
+    if split not in splits:
+        there = ", ".join(splits) or "no splits at all"
+        raise DatasetError(f"{folder / 'qrels'}: expected the split {split!r}, found {there}; choose one of these")
+    return splits[split]
+
+
+def _match(
+    queries: tuple[Query, ...], judged: Qrels | None, qrels_folder: Path, split: str
+) -> tuple[tuple[Query, ...], Qrels | None, tuple[str, ...]]:
+    """Queries that count, their judgements, and the ids of judged queries that do not exist."""
+    if judged is None:
+        return queries, None, ()
+    chosen = tuple(query for query in queries if query.id in judged)
+    if not chosen:
+        raise DatasetError(
+            f"{qrels_folder}: expected judgements of split {split!r} for queries in queries.jsonl, "
+            f"found {len(judged)} other queries; check that both belong together"
+        )
+    known = {query.id for query in chosen}
+    qrels = {query.id: judged[query.id] for query in chosen}
+    return chosen, qrels, tuple(query_id for query_id in judged if query_id not in known)
+
+
+def _cell(value: str) -> str:
+    if not value or any(mark in value for mark in "\t\n\r"):
+        raise DatasetError(f"qrels: expected an id without tabs and line ends, found {value!r}; rename it")
+    return value
+
+
+def _document_line(document: Document) -> bytes:
+    metadata = dict(document.metadata)
+    return _json_line({"_id": document.id, "title": "", "text": document.text, "metadata": metadata})
+
+
+def _json_line(record: dict[str, Any]) -> bytes:
+    try:
+        return json.dumps(record, ensure_ascii=False).encode()
+    except (TypeError, ValueError) as error:
+        raise DatasetError(f"record {record['_id']!r}: expected what JSON can hold, found {error}; mend it") from error
+
+
+def _write_lines(path: Path, lines: Iterable[bytes]) -> None:
+    with path.open("wb") as file:
+        file.writelines(line + b"\n" for line in lines)
+        file.flush()
+        os.fsync(file.fileno())

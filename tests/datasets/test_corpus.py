@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import pytest
+
+from migrate.datasets.corpus import read_corpus
+from migrate.documents import Document
+from migrate.errors import DatasetError
+
+
+def test_both_spellings_of_the_id_are_read_and_other_keys_are_not(tmp_path):
+    path = tmp_path / "corpus.jsonl"
+    path.write_bytes(
+        b'\xef\xbb\xbf{"id": "a", "text": " x ", "url": "u"}\r\n\r\n'
+        b'{"_id": "b", "id": "c", "title": "T", "text": "", "metadata": null}\r\n'
+    )
+    assert list(read_corpus(path)) == [Document("a", "x"), Document("b", "T", {"title": "T"})]
+
+
+def test_a_corpus_is_iterated_anew_each_time(tmp_path):
+    path = tmp_path / "corpus.jsonl"
+    path.write_text('{"id": "a", "text": "x"}\n')
+    corpus = read_corpus(path)
+    first, second = iter(corpus), iter(corpus)
+    assert next(first) == next(second)
+    assert list(first) == []
+    assert len(list(corpus)) == 1
+
+
+def test_a_corpus_is_streamed(tmp_path):
+    path = tmp_path / "corpus.jsonl"
+    path.write_text('{"id": "a", "text": "x"}\n{"id": "b"}\n')
+    documents = iter(read_corpus(path))
+    assert next(documents).id == "a"
+    with pytest.raises(DatasetError, match=r"corpus\.jsonl:2"):
+        next(documents)
+
+
+def test_a_missing_file_is_refused_at_once(tmp_path):
+    with pytest.raises(DatasetError, match="expected a file of documents"):
+        read_corpus(tmp_path / "nowhere.jsonl")
+    with pytest.raises(DatasetError, match="expected a file of documents"):
+        read_corpus(tmp_path)
