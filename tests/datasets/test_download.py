@@ -1,0 +1,322 @@
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+import socket
+import stat
+import threading
+import warnings
+import zipfile
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from migrate.datasets import download as module
+from migrate.datasets.archive import unpack_archive
+from migrate.datasets.beir import load_beir
+from migrate.datasets.download import BEIR_MD5, URL_VARIABLE, fetch_beir, resolve_beir
+from migrate.datasets.transfer import download
+from migrate.errors import DatasetError, LockedError, OutputError, RemoteError, UsageError
+from migrate.files import output_lock
+
+NOISE = "".join(hashlib.sha256(bytes([i])).hexdigest() for i in range(256))  # 16 kB that deflate cannot shrink away
+FILES = {
+    "scifact/corpus.jsonl": json.dumps({"_id": "d1", "text": NOISE}) + "\n" + json.dumps({"_id": "d2", "text": "x"}),
+    "scifact/queries.jsonl": '{"_id": "q1", "text": "x"}\n',
+    "scifact/qrels/test.tsv": "query-id\tcorpus-id\tscore\nq1\td2\t1\n",
+    "__MACOSX/scifact/._corpus.jsonl": "x",
+}
+
+
+def zip_of(files: dict[str | zipfile.ZipInfo, str | bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as opened:
+        for name, content in files.items():
+            opened.writestr(name, content)
+    return buffer.getvalue()
+
+
+class Server(ThreadingHTTPServer):
+    """Serves `content` under any path; `faults` are used up one a request."""
+
+    def __init__(self, content: bytes):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.content = content
+        self.ranges = True
+        self.chunked = False
+        self.content_range: str | None = None
+        self.faults: list[int | str] = []
+        self.requests: list[str | None] = []
+        self.sent = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        server = self.server
+        wanted = self.headers.get("Range")
+        server.requests.append(wanted)
+        fault = server.faults.pop(0) if server.faults else ""
+        if isinstance(fault, int):
+            self.send_error(fault)
+            return
+        start = int(re.fullmatch(r"bytes=(\d+)-", wanted)[1]) if wanted and server.ranges else 0
+        if wanted and server.ranges and start >= len(server.content):
+            self.send_error(416)
+            return
+        body = server.content[start:]
+        self.send_response(206 if start else 200)
+        if start:
+            self.send_header("Content-Range", server.content_range or f"bytes {start}-")
+        if server.chunked:
+            self.send_header("Transfer-Encoding", "chunked")
+        else:
+            self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.send_body(body[: len(body) // 2] if fault == "cut" else body, ends=fault != "cut")
+
+    def send_body(self, body: bytes, *, ends: bool) -> None:
+        if self.server.chunked:
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(body), body) + (b"0\r\n\r\n" if ends else b""))
+        else:
+            self.wfile.write(body)
+        self.server.sent += len(body)
+        self.close_connection = not ends
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def server(monkeypatch):
+    content = zip_of(FILES)
+    monkeypatch.setitem(BEIR_MD5, "scifact", hashlib.md5(content).hexdigest())
+    with Server(content) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def fetch(server, cache, **options):
+    return fetch_beir("scifact", cache=cache, base_url=server.url + "/", wait_s=0.001, **options)
+
+
+def serve(server, monkeypatch, content: bytes) -> None:
+    server.content = content
+    monkeypatch.setitem(BEIR_MD5, "scifact", hashlib.md5(content).hexdigest())
+
+
+def test_a_set_is_downloaded_unpacked_and_loaded(server, tmp_path):
+    calls = []
+    folder = fetch(server, tmp_path / "cache", progress=lambda *call: calls.append(call))
+    assert folder == tmp_path / "cache" / "scifact"
+    assert [document.id for document in load_beir(folder).documents()] == ["d1", "d2"]
+    assert sorted(path.name for path in (tmp_path / "cache").iterdir()) == [".scifact.lock", "scifact"]
+    assert calls[-1] == ("download", len(server.content), len(server.content))
+
+
+def test_a_set_is_downloaded_once(server, tmp_path):
+    assert fetch(server, tmp_path) == fetch(server, tmp_path)
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_cut_transfer_is_resumed_in_the_same_run(server, tmp_path, chunked):
+    server.faults = ["cut"]
+    server.chunked = chunked
+    fetch(server, tmp_path)
+    assert server.requests == [None, f"bytes={len(server.content) // 2}-"]
+    assert server.sent == len(server.content)
+
+
+def test_a_transfer_that_stays_cut_is_resumed_by_the_next_run(server, tmp_path):
+    server.faults = ["cut", 503, 503, 503, 503]
+    with pytest.raises(RemoteError, match=r"503 Service Unavailable; 5 attempts failed, run again to go on"):
+        fetch(server, tmp_path)
+    half = len(server.content) // 2
+    assert (tmp_path / "scifact.zip.part").read_bytes() == server.content[:half]
+    calls = []
+    fetch(server, tmp_path, progress=lambda *call: calls.append(call))
+    assert server.requests[-1] == f"bytes={half}-"
+    assert server.sent == len(server.content)
+    assert calls[0][1] > half
+
+
+def test_a_server_that_ignores_ranges_makes_the_file_start_anew(server, tmp_path):
+    (tmp_path / "scifact.zip.part").write_bytes(b"?" * (len(server.content) // 2))
+    server.ranges = False
+    assert load_beir(fetch(server, tmp_path)).n_judgements == 1
+    assert server.requests == [f"bytes={len(server.content) // 2}-"]
+    assert server.sent == len(server.content)
+
+
+def test_a_complete_part_file_needs_no_further_byte(server, tmp_path):
+    (tmp_path / "scifact.zip.part").write_bytes(server.content)
+    fetch(server, tmp_path)
+    assert server.sent == 0
+
+
+def test_a_server_that_resumes_elsewhere_is_not_believed(server, tmp_path):
+    (tmp_path / "scifact.zip.part").write_bytes(server.content[:100])
+    server.content_range = "bytes 50-"
+    with pytest.raises(RemoteError, match="expected bytes from 100, found others"):
+        fetch(server, tmp_path)
+    assert (tmp_path / "scifact.zip.part").read_bytes() == server.content[:100]
+
+
+def test_bytes_with_another_hash_are_removed(server, tmp_path):
+    server.content = server.content[:-1] + b"?"
+    with pytest.raises(
+        RemoteError, match=r"scifact\.zip: expected MD5 [0-9a-f]{32}, found [0-9a-f]{32}; it was removed"
+    ):
+        fetch(server, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [".scifact.lock"]
+
+
+def test_a_refusal_is_final_and_an_overload_is_not(server, tmp_path):
+    server.faults = [404]
+    with pytest.raises(RemoteError, match=r"scifact\.zip: 404 Not Found; check the address"):
+        fetch(server, tmp_path)
+    assert len(server.requests) == 1
+    server.faults = [429, 502]
+    fetch(server, tmp_path)
+    assert len(server.requests) == 4
+
+
+def test_a_silent_server_ends_in_a_timeout(tmp_path, monkeypatch):
+    monkeypatch.setattr("migrate.datasets.transfer.ATTEMPTS", 2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/x.zip"
+        with pytest.raises(RemoteError, match="timed out; 2 attempts failed"):
+            download(url, tmp_path / "x.part", timeout_s=0.05, wait_s=0)
+
+
+def test_a_server_that_is_not_there_is_a_remote_fault(tmp_path, monkeypatch):
+    monkeypatch.setattr("migrate.datasets.transfer.ATTEMPTS", 1)
+    with pytest.raises(RemoteError, match="Connection refused"):
+        download("http://127.0.0.1:9/x.zip", tmp_path / "x.part")
+
+
+def test_a_place_that_cannot_be_written_is_an_output_fault(server, tmp_path):
+    with pytest.raises(OutputError, match="cannot write"):
+        download(f"{server.url}/x.zip", tmp_path / "nowhere" / "x.part")
+
+
+def test_other_schemes_are_refused(tmp_path):
+    with pytest.raises(UsageError, match="expected an http or https address"):
+        fetch_beir("scifact", cache=tmp_path, base_url="file:///etc")
+
+
+def test_two_runs_do_not_fetch_the_same_set(server, tmp_path):
+    with output_lock(tmp_path / "scifact"), pytest.raises(LockedError):
+        fetch(server, tmp_path)
+    assert server.requests == []
+
+
+def test_something_else_in_the_cache_is_not_touched(server, tmp_path):
+    (tmp_path / "scifact").mkdir()
+    with pytest.raises(DatasetError, match="expected a BEIR folder in the cache"):
+        fetch(server, tmp_path)
+    assert server.requests == []
+
+
+def test_an_unknown_name_is_answered_with_the_known_ones(tmp_path):
+    for attempt in (lambda: fetch_beir("cqadupstack", cache=tmp_path), lambda: resolve_beir("scifacts")):
+        with pytest.raises(DatasetError, match=r"one of arguana, .*scifact.*, found '(cqadupstack|scifacts)'"):
+            attempt()
+
+
+def test_an_existing_folder_is_meant_before_a_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "scifact").mkdir()
+    assert resolve_beir("scifact").resolve() == tmp_path / "scifact"
+
+
+def test_a_name_is_fetched_into_the_cache_from_the_mirror_of_the_environment(server, tmp_path, monkeypatch):
+    monkeypatch.setenv(URL_VARIABLE, server.url)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert resolve_beir("scifact") == tmp_path / "lead-migrate" / "beir" / "scifact"
+
+
+def test_the_table_of_hashes_is_well_formed():
+    assert module.OFFICIAL_URL.startswith("https://")
+    assert all(re.fullmatch("[0-9a-f]{32}", md5) for md5 in BEIR_MD5.values())
+    assert len(set(BEIR_MD5.values())) == len(BEIR_MD5) == 14
+
+
+def symlink(name: str) -> zipfile.ZipInfo:
+    info = zipfile.ZipInfo(name)
+    info.external_attr = (stat.S_IFLNK | 0o777) << 16
+    return info
+
+
+EVIL = {
+    "upwards": (zip_of(FILES | {"scifact/../../evil": "x"}), "found 'scifact/../../evil'"),
+    "upwards outside the root": (zip_of(FILES | {"../evil": "x"}), "found '../evil'"),
+    "absolute": (zip_of(FILES | {"/evil": "x"}), "found '/evil'"),
+    "backslashes": (zip_of(FILES | {"scifact\\..\\evil": "x"}), "expected plain files"),
+    "drive": (zip_of(FILES | {"C:evil": "x"}), "found 'C:evil'"),
+    "link": (zip_of(FILES | {symlink("scifact/link"): "/etc/passwd"}), "found 'scifact/link'"),
+    "bomb": (zip_of(FILES | {"scifact/zeros": bytes(20_000_000)}), "bytes unpacked, found 20"),
+    "other root": (zip_of({"fiqa/corpus.jsonl": "x"}), "expected files under scifact/, found none"),
+    "no corpus": (zip_of({"scifact/queries.jsonl": "x"}), "expected scifact/corpus.jsonl, found none"),
+    "no zip": (b"<html>not a zip</html>", "expected a sound zip archive"),
+    "cut": (zip_of(FILES)[:-30], "expected a sound zip archive"),
+}
+
+
+@pytest.mark.parametrize("kind", EVIL)
+def test_an_evil_archive_leaves_nothing_behind(server, tmp_path, monkeypatch, kind):
+    content, message = EVIL[kind]
+    serve(server, monkeypatch, content)
+    cache = tmp_path / "a" / "b"
+    with pytest.raises(DatasetError, match=re.escape(message)):
+        fetch(server, cache)
+    assert [path.name for path in tmp_path.rglob("*")] == ["a", "b", ".scifact.lock"]
+
+
+def forged(archive: bytes, name: bytes, size: int) -> bytes:
+    """The archive with another uncompressed size declared for one member."""
+    entry = archive.index(b"PK\x01\x02")
+    while archive[entry + 46 : entry + 46 + len(name)] != name:
+        entry = archive.index(b"PK\x01\x02", entry + 4)
+    return archive[: entry + 24] + size.to_bytes(4, "little") + archive[entry + 28 :]
+
+
+def test_an_absurd_declared_size_is_refused_before_anything_is_written(tmp_path):
+    (tmp_path / "x.zip").write_bytes(forged(zip_of(FILES), b"scifact/queries.jsonl", 0xFFFFFFFE))
+    with pytest.raises(DatasetError, match="bytes unpacked, found 42949"):
+        unpack_archive(tmp_path / "x.zip", tmp_path / "out", root="scifact")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_member_never_exceeds_its_declared_size(tmp_path):
+    (tmp_path / "x.zip").write_bytes(forged(zip_of(FILES), b"scifact/corpus.jsonl", 10))
+    with pytest.raises(DatasetError, match="Bad CRC"):
+        unpack_archive(tmp_path / "x.zip", tmp_path / "out", root="scifact")
+    assert (tmp_path / "out" / "corpus.jsonl").stat().st_size <= 10
+
+
+def test_too_many_members_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("migrate.datasets.archive.MAX_MEMBERS", 3)
+    (tmp_path / "x.zip").write_bytes(zip_of(FILES))
+    with pytest.raises(DatasetError, match="expected at most 3 files, found 4"):
+        unpack_archive(tmp_path / "x.zip", tmp_path / "out", root="scifact")
+
+
+def test_of_two_members_with_one_name_neither_is_believed(tmp_path):
+    buffer = io.BytesIO(zip_of(FILES))
+    with zipfile.ZipFile(buffer, "a") as opened, warnings.catch_warnings(action="ignore"):
+        opened.writestr("scifact/queries.jsonl", "other")
+    (tmp_path / "x.zip").write_bytes(buffer.getvalue())
+    with pytest.raises(DatasetError, match=r"found 'scifact/queries\.jsonl' twice"):
+        unpack_archive(tmp_path / "x.zip", tmp_path / "out", root="scifact")
