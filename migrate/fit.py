@@ -1,0 +1,112 @@
+"""From a store and a target model to a fitted stitch."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from migrate.embedders.base import Embedder
+from migrate.errors import StoreError
+from migrate.manifest import Manifest, ModelIdentity
+from migrate.sample import SAMPLE_SIZE, Pairs, draw_sample, embed_pairs
+from migrate.stitch.fitted import FittedStitch, TrueVectors, fit_norm
+from migrate.stitch.select import new_stitch, select_stitch
+from migrate.stores.base import Store
+from migrate.vectors import Progress, no_progress
+
+AUTO = "auto"
+
+
+def fit_stitch(
+    store: Store,
+    embedder: Embedder,
+    *,
+    stitch: str = AUTO,
+    size: int = SAMPLE_SIZE,
+    source_model: ModelIdentity | None = None,
+    seed: int = 0,
+    progress: Progress = no_progress,
+) -> FittedStitch:
+    """Embed a sample of the store with the target model, judge the candidates on it, and fit the chosen one on all.
+
+    `stitch` is a spec (`ridge`, `lowrank:64`), or `auto` to choose by held-out retrieval. `source_model` is recorded;
+    by default it is what the store's manifest says.
+
+    Raises
+    ------
+    StoreError
+        The store has no texts to embed.
+    StitchError
+        There are fewer than two documents.
+    UsageError
+        No such stitch.
+    InputError, RemoteError
+        As the embedder.
+    """
+    require_texts(store)
+    if stitch != AUTO:
+        new_stitch(stitch)  # a wrong name is told before anything is spent
+    embedder.fit(store.documents())
+    pairs = embed_pairs(store, embedder, draw_sample(store, size, seed=seed), progress=progress)
+    return fit_pairs(
+        pairs,
+        None if stitch == AUTO else [stitch],
+        manifest=_manifest(store, embedder, pairs, source_model, seed),
+        state=embedder_state(embedder),
+        seed=seed,
+        progress=progress,
+    )
+
+
+def fit_pairs(
+    pairs: Pairs,
+    specs: Sequence[str] | None,
+    *,
+    manifest: Manifest,
+    state: dict[str, bytes],
+    seed: int,
+    progress: Progress = no_progress,
+) -> FittedStitch:
+    """Choose among `specs` (None: all that apply) on held-out pairs, and fit the chosen one on all pairs."""
+    selection = select_stitch(pairs.source, pairs.target, specs=specs, seed=seed, progress=progress)
+    fitted = new_stitch(selection.chosen).fit(pairs.source, pairs.target)
+    sample = TrueVectors(pairs.ids, pairs.target)
+    return FittedStitch(fitted, fit_norm(pairs.target), sample, selection, manifest, state)
+
+
+def require_texts(store: Store) -> None:
+    """Make sure that a store has texts to embed.
+
+    Raises
+    ------
+    StoreError
+        It has none.
+    """
+    if not store.info.has_texts:
+        raise StoreError(
+            f"{store.info.path}: expected texts to embed again, found vectors only; put a docs.jsonl "
+            '({"id", "text"} a line) beside the index'
+        )
+
+
+def embedder_state(embedder: Embedder) -> dict[str, bytes]:
+    """The files that `load_embedder` needs to embed the same way later; empty for most models."""
+    with tempfile.TemporaryDirectory() as folder:
+        embedder.save_state(Path(folder))
+        return {path.name: path.read_bytes() for path in sorted(Path(folder).iterdir())}
+
+
+def _manifest(
+    store: Store, embedder: Embedder, pairs: Pairs, source_model: ModelIdentity | None, seed: int
+) -> Manifest:
+    known = store.info.manifest
+    return Manifest(
+        kind="stitch",
+        model=embedder.identity,
+        source_model=source_model or (known.model if known else None),
+        seed=seed,
+        counts={"pairs": len(pairs), "documents": store.info.count},
+        details={"fingerprint": asdict(store.fingerprint())},
+    )

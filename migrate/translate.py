@@ -1,0 +1,125 @@
+"""From a store and a stitch to a translated store of the same kind, streaming, complete or absent."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from migrate.errors import StitchError, StoreError
+from migrate.files import atomic_folder, output_lock, write_bytes
+from migrate.manifest import Manifest
+from migrate.stitch.fitted import FittedStitch
+from migrate.stores.base import Fingerprint, Store
+from migrate.vectors import Progress, no_progress
+
+_BATCH_BYTES = 16 << 20
+_FEWEST_ROWS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """What a translation did."""
+
+    path: Path
+    count: int
+    source_dim: int
+    target_dim: int
+    n_true: int
+    wall_s: float
+
+    @property
+    def vectors_per_s(self) -> float:
+        """Rate over the whole translation."""
+        return self.count / self.wall_s if self.wall_s else 0.0
+
+
+def batch_rows(dim: int) -> int:
+    """Rows per batch of about 16 MiB, a power of two, so that memory is bounded whatever the dimension."""
+    rows = max(_BATCH_BYTES // (4 * dim), _FEWEST_ROWS)
+    return 1 << (rows.bit_length() - 1)
+
+
+def translate_store(
+    store: Store,
+    fitted: FittedStitch,
+    output: Path,
+    *,
+    any_store: bool = False,
+    force: bool = False,
+    progress: Progress = no_progress,
+) -> Translation:
+    """Write `store`, translated, to the folder `output`; ids, order, texts, metric and format are kept.
+
+    With `any_store` the stitch may be used for a store that it was not fitted on (one that has grown, say); the true
+    vectors of its sample are then left out, as equal ids need not mean equal texts.
+
+    Raises
+    ------
+    StitchError
+        The stitch was fitted for another store, or for another dimension.
+    VectorError
+        A vector is zero or not finite, before or after.
+    StoreError
+        The store is unreadable, or changed while it was read.
+    UsageError, OutputError, LockedError
+        The output exists, cannot be written, or is being written by another run.
+    """
+    started = time.perf_counter()
+    before = store.fingerprint()
+    same_store = _check_fits(store, before, fitted, any_store=any_store)
+    with output_lock(output), atomic_folder(output, force=force) as aside:
+        n_true = _translate_rows(store, fitted, aside, patch=same_store, progress=progress)
+        if store.fingerprint() != before:
+            raise StoreError(f"{store.info.path}: the store changed while it was read; nothing was written, run again")
+        for name, payload in fitted.state.items():
+            write_bytes(aside / name, payload)
+        _manifest(store, before, fitted, n_true).write(aside)
+    wall_s = time.perf_counter() - started
+    return Translation(output, store.info.count, store.info.dim, fitted.dim, n_true, wall_s)
+
+
+def _check_fits(store: Store, fingerprint: Fingerprint, fitted: FittedStitch, *, any_store: bool) -> bool:
+    """Whether the stitch was fitted on this very store."""
+    expected = fitted.manifest.details["fingerprint"]
+    if expected["dim"] != store.info.dim:
+        raise StitchError(
+            f"{store.info.path}: the stitch expects vectors of dimension {expected['dim']}, found {store.info.dim}; "
+            "fit a stitch for this store"
+        )
+    if expected == asdict(fingerprint):
+        return True
+    if not any_store:
+        raise StitchError(
+            f"{store.info.path}: the stitch was fitted on another store ({expected['count']} vectors there, "
+            f"{fingerprint.count} here); fit again, or allow it with --any-store if the model is the same"
+        )
+    return False
+
+
+def _translate_rows(store: Store, fitted: FittedStitch, folder: Path, *, patch: bool, progress: Progress) -> int:
+    """Stream all rows into `folder`; returns how many got their true vectors."""
+    writer = store.writer(folder, fitted.dim)
+    done = n_true = 0
+    for batch in store.batches(batch_rows(max(store.info.dim, fitted.dim))):
+        progress("translate", done, store.info.count)
+        translated = fitted.translate(batch, source=str(store.info.path), patch=patch)
+        writer.append(translated)
+        done += len(batch)
+        n_true += sum(doc_id in fitted.sample.row_of for doc_id in batch.ids) if patch else 0
+    writer.finish()
+    progress("translate", done, store.info.count)
+    return n_true
+
+
+def _manifest(store: Store, fingerprint: Fingerprint, fitted: FittedStitch, n_true: int) -> Manifest:
+    stitch = fitted.manifest
+    return Manifest(
+        kind="store",
+        model=stitch.model,
+        source_model=stitch.source_model,
+        seed=stitch.seed,
+        inputs={"source rows": fingerprint.rows_sha256, **stitch.details.get("files", {})},
+        counts={"documents": store.info.count, "true vectors": n_true},
+        details={"made by": "translate", "stitch": fitted.stitch.spec, "index": store.info.details["index"]},
+    )
