@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -30,7 +30,8 @@ class StoreInfo:
     """The facts of a store that can be told without reading its vectors.
 
     `index_type` is FAISS's class name, inner ones in brackets (`IndexIDMap2(IndexFlatL2)`); `exact` says whether the
-    vectors read back are the ones that were added; `notes` are sentences for a person.
+    vectors read back are the ones that were added; `notes` are sentences for a person; `details` are the facts
+    of the format (file names and sizes, `factory`, `nlist`, `hnsw_m` ...).
     """
 
     path: Path
@@ -43,6 +44,7 @@ class StoreInfo:
     has_texts: bool
     manifest: Manifest | None = None
     notes: tuple[str, ...] = ()
+    details: Mapping[str, str | int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
