@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Literal
 
 from migrate.documents import Text
+from migrate.errors import InputError
+from migrate.files import canonical_json
 from migrate.manifest import ModelIdentity
 from migrate.vectors import Progress, Vectors, no_progress
 
@@ -54,3 +56,27 @@ class Embedder(ABC):
 
     def save_state(self, folder: Path) -> None:
         """Save what `fit` learned into a folder, so that `load_embedder(spec, state=folder)` embeds the same way."""
+
+    def cache_scope(self, role: Role) -> str:
+        """All that a vector depends on besides the text: texts equal under one scope have one vector."""
+        model = self.identity
+        prefix = model.document_prefix if role == "document" else model.query_prefix
+        return canonical_json([model.spec, model.revision, model.dim, prefix])
+
+
+def require_texts(texts: Sequence[Text], *, model: str) -> None:
+    """Make sure that every text can be embedded, before any of them costs something.
+
+    Raises
+    ------
+    InputError
+        A text is empty or only white space (models answer with a vector that means nothing), or holds half a
+        surrogate pair, which no tokenizer takes. Names the id of the first.
+    """
+    for text in texts:
+        if not text.text.strip():
+            raise InputError(f"{model}: expected a text, found none in {text.id!r}; leave it out or give it one")
+        try:
+            text.text.encode()
+        except UnicodeEncodeError as error:
+            raise InputError(f"{model}: {text.id!r} is not valid Unicode ({error.reason}); repair its text") from error

@@ -1,0 +1,116 @@
+"""Embeddings that were paid for once, kept on disk in SQLite, so that a killed run or the next one need not pay again."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from migrate.documents import Text
+from migrate.embedders.base import Embedder, Role, require_texts
+from migrate.embedders.cache_file import CacheFile
+from migrate.files import cache_folder
+from migrate.manifest import ModelIdentity
+from migrate.vectors import Progress, Vectors, as_vectors, no_progress
+
+
+def default_cache_path() -> Path:
+    """Where embeddings are kept unless the user says otherwise."""
+    return cache_folder() / "embeddings.sqlite"
+
+
+class CachedEmbedder(Embedder):
+    """An embedder that asks another one only for texts it has not seen under the same model and prefix.
+
+    A text that occurs twice is embedded once. What is new is embedded in batches of the other's `batch_size`, and each
+    batch is on disk before the next one is asked for.
+
+    Attributes
+    ----------
+    hits, misses
+        Texts that were not embedded, because they were on disk or occurred before; texts that were.
+    """
+
+    cacheable = False
+
+    def __init__(self, embedder: Embedder, path: Path) -> None:
+        self.embedder = embedder
+        self.path = path
+        self.batch_size = embedder.batch_size
+        self.hits = 0
+        self.misses = 0
+
+    @property
+    def identity(self) -> ModelIdentity:
+        """That of the embedder behind the cache."""
+        return self.embedder.identity
+
+    def cache_scope(self, role: Role) -> str:
+        """That of the embedder behind the cache."""
+        return self.embedder.cache_scope(role)
+
+    def fit(self, corpus: Iterable[Text]) -> None:
+        """Fit the embedder behind the cache."""
+        self.embedder.fit(corpus)
+
+    def save_state(self, folder: Path) -> None:
+        """Save the state of the embedder behind the cache."""
+        self.embedder.save_state(folder)
+
+    def known(self, texts: Sequence[Text], role: Role) -> list[bool]:
+        """Whether each text is on disk already, so that embedding it costs nothing."""
+        with CacheFile(self.path) as file:
+            keys = self._keys(texts, role)
+            found = file.read(set(keys))
+        return [key in found for key in keys]
+
+    def embed(self, texts: Sequence[Text], role: Role, *, progress: Progress = no_progress) -> Vectors:
+        """Embed texts, those on disk for free. Progress counts texts that are done, the free ones at once.
+
+        Raises
+        ------
+        InputError
+            The cache is damaged or something else, or the embedder behind it refuses a text.
+        OutputError
+            The cache cannot be written to.
+        """
+        require_texts(texts, model="the embedding cache")
+        keys = self._keys(texts, role)
+        with CacheFile(self.path) as file:
+            found = file.read(set(keys))
+            missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
+            self.hits += len(texts) - len(missing)
+            if texts:
+                progress("embed", len(texts) - len(missing), len(texts))
+            found.update(self._embed_missing(file, missing, role, progress, len(texts)))
+        if not texts:
+            return np.empty((0, self.identity.dim), dtype=np.float32)
+        return as_vectors(np.stack([found[key] for key in keys]), source=str(self.path))
+
+    def _embed_missing(
+        self, file: CacheFile, missing: dict[bytes, Text], role: Role, progress: Progress, total: int
+    ) -> dict[bytes, Vectors]:
+        """Embed and keep, batch by batch."""
+        found: dict[bytes, Vectors] = {}
+        keys = list(missing)
+        for start in range(0, len(keys), self.batch_size):
+            batch = keys[start : start + self.batch_size]
+            vectors = self.embedder.embed([missing[key] for key in batch], role)
+            rows = dict(zip(batch, vectors, strict=True))
+            file.write(rows)
+            found.update(rows)
+            self.misses += len(batch)
+            progress("embed", total - len(keys) + len(found), total)
+        return found
+
+    def _keys(self, texts: Sequence[Text], role: Role) -> list[bytes]:
+        """SHA-256 of scope and text; the scope is JSON, so the line break between them cannot be part of it."""
+        scope = hashlib.sha256(self.cache_scope(role).encode() + b"\n")
+        keys = []
+        for text in texts:
+            digest = scope.copy()
+            digest.update(text.text.encode())
+            keys.append(digest.digest())
+        return keys

@@ -1,0 +1,163 @@
+"""The SQLite file behind the embedding cache: keys to vectors, checked as they are read, safe between processes."""
+
+from __future__ import annotations
+
+import sqlite3
+import zlib
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+
+from migrate.errors import InputError, LeadMigrateError, LockedError, OutputError
+from migrate.files import output_errors
+from migrate.vectors import Vectors
+
+APPLICATION_ID = 0x4C4D4543
+"""Marks the file as an embedding cache of lead-migrate (SQLite's `application_id`)."""
+
+FORMAT_VERSION = 1
+_KEYS_PER_QUERY = 500
+_BUSY_TIMEOUT_S = 60.0
+_CREATE = "CREATE TABLE IF NOT EXISTS embeddings (key BLOB PRIMARY KEY, vector BLOB, checksum INTEGER) WITHOUT ROWID"
+
+
+class CacheFile:
+    """An open cache; a context manager. A file that is not there yet is created, with the folders above it.
+
+    Write-ahead logging lets one process read while another writes; two that write take turns.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __enter__(self) -> CacheFile:
+        with output_errors(self.path):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self._translated():
+            self._database = sqlite3.connect(self.path, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
+        try:
+            with self._translated():
+                self._prepare()
+        except BaseException:
+            self._database.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        # What matters was committed; a checkpoint that fails on closing is made up for by the next run.
+        with suppress(sqlite3.Error):
+            self._database.close()
+
+    def _prepare(self) -> None:
+        """Recognise the file, or make it one, under the write lock: two processes may come upon a new file at once."""
+        if self._pragma("application_id") == APPLICATION_ID and self._pragma("user_version") == FORMAT_VERSION:
+            return
+        self._database.execute("PRAGMA journal_mode = WAL")
+        self._database.execute("BEGIN IMMEDIATE")
+        try:
+            self._check_ours_or_empty()
+            self._database.execute(_CREATE)
+            self._database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            self._database.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+        except BaseException:
+            self._database.execute("ROLLBACK")
+            raise
+        self._database.execute("COMMIT")
+
+    def _check_ours_or_empty(self) -> None:
+        if self._pragma("application_id") == APPLICATION_ID:
+            version = self._pragma("user_version")
+            if version != FORMAT_VERSION:
+                raise InputError(
+                    f"{self.path}: expected an embedding cache of version {FORMAT_VERSION}, found {version}; "
+                    "choose another path"
+                )
+        elif self._database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            raise InputError(
+                f"{self.path}: expected an embedding cache, found another application's database; choose another path"
+            )
+
+    def _pragma(self, name: str) -> int:
+        return int(self._database.execute(f"PRAGMA {name}").fetchone()[0])
+
+    def read(self, keys: Collection[bytes]) -> dict[bytes, Vectors]:
+        """The vectors, shape (dim,), of those keys that are there.
+
+        Raises
+        ------
+        InputError
+            A vector is not what was written, or not of the dimension of the others.
+        """
+        wanted = sorted(keys)
+        found: dict[bytes, Vectors] = {}
+        with self._translated():
+            for start in range(0, len(wanted), _KEYS_PER_QUERY):
+                part = wanted[start : start + _KEYS_PER_QUERY]
+                marks = ",".join("?" * len(part))
+                rows = self._database.execute(
+                    f"SELECT key, vector, checksum FROM embeddings WHERE key IN ({marks})",  # noqa: S608
+                    part,
+                )
+                found.update((key, self._check(vector, checksum)) for key, vector, checksum in rows)
+        if len({len(vector) for vector in found.values()}) > 1:
+            raise self._damaged("vectors of one model differ in dimension")
+        return found
+
+    def _check(self, vector: object, checksum: object) -> Vectors:
+        if not isinstance(vector, bytes) or not vector or len(vector) % 4 or zlib.crc32(vector) != checksum:
+            raise self._damaged("a vector is not what was written")
+        return np.frombuffer(vector, dtype="<f4").astype(np.float32)
+
+    def write(self, vectors: Mapping[bytes, Vectors]) -> None:
+        """Add vectors in one transaction; on return they are on disk.
+
+        Raises
+        ------
+        OutputError
+            The disk is full, or the file may not be written to.
+        LockedError
+            Another process has been writing for a minute.
+        """
+        rows = [(key, vector.astype("<f4").tobytes()) for key, vector in vectors.items()]
+        with self._translated():
+            self._database.execute("BEGIN IMMEDIATE")
+            try:
+                self._database.executemany(
+                    "INSERT OR REPLACE INTO embeddings VALUES (?, ?, ?)",
+                    [(key, vector, zlib.crc32(vector)) for key, vector in rows],
+                )
+                self._database.execute("COMMIT")
+            except BaseException:
+                # SQLite has rolled back by itself after a full disk.
+                with suppress(sqlite3.Error):
+                    self._database.execute("ROLLBACK")
+                raise
+
+    def _damaged(self, what: str) -> InputError:
+        return InputError(
+            f"{self.path}: the embedding cache is damaged ({what}); delete it (it only saves time and money), and run again"
+        )
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise self._translate(error) from error
+
+    def _translate(self, error: sqlite3.Error) -> LeadMigrateError:
+        code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR):
+            return self._damaged(str(error))
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            return LockedError(
+                f"another run holds the embedding cache {self.path}; wait for it, or choose another path"
+            )
+        return OutputError(
+            f"cannot write the embedding cache {self.path}: {error}; free some space or choose another path"
+        )

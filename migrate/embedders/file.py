@@ -1,0 +1,164 @@
+"""Vectors that somebody else computed, out of an `.npz` file: looked up, never computed.
+
+The file holds `doc_ids` (n,) and `docs` (n, dim), and may hold `query_ids` and `queries` alike. Where it also holds
+`doc_texts` or `query_texts`, a vector belongs to its text, whatever the ids are called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from migrate.documents import Text
+from migrate.embedders.arrays import read_arrays
+from migrate.embedders.base import Embedder, Role
+from migrate.errors import InputError, VectorError
+from migrate.files import sha256_file
+from migrate.manifest import ModelIdentity
+from migrate.vectors import Progress, Vectors, as_vectors, check_vectors, no_progress, summarize_norms, unit_rows
+
+ROUNDED_UNIT_TOLERANCE = 2e-3
+"""How far the norm of a unit vector can be off after rounding to float16: 2^-11 for each value, and some room."""
+
+_EXACT_UNIT_TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """Vectors with the row of each id and, where the file holds texts, of each text."""
+
+    vectors: Vectors
+    row_of_id: Mapping[str, int]
+    row_of_text: Mapping[str, int] | None
+    normalized: bool
+
+    def find(self, text: Text) -> int | None:
+        """Row of a document or query, None where the file does not hold it."""
+        if self.row_of_text is None:
+            return self.row_of_id.get(text.id)
+        return self.row_of_text.get(text.text)
+
+
+class FileEmbedder(Embedder):
+    """A file of vectors as an embedder.
+
+    Vectors stored in half precision come back as float32. Where every norm is 1 within `ROUNDED_UNIT_TOLERANCE` the
+    rows are brought back to unit length: the model gave unit vectors, and the rounding would otherwise make a store
+    of them look as if it were not normalised.
+    """
+
+    cacheable = False
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @cached_property
+    def identity(self) -> ModelIdentity:
+        """The file as artefacts remember it: its base name and its hash."""
+        documents = self._tables["document"]
+        return ModelIdentity(
+            spec=f"file:{self.path.name}",
+            dim=documents.vectors.shape[1],
+            normalized=documents.normalized,
+            revision=sha256_file(self.path),
+        )
+
+    @cached_property
+    def _tables(self) -> dict[Role, _Table]:
+        arrays = read_arrays(self.path)
+        if "docs" not in arrays:
+            raise InputError(
+                f"{self.path}: expected arrays named doc_ids and docs, found {', '.join(arrays) or 'none'}"
+            )
+        tables: dict[Role, _Table] = {"document": self._read_table(arrays, "doc_ids", "docs", "doc_texts")}
+        if "queries" in arrays:
+            tables["query"] = self._read_table(arrays, "query_ids", "queries", "query_texts")
+            self._check_same_dim(tables)
+        return tables
+
+    def _check_same_dim(self, tables: Mapping[Role, _Table]) -> None:
+        documents, queries = tables["document"].vectors.shape[1], tables["query"].vectors.shape[1]
+        if documents != queries:
+            raise VectorError(f"{self.path}: documents have dimension {documents}, queries {queries}; use one model")
+
+    def _read_table(self, arrays: Mapping[str, np.ndarray], ids_name: str, name: str, texts_name: str) -> _Table:
+        if ids_name not in arrays:
+            raise InputError(f"{self.path}: expected an array {ids_name} beside {name}, found none")
+        ids = self._read_strings(arrays, ids_name)
+        vectors = self._read_vectors(arrays[name], ids, name)
+        row_of_id = {identifier: row for row, identifier in enumerate(ids)}
+        if len(row_of_id) != len(ids):
+            raise InputError(f"{self.path}: {ids_name} names {len(ids) - len(row_of_id)} ids twice; keep one of each")
+        row_of_text = None
+        if texts_name in arrays:
+            texts = self._read_strings(arrays, texts_name, count=len(ids))
+            row_of_text = {text: row for row, text in enumerate(texts)}
+        vectors, normalized = _restore_unit(vectors)
+        return _Table(vectors, row_of_id, row_of_text, normalized)
+
+    def _read_strings(self, arrays: Mapping[str, np.ndarray], name: str, count: int | None = None) -> list[str]:
+        array = arrays[name]
+        if array.ndim != 1 or array.dtype.kind not in "USiu":
+            raise InputError(f"{self.path}: expected {name} to be a list of strings, found {_describe(array)}")
+        if count is not None and len(array) != count:
+            raise InputError(f"{self.path}: expected {count} {name}, found {len(array)}")
+        try:
+            return [item.decode() if isinstance(item, bytes) else str(item) for item in array.tolist()]
+        except UnicodeDecodeError as error:
+            raise InputError(f"{self.path}: {name} is not UTF-8 ({error.reason})") from error
+
+    def _read_vectors(self, array: np.ndarray, ids: Sequence[str], name: str) -> Vectors:
+        if array.ndim != 2 or array.dtype.kind != "f" or not array.shape[1]:
+            raise InputError(f"{self.path}: expected {name} to be a table of floats, found {_describe(array)}")
+        if len(array) != len(ids):
+            raise InputError(f"{self.path}: expected as many rows in {name} as ids, found {len(array)} and {len(ids)}")
+        with np.errstate(over="ignore"):
+            vectors = as_vectors(array, source=str(self.path))
+        check_vectors(ids, vectors, source=f"{self.path} ({name})")
+        return vectors
+
+    def embed(self, texts: Sequence[Text], role: Role, *, progress: Progress = no_progress) -> Vectors:
+        """The stored vectors of the texts, by id, or by identical text where the file holds texts.
+
+        Raises
+        ------
+        InputError
+            The file is malformed, or does not hold one of them; names its id.
+        """
+        table = self._tables.get(role)
+        if table is None:
+            raise InputError(f"{self.path} holds no query vectors; add the arrays query_ids and queries")
+        rows = [self._find(table, text, role) for text in texts]
+        progress("embed", len(texts), len(texts))
+        return table.vectors[rows] if rows else np.empty((0, table.vectors.shape[1]), dtype=np.float32)
+
+    def _find(self, table: _Table, text: Text, role: Role) -> int:
+        row = table.find(text)
+        if row is not None:
+            return row
+        what = "is there with another text" if text.id in table.row_of_id else "is not there"
+        raise InputError(
+            f"{self.path}: expected a vector of the {role} {text.id!r}, but it {what}; embed it and add it"
+        )
+
+
+def _restore_unit(vectors: Vectors) -> tuple[Vectors, bool]:
+    """The vectors, and whether they are of unit length; rounded unit vectors are brought back to it.
+
+    Vectors whose norms are 1 to the precision of float32 stay as they are, bit for bit.
+    """
+    if not len(vectors):
+        return vectors, False
+    norms = summarize_norms(vectors)
+    off = max(norms.maximum - 1, 1 - norms.minimum)
+    if off >= ROUNDED_UNIT_TOLERANCE:
+        return vectors, False
+    return vectors if off < _EXACT_UNIT_TOLERANCE else unit_rows(vectors), True
+
+
+def _describe(array: np.ndarray) -> str:
+    return f"{array.dtype} of shape {array.shape}"

@@ -1,0 +1,120 @@
+"""Reading what an OpenAI-compatible server answers: checked vectors, or an error of ours. Sends nothing.
+
+The client library does not check how many vectors came back, in which order, or whether they are numbers.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from migrate.embedders.retry import TransientError, asked_wait_s
+from migrate.errors import AuthenticationError, LeadMigrateError, RemoteError
+from migrate.vectors import Vectors, squared_norms
+
+if TYPE_CHECKING:
+    from openai import APIStatusError
+
+_TRANSIENT_STATUSES = (408, 409, 425, 429)
+_LENGTH_CODES = ("max_tokens_per_request", "context_length_exceeded")
+_LENGTH_WORDS = ("maximum context length", "too many tokens", "tokens per request", "too long", "token limit")
+
+
+class TooLongError(Exception):
+    """The request holds more tokens than the server takes, in all or in one text; never leaves this package."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The vectors of one request, in the order of its texts, and the tokens the server charged for them."""
+
+    vectors: Vectors
+    tokens: int
+
+
+def read_answer(body: bytes, *, count: int, dim: int | None) -> Answer:
+    """Vectors of an answer to a request of `count` texts; `dim` is None where it is not known yet.
+
+    Raises
+    ------
+    TransientError
+        Anything is wrong with the answer: servers behind a load balancer do this, and the next try is right.
+    """
+    try:
+        facts = json.loads(body)
+        items = sorted(facts["data"], key=lambda item: int(item["index"]))
+        rows = [_read_vector(item["embedding"]) for item in items]
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+        raise TransientError(f"an answer that is not a list of embeddings ({len(body)} bytes)") from error
+    if [item["index"] for item in items] != list(range(count)):
+        raise TransientError(f"{len(rows)} embeddings for {count} texts")
+    dims = {len(row) for row in rows}
+    if len(dims) != 1 or (dim is not None and dims != {dim}):
+        found = ", ".join(map(str, sorted(dims)))
+        raise TransientError(f"embeddings of dimension {found} where {dim or 'one dimension'} was expected")
+    return Answer(_check_values(np.stack(rows)), _read_tokens(facts))
+
+
+def _read_vector(embedding: Any) -> Vectors:
+    """One vector, from base64 of little-endian float32 or from a list of numbers."""
+    if isinstance(embedding, str):
+        return np.frombuffer(base64.b64decode(embedding, validate=True), dtype="<f4").astype(np.float32)
+    with np.errstate(over="ignore"):
+        vector = np.asarray(embedding, dtype=np.float32)
+    if vector.ndim != 1:
+        raise ValueError("not a vector")
+    return vector
+
+
+def _check_values(vectors: Vectors) -> Vectors:
+    with np.errstate(over="ignore", invalid="ignore"):
+        squares = squared_norms(vectors)
+    if not (np.isfinite(squares) & (squares > 0)).all():
+        raise TransientError("an embedding that is zero, NaN or Inf")
+    return vectors
+
+
+def _read_tokens(facts: Any) -> int:
+    usage = facts.get("usage")
+    tokens = usage.get("total_tokens") if isinstance(usage, dict) else None
+    return int(tokens) if isinstance(tokens, int | float) and math.isfinite(tokens) else 0
+
+
+def translate_status(error: APIStatusError, *, service: str, model: str, key: str) -> Exception:
+    """The error of ours for an HTTP status that is not a success; the key never gets into its message."""
+    facts = error.body if isinstance(error.body, dict) else {}
+    code = str(facts.get("code") or facts.get("type") or "")
+    message = _shorten(str(facts.get("message") or error.message), key)
+    status = error.status_code
+    if code == "insufficient_quota":
+        return RemoteError(f"{service}: the account has no quota left ({code}); add credit, then run the same again")
+    if status in _TRANSIENT_STATUSES or status >= 500:
+        return TransientError(f"HTTP {status} ({message})", wait_s=asked_wait_s(error.response.headers))
+    if status == 413 or (status in (400, 422) and _is_about_length(code, message)):
+        return TooLongError(message)
+    return _final_error(status, message, service=service, model=model)
+
+
+def _final_error(status: int, message: str, *, service: str, model: str) -> LeadMigrateError:
+    if status in (401, 403):
+        # The server's own words are left out: they quote part of the key.
+        return AuthenticationError(f"{service} refused the key (HTTP {status}); check OPENAI_API_KEY and its rights")
+    if status == 404:
+        return RemoteError(f"{service} knows no model {model!r} (HTTP 404); check the model's name and --base-url")
+    return RemoteError(f"{service} refused the request for {model!r} (HTTP {status}): {message}")
+
+
+def _is_about_length(code: str, message: str) -> bool:
+    return code in _LENGTH_CODES or any(words in message.lower() for words in _LENGTH_WORDS)
+
+
+def _shorten(message: str, key: str, limit: int = 300) -> str:
+    """The first line of a message, without the key."""
+    clean = message.replace(key, "***") if key else message
+    line = (clean.strip() or "no message").splitlines()[0]
+    return line if len(line) <= limit else line[:limit] + "…"

@@ -1,0 +1,133 @@
+"""Facts about well-known embedding models: dimension, prefixes, token limit, normalisation, price.
+
+The 17 models of LEAD (Culp & Hernandez 2024, github.com/GatlenCulp/embedding_translation) and three that many
+stores were built with. Facts are from the model cards and their `modules.json`, `sentence_bert_config.json`:
+
+- e5 wants "query: " and "passage: "; bge, mxbai and UAE want an instruction before the query alone;
+  gte, gtr-t5 and sentence-t5 want nothing.
+- mxbai-embed-large-v1 and UAE-Large-V1 have no Normalize module, so their vectors are not of unit length.
+- A local model costs no money, so its price is None.
+
+Prices are US dollars per million tokens, standard (not batch) rates: text-embedding-3-large from OpenAI's own model
+page, the others from pages that quote it, all as of `PRICES_DATE`. They change: show them with their date.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from typing import Literal
+
+Provider = Literal["sentence-transformers", "openai"]
+
+PRICES_DATE = "2026-05"
+"""Year and month of `ModelFacts.price_usd_per_mtok`."""
+
+_RETRIEVAL_INSTRUCTION = "Represent this sentence for searching relevant passages: "
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """What is known of a model before it is loaded.
+
+    `max_tokens` is the length beyond which a local model cuts a text off and an API refuses it.
+    """
+
+    name: str
+    provider: Provider
+    dim: int
+    document_prefix: str
+    query_prefix: str
+    max_tokens: int
+    normalized: bool
+    price_usd_per_mtok: float | None
+
+    @property
+    def spec(self) -> str:
+        """The model as `load_embedder` takes it."""
+        return f"{self.provider}:{self.name}"
+
+    @property
+    def short_name(self) -> str:
+        """The name without the organisation."""
+        return self.name.rpartition("/")[2]
+
+
+def _local(
+    name: str,
+    dim: int,
+    *,
+    prefixes: tuple[str, str] = ("", ""),
+    max_tokens: int = 512,
+    normalized: bool = True,
+) -> ModelFacts:
+    document_prefix, query_prefix = prefixes
+    return ModelFacts(name, "sentence-transformers", dim, document_prefix, query_prefix, max_tokens, normalized, None)
+
+
+def _openai(name: str, dim: int, price_usd_per_mtok: float) -> ModelFacts:
+    """OpenAI's page says 8192 tokens and older ones 8191: the smaller is safe under both."""
+    return ModelFacts(name, "openai", dim, "", "", 8191, True, price_usd_per_mtok)
+
+
+_E5 = ("passage: ", "query: ")
+_INSTRUCTED = ("", _RETRIEVAL_INSTRUCTION)
+
+_MODELS = (
+    _local("intfloat/e5-small-v2", 384, prefixes=_E5),
+    _local("intfloat/e5-base-v2", 768, prefixes=_E5),
+    _local("intfloat/e5-large-v2", 1024, prefixes=_E5),
+    _local("BAAI/bge-small-en-v1.5", 384, prefixes=_INSTRUCTED),
+    _local("BAAI/bge-base-en-v1.5", 768, prefixes=_INSTRUCTED),
+    _local("BAAI/bge-large-en-v1.5", 1024, prefixes=_INSTRUCTED),
+    _local("thenlper/gte-small", 384),
+    _local("thenlper/gte-base", 768),
+    _local("thenlper/gte-large", 1024),
+    _local("sentence-transformers/gtr-t5-base", 768),
+    _local("sentence-transformers/gtr-t5-large", 768),
+    _local("sentence-transformers/sentence-t5-base", 768, max_tokens=256),
+    _local("sentence-transformers/sentence-t5-large", 768, max_tokens=256),
+    _local("mixedbread-ai/mxbai-embed-large-v1", 1024, prefixes=_INSTRUCTED, normalized=False),
+    _local("WhereIsAI/UAE-Large-V1", 1024, prefixes=_INSTRUCTED, normalized=False),
+    _openai("text-embedding-3-small", 1536, 0.02),
+    _openai("text-embedding-3-large", 3072, 0.13),
+    # Not in LEAD:
+    _openai("text-embedding-ada-002", 1536, 0.10),
+    _local("sentence-transformers/all-MiniLM-L6-v2", 384, max_tokens=256),
+    _local("sentence-transformers/all-mpnet-base-v2", 768, max_tokens=384),
+)
+
+
+def known_models() -> tuple[ModelFacts, ...]:
+    """Every model of the registry, those of LEAD first."""
+    return _MODELS
+
+
+def _spellings(facts: ModelFacts) -> Iterator[str]:
+    """The names a model answers to; LEAD itself writes OpenAI's with an organisation."""
+    yield facts.name.lower()
+    yield facts.short_name.lower()
+    if facts.provider == "openai":
+        yield f"openai/{facts.name}"
+
+
+@cache
+def _by_spelling() -> dict[str, ModelFacts]:
+    return {spelling: facts for facts in _MODELS for spelling in _spellings(facts)}
+
+
+def find_model(name: str) -> ModelFacts | None:
+    """The facts of a model by its full name, with or without the organisation, in any case; None if unknown.
+
+    >>> find_model("E5-base-v2").name
+    'intfloat/e5-base-v2'
+    """
+    return _by_spelling().get(name.lower())
+
+
+def suggest_models(name: str, *, count: int = 3) -> list[str]:
+    """Names of the registry that look like `name`, best first, without repeats."""
+    matches = get_close_matches(name.lower(), list(_by_spelling()), n=2 * count, cutoff=0.5)
+    return list(dict.fromkeys(_by_spelling()[match].name for match in matches))[:count]

