@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+
+import pytest
+
+from migrate.datasets.chunking import chunk_documents, estimate_tokens
+from migrate.documents import Document
+from migrate.errors import DatasetError, UsageError
+
+
+def prose(n_words: int, seed: int, *, vocabulary: int = 1_000) -> str:
+    """Words, sentences and paragraphs with all kinds of white space between them."""
+    rng = random.Random(seed)
+    gaps = [" "] * 20 + ["\n", "\n\n", "  ", ". ", "\n\n\n", "\t"]
+    return "".join(f"w{rng.randrange(vocabulary)}{rng.choice(gaps)}" for _ in range(n_words))
+
+
+def chunks_of(text: str, **options) -> list[Document]:
+    return list(chunk_documents([Document("d", text)], **options))
+
+
+def characters_not_covered(text: str, chunks: list[Document]) -> str:
+    covered = set()
+    for chunk in chunks:
+        covered.update(range(chunk.metadata["start"], chunk.metadata["start"] + len(chunk.text)))
+    return "".join(letter for place, letter in enumerate(text) if place not in covered)
+
+
+TEXTS = {
+    "prose": prose(2_000, 0),
+    "few words, often": prose(2_000, 1, vocabulary=3),
+    "equal paragraphs": "the same paragraph again and again\n\n" * 100,
+    "one long word": "x" * 3_000,
+    "many short lines": "\n".join(f"line {i}" for i in range(500)),
+    "no spaces": "漢字かな、" * 300,
+    "white space first": "\n \n\t" + prose(300, 2),
+}
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+@pytest.mark.parametrize(("chunk_tokens", "chunk_overlap"), [(256, 25), (40, 0), (20, 19)])
+def test_offsets_are_true_and_ids_unique_and_parents_named(kind, chunk_tokens, chunk_overlap):
+    text = TEXTS[kind]
+    chunks = chunks_of(text, chunk_tokens=chunk_tokens, chunk_overlap=chunk_overlap)
+    starts = [chunk.metadata["start"] for chunk in chunks]
+    assert [text[start : start + len(chunk.text)] for start, chunk in zip(starts, chunks, strict=True)] == [
+        chunk.text for chunk in chunks
+    ]
+    assert len(set(starts)) == len(starts) and starts == sorted(starts)
+    assert len({chunk.id for chunk in chunks}) == len(chunks)
+    assert [chunk.metadata["chunk"] for chunk in chunks] == list(range(len(chunks)))
+    assert {chunk.metadata["parent_id"] for chunk in chunks} == {"d"}
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+def test_nothing_but_white_space_is_lost(kind):
+    for overlap in (0, 5):
+        chunks = chunks_of(TEXTS[kind], chunk_tokens=40, chunk_overlap=overlap)
+        assert characters_not_covered(TEXTS[kind], chunks).strip() == ""
+
+
+def test_without_overlap_the_chunks_rejoin_to_the_text():
+    chunks = chunks_of(TEXTS["prose"], chunk_tokens=40, chunk_overlap=0)
+    assert "".join("".join(chunk.text.split()) for chunk in chunks) == "".join(TEXTS["prose"].split())
+    assert len(chunks) > 40
+
+
+def test_chunks_respect_their_size_and_overlap_their_neighbours():
+    text = " ".join(f"w{i}" for i in range(1_000))
+    chunks = chunks_of(text, chunk_tokens=50, chunk_overlap=10)
+    words = [chunk.text.split() for chunk in chunks]
+    assert {len(w) for w in words[:-1]} == {50}
+    assert all(left[-10:] == right[:10] for left, right in pairwise(words))
+
+
+def test_the_splitter_is_langchains_own():
+    from langchain_text_splitters import RecursiveCharacterTextSplitter
+
+    splitter = RecursiveCharacterTextSplitter(chunk_size=60, chunk_overlap=12, length_function=estimate_tokens)
+    for text in TEXTS.values():
+        ours = [chunk.text for chunk in chunks_of(text, chunk_tokens=60, chunk_overlap=12)]
+        assert ours == splitter.split_text(text)
+
+
+def test_a_text_longer_than_the_alphabet_of_marks_is_located_too(monkeypatch):
+    monkeypatch.setattr("migrate.datasets.chunking._N_MARKS", 1_000)
+    text = TEXTS["equal paragraphs"]
+    chunks = chunks_of(text, chunk_tokens=40, chunk_overlap=5)
+    assert all(text.startswith(chunk.text, chunk.metadata["start"]) for chunk in chunks)
+    assert characters_not_covered(text, chunks).strip() == ""
+    assert [chunk.metadata["start"] for chunk in chunks_of("x" * 2_500)] == [0, 1_000, 2_000]
+
+
+def test_the_given_counter_counts():
+    text = " ".join(["word"] * 100)
+    by_characters = chunks_of(text, chunk_tokens=100, chunk_overlap=0, count_tokens=len)
+    assert max(len(chunk.text) for chunk in by_characters) <= 100 < len(text)
+    assert [chunk.id for chunk in chunks_of(text, chunk_tokens=101)] == ["d"]
+
+
+def test_a_document_that_fits_keeps_its_id_and_metadata():
+    document = Document("d", " a few words ", {"title": "T", "start": "replaced"})
+    (chunk,) = chunk_documents([document])
+    assert chunk == Document("d", "a few words", {"title": "T", "parent_id": "d", "chunk": 0, "start": 1})
+    assert document.metadata == {"title": "T", "start": "replaced"}
+
+
+@pytest.mark.parametrize("text", ["", " \n "])
+def test_a_document_without_text_stays_one_empty_chunk(text):
+    (chunk,) = chunks_of(text)
+    assert (chunk.id, chunk.text, chunk.metadata["start"]) == ("d", "", 0)
+
+
+@pytest.mark.parametrize(
+    ("ids", "twice"),
+    [(("d#0", "d"), "d#0"), (("d", "d#1"), "d#1"), (("a", "b", "a"), "a")],
+    ids=["before", "after", "documents"],
+)
+def test_an_id_that_stands_for_two_things_is_refused(ids, twice):
+    documents = [Document(name, prose(100, 0)) for name in ids]
+    with pytest.raises(DatasetError, match=f"found '{twice}' twice"):
+        list(chunk_documents(documents, chunk_tokens=60, chunk_overlap=0))
+
+
+def test_documents_are_streamed():
+    def documents():
+        yield Document("a", "x")
+        raise RuntimeError("asked for more than was needed")
+
+    assert next(chunk_documents(documents())).id == "a"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"chunk_tokens": 0}, "chunk_tokens: expected at least 1, found 0"),
+        ({"chunk_tokens": 25}, "chunk_overlap: expected 0 to 24, found 25"),
+        ({"chunk_overlap": -1}, "chunk_overlap: expected 0 to 255, found -1"),
+    ],
+)
+def test_impossible_settings_are_refused_at_once(options, message):
+    with pytest.raises(UsageError, match=message):
+        chunk_documents([], **options)
