@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -31,7 +31,7 @@ class Embedding:
 
 
 def embed_corpus(
-    documents: Iterable[Document],
+    read_documents: Callable[[], Iterable[Document]],
     embedder: Embedder,
     output: Path,
     *,
@@ -41,7 +41,9 @@ def embed_corpus(
     force: bool = False,
     progress: Progress = no_progress,
 ) -> Embedding:
-    """Build a new flat store from documents. `documents` is iterated twice where the model is fitted on its corpus.
+    """Build a new flat store from documents.
+
+    `read_documents` starts reading them; it is called twice, as a model that is fitted on its corpus reads it first.
 
     Raises
     ------
@@ -54,9 +56,9 @@ def embed_corpus(
     """
     skipped: list[str] = []
     with output_lock(output), atomic_folder(output, force=force) as aside:
-        embedder.fit(_with_text(documents, [], skip_blank=skip_blank))
+        embedder.fit(_with_text(read_documents(), [], skip_blank=skip_blank))
         writer, count = None, 0
-        for batch in _batched(_with_text(documents, skipped, skip_blank=skip_blank)):
+        for batch in _batched(_with_text(read_documents(), skipped, skip_blank=skip_blank)):
             progress("embed", count, None)
             vectors = embedder.embed_documents(batch)
             if writer is None:

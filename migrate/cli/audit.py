@@ -1,0 +1,131 @@
+"""`lead-migrate audit`: a translated store against a full re-embed."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from migrate.cli import options
+from migrate.cli.options import ModelOptions, option
+from migrate.cli.terminal import advise, progress_bar
+from migrate.cli.verdict import load_questions, model_of, show_report
+
+if TYPE_CHECKING:
+    from migrate.embedders.base import Embedder
+    from migrate.stores.base import Store
+    from migrate.vectors import Progress
+
+_BUILD = "build"
+
+
+@options.command(
+    "audit",
+    example="lead-migrate audit new-store --reference build --beir my-beir --source my-store --source-model tfidf:256",
+)
+@click.argument("store", type=options.PATH)
+@option(
+    "--reference",
+    required=True,
+    metavar="STORE|build",
+    help="Full re-embed to compare with, or `build` to embed every text now.",
+)
+@option("--save-reference", type=options.PATH, help="Folder to keep what `--reference build` embeds.")
+@options.beir
+@options.split
+@option("--target", metavar="SPEC", help="Model to embed the queries with.  [default: the store's own]")
+@option("--source", type=options.PATH, help="Store before the migration: adds the arm `stay`.")
+@options.source_model
+@option("--no-bm25", is_flag=True, help="Leave out the lexical arm.")
+@options.parent_field
+@options.margin
+@options.model_options
+@options.seed
+@options.force
+@option("--report", type=options.PATH, help="File to write the JSON report to.")
+@options.as_json
+@options.quiet
+def command(
+    store: Path,
+    reference: str,
+    save_reference: Path | None,
+    beir: str,
+    split: str,
+    target: str | None,
+    source: Path | None,
+    source_model: str | None,
+    no_bm25: bool,
+    parent_field: str,
+    margin: float,
+    model: ModelOptions,
+    seed: int,
+    force: bool,
+    report: Path | None,
+    as_json: bool,
+    quiet: bool,
+) -> int:
+    """Judge a translated STORE: SAFE (exit 0), NOT SAFE (1) or INCONCLUSIVE (3), with the numbers behind it."""
+    from migrate.audit.audit import audit_store
+    from migrate.stores import open_store
+
+    with progress_bar(quiet=quiet) as progress:
+        translated = open_store(store)
+        questions = load_questions(beir, split)
+        embedder = model.load_target(model_of(translated, target, "--target"), state=translated.folder)
+        opened, old = _stay(source, source_model, model, quiet=quiet)
+        with _reference(reference, save_reference, translated, embedder, progress, force=force) as full:
+            found = audit_store(
+                translated,
+                full,
+                questions,
+                embedder,
+                source=opened,
+                source_embedder=old,
+                bm25=not no_bm25,
+                parent_field=parent_field,
+                margin=margin,
+                seed=seed,
+                progress=progress,
+            )
+    return show_report(found, report, force=force, as_json=as_json)
+
+
+def _stay(
+    source: Path | None, source_model: str | None, model: ModelOptions, *, quiet: bool
+) -> tuple[Store | None, Embedder | None]:
+    """The source store and its model, or why there is no arm `stay`."""
+    from migrate.stores import open_store
+
+    if source is None:
+        advise("no --source: the audit cannot say whether staying would be better", quiet=quiet)
+        return None, None
+    opened = open_store(source)
+    spec = model_of(opened, source_model, "--source-model")
+    return opened, model.load_source(spec, state=opened.folder)
+
+
+@contextmanager
+def _reference(
+    reference: str,
+    keep: Path | None,
+    translated: Store,
+    embedder: Embedder,
+    progress: Progress,
+    *,
+    force: bool,
+) -> Iterator[Store]:
+    """The store to compare with: one that is there, or one that is embedded now and kept only if asked for."""
+    from migrate.embed import reembed_store
+    from migrate.stores import open_store
+
+    if reference != _BUILD:
+        yield open_store(Path(reference))
+        return
+    with tempfile.TemporaryDirectory() as aside:
+        path = keep or Path(aside) / "reference"
+        reembed_store(translated, embedder, path, force=force, progress=progress)
+        yield open_store(path)

@@ -1,0 +1,103 @@
+"""`lead-migrate embed`: a corpus to a store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from migrate.cli import options
+from migrate.cli.options import ModelOptions, option
+from migrate.cli.terminal import advise, progress_bar, show, show_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from migrate.documents import Document
+
+
+@options.command("embed", example="lead-migrate embed corpus.jsonl --model tfidf:256 -o my-store")
+@click.argument("corpus")
+@option("--model", "spec", required=True, metavar="SPEC", help="Model to embed with.")
+@options.output
+@option("--chunk-tokens", type=click.IntRange(min=1), default=256, help="Longest chunk, in tokens.")
+@option("--chunk-overlap", type=click.IntRange(min=0), default=25, help="Tokens that neighbouring chunks share.")
+@option("--no-chunks", is_flag=True, help="One vector for each document, however long.")
+@option("--format", "store_format", type=click.Choice(["faiss", "langchain"]), default="faiss", help="Store to write.")
+@option("--metric", type=click.Choice(["ip", "l2"]), default="ip", help="How the index compares vectors.")
+@option("--max-docs", type=click.IntRange(min=1), help="Cap of a BEIR corpus; relevant documents come first.")
+@options.split
+@option("--skip-bad", is_flag=True, help="Drop documents without text, count and list them, instead of failing.")
+@options.model_options
+@options.seed
+@options.force
+@options.as_json
+@options.quiet
+def command(
+    corpus: str,
+    spec: str,
+    output: Path,
+    chunk_tokens: int,
+    chunk_overlap: int,
+    no_chunks: bool,
+    store_format: Literal["faiss", "langchain"],
+    metric: Literal["ip", "l2"],
+    max_docs: int | None,
+    split: str,
+    skip_bad: bool,
+    model: ModelOptions,
+    seed: int,
+    force: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Embed CORPUS into a new store: a BEIR folder, the name of a BEIR set, or a JSONL file of {"id", "text"}."""
+    from migrate.embed import embed_corpus
+
+    with progress_bar(quiet=quiet) as progress:
+        read = _reader(corpus, split, max_docs, seed)
+        done = embed_corpus(
+            read if no_chunks else _chunked(read, chunk_tokens, chunk_overlap),
+            model.load_target(spec),
+            output,
+            store_format=store_format,
+            metric=metric,
+            skip_blank=skip_bad,
+            force=force,
+            progress=progress,
+        )
+    if done.skipped:
+        shown = ", ".join(done.skipped[:10]) + (" ..." if len(done.skipped) > 10 else "")
+        advise(f"skipped {len(done.skipped):,} documents without text: {shown}", quiet=quiet)
+    if as_json:
+        facts = {"store": str(done.path), "vectors": done.count, "dimension": done.dim, "skipped": list(done.skipped)}
+        show_json({"schema_version": 1, "kind": "embed", **facts})
+    else:
+        show(f"{done.path}: {done.count:,} vectors of dimension {done.dim}")
+
+
+def _reader(corpus: str, split: str, max_docs: int | None, seed: int) -> Callable[[], Iterable[Document]]:
+    """What starts reading the corpus: a JSONL file, or the corpus of a BEIR folder or set, capped or whole."""
+    from migrate.datasets.beir import load_beir
+    from migrate.datasets.corpus import read_corpus
+    from migrate.datasets.download import resolve_beir
+    from migrate.errors import UsageError
+
+    path = Path(corpus)
+    if not path.is_file():
+        folder = resolve_beir(corpus)
+        if max_docs is not None:
+            return load_beir(folder, split=split, max_docs=max_docs, seed=seed).documents
+        path = folder / "corpus.jsonl"
+    elif max_docs is not None:
+        raise UsageError("--max-docs caps BEIR sets by their judgements; a JSONL file has none: shorten it instead")
+    return lambda: read_corpus(path)
+
+
+def _chunked(
+    read: Callable[[], Iterable[Document]], chunk_tokens: int, chunk_overlap: int
+) -> Callable[[], Iterable[Document]]:
+    from migrate.datasets.chunking import chunk_documents
+
+    return lambda: chunk_documents(read(), chunk_tokens=chunk_tokens, chunk_overlap=chunk_overlap)

@@ -1,0 +1,78 @@
+"""`lead-migrate inspect`: what is in a store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from migrate.cli import options
+from migrate.cli.terminal import show, show_json
+
+if TYPE_CHECKING:
+    from migrate.stores.base import Store
+
+
+@options.command("inspect", example="lead-migrate inspect my-store/")
+@click.argument("store", type=options.PATH)
+@options.as_json
+def command(store: Path, as_json: bool) -> None:
+    """Tell what is in STORE: format, index, vectors, metric, norms, texts, model, and anything odd."""
+    from migrate.stores import open_store
+
+    facts = _facts(open_store(store))
+    if as_json:
+        show_json({"schema_version": 1, "kind": "inspect", **facts})
+        return
+    width = max(len(name) for name in facts)
+    for name, value in facts.items():
+        for line in value if isinstance(value, list) else [value]:
+            show(f"{name.replace('_', ' '):{width}}  {_text(line)}")
+
+
+def _facts(store: Store) -> dict[str, Any]:
+    info = store.info
+    model = info.manifest.model if info.manifest else None
+    return {
+        "store": str(info.path),
+        "format": info.format,
+        "index_type": info.index_type,
+        "vectors": info.count,
+        "dimension": info.dim,
+        "metric": {"l2": "squared Euclidean distance (l2)", "ip": "inner product (ip)"}[info.metric],
+        "read_back": "exact" if info.exact else "approximate",
+        **_norms(store),
+        "texts": info.has_texts,
+        "model": model.spec if model else "unknown (no manifest)",
+        **info.details,
+        "notes": list(info.notes),
+    }
+
+
+def _norms(store: Store) -> dict[str, Any]:
+    """Norms over all rows, and how many rows are zero or not finite."""
+    import numpy as np
+
+    from migrate.vectors import UNIT_TOLERANCE, squared_norms
+
+    least, greatest, bad = np.inf, 0.0, 0
+    for batch in store.batches():
+        with np.errstate(over="ignore", invalid="ignore"):
+            squares = squared_norms(batch.vectors)
+        good = squares[np.isfinite(squares) & (squares > 0)]
+        bad += len(squares) - len(good)
+        if len(good):
+            least, greatest = min(least, float(good.min())), max(greatest, float(good.max()))
+    facts: dict[str, Any] = {"bad_vectors": bad}
+    if greatest:
+        low, high = float(np.sqrt(least)), float(np.sqrt(greatest))
+        unit = abs(low - 1) < UNIT_TOLERANCE and abs(high - 1) < UNIT_TOLERANCE
+        facts = {"norms": "unit" if unit else f"{low:.4g} to {high:.4g}", **facts}
+    return facts
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,0 +1,111 @@
+"""The entry point: finds the command, and turns every error into one line and an exit code."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+from types import FrameType
+from typing import NoReturn
+
+import click
+
+from migrate import __version__
+from migrate.errors import LeadMigrateError
+
+COMMANDS = ("inspect", "embed", "fit", "translate", "audit", "run", "demo")
+
+_BUG = (
+    "this is a bug in lead-migrate. Please report it with the command and, from a run with LEAD_MIGRATE_DEBUG=1, "
+    "the traceback"
+)
+
+
+class _LazyGroup(click.Group):
+    """A group that imports a command's module when it is asked for, in the order of `COMMANDS`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"migrate.cli.{cmd_name}")
+        command: click.Command = module.command
+        return command
+
+
+@click.group(
+    cls=_LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit codes: 0 done or SAFE, 1 NOT SAFE, 2 usage, 3 INCONCLUSIVE, 4 bad input, 5 input/output, "
+    "6 locked, 7 remote service, 70 bug, 130 and 143 interrupted.",
+)
+@click.version_option(__version__, prog_name="lead-migrate")
+def cli() -> None:
+    """Move a vector store to another embedding model without re-embedding it all, and prove that it is safe."""
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM, taken like Ctrl-C so that half-written outputs are removed."""
+
+
+def _on_sigterm(_number: int, _frame: FrameType | None) -> NoReturn:
+    raise _Terminated
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and exit."""
+    signal.signal(signal.SIGTERM, _on_sigterm)
+    sys.exit(run(arguments))
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code. Commands return theirs, or None for 0."""
+    try:
+        code = cli.main(arguments, prog_name="lead-migrate", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return 2
+    except click.ClickException as error:
+        _complain(error.format_message().replace("\n", " "))
+        return 2
+    except LeadMigrateError as error:
+        _complain(str(error))
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt) as error:
+        return _interrupted(error)
+    except BrokenPipeError:
+        # The reader of our output went away; what Python still wants to flush must not complain again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (OSError, MemoryError) as error:
+        _complain(
+            f"{type(error).__name__}: {error}" if str(error) else "out of memory; free some, or use a smaller batch"
+        )
+        return 5
+    except Exception as error:  # the last resort: a user sees one line, never a traceback
+        return _bug(error)
+    return code if isinstance(code, int) else 0
+
+
+def _complain(message: str) -> None:
+    click.echo(f"lead-migrate: {message}", err=True)
+
+
+def _interrupted(error: BaseException) -> int:
+    _complain(
+        "interrupted; nothing unfinished was kept, and embeddings already paid for are in the cache: "
+        "run the same command again"
+    )
+    return 143 if isinstance(error, _Terminated) else 130
+
+
+def _bug(error: Exception) -> int:
+    if os.environ.get("LEAD_MIGRATE_DEBUG"):
+        traceback.print_exception(error)
+    _complain(f"{type(error).__name__}: {' '.join(str(error).split())}; {_BUG}")
+    return LeadMigrateError.exit_code

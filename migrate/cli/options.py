@@ -1,0 +1,149 @@
+"""Options that several commands share, spelled and explained once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from migrate.embedders.base import Embedder
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+PATH = click.Path(path_type=Path)
+
+
+def option(*names: str, **settings: Any) -> Callable[[Command], Command]:
+    """A click option that shows its default and is read from LEAD_MIGRATE_<OPTION> too."""
+    flag = next(name for name in names if name.startswith("--"))
+    variable = "LEAD_MIGRATE_" + flag.split("/")[0].lstrip("-").replace("-", "_").upper()
+    settings.setdefault("show_default", settings.get("default") is not None)
+    return click.option(*names, envvar=variable, **settings)
+
+
+def command(name: str, *, example: str) -> Callable[[Callable[..., Any]], click.Command]:
+    """A click command whose help ends with an example."""
+    return click.command(name, epilog=f"\b\nExample:\n  {example}")
+
+
+seed = option("--seed", type=int, default=0, help="Seed of everything that is drawn at random.")
+force = option("--force", is_flag=True, help="Replace the output if it exists.")
+quiet = option("--quiet", "-q", is_flag=True, help="Show no progress and no advice.")
+as_json = option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
+output = option("--output", "-o", type=PATH, required=True, help="Folder to write.")
+margin = option(
+    "--margin",
+    type=click.FloatRange(0, 1, min_open=True),
+    default=0.95,
+    help="Share of the full re-embed's quality that must be retained.",
+)
+target = option("--target", required=True, metavar="SPEC", help="Model to move to, such as openai:NAME.")
+source_model = option("--source-model", metavar="SPEC", help="Model that the source store was built with.")
+stitch = option(
+    "--stitch",
+    default="auto",
+    metavar="KIND",
+    help="auto, or one of identity, mean, procrustes, ols, ridge, lowrank, lowrank:RANK.",
+)
+sample = option(
+    "--sample",
+    "size",
+    type=click.IntRange(min=2),
+    default=1_000,
+    help="Documents to embed again and learn from.",
+)
+beir = option(
+    "--beir",
+    required=True,
+    metavar="DIR|NAME",
+    help="BEIR folder with queries.jsonl (and qrels/), or the name of a BEIR set to download.",
+)
+split = option("--split", default="test", help="Which qrels/SPLIT.tsv to judge by.")
+parent_field = option(
+    "--parent-field",
+    default="parent_id",
+    metavar="FIELD",
+    help="Metadata field in which a chunk names the document it was cut from.",
+)
+
+_MODEL_OPTIONS = (
+    option("--base-url", metavar="URL", help="Server to use for openai: models."),
+    option("--device", default="auto", help="Where sentence-transformers: models run: auto, cpu, cuda, mps."),
+    option("--batch-size", type=click.IntRange(min=1), help="Texts per batch of the model.  [default: the model's]"),
+    option("--dimensions", type=click.IntRange(min=1), help="Shorter vectors, for openai: models that offer them."),
+    option("--document-prefix", metavar="TEXT", help="Put before documents.  [default: the registry's]"),
+    option("--query-prefix", metavar="TEXT", help="Put before queries.  [default: the registry's]"),
+    option("--cache", type=PATH, help="Embedding cache file.  [default: in the user's cache folder]"),
+    option("--no-cache", is_flag=True, help="Neither read nor keep embeddings in the cache."),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOptions:
+    """How models are reached. What belongs to one model alone, such as a prefix, is for the target only."""
+
+    base_url: str | None
+    device: str
+    batch_size: int | None
+    dimensions: int | None
+    document_prefix: str | None
+    query_prefix: str | None
+    cache: Path | None
+    no_cache: bool
+
+    def load_target(self, spec: str, *, state: Path | None = None) -> Embedder:
+        """The target model, with every option applied."""
+        from migrate.embedders import load_embedder
+
+        return load_embedder(
+            spec,
+            base_url=self.base_url,
+            device=self.device,
+            batch_size=self.batch_size,
+            dimensions=self.dimensions,
+            document_prefix=self.document_prefix,
+            query_prefix=self.query_prefix,
+            state=state,
+            cache=self.cache_file,
+        )
+
+    def load_source(self, spec: str, *, state: Path | None = None) -> Embedder:
+        """The source model, with the options that are not about one model alone."""
+        from migrate.embedders import load_embedder
+
+        return load_embedder(
+            spec,
+            base_url=self.base_url,
+            device=self.device,
+            batch_size=self.batch_size,
+            state=state,
+            cache=self.cache_file,
+        )
+
+    @property
+    def cache_file(self) -> Path | None:
+        """Where embeddings are kept, or None for nowhere."""
+        from migrate.files import cache_folder
+
+        return None if self.no_cache else self.cache or cache_folder() / "embeddings.sqlite"
+
+
+def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of `ModelOptions`; the command gets one argument `model`."""
+    from functools import wraps
+
+    names = list(ModelOptions.__dataclass_fields__)
+
+    @wraps(command)
+    def with_model(**arguments: Any) -> Any:
+        model = ModelOptions(**{name: arguments.pop(name) for name in names})
+        return command(model=model, **arguments)
+
+    wrapped: Callable[..., Any] = with_model
+    for add in reversed(_MODEL_OPTIONS):
+        wrapped = add(wrapped)
+    return wrapped

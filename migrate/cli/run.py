@@ -1,0 +1,78 @@
+"""`lead-migrate run`: the whole path in one command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from migrate.cli import options
+from migrate.cli.options import ModelOptions
+from migrate.cli.terminal import advise, progress_bar, show
+from migrate.cli.verdict import load_questions, model_of, show_report
+
+
+@options.command("run", example="lead-migrate run my-store --target tfidf:64 --beir my-beir -o migration")
+@click.argument("store", type=options.PATH)
+@options.target
+@options.beir
+@options.split
+@options.output
+@options.stitch
+@options.sample
+@options.source_model
+@options.margin
+@options.model_options
+@options.seed
+@options.force
+@options.as_json
+@options.quiet
+def command(
+    store: Path,
+    target: str,
+    beir: str,
+    split: str,
+    output: Path,
+    stitch: str,
+    size: int,
+    source_model: str | None,
+    margin: float,
+    model: ModelOptions,
+    seed: int,
+    force: bool,
+    as_json: bool,
+    quiet: bool,
+) -> int:
+    """Fit, translate, embed in full for comparison, and audit; everything is left in one folder.
+
+    The arm `stay` is there when the source model is named, or when the store's manifest says it.
+    """
+    from migrate.pipeline import migrate
+    from migrate.report.terminal import candidates_table
+    from migrate.stores import open_store
+
+    with progress_bar(quiet=quiet) as progress:
+        opened = open_store(store)
+        known = opened.info.manifest
+        stay = source_model is not None or (known is not None and known.model is not None)
+        old = None
+        if stay:
+            old = model.load_source(model_of(opened, source_model, "--source-model"), state=opened.folder)
+        else:
+            advise("no --source-model: the audit cannot say whether staying would be better", quiet=quiet)
+        done = migrate(
+            opened,
+            model.load_target(target),
+            load_questions(beir, split),
+            output,
+            source_embedder=old,
+            stitch=stitch,
+            size=size,
+            margin=margin,
+            seed=seed,
+            force=force,
+            progress=progress,
+        )
+    if not as_json:
+        show(candidates_table(done.stitch.selection) + "\n")
+    return show_report(done.report, None, force=force, as_json=as_json)

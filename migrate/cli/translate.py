@@ -1,0 +1,40 @@
+"""`lead-migrate translate`: a store through a stitch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from migrate.cli import options
+from migrate.cli.options import option
+from migrate.cli.terminal import advise, progress_bar, show, show_json
+
+
+@options.command("translate", example="lead-migrate translate my-store my-stitch -o new-store")
+@click.argument("store", type=options.PATH)
+@click.argument("stitch", type=options.PATH)
+@options.output
+@option(
+    "--any-store", is_flag=True, help="Allow a store that the stitch was not fitted on, such as one that has grown."
+)
+@options.force
+@options.as_json
+@options.quiet
+def command(store: Path, stitch: Path, output: Path, any_store: bool, force: bool, as_json: bool, quiet: bool) -> None:
+    """Write STORE, translated by STITCH, to a new folder: same kind of store, same ids, texts and metric."""
+    from dataclasses import asdict
+
+    from migrate.stitch.fitted import load_stitch
+    from migrate.stores import open_store
+    from migrate.translate import translate_store
+
+    with progress_bar(quiet=quiet) as progress:
+        opened, fitted = open_store(store), load_stitch(stitch)
+        done = translate_store(opened, fitted, output, any_store=any_store, force=force, progress=progress)
+    if as_json:
+        show_json({"schema_version": 1, "kind": "translate", **asdict(done), "path": str(done.path)})
+        return
+    dims = f"dimension {done.source_dim} to {done.target_dim}"
+    show(f"{output}: {done.count:,} vectors, {dims}, {done.n_true:,} of them true ones, in {done.wall_s:.1f} s")
+    advise(f"next: lead-migrate audit {output} --reference build --beir DIR --source {store}", quiet=quiet)

@@ -1,0 +1,61 @@
+"""What the judging commands share: the questions, the model of a store, and how a verdict leaves the process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from migrate.cli.terminal import coloured_verdict, show, show_json
+
+if TYPE_CHECKING:
+    from migrate.audit.audit import Questions
+    from migrate.audit.model import AuditReport
+    from migrate.stores.base import Store
+
+_EXIT_CODES = {"SAFE": 0, "NOT SAFE": 1, "INCONCLUSIVE": 3}
+_ASKS_WITH_DOCUMENTS = ("arguana", "quora")
+
+
+def load_questions(beir: str, split: str) -> Questions:
+    """Queries and judgements of a BEIR folder, or of a set by name."""
+    from migrate.audit.audit import Questions
+    from migrate.datasets.beir import load_beir
+    from migrate.datasets.download import resolve_beir
+
+    found = load_beir(resolve_beir(beir), split=split)
+    return Questions(found.queries, found.qrels, found.name, exclude_self=found.name in _ASKS_WITH_DOCUMENTS)
+
+
+def model_of(store: Store, spec: str | None, flag: str) -> str:
+    """The model that was named, or the one in the store's manifest.
+
+    Raises
+    ------
+    UsageError
+        Neither is there.
+    """
+    from migrate.errors import UsageError
+
+    known = store.info.manifest
+    if spec is not None:
+        return spec
+    if known is None or known.model is None:
+        raise UsageError(f"{store.info.path} does not say which model it was built with; name it with {flag} SPEC")
+    return known.model.spec
+
+
+def show_report(report: AuditReport, path: Path | None, *, force: bool, as_json: bool) -> int:
+    """Print the report, write it where it is wanted, and return the verdict's exit code."""
+    from migrate.files import atomic_file, write_json
+    from migrate.report.document import audit_document
+    from migrate.report.terminal import audit_text
+
+    document = audit_document(report)
+    if path is not None:
+        with atomic_file(path, force=force) as aside:
+            write_json(aside, document)
+    if as_json:
+        show_json(document)
+    else:
+        show(coloured_verdict(audit_text(report)))
+    return _EXIT_CODES[report.verdict.outcome.value]
