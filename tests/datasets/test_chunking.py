@@ -90,7 +90,8 @@ def test_a_text_longer_than_the_alphabet_of_marks_is_located_too(monkeypatch):
     chunks = chunks_of(text, chunk_tokens=40, chunk_overlap=5)
     assert all(text.startswith(chunk.text, chunk.metadata["start"]) for chunk in chunks)
     assert characters_not_covered(text, chunks).strip() == ""
-    assert [chunk.metadata["start"] for chunk in chunks_of("x" * 2_500)] == [0, 1_000, 2_000]
+    starts = {chunk.metadata["start"] for chunk in chunks_of("x" * 2_500, chunk_tokens=300)}
+    assert {0, 1_000, 2_000} < starts
 
 
 def test_the_given_counter_counts():
