@@ -1,0 +1,136 @@
+"""Writes stores that have no predecessor: documents and vectors together, in a flat index."""
+
+from __future__ import annotations
+
+import json
+import os
+from array import array
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, Literal
+
+import numpy as np
+
+from migrate.documents import Document
+from migrate.errors import StoreError
+from migrate.files import output_errors
+from migrate.stores.base import Metric, NewStoreWriter
+from migrate.stores.docs_jsonl import DOCS_NAME
+from migrate.stores.docs_scan import scan_docs
+from migrate.stores.faiss_head import flat_head
+from migrate.stores.langchain_write import current_state, write_docstore
+from migrate.stores.row_file import RowFile
+from migrate.vectors import Vectors
+
+INDEX_NAME: Final = "index.faiss"
+PICKLE_NAME: Final = "index.pkl"
+_ALL_FIELDS: Final = frozenset({"id", "metadata", "page_content"})
+
+
+def create_store(
+    folder: Path,
+    *,
+    format: Literal["faiss", "langchain"],
+    dim: int,
+    metric: Metric = "ip",
+) -> NewStoreWriter:
+    """A writer of a new store in a folder that exists.
+
+    Parameters
+    ----------
+    folder
+        Where `index.faiss` and its companion are written.
+    format
+        "faiss": a docs.jsonl beside the index, streamed. "langchain": an `index.pkl` as the present LangChain writes
+        it; documents are held in memory until the end.
+    dim
+        Dimension of the vectors.
+    metric
+        How the index compares.
+    """
+    return _NewFaissStore(folder, dim, metric) if format == "faiss" else _NewLangchainStore(folder, dim, metric)
+
+
+class _NewIndex(NewStoreWriter):
+    """The index; where the documents go is the subclasses' matter."""
+
+    def __init__(self, folder: Path, dim: int, metric: Metric) -> None:
+        self._folder = folder
+        self._metric: Metric = metric
+        self._rows = RowFile(folder / INDEX_NAME, flat_head(dim, 0, metric), dim, None)
+
+    def append(self, documents: Sequence[Document], vectors: Vectors) -> None:
+        if len(documents) != len(vectors):
+            raise StoreError(
+                f"{self._folder}: expected a vector for each document, found {len(vectors)} for {len(documents)}; "
+                "append both together"
+            )
+        self._append_documents(documents)
+        self._rows.append(vectors)
+
+    def finish(self) -> None:
+        rows = self._rows
+        if not rows.rows:
+            raise StoreError(f"{self._folder}: expected documents, found none; a store needs one at least")
+        self._finish_documents()
+        with output_errors(rows.path), rows.path.open("r+b") as file:
+            file.write(flat_head(rows.dim, rows.rows, self._metric))
+        rows.finish()
+
+    def _append_documents(self, documents: Sequence[Document]) -> None:
+        raise NotImplementedError
+
+    def _finish_documents(self) -> None:
+        raise NotImplementedError
+
+
+class _NewFaissStore(_NewIndex):
+    def __init__(self, folder: Path, dim: int, metric: Metric) -> None:
+        super().__init__(folder, dim, metric)
+        self._docs = folder / DOCS_NAME
+        self._hashes = array("q")
+        with output_errors(self._docs):
+            self._docs.write_bytes(b"")
+
+    def _append_documents(self, documents: Sequence[Document]) -> None:
+        lines = b"".join(_line(document) for document in documents)
+        self._hashes.extend(hash(document.id) for document in documents)
+        with output_errors(self._docs), self._docs.open("ab") as file:
+            file.write(lines)
+
+    def _finish_documents(self) -> None:
+        if np.unique(np.array(self._hashes, np.int64)).size < len(self._hashes):
+            # equal hashes are only a suspicion: the scan compares the ids themselves
+            scan_docs(self._docs)
+        with output_errors(self._docs), self._docs.open("ab") as file:
+            os.fsync(file.fileno())
+
+
+class _NewLangchainStore(_NewIndex):
+    def __init__(self, folder: Path, dim: int, metric: Metric) -> None:
+        super().__init__(folder, dim, metric)
+        self._documents: list[Document] = []
+
+    def _append_documents(self, documents: Sequence[Document]) -> None:
+        self._documents.extend(documents)
+
+    def _finish_documents(self) -> None:
+        states = {}
+        for document in self._documents:
+            if document.id in states:
+                raise StoreError(
+                    f"{self._folder}: expected a different id for each document, found {document.id!r} twice"
+                )
+            fields = {"id": document.id, "metadata": dict(document.metadata), "page_content": document.text}
+            states[document.id] = current_state(fields, _ALL_FIELDS)
+        write_docstore(self._folder / PICKLE_NAME, states, dict(enumerate(states)))
+
+
+def _line(document: Document) -> bytes:
+    fields = {"id": document.id, "text": document.text, "metadata": dict(document.metadata)}
+    try:
+        return (json.dumps(fields, ensure_ascii=False) + "\n").encode()
+    except (TypeError, ValueError) as error:
+        raise StoreError(
+            f"document {document.id!r}: expected metadata that JSON can hold, found other ({error})"
+        ) from error

@@ -1,0 +1,137 @@
+"""A FAISS index with what is known of its documents, as a `Store`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.documents import Document
+from migrate.manifest import find_manifest
+from migrate.stores.base import BATCH_SIZE, Store, StoreInfo, StoreWriter
+from migrate.stores.doc_source import DocumentSource, LabelsOnly
+from migrate.stores.docs_jsonl import DOCS_NAME, JsonlDocuments
+from migrate.stores.faiss_layout import IdMap, Ivf, Layout, class_chain, headers
+from migrate.stores.faiss_reader import FaissFile
+from migrate.stores.faiss_writer import open_writer
+from migrate.stores.labels import Labels, LazyIds, check_labels
+from migrate.stores.langchain_docs import LangchainDocuments
+from migrate.vectors import Batch
+
+_NOTHING_FOUND = -1
+
+
+class FaissStore(Store):
+    """A FAISS index alone, with a docs.jsonl beside it, or in a LangChain folder.
+
+    IVF indexes are told in the order of their lists. Ids of batches are read when they are looked at.
+
+    Parameters
+    ----------
+    path
+        What the user gave: a folder or a file.
+    index
+        The FAISS file.
+    pickled
+        The LangChain pickle that belongs to it, if there is one.
+
+    Raises
+    ------
+    StoreError
+        The index or the documents are malformed, or do not match.
+    OutputError
+        The operating system refused.
+    """
+
+    def __init__(self, path: Path, index: Path, pickled: Path | None = None) -> None:
+        self.index_path = index
+        self._file = FaissFile(index)
+        self.layout: Layout = self._file.layout
+        labels = check_labels(self.layout.labels, index)
+        self.source = _find_documents(index, pickled, labels, self._file.count)
+        self.info = _describe(path, self._file, self.source, labels, "langchain" if pickled else "faiss")
+
+    def batches(self, batch_size: int = BATCH_SIZE) -> Iterator[Batch]:
+        """All vectors with their ids; the vectors are valid until the next batch is asked for."""
+        for first, vectors in self._file.batches(batch_size):
+            rows = range(first, first + len(vectors))
+            yield Batch(LazyIds(len(rows), partial(self.source.ids, rows)), vectors)
+
+    def take(self, rows: NDArray[np.int64]) -> Batch:
+        """The vectors and ids of some rows."""
+        rows = np.asarray(rows, np.int64)
+        return Batch(self.source.ids(rows), self._file.take(rows))
+
+    def documents(self, rows: NDArray[np.int64] | None = None) -> Iterator[Document]:
+        """The documents of some rows, or of all."""
+        return self.source.documents(range(self.info.count) if rows is None else np.asarray(rows, np.int64))
+
+    def writer(self, folder: Path, dim: int) -> StoreWriter:
+        """A writer of a store of the same kind, under the same file names.
+
+        Flat indexes are streamed. IVF and HNSW ones are built anew, in memory, when the writer finishes.
+        """
+        return open_writer(folder / self.index_path.name, self.layout, dim, self.source)
+
+
+def _find_documents(index: Path, pickled: Path | None, labels: Labels, count: int) -> DocumentSource:
+    if pickled is not None:
+        return LangchainDocuments(pickled, labels, count)
+    docs = index.with_name(DOCS_NAME)
+    return JsonlDocuments(docs, labels, count) if docs.exists() else LabelsOnly(labels, index)
+
+
+def _describe(path: Path, file: FaissFile, source: DocumentSource, labels: Labels, store_format: str) -> StoreInfo:
+    header = file.layout.header
+    info = StoreInfo(
+        path=path,
+        format=store_format,
+        index_type=class_chain(file.layout),
+        count=header.count,
+        dim=header.dim,
+        metric=header.metric,
+        exact=True,
+        has_texts=source.has_texts,
+        notes=(*_remarks(file, labels), *source.notes),
+        details=_details(file, source),
+    )
+    return _with_manifest(info, file.path)
+
+
+def _details(file: FaissFile, source: DocumentSource) -> Mapping[str, str | int]:
+    details: dict[str, str | int] = {
+        "index": file.path.name,
+        "index_bytes": file.identity.size,
+        "fourcc": "/".join(header.code for header in headers(file.layout)),
+        "factory": file.layout.factory,
+        **file.layout.details,
+        "documents": source.kind,
+    }
+    if source.file is not None:
+        details |= {"documents_file": source.file.name, "documents_bytes": source.file.stat().st_size}
+    return details
+
+
+def _remarks(file: FaissFile, labels: Labels) -> Iterator[str]:
+    metrics = [header.metric for header in headers(file.layout)]
+    if len(set(metrics)) > 1:
+        yield f"the index and the one inside compare differently: {', '.join(metrics)}"
+    plain = file.layout.inner if isinstance(file.layout, IdMap) else file.layout
+    if isinstance(plain, Ivf) and plain.quantizer.header.metric != plain.header.metric:
+        yield f"the quantizer compares by {plain.quantizer.header.metric}, the lists by {plain.header.metric}"
+    if labels is not None and (labels == _NOTHING_FOUND).any():
+        yield "a document has the id -1, with which FAISS also says that it found nothing"
+
+
+def _with_manifest(info: StoreInfo, index: Path) -> StoreInfo:
+    manifest = find_manifest(index.parent, "store")
+    if manifest is None:
+        return info
+    if manifest.details.get("index") != index.name:
+        note = f"the manifest in the folder is not of {index.name}; it is ignored"
+        return replace(info, notes=(*info.notes, note))
+    return replace(info, manifest=manifest)

@@ -1,0 +1,102 @@
+"""The documents of a LangChain FAISS folder, by row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from migrate.documents import Document
+from migrate.errors import StoreError
+from migrate.files import copy_file, output_errors
+from migrate.stores.doc_source import DocumentSource
+from migrate.stores.labels import Labels, Rows, label_values
+from migrate.stores.langchain_read import Docstore, read_docstore
+from migrate.stores.langchain_write import current_state, write_docstore
+
+
+class LangchainDocuments(DocumentSource):
+    """A docstore pickle beside an index; held in memory.
+
+    Parameters
+    ----------
+    path
+        The pickle.
+    labels
+        The label of each row of the index.
+    count
+        How many rows the index has.
+
+    Raises
+    ------
+    StoreError
+        The pickle is malformed, or does not match the index.
+    """
+
+    def __init__(self, path: Path, labels: Labels, count: int) -> None:
+        self.file = path
+        self._path = path
+        self._labels = labels
+        self._docstore = read_docstore(path)
+        _check_rows(self._docstore, labels, count, path)
+        self._ids = [self._docstore.row_ids[row] for row in range(count)]
+        self.kind = self._docstore.layout
+        self.has_texts = any(fields["page_content"] for fields in self._docstore.documents.values())
+        self.notes = tuple(self._remarks(count))
+
+    def _remarks(self, count: int) -> Iterator[str]:
+        orphans = len(self._docstore.documents) - count
+        if orphans:
+            yield f"{orphans} documents in {self._path.name} belong to no vector; they are kept as they are"
+        if not self._docstore.is_current:
+            yield f"{self._path.name} has an old layout; a new store is written in the present one"
+
+    def ids(self, rows: Rows) -> list[str]:
+        """The docstore ids of some rows."""
+        if self._labels is None and isinstance(rows, range):
+            return self._ids[rows.start : rows.stop]
+        return [self._ids[label] for label in label_values(self._labels, rows).tolist()]
+
+    def documents(self, rows: Rows) -> Iterator[Document]:
+        """The documents of some rows."""
+        if not self.has_texts:
+            raise StoreError(f"{self._path}: expected texts, found only empty ones; save the store with its texts")
+        return (self._document(doc_id) for doc_id in self.ids(rows))
+
+    def _document(self, doc_id: str) -> Document:
+        fields = self._docstore.documents[doc_id]
+        return Document(doc_id, fields["page_content"], fields.get("metadata", {}))
+
+    def write(self, folder: Path) -> None:
+        """Copy the pickle byte for byte if the present LangChain opens it, else write it in the present layout."""
+        target = folder / self._path.name
+        if self._docstore.is_current:
+            with output_errors(target):
+                copy_file(self._path, target)
+            return
+        given = self._docstore.fields_set
+        states = {doc_id: current_state(fields, given[doc_id]) for doc_id, fields in self._docstore.documents.items()}
+        write_docstore(target, states, self._docstore.row_ids)
+
+
+def _check_rows(docstore: Docstore, labels: Labels, count: int, path: Path) -> None:
+    if labels is not None and not np.array_equal(np.sort(labels), np.arange(count)):
+        raise StoreError(f"{path}: expected an index with labels 0 to {count - 1}, found others; LangChain needs these")
+    rows = docstore.row_ids
+    if len(rows) != count or not all(type(row) is int and 0 <= row < count for row in rows):
+        raise StoreError(
+            f"{path}: expected ids for the rows 0 to {count - 1} of the index, found {len(rows)} entries that are "
+            "not these; the pickle and the index are not of the same store"
+        )
+    missing = [doc_id for doc_id in rows.values() if not (isinstance(doc_id, str) and doc_id in docstore.documents)]
+    if missing:
+        raise StoreError(
+            f"{path}: expected a document for each vector, found none for {missing[0]!r} ({len(missing)} missing); "
+            "save the store again"
+        )
+    if len(set(rows.values())) != count:
+        raise StoreError(
+            f"{path}: expected a different id for each vector, found {count - len(set(rows.values()))} repetitions; "
+            "save the store again with unique ids"
+        )

@@ -1,0 +1,88 @@
+"""Finds the store at a path: which file is the index, and which files belong to it."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Final
+
+from migrate.errors import StoreError
+from migrate.stores import fourcc
+from migrate.stores.content import HEAD_BYTES, describe_content
+from migrate.stores.cursor import read_errors
+from migrate.stores.faiss_store import FaissStore
+
+_INDEX_SUFFIXES: Final = (".faiss", ".index", ".bin")
+_LISTED: Final = 8
+
+
+def open_store(path: Path) -> FaissStore:
+    """Open a store for reading.
+
+    Parameters
+    ----------
+    path
+        A FAISS file, or a folder with exactly one. `<name>.faiss` with `<name>.pkl` beside it is a LangChain store;
+        else a docs.jsonl beside the index holds ids and texts, and without one the ids are the labels of the index.
+
+    Raises
+    ------
+    StoreError
+        There is no such path, no index or more than one; or the store is malformed.
+    UnsupportedStoreError
+        The index is of a kind that is not read.
+    ManifestError
+        The folder has a manifest that is not one of a store.
+    OutputError
+        The operating system refused.
+    """
+    path = Path(path)
+    kind = _file_kind(path)
+    if stat.S_ISDIR(kind):
+        index = _find_index(path)
+    elif stat.S_ISREG(kind):
+        index = path
+    else:
+        raise StoreError(f"{path}: expected a file or a folder, found a pipe, socket or device; give the store itself")
+    pickled = index.with_suffix(".pkl")
+    is_langchain = index.suffix == ".faiss" and pickled.is_file()
+    return FaissStore(path, index, pickled if is_langchain else None)
+
+
+def _file_kind(path: Path) -> int:
+    with read_errors(path):
+        try:
+            return path.stat().st_mode
+        except (FileNotFoundError, NotADirectoryError, ValueError) as error:
+            raise StoreError(f"{path}: expected a store, found no such file or folder; check the path") from error
+
+
+def _find_index(folder: Path) -> Path:
+    with read_errors(folder):
+        files = sorted(file for file in folder.iterdir() if not file.name.startswith(".") and file.is_file())
+    heads = {file: _head(file) for file in files}
+    found = [file for file, head in heads.items() if fourcc.is_known(head[:4].decode("latin-1"))]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise StoreError(f"{folder}: expected one FAISS index, found {len(found)} ({_names(found)}); give one of these")
+    for file in files:
+        if file.suffix in _INDEX_SUFFIXES:
+            raise StoreError(f"{file}: expected a FAISS index, found {describe_content(heads[file])}")
+    contents = f"only {_names(files)}" if files else "an empty folder"
+    raise StoreError(f"{folder}: expected a FAISS index, found {contents}; give the folder that holds the store")
+
+
+def _head(file: Path) -> bytes:
+    with read_errors(file):
+        descriptor = os.open(file, os.O_RDONLY)
+        try:
+            return os.read(descriptor, HEAD_BYTES)
+        finally:
+            os.close(descriptor)
+
+
+def _names(files: list[Path]) -> str:
+    names = ", ".join(file.name for file in files[:_LISTED])
+    return names if len(files) <= _LISTED else f"{names}, ..."
