@@ -1,4 +1,4 @@
-"""Embeddings that were paid for once, kept on disk in SQLite, so that a killed run or the next one need not pay again."""
+"""Embeddings that were paid for once, kept on disk, so that neither a killed run nor the next one pays again."""
 
 from __future__ import annotations
 
@@ -80,7 +80,10 @@ class CachedEmbedder(Embedder):
         keys = self._keys(texts, role)
         with CacheFile(self.path) as file:
             found = file.read(set(keys))
-            missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
+            missing: dict[bytes, Text] = {}
+            for key, text in zip(keys, texts, strict=True):
+                if key not in found:
+                    missing.setdefault(key, text)
             self.hits += len(texts) - len(missing)
             if texts:
                 progress("embed", len(texts) - len(missing), len(texts))

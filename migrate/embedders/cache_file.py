@@ -57,6 +57,7 @@ class CacheFile:
         """Recognise the file, or make it one, under the write lock: two processes may come upon a new file at once."""
         if self._pragma("application_id") == APPLICATION_ID and self._pragma("user_version") == FORMAT_VERSION:
             return
+        self._check_ours_or_empty()
         self._database.execute("PRAGMA journal_mode = WAL")
         self._database.execute("BEGIN IMMEDIATE")
         try:
@@ -140,7 +141,7 @@ class CacheFile:
 
     def _damaged(self, what: str) -> InputError:
         return InputError(
-            f"{self.path}: the embedding cache is damaged ({what}); delete it (it only saves time and money), and run again"
+            f"{self.path}: the embedding cache is damaged ({what}); delete it, or choose another path, and run again"
         )
 
     @contextmanager
@@ -155,9 +156,7 @@ class CacheFile:
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR):
             return self._damaged(str(error))
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            return LockedError(
-                f"another run holds the embedding cache {self.path}; wait for it, or choose another path"
-            )
+            return LockedError(f"another run holds the cache {self.path}; wait for it, or choose another path")
         return OutputError(
             f"cannot write the embedding cache {self.path}: {error}; free some space or choose another path"
         )

@@ -84,7 +84,7 @@ def _check_facts(facts: Any, folder: Path, dim: int) -> None:
         raise InputError(f"{folder}: expected the saved state of a tfidf embedder, found something else")
     if facts.get("format_version") != FORMAT_VERSION:
         raise InputError(
-            f"{folder}: expected a tfidf state of format version {FORMAT_VERSION}, found {facts.get('format_version')!r}"
+            f"{folder}: expected a state of format version {FORMAT_VERSION}, found {facts.get('format_version')!r}"
         )
     if facts.get("dim") != dim:
         raise InputError(f"{folder}: expected the saved state of tfidf:{dim}, found that of tfidf:{facts.get('dim')}")

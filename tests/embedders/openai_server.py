@@ -1,0 +1,220 @@
+"""A local server that speaks OpenAI's embeddings protocol, keeps its limits, and misbehaves on demand.
+
+Used as a context manager; `server.url` is the base URL for clients. Each entry of `server.faults` spoils one request,
+in order; what comes after them is answered well. Vectors are a function of model and text: see `vector_of`.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import socket
+import struct
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import numpy as np
+
+KEY = "sk-test-0123456789"
+DIMENSIONS = {"text-embedding-3-small": 1536, "text-embedding-ada-002": 1536, "tiny": 8, "tiny-raw": 8}
+MAX_TEXTS = 2048
+MAX_REQUEST_TOKENS = 300_000
+MAX_TEXT_TOKENS = 8191
+
+
+def count_tokens(text: str) -> int:
+    """One token a word: easy to steer from a test."""
+    return len(text.split())
+
+
+def vector_of(text: str, dim: int = 8, *, unit: bool = True) -> np.ndarray:
+    """The vector this server gives to a text."""
+    seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+    vector = np.random.default_rng(seed).standard_normal(dim)
+    return (vector / np.linalg.norm(vector) if unit else 3 * vector).astype(np.float32)
+
+
+@dataclass
+class Fault:
+    """One spoiled answer: an HTTP status with headers and an error, or a change to a good answer."""
+
+    status: int | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    error: dict[str, Any] = field(default_factory=dict)
+    spoil: Callable[[dict[str, Any]], Any] | None = None
+    truncate: bool = False
+    slow: bool = False
+    reset: bool = False
+
+
+def status(code: int, message: str = "spoiled", error_code: str | None = None, **headers: str) -> Fault:
+    """An HTTP error; header names with underscores for dashes."""
+    error = {"message": message, "type": error_code or "error", "code": error_code, "param": None}
+    return Fault(status=code, headers={name.replace("_", "-"): value for name, value in headers.items()}, error=error)
+
+
+def _spoil_items(change: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]) -> Fault:
+    return Fault(spoil=lambda answer: {**answer, "data": change(answer["data"])})
+
+
+def _replace_first(change: Callable[[np.ndarray], np.ndarray]) -> Fault:
+    def spoil(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        vector = np.frombuffer(base64.b64decode(items[0]["embedding"]), dtype="<f4").copy()
+        return [{**items[0], "embedding": _encode(change(vector), "base64")}, *items[1:]]
+
+    return _spoil_items(spoil)
+
+
+SLOW = Fault(slow=True)
+RESET = Fault(reset=True)
+TRUNCATED = Fault(truncate=True)
+NOT_JSON = Fault(spoil=lambda answer: "<html>bad gateway</html>")
+TOO_FEW = _spoil_items(lambda items: items[:-1])
+TOO_MANY = _spoil_items(lambda items: [*items, {**items[-1], "index": len(items)}])
+SAME_INDEX = _spoil_items(lambda items: [{**item, "index": 0} for item in items])
+SHUFFLED = _spoil_items(lambda items: [*items[1::2], *items[::2]])
+NAN = _replace_first(lambda vector: np.full_like(vector, np.nan))
+ZERO = _replace_first(np.zeros_like)
+RAGGED = _replace_first(lambda vector: vector[:-1])
+
+
+@dataclass
+class Request:
+    """What a client asked for."""
+
+    inputs: list[str]
+    model: str
+    dimensions: int | None
+    encoding_format: str
+    authorization: str
+
+
+class OpenAIServer:
+    """The server. `requests` are all that came in; `texts_served` counts the texts of good answers only."""
+
+    def __init__(self, *, key: str | None = None, encoding: str | None = None) -> None:
+        self.key = key
+        self.encoding = encoding
+        self.faults: deque[Fault] = deque()
+        self.requests: list[Request] = []
+        self.texts_served: list[str] = []
+        self.max_request_tokens = MAX_REQUEST_TOKENS
+        self.stopping = threading.Event()
+        self.gate: Callable[[int], None] | None = None
+        handler = type("Handler", (_Handler,), {"owner": self})
+        self._http = _QuietServer(("127.0.0.1", 0), handler)
+        self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.01})
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._http.server_address[1]}/v1"
+
+    def __enter__(self) -> OpenAIServer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.stopping.set()
+        self._http.shutdown()
+        self._http.server_close()
+        self._thread.join()
+
+
+class _QuietServer(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Clients that hang up are part of the tests."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    owner: OpenAIServer
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *args: Any) -> None:
+        pass
+
+    def do_POST(self) -> None:
+        facts = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        inputs = [facts["input"]] if isinstance(facts["input"], str) else facts["input"]
+        request = Request(
+            inputs,
+            facts["model"],
+            facts.get("dimensions"),
+            facts.get("encoding_format", "float"),
+            self.headers.get("Authorization", ""),
+        )
+        self.owner.requests.append(request)
+        if self.owner.gate is not None:
+            self.owner.gate(len(self.owner.requests))
+        fault = self.owner.faults.popleft() if self.owner.faults else Fault()
+        refusal = self._refusal(request)
+        if refusal is not None and fault == Fault():
+            fault = refusal
+        self._answer(request, fault)
+
+    def _refusal(self, request: Request) -> Fault | None:
+        tokens = [count_tokens(text) for text in request.inputs]
+        if self.owner.key is not None and request.authorization != f"Bearer {self.owner.key}":
+            return status(401, f"Incorrect API key provided: {request.authorization}", "invalid_api_key")
+        if not self.path.endswith("/embeddings") or request.model not in DIMENSIONS:
+            return status(404, f"The model `{request.model}` does not exist", "model_not_found")
+        if len(tokens) > MAX_TEXTS or not all(request.inputs):
+            return status(400, "'$.input' is invalid", "invalid_request_error")
+        if max(tokens) > MAX_TEXT_TOKENS:
+            return status(400, f"This model's maximum context length is {MAX_TEXT_TOKENS + 1} tokens, you sent more")
+        if sum(tokens) > self.owner.max_request_tokens:
+            return status(400, f"Requested {sum(tokens)} tokens, too much", "max_tokens_per_request")
+        return None
+
+    def _answer(self, request: Request, fault: Fault) -> None:
+        if fault.reset:
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.connection.close()
+            self.close_connection = True
+            return
+        if fault.slow:
+            self.owner.stopping.wait(30)
+            self.close_connection = True
+            return
+        if fault.status is not None:
+            self._send(fault.status, {"error": fault.error}, fault.headers)
+            return
+        answer = self._good_answer(request)
+        if fault == Fault():
+            self.owner.texts_served += request.inputs
+        self._send(200, fault.spoil(answer) if fault.spoil else answer, {}, truncate=fault.truncate)
+
+    def _good_answer(self, request: Request) -> dict[str, Any]:
+        dim = request.dimensions or DIMENSIONS[request.model]
+        encoding = self.owner.encoding or request.encoding_format
+        unit = not request.model.endswith("-raw")
+        items = [
+            {"object": "embedding", "index": index, "embedding": _encode(vector_of(text, dim, unit=unit), encoding)}
+            for index, text in enumerate(request.inputs)
+        ]
+        tokens = sum(count_tokens(text) for text in request.inputs)
+        usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+        return {"object": "list", "data": items, "model": request.model, "usage": usage}
+
+    def _send(self, code: int, answer: Any, headers: dict[str, str], *, truncate: bool = False) -> None:
+        body = (answer if isinstance(answer, str) else json.dumps(answer)).encode()
+        body = body[: len(body) // 2] if truncate else body
+        self.send_response(code)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def _encode(vector: np.ndarray, encoding: str) -> str | list[float]:
+    if encoding == "base64":
+        return base64.b64encode(vector.astype("<f4").tobytes()).decode()
+    return [float(value) for value in vector]

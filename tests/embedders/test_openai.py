@@ -1,0 +1,274 @@
+import traceback
+
+import numpy as np
+import openai_server as fake
+import pytest
+
+from migrate.documents import Document
+from migrate.embedders.openai import OpenAIEmbedder, estimate_tokens, split_requests
+from migrate.embedders.retry import RetryPolicy
+from migrate.errors import AuthenticationError, InputError, RemoteError, UsageError
+
+
+@pytest.fixture
+def waits():
+    return []
+
+
+@pytest.fixture
+def embedder(server, waits):
+    policy = RetryPolicy(max_attempts=4, sleep=waits.append, share=lambda: 1.0)
+    return OpenAIEmbedder("tiny", base_url=server.url, retry=policy, timeout_s=0.5)
+
+
+def expected(*texts):
+    return np.stack([fake.vector_of(text) for text in texts])
+
+
+@pytest.mark.parametrize("encoding", ["base64", "float"])
+def test_gives_the_servers_vectors_in_order(encoding, waits, documents):
+    with fake.OpenAIServer(encoding=encoding) as server:
+        vectors = OpenAIEmbedder("tiny", base_url=server.url).embed_documents(documents("one", "two", "three"))
+    assert vectors.dtype == np.float32
+    assert vectors.flags.c_contiguous
+    np.testing.assert_array_equal(vectors, expected("one", "two", "three"))
+
+
+TRANSIENT = {
+    "429": fake.status(429, "slow down", "rate_limit_exceeded"),
+    "500": fake.status(500),
+    "502": fake.status(502),
+    "503": fake.status(503),
+    "timeout": fake.SLOW,
+    "connection reset": fake.RESET,
+    "truncated JSON": fake.TRUNCATED,
+    "not JSON": fake.NOT_JSON,
+    "too few": fake.TOO_FEW,
+    "too many": fake.TOO_MANY,
+    "same index": fake.SAME_INDEX,
+    "NaN": fake.NAN,
+    "zero": fake.ZERO,
+    "ragged": fake.RAGGED,
+}
+
+
+@pytest.mark.parametrize("fault", TRANSIENT.values(), ids=TRANSIENT)
+def test_tries_again_after_a_passing_fault(fault, server, embedder, waits, documents):
+    server.faults.append(fault)
+    vectors = embedder.embed_documents(documents("one", "two"))
+    np.testing.assert_array_equal(vectors, expected("one", "two"))
+    assert len(server.requests) == 2
+    assert waits == [1.0]
+
+
+def test_waits_longer_after_each_failure(server, embedder, waits, documents):
+    server.faults += [fake.status(500)] * 3
+    embedder.embed_documents(documents("one"))
+    assert waits == [1.0, 2.0, 4.0]
+
+
+def test_obeys_retry_after(server, embedder, waits, documents):
+    server.faults += [fake.status(429, retry_after="7"), fake.status(429, retry_after_ms="250")]
+    embedder.embed_documents(documents("one"))
+    assert waits == [7.0, 0.25]
+
+
+def test_does_not_wait_for_hours(server, embedder, waits, documents):
+    server.faults.append(fake.status(429, retry_after="7200"))
+    with pytest.raises(RemoteError, match="7200 s"):
+        embedder.embed_documents(documents("one"))
+    assert waits == []
+
+
+def test_restores_the_order_without_asking_again(server, embedder, documents):
+    server.faults.append(fake.SHUFFLED)
+    texts = [f"text {number}" for number in range(9)]
+    np.testing.assert_array_equal(embedder.embed_documents(documents(*texts)), expected(*texts))
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("name", ["500", "timeout", "truncated JSON", "too few", "NaN"])
+def test_gives_up_and_says_what_happened(name, server, embedder, waits, documents):
+    server.faults += [TRANSIENT[name]] * 9
+    with pytest.raises(RemoteError, match="failed 4 times") as caught:
+        embedder.embed_documents(documents("one", "two"))
+    assert caught.value.exit_code == 7
+    assert "\n" not in str(caught.value)
+    assert len(server.requests) == 4
+    assert len(waits) == 3
+
+
+def test_gives_up_on_a_server_that_is_not_there(waits, documents):
+    with fake.OpenAIServer() as server:
+        url = server.url
+    policy = RetryPolicy(max_attempts=3, sleep=waits.append)
+    with pytest.raises(RemoteError, match="ConnectError"):
+        OpenAIEmbedder("tiny", base_url=url, retry=policy).embed_documents(documents("one"))
+    assert len(waits) == 2
+
+
+def test_does_not_try_again_without_quota(server, embedder, waits, documents):
+    server.faults.append(fake.status(429, "You exceeded your current quota", "insufficient_quota"))
+    with pytest.raises(RemoteError, match="quota"):
+        embedder.embed_documents(documents("one"))
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("key", ["sk-wrong-987654321", None])
+def test_a_refused_key_is_not_tried_again_and_not_shown(key, monkeypatch, documents):
+    if key:
+        monkeypatch.setenv("OPENAI_API_KEY", key)
+    with fake.OpenAIServer(key=fake.KEY) as server:
+        embedder = OpenAIEmbedder("tiny", base_url=server.url)
+        with pytest.raises(AuthenticationError, match="OPENAI_API_KEY") as caught:
+            embedder.embed_documents(documents("one"))
+        assert len(server.requests) == 1
+    assert "wrong" not in str(caught.value)
+
+
+def test_the_key_is_cut_out_of_the_servers_words(monkeypatch, server, documents):
+    monkeypatch.setenv("OPENAI_API_KEY", fake.KEY)
+    server.faults.append(fake.status(418, f"I got {fake.KEY} and am a teapot"))
+    with pytest.raises(RemoteError, match="teapot") as caught:
+        OpenAIEmbedder("tiny", base_url=server.url).embed_documents(documents("one"))
+    assert fake.KEY not in str(caught.value)
+
+
+def test_sends_the_key(monkeypatch, documents):
+    monkeypatch.setenv("OPENAI_API_KEY", fake.KEY)
+    with fake.OpenAIServer(key=fake.KEY) as server:
+        OpenAIEmbedder("tiny", base_url=server.url).embed_documents(documents("one"))
+        assert server.requests[0].authorization == f"Bearer {fake.KEY}"
+
+
+def test_openai_itself_needs_a_key(documents):
+    with pytest.raises(AuthenticationError, match="set OPENAI_API_KEY"):
+        OpenAIEmbedder("text-embedding-3-small").embed_documents(documents("one"))
+
+
+@pytest.mark.parametrize("key", ["sk-ümlaut", "sk-one\nsk-two"])
+def test_a_garbled_key_is_found_before_it_is_sent(key, monkeypatch, server, documents):
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    with pytest.raises(AuthenticationError, match="characters") as caught:
+        OpenAIEmbedder("tiny", base_url=server.url).embed_documents(documents("one"))
+    assert key not in "".join(traceback.format_exception(caught.value))
+    assert server.requests == []
+
+
+def test_an_unknown_model_is_named(server, waits, documents):
+    with pytest.raises(RemoteError, match="'no-such-model'"):
+        OpenAIEmbedder("no-such-model", base_url=server.url).embed_documents(documents("one"))
+    assert len(server.requests) == 1
+
+
+def test_splits_a_request_that_the_server_finds_too_large(server, embedder, documents):
+    server.max_request_tokens = 10
+    texts = [f"a b c {number}" for number in range(8)]
+    np.testing.assert_array_equal(embedder.embed_documents(documents(*texts)), expected(*texts))
+    assert sorted(server.texts_served) == sorted(texts)
+    assert [len(request.inputs) for request in server.requests] == [8, 4, 2, 2, 4, 2, 2]
+
+
+def test_names_the_document_that_is_too_long(server, embedder, documents):
+    texts = ["short", "short too", "w " * (fake.MAX_TEXT_TOKENS + 1), "last"]
+    with pytest.raises(InputError, match=r"'d2'.*cut it into chunks"):
+        embedder.embed_documents(documents(*texts))
+
+
+@pytest.mark.parametrize("text", ["", " \n\t"])
+def test_an_empty_text_is_refused_before_anything_is_paid(text, server, embedder, documents):
+    with pytest.raises(InputError, match="'d1'"):
+        embedder.embed_documents(documents("one", text))
+    assert server.requests == []
+
+
+def test_half_a_surrogate_pair_is_refused(server, embedder, documents):
+    with pytest.raises(InputError, match="'d0' is not valid Unicode"):
+        embedder.embed_documents(documents("\ud800"))
+    assert server.requests == []
+
+
+def test_requests_stay_within_both_limits(server, documents):
+    texts = [f"{number} " + "word " * 400 for number in range(1200)]
+    embedder = OpenAIEmbedder("tiny", base_url=server.url, batch_size=2048)
+    embedder.embed_documents(documents(*texts, *(f"x{number}" for number in range(5000))))
+    assert max(len(request.inputs) for request in server.requests) == 2048
+    for request in server.requests:
+        assert sum(estimate_tokens(text) for text in request.inputs) <= 300_000
+    assert len(server.texts_served) == 6200
+
+
+def test_a_text_larger_than_a_request_travels_alone():
+    texts = [Document("a", "x" * 10), Document("b", "x" * 1_000_000), Document("c", "x" * 10)]
+    assert [[text.id for text in part] for part in split_requests(texts)] == [["a"], ["b"], ["c"]]
+
+
+def test_prefixes_are_sent_by_role(server, documents):
+    embedder = OpenAIEmbedder("tiny", base_url=server.url, document_prefix="passage: ", query_prefix="query: ")
+    document, query = embedder.embed_documents(documents("x")), embedder.embed_queries(documents("x"))
+    np.testing.assert_array_equal(document, expected("passage: x"))
+    np.testing.assert_array_equal(query, expected("query: x"))
+    assert (embedder.identity.document_prefix, embedder.identity.query_prefix) == ("passage: ", "query: ")
+
+
+def test_counts_the_tokens_that_were_charged(server, embedder, documents):
+    server.faults.append(fake.TOO_FEW)
+    embedder.embed_documents(documents("one two three", "four"))
+    embedder.embed_queries(documents("five six"))
+    assert embedder.usage_tokens == 6
+
+
+def test_identity_of_a_known_model_asks_nobody(server):
+    embedder = OpenAIEmbedder("Text-Embedding-3-Small", base_url=server.url)
+    assert (embedder.identity.spec, embedder.identity.dim) == ("openai:text-embedding-3-small", 1536)
+    assert embedder.identity.normalized
+    assert server.requests == []
+
+
+@pytest.mark.parametrize(("name", "normalized"), [("tiny", True), ("tiny-raw", False)])
+def test_identity_of_an_unknown_model_is_found_by_one_word(name, normalized, server):
+    identity = OpenAIEmbedder(name, base_url=server.url).identity
+    assert (identity.dim, identity.normalized) == (8, normalized)
+    assert [request.inputs for request in server.requests] == [["word"]]
+
+
+def test_identity_after_embedding_asks_nobody(server, embedder, documents):
+    embedder.embed_documents(documents("one"))
+    assert embedder.identity.dim == 8
+    assert len(server.requests) == 1
+
+
+def test_dimensions_are_asked_for(server, documents):
+    embedder = OpenAIEmbedder("text-embedding-3-small", base_url=server.url, dimensions=16)
+    assert embedder.embed_documents(documents("one")).shape == (1, 16)
+    assert server.requests[0].dimensions == 16
+    assert embedder.identity.dim == 16
+
+
+def test_a_model_of_another_dimension_than_its_name_promises_is_refused(server, embedder, waits, documents):
+    embedder.embed_documents(documents("one"))
+    server.faults += [
+        fake.Fault(
+            spoil=lambda answer: {**answer, "data": [{**item, "embedding": [1.0, 2.0]} for item in answer["data"]]}
+        )
+    ] * 4
+    with pytest.raises(RemoteError, match="dimension 2 where 8"):
+        embedder.embed_documents(documents("two"))
+
+
+def test_reports_progress(server, documents):
+    seen = []
+    embedder = OpenAIEmbedder("tiny", base_url=server.url, batch_size=2)
+    embedder.embed_documents(documents(*"abcde"), progress=lambda *step: seen.append(step))
+    assert seen == [("embed", 2, 5), ("embed", 4, 5), ("embed", 5, 5)]
+
+
+def test_no_texts_give_no_vectors(server, embedder):
+    assert embedder.embed_documents([]).shape == (0, 8)
+
+
+def test_rejects_options_that_cannot_work():
+    with pytest.raises(UsageError, match="2048"):
+        OpenAIEmbedder("tiny", batch_size=2049)
+    with pytest.raises(UsageError, match="localhost"):
+        OpenAIEmbedder("tiny", base_url="localhost:8000")
