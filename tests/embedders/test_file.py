@@ -1,0 +1,171 @@
+import zipfile
+
+import numpy as np
+import pytest
+
+from migrate.documents import Document, Query
+from migrate.embedders.file import FileEmbedder
+from migrate.errors import InputError, OutputError
+from migrate.files import sha256_file
+from migrate.vectors import summarize_norms
+
+RNG = np.random.default_rng(3)
+
+
+def unit(n, d):
+    rows = RNG.standard_normal((n, d))
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def save(path, **arrays):
+    np.savez(path, **arrays)
+    return FileEmbedder(path)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "vectors.npz"
+
+
+def test_finds_vectors_by_id_in_the_order_asked_for(path):
+    docs = RNG.standard_normal((4, 3)).astype(np.float32)
+    embedder = save(path, doc_ids=np.array(["a", "b", "c", "d"]), docs=docs)
+    vectors = embedder.embed_documents([Document("c", "?"), Document("a", "?"), Document("c", "?")])
+    np.testing.assert_array_equal(vectors, docs[[2, 0, 2]])
+    assert embedder.identity.dim == 3
+    assert not embedder.identity.normalized
+
+
+def test_identity_names_the_file_without_its_folder(path):
+    identity = save(path, doc_ids=np.array(["a"]), docs=unit(1, 3)).identity
+    assert identity.spec == "file:vectors.npz"
+    assert identity.revision == sha256_file(path)
+
+
+def test_half_precision_unit_vectors_become_unit_vectors_again(path):
+    rows = unit(50, 768)
+    embedder = save(path, doc_ids=np.arange(50), docs=rows.astype(np.float16))
+    vectors = embedder.embed_documents([Document(str(row), "?") for row in range(50)])
+    assert vectors.dtype == np.float32
+    assert embedder.identity.normalized
+    norms = summarize_norms(vectors)
+    assert max(norms.maximum - 1, 1 - norms.minimum) < 1e-6
+    np.testing.assert_allclose(vectors, rows, atol=1e-3)
+
+
+def test_float32_unit_vectors_stay_bit_for_bit(path):
+    rows = unit(50, 768).astype(np.float32)
+    embedder = save(path, doc_ids=np.arange(50), docs=rows)
+    np.testing.assert_array_equal(embedder.embed_documents([Document(str(row), "?") for row in range(50)]), rows)
+    assert embedder.identity.normalized
+
+
+def test_texts_decide_where_the_file_holds_them(path):
+    docs = unit(2, 3)
+    embedder = save(path, doc_ids=np.array(["a", "b"]), docs=docs, doc_texts=np.array(["tea", "milk"]))
+    np.testing.assert_allclose(embedder.embed_documents([Document("other id", "milk")])[0], docs[1], rtol=1e-6)
+    with pytest.raises(InputError, match="'a', but it is there with another text"):
+        embedder.embed_documents([Document("a", "coffee")])
+
+
+def test_queries_have_their_own_vectors(path):
+    docs, queries = unit(1, 3), unit(1, 3)
+    embedder = save(path, doc_ids=["x"], docs=docs, query_ids=["x"], queries=queries)
+    np.testing.assert_allclose(embedder.embed_queries([Query("x", "?")]), queries, rtol=1e-6)
+
+
+def test_an_unknown_id_is_named(path):
+    embedder = save(path, doc_ids=["a"], docs=unit(1, 3))
+    with pytest.raises(InputError, match="'zzz', but it is not there"):
+        embedder.embed_documents([Document("a", "?"), Document("zzz", "?")])
+    with pytest.raises(InputError, match="no query vectors"):
+        embedder.embed_queries([Query("a", "?")])
+
+
+def with_nan():
+    rows = unit(2, 3)
+    rows[1, 1] = np.nan
+    return rows
+
+
+MALFORMED = {
+    "no docs": ({"doc_ids": ["a", "b"]}, "doc_ids and docs"),
+    "no ids": ({"docs": unit(2, 3)}, "an array doc_ids"),
+    "too few ids": ({"doc_ids": ["a"], "docs": unit(2, 3)}, "2 and 1"),
+    "too few texts": ({"doc_ids": ["a", "b"], "docs": unit(2, 3), "doc_texts": ["x"]}, "2 doc_texts, found 1"),
+    "an id twice": ({"doc_ids": ["a", "a"], "docs": unit(2, 3)}, "twice"),
+    "NaN": ({"doc_ids": ["a", "b"], "docs": with_nan()}, "'b'"),
+    "zero": ({"doc_ids": ["a", "b"], "docs": np.zeros((2, 3))}, "zero vector for document 'a'"),
+    "overflow": ({"doc_ids": ["a", "b"], "docs": np.full((2, 3), 1e300)}, "'a'"),
+    "one-dimensional": ({"doc_ids": ["a", "b"], "docs": np.ones(2)}, "table of floats"),
+    "integers": ({"doc_ids": ["a", "b"], "docs": np.ones((2, 3), dtype=int)}, "table of floats"),
+    "no columns": ({"doc_ids": ["a", "b"], "docs": np.ones((2, 0))}, "table of floats"),
+    "float ids": ({"doc_ids": [0.5, 1.5], "docs": unit(2, 3)}, "list of strings"),
+    "objects": ({"doc_ids": np.array(["a", None], dtype=object), "docs": unit(2, 3)}, "Python objects"),
+    "two dimensions": (
+        {"doc_ids": ["a"], "docs": unit(1, 3), "query_ids": ["q"], "queries": unit(1, 4)},
+        "documents have dimension 3, queries 4",
+    ),
+}
+
+
+@pytest.mark.parametrize(("arrays", "message"), MALFORMED.values(), ids=MALFORMED)
+def test_malformed_files_are_refused(arrays, message, path):
+    with pytest.raises(InputError, match=message) as caught:
+        _ = save(path, **arrays).identity
+    assert "\n" not in str(caught.value)
+
+
+def test_other_files_are_refused(path):
+    for content in (b"", b"not a zip file", b"PK\x03\x04 broken"):
+        path.write_bytes(content)
+        with pytest.raises(InputError, match="npz"):
+            _ = FileEmbedder(path).identity
+    with pytest.raises(InputError, match="no such file"):
+        _ = FileEmbedder(path.with_name("absent.npz")).identity
+    with pytest.raises(InputError, match="directory"):
+        _ = FileEmbedder(path.parent).identity
+
+
+def test_truncated_files_are_refused(path):
+    save(path, doc_ids=np.arange(20), docs=unit(20, 16))
+    whole = path.read_bytes()
+    for cut in range(0, len(whole), 37):
+        path.write_bytes(whole[:cut])
+        with pytest.raises(InputError):
+            _ = FileEmbedder(path).identity
+
+
+def test_damaged_bytes_are_found_by_the_checksum(path):
+    save(path, doc_ids=np.arange(20), docs=unit(20, 16))
+    damaged = bytearray(path.read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    path.write_bytes(damaged)
+    with pytest.raises(InputError):
+        _ = FileEmbedder(path).identity
+
+
+def test_a_zip_bomb_is_not_unpacked(path):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("docs.npy", "w") as member:
+        for _ in range(100):
+            member.write(bytes(1 << 20))
+    with pytest.raises(InputError, match="claims 104857600 bytes"):
+        _ = FileEmbedder(path).identity
+
+
+def test_a_header_that_claims_too_much_allocates_nothing(path):
+    header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000, 1000), }"
+    header += b" " * (64 - (10 + len(header) + 1) % 64) + b"\n"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("docs.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
+    with pytest.raises(InputError, match=r"claims an array of shape \(1000000000000, 1000\)"):
+        _ = FileEmbedder(path).identity
+
+
+def test_a_file_that_may_not_be_read_is_not_a_malformed_one(path, monkeypatch):
+    def refuse(*args, **options):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(zipfile, "ZipFile", refuse)
+    with pytest.raises(OutputError, match="Permission denied"):
+        _ = FileEmbedder(path).identity

@@ -1,0 +1,144 @@
+import hashlib
+import json
+import random
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from sklearn.decomposition import TruncatedSVD
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.preprocessing import normalize
+
+from migrate.documents import Document
+from migrate.embedders.tfidf import TfidfEmbedder
+from migrate.embedders.tfidf_state import STATE_NAME, WEIGHTS_NAME
+from migrate.errors import InputError, UsageError
+
+RANDOM = random.Random(5)
+WORDS = [f"word{number}" for number in range(300)]
+CORPUS = [Document(f"d{row}", " ".join(RANDOM.choices(WORDS, k=40))) for row in range(200)]
+QUERIES = [Document("q1", "word1 word2 word250"), Document("q2", "nothing known here"), Document("q3", "word7")]
+
+
+@pytest.fixture
+def fitted():
+    embedder = TfidfEmbedder(24, seed=3)
+    embedder.fit(CORPUS)
+    return embedder
+
+
+def test_agrees_with_the_pipeline_of_scikit_learn(fitted):
+    weights = TfidfVectorizer(sublinear_tf=True).fit(text.text for text in CORPUS)
+    svd = TruncatedSVD(24, n_iter=7, random_state=3).fit(weights.transform(text.text for text in CORPUS))
+    for texts in (CORPUS, [QUERIES[0], QUERIES[2]]):
+        expected = normalize(svd.transform(weights.transform(text.text for text in texts)))
+        np.testing.assert_allclose(fitted.embed_documents(texts), expected, atol=1e-6)
+
+
+def test_gives_unit_float32_rows(fitted):
+    vectors = fitted.embed_documents(CORPUS)
+    assert vectors.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
+    assert fitted.identity.normalized
+    assert fitted.identity.dim == 24
+
+
+def test_a_text_is_embedded_the_same_in_any_company(fitted):
+    together = fitted.embed_documents(CORPUS)
+    alone = np.concatenate([fitted.embed_queries([text]) for text in CORPUS])
+    np.testing.assert_array_equal(together, alone)
+
+
+def test_a_text_without_a_known_word_gets_the_mean_direction(fitted):
+    vector = fitted.embed_queries([QUERIES[1]])[0]
+    mean = fitted.embed_documents(CORPUS).mean(axis=0)
+    np.testing.assert_allclose(vector, mean / np.linalg.norm(mean), atol=1e-5)
+
+
+def test_a_saved_state_embeds_the_same_in_another_process(fitted, tmp_path):
+    fitted.save_state(tmp_path)
+    script = f"""
+import sys, numpy as np
+from pathlib import Path
+from migrate.documents import Document
+from migrate.embedders import load_embedder
+embedder = load_embedder("tfidf:24", state=Path({str(tmp_path)!r}))
+texts = [Document(str(row), text) for row, text in enumerate({[text.text for text in CORPUS + QUERIES]!r})]
+sys.stdout.buffer.write(embedder.embed_documents(texts).tobytes())
+"""
+    done = subprocess.run([sys.executable, "-W", "error", "-c", script], capture_output=True, check=True)
+    assert done.stdout == fitted.embed_documents(CORPUS + QUERIES).tobytes()
+    assert TfidfEmbedder(24, state=tmp_path).identity == fitted.identity
+
+
+def test_the_saved_bytes_depend_on_corpus_and_seed_alone(fitted, tmp_path):
+    def save(name, seed, corpus):
+        embedder = TfidfEmbedder(24, seed=seed)
+        embedder.fit(iter(corpus))
+        (tmp_path / name).mkdir()
+        embedder.save_state(tmp_path / name)
+        return b"".join((tmp_path / name / file).read_bytes() for file in (STATE_NAME, WEIGHTS_NAME))
+
+    first = save("a", 3, CORPUS)
+    assert first == save("b", 3, CORPUS)
+    assert first != save("c", 4, CORPUS)
+    assert first != save("d", 3, CORPUS[1:])
+    assert hashlib.sha256(first).hexdigest() == fitted.identity.revision
+
+
+def test_what_was_learned_once_stays(fitted):
+    before = fitted.identity
+    fitted.fit(CORPUS[:50])
+    assert fitted.identity == before
+
+
+def test_says_what_to_do_before_it_has_learned():
+    embedder = TfidfEmbedder(8)
+    with pytest.raises(UsageError, match="give it the corpus to fit"):
+        embedder.embed_documents(CORPUS)
+    with pytest.raises(UsageError, match="learned nothing"):
+        embedder.save_state(None)
+    assert embedder.identity.revision is None
+
+
+@pytest.mark.parametrize(
+    ("dim", "corpus", "message"),
+    [
+        (301, CORPUS * 2, "400 and 300"),
+        (201, CORPUS, "200 and 300"),
+        (2, [], "found none"),
+        (2, [Document("d", "! ?")], "found none"),
+    ],
+)
+def test_a_corpus_too_small_for_the_dimension_is_refused(dim, corpus, message):
+    with pytest.raises(InputError, match=message):
+        TfidfEmbedder(dim).fit(corpus)
+
+
+def change_json(folder, **facts):
+    path = folder / STATE_NAME
+    path.write_text(json.dumps({**json.loads(path.read_text()), **facts}))
+
+
+DAMAGE = {
+    "no such folder": lambda folder: (folder / STATE_NAME).unlink(),
+    "not JSON": lambda folder: (folder / STATE_NAME).write_bytes(b"{"),
+    "JSON of something else": lambda folder: (folder / STATE_NAME).write_bytes(b"[]"),
+    "another version": lambda folder: change_json(folder, format_version=2),
+    "another dimension": lambda folder: change_json(folder, dim=25),
+    "fewer words": lambda folder: change_json(folder, vocabulary=["word1"]),
+    "no words": lambda folder: change_json(folder, vocabulary=None),
+    "the same word": lambda folder: change_json(folder, vocabulary=["word1"] * 300),
+    "weights cut off": lambda folder: (folder / WEIGHTS_NAME).write_bytes((folder / WEIGHTS_NAME).read_bytes()[:-9]),
+    "NaN": lambda folder: (folder / WEIGHTS_NAME).write_bytes((folder / WEIGHTS_NAME).read_bytes()[:-8] + b"\xff" * 8),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_a_damaged_state_is_refused(damage, fitted, tmp_path):
+    fitted.save_state(tmp_path)
+    damage(tmp_path)
+    with pytest.raises(InputError) as caught:
+        TfidfEmbedder(24, state=tmp_path)
+    assert "\n" not in str(caught.value)
