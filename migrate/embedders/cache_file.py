@@ -54,34 +54,53 @@ class CacheFile:
             self._database.close()
 
     def _prepare(self) -> None:
-        """Recognise the file, or make it one, under the write lock: two processes may come upon a new file at once."""
-        if self._pragma("application_id") == APPLICATION_ID and self._pragma("user_version") == FORMAT_VERSION:
-            return
-        self._check_ours_or_empty()
-        self._database.execute("PRAGMA journal_mode = WAL")
-        self._database.execute("BEGIN IMMEDIATE")
-        try:
-            self._check_ours_or_empty()
-            self._database.execute(_CREATE)
-            self._database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            self._database.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
-        except BaseException:
-            self._database.execute("ROLLBACK")
-            raise
-        self._database.execute("COMMIT")
+        """Recognise the file, or make it one. Two processes may come upon a new file at once, so look again locked.
 
-    def _check_ours_or_empty(self) -> None:
+        The first look is for files of others: switching to write-ahead logging would already change them.
+        """
+        with self._transaction("DEFERRED"):
+            if self._is_ours():
+                return
+        self._database.execute("PRAGMA journal_mode = WAL")
+        with self._transaction("IMMEDIATE"):
+            if not self._is_ours():
+                self._database.execute(_CREATE)
+                self._database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                self._database.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+
+    @contextmanager
+    def _transaction(self, kind: str) -> Iterator[None]:
+        self._database.execute(f"BEGIN {kind}")
+        try:
+            yield
+            self._database.execute("COMMIT")
+        except BaseException:
+            # SQLite has rolled back by itself after a full disk.
+            with suppress(sqlite3.Error):
+                self._database.execute("ROLLBACK")
+            raise
+
+    def _is_ours(self) -> bool:
+        """Whether the file is a cache; False for an empty one. In a transaction: it reads twice.
+
+        Raises
+        ------
+        InputError
+            It is something else, or a cache of another version.
+        """
         if self._pragma("application_id") == APPLICATION_ID:
             version = self._pragma("user_version")
-            if version != FORMAT_VERSION:
-                raise InputError(
-                    f"{self.path}: expected an embedding cache of version {FORMAT_VERSION}, found {version}; "
-                    "choose another path"
-                )
-        elif self._database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            if version == FORMAT_VERSION:
+                return True
+            raise InputError(
+                f"{self.path}: expected an embedding cache of version {FORMAT_VERSION}, found {version}; "
+                "choose another path"
+            )
+        if self._database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
             raise InputError(
                 f"{self.path}: expected an embedding cache, found another application's database; choose another path"
             )
+        return False
 
     def _pragma(self, name: str) -> int:
         return int(self._database.execute(f"PRAGMA {name}").fetchone()[0])
@@ -125,19 +144,11 @@ class CacheFile:
             Another process has been writing for a minute.
         """
         rows = [(key, vector.astype("<f4").tobytes()) for key, vector in vectors.items()]
-        with self._translated():
-            self._database.execute("BEGIN IMMEDIATE")
-            try:
-                self._database.executemany(
-                    "INSERT OR REPLACE INTO embeddings VALUES (?, ?, ?)",
-                    [(key, vector, zlib.crc32(vector)) for key, vector in rows],
-                )
-                self._database.execute("COMMIT")
-            except BaseException:
-                # SQLite has rolled back by itself after a full disk.
-                with suppress(sqlite3.Error):
-                    self._database.execute("ROLLBACK")
-                raise
+        with self._translated(), self._transaction("IMMEDIATE"):
+            self._database.executemany(
+                "INSERT OR REPLACE INTO embeddings VALUES (?, ?, ?)",
+                [(key, vector, zlib.crc32(vector)) for key, vector in rows],
+            )
 
     def _damaged(self, what: str) -> InputError:
         return InputError(

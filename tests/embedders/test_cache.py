@@ -1,0 +1,336 @@
+import os
+import resource
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import openai_server as fake
+import pytest
+
+from migrate.documents import Document
+from migrate.embedders import load_embedder
+from migrate.embedders.base import Embedder
+from migrate.embedders.cache import CachedEmbedder, default_cache_path
+from migrate.embedders.cache_file import CacheFile
+from migrate.embedders.openai import OpenAIEmbedder
+from migrate.embedders.retry import RetryPolicy
+from migrate.errors import InputError, LockedError, OutputError, RemoteError
+from migrate.files import cache_folder
+from migrate.manifest import ModelIdentity
+
+TESTS = Path(__file__).parent
+
+
+class CountingEmbedder(Embedder):
+    """Gives the fake server's vectors without a server, and remembers what it was asked."""
+
+    batch_size = 4
+
+    def __init__(self, *, dim=8, spec="count", revision=None, document_prefix="", query_prefix=""):
+        self.asked = []
+        self._identity = ModelIdentity(spec, dim, True, document_prefix, query_prefix, revision)
+
+    @property
+    def identity(self):
+        return self._identity
+
+    def embed(self, texts, role, *, progress=None):
+        self.asked.append([text.text for text in texts])
+        return np.stack([fake.vector_of(text.text, self._identity.dim) for text in texts])
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "deep" / "cache.sqlite"
+
+
+def test_asks_only_for_what_it_has_not_seen(path, documents):
+    inner = CountingEmbedder()
+    cached = CachedEmbedder(inner, path)
+    first = cached.embed_documents(documents("a", "b", "c"))
+    second = cached.embed_documents(documents("c", "x", "a"))
+    assert inner.asked == [["a", "b", "c"], ["x"]]
+    assert (cached.hits, cached.misses) == (2, 4)
+    np.testing.assert_array_equal(second[[2, 0]], first[[0, 2]])
+    np.testing.assert_array_equal(second, CountingEmbedder().embed_documents(documents("c", "x", "a")))
+    assert second.dtype == np.float32
+
+
+def test_a_text_that_occurs_twice_is_embedded_once(path, documents):
+    inner = CountingEmbedder()
+    cached = CachedEmbedder(inner, path)
+    vectors = cached.embed_documents(documents("a", "b", "a", "a"))
+    assert inner.asked == [["a", "b"]]
+    assert (cached.hits, cached.misses) == (2, 2)
+    np.testing.assert_array_equal(vectors[[0, 0]], vectors[[2, 3]])
+
+
+def test_progress_shows_what_was_known_and_what_is_new(path, documents):
+    cached = CachedEmbedder(CountingEmbedder(), path)
+    cached.embed_documents(documents("a", "b"))
+    seen = []
+    cached.embed_documents(documents(*"abcdefgg"), progress=lambda *step: seen.append(step))
+    assert seen == [("embed", 3, 8), ("embed", 7, 8), ("embed", 8, 8)]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"spec": "another"},
+        {"revision": "2"},
+        {"document_prefix": "passage: "},
+        {"dim": 4},
+    ],
+)
+def test_another_model_shares_nothing(other, path, documents):
+    CachedEmbedder(CountingEmbedder(), path).embed_documents(documents("a"))
+    inner = CountingEmbedder(**other)
+    assert CachedEmbedder(inner, path).embed_documents(documents("a")).shape == (1, inner.identity.dim)
+    assert inner.asked == [["a"]]
+
+
+def test_roles_share_a_vector_exactly_where_their_prefixes_agree(path, documents):
+    for query_prefix, asked in [("", 0), ("query: ", 1)]:
+        CachedEmbedder(CountingEmbedder(), path).embed_documents(documents("a"))
+        inner = CountingEmbedder(query_prefix=query_prefix)
+        CachedEmbedder(inner, path).embed_queries(documents("a"))
+        assert len(inner.asked) == asked
+
+
+def test_two_servers_or_two_dimensions_share_nothing(path, documents):
+    with fake.OpenAIServer() as one, fake.OpenAIServer() as two:
+        for server, dimensions in [(one, None), (two, None), (two, 4), (two, 4)]:
+            load_embedder("openai:tiny", base_url=server.url, dimensions=dimensions, cache=path).embed_documents(
+                documents("a")
+            )
+        assert (len(one.texts_served), len(two.texts_served)) == (1, 2)
+
+
+def test_knows_what_it_knows(path, documents):
+    cached = CachedEmbedder(CountingEmbedder(), path)
+    cached.embed_documents(documents("a"))
+    assert cached.known(documents("a", "b", "a"), "document") == [True, False, True]
+
+
+def test_nothing_is_paid_twice_after_a_failure(path, server, documents):
+    texts = documents(*(f"text {number}" for number in range(40)))
+    policy = RetryPolicy(max_attempts=1)
+
+    def run():
+        return CachedEmbedder(OpenAIEmbedder("tiny", base_url=server.url, batch_size=10, retry=policy), path)
+
+    server.gate = lambda number: server.faults.append(fake.status(500)) if number == 3 else None
+    with pytest.raises(RemoteError):
+        run().embed_documents(texts)
+    server.gate = None
+    vectors = run().embed_documents(texts)
+    assert sorted(server.texts_served) == sorted(text.text for text in texts)
+    np.testing.assert_array_equal(vectors, np.stack([fake.vector_of(text.text) for text in texts]))
+
+
+RUN = """
+import sys
+from pathlib import Path
+from migrate.documents import Document
+from migrate.embedders import load_embedder
+embedder = load_embedder("openai:tiny", base_url=sys.argv[1], cache=Path(sys.argv[2]), batch_size=10)
+vectors = embedder.embed_documents([Document(str(n), f"text {n}") for n in range(200)])
+sys.stdout.buffer.write(vectors.tobytes())
+"""
+
+
+def start(*arguments, script=RUN):
+    return subprocess.Popen([sys.executable, "-W", "error", "-c", script, *map(str, arguments)], stdout=subprocess.PIPE)
+
+
+def finish(process):
+    with process:
+        output = process.stdout.read()
+    assert process.returncode == 0
+    return output
+
+
+def test_a_killed_run_goes_on_where_it_was(path, server):
+    process = start(server.url, path)
+
+    def kill(number):
+        if number == 8:
+            os.kill(process.pid, signal.SIGKILL)
+            process.wait()
+
+    server.gate = kill
+    with process:
+        assert process.wait() == -signal.SIGKILL
+    paid = [text for request in server.requests[:7] for text in request.inputs]
+    server.gate = None
+    del server.requests[:]
+    output = finish(start(server.url, path))
+    asked = [text for request in server.requests for text in request.inputs]
+    assert len(paid) == 70
+    assert asked == [f"text {number}" for number in range(70, 200)]
+    assert output == np.stack([fake.vector_of(f"text {number}") for number in range(200)]).tobytes()
+
+
+def test_two_processes_use_one_cache(path, server):
+    outputs = [finish(process) for process in [start(server.url, path) for _ in range(2)]]
+    assert outputs[0] == outputs[1]
+    before = len(server.requests)
+    finish(start(server.url, path))
+    assert len(server.requests) == before
+    with sqlite3.connect(path) as database:
+        assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        assert database.execute("SELECT count(*) FROM embeddings").fetchone() == (200,)
+    database.close()
+
+
+def test_processes_may_come_upon_a_new_cache_at_once(tmp_path):
+    script = f"""
+import sys, time
+from pathlib import Path
+sys.path.insert(0, {str(TESTS)!r})
+from test_cache import CountingEmbedder
+from migrate.documents import Document
+from migrate.embedders.cache import CachedEmbedder
+texts = [Document(str(n), f"text {{n}}") for n in range(12)]
+start = float(sys.argv[1])
+for turn in range(25):
+    while time.time() < start + turn * 0.02: pass
+    CachedEmbedder(CountingEmbedder(), Path(sys.argv[2]) / f"{{turn}}.sqlite").embed_documents(texts)
+"""
+    processes = [start(time.time() + 2, tmp_path, script=script) for _ in range(3)]
+    assert [finish(process) for process in processes] == [b""] * 3
+
+
+def test_a_file_of_something_else_is_refused_and_left_alone(tmp_path, documents):
+    path = tmp_path / "notes.txt"
+    path.write_text("notes " * 1000)
+    before = path.read_bytes()
+    with pytest.raises(InputError, match="delete it, or choose another path"):
+        CachedEmbedder(CountingEmbedder(), path).embed_documents(documents("a"))
+    assert path.read_bytes() == before
+
+
+def test_a_database_of_something_else_is_refused_and_left_alone(tmp_path, documents):
+    path = tmp_path / "other.sqlite"
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE accounts (name TEXT)")
+    database.close()
+    before = path.read_bytes()
+    with pytest.raises(InputError, match="another application"):
+        CachedEmbedder(CountingEmbedder(), path).embed_documents(documents("a"))
+    assert path.read_bytes() == before
+
+
+def change(path, statement, *values):
+    with sqlite3.connect(path) as database:
+        database.execute(statement, values)
+    database.close()
+
+
+@pytest.mark.parametrize(
+    ("statement", "values"),
+    [
+        ("UPDATE embeddings SET vector = substr(vector, 1, 30)", ()),
+        ("UPDATE embeddings SET vector = ?", (np.ones(8, dtype="<f4").tobytes(),)),
+        ("UPDATE embeddings SET vector = NULL", ()),
+        ("DROP TABLE embeddings", ()),
+    ],
+)
+def test_damaged_vectors_are_not_used(statement, values, path, documents):
+    CachedEmbedder(CountingEmbedder(), path).embed_documents(documents("a"))
+    change(path, statement, *values)
+    with pytest.raises(InputError, match="damaged") as caught:
+        CachedEmbedder(CountingEmbedder(), path).embed_documents(documents("a"))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_newer_cache_is_refused(path, documents):
+    CachedEmbedder(CountingEmbedder(), path).embed_documents(documents("a"))
+    change(path, "PRAGMA user_version = 2")
+    with pytest.raises(InputError, match="version 1, found 2"):
+        CachedEmbedder(CountingEmbedder(), path).embed_documents(documents("a"))
+
+
+def test_a_truncated_cache_is_refused(path, documents):
+    inner = CountingEmbedder(dim=512)
+    CachedEmbedder(inner, path).embed_documents(documents(*map(str, range(100))))
+    path.write_bytes(path.read_bytes()[:20_000])
+    with pytest.raises(InputError, match="damaged"):
+        CachedEmbedder(inner, path).embed_documents(documents(*map(str, range(100))))
+
+
+def test_a_full_disk_keeps_what_was_there(tmp_path):
+    script = f"""
+import sys, resource, signal
+from pathlib import Path
+sys.path.insert(0, {str(TESTS)!r})
+from test_cache import full_disk
+full_disk(Path(sys.argv[1]))
+"""
+    assert finish(start(tmp_path / "cache.sqlite", script=script)) == b""
+
+
+def full_disk(path):
+    """Run in a process of its own: a limit on the size of files stands in for a full disk."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    inner = CountingEmbedder(dim=512)
+    cached = CachedEmbedder(inner, path)
+    cached.embed_documents([Document("a", "a")])
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, resource.RLIM_INFINITY))
+    texts = [Document(str(number), str(number)) for number in range(500)]
+    with pytest.raises(OutputError, match="free some space"):
+        cached.embed_documents(texts)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    paid = sum(map(len, inner.asked)) - inner.batch_size
+    assert paid > 1
+    cached.embed_documents(texts)
+    assert sum(map(len, inner.asked)) == 501 + inner.batch_size
+
+
+def test_a_folder_that_cannot_be_made_is_an_output_error(tmp_path, documents):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(OutputError):
+        CachedEmbedder(CountingEmbedder(), tmp_path / "file" / "cache.sqlite").embed_documents(documents("a"))
+
+
+def test_a_lock_that_is_held_too_long_is_named(path, documents, monkeypatch):
+    monkeypatch.setattr("migrate.embedders.cache_file._BUSY_TIMEOUT_S", 0.1)
+    CachedEmbedder(CountingEmbedder(), path).embed_documents(documents("a"))
+    database = sqlite3.connect(path, isolation_level=None)
+    database.execute("BEGIN IMMEDIATE")
+    with pytest.raises(LockedError, match="another run"):
+        CachedEmbedder(CountingEmbedder(), path).embed_documents(documents("b"))
+    database.execute("ROLLBACK")
+    database.close()
+
+
+def test_no_texts_give_no_vectors(path):
+    assert CachedEmbedder(CountingEmbedder(), path).embed_documents([]).shape == (0, 8)
+
+
+def test_an_empty_text_is_refused(path, documents):
+    with pytest.raises(InputError, match="'d1'"):
+        CachedEmbedder(CountingEmbedder(), path).embed_documents(documents("a", " "))
+
+
+def test_reads_more_keys_than_one_statement_takes(path, documents):
+    texts = documents(*map(str, range(1300)))
+    cached = CachedEmbedder(CountingEmbedder(), path)
+    np.testing.assert_array_equal(cached.embed_documents(texts), cached.embed_documents(texts))
+    assert (cached.hits, cached.misses) == (1300, 1300)
+
+
+def test_the_default_is_in_the_cache_folder():
+    assert default_cache_path() == cache_folder() / "embeddings.sqlite"
+
+
+def test_the_file_can_be_opened_again_after_a_failed_write(path):
+    with CacheFile(path) as file:
+        file.write({b"k" * 32: np.ones(3, dtype=np.float32)})
+        with pytest.raises(OutputError), CacheFile(Path(f"{path}/x")):
+            pass
+        assert list(file.read({b"k" * 32})) == [b"k" * 32]
