@@ -30,7 +30,7 @@ _ALL_FIELDS: Final = frozenset({"id", "metadata", "page_content"})
 def create_store(
     folder: Path,
     *,
-    format: Literal["faiss", "langchain"],
+    format: Literal["faiss", "langchain"],  # noqa: A002
     dim: int,
     metric: Metric = "ip",
 ) -> NewStoreWriter:

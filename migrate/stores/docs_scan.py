@@ -77,9 +77,9 @@ def parse_line(line: bytes, path: Path, number: int) -> tuple[Document, dict[str
     doc_id, text, metadata = fields.get("id"), fields.get("text"), fields.get("metadata")
     if not isinstance(doc_id, str):
         raise _bad_line(path, number, 'a text as "id"', _shown(doc_id))
-    if not isinstance(text, str | None):
+    if text is not None and not isinstance(text, str):
         raise _bad_line(path, number, 'a text as "text"', _shown(text))
-    if not isinstance(metadata, dict | None):
+    if metadata is not None and not isinstance(metadata, dict):
         raise _bad_line(path, number, 'an object as "metadata"', _shown(metadata))
     return Document(doc_id, text or "", metadata or {}), fields
 

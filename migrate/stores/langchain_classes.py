@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import uuid
-from typing import Any, Final
+from typing import Any, Final, Self
 
 
 class DocstoreStub:
@@ -16,8 +16,13 @@ class DocstoreStub:
 
     __slots__ = ("state",)
 
-    def __init__(self) -> None:
-        self.state: Any = None
+    state: Any
+
+    def __new__(cls) -> Self:
+        """Unpickling calls no `__init__`."""
+        made = super().__new__(cls)
+        made.state = None
+        return made
 
     def __getstate__(self) -> Any:
         return self.state

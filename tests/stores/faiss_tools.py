@@ -1,0 +1,58 @@
+"""Stores made by FAISS itself, and readers of what lead-migrate made of them."""
+
+import hashlib
+
+import faiss
+import numpy as np
+
+from migrate.stores import open_store
+from migrate.vectors import Batch
+
+COUNT = 400
+DIM = 12
+
+# Many small indexes on a busy machine: waiting for threads costs more than they save.
+faiss.omp_set_num_threads(1)
+
+
+def build(factory, vectors, *, metric="l2", labels=None):
+    """An index made by FAISS itself."""
+    number = faiss.METRIC_L2 if metric == "l2" else faiss.METRIC_INNER_PRODUCT
+    index = faiss.index_factory(vectors.shape[1], factory, number)
+    ivf = faiss.try_extract_index_ivf(index)
+    if ivf is not None:
+        ivf.cp.min_points_per_centroid = 1
+    index.train(vectors)
+    index.add(vectors) if labels is None else index.add_with_ids(vectors, np.asarray(labels, np.int64))
+    return index
+
+
+def save(index, folder, name="index.faiss"):
+    folder.mkdir(parents=True, exist_ok=True)
+    faiss.write_index(index, str(folder / name))
+    return folder / name
+
+
+def serialize(index):
+    return faiss.serialize_index(index).tobytes()
+
+
+def read(store, batch_size=97):
+    """All ids and vectors of a store, copied."""
+    batches = [(list(batch.ids), batch.vectors.copy()) for batch in store.batches(batch_size)]
+    ids = [doc_id for part, _ in batches for doc_id in part]
+    return ids, np.concatenate([part for _, part in batches]) if batches else np.empty((0, store.info.dim), np.float32)
+
+
+def rewrite(store, folder, transform=lambda vectors: vectors, dim=None):
+    """Write the store's vectors, transformed, through its own writer."""
+    folder.mkdir()
+    writer = store.writer(folder, dim or store.info.dim)
+    for batch in store.batches(97):
+        writer.append(Batch(batch.ids, np.ascontiguousarray(transform(batch.vectors))))
+    writer.finish()
+    return open_store(folder)
+
+
+def digest(folder):
+    return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in sorted(folder.iterdir())}

@@ -1,0 +1,82 @@
+import json
+from datetime import date
+
+import numpy as np
+import pytest
+from faiss_tools import COUNT, DIM, build, read, serialize
+
+from migrate.documents import Document
+from migrate.errors import StoreError
+from migrate.stores import create_store, open_store
+
+DOCUMENTS = [Document(f"dök-{row}", f"text\n{row} \u2028", {"page": row}) for row in range(COUNT)]
+
+
+def create(folder, store_format, vectors, documents=DOCUMENTS, metric="ip"):
+    writer = create_store(folder, format=store_format, dim=DIM, metric=metric)
+    for first in range(0, len(documents), 150):
+        writer.append(documents[first : first + 150], vectors[first : first + 150])
+    writer.finish()
+    return open_store(folder)
+
+
+@pytest.mark.parametrize("metric", ["l2", "ip"])
+@pytest.mark.parametrize("store_format", ["faiss", "langchain"])
+def test_documents_and_vectors_come_back(store_format, metric, vectors, tmp_path):
+    store = create(tmp_path, store_format, vectors, metric=metric)
+    ids, found = read(store)
+    assert ids == [document.id for document in DOCUMENTS]
+    assert np.array_equal(found, vectors)
+    assert list(store.documents()) == DOCUMENTS
+    assert (store.info.format, store.info.metric, store.info.has_texts) == (store_format, metric, True)
+    assert (tmp_path / "index.faiss").read_bytes() == serialize(build("Flat", vectors, metric=metric))
+
+
+def test_docs_are_plain_utf8_lines(vectors, tmp_path):
+    create(tmp_path, "faiss", vectors)
+    lines = (tmp_path / "docs.jsonl").read_bytes().decode().split("\n")
+    assert len(lines) == COUNT + 1
+    assert lines[0].startswith('{"id": "dök-0"')
+    assert json.loads(lines[1]) == {"id": "dök-1", "text": "text\n1 \u2028", "metadata": {"page": 1}}
+
+
+@pytest.mark.parametrize("store_format", ["faiss", "langchain"])
+def test_the_bytes_are_the_same_every_time(store_format, vectors, tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        create(tmp_path / name, store_format, vectors)
+    for file in (tmp_path / "one").iterdir():
+        assert file.read_bytes() == (tmp_path / "two" / file.name).read_bytes()
+
+
+@pytest.mark.parametrize("store_format", ["faiss", "langchain"])
+def test_two_documents_of_one_id_are_refused(store_format, vectors, tmp_path):
+    documents = [*DOCUMENTS[:-1], DOCUMENTS[3]]
+    with pytest.raises(StoreError, match="dök-3"):
+        create(tmp_path, store_format, vectors, documents)
+
+
+@pytest.mark.parametrize("store_format", ["faiss", "langchain"])
+def test_a_store_of_nothing_is_refused(store_format, tmp_path):
+    with pytest.raises(StoreError, match="found none"):
+        create_store(tmp_path, format=store_format, dim=DIM).finish()
+
+
+def test_vectors_and_documents_must_be_as_many(vectors, tmp_path):
+    writer = create_store(tmp_path, format="faiss", dim=DIM)
+    with pytest.raises(StoreError, match="found 3 for 2"):
+        writer.append(DOCUMENTS[:2], vectors[:3])
+
+
+def test_documents_stream_to_disk(vectors, tmp_path):
+    writer = create_store(tmp_path, format="faiss", dim=DIM)
+    writer.append(DOCUMENTS[:5], vectors[:5])
+    assert (tmp_path / "docs.jsonl").read_bytes().count(b"\n") == 5
+    assert (tmp_path / "index.faiss").stat().st_size == 45 + 5 * DIM * 4
+
+
+@pytest.mark.parametrize("document", [Document("x", "t", {"when": date(2026, 1, 1)}), Document("x", "\ud800")])
+def test_what_json_cannot_hold_is_refused(document, vectors, tmp_path):
+    writer = create_store(tmp_path, format="faiss", dim=DIM)
+    with pytest.raises(StoreError, match="'x'"):
+        writer.append([document], vectors[:1])

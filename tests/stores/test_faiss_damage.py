@@ -1,0 +1,128 @@
+import struct
+from contextlib import suppress
+
+import numpy as np
+import pytest
+from faiss_tools import COUNT, DIM, build, read, serialize
+
+from migrate.errors import StoreError
+from migrate.stores import open_store
+
+FACTORIES = ["Flat", "IVF16,Flat", "IVF300,Flat", "IVF8_HNSW8,Flat", "HNSW12,Flat", "IDMap2,Flat", "IDMap,IVF16,Flat"]
+
+
+@pytest.fixture(params=FACTORIES)
+def content(request, vectors):
+    labels = np.arange(COUNT) * 2 if request.param.startswith("IDMap") else None
+    return serialize(build(request.param, vectors, labels=labels))
+
+
+def write(tmp_path, content):
+    path = tmp_path / "index.faiss"
+    path.write_bytes(content)
+    return path
+
+
+def one_line(error):
+    return "expected" in str(error.value) and "found" in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_file_cut_anywhere_is_refused(content, tmp_path):
+    cuts = {*range(120), *np.linspace(120, len(content) - 1, 60).astype(int).tolist(), len(content) - 1}
+    for cut in sorted(cuts):
+        with pytest.raises(StoreError) as error:
+            open_store(write(tmp_path, content[:cut]))
+        assert one_line(error), cut
+
+
+def test_trailing_bytes_are_refused(content, tmp_path):
+    with pytest.raises(StoreError, match="1 more bytes"):
+        open_store(write(tmp_path, content + b"\0"))
+
+
+def test_any_flipped_bit_of_the_structure_is_refused_or_harmless(content, tmp_path):
+    """What can be read still has the shape of the original; nothing but StoreError is raised."""
+    refused = 0
+    for place in range(140):
+        for bit in (0, 3, 7):
+            flipped = bytearray(content)
+            flipped[place] ^= 1 << bit
+            try:
+                store = open_store(write(tmp_path, bytes(flipped)))
+                ids, vectors = read(store)
+            except StoreError:
+                refused += 1
+            else:
+                assert vectors.shape == (COUNT, DIM)
+                assert len(set(ids)) == COUNT
+    assert refused > 100
+
+
+def test_random_bytes_in_the_structure_raise_nothing_but_store_errors(content, tmp_path):
+    random = np.random.default_rng(11)
+    for _ in range(150):
+        spoiled = bytearray(content)
+        place = int(random.integers(0, len(content) - 8))
+        spoiled[place : place + 8] = random.bytes(8)
+        with suppress(StoreError):
+            read(open_store(write(tmp_path, bytes(spoiled))))
+
+
+@pytest.mark.parametrize("count", [1 << 60, (1 << 63) - 1, -1, COUNT + 1])
+def test_absurd_counts_allocate_nothing(count, content, tmp_path):
+    spoiled = bytearray(content)
+    struct.pack_into("<q", spoiled, 8, count)
+    with pytest.raises(StoreError, match=r"expected .*found"):
+        open_store(write(tmp_path, bytes(spoiled)))
+
+
+@pytest.mark.parametrize("dim", [0, -1, 1 << 30, DIM + 1])
+def test_absurd_dimensions_are_refused(dim, content, tmp_path):
+    spoiled = bytearray(content)
+    struct.pack_into("<i", spoiled, 4, dim)
+    with pytest.raises(StoreError, match=r"expected .*found"):
+        open_store(write(tmp_path, bytes(spoiled)))
+
+
+@pytest.mark.parametrize("claim", [1 << 60, (1 << 64) - 1, COUNT])
+def test_absurd_vector_lengths_inside_are_refused(claim, vectors, tmp_path):
+    """The u64 counts of an IVF index: the centroids', the direct map's, the list sizes'."""
+    content = serialize(build("IVF16,Flat", vectors))
+    lists = content.index(b"ilar")
+    for place in (37 + 16 + 37, lists - 8, lists + 4, lists + 12, lists + 24, lists + 32):
+        spoiled = bytearray(content)
+        struct.pack_into("<Q", spoiled, place, claim)
+        with pytest.raises(StoreError, match=r"expected .*found"):
+            open_store(write(tmp_path, bytes(spoiled)))
+
+
+def test_list_sizes_whose_sum_wraps_around_are_refused(vectors, tmp_path):
+    content = bytearray(serialize(build("IVF16,Flat", vectors)))
+    sizes = content.index(b"full") + 12
+    first, second = struct.unpack_from("<QQ", content, sizes)
+    struct.pack_into("<QQ", content, sizes, first + (1 << 63), second + (1 << 63))
+    with pytest.raises(StoreError, match="vectors in the lists"):
+        open_store(write(tmp_path, bytes(content)))
+
+
+def test_inner_labels_beyond_the_id_map_are_refused(vectors, tmp_path):
+    index = build("IDMap2,IVF16,Flat", vectors, labels=np.arange(COUNT) * 2)
+    content = bytearray(serialize(index))
+    last_label = len(content) - 8 - 8 * COUNT - 8
+    struct.pack_into("<q", content, last_label, COUNT)
+    with pytest.raises(StoreError, match="inner labels"):
+        open_store(write(tmp_path, bytes(content)))
+
+
+def test_unknown_codes_are_refused(tmp_path):
+    with pytest.raises(StoreError, match="bytes that begin with"):
+        open_store(write(tmp_path, b"Zx\xff\x00" + bytes(200)))
+
+
+def test_the_message_tells_numbers_and_a_remedy(vectors, tmp_path):
+    content = serialize(build("Flat", vectors))
+    with pytest.raises(StoreError) as error:
+        open_store(write(tmp_path, content[:-1]))
+    size = COUNT * DIM * 4
+    assert f"expected {size} bytes of {COUNT} vectors at byte 45, found {size - 1}" in str(error.value)
+    assert "copy it again" in str(error.value)

@@ -1,0 +1,233 @@
+import os
+
+import faiss
+import numpy as np
+import pytest
+from faiss_tools import COUNT, DIM, build, read, save
+
+from migrate.errors import OutputError, StoreError, UnsupportedStoreError
+from migrate.stores import open_store
+
+OWN_LABELS = np.random.default_rng(1).permutation(COUNT) * 5 - 40
+SUPPORTED = [
+    "Flat",
+    "IVF16,Flat",
+    "IVF300,Flat",
+    "IVF8_HNSW8,Flat",
+    "HNSW12,Flat",
+    "IDMap,Flat",
+    "IDMap2,Flat",
+    "IDMap,IVF16,Flat",
+    "IDMap2,HNSW12,Flat",
+]
+
+
+def labels_for(factory):
+    return OWN_LABELS if factory.startswith(("IDMap", "IVF")) else None
+
+
+@pytest.mark.parametrize("metric", ["l2", "ip"])
+@pytest.mark.parametrize("factory", SUPPORTED)
+def test_every_vector_is_read_exactly_under_its_label(factory, metric, vectors, tmp_path):
+    labels = labels_for(factory)
+    save(build(factory, vectors, metric=metric, labels=labels), tmp_path)
+    store = open_store(tmp_path)
+    ids, found = read(store)
+    expected = dict(zip(map(str, range(COUNT) if labels is None else labels.tolist()), vectors, strict=True))
+    assert len(ids) == COUNT
+    assert all(np.array_equal(expected[doc_id], vector) for doc_id, vector in zip(ids, found, strict=True))
+    assert (store.info.count, store.info.dim, store.info.metric) == (COUNT, DIM, metric)
+    assert store.info.details["factory"] == factory
+
+
+@pytest.mark.parametrize("factory", SUPPORTED)
+def test_take_gives_the_rows_that_batches_gives(factory, vectors, tmp_path):
+    save(build(factory, vectors, labels=labels_for(factory)), tmp_path)
+    store = open_store(tmp_path)
+    ids, found = read(store)
+    rows = np.array([399, 0, 1, 2, 57, 57, 200, 3])
+    batch = store.take(rows)
+    assert list(batch.ids) == [ids[row] for row in rows]
+    assert np.array_equal(batch.vectors, found[rows])
+
+
+def test_take_of_a_row_that_is_not_there_is_refused(vectors, tmp_path):
+    save(build("Flat", vectors), tmp_path)
+    with pytest.raises(IndexError):
+        open_store(tmp_path).take(np.array([COUNT]))
+
+
+def test_flat_rows_agree_with_faiss_reconstruct(vectors, tmp_path):
+    path = save(build("Flat", vectors), tmp_path)
+    _, found = read(open_store(path))
+    assert np.array_equal(found, faiss.read_index(str(path)).reconstruct_n(0, COUNT))
+
+
+def test_batches_are_aligned_contiguous_float32_in_one_reused_buffer(vectors, tmp_path):
+    save(build("Flat", vectors), tmp_path)
+    batches = open_store(tmp_path).batches(100)
+    first = next(batches).vectors
+    address = first.ctypes.data
+    assert first.dtype == np.float32
+    assert first.flags.c_contiguous
+    assert first.flags.aligned
+    assert next(batches).vectors.ctypes.data == address
+
+
+def test_removed_ids_are_gone_and_the_others_stay(vectors, tmp_path):
+    index = build("IVF16,Flat", vectors, labels=np.arange(COUNT) * 3)
+    index.remove_ids(np.arange(0, 600, 6, dtype=np.int64))
+    save(index, tmp_path)
+    ids, found = read(open_store(tmp_path))
+    assert len(ids) == COUNT - 100
+    assert not {"0", "6", "594"} & set(ids)
+    assert all(np.array_equal(vectors[int(doc_id) // 3], vector) for doc_id, vector in zip(ids, found, strict=True))
+
+
+@pytest.mark.parametrize("kind", ["NoMap", "Array", "Hashtable"])
+def test_any_direct_map_is_passed_over(kind, vectors, tmp_path):
+    index = build("IVF16,Flat", vectors)
+    index.set_direct_map_type(getattr(faiss.DirectMap, kind))
+    save(index, tmp_path)
+    ids, _ = read(open_store(tmp_path))
+    assert sorted(map(int, ids)) == list(range(COUNT))
+
+
+def test_settings_are_told(vectors, tmp_path):
+    ivf = build("IVF16,Flat", vectors)
+    ivf.nprobe = 5
+    hnsw = build("IDMap2,HNSW12,Flat", vectors, labels=OWN_LABELS)
+    faiss.downcast_index(hnsw.index).hnsw.efSearch = 99
+    save(ivf, tmp_path / "ivf")
+    save(hnsw, tmp_path / "hnsw")
+    assert open_store(tmp_path / "ivf").info.details.items() >= {"nlist": 16, "nprobe": 5}.items()
+    info = open_store(tmp_path / "hnsw").info
+    assert info.details.items() >= {"M": 12, "efSearch": 99, "efConstruction": 40, "fourcc": "IxM2/IHNf/IxF2"}.items()
+    assert info.index_type == "IndexIDMap2(IndexHNSWFlat)"
+
+
+@pytest.mark.parametrize("factory", ["Flat", "IDMap2,Flat", "HNSW8,Flat"])
+def test_an_empty_index_is_a_store_of_nothing(factory, tmp_path):
+    save(faiss.index_factory(DIM, factory), tmp_path)
+    store = open_store(tmp_path)
+    assert store.info.count == 0
+    assert list(store.batches()) == []
+    assert store.fingerprint().count == 0
+
+
+def test_a_document_called_minus_one_is_remarked_upon(vectors, tmp_path):
+    save(build("IDMap2,Flat", vectors, labels=np.arange(COUNT) - 1), tmp_path)
+    assert any("-1" in note for note in open_store(tmp_path).info.notes)
+
+
+def test_repeated_labels_are_refused(vectors, tmp_path):
+    labels = np.arange(COUNT)
+    labels[9] = 4
+    save(build("IDMap2,Flat", vectors, labels=labels), tmp_path)
+    with pytest.raises(StoreError, match="id 4 twice"):
+        open_store(tmp_path)
+
+
+def test_vectors_that_faiss_dropped_are_missed(vectors, tmp_path):
+    index = build("IVF16,Flat", vectors)
+    index.add(np.full((2, DIM), np.nan, np.float32))
+    save(index, tmp_path)
+    with pytest.raises(StoreError, match=f"expected {COUNT + 2} vectors in the lists, found {COUNT}"):
+        open_store(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("factory", "name"),
+    [
+        ("PQ4np", "IndexPQ"),
+        ("SQ8", "IndexScalarQuantizer"),
+        ("IVF4,PQ4np", "IndexIVFPQ"),
+        ("IVF4,SQ8", "IndexIVFScalarQuantizer"),
+        ("HNSW8,SQ8", "IndexHNSWSQ"),
+        ("NSG8,Flat", "IndexNSGFlat"),
+        ("PCA4,Flat", "IndexPreTransform"),
+        ("LSH", "IndexLSH"),
+        ("Flat,RFlat", "IndexRefine"),
+        ("IDMap2,SQ8", "IndexScalarQuantizer"),
+        ("PQ4x4fs", "IndexPQFastScan"),
+    ],
+)
+def test_other_kinds_are_refused_by_name(factory, name, vectors, tmp_path):
+    labels = np.arange(COUNT) if factory.startswith("IDMap") else None
+    index = faiss.index_factory(DIM, factory)
+    for clustering in ("pq", "cp"):
+        if hasattr(index, clustering):
+            getattr(getattr(index, clustering), "cp", getattr(index, clustering)).min_points_per_centroid = 1
+    index.train(np.tile(vectors, (30, 1)))
+    index.add(vectors) if labels is None else index.add_with_ids(vectors, labels)
+    save(index, tmp_path)
+    with pytest.raises(UnsupportedStoreError, match=rf"expected .*IndexFlatL2.*found {name}\b"):
+        open_store(tmp_path)
+
+
+@pytest.mark.parametrize("factory", ["Flat", "IDMap2,Flat", "HNSW8,Flat"])
+def test_other_metrics_are_refused_by_name(factory, tmp_path):
+    save(faiss.index_factory(DIM, factory, faiss.METRIC_Canberra), tmp_path)
+    with pytest.raises(UnsupportedStoreError, match="Canberra"):
+        open_store(tmp_path)
+
+
+def test_binary_indexes_are_refused_with_the_reason(tmp_path):
+    faiss.write_index_binary(faiss.IndexBinaryFlat(64), str(tmp_path / "index.faiss"))
+    with pytest.raises(UnsupportedStoreError, match=r"IndexBinaryFlat.*bits"):
+        open_store(tmp_path)
+
+
+def test_untrained_indexes_are_refused(tmp_path):
+    save(faiss.index_factory(DIM, "IVF4,Flat"), tmp_path)
+    with pytest.raises(StoreError, match="untrained IndexIVFFlat"):
+        open_store(tmp_path)
+
+
+def test_a_graph_without_its_vectors_is_refused(vectors, tmp_path):
+    index = build("HNSW8,Flat", vectors)
+    faiss.write_index(index, str(tmp_path / "index.faiss"), faiss.IO_FLAG_SKIP_STORAGE)
+    with pytest.raises(StoreError, match="IO_FLAG_SKIP_STORAGE"):
+        open_store(tmp_path)
+
+
+def test_lists_in_a_second_file_are_refused(vectors, tmp_path):
+    index = build("IVF4,Flat", vectors)
+    lists = faiss.OnDiskInvertedLists(4, index.code_size, str(tmp_path / "lists.ivfdata"))
+    lists.merge_from_1(index.invlists)
+    index.replace_invlists(lists, False)
+    save(index, tmp_path)
+    with pytest.raises(UnsupportedStoreError, match="OnDiskInvertedLists"):
+        open_store(tmp_path / "index.faiss")
+
+
+def test_a_file_cut_after_opening_is_an_error_and_no_crash(vectors, tmp_path):
+    path = save(build("Flat", vectors), tmp_path)
+    store = open_store(tmp_path)
+    batches = store.batches(100)
+    next(batches)
+    os.truncate(path, 45 + 150 * DIM * 4)
+    with pytest.raises(StoreError, match="cut while it was read"):
+        list(batches)
+    with pytest.raises(StoreError, match="changed since"):
+        store.take(np.array([0]))
+
+
+def test_a_file_that_changes_while_it_is_read_is_noticed_at_the_end(vectors, tmp_path):
+    path = save(build("Flat", vectors), tmp_path)
+    batches = open_store(tmp_path).batches(100)
+    next(batches)
+    with path.open("r+b") as file:
+        file.seek(45)
+        file.write(b"\0\0\0\0")
+    os.utime(path, ns=(1, 1))
+    with pytest.raises(StoreError, match="changed since"):
+        list(batches)
+
+
+def test_a_file_that_vanishes_is_an_input_output_error(vectors, tmp_path):
+    path = save(build("Flat", vectors), tmp_path)
+    store = open_store(tmp_path)
+    path.unlink()
+    with pytest.raises(OutputError, match="cannot read"):
+        list(store.batches())

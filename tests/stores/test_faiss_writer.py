@@ -1,0 +1,183 @@
+import json
+
+import faiss
+import numpy as np
+import pytest
+from faiss_tools import COUNT, DIM, build, digest, read, rewrite, save, serialize
+
+from migrate.errors import OutputError, StoreError, VectorError
+from migrate.stores import open_store
+from migrate.vectors import Batch
+
+LABELS = np.random.default_rng(3).permutation(COUNT) * 7 - 100
+FLAT = [("Flat", None), ("IDMap,Flat", LABELS), ("IDMap2,Flat", LABELS)]
+BUILT = [
+    ("IVF16,Flat", None),
+    ("IVF16,Flat", LABELS),
+    ("IVF8_HNSW8,Flat", LABELS),
+    ("HNSW12,Flat", None),
+    ("IDMap,IVF16,Flat", LABELS),
+    ("IDMap2,HNSW12,Flat", LABELS),
+]
+
+
+def halve(vectors):
+    return vectors[:, : DIM // 2] * 2
+
+
+@pytest.mark.parametrize("metric", ["l2", "ip"])
+@pytest.mark.parametrize(("factory", "labels"), FLAT)
+def test_flat_output_is_what_faiss_itself_would_write(factory, labels, metric, vectors, tmp_path):
+    save(build(factory, vectors, metric=metric, labels=labels), tmp_path / "old", "my store.faiss")
+    rewrite(open_store(tmp_path / "old"), tmp_path / "new", halve, DIM // 2)
+    expected = build(factory, np.ascontiguousarray(halve(vectors)), metric=metric, labels=labels)
+    assert (tmp_path / "new" / "my store.faiss").read_bytes() == serialize(expected)
+    assert [file.name for file in (tmp_path / "new").iterdir()] == ["my store.faiss"]
+
+
+@pytest.mark.parametrize("metric", ["l2", "ip"])
+@pytest.mark.parametrize(("factory", "labels"), BUILT)
+def test_built_output_holds_the_same_ids_with_the_new_vectors(factory, labels, metric, vectors, tmp_path):
+    save(build(factory, vectors, metric=metric, labels=labels), tmp_path / "old")
+    old = open_store(tmp_path / "old")
+    new = rewrite(old, tmp_path / "new", halve, DIM // 2)
+    old_vectors = dict(zip(*read(old), strict=True))
+    ids, found = read(new)
+    assert set(ids) == set(old_vectors)
+    assert all(np.array_equal(old_vectors[i][: DIM // 2] * 2, vector) for i, vector in zip(ids, found, strict=True))
+    assert new.info.metric == metric
+    assert {key: new.info.details[key] for key in new.layout.details} == old.layout.details
+    assert [file.name for file in (tmp_path / "new").iterdir()] == ["index.faiss"]
+
+
+@pytest.mark.parametrize(("factory", "labels"), BUILT)
+def test_built_output_finds_each_vector_through_faiss(factory, labels, vectors, tmp_path):
+    save(build(factory, vectors, labels=labels), tmp_path / "old")
+    rewrite(open_store(tmp_path / "old"), tmp_path / "new")
+    index = faiss.read_index(str(tmp_path / "new" / "index.faiss"))
+    expected = np.arange(COUNT) if labels is None else labels
+    _, found = index.search(vectors, 1)
+    assert (found[:, 0] == expected).mean() > 0.97
+
+
+@pytest.mark.parametrize(("factory", "labels"), BUILT)
+def test_built_output_is_the_same_every_time(factory, labels, vectors, tmp_path):
+    save(build(factory, vectors, labels=labels), tmp_path / "old")
+    store = open_store(tmp_path / "old")
+    rewrite(store, tmp_path / "one")
+    rewrite(store, tmp_path / "two")
+    assert digest(tmp_path / "one") == digest(tmp_path / "two")
+
+
+def test_settings_that_are_not_defaults_are_kept(vectors, tmp_path):
+    ivf = build("IVF16,Flat", vectors)
+    ivf.nprobe = 7
+    hnsw = faiss.IndexHNSWFlat(DIM, 9, faiss.METRIC_INNER_PRODUCT)
+    hnsw.hnsw.efConstruction = 55
+    hnsw.hnsw.efSearch = 66
+    hnsw.add(vectors)
+    save(ivf, tmp_path / "ivf")
+    save(hnsw, tmp_path / "hnsw")
+    rewrite(open_store(tmp_path / "ivf"), tmp_path / "ivf2")
+    rewrite(open_store(tmp_path / "hnsw"), tmp_path / "hnsw2")
+    new_ivf = faiss.read_index(str(tmp_path / "ivf2" / "index.faiss"))
+    new_hnsw = faiss.read_index(str(tmp_path / "hnsw2" / "index.faiss"))
+    assert (new_ivf.nlist, new_ivf.nprobe) == (16, 7)
+    assert (new_hnsw.hnsw.efConstruction, new_hnsw.hnsw.efSearch, new_hnsw.hnsw.nb_neighbors(1)) == (55, 66, 9)
+    assert new_hnsw.metric_type == faiss.METRIC_INNER_PRODUCT
+
+
+def test_nlist_shrinks_to_the_number_of_vectors(vectors, tmp_path):
+    index = build("IVF16,Flat", vectors)
+    index.remove_ids(np.arange(10, COUNT, dtype=np.int64))
+    save(index, tmp_path / "old")
+    new = rewrite(open_store(tmp_path / "old"), tmp_path / "new")
+    assert new.info.count == 10
+    assert new.info.details["nlist"] == 10
+
+
+@pytest.mark.parametrize("factory", ["Flat", "IVF16,Flat", "HNSW8,Flat"])
+@pytest.mark.parametrize("size", [COUNT - 1, COUNT + 1])
+def test_fewer_or_more_rows_than_documents_are_refused(factory, size, vectors, tmp_path):
+    save(build(factory, vectors), tmp_path / "old")
+    (tmp_path / "new").mkdir()
+    writer = open_store(tmp_path / "old").writer(tmp_path / "new", DIM)
+    rows = np.concatenate([vectors, vectors])[:size]
+
+    def write():
+        writer.append(Batch([str(row) for row in range(size)], rows))
+        writer.finish()
+
+    with pytest.raises(StoreError, match=f"expected {COUNT} vectors"):
+        write()
+
+
+def test_rows_of_another_dimension_are_refused(vectors, tmp_path):
+    save(build("Flat", vectors), tmp_path / "old")
+    (tmp_path / "new").mkdir()
+    writer = open_store(tmp_path / "old").writer(tmp_path / "new", DIM + 1)
+    with pytest.raises(VectorError, match=f"dimension {DIM + 1}"):
+        writer.append(Batch(["0"], vectors[:1]))
+
+
+def test_nan_rows_do_not_vanish_silently_from_ivf(vectors, tmp_path):
+    save(build("IVF16,Flat", vectors), tmp_path / "old")
+
+    def spoil(rows):
+        rows = rows.copy()
+        rows[0, 0] = np.nan
+        return rows
+
+    with pytest.raises(StoreError, match="NaN"):
+        rewrite(open_store(tmp_path / "old"), tmp_path / "new", spoil)
+
+
+@pytest.mark.parametrize("factory", ["Flat", "IDMap2,Flat", "HNSW8,Flat"])
+def test_an_empty_store_is_written_as_one(factory, tmp_path):
+    save(faiss.index_factory(DIM, factory), tmp_path / "old")
+    new = rewrite(open_store(tmp_path / "old"), tmp_path / "new", dim=5)
+    assert (new.info.count, new.info.dim) == (0, 5)
+
+
+def test_the_source_is_untouched(vectors, tmp_path):
+    for factory, labels in [*FLAT, *BUILT]:
+        folder = tmp_path / f"{factory} {labels is None}"
+        save(build(factory, vectors, labels=labels), folder)
+        before = digest(folder)
+        rewrite(open_store(folder), tmp_path / f"new {folder.name}")
+        assert digest(folder) == before
+
+
+def test_docs_are_copied_byte_for_byte(vectors, tmp_path):
+    save(build("Flat", vectors), tmp_path / "old")
+    lines = [json.dumps({"id": f"d{row}", "text": "é"}, ensure_ascii=row % 2 == 0) for row in range(COUNT)]
+    (tmp_path / "old" / "docs.jsonl").write_bytes("\r\n\n".join(lines).encode())
+    new = rewrite(open_store(tmp_path / "old"), tmp_path / "new")
+    assert digest(tmp_path / "new")["docs.jsonl"] == digest(tmp_path / "old")["docs.jsonl"]
+    assert read(new)[0] == [f"d{row}" for row in range(COUNT)]
+
+
+def test_rows_reach_the_file_as_they_are_appended(vectors, tmp_path):
+    save(build("Flat", vectors), tmp_path / "old")
+    (tmp_path / "new").mkdir()
+    writer = open_store(tmp_path / "old").writer(tmp_path / "new", DIM)
+    writer.append(Batch(["0"], vectors[:100]))
+    assert (tmp_path / "new" / "index.faiss").stat().st_size == 45 + 100 * DIM * 4
+
+
+def test_a_full_disk_is_an_input_output_error(vectors, tmp_path):
+    save(build("Flat", vectors), tmp_path / "old")
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "index.faiss").symlink_to("/dev/full")
+    with pytest.raises(OutputError, match="free some space"):
+        open_store(tmp_path / "old").writer(tmp_path / "new", DIM)
+
+
+def test_a_full_disk_while_an_index_is_built_is_an_input_output_error(vectors, tmp_path):
+    save(build("HNSW8,Flat", vectors), tmp_path / "old")
+    (tmp_path / "new").mkdir()
+    writer = open_store(tmp_path / "old").writer(tmp_path / "new", DIM)
+    writer.append(Batch([], vectors))
+    (tmp_path / "new" / "index.faiss").symlink_to("/dev/full")
+    with pytest.raises(OutputError, match="free some space"):
+        writer.finish()

@@ -1,0 +1,361 @@
+import datetime
+import decimal
+import io
+import os
+import pickle
+import uuid
+
+import faiss
+import numpy as np
+import pytest
+from faiss_tools import digest, read, rewrite, save
+from langchain_tools import FAISS, DistanceStrategy, Document, InMemoryDocstore, TextVectors, load, save_texts
+
+from migrate.errors import StoreError
+from migrate.stores import create_store, open_store
+from migrate.stores.langchain_classes import DocstoreStub, DocumentStub
+from migrate.stores.pickle_scan import scan_pickle
+
+DIM = 6
+TEXTS = [f"text {number}" for number in range(20)]
+RICH = {
+    "page": 3,
+    "score": 0.5,
+    "none": None,
+    "tags": ["a", ("b", 2)],
+    "set": {"x", "y"},
+    "raw": b"\x00\xff",
+    "big": 1 << 80,
+    "day": datetime.date(2026, 1, 2),
+    "when": datetime.datetime(2026, 1, 2, 3, tzinfo=datetime.UTC),
+    "zone": datetime.timezone(datetime.timedelta(hours=2)),
+    "price": decimal.Decimal("1.50"),
+    "uuid": uuid.UUID(int=5),
+}
+OLD_LAYOUTS = [
+    ("langchain.docstore.in_memory", "langchain.schema"),
+    ("langchain.docstore.in_memory", "langchain.schema.document"),
+    ("langchain.docstore.in_memory", "langchain.docstore.document"),
+    ("langchain_community.docstore.in_memory", "langchain_core.documents.base"),
+]
+
+
+def old_pickle(docstore_module, document_module, documents, row_ids):
+    """A pickle as LangChain on pydantic 1 wrote it, with the names of its modules."""
+
+    class Pickler(pickle._Pickler):
+        def save_global(self, obj, name=None):
+            module, name = {
+                DocstoreStub: (docstore_module, "InMemoryDocstore"),
+                DocumentStub: (document_module, "Document"),
+            }.get(obj, (obj.__module__, obj.__qualname__))
+            self.save(module)
+            self.save(name)
+            self.write(pickle.STACK_GLOBAL)
+            self.memoize(obj)
+
+    def stub(kind, state):
+        made = kind()
+        made.state = state
+        return made
+
+    states = {
+        doc_id: stub(
+            DocumentStub,
+            {
+                "__dict__": {"page_content": text, "metadata": metadata},
+                "__fields_set__": {"page_content", "metadata"},
+                "__private_attribute_values__": {"_lc_kwargs": {"page_content": text, "metadata": metadata}},
+            },
+        )
+        for doc_id, (text, metadata) in documents.items()
+    }
+    target = io.BytesIO()
+    Pickler(target, 4).dump((stub(DocstoreStub, {"_dict": states}), row_ids))
+    return target.getvalue()
+
+
+def index_of(count):
+    index = faiss.IndexFlatL2(DIM)
+    index.add(np.random.default_rng(0).normal(size=(count, DIM)).astype(np.float32))
+    return index
+
+
+def store_with_pickle(folder, content, count=2):
+    save(index_of(count), folder)
+    (folder / "index.pkl").write_bytes(content)
+    return folder
+
+
+def same_documents(folder, store, dim):
+    """LangChain opens the folder and finds the store's documents, by search and by id."""
+    opened = load(folder, dim)
+    expected = {document.id: document for document in store.documents()}
+    assert list(opened.index_to_docstore_id.values()) == list(expected)
+    for doc_id, document in expected.items():
+        found = opened.docstore.search(doc_id)
+        assert (found.page_content, found.metadata) == (document.text, document.metadata)
+        assert found.model_copy() == found
+    assert len(opened.similarity_search("anything", k=3)) == 3
+    return opened
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "codebasics-faq-old-schema",
+        "gemini-embedding-001",
+        "minilm-inner-product",
+        "minilm-old-langchain",
+        "nv-embed-4096",
+        "openai-ada-002",
+        "titan-v1",
+        "unixcoder-old-langchain",
+    ],
+)
+def test_stores_of_public_projects_are_read_and_open_in_langchain_after_rewriting(name, shared_stores, tmp_path):
+    before = digest(shared_stores / name)
+    store = open_store(shared_stores / name)
+    new = rewrite(store, tmp_path / "new", lambda vectors: vectors[:, :DIM] * 2, DIM)
+    opened = same_documents(tmp_path / "new", store, DIM)
+    assert read(new)[0] == read(store)[0] == list(opened.index_to_docstore_id.values())
+    assert new.info.metric == store.info.metric
+    assert digest(shared_stores / name) == before
+    assert not any("old layout" in note for note in new.info.notes)
+
+
+@pytest.mark.parametrize("strategy", [DistanceStrategy.EUCLIDEAN_DISTANCE, DistanceStrategy.MAX_INNER_PRODUCT])
+def test_a_store_of_the_present_langchain_is_copied_byte_for_byte(strategy, tmp_path):
+    metadatas = [RICH | {"number": number} for number in range(len(TEXTS))]
+    made = save_texts(tmp_path / "old", TEXTS, DIM, metadatas=metadatas, distance_strategy=strategy)
+    store = open_store(tmp_path / "old")
+    assert store.info.format == "langchain"
+    assert store.info.notes == ()
+    assert [document.text for document in store.documents()] == TEXTS
+    assert [document.metadata for document in store.documents()] == metadatas
+    assert read(store)[0] == list(made.index_to_docstore_id.values())
+    rewrite(store, tmp_path / "new")
+    assert digest(tmp_path / "new") == digest(tmp_path / "old")
+    same_documents(tmp_path / "new", store, DIM)
+
+
+def test_each_vector_stays_with_its_text(tmp_path):
+    save_texts(tmp_path / "old", TEXTS, DIM)
+    new = rewrite(open_store(tmp_path / "old"), tmp_path / "new", lambda vectors: vectors * 2)
+    texts = {document.id: document.text for document in new.documents()}
+    for doc_id, vector in zip(*read(new), strict=True):
+        expected = np.array(TextVectors(DIM).embed_query(texts[doc_id]), np.float32) * 2
+        assert np.allclose(vector, expected)
+
+
+def test_deleted_documents_are_gone(tmp_path):
+    made = save_texts(tmp_path / "old", TEXTS, DIM, ids=[f"id-{number}" for number in range(len(TEXTS))])
+    made.delete(["id-0", "id-7"])
+    made.save_local(str(tmp_path / "old"))
+    store = open_store(tmp_path / "old")
+    assert read(store)[0] == [f"id-{number}" for number in range(20) if number not in {0, 7}]
+    assert [document.text for document in store.documents(np.array([0, 17]))] == ["text 1", "text 19"]
+
+
+def test_any_index_inside_is_kept(tmp_path):
+    index = faiss.IndexHNSWFlat(DIM, 8)
+    made = FAISS(TextVectors(DIM), index, InMemoryDocstore(), {})
+    made.add_texts(TEXTS)
+    made.save_local(str(tmp_path / "old"))
+    store = open_store(tmp_path / "old")
+    rewrite(store, tmp_path / "new")
+    opened = same_documents(tmp_path / "new", store, DIM)
+    assert opened.similarity_search("text 4", k=1)[0].page_content == "text 4"
+
+
+def test_the_pair_may_have_any_name_but_must_be_one(tmp_path):
+    save_texts(tmp_path, TEXTS, DIM, name="mine")
+    assert open_store(tmp_path).info.details["documents_file"] == "mine.pkl"
+    save_texts(tmp_path, TEXTS[:3], DIM, name="other")
+    with pytest.raises(StoreError, match=r"mine\.faiss, other\.faiss"):
+        open_store(tmp_path)
+    assert open_store(tmp_path / "other.faiss").info.count == 3
+
+
+@pytest.mark.parametrize(("docstore_module", "document_module"), OLD_LAYOUTS)
+def test_old_layouts_are_read_remarked_upon_and_written_in_the_present_one(docstore_module, document_module, tmp_path):
+    documents = {f"id-{number}": (f"text {number}", RICH | {"n": number}) for number in range(5)}
+    content = old_pickle(docstore_module, document_module, documents, dict(enumerate(documents)))
+    store = open_store(store_with_pickle(tmp_path / "old", content, 5))
+    assert any("old layout" in note for note in store.info.notes)
+    assert "pydantic 1" in store.info.details["documents"]
+    rewrite(store, tmp_path / "new")
+    same_documents(tmp_path / "new", store, DIM)
+    assert [document.metadata for document in store.documents()] == [metadata for _, metadata in documents.values()]
+    rewrite(store, tmp_path / "again")
+    assert digest(tmp_path / "new") == digest(tmp_path / "again")
+
+
+def test_a_store_created_anew_opens_in_langchain(tmp_path):
+    from migrate.documents import Document as OurDocument
+
+    documents = [OurDocument(f"id-{number}", text, RICH) for number, text in enumerate(TEXTS)]
+    vectors = np.array(TextVectors(DIM).embed_documents(TEXTS), np.float32)
+    writer = create_store(tmp_path, format="langchain", dim=DIM, metric="l2")
+    writer.append(documents, vectors)
+    writer.finish()
+    opened = same_documents(tmp_path, open_store(tmp_path), DIM)
+    best = opened.similarity_search("text 7", k=1)[0]
+    assert (best.id, best.page_content, best.metadata) == ("id-7", "text 7", RICH)
+    opened.add_texts(["one more"])
+    assert opened.index.ntotal == 21
+
+
+def test_metadata_that_could_not_be_read_back_is_not_written(tmp_path):
+    from migrate.documents import Document as OurDocument
+
+    writer = create_store(tmp_path, format="langchain", dim=DIM)
+    writer.append([OurDocument("x", "t", {"path": tmp_path})], np.ones((1, DIM), np.float32))
+    with pytest.raises(StoreError, match="Path"):
+        writer.finish()
+
+
+class Payload:
+    def __init__(self, function, *arguments):
+        self.call = function, arguments
+
+    def __reduce__(self):
+        return self.call
+
+
+@pytest.mark.parametrize("place", ["alone", "in the metadata", "as the docstore"])
+def test_a_payload_is_named_and_not_run(place, tmp_path):
+    witness = tmp_path / "witness"
+    payload = Payload(os.system, f"touch {witness}")
+    document = Document(page_content="t", metadata={"bad": payload})
+    contents = {
+        "alone": payload,
+        "in the metadata": (InMemoryDocstore({"a": document}), {0: "a"}),
+        "as the docstore": (payload, {0: "a"}),
+    }
+    folder = store_with_pickle(tmp_path / "old", pickle.dumps(contents[place]), 1)
+    with pytest.raises(StoreError, match=r"the class (posix|nt)\.system; nothing of the pickle was executed"):
+        open_store(folder)
+    assert not witness.exists()
+    pickle.loads((folder / "index.pkl").read_bytes())
+    assert witness.exists(), "the payload is one that works"
+
+
+@pytest.mark.parametrize(
+    "function", [eval, getattr, print, __import__, np.array, datetime.datetime.fromisoformat, Document.model_construct]
+)
+def test_functions_are_refused(function, tmp_path):
+    folder = store_with_pickle(tmp_path, pickle.dumps((Payload(function, "1"), {0: "a"})), 1)
+    with pytest.raises(StoreError, match="nothing of the pickle was executed"):
+        open_store(folder)
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (b"\x80\x04Pid\n.", "PERSID"),
+        (b"\x80\x04K\x01Q.", "BINPERSID"),
+        (b"\x80\x04\x82\x01.", "EXT1"),
+        (b"(ios\nsystem\n.", "INST"),
+        (b"\x80\x04}}K\x01\x92.", "NEWOBJ_EX"),
+        (b"\x80\x04r\xff\xff\xff\xff.", "absurd memo index"),
+        (b"\x80\x04Nr\xff\xff\xff\x7f.", "absurd memo index"),
+        (b"\x80\x04\x8e" + (1 << 62).to_bytes(8, "little") + b"x.", "absurd length"),
+        (b"\x80\x04\x8b\xff\xff\xff\x7f.", "absurd length"),
+        (b"\x80\x04\x95" + (1 << 40).to_bytes(8, "little") + b"N.", "absurd frame"),
+        (b"\x80\x04N.N.", "2 bytes after its end"),
+        (b"\x80\x04cos\nsys", "a cut pickle"),
+        (b"", "a cut pickle"),
+        (b"\x80\x04s.", "does not load"),
+        (b"\x80\x04h\x05.", "does not load"),
+        (b"\x80\x04N.", "found NoneType"),
+        (b"\x80\x04)}\x86.", "found a tuple"),
+    ],
+)
+def test_hostile_pickles_are_refused(content, found, tmp_path):
+    with pytest.raises(StoreError) as error:
+        open_store(store_with_pickle(tmp_path, content))
+    assert found in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_pickle_cut_anywhere_is_refused(tmp_path):
+    save_texts(tmp_path, TEXTS[:3], DIM)
+    content = (tmp_path / "index.pkl").read_bytes()
+    for cut in range(len(content)):
+        (tmp_path / "index.pkl").write_bytes(content[:cut])
+        with pytest.raises(StoreError):
+            open_store(tmp_path)
+
+
+def test_spoiled_pickles_raise_nothing_but_store_errors(tmp_path):
+    save_texts(tmp_path, TEXTS[:3], DIM)
+    content = (tmp_path / "index.pkl").read_bytes()
+    random = np.random.default_rng(2)
+    refused = 0
+    for _ in range(600):
+        spoiled = bytearray(content)
+        spoiled[int(random.integers(0, len(content)))] = int(random.integers(0, 256))
+        (tmp_path / "index.pkl").write_bytes(spoiled)
+        try:
+            list(open_store(tmp_path).documents())
+        except StoreError:
+            refused += 1
+    assert refused > 100
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_every_protocol_with_binary_opcodes_is_walked_to_its_end(protocol):
+    values = [{"a": [1, 2.5, None, True, "x" * 300], "b": (1 << 40, b"y" * 300)}] * 3
+    assert scan_pickle(pickle.dumps(values, protocol)) is None
+
+
+def current(documents):
+    return InMemoryDocstore({doc_id: Document(page_content=f"text {doc_id}") for doc_id in documents})
+
+
+@pytest.mark.parametrize(
+    ("row_ids", "found"),
+    [
+        ({0: "a"}, "found 1 entries"),
+        ({0: "a", 1: "b", 2: "c"}, "found 3 entries"),
+        ({0: "a", 2: "b"}, "found 2 entries"),
+        ({0: "a", True: "b"}, "found 2 entries"),
+        ({0: "a", 1: "gone"}, "none for 'gone'"),
+        ({0: "a", 1: 5}, "none for 5"),
+        ({0: "a", 1: "a"}, "found 1 repetitions"),
+        (["a", "b"], "found tuple"),
+    ],
+)
+def test_rows_and_documents_that_do_not_belong_together_are_refused(row_ids, found, tmp_path):
+    content = pickle.dumps((current(["a", "b", "c"]), row_ids))
+    with pytest.raises(StoreError, match=found):
+        open_store(store_with_pickle(tmp_path, content))
+
+
+def test_documents_without_a_vector_are_remarked_upon_and_kept(tmp_path):
+    folder = store_with_pickle(tmp_path / "old", pickle.dumps((current(["a", "b", "c"]), {0: "a", 1: "b"})))
+    store = open_store(folder)
+    assert any("1 documents in index.pkl belong to no vector" in note for note in store.info.notes)
+    rewrite(store, tmp_path / "new")
+    assert set(load(tmp_path / "new", DIM).docstore._dict) == {"a", "b", "c"}
+
+
+def test_documents_of_other_shapes_are_refused(tmp_path):
+    fields = [{}, {"page_content": 5}, {"page_content": "", "metadata": 1}]
+    for state in (None, *({"__dict__": these} for these in fields)):
+        stub = DocumentStub()
+        stub.state = state
+        docstore = DocstoreStub()
+        docstore.state = {"_dict": {"a": stub}}
+        content = _pickle_stubs(docstore)
+        with pytest.raises(StoreError, match="for id 'a'"):
+            open_store(store_with_pickle(tmp_path, content, 1))
+
+
+def _pickle_stubs(docstore):
+    from migrate.stores.langchain_write import _DocstorePickler
+
+    target = io.BytesIO()
+    _DocstorePickler(target, "test").dump((docstore, {0: "a"}))
+    return target.getvalue()

@@ -1,0 +1,158 @@
+import gzip
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+from faiss_tools import COUNT, build, save
+
+from migrate.errors import ManifestError, OutputError, StoreError
+from migrate.manifest import MANIFEST_NAME, Manifest
+from migrate.stores import open_store
+
+
+def test_stores_are_imported_without_faiss_or_langchain():
+    code = (
+        "import sys, migrate.stores; "
+        "print([m for m in ('faiss', 'langchain_core', 'langchain_community', 'torch') if m in sys.modules])"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
+
+
+def test_a_folder_and_its_file_are_the_same_store(vectors, tmp_path):
+    path = save(build("Flat", vectors), tmp_path)
+    assert open_store(tmp_path).fingerprint() == open_store(path).fingerprint()
+    assert open_store(tmp_path).folder == open_store(path).folder == tmp_path
+    assert open_store(path).info.details["index_bytes"] == path.stat().st_size
+
+
+@pytest.mark.parametrize("name", ["vectors", "my.index", "default__vector_store.json", "index.faiss"])
+def test_the_index_is_known_by_its_content(name, vectors, tmp_path):
+    save(build("Flat", vectors), tmp_path, name)
+    (tmp_path / "docs.pkl").write_bytes(b"\x80\x04.")
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "README.faiss").write_text("not an index")
+    assert open_store(tmp_path).info.details["index"] == name
+
+
+def test_several_indexes_are_listed(vectors, tmp_path):
+    save(build("Flat", vectors), tmp_path, "a.faiss")
+    save(build("Flat", vectors), tmp_path, "b.faiss")
+    with pytest.raises(StoreError, match=r"found 2 \(a\.faiss, b\.faiss\)"):
+        open_store(tmp_path)
+    assert open_store(tmp_path / "b.faiss").info.count == COUNT
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:c3\nsize 9\n", "Git LFS pointer; run git lfs pull"),
+        (b"<!DOCTYPE html>\n<html><body>404</body></html>", "web page"),
+        (b"\n\n<HTML>", "web page"),
+        (b"", "an empty file"),
+        (b'{"a": 1}', "JSON"),
+        (gzip.compress(b"IxF2"), "gzip"),
+        (b"PK\x03\x04rest", "zip"),
+        (b"hello, here are words", "text"),
+        (b"Ix", "text"),
+        (b"\x80\x04\x95", "pickle"),
+        (b"SQLite format 3\x00", "SQLite"),
+        (b"\x93NUMPY\x01\x00", "NumPy"),
+        (bytes(range(128, 228)), "bytes that begin with 80 81 82 83"),
+    ],
+)
+@pytest.mark.parametrize("whole_folder", [True, False])
+def test_what_is_no_index_is_recognised(content, found, whole_folder, tmp_path):
+    path = tmp_path / "index.faiss"
+    path.write_bytes(content)
+    with pytest.raises(StoreError) as error:
+        open_store(tmp_path if whole_folder else path)
+    assert found in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_the_pointer_among_the_shared_stores_is_recognised(shared_stores):
+    with pytest.raises(StoreError, match="git lfs pull"):
+        open_store(shared_stores / "git-lfs-pointer")
+
+
+def test_an_empty_folder_is_called_that(tmp_path):
+    with pytest.raises(StoreError, match="an empty folder"):
+        open_store(tmp_path)
+
+
+def test_a_folder_without_an_index_lists_what_is_there(tmp_path):
+    (tmp_path / "notes.txt").write_text("x")
+    with pytest.raises(StoreError, match=r"only notes\.txt"):
+        open_store(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["missing", "file/below", "nul\0byte"])
+def test_a_path_that_is_not_there_is_a_store_error(name, tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(StoreError, match="no such file or folder"):
+        open_store(tmp_path / name)
+
+
+def test_pipes_and_devices_are_refused_without_waiting(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", "/dev/zero"):
+        with pytest.raises(StoreError, match="pipe, socket or device"):
+            open_store(path)
+    with pytest.raises(StoreError, match="an empty folder"):
+        open_store(tmp_path)
+
+
+def test_no_permission_is_an_input_output_error(vectors, tmp_path, monkeypatch):
+    path = save(build("Flat", vectors), tmp_path)
+
+    def refuse(*_args, **_kwargs):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr("pathlib.Path.open", refuse)
+    with pytest.raises(OutputError, match="Permission denied"):
+        open_store(path)
+
+
+def test_a_read_only_store_is_read(vectors, tmp_path):
+    path = save(build("Flat", vectors), tmp_path)
+    path.chmod(0o444)
+    tmp_path.chmod(0o555)
+    try:
+        assert sum(len(batch) for batch in open_store(tmp_path).batches()) == COUNT
+    finally:
+        tmp_path.chmod(0o755)
+
+
+def test_the_manifest_of_the_index_is_part_of_the_facts(vectors, tmp_path):
+    save(build("Flat", vectors), tmp_path)
+    manifest = Manifest("store", details={"index": "index.faiss"}, created="2026-01-01")
+    manifest.write(tmp_path)
+    assert open_store(tmp_path).info.manifest == manifest
+
+
+def test_the_manifest_of_another_index_is_ignored_and_told(vectors, tmp_path):
+    save(build("Flat", vectors), tmp_path)
+    Manifest("store", details={"index": "other.faiss"}, created="2026-01-01").write(tmp_path)
+    info = open_store(tmp_path).info
+    assert info.manifest is None
+    assert any("manifest" in note for note in info.notes)
+
+
+def test_a_broken_manifest_is_an_error(vectors, tmp_path):
+    save(build("Flat", vectors), tmp_path)
+    (tmp_path / MANIFEST_NAME).write_text("{")
+    with pytest.raises(ManifestError):
+        open_store(tmp_path)
+
+
+def test_the_fingerprint_tells_vectors_and_ids_apart(vectors, tmp_path):
+    save(build("IDMap2,Flat", vectors, labels=range(COUNT)), tmp_path / "same")
+    save(build("Flat", vectors), tmp_path / "plain")
+    save(build("IDMap2,Flat", vectors, labels=range(1, COUNT + 1)), tmp_path / "ids")
+    save(build("Flat", -vectors), tmp_path / "vectors")
+    prints = {name: open_store(tmp_path / name).fingerprint() for name in ("same", "plain", "ids", "vectors")}
+    assert prints["same"] == prints["plain"]
+    assert len({replace(value) for value in prints.values()}) == 3
