@@ -182,7 +182,6 @@ def load_model(source: ModelSource, device: str) -> SentenceTransformer:
             model = SentenceTransformer(
                 str(source.folder or source.name),
                 device="cpu",
-                revision=source.commit,
                 local_files_only=source.offline,
             )
         except Exception as error:  # three libraries below it raise whatever they please

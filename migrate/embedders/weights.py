@@ -24,12 +24,11 @@ _PROBE_TIMEOUT_S = 10.0
 class ModelSource:
     """Where a model is loaded from, and the name by which artefacts remember it.
 
-    `folder` is None for a model of the hub, `commit` None for any other.
+    `folder` is None for a model of the hub; `offline` says to take that from the hub's cache without asking.
     """
 
     name: str
     folder: Path | None = None
-    commit: str | None = None
     offline: bool = False
 
 
@@ -50,7 +49,7 @@ def packaged_model_path() -> Path:
 
 
 def find_source(name_or_path: str) -> ModelSource:
-    """Decide whether a name means a folder or a model of the hub; of the hub, the newest commit.
+    """Decide whether a name means a folder or a model of the hub, and make sure that it is there.
 
     Raises
     ------
@@ -77,11 +76,11 @@ def _check_folder(folder: Path) -> Path:
 
 
 def _find_on_hub(name: str) -> ModelSource:
-    """Ask the hub for the commit first: it tells in one request what loading would learn in a minute of retries."""
+    """Ask the hub first whether it has the model: one request tells what loading would learn in a minute of retries."""
     from huggingface_hub import HfApi, errors
 
     try:
-        commit = HfApi().model_info(name, timeout=_PROBE_TIMEOUT_S).sha
+        HfApi().model_info(name, timeout=_PROBE_TIMEOUT_S)
     except errors.GatedRepoError as error:
         raise RemoteError(f"the hub gives {name} to approved accounts only; ask for access, then log in") from error
     except (errors.RepositoryNotFoundError, errors.HFValidationError) as error:
@@ -91,40 +90,37 @@ def _find_on_hub(name: str) -> ModelSource:
     except errors.HfHubHTTPError as error:
         status = getattr(error.response, "status_code", "?")
         raise RemoteError(f"the hub answered with HTTP {status} when asked for {name}; try again later") from error
-    except Exception:  # the HTTP library below the hub's client changes with its version
-        return ModelSource(name, commit=_cached_commit(name), offline=True)
-    return ModelSource(name, commit=commit)
+    except Exception as error:  # the HTTP library below the hub's client changes with its version
+        if _cached_snapshot(name) is None:
+            hint = "take packaged:all-MiniLM-L6-v2" if name == PACKAGED_MODEL else "give the path of its folder"
+            raise RemoteError(
+                f"cannot reach the hub, and {name} is not on this machine; go online, or {hint}"
+            ) from error
+        return ModelSource(name, offline=True)
+    return ModelSource(name)
 
 
-def _cached_commit(name: str) -> str:
-    snapshot = _cached_snapshot(name, None)
-    if snapshot is None:
-        hint = "take packaged:all-MiniLM-L6-v2" if name == PACKAGED_MODEL else "give the path of its folder"
-        raise RemoteError(f"cannot reach the hub, and {name} is not on this machine yet; go online, or {hint}")
-    return snapshot.name
-
-
-def _cached_snapshot(name: str, commit: str | None) -> Path | None:
-    """The folder of the hub's cache that holds a model at a commit (None: that of its main branch)."""
+def _cached_snapshot(name: str) -> Path | None:
+    """The folder of the hub's cache that holds the main branch of a model."""
     from huggingface_hub import try_to_load_from_cache
 
     for file in ("modules.json", "config.json"):
-        found = try_to_load_from_cache(name, file, revision=commit)
+        found = try_to_load_from_cache(name, file)
         if isinstance(found, str):
             return Path(found).parent
     return None
 
 
 def weights_revision(source: ModelSource) -> str | None:
-    """SHA-256 over a model's weight files, once they are on this machine; the hub's commit where they are not found.
+    """SHA-256 over a model's weight files, once they are on this machine; None where they are not found.
 
-    The hash rather than the commit, because a copy in a folder or a package is the same model, and because most
-    commits touch nothing but the model card. One file: the hash of that file. Several: the hash of their list.
+    Not the hub's commit, because a copy in a folder or a package is the same model, and because most commits touch
+    nothing but the model card. One file: the hash of that file. Several: the hash of their list.
     """
-    folder = source.folder or _cached_snapshot(source.name, source.commit)
+    folder = source.folder or _cached_snapshot(source.name)
     files = _weight_files(folder) if folder else []
     if not folder or not files:
-        return source.commit
+        return None
     if len(files) == 1:
         return sha256_file(files[0])
     lines = "".join(f"{sha256_file(file)}  {file.relative_to(folder).as_posix()}\n" for file in files)

@@ -18,7 +18,7 @@ def waits():
 @pytest.fixture
 def embedder(server, waits):
     policy = RetryPolicy(max_attempts=4, sleep=waits.append, share=lambda: 1.0)
-    return OpenAIEmbedder("tiny", base_url=server.url, retry=policy, timeout_s=0.5)
+    return OpenAIEmbedder("tiny", base_url=server.url, retry=policy, timeout_s=0.2)
 
 
 def expected(*texts):
