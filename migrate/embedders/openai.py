@@ -6,7 +6,7 @@ Requests stay within the API's limits, are tried again when that can help, and t
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ import numpy as np
 from migrate.documents import Query, Text
 from migrate.embedders.base import Embedder, Role, require_texts
 from migrate.embedders.openai_answers import Answer, TooLongError, read_answer, translate_status
+from migrate.embedders.openai_requests import MAX_REQUEST_TEXTS, split_requests
 from migrate.embedders.registry import find_model
 from migrate.embedders.retry import RetryPolicy, TransientError
 from migrate.errors import AuthenticationError, InputError, UsageError
@@ -25,8 +26,6 @@ from migrate.vectors import Progress, Vectors, no_progress, summarize_norms
 if TYPE_CHECKING:
     from openai import OpenAI
 
-MAX_REQUEST_TEXTS = 2048
-MAX_REQUEST_TOKENS = 300_000
 _PLACEHOLDER_KEY = "none-needed"
 
 
@@ -192,35 +191,3 @@ def _check_url(url: str | None) -> str | None:
     if url is not None and not url.startswith(("http://", "https://")):
         raise UsageError(f"expected a --base-url such as http://localhost:8000/v1, found {url!r}")
     return url
-
-
-def estimate_tokens(text: str) -> int:
-    """Tokens of a text, estimated high: a third of its UTF-8 bytes, rounded up.
-
-    English has about 4.5 bytes a token, code and Chinese about 3. Where it is still too low, the server says so
-    and the request is cut in half.
-
-    >>> estimate_tokens("a stitch in time")
-    6
-    """
-    return -(-len(text.encode()) // 3)
-
-
-def split_requests(
-    texts: Sequence[Text],
-    prefix_bytes: int = 0,
-    *,
-    max_texts: int = MAX_REQUEST_TEXTS,
-    max_tokens: int = MAX_REQUEST_TOKENS,
-    count: Callable[[str], int] = estimate_tokens,
-) -> Iterator[Sequence[Text]]:
-    """Cut texts into runs of at most `max_texts` and, unless one text alone is longer, `max_tokens`."""
-    start, tokens = 0, 0
-    for position, text in enumerate(texts):
-        more = count(text.text) + -(-prefix_bytes // 3)
-        if position > start and (position - start == max_texts or tokens + more > max_tokens):
-            yield texts[start:position]
-            start, tokens = position, 0
-        tokens += more
-    if start < len(texts):
-        yield texts[start:]

@@ -5,10 +5,7 @@ The vectors are what the model gives, in float32; a model that does not normalis
 
 from __future__ import annotations
 
-import logging
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -16,6 +13,7 @@ import numpy as np
 
 from migrate.documents import Text
 from migrate.embedders.base import Embedder, Role, require_texts
+from migrate.embedders.loading import dimension_of, encoding_error, is_normalizing, load_model, pick_device, quiet
 from migrate.embedders.registry import ModelFacts, find_model
 from migrate.embedders.weights import (
     PACKAGED_MODEL,
@@ -24,7 +22,6 @@ from migrate.embedders.weights import (
     packaged_model_path,
     weights_revision,
 )
-from migrate.errors import InputError, LeadMigrateError, RemoteError, UsageError
 from migrate.manifest import ModelIdentity
 from migrate.vectors import Progress, Vectors, as_vectors, check_vectors, no_progress
 
@@ -32,8 +29,6 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 __all__ = ["SentenceTransformersEmbedder", "packaged_model_path", "pick_device"]
-
-_NOISY_LOGGERS = ("transformers", "sentence_transformers", "huggingface_hub", "torch", "httpx", "httpx2")
 
 
 class SentenceTransformersEmbedder(Embedder):
@@ -99,8 +94,8 @@ class SentenceTransformersEmbedder(Embedder):
         facts = find_model(self.source.name)
         return ModelIdentity(
             spec=f"sentence-transformers:{self.source.name}",
-            dim=_dimension(self.model),
-            normalized=_normalizes(self.model),
+            dim=dimension_of(self.model),
+            normalized=is_normalizing(self.model),
             document_prefix=self._prefix(self.document_prefix, facts, ("document", "passage")),
             query_prefix=self._prefix(self.query_prefix, facts, ("query",)),
             revision=weights_revision(self.source),
@@ -131,18 +126,18 @@ class SentenceTransformersEmbedder(Embedder):
         """The prefix goes in as the model's prompt: some models leave the prompt's tokens out of the mean."""
         encode = self.model.encode_query if role == "query" else self.model.encode_document
         prefix = self.identity.query_prefix if role == "query" else self.identity.document_prefix
-        with _quiet():
+        with quiet():
             try:
                 rows: Vectors = encode(
                     [text.text for text in texts], prompt=prefix, batch_size=self.pass_size, show_progress_bar=False
                 )
             except (RuntimeError, MemoryError) as error:
-                raise _encoding_error(error, self.pass_size) from error
+                raise encoding_error(error, self.pass_size) from error
         return rows
 
     def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Word-piece ids of texts, without special tokens, not cut off; rows of `token_table`."""
-        with _quiet():
+        with quiet():
             encoded = self.model.tokenizer(list(texts), add_special_tokens=False, truncation=False)
         return [list(ids) for ids in encoded["input_ids"]]
 
@@ -150,98 +145,3 @@ class SentenceTransformersEmbedder(Embedder):
         """The model's input embedding table, (vocabulary, width), float32, a copy."""
         table = self.model[0].auto_model.get_input_embeddings().weight  # type: ignore[union-attr, operator]
         return np.array(table.detach().cpu().numpy(), dtype=np.float32)
-
-
-def pick_device(device: str) -> str:
-    """Resolve "auto": cuda, or else mps, or else cpu; any other name is kept, if torch knows it.
-
-    Raises
-    ------
-    UsageError
-        torch knows no such device.
-    """
-    import torch
-
-    if device == "auto":
-        if torch.cuda.is_available():
-            return "cuda"
-        return "mps" if torch.backends.mps.is_available() else "cpu"
-    try:
-        torch.device(device)
-    except RuntimeError as error:
-        raise UsageError(f"expected a device such as auto, cpu, cuda, cuda:1 or mps, found {device!r}") from error
-    return device
-
-
-def load_model(source: ModelSource, device: str) -> SentenceTransformer:
-    """Load a model in float32: some weights are stored in half precision, which few processors compute well in."""
-    with _quiet():
-        from sentence_transformers import SentenceTransformer
-
-        try:
-            model = SentenceTransformer(
-                str(source.folder or source.name),
-                device="cpu",
-                local_files_only=source.offline,
-            )
-        except Exception as error:  # three libraries below it raise whatever they please
-            raise _loading_error(source, error) from error
-        try:
-            return model.float().to(device).eval()
-        except (RuntimeError, AssertionError) as error:
-            raise UsageError(
-                f"device {device!r} is not usable here ({_first_line(error)}); try --device cpu"
-            ) from error
-
-
-def _loading_error(source: ModelSource, error: Exception) -> LeadMigrateError:
-    if source.folder is not None or source.offline:
-        place = source.folder or source.name
-        return InputError(f"{place}: expected a sentence-transformers model, cannot load it: {_first_line(error)}")
-    return RemoteError(f"cannot load {source.name} from the hub: {_first_line(error)}; try again, or give a folder")
-
-
-def _encoding_error(error: Exception, pass_size: int) -> LeadMigrateError:
-    if isinstance(error, MemoryError) or "out of memory" in str(error).lower():
-        return UsageError(f"out of memory with {pass_size} texts at a time; choose a smaller --batch-size")
-    return InputError(f"the model failed on these texts: {_first_line(error)}")
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
-
-
-def _dimension(model: SentenceTransformer) -> int:
-    """`get_embedding_dimension` came with sentence-transformers 6, which deprecates the older name."""
-    ask = getattr(model, "get_embedding_dimension", None) or model.get_sentence_embedding_dimension
-    dim = ask()
-    if dim is None:
-        raise InputError("the model does not tell its dimension; it is not one that embeds texts")
-    return int(dim)
-
-
-def _normalizes(model: SentenceTransformer) -> bool:
-    """Whether the last module is Normalize: the model's own word, which outranks any table."""
-    modules = list(model)
-    return bool(modules) and type(modules[-1]).__name__ == "Normalize"
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep the warnings, log lines and progress bars of the libraries below off the user's terminal."""
-    from transformers.utils import logging as transformers_logging
-
-    levels = {name: logging.getLogger(name).level for name in _NOISY_LOGGERS}
-    bars = transformers_logging.is_progress_bar_enabled()
-    for name in _NOISY_LOGGERS:
-        logging.getLogger(name).setLevel(logging.ERROR)
-    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        for name, level in levels.items():
-            logging.getLogger(name).setLevel(level)
-        if bars:
-            transformers_logging.enable_progress_bar()  # type: ignore[no-untyped-call]

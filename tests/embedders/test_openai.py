@@ -5,7 +5,8 @@ import openai_server as fake
 import pytest
 
 from migrate.documents import Document
-from migrate.embedders.openai import OpenAIEmbedder, estimate_tokens, split_requests
+from migrate.embedders.openai import OpenAIEmbedder
+from migrate.embedders.openai_requests import estimate_tokens, split_requests
 from migrate.embedders.retry import RetryPolicy
 from migrate.errors import AuthenticationError, InputError, RemoteError, UsageError
 
