@@ -1,4 +1,7 @@
 import json
+import os
+import subprocess
+import sys
 from datetime import date
 
 import numpy as np
@@ -49,11 +52,27 @@ def test_the_bytes_are_the_same_every_time(store_format, vectors, tmp_path):
         assert file.read_bytes() == (tmp_path / "two" / file.name).read_bytes()
 
 
+def test_the_bytes_do_not_depend_on_the_order_of_sets(tmp_path):
+    """Python orders sets of texts by hashes that differ from process to process."""
+    code = (
+        "import sys; from pathlib import Path; import numpy as np; from migrate.documents import Document; "
+        "from migrate.stores import create_store; writer = create_store(Path(sys.argv[1]), format='langchain', dim=2); "
+        "writer.append([Document('x', 't', {'tags': set('abcdef')})], np.ones((1, 2), 'f4')); writer.finish()"
+    )
+    pickles = set()
+    for seed in ("1", "2", "3"):
+        environment = os.environ | {"PYTHONHASHSEED": seed}
+        subprocess.run([sys.executable, "-c", code, str(tmp_path)], env=environment, check=True)
+        pickles.add((tmp_path / "index.pkl").read_bytes())
+    assert len(pickles) == 1
+
+
 @pytest.mark.parametrize("store_format", ["faiss", "langchain"])
 def test_two_documents_of_one_id_are_refused(store_format, vectors, tmp_path):
-    documents = [*DOCUMENTS[:-1], DOCUMENTS[3]]
+    writer = create_store(tmp_path, format=store_format, dim=DIM)
+    writer.append([*DOCUMENTS[:9], DOCUMENTS[3]], vectors[:10])
     with pytest.raises(StoreError, match="dök-3"):
-        create(tmp_path, store_format, vectors, documents)
+        writer.finish()
 
 
 @pytest.mark.parametrize("store_format", ["faiss", "langchain"])
