@@ -52,7 +52,7 @@ def command(
         source = model.load_source(source_model, state=opened.folder).identity if source_model else None
         fitted = fit_stitch(
             opened,
-            model.load_target(target),
+            model.load_target(target, seed=seed),
             stitch=stitch,
             size=size,
             source_model=source,

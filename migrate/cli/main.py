@@ -101,7 +101,8 @@ def _interrupted(error: BaseException) -> int:
         "interrupted; nothing unfinished was kept, and embeddings already paid for are in the cache: "
         "run the same command again"
     )
-    return 143 if isinstance(error, _Terminated) else 130
+    # click turns what interrupted it into an Abort
+    return 143 if _Terminated in (type(error), type(error.__cause__)) else 130
 
 
 def _bug(error: Exception) -> int:

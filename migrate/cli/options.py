@@ -95,7 +95,7 @@ class ModelOptions:
     cache: Path | None
     no_cache: bool
 
-    def load_target(self, spec: str, *, state: Path | None = None) -> Embedder:
+    def load_target(self, spec: str, *, state: Path | None = None, seed: int = 0) -> Embedder:
         """The target model, with every option applied."""
         from migrate.embedders import load_embedder
 
@@ -109,6 +109,7 @@ class ModelOptions:
             query_prefix=self.query_prefix,
             state=state,
             cache=self.cache_file,
+            seed=seed,
         )
 
     def load_source(self, spec: str, *, state: Path | None = None) -> Embedder:

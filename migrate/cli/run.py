@@ -62,7 +62,7 @@ def command(
             advise("no --source-model: the audit cannot say whether staying would be better", quiet=quiet)
         done = migrate(
             opened,
-            model.load_target(target),
+            model.load_target(target, seed=seed),
             load_questions(beir, split),
             output,
             source_embedder=old,

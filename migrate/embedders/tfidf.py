@@ -138,7 +138,8 @@ def learn(corpus: Iterable[Text], *, dim: int, seed: int) -> TfidfState:
         raise InputError(
             f"tfidf:{dim} needs {dim} documents and words, found {documents} and {words}; choose a smaller dimension"
         )
-    svd = TruncatedSVD(n_components=dim, n_iter=_SVD_ROUNDS, random_state=seed).fit(weights)
+    with np.errstate(invalid="ignore"):  # shares of the variance, which nobody reads and one document does not have
+        svd = TruncatedSVD(n_components=dim, n_iter=_SVD_ROUNDS, random_state=seed).fit(weights)
     components = as_vectors(svd.components_)
     rows = np.asarray(weights @ components.T.astype(np.float64))
     norms = np.linalg.norm(rows, axis=1, keepdims=True)

@@ -9,8 +9,9 @@ import numpy as np
 
 from migrate.errors import StitchError
 from migrate.stitch.base import Arrays, Matrix, Stitch, centred, check_pairs
-from migrate.stitch.ridge_path import RidgePath, ridge_path
-from migrate.vectors import Vectors
+from migrate.stitch.ridge_path import Loss, RidgePath, ridge_path
+from migrate.stitch.scores import Neighbours
+from migrate.vectors import Vectors, unit_rows
 
 
 class Identity(Stitch):
@@ -73,6 +74,21 @@ class Mean(Stitch):
         return self
 
 
+def retrieval_loss(y: Matrix, mean: Matrix) -> Loss:
+    """Judge leave-one-out residuals by the neighbours that the left-out predictions would find.
+
+    The least squared error shrinks predictions further than is good for retrieval: shrunken documents gather near the
+    mean and win queries that are not theirs. `y`, (n, q), is centred at `mean`.
+    """
+    truth = (y + mean).astype(np.float32)
+    neighbours = Neighbours(unit_rows(truth))
+
+    def loss(residuals: Matrix) -> float:
+        return 1 - float(neighbours.overlap(unit_rows(truth - residuals.astype(np.float32))).mean())
+
+    return loss
+
+
 class Affine(Stitch):
     """A stitch of the form x @ matrix_ + offset_; subclasses say how the matrix is found from centred pairs."""
 
@@ -80,15 +96,15 @@ class Affine(Stitch):
     offset_: Vectors
 
     @abstractmethod
-    def solve(self, x: Matrix, y: Matrix) -> Matrix:
-        """The (p, q) matrix for centred pairs `x`, (n, p), and `y`, (n, q)."""
+    def solve(self, x: Matrix, y: Matrix, mean: Matrix) -> Matrix:
+        """The (p, q) matrix for centred pairs `x`, (n, p), and `y`, (n, q); `mean` is that of the target, (q,)."""
 
     def fit(self, source: Vectors, target: Vectors) -> Self:
         """Centre both sides, solve, and put the means into the offset."""
         check_pairs(source, target)
         x, source_mean = centred(source)
         y, target_mean = centred(target)
-        matrix = self.solve(x, y)
+        matrix = self.solve(x, y, target_mean)
         self.matrix_ = matrix.astype(np.float32)
         self.offset_ = (target_mean - source_mean @ matrix).astype(np.float32)
         return self
@@ -118,7 +134,7 @@ class Procrustes(Affine):
 
     kind: ClassVar[str] = "procrustes"
 
-    def solve(self, x: Matrix, y: Matrix) -> Matrix:
+    def solve(self, x: Matrix, y: Matrix, mean: Matrix) -> Matrix:
         """Scale times U Vᵀ, from the singular value decomposition U S Vᵀ of xᵀy."""
         left, singular, right = np.linalg.svd(x.T @ y, full_matrices=False)
         spread = float(np.einsum("ij,ij->", x, x))
@@ -132,20 +148,20 @@ class OrdinaryLeastSquares(Affine):
 
     kind: ClassVar[str] = "ols"
 
-    def solve(self, x: Matrix, y: Matrix) -> Matrix:
+    def solve(self, x: Matrix, y: Matrix, mean: Matrix) -> Matrix:
         """The pseudo-inverse of x times y."""
         return np.asarray(np.linalg.lstsq(x, y, rcond=None)[0], dtype=np.float64)
 
 
 class Ridge(Affine):
-    """Least squares with a penalty whose weight is chosen by exact leave-one-out error."""
+    """Least squares with a penalty whose weight λ is chosen by retrieval among exact leave-one-out predictions."""
 
     kind: ClassVar[str] = "ridge"
     lambda_: float
 
-    def solve(self, x: Matrix, y: Matrix) -> Matrix:
+    def solve(self, x: Matrix, y: Matrix, mean: Matrix) -> Matrix:
         """The ridge solution of the best λ."""
-        path = ridge_path(x, y)
+        path = ridge_path(x, y, loss=retrieval_loss(y, mean))
         self.lambda_ = path.best_lambda
         return path.coefficients
 
@@ -179,7 +195,7 @@ class LowRank(Stitch):
         check_pairs(source, target)
         x, source_mean = centred(source)
         y, target_mean = centred(target)
-        path = ridge_path(x, y)
+        path = ridge_path(x, y, loss=retrieval_loss(y, target_mean))
         directions = np.linalg.svd(x @ path.coefficients, full_matrices=False)[2].T
         up = directions[:, : self._choose_rank(path, y, directions)]
         down = path.coefficients @ up

@@ -25,7 +25,7 @@ class RidgePath:
     ----------
     lambdas : (l,)
     loo_mse : (l,) mean over rows and target columns of the squared leave-one-out residual
-    best : index of the least `loo_mse`
+    best : index of the λ with the least loss
     coefficients : (p, q) of the best λ
     loo_residuals : (n, q) of the best λ
     """
@@ -38,16 +38,26 @@ class RidgePath:
 
     @property
     def best_lambda(self) -> float:
-        """The λ with the least leave-one-out error."""
+        """The λ with the least leave-one-out loss."""
         return float(self.lambdas[self.best])
 
 
-def ridge_path(x: Matrix, y: Matrix, lambdas: Matrix | None = None) -> RidgePath:
-    """Solve the ridge problem for each λ; `x` (n, p) and `y` (n, q) are centred, n >= 2.
+Loss = Callable[[Matrix], float]
+"""What a λ is judged by: a number from the leave-one-out residuals, (n, q); less is better."""
 
-    One symmetric eigendecomposition, of XᵀX where n > p and of XXᵀ otherwise, serves all λ.
+
+def mean_square(residuals: Matrix) -> float:
+    """Mean over rows and columns of the squared residual."""
+    return float(np.einsum("ij,ij->", residuals, residuals)) / residuals.size
+
+
+def ridge_path(x: Matrix, y: Matrix, lambdas: Matrix | None = None, *, loss: Loss = mean_square) -> RidgePath:
+    """Solve the ridge problem for each λ and keep the one with the least `loss`, then with the least MSE.
+
+    `x`, (n, p), and `y`, (n, q), are centred, n >= 2. One symmetric eigendecomposition, of XᵀX where n > p and of XXᵀ
+    otherwise, serves all λ.
     """
-    return _primal(x, y, lambdas) if len(x) > x.shape[1] else _dual(x, y, lambdas)
+    return _primal(x, y, lambdas, loss) if len(x) > x.shape[1] else _dual(x, y, lambdas, loss)
 
 
 def _grid(eigenvalues: Matrix, rank: int, lambdas: Matrix | None) -> Matrix:
@@ -57,7 +67,7 @@ def _grid(eigenvalues: Matrix, rank: int, lambdas: Matrix | None) -> Matrix:
     return RELATIVE_GRID * (scale if scale > 0 else 1.0)
 
 
-def _primal(x: Matrix, y: Matrix, lambdas: Matrix | None) -> RidgePath:
+def _primal(x: Matrix, y: Matrix, lambdas: Matrix | None, loss: Loss) -> RidgePath:
     n, p = x.shape
     eigenvalues, basis = np.linalg.eigh(x.T @ x)
     eigenvalues = np.maximum(eigenvalues, 0)
@@ -74,12 +84,12 @@ def _primal(x: Matrix, y: Matrix, lambdas: Matrix | None) -> RidgePath:
         rest /= slack[:, None]
         return rest
 
-    loo_mse, best, kept = _search(grid, residuals)
+    loo_mse, best, kept = _search(grid, residuals, loss)
     coefficients = basis @ (moments / (eigenvalues + grid[best])[:, None])
     return RidgePath(grid, loo_mse, best, coefficients, kept)
 
 
-def _dual(x: Matrix, y: Matrix, lambdas: Matrix | None) -> RidgePath:
+def _dual(x: Matrix, y: Matrix, lambdas: Matrix | None, loss: Loss) -> RidgePath:
     n, p = x.shape
     eigenvalues, basis = np.linalg.eigh(x @ x.T)
     eigenvalues = np.maximum(eigenvalues, 0)
@@ -97,19 +107,20 @@ def _dual(x: Matrix, y: Matrix, lambdas: Matrix | None) -> RidgePath:
         rest /= slack[:, None]
         return rest
 
-    loo_mse, best, kept = _search(grid, residuals)
+    loo_mse, best, kept = _search(grid, residuals, loss)
     coefficients = x.T @ (basis @ (moments / (eigenvalues + grid[best])[:, None]))
     return RidgePath(grid, loo_mse, best, coefficients, kept)
 
 
-def _search(grid: Matrix, residuals: Callable[[float], Matrix]) -> tuple[Matrix, int, Matrix]:
-    """Leave-one-out error of each λ, the index of the least, and its residuals; ties go to the larger λ."""
+def _search(grid: Matrix, residuals: Callable[[float], Matrix], loss: Loss) -> tuple[Matrix, int, Matrix]:
+    """Leave-one-out MSE of each λ, the index of the best, and its residuals; ties go to the larger λ."""
     loo_mse = np.empty(len(grid))
-    best = 0
-    kept = residuals(float(grid[0]))
+    best, best_loss = 0, (np.inf, np.inf)
+    kept = np.empty(0)
     for index, penalty in enumerate(grid):
-        rest = residuals(float(penalty)) if index else kept
-        loo_mse[index] = np.einsum("ij,ij->", rest, rest) / rest.size
-        if loo_mse[index] <= loo_mse[best]:
-            best, kept = index, rest
+        rest = residuals(float(penalty))
+        loo_mse[index] = mean_square(rest)
+        found = (loss(rest), float(loo_mse[index]))
+        if found <= best_loss:
+            best, best_loss, kept = index, found, rest
     return loo_mse, best, kept

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,30 +42,39 @@ def score_predictions(predicted: Vectors, truth: Vectors, *, seed: int = 0) -> H
         cosine=float(np.einsum("ij,ij->i", unit_predicted, unit_truth).mean(dtype=np.float64)),
         mse=squared / truth.size,
         r2=1 - squared / spread if spread > 0 else 0.0,
-        overlap_at_10=float(neighbour_overlap(unit_predicted, unit_truth, seed=seed).mean()),
+        overlap_at_10=float(Neighbours(unit_truth, seed=seed).overlap(unit_predicted).mean()),
     )
 
 
-def neighbour_overlap(predicted: Vectors, truth: Vectors, *, k: int = 10, seed: int = 0) -> NDArray[np.float64]:
-    """Share of the true top k that the predictions also have, for up to 1,000 documents taken as queries.
+class Neighbours:
+    """Retrieval inside the sample: whether predicted vectors have the neighbours that the true ones have.
 
     A document's true vector plays the query, as new queries are embedded by the target model; all other documents
-    are ranked once by their true and once by their predicted vectors, both (n, q) of unit length. This is retrieval
-    as it will happen, inside the sample. Ties go to the earlier document.
+    are ranked once by their true vectors and once by their predicted ones. Up to 1,000 documents are asked about.
     """
-    n = len(truth)
-    k = min(k, n - 1)
-    queries = np.sort(np.random.default_rng(seed).permutation(n)[:_QUERIES])
-    shares = np.empty(len(queries))
-    for start in range(0, len(queries), _BLOCK):
-        block = queries[start : start + _BLOCK]
-        ranked = [_top_others(truth[block] @ side.T, block, k) for side in (truth, predicted)]
-        for row, (true_top, predicted_top) in enumerate(zip(*ranked, strict=True)):
-            shares[start + row] = len(np.intersect1d(true_top, predicted_top)) / k
-    return shares
 
+    def __init__(self, truth: Vectors, *, k: int = 10, seed: int = 0) -> None:
+        """Find the true neighbours; `truth` is (n, q) with rows of unit length."""
+        n = len(truth)
+        self.k = min(k, n - 1)
+        self.truth = truth
+        self.asked = np.sort(np.random.default_rng(seed).permutation(n)[:_QUERIES])
+        self._true = np.zeros((len(self.asked), n), dtype=bool)
+        for start, top in self._tops(truth):
+            np.put_along_axis(self._true[start : start + len(top)], top, True, axis=1)
 
-def _top_others(similarities: Vectors, own: NDArray[np.int64], k: int) -> NDArray[np.int64]:
-    """Columns of the k greatest values of each row, without the row's own column."""
-    similarities[np.arange(len(own)), own] = -np.inf
-    return np.argsort(-similarities, axis=1, kind="stable")[:, :k]
+    def overlap(self, predicted: Vectors) -> NDArray[np.float64]:
+        """Share of the true top k that the predictions, (n, q) of unit length, also have; one value a query."""
+        shares = np.empty(len(self.asked))
+        for start, top in self._tops(predicted):
+            hits = np.take_along_axis(self._true[start : start + len(top)], top, axis=1)
+            shares[start : start + len(top)] = hits.mean(axis=1)
+        return shares
+
+    def _tops(self, documents: Vectors) -> Iterator[tuple[int, NDArray[np.int64]]]:
+        """Blocks of queries: where the block starts, and the k best documents of each query but itself."""
+        for start in range(0, len(self.asked), _BLOCK):
+            own = self.asked[start : start + _BLOCK]
+            similarities = self.truth[own] @ documents.T
+            similarities[np.arange(len(own)), own] = -np.inf
+            yield start, np.argpartition(-similarities, self.k - 1, axis=1)[:, : self.k]

@@ -1,0 +1,30 @@
+# Everything sets itself up: a new clone needs Python 3.11 and nothing else.
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
+
+.PHONY: demo test lint bench clean
+
+demo: .venv/with-demo
+	$(BIN)/lead-migrate demo
+
+test: .venv/with-test
+	$(BIN)/python -m pytest
+
+lint: .venv/with-lint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: .venv/with-test
+	$(BIN)/python benchmarks/startup.py
+	$(BIN)/python benchmarks/speed.py
+
+clean:
+	rm -rf .venv build *.egg-info .pytest_cache .mypy_cache .ruff_cache
+
+.venv/with-%: setup.cfg pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@echo "installing lead-migrate with its extra '$*' into .venv (some minutes the first time)"
+	$(INSTALL) '.[$*]'
+	@touch $@

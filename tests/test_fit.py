@@ -1,0 +1,92 @@
+import json
+
+import numpy as np
+import pytest
+
+from migrate.embedders import load_embedder
+from migrate.errors import StitchError, StoreError, UsageError
+from migrate.fit import fit_stitch
+from migrate.stitch.fitted import load_stitch
+from migrate.stores import open_store
+from migrate.vectors import Batch
+
+
+@pytest.fixture
+def store(source_folder):
+    return open_store(source_folder)
+
+
+def test_the_stitch_remembers_models_sample_and_store(store, tmp_path):
+    fitted = fit_stitch(store, load_embedder("tfidf:24"), size=60, seed=5)
+    fitted.save(tmp_path / "stitch")
+    loaded = load_stitch(tmp_path / "stitch")
+    assert loaded.manifest.model.spec == "tfidf:24"
+    assert loaded.manifest.source_model.spec == "tfidf:32"
+    assert loaded.manifest.seed == 5
+    assert loaded.manifest.counts == {"pairs": 60, "documents": 150}
+    assert len(loaded.sample.ids) == 60
+    assert loaded.manifest.details["fingerprint"]["rows_sha256"] == store.fingerprint().rows_sha256
+
+
+def test_a_fitted_target_model_embeds_queries_the_same_way_later(store, corpus, tmp_path):
+    embedder = load_embedder("tfidf:24")
+    fit_stitch(store, embedder, size=60).save(tmp_path / "stitch")
+    later = load_embedder("tfidf:24", state=tmp_path / "stitch")
+    assert np.array_equal(later.embed_queries(corpus.queries), embedder.embed_queries(corpus.queries))
+
+
+def test_the_whole_fit_is_deterministic(store, tmp_path, digest, monkeypatch):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    for name in ("a", "b"):
+        fit_stitch(store, load_embedder("tfidf:24"), stitch="ridge", size=60).save(tmp_path / name)
+    first, second = digest(tmp_path / "a"), digest(tmp_path / "b")
+    timed = "lead-migrate.json"  # it tells how long the candidates took
+    assert {k: v for k, v in first.items() if k != timed} == {k: v for k, v in second.items() if k != timed}
+
+
+def test_a_stitch_that_is_asked_for_is_taken(store):
+    fitted = fit_stitch(store, load_embedder("tfidf:24"), stitch="lowrank:5", size=60)
+    assert fitted.stitch.spec == "lowrank:5"
+    assert fitted.stitch.arrays()["down"].shape == (32, 5)
+
+
+def test_a_wrong_stitch_is_told_before_anything_is_embedded(store):
+    embedder = load_embedder("file:/nowhere.npz")
+    with pytest.raises(UsageError, match="found 'rigde'"):
+        fit_stitch(store, embedder, stitch="rigde")
+
+
+def test_a_store_without_texts_is_told_what_to_do(source_folder, tmp_path):
+    (tmp_path / "index.faiss").write_bytes((source_folder / "index.faiss").read_bytes())
+    with pytest.raises(StoreError, match=r"put a docs\.jsonl"):
+        fit_stitch(open_store(tmp_path / "index.faiss"), load_embedder("tfidf:24"))
+
+
+def test_one_document_is_too_few(tmp_path, source_folder):
+    from migrate.documents import Document
+    from migrate.stores import create_store
+
+    writer = create_store(tmp_path, format="faiss", dim=4)
+    writer.append([Document("only", "a text about nothing")], np.ones((1, 4), dtype=np.float32))
+    writer.finish()
+    with pytest.raises(StitchError, match="at least 2 pairs"):
+        fit_stitch(open_store(tmp_path), load_embedder("tfidf:1"))
+
+
+def test_sample_documents_get_their_true_vectors(store):
+    embedder = load_embedder("tfidf:24")
+    fitted = fit_stitch(store, embedder, size=60)
+    batch = next(iter(store.batches()))
+    translated = fitted.translate(Batch(batch.ids, batch.vectors), source="test")
+    truth = embedder.embed_documents(list(store.documents()))
+    inside = np.isin(batch.ids, fitted.sample.ids)
+    assert inside.sum() == 60
+    assert np.array_equal(translated.vectors[inside], truth[inside])
+    assert not np.allclose(translated.vectors[~inside], truth[~inside], atol=1e-3)
+
+
+def test_the_manifest_is_readable_json(store, tmp_path):
+    fit_stitch(store, load_embedder("tfidf:24"), size=60).save(tmp_path / "stitch")
+    facts = json.loads((tmp_path / "stitch" / "lead-migrate.json").read_text())
+    names = [row["stitch"] for row in facts["details"]["selection"]["candidates"]]
+    assert names == ["procrustes", "ols", "lowrank", "ridge", "mean", "random"]

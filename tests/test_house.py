@@ -1,0 +1,127 @@
+"""The house: floors, homes of outside libraries, metadata, what the package says of itself."""
+
+import ast
+import configparser
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "migrate"
+
+# A module imports from floors below its own, and from its own room.
+FLOORS = {
+    "errors": 0, "documents": 0, "vectors": 0, "files": 0, "manifest": 0,
+    "stores": 1, "embedders": 1, "datasets": 1,
+    "stitch": 2,
+    "sample": 3,
+    "fit": 4, "translate": 4, "embed": 4, "audit": 4,
+    "report": 5,
+    "pipeline": 6,
+    "cli": 7,
+}  # fmt: skip
+
+# On the ground floor, where modules are single files, these may use those.
+GROUND_FLOOR = {"vectors": {"errors"}, "files": {"errors"}, "manifest": {"errors", "files"}}
+
+HOMES = {
+    "click": ["cli/"],
+    "tqdm": ["cli/"],
+    "faiss": ["stores/"],
+    "torch": ["embedders/"],
+    "sentence_transformers": ["embedders/"],
+    "openai": ["embedders/"],
+    "sklearn": ["embedders/tfidf"],
+    "rank_bm25": ["audit/bm25"],
+    "langchain_text_splitters": ["datasets/chunking"],
+    "sqlite3": ["embedders/"],
+    "pickle": ["stores/"],
+}
+
+HEAVY = ("torch", "faiss", "sklearn", "scipy", "transformers", "sentence_transformers", "openai", "numpy", "tqdm")
+
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+
+def room(path):
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imports(path):
+    """Every module that a file imports anywhere, with the names taken from it."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, ()) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module, tuple(alias.name for alias in node.names)
+
+
+def own_rooms(path):
+    for module, names in imports(path):
+        if module == "migrate":
+            yield from (name for name in names if not name.startswith("__"))
+        elif module.startswith("migrate."):
+            yield module.split(".")[1]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_modules_import_from_floors_below_only(path):
+    here = room(path)
+    for other in set(own_rooms(path)) - {here}:
+        allowed = FLOORS[other] < FLOORS[here] if here in FLOORS else False
+        assert allowed or other in GROUND_FLOOR.get(here, ()), (
+            f"{here} (floor {FLOORS.get(here)}) imports {other} (floor {FLOORS[other]})"
+        )
+
+
+def test_every_room_has_a_floor():
+    assert {room(path) for path in MODULES} - {"__init__"} == set(FLOORS)
+
+
+@pytest.mark.parametrize("library", HOMES)
+def test_an_outside_library_has_one_home(library):
+    users = {
+        str(p.relative_to(PACKAGE)) for p in MODULES for module, _ in imports(p) if module.split(".")[0] == library
+    }
+    assert users, f"{library} is not used"
+    assert all(any(user.startswith(home) for home in HOMES[library]) for user in users), users
+
+
+def test_every_required_package_is_used_and_every_import_is_required():
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    required = {re.split(r"[<>=]", line)[0] for line in config["options"]["install_requires"].split("\n") if line}
+    names = {"faiss-cpu": "faiss", "scikit-learn": "sklearn"}
+    modules = {names.get(name, name.replace("-", "_")) for name in required}
+    imported = {module.split(".")[0] for p in MODULES for module, _ in imports(p)}
+    # What sentence-transformers brings along and its embedder speaks to, in its own words
+    brought = {"transformers", "huggingface_hub", "scipy"}
+    outside = imported - set(sys.stdlib_module_names) - {"migrate"} - brought
+    assert modules == outside
+
+
+def test_metadata_stands_in_one_place():
+    assert "project" not in tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def loaded_by(code):
+    script = f"import sys\n{code}\nprint(*sorted({{name.split('.')[0] for name in sys.modules}}))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return set(done.stdout.split("\n")[-2].split())
+
+
+@pytest.mark.parametrize("arguments", [["--help"], *([c, "--help"] for c in ("fit", "audit", "run", "demo", "embed"))])
+def test_help_imports_no_heavy_library(arguments):
+    loaded = loaded_by(f"from migrate.cli.main import run\nassert run({arguments!r}) == 0")
+    assert "click" in loaded
+    assert loaded.isdisjoint(HEAVY)
+
+
+@pytest.mark.parametrize("module", ["migrate.pipeline", "migrate.stores", "migrate.embedders", "migrate.datasets.beir"])
+def test_importing_the_library_imports_no_heavy_library(module):
+    allowed = {"numpy"}
+    assert loaded_by(f"import {module}").isdisjoint(set(HEAVY) - allowed)

@@ -1,0 +1,187 @@
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import faiss
+import numpy as np
+import pytest
+
+from migrate.embedders import load_embedder
+from migrate.errors import LockedError, OutputError, StitchError, UsageError, VectorError
+from migrate.files import output_lock
+from migrate.fit import fit_stitch
+from migrate.stores import open_store
+from migrate.stores.base import read_all
+from migrate.translate import batch_rows, translate_store
+
+
+@pytest.fixture(scope="module")
+def fitted(source_folder):
+    return fit_stitch(open_store(source_folder), load_embedder("tfidf:24"), size=60)
+
+
+@pytest.fixture
+def store(source_folder):
+    return open_store(source_folder)
+
+
+def test_ids_texts_metric_and_kind_are_kept(store, fitted, tmp_path):
+    done = translate_store(store, fitted, tmp_path / "new")
+    new = open_store(tmp_path / "new")
+    assert (new.info.format, new.info.index_type, new.info.metric) == ("faiss", store.info.index_type, "ip")
+    assert new.info.dim == done.target_dim == 24
+    assert list(new.documents()) == list(store.documents())
+    assert (new.folder / "docs.jsonl").read_bytes() == (store.folder / "docs.jsonl").read_bytes()
+    assert done.n_true == 60
+
+
+def test_faiss_opens_what_was_written(store, fitted, tmp_path):
+    translate_store(store, fitted, tmp_path / "new")
+    index = faiss.read_index(str(tmp_path / "new" / "index.faiss"))
+    ours = read_all(open_store(tmp_path / "new").batches())
+    assert np.array_equal(index.reconstruct_n(0, index.ntotal), ours.vectors)
+
+
+def test_vectors_are_of_the_target_models_norm(store, fitted, tmp_path):
+    translate_store(store, fitted, tmp_path / "unit")
+    assert np.allclose(np.linalg.norm(read_all(open_store(tmp_path / "unit").batches()).vectors, axis=1), 1, atol=1e-6)
+    scaled = dataclasses.replace(fitted, norm=7.5)
+    batch = next(iter(store.batches()))
+    norms = np.linalg.norm(scaled.translate(batch, source="test", patch=False).vectors, axis=1)
+    assert np.allclose(norms, 7.5, rtol=1e-6)
+
+
+def test_the_source_is_not_touched(store, fitted, tmp_path, digest):
+    before = digest(store.folder)
+    translate_store(store, fitted, tmp_path / "new")
+    assert digest(store.folder) == before
+
+
+def test_the_same_translation_gives_the_same_bytes(store, fitted, tmp_path, digest, monkeypatch):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    for name in ("a", "b"):
+        translate_store(store, fitted, tmp_path / name)
+    assert digest(tmp_path / "a") == digest(tmp_path / "b")
+
+
+def test_the_new_store_says_where_it_comes_from(store, fitted, tmp_path):
+    translate_store(store, fitted, tmp_path / "new")
+    manifest = open_store(tmp_path / "new").info.manifest
+    assert (manifest.model.spec, manifest.source_model.spec) == ("tfidf:24", "tfidf:32")
+    assert manifest.inputs["source rows"] == store.fingerprint().rows_sha256
+    assert manifest.counts == {"documents": 150, "true vectors": 60}
+
+
+def test_a_translated_store_embeds_queries_as_its_model_did(store, fitted, tmp_path, corpus):
+    translate_store(store, fitted, tmp_path / "new")
+    embedder = load_embedder("tfidf:24", state=tmp_path / "new")
+    assert embedder.identity == fitted.manifest.model
+
+
+def other_store(folder, dim, count=150):
+    from migrate.documents import Document
+    from migrate.stores import create_store
+
+    folder.mkdir()
+    writer = create_store(folder, format="faiss", dim=dim)
+    rows = np.random.default_rng(0).normal(size=(count, dim)).astype(np.float32)
+    writer.append([Document(f"x{i}", f"text {i}") for i in range(count)], rows)
+    writer.finish()
+    return open_store(folder)
+
+
+def test_a_stitch_refuses_another_dimension(fitted, tmp_path):
+    with pytest.raises(StitchError, match="expects vectors of dimension 32, found 16"):
+        translate_store(other_store(tmp_path / "s", 16), fitted, tmp_path / "new", any_store=True)
+
+
+def test_a_stitch_refuses_another_store_unless_told(fitted, tmp_path):
+    other = other_store(tmp_path / "s", 32, 151)
+    with pytest.raises(StitchError, match=r"150 vectors there, 151 here.*--any-store"):
+        translate_store(other, fitted, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+    assert translate_store(other, fitted, tmp_path / "new", any_store=True).n_true == 0
+
+
+def test_equal_ids_in_another_store_get_no_true_vectors(store, fitted, tmp_path):
+    grown = other_store(tmp_path / "s", 32)
+    lines = [json.dumps({"id": document.id, "text": "changed"}) for document in store.documents()]
+    (grown.folder / "docs.jsonl").write_text("\n".join(lines))
+    translate_store(open_store(grown.folder), fitted, tmp_path / "new", any_store=True)
+    new = read_all(open_store(tmp_path / "new").batches())
+    position = list(new.ids).index(fitted.sample.ids[0])
+    assert not np.allclose(new.vectors[position], fitted.sample.vectors[0], atol=1e-2)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 0.0, 1e30])
+def test_bad_vectors_are_named_and_nothing_is_left(fitted, store, tmp_path, value):
+    folder = tmp_path / "bad"
+    folder.mkdir()
+    for path in store.folder.iterdir():
+        (folder / path.name).write_bytes(path.read_bytes())
+    raw = bytearray((folder / "index.faiss").read_bytes())
+    row = 100  # not among the rows that the fingerprint looks at
+    start = 45 + row * 32 * 4
+    raw[start : start + 32 * 4] = np.full(32, value, dtype="<f4").tobytes()
+    (folder / "index.faiss").write_bytes(raw)
+    bad = open_store(folder)
+    with pytest.raises(VectorError, match=f"document '{bad.take(np.array([row])).ids[0]}'"):
+        translate_store(bad, fitted, tmp_path / "new", any_store=True)
+    assert not (tmp_path / "new").exists()
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["bad"]
+
+
+def test_an_existing_output_is_kept_unless_forced(store, fitted, tmp_path):
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "precious").write_text("mine")
+    with pytest.raises(UsageError, match="--force"):
+        translate_store(store, fitted, tmp_path / "new")
+    assert (tmp_path / "new" / "precious").read_text() == "mine"
+    translate_store(store, fitted, tmp_path / "new", force=True)
+    assert not (tmp_path / "new" / "precious").exists()
+
+
+def test_a_second_run_on_one_output_is_refused(store, fitted, tmp_path):
+    with output_lock(tmp_path / "new"), pytest.raises(LockedError, match="another run is writing"):
+        translate_store(store, fitted, tmp_path / "new")
+
+
+def test_an_unwritable_place_is_told(store, fitted, tmp_path):
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(OutputError, match="cannot write"):
+        translate_store(store, fitted, tmp_path / "file" / "new")
+
+
+def test_a_terminated_run_leaves_nothing_half_written(store, fitted, tmp_path):
+    fitted.save(tmp_path / "stitch")
+    script = (
+        "import sys, time\n"
+        "from migrate.cli.main import main\n"
+        "import migrate.translate as t\n"
+        "def slow(*_):\n"
+        "    print('started', flush=True); time.sleep(60)\n"
+        "t._manifest = slow\n"
+        f"main(['translate', {str(store.folder)!r}, {str(tmp_path / 'stitch')!r}, '-o', {str(tmp_path / 'new')!r}])\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "started\n"
+    assert len([p for p in tmp_path.iterdir() if p.is_dir()]) == 2  # the stitch, and the folder aside
+    os.kill(process.pid, signal.SIGTERM)
+    deadline = time.monotonic() + 20
+    _, complaint = process.communicate(timeout=deadline - time.monotonic())
+    assert process.returncode == 143
+    assert "interrupted" in complaint and "Traceback" not in complaint
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["stitch"]
+
+
+@pytest.mark.parametrize("dim", [1, 24, 384, 768, 1536, 3072, 4096, 60_000])
+def test_a_batch_is_bounded_in_bytes(dim):
+    rows = batch_rows(dim)
+    assert rows & (rows - 1) == 0
+    assert rows == 256 or rows * dim * 4 <= 16 << 20
