@@ -1,0 +1,271 @@
+import errno
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from migrate.errors import InputError, LockedError, OutputError, UsageError
+from migrate.files import (
+    atomic_file,
+    atomic_folder,
+    cache_folder,
+    canonical_json,
+    copy_file,
+    output_errors,
+    output_lock,
+    sha256_file,
+    write_bytes,
+    write_json,
+)
+
+
+def fill(aside, text):
+    """Write `text` to an output that is being made, be it a file or a folder."""
+    (aside / "part" if aside.is_dir() else aside).write_text(text)
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def content(path):
+    return (path / "part" if path.is_dir() else path).read_text()
+
+
+@pytest.fixture(params=[atomic_file, atomic_folder])
+def atomic(request):
+    return request.param
+
+
+def test_an_output_appears_complete_under_its_name_alone(atomic, tmp_path):
+    with atomic(tmp_path / "deep" / "out") as aside:
+        fill(aside, "new")
+        assert not (tmp_path / "deep" / "out").exists()
+    assert content(tmp_path / "deep" / "out") == "new"
+    assert names(tmp_path / "deep") == ["out"]
+
+
+def test_an_output_has_ordinary_permissions(atomic, tmp_path):
+    with atomic(tmp_path / "out") as aside:
+        fill(aside, "x")
+    mode = (tmp_path / "out").stat().st_mode & 0o777
+    assert mode == (0o755 if atomic is atomic_folder else 0o644)
+
+
+@pytest.mark.parametrize("error", [ValueError, InputError, KeyboardInterrupt, SystemExit, GeneratorExit])
+@pytest.mark.parametrize("existing", [None, "old"])
+def test_nothing_is_left_behind_or_lost_by_a_failure(error, existing, atomic, tmp_path):
+    if existing:
+        with atomic(tmp_path / "out") as aside:
+            fill(aside, existing)
+    before = names(tmp_path)
+    with pytest.raises(error), atomic(tmp_path / "out", force=True) as aside:
+        fill(aside, "half")
+        raise error
+    assert names(tmp_path) == before
+    assert existing is None or content(tmp_path / "out") == existing
+
+
+def test_force_replaces_only_when_the_new_output_is_complete(atomic, tmp_path):
+    for text in ("old", "new"):
+        with atomic(tmp_path / "out", force=True) as aside:
+            fill(aside, text)
+            assert text == "old" or content(tmp_path / "out") == "old"
+    assert content(tmp_path / "out") == "new"
+    assert names(tmp_path) == ["out"]
+
+
+def test_an_existing_output_is_refused_before_anything_is_done(atomic, tmp_path):
+    (tmp_path / "file").write_text("old")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    before = names(tmp_path)
+    for name in ("file", "folder", "dangling"):
+        with pytest.raises(UsageError, match=f"{name} exists; .*--force"), atomic(tmp_path / name):
+            pytest.fail("the body ran")
+    assert names(tmp_path) == before
+
+
+def test_a_failed_replacement_of_a_folder_keeps_the_old_one(tmp_path, monkeypatch):
+    with atomic_folder(tmp_path / "out") as aside:
+        fill(aside, "old")
+    rename = os.rename
+
+    def refuse_the_second(source, target, calls=[]):  # noqa: B006
+        calls.append(source)
+        if len(calls) == 2:
+            raise OSError(errno.EIO, "broken")
+        rename(source, target)
+
+    monkeypatch.setattr("os.rename", refuse_the_second)
+    with pytest.raises(OutputError, match="broken"), atomic_folder(tmp_path / "out", force=True) as aside:
+        fill(aside, "new")
+    assert content(tmp_path / "out") == "old"
+    assert names(tmp_path) == ["out"]
+
+
+def test_a_parent_that_is_a_file_is_an_output_error(atomic, tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(OutputError, match=r"cannot write .*/file/out"), atomic(tmp_path / "file" / "out"):
+        pytest.fail("the body ran")
+
+
+# A root of the container may write anywhere, so the child gives its privileges up.
+AS_NOBODY = """
+import os, sys
+from pathlib import Path
+from migrate import files
+from migrate.errors import OutputError
+os.setgid(65534); os.setuid(65534)
+try:
+    with getattr(files, sys.argv[1])(Path(sys.argv[2])):
+        print("written")
+except OutputError as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")
+@pytest.mark.parametrize("function", ["atomic_file", "atomic_folder", "output_lock"])
+def test_a_folder_that_may_not_be_written_to_is_an_output_error(function):
+    with tempfile.TemporaryDirectory() as name:  # pytest's own folders let nobody in
+        closed = Path(name)
+        os.chmod(closed, 0o755)
+        command = [sys.executable, "-c", AS_NOBODY, function, str(closed / "out")]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert names(closed) == []
+    assert "cannot write" in done.stdout
+    assert "Permission denied" in done.stdout
+    assert "check the permissions" in done.stdout
+
+
+FULL_DISK = """
+import resource, signal, sys
+from pathlib import Path
+from migrate import files
+from migrate.errors import OutputError
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+try:
+    with getattr(files, sys.argv[1])(Path(sys.argv[2]), force=True) as aside:
+        files.write_bytes(aside / "part" if aside.is_dir() else aside, b"x" * 5000)
+except OutputError as error:
+    print(error)
+"""
+
+
+def test_a_file_that_grows_too_large_leaves_the_old_output_as_it_was(atomic, tmp_path):
+    with atomic(tmp_path / "out") as aside:
+        fill(aside, "old")
+    command = [sys.executable, "-c", FULL_DISK, atomic.__name__, str(tmp_path / "out")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "cannot write" in done.stdout
+    assert "File too large" in done.stdout
+    assert content(tmp_path / "out") == "old"
+    assert names(tmp_path) == ["out"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_is_an_output_error_with_a_remedy(atomic, tmp_path):
+    with (
+        pytest.raises(OutputError, match=r"cannot write .*No space left.*free some space") as caught,
+        atomic(tmp_path / "out"),
+        Path("/dev/full").open("wb", buffering=0) as full,
+    ):
+        full.write(b"x")
+    assert caught.value.exit_code == 5
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("number", "remedy"),
+    [(errno.EACCES, "permissions"), (errno.EROFS, "another place"), (errno.EIO, "see what holds it"), (None, "see")],
+)
+def test_an_error_of_the_system_names_the_path_and_a_remedy(number, remedy, tmp_path):
+    error = OSError("odd") if number is None else OSError(number, os.strerror(number), str(tmp_path / "inner"))
+    with (
+        pytest.raises(OutputError, match=f"cannot write {tmp_path}: .*; .*{remedy}") as caught,
+        output_errors(tmp_path),
+    ):
+        raise error
+    assert ("inner" in str(caught.value)) == (number is not None)
+    assert caught.value.__cause__ is error
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from migrate.files import output_lock
+with output_lock(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def holder(tmp_path):
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path / "out")], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout.readline() == "held\n"
+        yield process
+        process.kill()
+
+
+def test_a_lock_keeps_other_processes_out_and_dies_with_its_own(holder, tmp_path):
+    with pytest.raises(LockedError, match=r"another run is writing .*out") as caught, output_lock(tmp_path / "out"):
+        pytest.fail("two hold the lock")
+    assert caught.value.exit_code == 6
+    with output_lock(tmp_path / "other"):
+        pass
+    os.kill(holder.pid, signal.SIGKILL)
+    holder.wait()
+    with output_lock(tmp_path / "out"):
+        pass
+
+
+def test_a_lock_is_let_go_at_the_end_and_on_failure(tmp_path):
+    with pytest.raises(ValueError, match="mine"), output_lock(tmp_path / "new" / "out"):
+        raise ValueError("mine")
+    with output_lock(tmp_path / "new" / "out"), pytest.raises(LockedError), output_lock(tmp_path / "new" / "out"):
+        pass
+    with output_lock(tmp_path / "new" / "out"):
+        pass
+
+
+def test_equal_values_give_equal_json():
+    assert canonical_json({"b": [1, "é"], "a": None}) == '{"a":null,"b":[1,"é"]}'
+    assert canonical_json({"b": 1, "a": 2}) == canonical_json({"a": 2, "b": 1})
+    with pytest.raises(ValueError, match="JSON"):
+        canonical_json(float("nan"))
+
+
+def test_json_is_readable_and_sorted(tmp_path):
+    write_json(tmp_path / "x.json", {"b": "é", "a": [1]})
+    text = (tmp_path / "x.json").read_text("utf-8")
+    assert text.endswith("}\n")
+    assert list(json.loads(text).items()) == [("a", [1]), ("b", "é")]
+    assert "é" in text
+
+
+@pytest.mark.parametrize("size", [0, 1, (1 << 20) + 7])
+def test_files_are_written_copied_and_hashed_whole(size, tmp_path):
+    payload = os.urandom(size)
+    write_bytes(tmp_path / "a", payload)
+    copy_file(tmp_path / "a", tmp_path / "b")
+    assert (tmp_path / "b").read_bytes() == payload
+    assert sha256_file(tmp_path / "b") == hashlib.sha256(payload).hexdigest()
+
+
+def test_the_cache_is_where_the_system_keeps_caches(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / "lead-migrate"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / ".cache" / "lead-migrate"

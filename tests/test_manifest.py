@@ -1,0 +1,92 @@
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from migrate.errors import ManifestError
+from migrate.manifest import FORMAT_VERSION, MANIFEST_NAME, Manifest, ModelIdentity, find_manifest, read_manifest
+
+FULL = Manifest(
+    kind="stitch",
+    model=ModelIdentity("st:target", 384, True, "doc: ", "query: ", "abc"),
+    source_model=ModelIdentity("tfidf", 20, False),
+    seed=11,
+    inputs={"rows": "ff"},
+    counts={"pairs": 3},
+    details={"ä": [1, None, {"x": 0.1}]},
+    created="2020-01-02T03:04:05+00:00",
+    tool_version="0.0.1",
+)
+
+
+def written(folder, **changes):
+    """A manifest's file with some facts replaced; a change to ... removes the fact."""
+    FULL.write(folder)
+    path = folder / MANIFEST_NAME
+    facts = {**json.loads(path.read_text()), **changes}
+    path.write_text(json.dumps({name: value for name, value in facts.items() if value is not ...}))
+    return folder
+
+
+def test_every_field_comes_back(tmp_path):
+    FULL.write(tmp_path)
+    assert read_manifest(tmp_path, "stitch") == FULL
+
+
+def test_a_bare_manifest_comes_back(tmp_path):
+    bare = Manifest(kind="report")
+    bare.write(tmp_path)
+    assert read_manifest(tmp_path, "report") == bare
+
+
+def test_the_date_is_now_in_utc(monkeypatch):
+    monkeypatch.delenv("SOURCE_DATE_EPOCH", raising=False)
+    created = datetime.fromisoformat(Manifest(kind="store").created)
+    assert abs(datetime.now(UTC) - created) < timedelta(seconds=5)
+    assert created.utcoffset() == timedelta(0)
+
+
+def test_the_date_can_be_given_for_reproducible_bytes(monkeypatch, tmp_path):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "86400")
+    Manifest(kind="store").write(tmp_path)
+    assert json.loads((tmp_path / MANIFEST_NAME).read_bytes())["created"] == "1970-01-02T00:00:00+00:00"
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"kind": "store"}, "expected a stitch, found a store"),
+        ({"kind": ...}, "expected a stitch, found a something else"),
+        ({"format_version": FORMAT_VERSION + 1, "tool_version": "9.9"}, "found 2; it was written by lead-migrate 9.9"),
+        ({"format_version": ...}, "expected format version 1, found None"),
+        ({"surprise": 1}, "expected the fields of a stitch manifest"),
+        ({"model": ...}, "expected the fields"),
+        ({"model": {"spec": "x"}}, "expected the fields"),
+        ({"source_model": "x"}, "expected the fields"),
+    ],
+)
+def test_other_facts_are_refused(changes, named, tmp_path):
+    with pytest.raises(ManifestError, match=named) as caught:
+        read_manifest(written(tmp_path, **changes), "stitch")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[1]", b"null", b'"stitch"'])
+def test_what_is_no_manifest_is_refused(content, tmp_path):
+    (tmp_path / MANIFEST_NAME).write_bytes(content)
+    with pytest.raises(ManifestError, match="expected"):
+        read_manifest(tmp_path, "stitch")
+
+
+def test_a_folder_without_a_manifest_is_refused_but_may_be_asked(tmp_path):
+    assert find_manifest(tmp_path, "store") is None
+    for folder in (tmp_path, tmp_path / "none"):
+        with pytest.raises(ManifestError, match=f"expected a store with a {MANIFEST_NAME} inside, found none"):
+            read_manifest(folder, "store")
+
+
+def test_a_manifest_that_is_there_is_found_or_refused(tmp_path):
+    FULL.write(tmp_path)
+    assert find_manifest(tmp_path, "stitch") == FULL
+    with pytest.raises(ManifestError):
+        find_manifest(tmp_path, "store")
