@@ -1,0 +1,86 @@
+import numpy as np
+import pytest
+from sklearn.metrics import mean_squared_error, r2_score
+from sklearn.metrics.pairwise import cosine_similarity
+
+from migrate.stitch.scores import Neighbours, score_predictions
+from migrate.vectors import unit_rows
+
+
+def make(n, q=6, noise=1.0, seed=0):
+    rng = np.random.default_rng(seed)
+    truth = rng.normal(size=(n, q)) + rng.normal(size=q)
+    return (truth + noise * rng.normal(size=(n, q))).astype(np.float32), truth.astype(np.float32)
+
+
+def brute_overlap(predicted, truth, query, k):
+    others = [row for row in range(len(truth)) if row != query]
+    tops = [sorted(others, key=lambda row: -(truth[query] @ side[row]))[:k] for side in (truth, predicted)]
+    return len(set(tops[0]) & set(tops[1])) / k
+
+
+@pytest.mark.parametrize("noise", [0.01, 1.0, 30.0])
+def test_cosine_error_and_r2_are_those_of_scikit_learn(noise):
+    predicted, truth = make(50, noise=noise)
+    found = score_predictions(predicted, truth)
+    assert found.cosine == pytest.approx(np.diag(cosine_similarity(predicted, truth)).mean(), abs=1e-6)
+    assert found.mse == pytest.approx(mean_squared_error(truth.astype(float), predicted), rel=1e-6)
+    assert found.r2 == pytest.approx(
+        r2_score(truth.astype(float), predicted, multioutput="variance_weighted"), rel=1e-5
+    )
+
+
+def test_the_mean_explains_nothing():
+    _, truth = make(50)
+    found = score_predictions(np.tile(truth.mean(axis=0), (50, 1)), truth)
+    assert found.r2 == pytest.approx(0, abs=1e-6)
+
+
+def test_perfect_predictions_have_perfect_scores():
+    _, truth = make(50)
+    found = score_predictions(truth.copy(), truth)
+    assert (found.mse, found.r2, found.overlap_at_10) == (0, 1, 1)
+    assert found.cosine == pytest.approx(1)
+
+
+def test_constant_targets_explain_nothing():
+    truth = np.ones((5, 3), dtype=np.float32)
+    assert score_predictions(truth + 1, truth).r2 == 0
+
+
+@pytest.mark.parametrize(("n", "k"), [(2, 10), (5, 10), (11, 10), (40, 10), (40, 1), (300, 10), (600, 3)])
+def test_overlap_is_that_of_sets_of_neighbours(n, k):
+    predicted, truth = (unit_rows(rows) for rows in make(n))
+    neighbours = Neighbours(truth, k=k)
+    expected = [brute_overlap(predicted.astype(float), truth.astype(float), q, min(k, n - 1)) for q in neighbours.asked]
+    assert neighbours.asked.tolist() == list(range(n))
+    np.testing.assert_allclose(neighbours.overlap(predicted), expected)
+    assert score_predictions(*make(n)).overlap_at_10 == pytest.approx(Neighbours(truth).overlap(predicted).mean())
+
+
+def test_of_many_documents_a_thousand_are_asked_about():
+    predicted, truth = (unit_rows(rows) for rows in make(1_300, noise=0.5))
+    first, again, other = (Neighbours(truth, seed=seed) for seed in (1, 1, 2))
+    assert len(set(first.asked.tolist())) == 1_000
+    assert np.array_equal(first.asked, again.asked)
+    assert not np.array_equal(first.asked, other.asked)
+    found = first.overlap(predicted)
+    for position in range(0, 1_000, 97):
+        assert found[position] == brute_overlap(predicted, truth, first.asked[position], 10)
+
+
+def test_judging_one_prediction_does_not_change_the_next():
+    predicted, truth = (unit_rows(rows) for rows in make(60))
+    neighbours = Neighbours(truth)
+    first = neighbours.overlap(predicted)
+    assert (neighbours.overlap(truth) == 1).all()
+    assert np.array_equal(neighbours.overlap(predicted), first)
+
+
+def test_the_length_of_a_prediction_plays_no_part_in_retrieval():
+    predicted, truth = make(60)
+    lengths = np.random.default_rng(3).uniform(0.1, 9, size=(60, 1)).astype(np.float32)
+    found, scaled = score_predictions(predicted, truth), score_predictions(predicted * lengths, truth)
+    assert scaled.overlap_at_10 == found.overlap_at_10
+    assert scaled.cosine == pytest.approx(found.cosine, abs=1e-6)
+    assert scaled.mse > found.mse

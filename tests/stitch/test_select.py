@@ -1,0 +1,197 @@
+import numpy as np
+import pytest
+from scipy.stats import ortho_group
+from sklearn.linear_model import LinearRegression
+
+from migrate.errors import StitchError, UsageError
+from migrate.stitch import select
+from migrate.stitch.linear import LowRank, OrdinaryLeastSquares, Ridge
+from migrate.stitch.scores import HeldOutScores
+from migrate.stitch.select import applicable, cross_predict, fold_rows, new_stitch, select_stitch
+
+CHANCE = 10 / 199
+
+
+def make_pairs(n=200, p=12, q=12, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, p)) + 0.2 * rng.normal(size=p)
+    y = x @ rng.normal(size=(p, q)) + rng.normal(size=(n, q))
+    return x.astype(np.float32), y.astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("n", "folds", "sizes"), [(10, 5, [2] * 5), (12, 5, [2, 2, 2, 3, 3]), (3, 5, [1, 1, 1]), (2, 2, [1, 1])]
+)
+def test_folds_divide_the_rows_among_them(n, folds, sizes):
+    parts = fold_rows(n, folds=folds, seed=3)
+    assert sorted(len(part) for part in parts) == sizes
+    assert sorted(np.concatenate(parts).tolist()) == list(range(n))
+    assert all(np.array_equal(part, np.sort(part)) for part in parts)
+
+
+def test_folds_are_drawn_by_the_seed():
+    first, again, other = ([part.tolist() for part in fold_rows(50, seed=seed)] for seed in (1, 1, 2))
+    assert first == again
+    assert first != other
+
+
+class Spy(OrdinaryLeastSquares):
+    kind = "spy"
+    fits: list
+    asked: list
+
+    def fit(self, source, target):
+        self.fits.append((source.copy(), target.copy()))
+        return super().fit(source, target)
+
+    def transform(self, vectors):
+        self.asked.append(vectors.copy())
+        return super().transform(vectors)
+
+
+@pytest.mark.parametrize("n", [3, 4, 23])
+def test_no_stitch_sees_the_pairs_it_is_judged_on(n, monkeypatch):
+    x, y = make_pairs(n, 4, 3)
+    x[:, 0], y[:, 0] = np.arange(n), np.arange(n)  # rows that name themselves
+    monkeypatch.setattr(Spy, "fits", [], raising=False)
+    monkeypatch.setattr(Spy, "asked", [], raising=False)
+    monkeypatch.setitem(select._KINDS, "spy", Spy)
+    cross_predict("spy", x, y, seed=5)
+    for (source, target), asked in zip(Spy.fits, Spy.asked, strict=True):
+        learned, judged = source[:, 0].tolist(), asked[:, 0].tolist()
+        assert learned == target[:, 0].tolist()
+        assert sorted(learned + judged) == list(range(n))
+    assert sorted(row for asked in Spy.asked for row in asked[:, 0].tolist()) == list(range(n))
+
+
+def test_each_row_is_predicted_by_the_fit_without_its_fold():
+    x, y = make_pairs(53, 5, 4)
+    found = cross_predict("ols", x, y, seed=2)
+    for held_out in fold_rows(53, seed=2):
+        rest = [row for row in range(53) if row not in held_out]
+        expected = LinearRegression().fit(x[rest].astype(float), y[rest]).predict(x[held_out])
+        np.testing.assert_allclose(found[held_out], expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("spec", ["ols", "ridge", "procrustes", "lowrank"])
+def test_pure_noise_is_not_predicted(spec):
+    rng = np.random.default_rng(0)
+    x, y = (rng.normal(size=(200, 80)).astype(np.float32) for _ in range(2))
+    scores = select_stitch(x, y, specs=[spec]).candidates[0].scores
+    assert scores.r2 < 0.02
+    assert abs(scores.cosine) < 0.05
+    assert abs(scores.overlap_at_10 - CHANCE) < 0.03
+
+
+def test_two_pairs_predict_each_other():
+    x, y = make_pairs(2, 3, 3)
+    np.testing.assert_array_equal(cross_predict("ridge", x, y), y[::-1])
+
+
+@pytest.mark.parametrize("norm", [1.0, 7.0])
+def test_equal_spaces_need_no_stitch(norm):
+    x, _ = make_pairs()
+    x *= np.float32(norm)
+    selection = select_stitch(x, x.copy())
+    assert selection.chosen == "identity"
+    assert selection.candidates[0].scores.overlap_at_10 == 1
+
+
+def test_a_rotation_is_left_to_a_stitch_that_rotates():
+    x, _ = make_pairs()
+    y = (x @ ortho_group.rvs(12, random_state=1)).astype(np.float32)
+    found = {row.stitch: row.scores.overlap_at_10 for row in select_stitch(x, y).candidates}
+    assert found["procrustes"] > 0.99
+    assert found["identity"] < 0.2
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_controls_stand_last_near_chance_and_are_not_chosen(seed):
+    rng = np.random.default_rng(seed)
+    x, y = (rng.normal(size=(200, 20)).astype(np.float32) for _ in range(2))  # a control could well win
+    selection = select_stitch(x, y, seed=seed)
+    *others, mean, random = selection.candidates
+    assert (mean.stitch, mean.is_control, random.stitch, random.is_control) == ("mean", True, "random", True)
+    assert not any(row.is_control for row in others)
+    assert selection.chosen in [row.stitch for row in others]
+    for control in (mean, random):
+        assert abs(control.scores.overlap_at_10 - CHANCE) < 0.03
+        assert control.scores.r2 < 0.02
+
+
+def test_the_random_control_gives_nobody_its_own_vector():
+    for n in (2, 3, 10):
+        _, y = make_pairs(n)
+        scores = select_stitch(y, y, specs=["identity"]).candidates[-1].scores
+        assert scores.mse > 0.1
+        assert scores.cosine < 0.9
+
+
+@pytest.mark.parametrize(
+    ("overlaps", "errors", "chosen"),
+    [
+        ([0.2, 0.9, 0.3, 0.1], [1, 9, 1, 1], "ols"),  # retrieval comes first
+        ([0.5, 0.9, 0.9, 0.9], [1, 3, 2, 4], "lowrank"),  # then the error
+        ([0.5, 0.9, 0.9, 0.5], [1, 2, 2, 1], "ols"),  # then the simpler stitch
+        ([0.1, 0.2, 0.3, 0.4], [1, 2, 3, 4], "ridge"),
+    ],
+)
+def test_the_best_overlap_is_chosen_then_the_least_error(overlaps, errors, chosen, monkeypatch):
+    told = [HeldOutScores(0, mse, 0, overlap) for overlap, mse in zip(overlaps, errors, strict=True)]
+    told += [HeldOutScores(1, 0, 1, 1.0)] * 2  # controls as good as can be
+    monkeypatch.setattr(select, "score_predictions", lambda *_, **__: told.pop(0))
+    assert select_stitch(*make_pairs(20, 4, 5)).chosen == chosen
+    assert not told
+
+
+def test_identity_applies_to_equal_dimensions_only():
+    x, y = make_pairs(20, 4, 5)
+    assert applicable(x, x) == ["identity", *applicable(x, y)]
+
+
+def test_a_mean_that_is_asked_for_is_no_control():
+    x, y = make_pairs(50)
+    selection = select_stitch(x, y, specs=["mean"])
+    assert selection.chosen == "mean"
+    assert [(row.stitch, row.is_control) for row in selection.candidates] == [("mean", False), ("random", True)]
+
+
+def test_the_same_pairs_and_seed_give_the_same_scores():
+    x, y = make_pairs(80)
+
+    def scores(seed):
+        return [(row.stitch, row.scores) for row in select_stitch(x.copy(), y.copy(), seed=seed).candidates]
+
+    assert scores(4) == scores(4)
+    assert scores(4) != scores(5)
+
+
+def test_progress_counts_the_candidates():
+    x, y = make_pairs(20)
+    told = []
+    select_stitch(x, y, specs=["ols", "ridge"], progress=lambda *step: told.append(step))
+    assert told == [("fit candidates", 0, 2), ("fit candidates", 1, 2)]
+
+
+@pytest.mark.parametrize(("spec", "cls"), [("ridge", Ridge), ("ols", OrdinaryLeastSquares), ("lowrank", LowRank)])
+def test_specs_name_stitches(spec, cls):
+    assert type(new_stitch(spec)) is cls
+    assert new_stitch(spec).spec == spec
+
+
+def test_a_rank_may_be_given():
+    assert new_stitch("lowrank:64").rank == 64
+    assert new_stitch("lowrank:64").spec == "lowrank:64"
+
+
+@pytest.mark.parametrize("spec", ["", "auto", "random", "Ridge", "ridge:3", "lowrank:0", "lowrank:-1", "lowrank:x"])
+def test_other_specs_are_refused(spec):
+    with pytest.raises(UsageError, match="expected a stitch among auto, identity,") as caught:
+        new_stitch(spec)
+    assert repr(spec) in str(caught.value)
+
+
+def test_one_pair_is_too_few_to_select_on():
+    x, y = make_pairs(1)
+    with pytest.raises(StitchError, match="at least 2 pairs"):
+        select_stitch(x, y)
