@@ -32,12 +32,14 @@ class Questions:
     """What the arms are asked: queries, their judgements if there are any, and the name of the set.
 
     `exclude_self` drops a document with the query's own id from every run, for sets that ask with their documents.
+    `notes` are what a reader of the report should know of the set.
     """
 
     queries: Sequence[Query]
     qrels: Qrels | None
     name: str
     exclude_self: bool = False
+    notes: tuple[str, ...] = ()
 
     @property
     def query_ids(self) -> tuple[str, ...]:
@@ -69,9 +71,9 @@ def audit_store(
     Raises
     ------
     InputError
-        There are no queries.
+        There are no queries, or none of the relevant documents is in the stores.
     StoreError
-        The stores do not hold the same documents.
+        The stores do not hold the same documents, or the reference was embedded by another model.
     VectorError
         A store is not of its embedder's dimension, or a vector is zero or not finite.
     RemoteError
@@ -79,12 +81,14 @@ def audit_store(
     """
     if not questions.queries:
         raise InputError(f"{questions.name}: expected queries to audit with, found none")
+    _check_same_model(translated, reference)
     stores = {FULL: reference, TRANSLATED: translated}
     embedders = {FULL: embedder, TRANSLATED: embedder}
     if source is not None and source_embedder is not None:
         stores[STAY], embedders[STAY] = source, source_embedder
     keys = {name: document_keys(store, parent_field) for name, store in stores.items()}
     _check_same_documents(stores, keys)
+    notes = (*questions.notes, *_coverage(questions, keys[FULL]), *_true_vectors(translated))
 
     vectors = _query_vectors(stores, embedders, questions, progress)
 
@@ -95,7 +99,8 @@ def audit_store(
     answers[MEAN] = partial(ask.same_vector, keys[TRANSLATED])
     runs = {name: _timed(answer) for name, answer in answers.items()}
     arms = {name: _measure(name, run, runs[FULL][0], questions, seconds) for name, (run, seconds) in runs.items()}
-    return _report(arms, translated, questions, len(set(keys[FULL].values())), margin, seed, resamples)
+    n_documents = len(set(keys[FULL].values()))
+    return _report(arms, translated, questions, n_documents, notes, margin=margin, seed=seed, resamples=resamples)
 
 
 def document_keys(store: Store, parent_field: str = PARENT_FIELD) -> Keys:
@@ -103,6 +108,41 @@ def document_keys(store: Store, parent_field: str = PARENT_FIELD) -> Keys:
     if not store.info.has_texts:
         return {doc_id: doc_id for batch in store.batches() for doc_id in batch.ids}
     return {document.id: str(document.metadata.get(parent_field, document.id)) for document in store.documents()}
+
+
+def _check_same_model(translated: Store, reference: Store) -> None:
+    """Two manifests that name different models contradict each other; vectors from files say nothing of a model."""
+    manifests = (translated.info.manifest, reference.info.manifest)
+    models = [manifest.model for manifest in manifests if manifest is not None and manifest.model is not None]
+    specs = [model.spec for model in models if not model.spec.startswith("file:")]
+    if len(set(specs)) > 1:
+        raise StoreError(
+            f"{reference.info.path}: expected a reference embedded by {specs[0]}, as the translated store says, found "
+            f"{specs[1]}; audit against a full re-embed by the same model"
+        )
+
+
+def _coverage(questions: Questions, keys: Keys) -> tuple[str, ...]:
+    """What the judgements say of documents that the stores do not hold."""
+    relevant = {d for grades in (questions.qrels or {}).values() for d, grade in grades.items() if grade > 0}
+    missing = relevant.difference(keys.values())
+    if relevant and missing == relevant:
+        raise InputError(
+            f"{questions.name}: expected judgements of the documents in the stores, found none ({min(relevant)!r} is "
+            f"relevant, the stores have {next(iter(keys.values()), 'nothing')!r}); is it the right BEIR set, and "
+            "--parent-field the right field?"
+        )
+    if not missing:
+        return ()
+    return (f"{len(missing):,} of {len(relevant):,} relevant documents are not in the stores; no arm can find them",)
+
+
+def _true_vectors(translated: Store) -> tuple[str, ...]:
+    known = translated.info.manifest
+    n_true = known.counts.get("true vectors", 0) if known else 0
+    if not n_true:
+        return ()
+    return (f"{n_true:,} of {translated.info.count:,} vectors are true ones: the sample the stitch was fitted on",)
 
 
 def _check_same_documents(stores: Mapping[str, Store], keys: Mapping[str, Keys]) -> None:
@@ -199,6 +239,8 @@ def _report(
     translated: Store,
     questions: Questions,
     n_documents: int,
+    notes: tuple[str, ...],
+    *,
     margin: float,
     seed: int,
     resamples: int,
@@ -239,14 +281,6 @@ def _report(
         query_ids=questions.query_ids,
         n_documents=n_documents,
         dataset=questions.name,
-        notes=_notes(translated),
+        notes=notes,
         manifest=manifest,
     )
-
-
-def _notes(translated: Store) -> tuple[str, ...]:
-    known = translated.info.manifest
-    n_true = known.counts.get("true vectors", 0) if known else 0
-    if not n_true:
-        return ()
-    return (f"{n_true:,} of {translated.info.count:,} vectors are true ones: the sample the stitch was fitted on",)

@@ -13,7 +13,7 @@ import click
 from migrate.cli import options
 from migrate.cli.options import ModelOptions, option
 from migrate.cli.terminal import advise, progress_bar
-from migrate.cli.verdict import load_questions, model_of, show_report
+from migrate.cli.verdict import check_revision, load_questions, model_of, show_report
 
 if TYPE_CHECKING:
     from migrate.embedders.base import Embedder
@@ -25,7 +25,8 @@ _BUILD = "build"
 
 @options.command(
     "audit",
-    example="lead-migrate audit new-store --reference build --beir my-beir --source my-store --source-model tfidf:256",
+    "A verdict on a translated store.",
+    example="lead-migrate audit new-store --reference build --beir my-beir --source my-store",
 )
 @click.argument("store", type=options.PATH)
 @option(
@@ -76,6 +77,7 @@ def command(
         translated = open_store(store)
         questions = load_questions(beir, split)
         embedder = model.load_target(model_of(translated, target, "--target"), state=translated.folder)
+        check_revision(translated, embedder)
         opened, old = _stay(source, source_model, model, quiet=quiet)
         with _reference(reference, save_reference, translated, embedder, progress, force=force) as full:
             found = audit_store(

@@ -17,9 +17,11 @@ SOURCE = "tfidf:256"
 TARGET = "packaged:all-MiniLM-L6-v2"
 
 
-@options.command("demo", example="lead-migrate demo --docs 200 --sample 100")
+@options.command(
+    "demo", "The whole path on an embedded corpus, offline.", example="lead-migrate demo --docs 300 --sample 100"
+)
 @option("--output", "-o", type=options.PATH, help="Folder to keep everything in.  [default: nothing is kept]")
-@option("--docs", type=click.IntRange(min=20), default=1_500, help="Documents to take.")
+@option("--docs", type=click.IntRange(min=300), default=1_500, help="Documents to take.")
 @option("--sample", "size", type=click.IntRange(min=2), default=500, help="Documents to embed again and learn from.")
 @options.seed
 @options.force

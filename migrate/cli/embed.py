@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from migrate.documents import Document
 
 
-@options.command("embed", example="lead-migrate embed corpus.jsonl --model tfidf:256 -o my-store")
+@options.command(
+    "embed", "A corpus to a new store.", example="lead-migrate embed corpus.jsonl --model tfidf:256 -o my-store"
+)
 @click.argument("corpus")
 @option("--model", "spec", required=True, metavar="SPEC", help="Model to embed with.")
 @options.output

@@ -11,7 +11,11 @@ from migrate.cli.options import ModelOptions
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 
 
-@options.command("fit", example="lead-migrate fit my-store --target openai:text-embedding-3-small -o my-stitch")
+@options.command(
+    "fit",
+    "A small sample, re-embedded, to a stitch.",
+    example="lead-migrate fit my-store --target openai:text-embedding-3-small -o my-stitch",
+)
 @click.argument("store", type=options.PATH)
 @options.target
 @options.output

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from migrate.stores.base import Store
 
 
-@options.command("inspect", example="lead-migrate inspect my-store/")
+@options.command("inspect", "What is in a store.", example="lead-migrate inspect my-store/")
 @click.argument("store", type=options.PATH)
 @options.as_json
 def command(store: Path, as_json: bool) -> None:

@@ -25,9 +25,9 @@ def option(*names: str, **settings: Any) -> Callable[[Command], Command]:
     return click.option(*names, envvar=variable, **settings)
 
 
-def command(name: str, *, example: str) -> Callable[[Callable[..., Any]], click.Command]:
-    """A click command whose help ends with an example."""
-    return click.command(name, epilog=f"\b\nExample:\n  {example}")
+def command(name: str, summary: str, *, example: str) -> Callable[[Callable[..., Any]], click.Command]:
+    """A click command with a summary for the list of commands, and an example at the end of its help."""
+    return click.command(name, short_help=summary, epilog=f"\b\nExample:\n  {example}")
 
 
 seed = option("--seed", type=int, default=0, help="Seed of everything that is drawn at random.")

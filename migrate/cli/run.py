@@ -12,7 +12,11 @@ from migrate.cli.terminal import advise, progress_bar, show
 from migrate.cli.verdict import load_questions, model_of, show_report
 
 
-@options.command("run", example="lead-migrate run my-store --target tfidf:64 --beir my-beir -o migration")
+@options.command(
+    "run",
+    "The whole path in one command.",
+    example="lead-migrate run my-store --target tfidf:64 --beir my-beir -o migration",
+)
 @click.argument("store", type=options.PATH)
 @options.target
 @options.beir

@@ -34,15 +34,17 @@ def advise(text: str, *, quiet: bool) -> None:
 
 
 def coloured_verdict(text: str) -> str:
-    """The text with the verdict that begins its last line in colour, if stdout is a terminal and NO_COLOR is unset."""
+    """The text with the verdict in colour where it begins a line, if stdout is a terminal and NO_COLOR is unset."""
     if os.environ.get("NO_COLOR") or not sys.stdout.isatty():
         return text
-    *rest, last = text.split("\n")
-    for outcome in sorted(_COLOURS, key=len, reverse=True):
-        if last.startswith(outcome):
-            last = click.style(outcome, fg=_COLOURS[outcome], bold=True) + last[len(outcome) :]
-            break
-    return "\n".join([*rest, last])
+    return "\n".join(_coloured(line) for line in text.split("\n"))
+
+
+def _coloured(line: str) -> str:
+    for outcome, colour in _COLOURS.items():
+        if line.startswith(outcome):
+            return click.style(outcome, fg=colour, bold=True) + line[len(outcome) :]
+    return line
 
 
 @contextmanager

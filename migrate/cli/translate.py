@@ -11,7 +11,9 @@ from migrate.cli.options import option
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 
 
-@options.command("translate", example="lead-migrate translate my-store my-stitch -o new-store")
+@options.command(
+    "translate", "A store through a stitch.", example="lead-migrate translate my-store my-stitch -o new-store"
+)
 @click.argument("store", type=options.PATH)
 @click.argument("stitch", type=options.PATH)
 @options.output

@@ -10,6 +10,7 @@ from migrate.cli.terminal import coloured_verdict, show, show_json
 if TYPE_CHECKING:
     from migrate.audit.audit import Questions
     from migrate.audit.model import AuditReport
+    from migrate.embedders.base import Embedder
     from migrate.stores.base import Store
 
 _EXIT_CODES = {"SAFE": 0, "NOT SAFE": 1, "INCONCLUSIVE": 3}
@@ -23,7 +24,13 @@ def load_questions(beir: str, split: str) -> Questions:
     from migrate.datasets.download import resolve_beir
 
     found = load_beir(resolve_beir(beir), split=split)
-    return Questions(found.queries, found.qrels, found.name, exclude_self=found.name in _ASKS_WITH_DOCUMENTS)
+    notes = []
+    if found.unknown_query_ids:
+        notes.append(f"{len(found.unknown_query_ids):,} judged queries have no text in {found.name}; they are left out")
+    if found.queries_without_relevant:
+        notes.append(f"{len(found.queries_without_relevant):,} queries have no relevant document; every arm scores 0")
+    exclude_self = found.name in _ASKS_WITH_DOCUMENTS
+    return Questions(found.queries, found.qrels, found.name, exclude_self=exclude_self, notes=tuple(notes))
 
 
 def model_of(store: Store, spec: str | None, flag: str) -> str:
@@ -42,6 +49,26 @@ def model_of(store: Store, spec: str | None, flag: str) -> str:
     if known is None or known.model is None:
         raise UsageError(f"{store.info.path} does not say which model it was built with; name it with {flag} SPEC")
     return known.model.spec
+
+
+def check_revision(store: Store, embedder: Embedder) -> None:
+    """Make sure that a store's own model is still the one it was when the store was made.
+
+    Raises
+    ------
+    StoreError
+        Its weights or its vocabulary have changed.
+    """
+    from migrate.errors import StoreError
+
+    known = store.info.manifest.model if store.info.manifest else None
+    if known is None or known.revision is None or known.spec != embedder.identity.spec:
+        return
+    if known.revision != embedder.identity.revision:
+        raise StoreError(
+            f"{store.info.path}: expected {known.spec} at revision {known.revision[:12]}, found "
+            f"{str(embedder.identity.revision)[:12]}; the model has changed since the store was made"
+        )
 
 
 def show_report(report: AuditReport, path: Path | None, *, force: bool, as_json: bool) -> int:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import fill
 
 from migrate.audit.model import Arm, AuditReport, Comparison
 from migrate.audit.verdict import Bounds
 from migrate.stitch.select import Selection
+
+WIDTH = 100
+"""Columns of a terminal that everything fits into."""
 
 _MEASURES = ("nDCG@10", "recall@100", "MRR@10", "overlap@1", "overlap@10", "overlap@100")
 _HEADS = ("nDCG@10", "R@100", "MRR@10", "ov@1", "ov@10", "ov@100")
@@ -70,19 +74,15 @@ def _span(bounds: Bounds) -> str:
 
 
 def audit_text(report: AuditReport) -> str:
-    """The verdict last, where a terminal leaves it in sight; before it the arms and what they were asked."""
+    """The arms, what they were asked, and the verdict last, where a terminal leaves it in sight."""
     verdict = report.verdict
     stars = " (provisional: nothing is judged, so this rests on overlap@10)" if verdict.provisional else ""
-    lines = [
-        f"{report.dataset}: {verdict.n_queries:,} queries, {report.n_documents:,} documents",
-        "",
-        audit_table(report),
-        "",
-        *(f"note: {note}" for note in report.notes),
-    ]
+    sentences = [f"note: {note}" for note in report.notes]
     gain = verdict.gain_over_stay
     if gain is not None:
         span = f"95 % bounds {gain.lower:+.3f} to {gain.upper:+.3f}"
-        lines.append(f"against staying: {gain.estimate:+.3f} {report.measure}, {span}")
-    lines.append(f"{verdict.outcome}{stars}: {verdict.sentence}")
-    return "\n".join(lines)
+        sentences.append(f"against staying: {gain.estimate:+.3f} {report.measure}, {span}")
+    sentences.append(f"{verdict.outcome}{stars}: {verdict.sentence}")
+    asked = f"{report.dataset}: {verdict.n_queries:,} queries, {report.n_documents:,} documents"
+    folded = [fill(sentence, WIDTH, subsequent_indent="  ") for sentence in sentences]
+    return "\n".join([asked, "", audit_table(report), "", *folded])

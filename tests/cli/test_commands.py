@@ -1,0 +1,248 @@
+"""The commands as a user runs them: in this process, through the same entry as the console script."""
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import numpy as np
+import pytest
+from openai_server import OpenAIServer
+
+from migrate.cli.main import COMMANDS, cli, run
+from migrate.cli.options import ModelOptions
+from migrate.embedders import load_embedder
+from migrate.stores import open_store
+from migrate.stores.base import read_all
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def vectors_file(corpus, tmp_path):
+    """A model whose vectors somebody else computed: documents and queries in 48 dimensions."""
+    embedder = load_embedder("tfidf:48")
+    embedder.fit(corpus.documents)
+    path = tmp_path / "vectors.npz"
+    np.savez(
+        path,
+        doc_ids=[document.id for document in corpus.documents],
+        docs=embedder.embed_documents(corpus.documents),
+        query_ids=[query.id for query in corpus.queries],
+        queries=embedder.embed_queries(corpus.queries),
+    )
+    return path
+
+
+def lead_migrate(*arguments):
+    return run([str(argument) for argument in arguments])
+
+
+def test_the_whole_path_by_hand(beir, vectors_file, tmp_path, capsys):
+    corpus = beir / "corpus.jsonl"
+    stitch, new, full, report = (tmp_path / name for name in ("stitch", "new", "full", "report.json"))
+    target = f"file:{vectors_file}"
+    assert lead_migrate("embed", corpus, "--model", "tfidf:32", "--no-chunks", "-o", tmp_path / "old") == 0
+    assert lead_migrate("embed", corpus, "--model", target, "--no-chunks", "-o", full) == 0
+    assert lead_migrate("fit", tmp_path / "old", "--target", target, "--sample", "100", "-o", stitch) == 0
+    table = capsys.readouterr().out
+    assert "mean (control)" in table and "random (control)" in table and "* " in table
+    assert lead_migrate("translate", tmp_path / "old", stitch, "-o", new) == 0
+    assert "100 of them true ones" in capsys.readouterr().out
+    code = lead_migrate(
+        "audit", new, "--reference", full, "--beir", beir, "--target", target,
+        "--source", tmp_path / "old", "--report", report,
+    )  # fmt: skip
+    text = capsys.readouterr().out
+    document = json.loads(report.read_text())
+    outcome = document["verdict"]["outcome"]
+    assert code == {"SAFE": 0, "NOT SAFE": 1, "INCONCLUSIVE": 3}[outcome]
+    assert text.strip().split("\n\n")[-1].split("\n")[-1].strip() and outcome in text
+    assert [arm["name"] for arm in document["arms"]] == ["full re-embed", "translated", "stay", "BM25", "mean"]
+    assert max(len(line) for line in text.split("\n")) <= 100
+
+
+def test_a_reference_is_built_when_asked_for(beir, source_folder, vectors_file, tmp_path, capsys):
+    target = f"file:{vectors_file}"
+    lead_migrate("fit", source_folder, "--target", target, "--sample", "100", "-o", tmp_path / "stitch")
+    lead_migrate("translate", source_folder, tmp_path / "stitch", "-o", tmp_path / "new")
+    capsys.readouterr()
+    options = ["--reference", "build", "--save-reference", tmp_path / "full", "--target", target, "--json", "--no-bm25"]
+    lead_migrate("audit", tmp_path / "new", "--beir", beir, *options)
+    document = json.loads(capsys.readouterr().out)
+    assert [arm["name"] for arm in document["arms"]] == ["full re-embed", "translated", "mean"]
+    assert open_store(tmp_path / "full").info.count == 150
+
+
+def test_run_leaves_everything_in_one_folder(beir, source_folder, tmp_path, capsys):
+    out = tmp_path / "out"
+    code = lead_migrate("run", source_folder, "--target", "tfidf:64", "--beir", beir, "--sample", "120", "-o", out)
+    shown = capsys.readouterr().out
+    document = json.loads((out / "report.json").read_text())
+    assert code == {"SAFE": 0, "NOT SAFE": 1, "INCONCLUSIVE": 3}[document["verdict"]["outcome"]]
+    assert document["verdict"]["gain_over_stay"] is not None  # the store's manifest says its model
+    assert document["verdict"]["outcome"] in shown
+    assert {path.name for path in out.iterdir() if not path.name.startswith(".")} == {
+        "stitch", "store", "reference", "report.json",
+    }  # fmt: skip
+
+
+def test_a_store_of_the_same_model_is_safe(source_folder, tmp_path, capsys, beir):
+    """Nothing is lost when the target is the source, and 150 queries are enough to say so at a low margin."""
+    embedder = load_embedder("tfidf:32", state=source_folder)
+    everything = read_all(open_store(source_folder).batches())
+    from migrate.datasets.beir import load_beir
+
+    queries = load_beir(beir).queries
+    np.savez(
+        tmp_path / "same.npz",
+        doc_ids=list(everything.ids), docs=everything.vectors,
+        query_ids=[q.id for q in queries], queries=embedder.embed_queries(queries),
+    )  # fmt: skip
+    target = f"file:{tmp_path / 'same.npz'}"
+    code = lead_migrate(
+        "run", source_folder, "--target", target, "--beir", beir, "--sample", "75", "--margin", "0.9",
+        "-o", tmp_path / "out", "--json",
+    )  # fmt: skip
+    document = json.loads(capsys.readouterr().out)
+    assert document["verdict"]["retention"]["estimate"] == pytest.approx(1, abs=1e-6)
+    assert (code, document["verdict"]["outcome"]) == (0, "SAFE")
+
+
+def test_inspect_tells_the_facts(source_folder, capsys):
+    assert lead_migrate("inspect", source_folder, "--json") == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["vectors"] == 150 and facts["dimension"] == 32 and facts["norms"] == "unit"
+    assert facts["model"] == "tfidf:32" and facts["bad_vectors"] == 0 and facts["texts"] is True
+    lead_migrate("inspect", source_folder)
+    assert re.search(r"^norms +unit$", capsys.readouterr().out, re.MULTILINE)
+
+
+def test_chunks_are_judged_by_their_document(beir, tmp_path, capsys):
+    chunked = tmp_path / "chunked"
+    options = ["--chunk-tokens", "40", "--chunk-overlap", "5"]
+    assert lead_migrate("embed", beir, "--model", "tfidf:32", *options, "-o", chunked) == 0
+    store = open_store(chunked)
+    assert store.info.count > 150
+    assert any("#" in document.id for document in store.documents())
+    capsys.readouterr()
+    code = lead_migrate(
+        "run", chunked, "--target", "tfidf:64", "--beir", beir, "--sample", "200", "-o", tmp_path / "out", "--json"
+    )
+    document = json.loads(capsys.readouterr().out)
+    assert code in (0, 1, 3)
+    assert document["dataset"]["documents"] == 150
+    assert document["arms"][0]["means"]["recall@100"] > 0.5
+
+
+def test_documents_without_text_are_dropped_only_when_told(tmp_path, capsys):
+    lines = [{"id": "a", "text": "green tea"}, {"id": "b", "text": "  "}, {"id": "c", "text": "black tea leaves"}]
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text("\n".join(map(json.dumps, lines)))
+    assert lead_migrate("embed", corpus, "--model", "tfidf:1", "-o", tmp_path / "s") == 4
+    assert "document 'b'" in capsys.readouterr().err
+    assert lead_migrate("embed", corpus, "--model", "tfidf:1", "--skip-bad", "-o", tmp_path / "s") == 0
+    assert "skipped 1 documents without text: b" in capsys.readouterr().err
+    assert open_store(tmp_path / "s").info.count == 2
+
+
+def test_an_openai_target_pays_for_the_sample_only_once(source_folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with OpenAIServer() as server:
+        options = ["--target", "openai:text-embedding-3-small", "--base-url", server.url, "--sample", "50"]
+        for name in ("first", "second"):
+            assert lead_migrate("fit", source_folder, *options, "-o", tmp_path / name) == 0
+        assert len(server.texts_served) == 50
+    facts = json.loads((tmp_path / "first" / "lead-migrate.json").read_text())
+    assert facts["model"]["spec"] == "openai:text-embedding-3-small"
+
+
+def help_example(name):
+    command = cli.get_command(click.Context(cli), name)
+    return command.epilog.split("Example:\n")[1].strip()
+
+
+@pytest.fixture
+def prepared(tmp_path, monkeypatch, beir, source_folder):
+    """A folder in which the examples of the help texts make sense."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(source_folder, "my-store")
+    shutil.copytree(beir, "my-beir")
+    shutil.copy(beir / "corpus.jsonl", "corpus.jsonl")
+    lines = [json.loads(line) for line in (beir / "corpus.jsonl").read_text().splitlines()]
+    more = [{"id": f"more-{n}", "text": row["text"][::-1]} for n, row in enumerate(lines)]
+    with Path("corpus.jsonl").open("a") as file:
+        file.writelines(json.dumps(row) + "\n" for row in more)
+    lead_migrate("fit", "my-store", "--target", "tfidf:48", "--sample", "100", "-o", "my-stitch")
+    lead_migrate("translate", "my-store", "my-stitch", "-o", "translated")
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_example_of_the_help_works(name, prepared, monkeypatch, capsys):
+    if name == "audit":
+        (prepared / "translated").rename(prepared / "new-store")
+    with OpenAIServer() as server:
+        monkeypatch.setenv("LEAD_MIGRATE_BASE_URL", server.url)
+        program, *arguments = shlex.split(help_example(name))
+        assert program == "lead-migrate"
+        if "-o" in arguments:
+            shutil.rmtree(arguments[arguments.index("-o") + 1], ignore_errors=True)
+        code = run(arguments)
+    captured = capsys.readouterr()
+    assert code in ((0, 1, 3) if name in ("audit", "run") else (0,)), captured.err
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_is_explained_and_read_from_the_environment(name):
+    command = cli.get_command(click.Context(cli), name)
+    for parameter in command.params:
+        if isinstance(parameter, click.Option):
+            assert parameter.help, parameter.name
+            flag = next(text for text in parameter.opts if text.startswith("--"))
+            assert parameter.envvar == "LEAD_MIGRATE_" + flag[2:].replace("-", "_").upper()
+
+
+def test_shared_options_are_spelled_the_same_everywhere():
+    seen = {}
+    for name in COMMANDS:
+        for parameter in cli.get_command(click.Context(cli), name).params:
+            if isinstance(parameter, click.Option):
+                seen.setdefault(parameter.name, set()).add(tuple(parameter.opts))
+    assert {name: spellings for name, spellings in seen.items() if len(spellings) > 1} == {}
+
+
+def test_model_options_have_a_flag_each():
+    flags = {p.name for p in cli.get_command(click.Context(cli), "fit").params}
+    assert set(ModelOptions.__dataclass_fields__) <= flags
+
+
+def test_an_option_can_come_from_the_environment(source_folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("LEAD_MIGRATE_SAMPLE", "33")
+    monkeypatch.setenv("LEAD_MIGRATE_STITCH", "procrustes")
+    assert lead_migrate("fit", source_folder, "--target", "tfidf:16", "-o", tmp_path / "s") == 0
+    facts = json.loads((tmp_path / "s" / "lead-migrate.json").read_text())
+    assert (facts["counts"]["pairs"], facts["details"]["stitch"]) == (33, "procrustes")
+
+
+def test_the_console_script_and_the_module_are_there(tmp_path):
+    tool = [sys.executable, "-c", "from migrate.cli.main import main; main()"]
+    done = subprocess.run([*tool, "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("lead-migrate, version ")
+    nothing = subprocess.run(tool, capture_output=True, text=True, check=False)
+    assert nothing.returncode == 2
+
+
+def test_progress_and_advice_stay_off_stdout(source_folder, tmp_path, capsys):
+    lead_migrate("fit", source_folder, "--target", "tfidf:16", "--json", "-o", tmp_path / "s")
+    captured = capsys.readouterr()
+    json.loads(captured.out)
+    lead_migrate("fit", source_folder, "--target", "tfidf:16", "--quiet", "-o", tmp_path / "t")
+    assert capsys.readouterr().err == ""

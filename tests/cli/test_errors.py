@@ -1,0 +1,256 @@
+"""What a user sees when something is wrong: one line that says what to do, the right exit code, nothing left behind."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from openai_server import OpenAIServer, status
+
+import migrate.cli.main as entry
+from migrate.cli.main import run
+
+COPY = ("index.faiss", "docs.jsonl", "lead-migrate.json")
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def store(source_folder, tmp_path):
+    folder = tmp_path / "store"
+    folder.mkdir()
+    for name in (*COPY, "embedder.json", "embedder.safetensors"):
+        (folder / name).write_bytes((source_folder / name).read_bytes())
+    return folder
+
+
+def complaint(capsys, *arguments):
+    code = run([str(argument) for argument in arguments])
+    captured = capsys.readouterr()
+    lines = [line for line in captured.err.split("\n") if line.startswith("lead-migrate: ")]
+    assert len(lines) == 1, captured.err
+    assert "Traceback" not in captured.err and captured.out == ""
+    return code, lines[0]
+
+
+def spoil_lfs(store):
+    (store / "index.faiss").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n")
+
+
+def spoil_truncate(store):
+    os.truncate(store / "index.faiss", 5_000)
+
+
+def spoil_html(store):
+    (store / "index.faiss").write_text("<!DOCTYPE html><html><body>Sign in</body></html>")
+
+
+def spoil_empty_folder(store):
+    for path in store.iterdir():
+        path.unlink()
+
+
+def spoil_missing(store):
+    spoil_empty_folder(store)
+    store.rmdir()
+
+
+def spoil_texts(store):
+    lines = (store / "docs.jsonl").read_text().splitlines()
+    (store / "docs.jsonl").write_text("\n".join(lines[:-3]))
+
+
+def spoil_pickle(store):
+    class Payload:
+        def __reduce__(self):
+            return os.system, (f"touch {store}/executed",)
+
+    import pickle
+
+    (store / "docs.jsonl").unlink()
+    (store / "index.pkl").write_bytes(pickle.dumps(Payload()))
+
+
+def spoil_nan(store):
+    raw = bytearray((store / "index.faiss").read_bytes())
+    raw[45 + 77 * 128 : 45 + 78 * 128] = np.full(32, np.nan, dtype="<f4").tobytes()
+    (store / "index.faiss").write_bytes(raw)
+
+
+def spoil_manifest(store):
+    (store / "lead-migrate.json").write_text("{")
+
+
+SPOILED = {
+    spoil_lfs: "run git lfs pull",
+    spoil_truncate: "expected",
+    spoil_html: "found a web page",
+    spoil_empty_folder: "expected",
+    spoil_missing: "no such file or folder",
+    spoil_texts: "147",
+    spoil_pickle: "system",
+    spoil_manifest: "expected JSON",
+}
+
+
+@pytest.mark.parametrize("spoil", SPOILED, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("command", ["inspect", "fit", "translate", "run"])
+def test_an_unusable_store_is_one_line_and_exit_4(spoil, command, store, beir, tmp_path, capsys):
+    rest = {
+        "inspect": [],
+        "fit": ["--target", "tfidf:8", "-o", "out"],
+        "translate": ["stitch", "-o", "out"],
+        "run": ["--target", "tfidf:8", "--beir", beir, "-o", "out"],
+    }[command]
+    spoil(store)
+    code, line = complaint(capsys, command, store, *rest)
+    assert code == 4
+    assert SPOILED[spoil] in line
+    assert not (tmp_path / "out").exists()
+    assert not (store / "executed").exists()
+
+
+def test_a_bad_vector_stops_a_translation(store, tmp_path, capsys):
+    assert run(["fit", str(store), "--target", "tfidf:8", "--sample", "50", "-o", "stitch", "--quiet"]) == 0
+    capsys.readouterr()
+    spoil_nan(store)
+    code, line = complaint(capsys, "translate", store, "stitch", "-o", "out", "--any-store")
+    assert code == 4 and "NaN" in line
+    assert not (tmp_path / "out").exists()
+    assert run(["inspect", str(store), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["bad_vectors"] == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "part"),
+    [
+        (["fit", "{store}", "--target", "nonsense", "-o", "out"], 2, "unknown model 'nonsense'"),
+        (["fit", "{store}", "--target", "tfidf:8", "--stitch", "magic", "-o", "out"], 2, "found 'magic'"),
+        (["fit", "{store}", "--target", "tfidf:8", "-o", "{store}"], 2, "--force"),
+        (["fit", "{store}", "--target", "tfidf:8"], 2, "--output"),
+        (["fit", "{store}", "--target", "tfidf:8", "--sample", "1", "-o", "out"], 2, "--sample"),
+        (["fit", "{store}", "--target", "tfidf:9999", "-o", "out"], 4, "choose a smaller dimension"),
+        (["fit", "{store}", "--target", "file:none.npz", "-o", "out"], 4, "none.npz"),
+        (["fit", "{store}", "--target", "openai:text-embedding-3-small", "-o", "out"], 7, "OPENAI_API_KEY"),
+        (["translate", "{store}", "{store}", "-o", "out"], 4, "expected a stitch, found a store"),
+        (["translate", "{store}", "nowhere", "-o", "out"], 4, "expected a stitch"),
+        (["audit", "{store}", "--reference", "nowhere", "--beir", "{beir}"], 4, "no such file or folder"),
+        (["audit", "{store}", "--reference", "{store}", "--beir", "nowhere"], 4, "nowhere"),
+        (["audit", "{store}", "--reference", "{store}", "--beir", "{beir}", "--split", "dev"], 4, "test"),
+        (["audit", "{store}", "--reference", "{store}", "--beir", "{beir}", "--margin", "0"], 2, "--margin"),
+        (["embed", "nowhere.jsonl", "--model", "tfidf:8", "-o", "out"], 4, "nowhere.jsonl"),
+        (["embed", "{beir}", "--model", "tfidf:8", "--chunk-overlap", "300", "-o", "out"], 2, "overlap"),
+        (["embed", "{beir}", "--model", "tfidf:8", "-o", "/proc/nothing/here"], 5, "cannot write"),
+        (["translte"], 2, "translte"),
+    ],
+)
+def test_wrong_input_is_one_line_with_its_exit_code(arguments, code, part, store, beir, capsys, tmp_path):
+    filled = [argument.format(store=store, beir=beir) for argument in arguments]
+    found, line = complaint(capsys, *filled)
+    assert (found, part in line) == (code, True), line
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_source_without_a_known_model_must_be_named(store, beir, capsys):
+    (store / "lead-migrate.json").unlink()
+    code, line = complaint(capsys, "audit", store, "--reference", store, "--beir", beir)
+    assert code == 2 and "--target SPEC" in line
+
+
+def test_a_model_that_changed_since_is_refused(store, beir, capsys, corpus, tmp_path):
+    from migrate.embedders import load_embedder
+
+    other = load_embedder("tfidf:32")
+    other.fit(corpus.documents[:100])
+    other.save_state(store)
+    code, line = complaint(capsys, "audit", store, "--reference", store, "--beir", beir)
+    assert code == 4 and "the model has changed" in line
+
+
+def test_the_wrong_beir_set_is_refused(store, tmp_path, capsys):
+    folder = tmp_path / "beir"
+    (folder / "qrels").mkdir(parents=True)
+    (folder / "queries.jsonl").write_text(json.dumps({"_id": "q", "text": "tea"}))
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\tdoc-9\t1\n")
+    code, line = complaint(capsys, "audit", store, "--reference", store, "--beir", folder)
+    assert code == 4 and "is it the right BEIR set" in line
+
+
+def test_a_reference_of_another_model_is_refused(store, beir, capsys):
+    assert run(["embed", str(beir), "--model", "tfidf:16", "--no-chunks", "-o", "other", "--quiet"]) == 0
+    capsys.readouterr()
+    code, line = complaint(capsys, "audit", store, "--reference", "other", "--beir", beir)
+    assert code == 4 and "found tfidf:16" in line
+
+
+def test_a_failing_server_is_exit_7(store, capsys, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-wrong-0000")
+    with OpenAIServer() as server:
+        server.faults.extend([status(401, "no such key")] * 3)
+        options = ["--target", "openai:text-embedding-3-small", "--base-url", server.url]
+        code, line = complaint(capsys, "fit", store, *options, "-o", "out")
+    assert code == 7 and "key" in line and "sk-wrong-0000" not in line
+
+
+def test_a_lock_is_exit_6(store, capsys, tmp_path):
+    from migrate.files import output_lock
+
+    assert run(["fit", str(store), "--target", "tfidf:8", "--sample", "50", "-o", "stitch", "--quiet"]) == 0
+    capsys.readouterr()
+    with output_lock(tmp_path / "out"):
+        code, _ = complaint(capsys, "translate", store, "stitch", "-o", tmp_path / "out", "--quiet")
+    assert code == 6
+
+
+def test_a_bug_is_exit_70_and_says_where_to_report(store, capsys, monkeypatch):
+    def broken(*_args, **_kwargs):
+        raise ZeroDivisionError("surprise\nin two lines")
+
+    monkeypatch.setattr("migrate.stores.open_store", broken)
+    code, line = complaint(capsys, "inspect", store)
+    assert code == 70 and "surprise in two lines" in line and "report" in line
+
+
+@pytest.mark.parametrize(("error", "code"), [(MemoryError(), 5), (OSError(28, "No space left on device"), 5)])
+def test_what_the_machine_refuses_is_exit_5(error, code, store, capsys, monkeypatch):
+    def failing(*_args, **_kwargs):
+        raise error
+
+    monkeypatch.setattr("migrate.stores.open_store", failing)
+    assert complaint(capsys, "inspect", store)[0] == code
+
+
+def test_ctrl_c_is_exit_130(store, capsys, monkeypatch):
+    def interrupted(*_args, **_kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("migrate.stores.open_store", interrupted)
+    assert complaint(capsys, "inspect", store)[0] == 130
+
+
+def test_a_closed_pipe_is_quiet(store):
+    script = f"{sys.executable} -c 'from migrate.cli.main import main; main()' inspect {store} --json | head -c 1"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("{", "")
+
+
+def test_no_color_and_pipes_are_plain(monkeypatch):
+    from migrate.cli.terminal import coloured_verdict
+
+    assert coloured_verdict("x\nSAFE: fine") == "x\nSAFE: fine"  # not a terminal here
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    assert "\x1b[" in coloured_verdict("x\nNOT SAFE: lost")
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert coloured_verdict("x\nSAFE: fine") == "x\nSAFE: fine"
+
+
+def test_every_command_is_listed():
+    assert entry.cli.list_commands(None) == list(entry.COMMANDS)
