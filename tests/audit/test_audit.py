@@ -1,0 +1,311 @@
+import numpy as np
+import pytest
+from ir_measures import RR, R, calc_aggregate, nDCG
+
+from migrate.audit.audit import Questions, audit_store, document_keys
+from migrate.audit.model import BM25, FULL, MEAN, STAY, TRANSLATED, win_tie_loss
+from migrate.audit.verdict import Outcome
+from migrate.documents import Document, Query
+from migrate.embedders.base import Embedder
+from migrate.errors import InputError, StoreError, VectorError
+from migrate.manifest import Manifest, ModelIdentity
+from migrate.stores import create_store, open_store
+
+N_DOCUMENTS, N_QUERIES, DIM, SOURCE_DIM = 150, 60, 8, 6
+MEASURES = {"nDCG@10", "recall@100", "MRR@10", "overlap@1", "overlap@10", "overlap@100"}
+OVERLAPS = {"overlap@1", "overlap@10", "overlap@100"}
+
+
+class Topics(Embedder):
+    """A text of topic 7 is near all texts of topic 7, as far as `blur` lets it; queries and documents are unlike."""
+
+    def __init__(self, dim=DIM, blur=0.3, seed=0):
+        self.dim, self.blur, self.seed = dim, blur, seed
+        self.centres = np.random.default_rng(seed).normal(size=(50, dim))
+        self.asked = []
+
+    @property
+    def identity(self):
+        return ModelIdentity(f"topics-{self.seed}", self.dim, False)
+
+    def embed(self, texts, role, *, progress=None):
+        self.asked.append(role)
+        return np.array([self._one(text.text, role) for text in texts], dtype=np.float32)
+
+    def _one(self, text, role):
+        topic, own = (int(word[1:]) for word in text.split()[:2])
+        noise = np.random.default_rng([self.seed, own, role == "query"]).normal(size=self.dim)
+        return self.centres[topic] + self.blur * noise
+
+
+TARGET = Topics()
+SOURCE = Topics(SOURCE_DIM, blur=0.9, seed=1)
+DOCUMENTS = [Document(f"d{row:03}", f"t{row % 50} n{row} word{row % 9}") for row in range(N_DOCUMENTS)]
+QUERIES = [Query(f"q{row}", f"t{row % 50} n{1000 + row} word{row % 7}") for row in range(N_QUERIES)]
+QRELS = {
+    query.id: {f"d{(row % 50) + 50 * part:03}": part for part in range(3)}  # grades 0, 1 and 2
+    for row, query in enumerate(QUERIES)
+}
+QUESTIONS = Questions(QUERIES, QRELS, "topics")
+
+
+def make_store(folder, embedder=TARGET, documents=DOCUMENTS, *, vectors=None, metric="ip", manifest=None, texts=True):
+    folder.mkdir()
+    vectors = embedder.embed_documents(documents) if vectors is None else vectors
+    writer = create_store(folder, format="faiss", dim=vectors.shape[1], metric=metric)
+    writer.append(documents, vectors)
+    writer.finish()
+    if not texts:
+        (folder / "docs.jsonl").unlink()
+    if manifest:
+        manifest.write(folder)
+    return open_store(folder)
+
+
+@pytest.fixture
+def reference(tmp_path):
+    return make_store(tmp_path / "reference")
+
+
+@pytest.fixture
+def source(tmp_path):
+    return make_store(tmp_path / "source", SOURCE)
+
+
+def noisy(scale):
+    """The reference's vectors with noise: a translation that is not perfect."""
+    vectors = TARGET.embed_documents(DOCUMENTS)
+    return vectors + np.float32(scale) * np.random.default_rng(3).normal(size=vectors.shape).astype(np.float32)
+
+
+def audit(translated, reference, questions=QUESTIONS, embedder=TARGET, **options):
+    return audit_store(translated, reference, questions, embedder, **{"resamples": 500, **options})
+
+
+@pytest.mark.parametrize("metric", ["ip", "l2"])
+def test_a_perfect_translation_retains_everything(metric, tmp_path):
+    first, second = (make_store(tmp_path / name, metric=metric) for name in ("one", "two"))
+    report = audit(first, second, margin=0.5)
+    assert report.verdict.retention.estimate == report.verdict.retention.upper == 1
+    assert report.verdict.outcome is Outcome.SAFE
+    assert all(report.arm(TRANSLATED).mean(measure) == 1 for measure in OVERLAPS)
+    assert report.arm(FULL).mean("nDCG@10") > 0.5
+    comparison = report.comparisons[TRANSLATED]
+    assert (comparison.wins, comparison.ties, comparison.losses) == (0, N_QUERIES, 0)
+
+
+@pytest.mark.parametrize(
+    ("with_source", "bm25", "arms"),
+    [
+        (True, True, [FULL, TRANSLATED, STAY, BM25, MEAN]),
+        (True, False, [FULL, TRANSLATED, STAY, MEAN]),
+        (False, True, [FULL, TRANSLATED, BM25, MEAN]),
+        (False, False, [FULL, TRANSLATED, MEAN]),
+    ],
+)
+def test_every_arm_that_can_be_had_is_there(with_source, bm25, arms, reference, source, tmp_path):
+    translated = make_store(tmp_path / "translated", vectors=noisy(1.0))
+    options = {"source": source, "source_embedder": SOURCE} if with_source else {}
+    report = audit(translated, reference, bm25=bm25, **options)
+    assert [arm.name for arm in report.arms] == arms
+    assert list(report.comparisons) == arms[1:]
+    assert all(set(arm.scores) == MEASURES for arm in report.arms)
+    assert all(scores.shape == (N_QUERIES,) for arm in report.arms for scores in arm.scores.values())
+    assert (report.verdict.gain_over_stay is not None) == with_source
+    with pytest.raises(KeyError):
+        report.arm("no such arm")
+
+
+def test_stores_without_texts_are_audited_without_bm25(tmp_path):
+    first, second = (make_store(tmp_path / name, texts=False) for name in ("one", "two"))
+    qrels = {query: {str(int(doc[1:])): g for doc, g in docs.items()} for query, docs in QRELS.items()}
+    report = audit(first, second, Questions(QUERIES, qrels, "rows"))
+    assert [arm.name for arm in report.arms] == [FULL, TRANSLATED, MEAN]
+    assert report.arm(FULL).mean("nDCG@10") > 0.5
+
+
+def brute_ranking(query, documents, vectors, metric="ip"):
+    scores = vectors.astype(float) @ query if metric == "ip" else -np.square(vectors.astype(float) - query).sum(axis=1)
+    return {document.id: float(score) for document, score in zip(documents, scores, strict=True)}
+
+
+@pytest.mark.parametrize("metric", ["ip", "l2"])
+def test_the_means_are_those_of_a_brute_force_run_judged_by_ir_measures(metric, tmp_path):
+    vectors = {FULL: TARGET.embed_documents(DOCUMENTS), TRANSLATED: noisy(1.0), STAY: SOURCE.embed_documents(DOCUMENTS)}
+    stores = {name: make_store(tmp_path / name, vectors=rows, metric=metric) for name, rows in vectors.items()}
+    report = audit(stores[TRANSLATED], stores[FULL], source=stores[STAY], source_embedder=SOURCE)
+    for name, rows in vectors.items():
+        asked = (SOURCE if name == STAY else TARGET).embed_queries(QUERIES).astype(float)
+        run = {query.id: brute_ranking(asked[i], DOCUMENTS, rows, metric) for i, query in enumerate(QUERIES)}
+        judged = calc_aggregate([nDCG @ 10, R @ 100, RR @ 10], QRELS, run)
+        found = [report.arm(name).mean(measure) for measure in ("nDCG@10", "recall@100", "MRR@10")]
+        assert found == pytest.approx([judged[nDCG @ 10], judged[R @ 100], judged[RR @ 10]])
+    full, arm, stay = (report.arm(name).mean("nDCG@10") for name in (FULL, TRANSLATED, STAY))
+    assert full > arm
+    assert report.verdict.retention.estimate == report.comparisons[TRANSLATED].retention.estimate
+    assert report.verdict.retention.estimate == pytest.approx(arm / full)
+    assert report.comparisons[STAY].retention.estimate == pytest.approx(stay / full)
+    assert report.verdict.gain_over_stay.estimate == pytest.approx(arm - stay)
+
+
+def test_a_ruined_translation_is_not_safe(reference, tmp_path):
+    ruined = make_store(tmp_path / "ruined", vectors=noisy(50.0))
+    report = audit(ruined, reference, source=reference, source_embedder=TARGET)
+    assert report.verdict.outcome is Outcome.NOT_SAFE
+    assert report.verdict.worse_than_stay
+    assert report.verdict.retention.upper < 0.5
+
+
+def test_the_mean_arm_answers_all_queries_with_the_first_documents(reference, tmp_path):
+    qrels = {query.id: {"d000": 1, "d140": 1} for query in QUERIES}
+    report = audit(make_store(tmp_path / "t"), reference, Questions(QUERIES, qrels, "x"))
+    assert report.arm(MEAN).mean("MRR@10") == 1
+    assert report.arm(MEAN).mean("recall@100") == 0.5
+
+
+def test_without_judgements_the_verdict_is_provisional_and_rests_on_overlap(reference, source, tmp_path):
+    translated = make_store(tmp_path / "translated", vectors=noisy(1.0))
+    report = audit(translated, reference, Questions(QUERIES, None, "log"), source=source, source_embedder=SOURCE)
+    assert report.verdict.provisional
+    assert report.measure == "overlap@10"
+    assert all(set(arm.scores) == OVERLAPS for arm in report.arms)
+    assert report.arm(TRANSLATED).mean("nDCG@10") is None
+    assert report.verdict.gain_over_stay is None
+    assert report.verdict.retention.estimate == pytest.approx(report.arm(TRANSLATED).mean("overlap@10"))
+    assert 0.1 < report.verdict.retention.estimate < 0.9
+
+
+def test_queries_that_are_not_judged_count_as_unanswered(reference, tmp_path):
+    half = {query.id: QRELS[query.id] for query in QUERIES[::2]}
+    report = audit(make_store(tmp_path / "t"), reference, Questions(QUERIES, half, "half"))
+    assert not report.arm(FULL).scores["nDCG@10"][1::2].any()
+    assert report.arm(FULL).scores["nDCG@10"][::2].any()
+    assert report.verdict.n_queries == N_QUERIES
+
+
+def test_a_query_with_the_id_of_a_document_does_not_find_it_when_told(reference, tmp_path):
+    own = [Query(document.id, document.text) for document in DOCUMENTS[:20]]
+    qrels = {query.id: {query.id: 1} for query in own}
+    translated = make_store(tmp_path / "t")
+    kept = audit(translated, reference, Questions(own, qrels, "own"))
+    dropped = audit(translated, reference, Questions(own, qrels, "own", exclude_self=True))
+    assert kept.arm(FULL).mean("recall@100") > 0.9
+    assert {arm.name: arm.mean("recall@100") for arm in dropped.arms} == {a.name: 0 for a in dropped.arms}
+    assert dropped.arm(TRANSLATED).mean("overlap@100") == 1
+
+
+def test_a_document_that_is_dropped_gives_its_place_to_the_next(tmp_path):
+    """Recall at 100 needs 100 documents besides the query's own."""
+    documents = [Document(f"d{row:03}", f"t0 n{row}") for row in range(101)]
+    first, second = (make_store(tmp_path / name, documents=documents) for name in ("one", "two"))
+    own = [Query(document.id, document.text) for document in documents[:9]]
+    qrels = {query.id: {document.id: 1 for document in documents if document.id != query.id} for query in own}
+    report = audit(first, second, Questions(own, qrels, "own", exclude_self=True), bm25=False)
+    assert {arm.name: arm.mean("recall@100") for arm in report.arms} == {FULL: 1, TRANSLATED: 1, MEAN: 1}
+
+
+def test_chunks_are_judged_as_the_documents_they_were_cut_from(tmp_path):
+    chunks = [
+        Document(f"{document.id}#{part}", f"{document.text.split()[0]} n{part * 700 + row}", {"parent_id": document.id})
+        for row, document in enumerate(DOCUMENTS)
+        for part in range(2)
+    ]
+    first, second = (make_store(tmp_path / name, documents=chunks) for name in ("one", "two"))
+    report = audit(first, second)
+    assert report.n_documents == N_DOCUMENTS
+    assert report.arm(FULL).mean("nDCG@10") > 0.5
+    assert document_keys(first)["d003#1"] == "d003"
+    assert document_keys(first, "nothing")["d003#1"] == "d003#1"
+    whole = make_store(tmp_path / "whole")
+    assert audit(whole, first).arm(TRANSLATED).mean("nDCG@10") > 0.5, "chunked another way, but the same documents"
+
+
+@pytest.mark.parametrize("which", ["translated", "source"])
+@pytest.mark.parametrize("change", ["fewer", "more", "other"])
+def test_other_documents_are_refused(which, change, reference, tmp_path):
+    strange = Document("strange", "t0 n0")
+    documents = {"fewer": DOCUMENTS[:-1], "more": [*DOCUMENTS, strange], "other": [*DOCUMENTS[:-1], strange]}[change]
+    embedder = TARGET if which == "translated" else SOURCE
+    other = make_store(tmp_path / "other", embedder, documents)
+    stores = {"translated": reference, "source": None, which: other}
+    with pytest.raises(StoreError, match=r"expected the documents of .*reference, found [12] ") as caught:
+        audit(stores["translated"], reference, source=stores["source"], source_embedder=SOURCE)
+    assert ("strange" if change == "more" else "d149") in str(caught.value)
+    assert str(other.info.path) in str(caught.value)
+
+
+def test_a_store_of_another_dimension_is_refused(reference, source):
+    for translated, standard in ((source, reference), (reference, source)):
+        with pytest.raises(VectorError, match=r"expected vectors of dimension 8, as topics-0 gives, found 6"):
+            audit(translated, standard)
+    with pytest.raises(VectorError, match=r"expected vectors of dimension 6, as topics-1 gives, found 8"):
+        audit(reference, reference, source=reference, source_embedder=SOURCE)
+
+
+@pytest.mark.parametrize("value", [0, np.nan])
+def test_a_bad_vector_in_a_store_is_named(value, reference, tmp_path):
+    vectors = noisy(0)
+    vectors[77] = value
+    with pytest.raises(VectorError, match=r"broken: .*'d077'"):
+        audit(make_store(tmp_path / "broken", vectors=vectors), reference)
+
+
+def test_an_audit_without_queries_is_refused(reference):
+    with pytest.raises(InputError, match=r"^empty: expected queries to audit with, found none"):
+        audit(reference, reference, Questions([], QRELS, "empty"))
+
+
+def test_queries_are_embedded_once_by_each_model(reference, source):
+    target, old = Topics(), Topics(SOURCE_DIM, blur=0.9, seed=1)
+    audit(reference, reference, embedder=target, source=source, source_embedder=old)
+    assert (target.asked, old.asked) == (["query"], ["query"])
+
+
+def test_the_same_audit_gives_the_same_findings(reference, source, tmp_path):
+    translated = make_store(tmp_path / "translated", vectors=noisy(1.0))
+
+    def finding(seed):
+        report = audit(translated, reference, source=source, source_embedder=SOURCE, seed=seed)
+        scores = {(arm.name, name): values.tolist() for arm in report.arms for name, values in arm.scores.items()}
+        return scores, report.verdict, report.comparisons
+
+    assert finding(1) == finding(1)
+    assert finding(1)[0] == finding(2)[0]
+    assert finding(1)[1].retention.lower != finding(2)[1].retention.lower
+
+
+def test_the_report_says_what_it_was_made_from(reference, tmp_path):
+    known = Manifest(
+        kind="store",
+        model=TARGET.identity,
+        source_model=SOURCE.identity,
+        counts={"true vectors": 40},
+        details={"index": "index.faiss"},
+    )
+    translated = make_store(tmp_path / "translated", manifest=known)
+    report = audit(translated, reference, seed=12, margin=0.8)
+    assert report.dataset == "topics"
+    assert report.query_ids == tuple(query.id for query in QUERIES)
+    assert report.verdict.margin == 0.8
+    assert report.manifest.kind == "report"
+    assert (report.manifest.model, report.manifest.source_model) == (TARGET.identity, SOURCE.identity)
+    assert report.manifest.seed == 12
+    assert report.manifest.counts == {"queries": N_QUERIES, "documents": N_DOCUMENTS}
+    assert report.manifest.details == {"dataset": "topics", "resamples": 500}
+    assert report.notes == ("40 of 150 vectors are true ones: the sample the stitch was fitted on",)
+    assert audit(reference, reference).notes == ()
+
+
+def test_progress_is_told_for_each_store(reference):
+    told = []
+    audit(reference, reference, progress=lambda *step: told.append(step))
+    assert ("search reference", N_DOCUMENTS, N_DOCUMENTS) in told
+    assert all(total is None or 0 <= done <= total for _, done, total in told)
+
+
+@pytest.mark.parametrize(
+    ("arm", "reference", "record"),
+    [([1, 0, 0.5], [0, 1, 0.5], (1, 1, 1)), ([0.1 + 0.2], [0.3], (0, 1, 0)), ([], [], (0, 0, 0))],
+)
+def test_queries_are_won_tied_and_lost(arm, reference, record):
+    assert win_tie_loss(np.array(arm, dtype=float), np.array(reference, dtype=float)) == record
