@@ -296,6 +296,35 @@ def test_the_report_says_what_it_was_made_from(reference, tmp_path):
     assert audit(reference, reference).notes == ()
 
 
+@pytest.mark.parametrize(
+    ("translated_by", "reference_by", "agree"),
+    [
+        ("topics-0", "topics-0", True),
+        ("topics-0", "other", False),
+        (None, "other", True),
+        ("file:a", "other", True),
+    ],
+)
+def test_a_reference_of_another_model_is_refused(translated_by, reference_by, agree, tmp_path):
+    stores = []
+    for name, spec in (("translated", translated_by), ("reference", reference_by)):
+        model = ModelIdentity(spec, DIM, False) if spec else None
+        stores.append(make_store(tmp_path / name, manifest=Manifest("store", model, details={"index": "index.faiss"})))
+    if agree:
+        assert audit(*stores).arm(TRANSLATED).mean("overlap@10") == 1
+        return
+    with pytest.raises(StoreError, match=r"reference: expected a reference embedded by topics-0, .* found other"):
+        audit(*stores)
+
+
+def test_judgements_of_documents_that_are_not_there_are_counted(reference):
+    qrels = {"q0": {"d000": 1, "gone": 1, "zero": 0}, "q1": {"away": 2, "gone": 1}}
+    report = audit(reference, reference, Questions(QUERIES, qrels, "x", notes=("a note",)))
+    assert report.notes == ("a note", "2 of 3 relevant documents are not in the stores; no arm can find them")
+    with pytest.raises(InputError, match=r"^x: expected judgements of the documents in the stores, found none"):
+        audit(reference, reference, Questions(QUERIES, {"q0": {"gone": 1, "d000": 0}}, "x"))
+
+
 def test_progress_is_told_for_each_store(reference):
     told = []
     audit(reference, reference, progress=lambda *step: told.append(step))

@@ -1,0 +1,195 @@
+import json
+
+import numpy as np
+import pytest
+
+from migrate.audit.model import BM25, FULL, MEAN, MEANINGS, STAY, TRANSLATED, Arm, AuditReport, Comparison
+from migrate.audit.verdict import Bounds, Outcome, Verdict
+from migrate.manifest import Manifest, ModelIdentity
+from migrate.report.document import SCHEMA_VERSION, audit_document, bounds_document
+from migrate.report.terminal import audit_table, audit_text, candidates_table, table
+from migrate.stitch.scores import HeldOutScores
+from migrate.stitch.select import Candidate, Selection
+
+WIDTH = 100
+MEASURES = ("nDCG@10", "recall@100", "MRR@10", "overlap@1", "overlap@10", "overlap@100")
+RETENTION = Bounds(0.9231, 0.8761, 0.9712)
+GAIN = Bounds(-0.0123, -0.0456, 0.0210)
+
+
+def make_report(n=300, *, judged=True, gain=GAIN, retention=RETENTION, **verdict):
+    rng = np.random.default_rng(0)
+    measures = MEASURES if judged else MEASURES[3:]
+    names = (FULL, TRANSLATED, STAY, BM25, MEAN)
+    arms = [Arm(name, MEANINGS[name], {m: rng.random(n) for m in measures}, 1.5 + i) for i, name in enumerate(names)]
+    third = n // 3
+    facts = {"outcome": Outcome.INCONCLUSIVE, "queries_needed": 1234, "provisional": not judged, **verdict}
+    return AuditReport(
+        verdict=Verdict(
+            retention=retention, margin=0.95, n_queries=n, gain_over_stay=gain if judged else None, **facts
+        ),
+        arms=tuple(arms),
+        comparisons={name: Comparison(retention, third, n - 2 * third, third) for name in names[1:]},
+        measure="nDCG@10" if judged else "overlap@10",
+        query_ids=tuple(f"q-{row}" for row in range(n)),
+        n_documents=5183,
+        dataset="scifact",
+        notes=("40 of 150 vectors are true ones",),
+        manifest=Manifest(kind="report", model=ModelIdentity("x", 3, True), seed=7, details={"resamples": 10}),
+    )
+
+
+def strict(text):
+    """JSON as the standard has it: no NaN, no Infinity."""
+
+    def refuse(constant):
+        raise AssertionError(f"{constant} is not JSON")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def cells(text, start):
+    """The cells of the one line that begins with `start`."""
+    (line,) = [line for line in text.splitlines() if line.startswith(start)]
+    return line.removeprefix(start).split()
+
+
+@pytest.mark.parametrize("judged", [True, False])
+def test_the_document_is_strict_json_with_a_schema_version(judged):
+    document = strict(json.dumps(audit_document(make_report(judged=judged)), allow_nan=False))
+    assert document["schema_version"] == SCHEMA_VERSION == 1
+    assert document["kind"] == "audit"
+
+
+def test_the_document_holds_the_numbers_of_the_report():
+    report = make_report(n=30)
+    document = strict(json.dumps(audit_document(report)))
+    assert document["verdict"] == {
+        "outcome": "INCONCLUSIVE",
+        "sentence": report.verdict.sentence,
+        "provisional": False,
+        "measure": "nDCG@10",
+        "margin": 0.95,
+        "retention": {"estimate": 0.9231, "lower": 0.8761, "upper": 0.9712},
+        "gain_over_stay": {"estimate": -0.0123, "lower": -0.0456, "upper": 0.0210},
+        "worse_than_stay": False,
+        "queries": 30,
+        "queries_needed": 1234,
+    }
+    assert document["dataset"] == {"name": "scifact", "queries": 30, "documents": 5183}
+    assert document["query_ids"] == [f"q-{row}" for row in range(30)]
+    assert document["notes"] == ["40 of 150 vectors are true ones"]
+    assert document["manifest"]["seed"] == 7
+    assert document["manifest"]["model"]["spec"] == "x"
+    for found, arm in zip(document["arms"], report.arms, strict=True):
+        assert (found["name"], found["meaning"], found["seconds"]) == (arm.name, arm.meaning, arm.seconds)
+        assert found["per_query"] == {measure: scores.tolist() for measure, scores in arm.scores.items()}
+        assert found["means"] == pytest.approx({m: sum(scores) / 30 for m, scores in arm.scores.items()})
+
+
+def test_every_arm_but_the_full_re_embed_is_compared_with_it():
+    full, *others = audit_document(make_report(n=31))["arms"]
+    assert full["against_full"] is None
+    for arm in others:
+        assert arm["against_full"] == {
+            "retention": {"estimate": 0.9231, "lower": 0.8761, "upper": 0.9712},
+            "wins": 10,
+            "ties": 11,
+            "losses": 10,
+        }
+
+
+def test_a_bound_without_limit_is_null():
+    assert bounds_document(Bounds(1.0, 0.0, np.inf)) == {"estimate": 1.0, "lower": 0.0, "upper": None}
+    assert bounds_document(Bounds(np.inf, -np.inf, np.nan)) == {"estimate": None, "lower": None, "upper": None}
+    endless = Bounds(np.inf, -np.inf, np.inf)
+    document = audit_document(make_report(retention=endless, gain=endless, queries_needed=None))
+    found = strict(json.dumps(document, allow_nan=False))
+    assert found["verdict"]["retention"] == found["arms"][1]["against_full"]["retention"]
+    assert found["verdict"]["gain_over_stay"]["upper"] is None
+
+
+def test_without_judgements_the_document_says_what_it_rests_on():
+    document = audit_document(make_report(judged=False))
+    assert document["verdict"]["provisional"] is True
+    assert document["verdict"]["measure"] == "overlap@10"
+    assert document["verdict"]["gain_over_stay"] is None
+    assert set(document["arms"][0]["means"]) == set(MEASURES[3:])
+
+
+def test_a_table_is_aligned():
+    lines = table([["arm", "score", "x"], ["translated", "0.5", ""], ["a", "10.25", "y"]]).splitlines()
+    assert lines == ["arm         score  x", "translated    0.5", "a           10.25  y"]
+
+
+@pytest.mark.parametrize("judged", [True, False])
+@pytest.mark.parametrize("n", [1, 300, 9_999])
+def test_the_audit_table_fits_the_terminal(n, judged):
+    report = make_report(n, judged=judged)
+    lines = audit_table(report).splitlines()
+    assert len(lines) == 6
+    assert max(len(line) for line in lines) <= WIDTH
+    assert max(len(line) for line in audit_text(report).splitlines()) <= WIDTH
+
+
+def test_the_audit_table_shows_each_arm_with_its_means_and_its_comparison():
+    report = make_report(n=30)
+    text = audit_table(report)
+    assert text.splitlines()[0].split()[:7] == ["arm", "nDCG@10", "R@100", "MRR@10", "ov@1", "ov@10", "ov@100"]
+    for arm in report.arms:
+        means = [f"{np.mean(arm.scores[measure]):.3f}" for measure in MEASURES]
+        against = [] if arm.name == FULL else ["0.923", "0.876..0.971", "10/10/10"]
+        found = cells(text, arm.name)
+        assert found[:6] == means
+        assert found[6:] == against
+
+
+def test_measures_that_were_not_taken_are_left_out():
+    head = audit_table(make_report(judged=False)).splitlines()[0]
+    assert "nDCG" not in head
+    assert "ov@10" in head
+
+
+def unfolded(text):
+    """Sentences that were folded begin their further lines with two blanks."""
+    return text.replace("\n  ", " ").splitlines()
+
+
+def test_the_text_ends_with_the_verdict():
+    report = make_report(1200)
+    lines = unfolded(audit_text(report))
+    assert lines[0] == "scifact: 1,200 queries, 5,183 documents"
+    assert "note: 40 of 150 vectors are true ones" in lines
+    assert "against staying: -0.012 nDCG@10, 95 % bounds -0.046 to +0.021" in lines
+    assert lines[-1] == f"INCONCLUSIVE: {report.verdict.sentence}"
+
+
+def test_a_provisional_verdict_is_marked():
+    report = make_report(judged=False)
+    lines = unfolded(audit_text(report))
+    assert lines[-1].startswith("INCONCLUSIVE (provisional: ")
+    assert lines[-1].endswith(report.verdict.sentence)
+    assert not any("against staying" in line for line in lines)
+
+
+def make_candidate(stitch, *, is_control=False, mse=0.0123456):
+    return Candidate(stitch, HeldOutScores(0.9876, mse, -12.3456, 0.4321), 123.456, is_control)
+
+
+def test_the_candidates_table_marks_the_chosen_stitch_and_the_controls():
+    controls = [make_candidate("mean", is_control=True), make_candidate("random", is_control=True)]
+    selection = Selection("ridge", (make_candidate("procrustes"), make_candidate("ridge"), *controls))
+    lines = candidates_table(selection).splitlines()
+    assert [line[:2] for line in lines] == ["  ", "  ", "* ", "  ", "  "]
+    assert lines[2].split() == ["*", "ridge", "0.988", "0.012346", "-12.346", "0.432", "123.46"]
+    assert lines[3].startswith("  mean (control)")
+
+
+def test_a_control_of_the_chosen_name_is_not_marked():
+    selection = Selection("mean", (make_candidate("mean"), make_candidate("mean", is_control=True)))
+    assert [line[0] for line in candidates_table(selection).splitlines()] == [" ", "*", " "]
+
+
+def test_the_candidates_table_fits_the_terminal():
+    selection = Selection("x", (make_candidate("lowrank:1024", is_control=True, mse=123456.7),))
+    assert max(len(line) for line in candidates_table(selection).splitlines()) <= WIDTH
