@@ -13,7 +13,7 @@ import click
 from migrate.cli import options
 from migrate.cli.options import ModelOptions, option
 from migrate.cli.terminal import advise, progress_bar
-from migrate.cli.verdict import check_revision, load_questions, model_of, show_report
+from migrate.cli.verdict import load_model_of, load_questions, show_report
 
 if TYPE_CHECKING:
     from migrate.embedders.base import Embedder
@@ -76,8 +76,7 @@ def command(
     with progress_bar(quiet=quiet) as progress:
         translated = open_store(store)
         questions = load_questions(beir, split)
-        embedder = model.load_target(model_of(translated, target, "--target"), state=translated.folder)
-        check_revision(translated, embedder)
+        embedder = load_model_of(translated, target, "--target", model)
         opened, old = _stay(source, source_model, model, quiet=quiet)
         with _reference(reference, save_reference, translated, embedder, progress, force=force) as full:
             found = audit_store(
@@ -106,8 +105,7 @@ def _stay(
         advise("no --source: the audit cannot say whether staying would be better", quiet=quiet)
         return None, None
     opened = open_store(source)
-    spec = model_of(opened, source_model, "--source-model")
-    return opened, model.load_source(spec, state=opened.folder)
+    return opened, load_model_of(opened, source_model, "--source-model", model.for_source())
 
 
 @contextmanager

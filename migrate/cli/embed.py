@@ -61,7 +61,7 @@ def command(
         read = _reader(corpus, split, max_docs, seed)
         done = embed_corpus(
             read if no_chunks else _chunked(read, chunk_tokens, chunk_overlap),
-            model.load_target(spec, seed=seed),
+            model.load(spec, seed=seed),
             output,
             store_format=store_format,
             metric=metric,

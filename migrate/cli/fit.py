@@ -53,10 +53,10 @@ def command(
 
     with progress_bar(quiet=quiet) as progress:
         opened = open_store(store)
-        source = model.load_source(source_model, state=opened.folder).identity if source_model else None
+        source = model.for_source().load(source_model, state=opened.folder).identity if source_model else None
         fitted = fit_stitch(
             opened,
-            model.load_target(target, seed=seed),
+            model.load(target, seed=seed),
             stitch=stitch,
             size=size,
             source_model=source,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -11,6 +11,7 @@ import click
 
 if TYPE_CHECKING:
     from migrate.embedders.base import Embedder
+    from migrate.manifest import ModelIdentity
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -95,8 +96,8 @@ class ModelOptions:
     cache: Path | None
     no_cache: bool
 
-    def load_target(self, spec: str, *, state: Path | None = None, seed: int = 0) -> Embedder:
-        """The target model, with every option applied."""
+    def load(self, spec: str, *, state: Path | None = None, seed: int = 0) -> Embedder:
+        """The embedder of a spec, with these options."""
         from migrate.embedders import load_embedder
 
         return load_embedder(
@@ -112,17 +113,24 @@ class ModelOptions:
             seed=seed,
         )
 
-    def load_source(self, spec: str, *, state: Path | None = None) -> Embedder:
-        """The source model, with the options that are not about one model alone."""
-        from migrate.embedders import load_embedder
+    def for_source(self) -> ModelOptions:
+        """The options without those that belong to the target model alone."""
+        return replace(self, dimensions=None, document_prefix=None, query_prefix=None)
 
-        return load_embedder(
-            spec,
-            base_url=self.base_url,
-            device=self.device,
-            batch_size=self.batch_size,
-            state=state,
-            cache=self.cache_file,
+    def as_recorded(self, model: ModelIdentity) -> ModelOptions:
+        """The options, completed by what a manifest remembers of the model: prefixes, shorter vectors."""
+        from migrate.embedders import find_model
+
+        provider, _, name = model.spec.partition(":")
+        if provider not in ("sentence-transformers", "openai"):
+            return self
+        facts = find_model(name)
+        shorter = model.dim if provider == "openai" and facts is not None and facts.dim != model.dim else None
+        return replace(
+            self,
+            dimensions=self.dimensions or shorter,
+            document_prefix=model.document_prefix if self.document_prefix is None else self.document_prefix,
+            query_prefix=model.query_prefix if self.query_prefix is None else self.query_prefix,
         )
 
     @property

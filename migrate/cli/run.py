@@ -9,7 +9,7 @@ import click
 from migrate.cli import options
 from migrate.cli.options import ModelOptions
 from migrate.cli.terminal import advise, progress_bar, show
-from migrate.cli.verdict import load_questions, model_of, show_report
+from migrate.cli.verdict import load_model_of, load_questions, show_report
 
 
 @options.command(
@@ -61,12 +61,12 @@ def command(
         stay = source_model is not None or (known is not None and known.model is not None)
         old = None
         if stay:
-            old = model.load_source(model_of(opened, source_model, "--source-model"), state=opened.folder)
+            old = load_model_of(opened, source_model, "--source-model", model.for_source())
         else:
             advise("no --source-model: the audit cannot say whether staying would be better", quiet=quiet)
         done = migrate(
             opened,
-            model.load_target(target, seed=seed),
+            model.load(target, seed=seed),
             load_questions(beir, split),
             output,
             source_embedder=old,

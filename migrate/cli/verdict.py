@@ -10,7 +10,9 @@ from migrate.cli.terminal import coloured_verdict, show, show_json
 if TYPE_CHECKING:
     from migrate.audit.audit import Questions
     from migrate.audit.model import AuditReport
+    from migrate.cli.options import ModelOptions
     from migrate.embedders.base import Embedder
+    from migrate.manifest import ModelIdentity
     from migrate.stores.base import Store
 
 _EXIT_CODES = {"SAFE": 0, "NOT SAFE": 1, "INCONCLUSIVE": 3}
@@ -33,41 +35,35 @@ def load_questions(beir: str, split: str) -> Questions:
     return Questions(found.queries, found.qrels, found.name, exclude_self=exclude_self, notes=tuple(notes))
 
 
-def model_of(store: Store, spec: str | None, flag: str) -> str:
-    """The model that was named, or the one in the store's manifest.
+def load_model_of(store: Store, spec: str | None, flag: str, options: ModelOptions) -> Embedder:
+    """The model that was named, or the one in the store's manifest with the prefixes it was used with.
 
     Raises
     ------
     UsageError
         Neither is there.
+    StoreError
+        The store's own model is not what it was: its weights or its vocabulary have changed.
     """
     from migrate.errors import UsageError
 
-    known = store.info.manifest
-    if spec is not None:
-        return spec
-    if known is None or known.model is None:
+    known = store.info.manifest.model if store.info.manifest else None
+    if spec is None and known is None:
         raise UsageError(f"{store.info.path} does not say which model it was built with; name it with {flag} SPEC")
-    return known.model.spec
+    if known is None or spec not in (None, known.spec):
+        return options.load(str(spec), state=store.folder)
+    embedder = options.as_recorded(known).load(known.spec, state=store.folder)
+    _check_revision(store.info.path, known, embedder.identity)
+    return embedder
 
 
-def check_revision(store: Store, embedder: Embedder) -> None:
-    """Make sure that a store's own model is still the one it was when the store was made.
-
-    Raises
-    ------
-    StoreError
-        Its weights or its vocabulary have changed.
-    """
+def _check_revision(path: Path, known: ModelIdentity, found: ModelIdentity) -> None:
     from migrate.errors import StoreError
 
-    known = store.info.manifest.model if store.info.manifest else None
-    if known is None or known.revision is None or known.spec != embedder.identity.spec:
-        return
-    if known.revision != embedder.identity.revision:
+    if known.revision is not None and known.revision != found.revision:
         raise StoreError(
-            f"{store.info.path}: expected {known.spec} at revision {known.revision[:12]}, found "
-            f"{str(embedder.identity.revision)[:12]}; the model has changed since the store was made"
+            f"{path}: expected {known.spec} at revision {known.revision[:12]}, found {str(found.revision)[:12]}; "
+            "the model has changed since the store was made"
         )
 
 

@@ -246,3 +246,17 @@ def test_progress_and_advice_stay_off_stdout(source_folder, tmp_path, capsys):
     json.loads(captured.out)
     lead_migrate("fit", source_folder, "--target", "tfidf:16", "--quiet", "-o", tmp_path / "t")
     assert capsys.readouterr().err == ""
+
+
+def test_queries_get_the_prefix_that_the_store_was_made_for(source_folder, beir, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789")
+    with OpenAIServer() as server:
+        target = ["--target", "openai:text-embedding-3-small", "--base-url", server.url]
+        prefixes = ["--query-prefix", "ask: ", "--document-prefix", "doc: "]
+        lead_migrate("fit", source_folder, *target, *prefixes, "--sample", "50", "-o", tmp_path / "stitch")
+        lead_migrate("translate", source_folder, tmp_path / "stitch", "-o", tmp_path / "new")
+        options = ["--reference", "build", "--beir", beir, "--base-url", server.url]
+        assert lead_migrate("audit", tmp_path / "new", *options) in (0, 1, 3)
+        served = list(server.texts_served)
+    assert len(served) == 150 + 150  # every document once, though 50 were asked for twice; every query
+    assert {text[:5] for text in served} == {"ask: ", "doc: "}
