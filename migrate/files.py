@@ -148,13 +148,14 @@ def _rename_folder(aside: Path, path: Path, *, force: bool) -> None:
         os.rename(aside, path)
         return
     old = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.old."))
-    os.rename(path, old / path.name)
+    kept = old / path.name
     try:
+        os.rename(path, kept)
         os.rename(aside, path)
-    except OSError:
-        os.rename(old / path.name, path)
-        raise
     finally:
+        # An interrupt may come between the two: what was there goes back before anything is removed.
+        if os.path.lexists(kept) and not os.path.lexists(path):
+            os.rename(kept, path)
         shutil.rmtree(old, ignore_errors=True)
 
 

@@ -52,7 +52,7 @@ def fit_stitch(
     pairs = embed_pairs(store, embedder, draw_sample(store, size, seed=seed), progress=progress)
     return fit_pairs(
         pairs,
-        None if stitch == AUTO else [stitch],
+        () if stitch == AUTO else [stitch],
         manifest=_manifest(store, embedder, pairs, source_model, seed),
         state=embedder_state(embedder),
         seed=seed,
@@ -62,14 +62,14 @@ def fit_stitch(
 
 def fit_pairs(
     pairs: Pairs,
-    specs: Sequence[str] | None,
+    specs: Sequence[str],
     *,
     manifest: Manifest,
     state: dict[str, bytes],
     seed: int,
     progress: Progress = no_progress,
 ) -> FittedStitch:
-    """Choose among `specs` (None: all that apply) on held-out pairs, and fit the chosen one on all pairs."""
+    """Choose among `specs` (none: all that apply) on held-out pairs, and fit the chosen one on all pairs."""
     selection = select_stitch(pairs.source, pairs.target, specs=specs, seed=seed, progress=progress)
     fitted = new_stitch(selection.chosen).fit(pairs.source, pairs.target)
     sample = TrueVectors(pairs.ids, pairs.target)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from migrate import __version__
-from migrate.errors import ManifestError
+from migrate.errors import ManifestError, UsageError
 from migrate.files import write_json
 
 MANIFEST_NAME = "lead-migrate.json"
@@ -39,7 +39,10 @@ class ModelIdentity:
 def creation_date() -> str:
     """Now in UTC as ISO 8601, or SOURCE_DATE_EPOCH where it is set, for reproducible bytes."""
     epoch = os.environ.get("SOURCE_DATE_EPOCH")
-    moment = datetime.fromtimestamp(int(epoch), UTC) if epoch else datetime.now(UTC)
+    try:
+        moment = datetime.fromtimestamp(int(epoch), UTC) if epoch else datetime.now(UTC)
+    except (ValueError, OverflowError, OSError) as error:
+        raise UsageError(f"expected seconds since 1970 in SOURCE_DATE_EPOCH, found {epoch!r}; unset it") from error
     return moment.isoformat(timespec="seconds")
 
 
@@ -80,7 +83,7 @@ def read_manifest(folder: Path, kind: Kind) -> Manifest:
         facts = json.loads(path.read_bytes())
     except OSError as error:
         raise ManifestError(f"{folder}: expected a {kind} with a {MANIFEST_NAME} inside, found none") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ManifestError(f"{path}: expected JSON, found something else; was the file damaged?") from error
     if not isinstance(facts, dict) or facts.get("kind") != kind:
         found = facts.get("kind", "something else") if isinstance(facts, dict) else "something else"
@@ -91,10 +94,12 @@ def read_manifest(folder: Path, kind: Kind) -> Manifest:
             f"it was written by lead-migrate {facts.get('tool_version', '?')}, install that version or a newer one"
         )
     try:
+        for name in ("inputs", "counts", "details"):
+            facts[name] = dict(facts[name])
         for name in ("model", "source_model"):
             facts[name] = ModelIdentity(**facts[name]) if facts[name] is not None else None
         return Manifest(**facts)
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise ManifestError(f"{path}: expected the fields of a {kind} manifest, found others ({error})") from error
 
 

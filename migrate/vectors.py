@@ -67,9 +67,12 @@ def as_vectors(rows: ArrayLike, *, dim: int | None = None, source: str = "vector
     Raises
     ------
     VectorError
-        Not two-dimensional, or not `dim` columns. Values are not looked at: see `check_vectors`.
+        Not numbers, not two-dimensional, or not `dim` columns. Values are not looked at: see `check_vectors`.
     """
-    vectors = np.ascontiguousarray(rows, dtype=np.float32)
+    try:
+        vectors = np.ascontiguousarray(rows, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise VectorError(f"{source}: expected rows of equally many numbers, found something else ({error})") from error
     if vectors.ndim != 2:
         raise VectorError(f"{source}: expected a table of vectors, found an array of {vectors.ndim} dimensions")
     if dim is not None and vectors.shape[1] != dim:

@@ -269,3 +269,23 @@ def test_the_cache_is_where_the_system_keeps_caches(monkeypatch, tmp_path):
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert cache_folder() == tmp_path / ".cache" / "lead-migrate"
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, OSError])
+@pytest.mark.parametrize("at", [1, 2])
+def test_an_interrupted_replacement_of_a_folder_keeps_the_old_one(error, at, tmp_path, monkeypatch):
+    with atomic_folder(tmp_path / "out") as aside:
+        fill(aside, "old")
+    rename, calls = os.rename, []
+
+    def refuse(source, target):
+        calls.append(source)
+        if len(calls) == at:
+            raise error
+        rename(source, target)
+
+    monkeypatch.setattr("os.rename", refuse)
+    with pytest.raises((error, OutputError)), atomic_folder(tmp_path / "out", force=True) as aside:
+        fill(aside, "new")
+    assert content(tmp_path / "out") == "old"
+    assert names(tmp_path) == ["out"]

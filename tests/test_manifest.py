@@ -3,8 +3,16 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from migrate.errors import ManifestError
-from migrate.manifest import FORMAT_VERSION, MANIFEST_NAME, Manifest, ModelIdentity, find_manifest, read_manifest
+from migrate.errors import ManifestError, UsageError
+from migrate.manifest import (
+    FORMAT_VERSION,
+    MANIFEST_NAME,
+    Manifest,
+    ModelIdentity,
+    creation_date,
+    find_manifest,
+    read_manifest,
+)
 
 FULL = Manifest(
     kind="stitch",
@@ -90,3 +98,23 @@ def test_a_manifest_that_is_there_is_found_or_refused(tmp_path):
     assert find_manifest(tmp_path, "stitch") == FULL
     with pytest.raises(ManifestError):
         find_manifest(tmp_path, "store")
+
+
+@pytest.mark.parametrize("epoch", ["soon", "1.5", "9" * 25])
+def test_a_date_that_is_none_is_a_usage_error(epoch, monkeypatch):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", epoch)
+    with pytest.raises(UsageError, match="SOURCE_DATE_EPOCH"):
+        creation_date()
+
+
+@pytest.mark.parametrize("field", ["inputs", "counts", "details"])
+@pytest.mark.parametrize("value", [None, 5, ["x"]])
+def test_fields_that_are_no_tables_are_refused(field, value, tmp_path):
+    with pytest.raises(ManifestError, match="expected the fields"):
+        read_manifest(written(tmp_path, **{field: value}), "stitch")
+
+
+def test_a_manifest_nested_without_end_is_refused(tmp_path):
+    (tmp_path / MANIFEST_NAME).write_bytes(b"[" * 200_000)
+    with pytest.raises(ManifestError, match="expected JSON"):
+        read_manifest(tmp_path, "stitch")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-import numpy as np
-
 from migrate.audit.runs import DEPTH, DocKey, Run, rank
 from migrate.documents import Document, Query
 
@@ -31,10 +29,15 @@ def bm25_run(documents: Sequence[Document], queries: Sequence[Query], *, key: Do
         return Run({query.id: () for query in queries})
     index = BM25Okapi(texts)
     keys = [key(document.id) for document in documents]
+    rows_of: dict[str, list[int]] = {}
+    for row, text in enumerate(texts):
+        for word in set(text):
+            rows_of.setdefault(word, []).append(row)
 
     def one(query: Query) -> tuple[str, ...]:
-        scores = index.get_scores(words(query.text))
-        hits = np.flatnonzero(scores)
+        asked = words(query.text)
+        scores = index.get_scores(asked)
+        hits = {row for word in set(asked) for row in rows_of.get(word, ())}  # a shared word may weigh nothing
         return tuple(doc_id for doc_id, _ in rank(((keys[row], float(scores[row])) for row in hits), depth))
 
     return Run({query.id: one(query) for query in queries})

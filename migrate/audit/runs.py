@@ -63,6 +63,8 @@ class TopK:
 
     def add(self, keys: Sequence[str], vectors: Vectors) -> None:
         """Take in the next rows, (n, dim): `keys[i]` is the document that row i belongs to."""
+        if not len(keys):
+            return
         norms = squared_norms(vectors)
         scores = self.queries @ vectors.T
         if self.metric == "l2":

@@ -13,6 +13,9 @@ from migrate.audit.measures import Scores
 MARGIN = 0.95
 CONFIDENCE = 0.95
 RESAMPLES = 10_000
+FEWEST_QUERIES = 20
+"""Fewer queries than this are INCONCLUSIVE, whatever they show: resamples of a handful repeat the handful."""
+
 MOST_QUERIES = 100_000
 
 _BLOCK = 1 << 22
@@ -56,7 +59,8 @@ class Verdict:
     @property
     def worse_than_stay(self) -> bool:
         """Whether the arm is significantly worse than staying with the source model."""
-        return self.gain_over_stay is not None and self.gain_over_stay.upper < 0
+        enough = self.n_queries >= FEWEST_QUERIES
+        return enough and self.gain_over_stay is not None and self.gain_over_stay.upper < 0
 
     @property
     def sentence(self) -> str:
@@ -69,6 +73,8 @@ class Verdict:
             return f"{span}: at least the margin of {self.margin:g}"
         if self.outcome is Outcome.NOT_SAFE:
             return f"{span}: below the margin of {self.margin:g}"
+        if self.n_queries < FEWEST_QUERIES:
+            return f"{span}; {self.n_queries} queries are too few for a verdict, at least {FEWEST_QUERIES} are needed"
         needed = f"about {self.queries_needed:,}" if self.queries_needed else f"more than {MOST_QUERIES:,}"
         return f"{span}: the margin of {self.margin:g} lies between; {needed} queries would settle it"
 
@@ -89,7 +95,7 @@ def decide(
     """
     retention = retention_bounds(arm, full, seed=seed, resamples=resamples)
     gain = None if stay is None else difference_bounds(arm, stay, seed=seed, resamples=resamples)
-    outcome = _outcome(retention, gain, margin)
+    outcome = _outcome(retention, gain, margin) if len(arm) >= FEWEST_QUERIES else Outcome.INCONCLUSIVE
     needed = queries_needed(arm, full, margin) if outcome is Outcome.INCONCLUSIVE else None
     return Verdict(outcome, retention, margin, len(arm), gain, needed, provisional)
 
@@ -138,7 +144,7 @@ def queries_needed(arm: Scores, full: Scores, margin: float) -> int | None:
         return None
     ratio = float(arm.mean()) / mean
     spread = float(np.std(arm - ratio * full, ddof=1)) / mean
-    for n in np.unique(np.geomspace(len(arm), MOST_QUERIES, 400).astype(int)):
+    for n in np.unique(np.geomspace(max(len(arm) + 1, FEWEST_QUERIES), MOST_QUERIES, 400).astype(int)):
         # The worst-case query is drawn about once a resample, more or less often with a variance of its own.
         weight = 1 / (n * mean)
         lower = ratio * (1 - weight) - 1.645 * np.hypot(spread / np.sqrt(n), weight)

@@ -12,6 +12,7 @@ from migrate.stitch.select import Selection
 WIDTH = 100
 """Columns of a terminal that everything fits into."""
 
+_MANY_QUERIES = 10_000
 _MEASURES = ("nDCG@10", "recall@100", "MRR@10", "overlap@1", "overlap@10", "overlap@100")
 _HEADS = ("nDCG@10", "R@100", "MRR@10", "ov@1", "ov@10", "ov@100")
 
@@ -65,8 +66,15 @@ def _arm_row(arm: Arm, measures: Sequence[str], comparison: Comparison | None) -
     row = [arm.name, *("-" if mean is None else f"{mean:.3f}" for mean in means)]
     if comparison is None:
         return [*row, "", "", ""]
-    record = f"{comparison.wins}/{comparison.ties}/{comparison.losses}"
-    return [*row, f"{comparison.retention.estimate:.3f}", _span(comparison.retention), record]
+    return [*row, f"{comparison.retention.estimate:.3f}", _span(comparison.retention), _record(comparison)]
+
+
+def _record(comparison: Comparison) -> str:
+    """Queries won, tied and lost; as percentages where the counts would not fit."""
+    counts = (comparison.wins, comparison.ties, comparison.losses)
+    if sum(counts) < _MANY_QUERIES:
+        return "/".join(map(str, counts))
+    return "/".join(f"{100 * count / sum(counts):.0f}%" for count in counts)
 
 
 def _span(bounds: Bounds) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
-from migrate.errors import StitchError
+from migrate.errors import StitchError, UsageError
 from migrate.files import atomic_folder, sha256_file, write_bytes, write_json
 from migrate.manifest import Manifest, read_manifest
 from migrate.stitch.base import Stitch
@@ -23,6 +24,8 @@ from migrate.vectors import Batch, Vectors, check_vectors, squared_norms, summar
 
 WEIGHTS_NAME = "weights.safetensors"
 SAMPLE_NAME = "sample.json"
+_DAMAGED = (OSError, SafetensorError, AttributeError, KeyError, RecursionError, TypeError, UsageError, ValueError)
+_STATE_NAME = re.compile(r"embedder\.[a-z]+")
 _PREFIX = "stitch."
 _SAMPLE_KEY = "sample.vectors"
 
@@ -98,13 +101,14 @@ class FittedStitch:
 
     def manifest_with_files(self, folder: Path) -> Manifest:
         """The manifest with the facts of the fit and the hashes of the files in `folder`."""
+        known = self.manifest.details
         details = {
+            **known,
             "stitch": self.stitch.spec,
             "norm": self.norm,
-            "facts": self.stitch.facts(),
-            "selection": asdict(self.selection),
+            "facts": self.stitch.facts() or known.get("facts", {}),
+            "selection": _selection_facts(self.selection),
             "files": {name: sha256_file(folder / name) for name in (WEIGHTS_NAME, SAMPLE_NAME, *self.state)},
-            **self.manifest.details,
         }
         return Manifest(**{**_fields(self.manifest), "details": details})
 
@@ -133,6 +137,9 @@ def load_stitch(folder: Path) -> FittedStitch:
     details = manifest.details
     try:
         for name, digest in details["files"].items():
+            # These travel into every store that the stitch translates: no name may reach out of it or over its files.
+            if name not in (WEIGHTS_NAME, SAMPLE_NAME) and not _STATE_NAME.fullmatch(name):
+                raise StitchError(f"{folder}: the manifest names {name!r}, which no stitch has; do not trust it")
             if sha256_file(folder / name) != digest:
                 raise StitchError(f"{folder / name}: its SHA-256 is not the one in the manifest; fit the stitch again")
         tensors = load_file(folder / WEIGHTS_NAME)
@@ -142,12 +149,20 @@ def load_stitch(folder: Path) -> FittedStitch:
         selection = _read_selection(details["selection"])
         norm = float(details["norm"])
         state = {n: (folder / n).read_bytes() for n in details["files"] if n not in (WEIGHTS_NAME, SAMPLE_NAME)}
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+        _check_loaded(folder, stitch, arrays, sample, norm, int(details["fingerprint"]["dim"]))
+    except _DAMAGED as error:
         raise StitchError(
             f"{folder}: expected a complete stitch, found a damaged one ({error}); fit it again"
         ) from error
-    _check_loaded(folder, arrays, sample)
     return FittedStitch(stitch, norm, sample, selection, manifest, state)
+
+
+def _selection_facts(selection: Selection) -> dict[str, Any]:
+    """The selection without the seconds it took, which differ from run to run."""
+    facts = asdict(selection)
+    for row in facts["candidates"]:
+        del row["fit_s"]
+    return facts
 
 
 def _read_selection(facts: Mapping[str, Any]) -> Selection:
@@ -155,12 +170,19 @@ def _read_selection(facts: Mapping[str, Any]) -> Selection:
     return Selection(facts["chosen"], tuple(candidates))
 
 
-def _check_loaded(folder: Path, arrays: Mapping[str, Vectors], sample: TrueVectors) -> None:
-    finite = all(np.isfinite(array).all() for array in arrays.values())
-    if not finite or not np.isfinite(squared_norms(sample.vectors)).all():
+def _check_loaded(
+    folder: Path, stitch: Stitch, arrays: Mapping[str, Vectors], sample: TrueVectors, norm: float, source_dim: int
+) -> None:
+    finite = all(np.isfinite(array).all() for array in (*arrays.values(), squared_norms(sample.vectors)))
+    if not finite or not 0 < norm < np.inf:
         raise StitchError(f"{folder}: expected finite weights, found NaN or Inf; fit the stitch again")
-    if len(sample.ids) != len(sample.vectors):
+    if not isinstance(sample.ids, list) or len(sample.row_of) != len(sample.vectors):
         raise StitchError(
             f"{folder}: expected one vector per sample document, found {len(sample.vectors)} vectors "
-            f"for {len(sample.ids)} documents; fit the stitch again"
+            f"for {len(sample.row_of)} documents; fit the stitch again"
+        )
+    found = stitch.transform(np.zeros((1, source_dim), dtype=np.float32)).shape[1]
+    if found != sample.vectors.shape[1]:
+        raise StitchError(
+            f"{folder}: expected a map to {sample.vectors.shape[1]} dimensions, found one to {found}; fit it again"
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,10 +33,10 @@ def new_stitch(spec: str) -> Stitch:
     UsageError
         No such stitch.
     """
-    kind, _, option = spec.partition(":")
+    kind, colon, option = spec.partition(":")
     if kind == LowRank.kind and option.isdecimal() and int(option) > 0:
         return LowRank(int(option))
-    if kind not in _KINDS or option:
+    if kind not in _KINDS or colon:
         raise UsageError(f"expected a stitch among auto, {', '.join(_KINDS)}, lowrank:RANK; found {spec!r}")
     return _KINDS[kind]()
 
@@ -47,8 +47,8 @@ class Candidate:
 
     stitch: str
     scores: HeldOutScores
-    fit_s: float
-    is_control: bool
+    fit_s: float = field(default=0.0, compare=False)
+    is_control: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +69,13 @@ def select_stitch(
     source: Vectors,
     target: Vectors,
     *,
-    specs: Sequence[str] | None = None,
+    specs: Sequence[str] = (),
     seed: int = 0,
     progress: Progress = no_progress,
 ) -> Selection:
     """Cross-validate stitches on pairs, (n, p) and (n, q), and choose by overlap@10, then by MSE.
+
+    Without `specs` all that apply are candidates.
 
     Each fold's predictions come from a stitch that has not seen the fold; put together they cover the sample, so
     that retrieval is judged over all n documents. Two controls stand in the table and are never chosen unless asked
@@ -87,7 +89,7 @@ def select_stitch(
         A spec that is no stitch.
     """
     check_pairs(source, target)
-    wanted = list(specs) if specs is not None else applicable(source, target)
+    wanted = list(specs) if specs else applicable(source, target)
     table = [_judge(spec, source, target, seed=seed) for spec in _reporting(wanted, progress)]
     chosen = max(table, key=lambda row: (row.scores.overlap_at_10, -row.scores.mse)).stitch
     controls = [_judge(Mean.kind, source, target, seed=seed, is_control=True)] if Mean.kind not in wanted else []

@@ -68,3 +68,8 @@ def test_case_and_punctuation_do_not_matter(documents):
 
 def test_words_are_letters_digits_and_underscores():
     assert words("Ärger_1: it's 3.5€") == ["ärger_1", "it", "s", "3", "5"]
+
+
+def test_a_word_of_half_the_documents_weighs_nothing_but_is_found():
+    documents = [Document(doc_id, text) for doc_id, text in (("b", "cat"), ("a", "cat"), ("c", "dog"), ("d", "dog"))]
+    assert bm25_run(documents, [Query("q", "cat")]).rankings["q"] == ("a", "b")

@@ -3,7 +3,6 @@ import pytest
 from scipy.stats import bootstrap
 
 from migrate.audit.verdict import (
-    MOST_QUERIES,
     Bounds,
     Outcome,
     Verdict,
@@ -168,7 +167,7 @@ def test_where_the_full_re_embed_finds_nothing_nothing_is_settled(arm, full, est
     assert verdict.outcome is Outcome.INCONCLUSIVE
     assert verdict.retention == Bounds(estimate, 0.0, np.inf)
     assert verdict.queries_needed is None
-    assert f"more than {MOST_QUERIES:,} queries" in verdict.sentence
+    assert "too few for a verdict" in verdict.sentence
 
 
 def test_a_full_re_embed_that_answers_one_query_in_many_settles_nothing():
@@ -194,7 +193,7 @@ def test_provisional_verdicts_say_so():
     ],
 )
 def test_the_sentence_says_what_was_found(outcome, needed, said):
-    verdict = Verdict(outcome, Bounds(0.912, 0.8, 1.25), 0.9, 10, None, needed, False)
+    verdict = Verdict(outcome, Bounds(0.912, 0.8, 1.25), 0.9, 100, None, needed, False)
     assert said in verdict.sentence
     assert "retention 0.912, 95 % bounds 0.800 to 1.250" in verdict.sentence
 
@@ -234,3 +233,23 @@ def test_about_as_many_queries_as_estimated_settle_the_verdict(retained, spread)
 
     assert settled(needed // 3) < 0.4
     assert settled(3 * needed) > 0.8
+
+
+def test_an_inconclusive_audit_asks_for_more_queries_than_it_had():
+    rng = np.random.default_rng(7)
+    full = rng.choice([0, 0.3, 0.5, 0.63, 1], size=300)
+    arm = np.clip(full * 0.975 + 0.1 * rng.normal(size=300), 0, 1)
+    verdict = decide(arm, full, resamples=500, seed=7, margin=0.975)
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert verdict.queries_needed > 300
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 19])
+def test_a_handful_of_queries_is_inconclusive_whatever_it_shows(n):
+    lost = decide(np.zeros(n), np.ones(n), np.ones(n), resamples=200)
+    assert lost.outcome is Outcome.INCONCLUSIVE and not lost.worse_than_stay
+    assert f"{n} queries are too few" in lost.sentence
+
+
+def test_twenty_lost_queries_are_not_safe():
+    assert decide(np.zeros(20), np.ones(20), resamples=200).outcome is Outcome.NOT_SAFE

@@ -45,7 +45,7 @@ def make_fitted(spec="ridge", seed=3):
         TrueVectors([f"dök-{row}" for row in range(len(x))], y),
         select_stitch(x, y, specs=[spec], seed=seed),
         manifest,
-        {"vocabulary.json": b'{"a": 1}', "idf.bin": bytes(range(9))},
+        {"embedder.json": b'{"a": 1}', "embedder.bin": bytes(range(9))},
     )
 
 
@@ -102,7 +102,7 @@ def test_the_manifest_tells_what_was_fitted(saved):
     assert details["facts"] == {"lambda": fitted.stitch.lambda_}
     assert details["selection"]["chosen"] == "ridge"
     assert details["files"] == {
-        name: sha256_file(saved / name) for name in (WEIGHTS_NAME, SAMPLE_NAME, "vocabulary.json", "idf.bin")
+        name: sha256_file(saved / name) for name in (WEIGHTS_NAME, SAMPLE_NAME, "embedder.json", "embedder.bin")
     }
 
 
@@ -239,7 +239,7 @@ def flip_a_bit(path):
 @pytest.mark.parametrize(
     "damage", [truncate, flip_a_bit, lambda path: path.write_bytes(b""), lambda path: path.unlink()]
 )
-@pytest.mark.parametrize("name", [WEIGHTS_NAME, SAMPLE_NAME, "vocabulary.json"])
+@pytest.mark.parametrize("name", [WEIGHTS_NAME, SAMPLE_NAME, "embedder.json"])
 def test_damage_is_found(name, damage, saved):
     damage(saved / name)
     with pytest.raises(StitchError, match=r"fit .*again") as caught:
@@ -312,3 +312,67 @@ def test_true_vectors_are_found_wherever_they_stand():
     positions, rows = sample.positions(["a", "b", "c", "a"])
     assert (positions.tolist(), rows.tolist()) == ([0, 2, 3], [1, 0, 1])
     assert [found.tolist() for found in sample.positions(["x"])] == [[], []]
+
+
+def test_the_same_fit_gives_the_same_folder_however_long_it_took(tmp_path, monkeypatch):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1000000000")
+    for name in ("one", "two"):
+        make_fitted().save(tmp_path / name)
+    assert folder_bytes(tmp_path / "one") == folder_bytes(tmp_path / "two")
+
+
+def test_a_loaded_stitch_may_be_changed_and_saved(saved, tmp_path):
+    changed = replace(load_stitch(saved), norm=3.0, state={}, sample=TrueVectors(["a"], np.ones((1, Q), np.float32)))
+    changed.save(tmp_path / "changed")
+    found = load_stitch(tmp_path / "changed")
+    assert (found.norm, list(found.sample.ids), dict(found.state)) == (3.0, ["a"], {})
+    assert found.manifest.details["facts"] == load_stitch(saved).manifest.details["facts"]
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"norm": float("nan")},
+        {"norm": 0},
+        {"norm": float("inf")},
+        {"norm": -1},
+        {"norm": None},
+        {"stitch": "kernel"},
+        {"stitch": "lowrank:0"},
+        {"stitch": 5},
+        {"files": []},
+        {"files": None},
+        {"selection": []},
+    ],
+)
+def test_facts_that_are_wrong_are_found(facts, saved):
+    edit_manifest(saved, lambda details: details.update(facts))
+    with pytest.raises(StitchError, match="again"):
+        load_stitch(saved)
+
+
+@pytest.mark.parametrize("name", ["../evil", "sub/evil", "/etc/hostname", "index.faiss"])
+def test_files_outside_of_the_folder_are_not_read(name, saved):
+    (saved / "sub").mkdir()
+    path = saved / name
+    if not path.exists():
+        path.write_bytes(b"evil")
+    edit_manifest(saved, lambda details: details["files"].update({name: sha256_file(path)}))
+    with pytest.raises(StitchError, match="which no stitch has"):
+        load_stitch(saved)
+
+
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [
+        (WEIGHTS_NAME, with_tensors(lambda tensors: tensors.update({"stitch.matrix": np.ones((P, 3), np.float32)}))),
+        (WEIGHTS_NAME, with_tensors(lambda tensors: tensors.update({"stitch.matrix": np.ones((3, Q), np.float32)}))),
+        (WEIGHTS_NAME, with_tensors(lambda tensors: tensors.update({"sample.vectors": np.ones(40, np.float32)}))),
+        (SAMPLE_NAME, lambda path: path.write_text(json.dumps(["same"] * 40))),
+        (SAMPLE_NAME, lambda path: path.write_text(json.dumps({str(row): row for row in range(40)}))),
+    ],
+)
+def test_files_that_do_not_fit_together_are_found(name, write, saved):
+    replace_file(saved, name, write)
+    with pytest.raises(StitchError, match="again"):
+        load_stitch(saved)
