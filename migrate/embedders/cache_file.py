@@ -27,7 +27,7 @@ _CREATE = "CREATE TABLE IF NOT EXISTS embeddings (key BLOB PRIMARY KEY, vector B
 class CacheFile:
     """An open cache; a context manager. A file that is not there yet is created, with the folders above it.
 
-    Write-ahead logging lets one process read while another writes; two that write take turns.
+    Processes take turns, each transaction waiting for the others for up to a minute.
     """
 
     def __init__(self, path: Path) -> None:
@@ -49,19 +49,17 @@ class CacheFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        # What matters was committed; a checkpoint that fails on closing is made up for by the next run.
-        with suppress(sqlite3.Error):
-            self._database.close()
+        self._database.close()
 
     def _prepare(self) -> None:
         """Recognise the file, or make it one. Two processes may come upon a new file at once, so look again locked.
 
-        The first look is for files of others: switching to write-ahead logging would already change them.
+        The journal is SQLite's default: switching to write-ahead logging fails at once, without waiting, while
+        another process has the file open.
         """
         with self._transaction("DEFERRED"):
             if self._is_ours():
                 return
-        self._database.execute("PRAGMA journal_mode = WAL")
         with self._transaction("IMMEDIATE"):
             if not self._is_ours():
                 self._database.execute(_CREATE)
