@@ -59,8 +59,7 @@ def embed_corpus(
         embedder.fit(_with_text(read_documents(), [], skip_blank=skip_blank))
         writer, count = None, 0
         for batch in _batched(_with_text(read_documents(), skipped, skip_blank=skip_blank)):
-            progress("embed", count, None)
-            vectors = embedder.embed_documents(batch)
+            vectors = embedder.embed_documents(batch, progress=_further(progress, "embed", count, None))
             if writer is None:
                 writer = create_store(aside, format=store_format, dim=vectors.shape[1], metric=metric)
             writer.append(batch, vectors)
@@ -68,7 +67,6 @@ def embed_corpus(
         if writer is None:
             raise DatasetError("expected documents to embed, found none; is the corpus empty?")
         writer.finish()
-        progress("embed", count, count)
         embedder.save_state(aside)
         _manifest(embedder, count, "embed", "index.faiss").write(aside)
     return Embedding(output, count, embedder.identity.dim, tuple(skipped))
@@ -109,14 +107,19 @@ def reembed_store(
         writer = store.writer(aside, embedder.identity.dim)
         done = 0
         for batch in _batched(store.documents()):
-            progress("embed the reference", done, count)
-            writer.append(Batch([document.id for document in batch], embedder.embed_documents(batch)))
+            further = _further(progress, "embed the reference", done, count)
+            vectors = embedder.embed_documents(batch, progress=further)
+            writer.append(Batch([document.id for document in batch], vectors))
             done += len(batch)
         writer.finish()
-        progress("embed the reference", done, count)
         embedder.save_state(aside)
         _manifest(embedder, count, "full re-embed", str(store.info.details["index"])).write(aside)
     return Embedding(output, count, embedder.identity.dim)
+
+
+def _further(progress: Progress, stage: str, before: int, total: int | None) -> Progress:
+    """What an embedder reports of a batch, as progress of the whole."""
+    return lambda _, done, __: progress(stage, before + done, total)
 
 
 def _manifest(embedder: Embedder, count: int, made_by: str, index: str) -> Manifest:

@@ -71,17 +71,18 @@ def run(arguments: Sequence[str] | None = None) -> int:
         error.show()
         return 2
     except click.ClickException as error:
-        _complain(error.format_message().replace("\n", " "))
+        context = getattr(error, "ctx", None)
+        where = context.command_path if context else "lead-migrate"
+        _complain(f"{' '.join(error.format_message().split()).rstrip('.')}; see {where} --help")
         return 2
     except LeadMigrateError as error:
         _complain(str(error))
         return error.exit_code
     except (click.Abort, KeyboardInterrupt) as error:
         return _interrupted(error)
-    except BrokenPipeError:
-        # The reader of our output went away; what Python still wants to flush must not complain again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    except SystemExit:
+        # click exits with 1, which means NOT SAFE here, when the reader of our output went away
+        return 5
     except (OSError, MemoryError) as error:
         _complain(
             f"{type(error).__name__}: {error}" if str(error) else "out of memory; free some, or use a smaller batch"

@@ -237,9 +237,9 @@ def test_ctrl_c_is_exit_130(store, capsys, monkeypatch):
 
 
 def test_a_closed_pipe_is_quiet(store):
-    script = f"{sys.executable} -c 'from migrate.cli.main import main; main()' inspect {store} --json | head -c 1"
-    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
-    assert (done.stdout, done.stderr) == ("{", "")
+    script = f"{sys.executable} -c 'from migrate.cli.main import main; main()' inspect {store} --json | true"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", script], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr, done.returncode) == ("", "", 5)
 
 
 def test_no_color_and_pipes_are_plain(monkeypatch):

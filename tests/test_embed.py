@@ -1,0 +1,84 @@
+import numpy as np
+import pytest
+
+from migrate.documents import Document
+from migrate.embed import embed_corpus, reembed_store
+from migrate.embedders import load_embedder
+from migrate.errors import DatasetError, UsageError
+from migrate.stores import open_store
+from migrate.stores.base import read_all
+
+SPEC = "tfidf:24"
+
+
+@pytest.mark.parametrize("store_format", ["faiss", "langchain"])
+@pytest.mark.parametrize("metric", ["ip", "l2"])
+def test_a_new_store_holds_the_documents_and_their_vectors(corpus, tmp_path, store_format, metric):
+    embedder = load_embedder(SPEC)
+    done = embed_corpus(lambda: corpus.documents, embedder, tmp_path / "s", store_format=store_format, metric=metric)
+    store = open_store(tmp_path / "s")
+    everything = read_all(store.batches())
+    assert (done.count, done.dim, done.skipped) == (150, 24, ())
+    assert (store.info.format, store.info.metric) == (store_format, metric)
+    assert list(everything.ids) == [document.id for document in corpus.documents]
+    assert np.array_equal(everything.vectors, embedder.embed_documents(corpus.documents))
+    assert [document.text for document in store.documents()] == [document.text for document in corpus.documents]
+    assert store.info.manifest.model == embedder.identity
+
+
+def test_the_model_of_a_store_can_be_taken_up_again(corpus, tmp_path):
+    embedder = load_embedder(SPEC)
+    embed_corpus(lambda: corpus.documents, embedder, tmp_path / "s")
+    again = load_embedder(SPEC, state=tmp_path / "s")
+    assert np.array_equal(again.embed_queries(corpus.queries), embedder.embed_queries(corpus.queries))
+
+
+def test_a_full_re_embed_is_of_the_same_kind_and_order(source_folder, tmp_path):
+    source, embedder = open_store(source_folder), load_embedder(SPEC)
+    embedder.fit(source.documents())
+    reembed_store(source, embedder, tmp_path / "full")
+    full = open_store(tmp_path / "full")
+    assert list(full.documents()) == list(source.documents())
+    assert full.info.dim == 24 and full.info.manifest.details["made by"] == "full re-embed"
+    truth = embedder.embed_documents(list(source.documents()))
+    assert np.array_equal(read_all(full.batches()).vectors, truth)
+
+
+def test_progress_counts_all_documents(corpus, source_folder, tmp_path):
+    seen = []
+    embed_corpus(lambda: corpus.documents, load_embedder(SPEC), tmp_path / "s", progress=lambda *p: seen.append(p))
+    assert seen[-1] == ("embed", 150, None)
+    source, embedder = open_store(source_folder), load_embedder(SPEC)
+    embedder.fit(source.documents())
+    reembed_store(source, embedder, tmp_path / "full", progress=lambda *p: seen.append(p))
+    assert seen[-1] == ("embed the reference", 150, 150)
+
+
+def test_an_empty_corpus_leaves_nothing(tmp_path):
+    with pytest.raises(DatasetError, match="found none"):
+        embed_corpus(list, load_embedder(f"file:{tmp_path / 'v.npz'}"), tmp_path / "s")
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_blank_document_is_named_or_skipped(tmp_path):
+    documents = [Document("a", "green tea"), Document("b", "\t"), Document("c", "black tea")]
+    with pytest.raises(DatasetError, match="document 'b'"):
+        embed_corpus(lambda: documents, load_embedder("tfidf:1"), tmp_path / "s")
+    done = embed_corpus(lambda: documents, load_embedder("tfidf:1"), tmp_path / "s", skip_blank=True)
+    assert (done.count, done.skipped) == (2, ("b",))
+
+
+def test_two_documents_of_one_id_leave_nothing(tmp_path):
+    documents = [Document("a", "green tea"), Document("a", "black tea")]
+    with pytest.raises(Exception, match="'a'"):
+        embed_corpus(lambda: documents, load_embedder("tfidf:1"), tmp_path / "s")
+    assert not (tmp_path / "s").exists()
+
+
+def test_an_existing_store_is_kept_unless_forced(corpus, tmp_path):
+    embed_corpus(lambda: corpus.documents, load_embedder(SPEC), tmp_path / "s")
+    with pytest.raises(UsageError, match="--force"):
+        embed_corpus(lambda: corpus.documents[:100], load_embedder(SPEC), tmp_path / "s")
+    assert open_store(tmp_path / "s").info.count == 150
+    embed_corpus(lambda: corpus.documents[:100], load_embedder(SPEC), tmp_path / "s", force=True)
+    assert open_store(tmp_path / "s").info.count == 100
