@@ -75,7 +75,7 @@ def command(
 
     with progress_bar(quiet=quiet) as progress:
         translated = open_store(store)
-        questions = load_questions(beir, split)
+        questions = load_questions(beir, split, progress)
         embedder = load_model_of(translated, target, "--target", model)
         opened, old = _stay(source, source_model, model, quiet=quiet)
         with _reference(reference, save_reference, translated, embedder, progress, force=force) as full:

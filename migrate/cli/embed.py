@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from migrate.documents import Document
+    from migrate.vectors import Progress
 
 
 @options.command(
@@ -58,7 +59,7 @@ def command(
     from migrate.embed import embed_corpus
 
     with progress_bar(quiet=quiet) as progress:
-        read = _reader(corpus, split, max_docs, seed)
+        read = _reader(corpus, split, max_docs, seed, progress)
         done = embed_corpus(
             read if no_chunks else _chunked(read, chunk_tokens, chunk_overlap),
             model.load(spec, seed=seed),
@@ -79,7 +80,9 @@ def command(
         show(f"{done.path}: {done.count:,} vectors of dimension {done.dim}")
 
 
-def _reader(corpus: str, split: str, max_docs: int | None, seed: int) -> Callable[[], Iterable[Document]]:
+def _reader(
+    corpus: str, split: str, max_docs: int | None, seed: int, progress: Progress
+) -> Callable[[], Iterable[Document]]:
     """What starts reading the corpus: a JSONL file, or the corpus of a BEIR folder or set, capped or whole."""
     from migrate.datasets.beir import load_beir
     from migrate.datasets.corpus import read_corpus
@@ -88,7 +91,7 @@ def _reader(corpus: str, split: str, max_docs: int | None, seed: int) -> Callabl
 
     path = Path(corpus)
     if not path.is_file():
-        folder = resolve_beir(corpus)
+        folder = resolve_beir(corpus, progress=progress)
         if max_docs is not None:
             return load_beir(folder, split=split, max_docs=max_docs, seed=seed).documents
         path = folder / "corpus.jsonl"

@@ -67,7 +67,7 @@ def command(
         done = migrate(
             opened,
             model.load(target, seed=seed),
-            load_questions(beir, split),
+            load_questions(beir, split, progress),
             output,
             source_embedder=old,
             stitch=stitch,

@@ -14,18 +14,19 @@ if TYPE_CHECKING:
     from migrate.embedders.base import Embedder
     from migrate.manifest import ModelIdentity
     from migrate.stores.base import Store
+    from migrate.vectors import Progress
 
 _EXIT_CODES = {"SAFE": 0, "NOT SAFE": 1, "INCONCLUSIVE": 3}
 _ASKS_WITH_DOCUMENTS = ("arguana", "quora")
 
 
-def load_questions(beir: str, split: str) -> Questions:
+def load_questions(beir: str, split: str, progress: Progress) -> Questions:
     """Queries and judgements of a BEIR folder, or of a set by name."""
     from migrate.audit.audit import Questions
     from migrate.datasets.beir import load_beir
     from migrate.datasets.download import resolve_beir
 
-    found = load_beir(resolve_beir(beir), split=split)
+    found = load_beir(resolve_beir(beir, progress=progress), split=split)
     notes = []
     if found.unknown_query_ids:
         notes.append(f"{len(found.unknown_query_ids):,} judged queries have no text in {found.name}; they are left out")
