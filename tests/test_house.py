@@ -38,7 +38,7 @@ HOMES = {
     "sklearn": ["embedders/tfidf"],
     "rank_bm25": ["audit/bm25"],
     "langchain_text_splitters": ["datasets/chunking"],
-    "sqlite3": ["embedders/"],
+    "sqlite3": ["embedders/", "stores/sqlite_file"],
     "pickle": ["stores/"],
 }
 

@@ -21,6 +21,7 @@ from migrate.stores.faiss_writer import open_writer
 from migrate.stores.labels import Labels, LazyIds, check_labels
 from migrate.stores.langchain_docs import LangchainDocuments
 from migrate.stores.llamaindex import LlamaIndexDocuments, is_llamaindex
+from migrate.stores.txtai import is_txtai, open_txtai
 from migrate.vectors import Batch
 
 _NOTHING_FOUND = -1
@@ -84,6 +85,8 @@ def _find_documents(index: Path, pickled: Path | None, labels: Labels, count: in
         return LangchainDocuments(pickled, labels, count)
     if is_llamaindex(index):
         return LlamaIndexDocuments(index, labels, count)
+    if is_txtai(index):
+        return open_txtai(index, labels, count)
     docs = index.with_name(DOCS_NAME)
     return JsonlDocuments(docs, labels, count) if docs.exists() else LabelsOnly(labels, index)
 
