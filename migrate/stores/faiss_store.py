@@ -13,15 +13,13 @@ from numpy.typing import NDArray
 from migrate.documents import Document
 from migrate.manifest import find_manifest
 from migrate.stores.base import BATCH_SIZE, Store, StoreInfo, StoreWriter
-from migrate.stores.doc_source import DocumentSource, LabelsOnly
-from migrate.stores.docs_jsonl import DOCS_NAME, JsonlDocuments
+from migrate.stores.doc_source import DocumentSource
 from migrate.stores.faiss_layout import IdMap, Ivf, Layout, class_chain, headers
 from migrate.stores.faiss_reader import FaissFile
 from migrate.stores.faiss_writer import open_writer
+from migrate.stores.find_documents import find_documents
 from migrate.stores.labels import Labels, LazyIds, check_labels
 from migrate.stores.langchain_docs import LangchainDocuments
-from migrate.stores.llamaindex import LlamaIndexDocuments, is_llamaindex
-from migrate.stores.txtai import is_txtai, open_txtai
 from migrate.vectors import Batch
 
 _NOTHING_FOUND = -1
@@ -83,12 +81,7 @@ class FaissStore(Store):
 def _find_documents(index: Path, pickled: Path | None, labels: Labels, count: int) -> DocumentSource:
     if pickled is not None:
         return LangchainDocuments(pickled, labels, count)
-    if is_llamaindex(index):
-        return LlamaIndexDocuments(index, labels, count)
-    if is_txtai(index):
-        return open_txtai(index, labels, count)
-    docs = index.with_name(DOCS_NAME)
-    return JsonlDocuments(docs, labels, count) if docs.exists() else LabelsOnly(labels, index)
+    return find_documents(index, labels, count)
 
 
 def _describe(path: Path, file: FaissFile, source: DocumentSource, labels: Labels) -> StoreInfo:
