@@ -8,6 +8,7 @@ from typing import Final
 
 from migrate.stores.doc_source import DocumentSource, LabelsOnly
 from migrate.stores.docs_jsonl import DOCS_NAME, JsonlDocuments
+from migrate.stores.haystack import HaystackDocuments, is_haystack
 from migrate.stores.huggingface import DatasetDocuments, has_dataset
 from migrate.stores.labels import Labels
 from migrate.stores.llamaindex import LlamaIndexDocuments, is_llamaindex
@@ -30,6 +31,7 @@ def _open_docs(index: Path, labels: Labels, count: int) -> DocumentSource:
 _KINDS: Final[tuple[tuple[_Test, _Opener], ...]] = (
     (is_llamaindex, LlamaIndexDocuments),
     (is_txtai, open_txtai),
+    (is_haystack, HaystackDocuments),
     (_has_docs, _open_docs),
     (has_dataset, DatasetDocuments),
     (has_parquet, ParquetDocuments),
