@@ -81,7 +81,7 @@ class Columns:
     @property
     def read(self) -> list[str]:
         """The columns that `documents` needs."""
-        return [name for name in (self.text, *self.metadata) if name is not None]
+        return [name for name in (self.id, self.text, *self.metadata) if name is not None]
 
 
 def find_columns(schema: Any, path: Path) -> Columns:
@@ -198,8 +198,9 @@ def take_ascending(batches: Iterable[Any], places: NDArray[np.int64], pyarrow: A
             return
 
 
-def to_document(doc_id: str, row: dict[str, Any], columns: Columns) -> Document:
+def to_document(place: int, row: dict[str, Any], columns: Columns) -> Document:
     """The document of a row; empty cells are no metadata."""
+    doc_id = str(place if columns.id is None else row[columns.id])
     text = row.get(columns.text) if columns.text is not None else None
     metadata = {name: row[name] for name in columns.metadata if row[name] is not None}
     return Document(doc_id, text or "", metadata)

@@ -50,11 +50,8 @@ class ArrowDocuments(DocumentSource):
         if not self.has_texts:
             raise StoreError(f"{self._path}: expected a column of texts, found none; name one of them text")
         places = label_values(self._places, rows)
-        return self._documents(places)
-
-    def _documents(self, places: NDArray[np.int64]) -> Iterator[Document]:
-        for place, row in zip(places, rows_in_order(places, self._read), strict=True):
-            yield to_document(self._ids.take(place[None])[0], row, self._columns)
+        found = rows_in_order(places, self._read)
+        return (to_document(place, row, self._columns) for place, row in zip(places, found, strict=True))
 
 
 def check_count(path: Path, expected: int, found: int) -> None:
