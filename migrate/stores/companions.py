@@ -11,13 +11,16 @@ from migrate.stores import fourcc
 from migrate.stores.cursor import read_errors
 
 
-def companions(index: Path, pattern: str = "*") -> list[Path]:
-    """The files beside an index whose names fit a pattern, without hidden ones, the index and our own manifest."""
+def companions(index: Path, *patterns: str) -> list[Path]:
+    """The files beside an index whose names fit a pattern; no hidden ones, nor the index, nor our manifest."""
     with read_errors(index.parent):
         return sorted(
             file
-            for file in index.parent.glob(pattern)
-            if file.is_file() and not file.name.startswith(".") and file.name not in (index.name, MANIFEST_NAME)
+            for file in index.parent.iterdir()
+            if file.is_file()
+            and not file.name.startswith(".")
+            and file.name not in (index.name, MANIFEST_NAME)
+            and any(file.match(pattern) for pattern in patterns)
         )
 
 
@@ -25,11 +28,6 @@ def is_faiss(file: Path) -> bool:
     """Whether a file begins as a FAISS index does."""
     with read_errors(file), file.open("rb") as opened:
         return fourcc.is_known(opened.read(4).decode("latin-1"))
-
-
-def copy_companions(index: Path, folder: Path, pattern: str = "*") -> None:
-    """Copy the files beside an index into a folder, durably."""
-    copy_files(companions(index, pattern), folder)
 
 
 def copy_files(files: Iterable[Path], folder: Path) -> None:

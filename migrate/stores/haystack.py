@@ -41,7 +41,7 @@ def _find_config(index: Path) -> Path | None:
     names = _names_in(beside) if beside != index else None
     if names is not None and (names & _KNOWN or (not names and index.with_name(_DEFAULT_DATABASE).exists())):
         return beside
-    others = [file for file in companions(index) if "sql_url" in (_names_in(file) or ())]
+    others = [file for file in companions(index, "*") if "sql_url" in (_names_in(file) or ())]
     return others[0] if len(others) == 1 else None
 
 

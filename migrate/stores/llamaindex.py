@@ -16,7 +16,7 @@ import numpy as np
 
 from migrate.documents import Document
 from migrate.errors import StoreError
-from migrate.stores.companions import companions, copy_companions, is_faiss
+from migrate.stores.companions import companions, copy_files, is_faiss
 from migrate.stores.cursor import malformed
 from migrate.stores.doc_source import DocumentSource
 from migrate.stores.json_file import AGAIN, entry, parse_json, read_json, read_whole, unique_ids
@@ -110,7 +110,7 @@ class LlamaIndexDocuments(DocumentSource):
 
     def write(self, folder: Path) -> None:
         """Copy the JSON files byte for byte."""
-        copy_companions(self._index, folder, "*.json")
+        copy_files(companions(self._index, "*store.json", _ID_MAP), folder)
 
 
 def embedded_text(text: str, metadata: Mapping[str, Any], fields: Mapping[str, Any]) -> str:

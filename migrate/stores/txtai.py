@@ -25,6 +25,8 @@ _CONFIG: Final = "config.json"
 _PICKLED_CONFIG: Final = "config"
 _DOCUMENTS: Final = "documents"
 _IDS: Final = "ids"
+# a keyword index and a graph, which know texts and ids but no vectors
+_SPARSE: Final = ("scoring*", "graph*")
 _REFUSED: Final = {
     "pca": "vectors reduced by PCA, which txtai would also apply to queries of the new model",
     "indexes": "subindexes with vectors of their own",
@@ -88,7 +90,7 @@ class _TxtaiFolder(DocumentSource):
 
     def write(self, folder: Path) -> None:
         """Copy the files byte for byte, but for the dimension in config.json."""
-        copy_files((file for file in companions(self._index) if file.name != _CONFIG), folder)
+        copy_files(companions(self._index, _DOCUMENTS, _IDS, *_SPARSE), folder)
         with output_errors(folder / _CONFIG):
             write_json(folder / _CONFIG, self._config)
 

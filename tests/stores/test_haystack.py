@@ -206,7 +206,8 @@ def test_a_missing_database_is_named(folder):
         open_store(folder)
 
 
-# From here on the package itself judges.
+# From here on the package itself judges. It holds back pydantic, so it lives in an environment of its own:
+# pip install 'farm-haystack<2' 'sqlalchemy<2' faiss-cpu nltk, and the few packages that the stores import
 
 
 @pytest.mark.filterwarnings("ignore")
