@@ -182,10 +182,17 @@ def rows_in_order(
         yield from (rows[place] for place in portion.tolist())
 
 
-def take_ascending(batches: Iterable[Any], places: NDArray[np.int64], pyarrow: Any) -> Iterator[dict[str, Any]]:
+def take_ascending(
+    path: Path, batches: Iterable[Any], places: NDArray[np.int64], pyarrow: Any
+) -> Iterator[dict[str, Any]]:
     """The rows at ascending places of a row of record batches; no more batches are asked for than are needed.
 
     Not `Table.take`: it may copy a whole column to pick a few rows out of several chunks.
+
+    Raises
+    ------
+    StoreError
+        There are fewer rows than the file says.
     """
     done = first = 0
     for batch in batches:
@@ -196,6 +203,8 @@ def take_ascending(batches: Iterable[Any], places: NDArray[np.int64], pyarrow: A
         done, first = last, first + batch.num_rows
         if done == places.size:
             return
+    if done < places.size:
+        raise malformed(path, f"a row {int(places[done])}", f"{first} rows")
 
 
 def to_document(place: int, row: dict[str, Any], columns: Columns) -> Document:

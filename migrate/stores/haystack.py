@@ -204,4 +204,5 @@ def _find_database(index: Path, config: dict[str, Any], config_path: Path) -> Pa
     if path.name in ("", "..", index.name, config_path.name, MANIFEST_NAME):
         raise malformed(config_path, "the name of an SQLite file in sql_url", repr(path.name), "correct it")
     beside = index.with_name(path.name)
-    return beside if beside.is_file() or not path.is_file() else path
+    with read_errors(config_path):
+        return beside if beside.is_file() or not path.is_file() else path

@@ -95,7 +95,7 @@ class DatasetDocuments(ArrowDocuments):
     def _read(self, places: NDArray[np.int64]) -> Iterator[dict[str, Any]]:
         batches = self._table.select(self._columns.read).to_batches(ROWS_PER_BATCH)
         with arrow_errors(self._path, self._pyarrow):
-            yield from take_ascending(batches, places, self._pyarrow)
+            yield from take_ascending(self._path, batches, places, self._pyarrow)
 
     def write(self, folder: Path) -> None:
         """Copy the dataset's files byte for byte, to the same place."""
@@ -123,6 +123,8 @@ def _data_file(path: Path, name: Any) -> Path:
     if not isinstance(name, str) or name in ("", "..") or Path(name).name != name:
         raise malformed(path, "names of files in the same folder", repr(name)[:80], AGAIN)
     file = path.with_name(name)
-    if not file.is_file():
+    with read_errors(path):
+        exists = file.is_file()
+    if not exists:
         raise malformed(path.parent, f"the file {name}", "none", "copy the whole folder")
     return file

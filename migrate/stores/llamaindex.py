@@ -119,7 +119,8 @@ def embedded_text(text: str, metadata: Mapping[str, Any], fields: Mapping[str, A
     >>> embedded_text("Fresh bread.", {"page": 3, "shelf": 1}, {"excluded_embed_metadata_keys": ["shelf"]})
     'page: 3\n\nFresh bread.'
     """
-    excluded = fields.get("excluded_embed_metadata_keys") or ()
+    keys = fields.get("excluded_embed_metadata_keys")
+    excluded = keys if isinstance(keys, list) else []
     template = fields.get("metadata_template", fields.get("metadata_tmpl")) or "{key}: {value}"
     separator = fields.get("metadata_separator", fields.get("metadata_seperator")) or "\n"
     lines = [_fill(template, key=key, value=str(value)) for key, value in metadata.items() if key not in excluded]

@@ -82,7 +82,7 @@ class ParquetDocuments(ArrowDocuments):
             self._identity.check(self._path, opened.fileno())
             parquet = self._pyarrow.parquet.ParquetFile(opened)
             batches = parquet.iter_batches(ROWS_PER_BATCH, columns=self._columns.read)
-            yield from take_ascending(batches, places, self._pyarrow)
+            yield from take_ascending(self._path, batches, places, self._pyarrow)
 
     def write(self, folder: Path) -> None:
         """Copy the file byte for byte."""

@@ -34,17 +34,21 @@ class SqliteFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        if not path.is_file():
-            raise malformed(path, "an SQLite database", "no such file", "copy it beside the index")
-        with read_errors(path), path.open("rb") as file:
-            self._identity = FileIdentity.of(file.fileno())
-            if file.read(len(_MAGIC)) != _MAGIC:
-                raise malformed(path, "an SQLite database", "other content")
+        with read_errors(path):
+            if not path.is_file():
+                raise malformed(path, "an SQLite database", "no such file", "copy it beside the index")
+            with path.open("rb") as file:
+                self._identity = FileIdentity.of(file.fileno())
+                if file.read(len(_MAGIC)) != _MAGIC:
+                    raise malformed(path, "an SQLite database", "other content")
+            self._check_rest()
+
+    def _check_rest(self) -> None:
         for ending in ("-wal", "-journal"):
-            pending = path.with_name(path.name + ending)
+            pending = self.path.with_name(self.path.name + ending)
             if pending.exists() and pending.stat().st_size:
                 advice = "close the program that uses it, then try again"
-                raise malformed(path, "a database at rest", f"unfinished changes in {pending.name}", advice)
+                raise malformed(self.path, "a database at rest", f"unfinished changes in {pending.name}", advice)
 
     @contextmanager
     def connect(self) -> Iterator[sqlite3.Connection]:

@@ -203,6 +203,13 @@ def test_a_row_in_two_indexes_is_refused(folder):
         open_store(folder)
 
 
+@pytest.mark.parametrize("value", [None, 5, "page", {"page": 1}])
+def test_odd_settings_of_a_node_are_passed_over(value, folder):
+    nodes = {node_id: node(node_id, "t", {"page": 1}, excluded_embed_metadata_keys=value) for node_id in IDS}
+    write_nodes(folder, nodes)
+    assert next(open_store(folder).documents()).text == "page: 1\n\nt"
+
+
 @pytest.mark.parametrize("name", ["docstore.json", "index_store.json"])
 def test_a_missing_file_is_named(name, folder):
     (folder / name).unlink()

@@ -7,6 +7,7 @@ from faiss_tools import COUNT, DIM, build, digest, read, rewrite, save
 from migrate.documents import Document
 from migrate.errors import StoreError, UsageError
 from migrate.stores import open_store
+from migrate.stores.arrow import take_ascending
 
 LABELS = (np.random.default_rng(5).permutation(COUNT) * 3 + 1000).tolist()
 IDS = [f"doc-{row}" for row in range(COUNT)]
@@ -153,6 +154,14 @@ def test_damaged_files_are_one_line_or_read(write):
             assert "\n" not in str(error)
         else:
             assert cut == len(whole)
+
+
+def test_fewer_rows_than_announced_are_noticed(pyarrow, tmp_path):
+    batch = pyarrow.record_batch({"a": [1, 2, 3]})
+    rows = take_ascending(tmp_path, [batch], np.array([1, 2, 3]), pyarrow)
+    assert [next(rows), next(rows)] == [{"a": 2}, {"a": 3}]
+    with pytest.raises(StoreError, match="expected a row 3, found 3 rows"):
+        next(rows)
 
 
 def test_a_file_that_changed_is_noticed(write):
