@@ -14,8 +14,10 @@ from migrate.stores.labels import Labels, Rows, label_ids
 class DocumentSource(ABC):
     """Ids, texts and metadata by row.
 
-    `kind` is one phrase for a person; `file` is what they are read from, if anything.
+    `kind` is one phrase for a person; `file` is what they are read from, if anything; `format` is the store's.
     """
+
+    format = "faiss"
 
     kind: str
     file: Path | None
@@ -33,6 +35,10 @@ class DocumentSource(ABC):
     @abstractmethod
     def write(self, folder: Path) -> None:
         """Write the same documents into a folder, durably; translation does not change them."""
+
+    def for_dimension(self, dim: int) -> DocumentSource:
+        """The source that writes documents for vectors of dimension `dim`; only some formats note it beside them."""
+        return self
 
 
 class LabelsOnly(DocumentSource):

@@ -6,16 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-import numpy as np
-from numpy.typing import NDArray
-
 from migrate.documents import Document
 from migrate.errors import StoreError
 from migrate.files import copy_file, output_errors
 from migrate.stores.cursor import read_errors, read_exactly
 from migrate.stores.doc_source import DocumentSource
-from migrate.stores.docs_scan import DocsScan, parse_line, scan_docs
+from migrate.stores.docs_scan import parse_line, scan_docs
 from migrate.stores.labels import Labels, Rows, label_values
+from migrate.stores.row_match import match_rows
 
 DOCS_NAME: Final = "docs.jsonl"
 
@@ -23,13 +21,7 @@ DOCS_NAME: Final = "docs.jsonl"
 class JsonlDocuments(DocumentSource):
     """A docs.jsonl whose lines are matched to rows.
 
-    The first of these that fits decides:
-
-    1. the ids are the labels, written out: by value;
-    2. every line has an integer `faiss_id`: by that;
-    3. the labels are 0 to n-1: line i belongs to label i.
-
-    Only offsets are kept; lines are read again when they are asked for.
+    `match_rows` says how. Only offsets are kept; lines are read again when they are asked for.
 
     Parameters
     ----------
@@ -55,7 +47,7 @@ class JsonlDocuments(DocumentSource):
                 f"{path}: expected {count} documents, one for each vector, found {self._scan.count}; "
                 "write the file and the index from the same documents"
             )
-        self._lines, matched = _match(self._scan, labels, count)
+        self._lines, matched = match_rows(path, labels, count, self._scan.values, self._scan.faiss_ids)
         self.kind = f"{DOCS_NAME}, {matched}"
         self.has_texts = self._scan.with_text > 0
         missing = count - self._scan.with_text
@@ -86,35 +78,3 @@ class JsonlDocuments(DocumentSource):
                 content = bytearray(int(scan.sizes[line]))
                 read_exactly(self._path, file.fileno(), memoryview(content), int(scan.offsets[line]))
                 yield parse_line(bytes(content), self._path, int(scan.line_numbers[line]))[0]
-
-
-def _match(scan: DocsScan, labels: Labels, count: int) -> tuple[Labels, str]:
-    """The line of each row, None where row i is line i; and how they were matched."""
-    wanted = np.arange(count) if labels is None else labels
-    if scan.values is not None and (lines := _lines_of(wanted, scan.values)) is not None:
-        return lines, "matched by id"
-    if scan.faiss_ids is not None and count:
-        lines = _lines_of(wanted, scan.faiss_ids)
-        if lines is None:
-            raise _mismatch(scan, count, "faiss_id differs from the labels of the index")
-        return lines, "matched by faiss_id"
-    if np.array_equal(np.sort(wanted), np.arange(count)):
-        return labels, "matched by position"
-    raise _mismatch(scan, count, "the labels of the index are neither their ids nor 0 to n-1")
-
-
-def _lines_of(wanted: NDArray[np.int64], values: NDArray[np.int64]) -> NDArray[np.int64] | None:
-    """For each wanted value the position it has in `values`, or None unless both hold the same ones."""
-    order = np.argsort(values, kind="stable")
-    ordered = values[order]
-    if not np.array_equal(np.sort(wanted), ordered):
-        return None
-    lines: NDArray[np.int64] = order[np.searchsorted(ordered, wanted)]
-    return lines
-
-
-def _mismatch(scan: DocsScan, count: int, why: str) -> StoreError:
-    return StoreError(
-        f"{scan.path}: expected {count} documents that match the labels of the index, found {scan.count} whose {why}; "
-        'give each line the label of its vector as "faiss_id"'
-    )

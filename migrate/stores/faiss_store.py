@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from migrate.documents import Document
 from migrate.manifest import find_manifest
 from migrate.stores.base import BATCH_SIZE, Store, StoreInfo, StoreWriter
-from migrate.stores.doc_source import DocumentSource, LabelsOnly
-from migrate.stores.docs_jsonl import DOCS_NAME, JsonlDocuments
+from migrate.stores.doc_source import DocumentSource
 from migrate.stores.faiss_layout import IdMap, Ivf, Layout, class_chain, headers
 from migrate.stores.faiss_reader import FaissFile
 from migrate.stores.faiss_writer import open_writer
+from migrate.stores.find_documents import find_documents
 from migrate.stores.labels import Labels, LazyIds, check_labels
 from migrate.stores.langchain_docs import LangchainDocuments
 from migrate.vectors import Batch
@@ -53,7 +53,7 @@ class FaissStore(Store):
         self.layout: Layout = self._file.layout
         labels = check_labels(self.layout.labels, index)
         self.source = _find_documents(index, pickled, labels, self._file.count)
-        self.info = _describe(path, self._file, self.source, labels, "langchain" if pickled else "faiss")
+        self.info = _describe(path, self._file, self.source, labels)
 
     def batches(self, batch_size: int = BATCH_SIZE) -> Iterator[Batch]:
         """All vectors with their ids; the vectors are valid until the next batch is asked for."""
@@ -75,21 +75,20 @@ class FaissStore(Store):
 
         Flat indexes are streamed. IVF and HNSW ones are built anew, in memory, when the writer finishes.
         """
-        return open_writer(folder / self.index_path.name, self.layout, dim, self.source)
+        return open_writer(folder / self.index_path.name, self.layout, dim, self.source.for_dimension(dim))
 
 
 def _find_documents(index: Path, pickled: Path | None, labels: Labels, count: int) -> DocumentSource:
     if pickled is not None:
         return LangchainDocuments(pickled, labels, count)
-    docs = index.with_name(DOCS_NAME)
-    return JsonlDocuments(docs, labels, count) if docs.exists() else LabelsOnly(labels, index)
+    return find_documents(index, labels, count)
 
 
-def _describe(path: Path, file: FaissFile, source: DocumentSource, labels: Labels, store_format: str) -> StoreInfo:
+def _describe(path: Path, file: FaissFile, source: DocumentSource, labels: Labels) -> StoreInfo:
     header = file.layout.header
     info = StoreInfo(
         path=path,
-        format=store_format,
+        format=source.format,
         index_type=class_chain(file.layout),
         count=header.count,
         dim=header.dim,

@@ -34,6 +34,8 @@ class LangchainDocuments(DocumentSource):
         The pickle is malformed, or does not match the index.
     """
 
+    format = "langchain"
+
     def __init__(self, path: Path, labels: Labels, count: int) -> None:
         self.file = path
         self._path = path

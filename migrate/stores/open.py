@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from migrate.errors import StoreError
-from migrate.stores import fourcc
+from migrate.stores import fourcc, llamaindex
 from migrate.stores.content import HEAD_BYTES, describe_content
 from migrate.stores.cursor import read_errors
 from migrate.stores.faiss_store import FaissStore
@@ -65,6 +65,9 @@ def _find_index(folder: Path) -> Path:
     found = [file for file, head in heads.items() if fourcc.is_known(head[:4].decode("latin-1"))]
     if len(found) == 1:
         return found[0]
+    if folder / llamaindex.VECTORS_NAME in found:
+        # the others are its further namespaces, images for example
+        return folder / llamaindex.VECTORS_NAME
     if found:
         raise StoreError(f"{folder}: expected one FAISS index, found {len(found)} ({_names(found)}); give one of these")
     for file in files:

@@ -1,0 +1,215 @@
+"""Documents out of Arrow tables: which column is what, and rows in any order without holding all of them.
+
+pyarrow is optional, and imported only when there is such a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.documents import Document
+from migrate.errors import StoreError, UsageError
+from migrate.stores.cursor import malformed, read_errors
+
+_ID_NAMES: Final = ("id", "_id", "doc_id")
+_TEXT_NAMES: Final = ("text", "content", "page_content", "document")
+_LABEL_NAME: Final = "faiss_id"
+_ROWS_IN_MEMORY: Final = 16_384
+ROWS_PER_BATCH: Final = 1024
+_LONGEST_INTEGER: Final = 20
+
+
+def import_pyarrow(path: Path) -> Any:
+    """The pyarrow module with the parts that are used here.
+
+    Raises
+    ------
+    UsageError
+        It is not installed.
+    """
+    try:
+        import pyarrow
+        import pyarrow.compute
+        import pyarrow.ipc
+        import pyarrow.parquet
+    except ImportError as error:
+        raise UsageError(
+            f"{path}: expected pyarrow to read this file, found it not installed; "
+            "run pip install 'lead-migrate[parquet]'"
+        ) from error
+    return pyarrow
+
+
+@contextmanager
+def arrow_errors(path: Path, pyarrow: Any) -> Iterator[None]:
+    """Turn what pyarrow raises inside into a StoreError, and what the operating system refuses into an OutputError."""
+    try:
+        with read_errors(path):
+            try:
+                yield
+            except OSError as error:
+                # pyarrow also says with an OSError that content is malformed; only the system's own have a number
+                if error.errno is not None:
+                    raise
+                raise _unreadable(path, error) from error
+    except (pyarrow.ArrowException, UnicodeError, KeyError, MemoryError) as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: BaseException) -> StoreError:
+    reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
+    return malformed(path, "a readable Arrow or Parquet file", f"another ({reason})")
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The names of the columns that make a document; `id`, `text` and `label` may be lacking."""
+
+    id: str | None
+    text: str | None
+    label: str | None
+    metadata: tuple[str, ...]
+    vectors: tuple[str, ...]
+
+    @property
+    def read(self) -> list[str]:
+        """The columns that `documents` needs."""
+        return [name for name in (self.id, self.text, *self.metadata) if name is not None]
+
+
+def find_columns(schema: Any, path: Path) -> Columns:
+    """Tell the columns apart by their names and types.
+
+    Columns of vectors or bytes are no metadata: they belong to the index, or are no JSON.
+
+    Raises
+    ------
+    StoreError
+        Two columns share a name.
+    """
+    names = list(schema.names)
+    if len(set(names)) < len(names):
+        raise malformed(path, "columns with different names", f"{names}"[:200], "name them differently")
+    types = {name: str(schema.field(name).type) for name in names}
+    strings = [name for name in names if types[name] in ("string", "large_string", "string_view")]
+    doc_id = next((name for name in _ID_NAMES if name in names), None)
+    text = next((name for name in _TEXT_NAMES if name in strings), None)
+    others = [name for name in strings if name != doc_id]
+    if text is None and len(others) == 1:
+        text = others[0]
+    label = _LABEL_NAME if types.get(_LABEL_NAME, "").startswith(("int", "uint")) else None
+    vectors = tuple(
+        name for name in names if "list" in types[name] and ("float" in types[name] or "double" in types[name])
+    )
+    left_out = {doc_id, text, label, *vectors, *(name for name in names if "binary" in types[name])}
+    return Columns(doc_id, text, label, tuple(name for name in names if name not in left_out), vectors)
+
+
+class ArrowIds:
+    """The ids of all rows, compact in memory; row numbers where there is no column of ids.
+
+    Parameters
+    ----------
+    column
+        The column, None where there is none.
+    count
+        How many rows there are.
+    path
+        Named in errors.
+    pyarrow
+        See `import_pyarrow`.
+
+    Raises
+    ------
+    StoreError
+        An id is missing, neither text nor integer, or comes twice.
+    """
+
+    def __init__(self, column: Any, count: int, path: Path, pyarrow: Any) -> None:
+        self._column = column
+        if column is None:
+            return
+        kind = str(column.type)
+        if not kind.startswith(("string", "large_string", "int", "uint")):
+            raise malformed(path, "ids that are texts or integers", kind, "convert the column")
+        if column.null_count:
+            raise malformed(path, "an id for each row", f"{column.null_count} rows without", "give each row an id")
+        self._column = column.cast(pyarrow.large_string()).combine_chunks()
+        distinct = pyarrow.compute.count_distinct(self._column).as_py()
+        if distinct != count:
+            raise malformed(
+                path, "a different id for each row", f"{count - distinct} repetitions", "give each row its own id"
+            )
+
+    def take(self, places: NDArray[np.int64]) -> list[str]:
+        """The ids at some places."""
+        if self._column is None:
+            return list(map(str, places.tolist()))
+        ids: list[str] = self._column.take(places).to_pylist()
+        return ids
+
+    def values(self) -> NDArray[np.int64] | None:
+        """The ids as integers where each writes one out as `str` would, else None."""
+        if self._column is None or not len(self._column):
+            return None
+        try:
+            ids = self._column.to_pylist()
+            numbers = [int(doc_id) for doc_id in ids if len(doc_id) <= _LONGEST_INTEGER]
+            values = np.array(numbers, np.int64)
+        except (ValueError, OverflowError):
+            return None
+        return values if list(map(str, numbers)) == ids else None
+
+
+def rows_in_order(
+    places: NDArray[np.int64], read_ascending: Callable[[NDArray[np.int64]], Iterable[dict[str, Any]]]
+) -> Iterator[dict[str, Any]]:
+    """Rows in any order from a reader that wants its places ascending; the sorting is done in portions."""
+    if not places.size or (places[1:] > places[:-1]).all():
+        yield from read_ascending(places)
+        return
+    for first in range(0, places.size, _ROWS_IN_MEMORY):
+        portion = places[first : first + _ROWS_IN_MEMORY]
+        ascending = np.unique(portion)
+        rows = dict(zip(ascending.tolist(), read_ascending(ascending), strict=True))
+        yield from (rows[place] for place in portion.tolist())
+
+
+def take_ascending(
+    path: Path, batches: Iterable[Any], places: NDArray[np.int64], pyarrow: Any
+) -> Iterator[dict[str, Any]]:
+    """The rows at ascending places of a row of record batches; no more batches are asked for than are needed.
+
+    Not `Table.take`: it may copy a whole column to pick a few rows out of several chunks.
+
+    Raises
+    ------
+    StoreError
+        There are fewer rows than the file says.
+    """
+    done = first = 0
+    for batch in batches:
+        last = int(np.searchsorted(places, first + batch.num_rows))
+        if last > done:
+            batch.validate(full=True)
+            yield from batch.take(pyarrow.array(places[done:last] - first)).to_pylist()
+        done, first = last, first + batch.num_rows
+        if done == places.size:
+            return
+    if done < places.size:
+        raise malformed(path, f"a row {int(places[done])}", f"{first} rows")
+
+
+def to_document(place: int, row: dict[str, Any], columns: Columns) -> Document:
+    """The document of a row; empty cells are no metadata."""
+    doc_id = str(place if columns.id is None else row[columns.id])
+    text = row.get(columns.text) if columns.text is not None else None
+    metadata = {name: row[name] for name in columns.metadata if row[name] is not None}
+    return Document(doc_id, text or "", metadata)

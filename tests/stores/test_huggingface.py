@@ -1,0 +1,170 @@
+import json
+
+import numpy as np
+import pytest
+from faiss_tools import COUNT, DIM, build, read, rewrite, save
+
+from migrate.documents import Document
+from migrate.errors import StoreError
+from migrate.stores import open_store
+
+TEXTS = [f"text of row {row}" for row in range(COUNT)]
+
+
+@pytest.fixture
+def pyarrow():
+    pytest.importorskip("pyarrow")
+    import pyarrow
+    import pyarrow.ipc
+
+    return pyarrow
+
+
+def write_dataset(pyarrow, folder, columns, shards=1, **state):
+    """What `Dataset.save_to_disk` of datasets 5 writes, in streams of batches of 30 rows."""
+    folder.mkdir(parents=True, exist_ok=True)
+    table = pyarrow.table(columns)
+    names = [f"data-{shard:05}-of-{shards:05}.arrow" for shard in range(shards)]
+    step = -(-len(table) // shards)
+    for shard, name in enumerate(names):
+        with pyarrow.ipc.new_stream(str(folder / name), table.schema) as stream:
+            stream.write_table(table.slice(shard * step, step), max_chunksize=30)
+    known = {"_data_files": [{"filename": name} for name in names], "_fingerprint": "0", "_split": None}
+    (folder / "state.json").write_text(json.dumps(known | state))
+    (folder / "dataset_info.json").write_text(json.dumps({"citation": "", "features": {}}))
+
+
+@pytest.fixture(params=["", "dataset"], ids=["beside", "below"])
+def folder(request, pyarrow, vectors, tmp_path):
+    folder = tmp_path / "store"
+    save(build("Flat", vectors), folder, "my.faiss")
+    columns = {"id": [f"d{row}" for row in range(COUNT)], "text": TEXTS, "n": range(COUNT)}
+    write_dataset(pyarrow, folder / request.param, columns, shards=3)
+    return folder
+
+
+@pytest.fixture
+def dataset(folder):
+    return folder / "dataset" if (folder / "dataset").exists() else folder
+
+
+def files(folder):
+    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+def test_rows_are_rows_of_the_dataset(folder, vectors):
+    store = open_store(folder)
+    assert (store.info.format, store.info.has_texts, store.info.notes) == ("huggingface", True, ())
+    ids, found = read(store)
+    assert ids == [f"d{row}" for row in range(COUNT)]
+    assert np.array_equal(found, vectors)
+    assert [document.text for document in store.documents()] == TEXTS
+    assert list(store.documents(np.array([399, 133, 134, 0]))) == [
+        Document(f"d{row}", f"text of row {row}", {"n": row}) for row in (399, 133, 134, 0)
+    ]
+
+
+def test_labels_of_inverted_lists_are_rows(folder, vectors):
+    save(build("IVF8,Flat", vectors), folder, "my.faiss")
+    store = open_store(folder)
+    ids, found = read(store)
+    assert ids != [f"d{row}" for row in range(COUNT)]
+    assert all(np.array_equal(vectors[int(i[1:])], vector) for i, vector in zip(ids, found, strict=True))
+    assert [document.id for document in store.documents()] == ids
+
+
+def test_a_store_of_the_same_kind_is_written(folder, tmp_path):
+    before = files(folder)
+    store = open_store(folder)
+    written = rewrite(store, tmp_path / "new", lambda old: np.hstack([old, old]), 2 * DIM)
+    assert (written.info.format, written.info.dim) == ("huggingface", 2 * DIM)
+    assert read(written)[0] == read(store)[0]
+    assert list(written.documents()) == list(store.documents())
+    assert files(folder) == before
+    after = files(tmp_path / "new")
+    assert {name for name in before if before[name] != after.get(name)} == {"my.faiss"}
+
+
+def test_another_number_of_rows_is_refused(folder, dataset, pyarrow):
+    write_dataset(pyarrow, dataset, {"text": TEXTS[1:]}, shards=3)
+    with pytest.raises(StoreError, match="expected 400 documents, one for each vector, found 399"):
+        open_store(folder)
+
+
+def test_labels_that_are_no_rows_are_refused(folder, vectors):
+    save(build("IDMap2,Flat", vectors, labels=range(1, COUNT + 1)), folder, "my.faiss")
+    with pytest.raises(StoreError, match="labels 0 to 399, the rows of the dataset, found others"):
+        open_store(folder)
+
+
+@pytest.mark.parametrize(
+    ("state", "found"),
+    [
+        ({"_indices_data_files": [{"filename": "i.arrow"}]}, "list of indices"),
+        ({"_data_files": []}, '"_data_files", found none'),
+        ({"_data_files": [{"filename": "../secret.arrow"}]}, "same folder, found '../secret.arrow'"),
+        ({"_data_files": [{"filename": ".."}]}, "same folder"),
+        ({"_data_files": [5]}, "same folder, found None"),
+        ({"_data_files": [{"filename": "gone.arrow"}]}, r"the file gone\.arrow, found none"),
+    ],
+)
+def test_a_state_that_does_not_fit_is_refused(state, found, folder, dataset, pyarrow):
+    write_dataset(pyarrow, dataset, {"text": TEXTS}, **state)
+    with pytest.raises(StoreError, match=found):
+        open_store(folder)
+
+
+def test_several_datasets_are_refused(folder, pyarrow):
+    write_dataset(pyarrow, folder / "train", {"text": TEXTS})
+    with pytest.raises(StoreError, match="expected one dataset, found 2"):
+        open_store(folder)
+
+
+def test_damaged_datasets_are_one_line_or_read(folder, dataset):
+    path = dataset / "data-00000-of-00003.arrow"
+    whole = path.read_bytes()
+    random = np.random.default_rng(3)
+    for cut in (0, 4, 100, len(whole) // 2, *[len(whole)] * 60):
+        content = bytearray(whole[:cut])
+        for place in random.integers(0, max(cut, 1), 6 if cut == len(whole) else 0):
+            content[place] = int(random.integers(256))
+        path.write_bytes(content)
+        try:
+            list(open_store(folder).documents())
+        except StoreError as error:
+            assert "\n" not in str(error)
+        else:
+            assert cut == len(whole)
+
+
+# From here on the package itself judges.
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("place", ["", "dataset"])
+def test_datasets_opens_and_searches_what_was_written(place, vectors, tmp_path):
+    datasets = pytest.importorskip("datasets")
+    rows = {"title": TEXTS, "number": list(range(COUNT)), "embeddings": vectors.tolist()}
+    made = datasets.Dataset.from_dict(rows).shuffle(seed=1)
+    made.add_faiss_index("embeddings")
+    made.save_faiss_index("embeddings", str(tmp_path / "my.faiss"))
+    made.drop_index("embeddings")
+    folder = tmp_path / "store"
+    made.save_to_disk(str(folder / place), num_shards=3)
+    (tmp_path / "my.faiss").rename(folder / "my.faiss")
+
+    store = open_store(folder)
+    assert store.info.format == "huggingface"
+    assert [document.text for document in store.documents()] == made["title"][:]
+    assert next(store.documents()).metadata == {"number": made[0]["number"]}
+    assert any("also holds vectors (embeddings)" in note for note in store.info.notes)
+
+    rewrite(store, tmp_path / "new", lambda old: np.hstack([old, -old]), 2 * DIM)
+    loaded = datasets.load_from_disk(str(tmp_path / "new" / place))
+    loaded.load_faiss_index("embeddings", str(tmp_path / "new" / "my.faiss"))
+    for number in (0, 7, 399):
+        query = np.hstack([vectors[number], -vectors[number]])
+        scores, hits = loaded.get_nearest_examples("embeddings", query, k=3)
+        assert hits["number"][0] == number
+        assert hits["title"][0] == TEXTS[number]
+        assert scores[0] == pytest.approx(0, abs=1e-5)
