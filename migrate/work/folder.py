@@ -141,7 +141,7 @@ def make_folder(
         except KeyboardInterrupt as error:
             error.add_note(work.hint())
             raise
-        shutil.rmtree(work.path, ignore_errors=True)
+        _tidy(work)
         return facts
 
 
@@ -228,6 +228,15 @@ def _publish(work: Work, output: Path, *, force: bool) -> None:
         with suppress(OSError):
             _put_back(work, output)
         raise
+
+
+def _tidy(work: Work) -> None:
+    """Remove the work folder of a published output. The journal goes last: it says that there is nothing left to do."""
+    for folder in (work.scratch, work.old):
+        shutil.rmtree(folder, ignore_errors=True)
+    with suppress(OSError):
+        work.old.unlink(missing_ok=True)
+    shutil.rmtree(work.path, ignore_errors=True)
 
 
 def _put_back(work: Work, output: Path) -> None:
