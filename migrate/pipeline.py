@@ -67,15 +67,15 @@ def migrate(
     options["source model"] = source_model and asdict(source_model)
     configuration = Configuration("run", store.identity(), options)
     with open_steps(folder, (STITCH, STORE, REFERENCE, REPORT), configuration, force=force, restart=restart) as steps:
+        fitted = None
         if steps.known(STITCH) is None:
             fitted = fit_stitch(
                 store, embedder, stitch=stitch, size=size, source_model=source_model, seed=seed, progress=progress
             )
             fitted.save(folder / STITCH, force=steps.force)
             steps.note(STITCH)
-        else:
-            fitted = load_stitch(folder / STITCH)
-        translation = _translate(store, fitted, steps, progress)
+        saved = load_stitch(folder / STITCH)
+        translation = _translate(store, saved, steps, progress)
         if steps.known(REFERENCE) is None:
             reembed_store(
                 store, embedder, folder / REFERENCE, force=steps.force, restart=steps.restart, progress=progress
@@ -94,7 +94,7 @@ def migrate(
         )
         with atomic_file(folder / REPORT, force=steps.force) as aside:
             write_json(aside, audit_document(report))
-    return Migration(fitted, translation, report)
+    return Migration(fitted or saved, translation, report)
 
 
 def _translate(store: Store, fitted: FittedStitch, steps: Steps, progress: Progress) -> Translation:

@@ -154,7 +154,7 @@ def _take_up(work: Work, output: Path, configuration: Configuration, *, force: b
             return record
         record = None
     refuse_existing(output, force=force)
-    if record is None:
+    if record is None or not (record.parts or record.complete is not None):
         return _begin(work, output, configuration)
     configuration.check(record.configuration, output)
     work.parts = record.parts

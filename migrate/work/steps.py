@@ -70,7 +70,7 @@ def open_steps(
         if not ours:
             for name in names:
                 refuse_existing(folder / name, force=force)
-        if record is None or restart:
+        if record is None or restart or not record.steps:
             discard(work, folder)
             work.path.mkdir()
             work.journal.begin(configuration.as_json())
