@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-import migrate.embed
+import migrate.embed.parts
 import migrate.translate
 from migrate.documents import Document, Text
 from migrate.embedders import Embedder, Role
@@ -90,7 +90,7 @@ def make_parts_small() -> None:
     os.environ["SOURCE_DATE_EPOCH"] = "1700000000"
     migrate.translate._BATCH_BYTES, migrate.translate._FEWEST_ROWS = 1 << 16, 64
     migrate.translate._PART_BYTES = 1 << 17
-    migrate.embed._DOCUMENTS = PART_DOCUMENTS
+    migrate.embed.parts.BATCH_DOCUMENTS = PART_DOCUMENTS
 
 
 def prepare(kind: str, folder: Path, rows: int) -> None:

@@ -14,7 +14,8 @@ from migrate.stitch.fitted import FittedStitch
 from migrate.stores.base import Fingerprint, Resume, Store
 from migrate.vectors import Progress, no_progress
 from migrate.work.configuration import Configuration
-from migrate.work.folder import Work, make_folder
+from migrate.work.folder import make_folder
+from migrate.work.place import Work
 
 _BATCH_BYTES = 16 << 20
 _PART_BYTES = 64 << 20

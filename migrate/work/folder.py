@@ -15,83 +15,21 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from migrate.errors import DatasetError, StitchError, StoreError, VectorError
 from migrate.files import output_errors, output_lock, refuse_existing, sync_folder
 from migrate.work.configuration import Configuration
 from migrate.work.failpoints import reach
-from migrate.work.journal import Journal, Part, Record, read_journal
-from migrate.work.parts import PartRecorder, sound_parts
+from migrate.work.journal import Record, read_journal
+from migrate.work.parts import sound_parts
+from migrate.work.place import Facts, Work, discard, put_back, tidy
 
-Facts = Mapping[str, Any]
 _WRONG_DATA: Final = (StoreError, VectorError, DatasetError, StitchError)
 _log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class Work:
-    """An output in the making.
-
-    Parameters
-    ----------
-    path
-        The work folder.
-    parts
-        Those that are durable; their files are to be continued, everything else in `content` is to be made again.
-    total
-        How many rows there will be, where that is known.
-    disputed
-        Set when the source proves to be another than that of `parts`: keeping them or not is the user's choice.
-    """
-
-    path: Path
-    parts: list[Part] = field(default_factory=list)
-    total: int | None = None
-    disputed: bool = False
-
-    @property
-    def content(self) -> Path:
-        """The folder to fill."""
-        return self.path / "content"
-
-    @property
-    def scratch(self) -> Path:
-        """A folder for what is not part of the output."""
-        return self.path / "scratch"
-
-    @property
-    def old(self) -> Path:
-        """Where an older output waits while it is replaced."""
-        return self.path / "old"
-
-    @property
-    def journal(self) -> Journal:
-        """The journal."""
-        return Journal(self.path / "journal.jsonl")
-
-    @property
-    def rows(self) -> int:
-        """How many rows are durable."""
-        return self.parts[-1].rows if self.parts else 0
-
-    @property
-    def facts(self) -> Facts:
-        """What was noted with the last part."""
-        return self.parts[-1].facts if self.parts else {}
-
-    def recorder(self) -> PartRecorder:
-        """What records further parts."""
-        return PartRecorder(self.journal, self.path, self.parts)
-
-    def hint(self) -> str:
-        """How to go on after an interruption."""
-        of = f"{self.rows:,}" if self.total is None else f"{self.rows:,} of {self.total:,}"
-        return f"continue with the same command: {of} rows are done"
 
 
 def make_folder(
@@ -141,7 +79,7 @@ def make_folder(
         except KeyboardInterrupt as error:
             error.add_note(work.hint())
             raise
-        _tidy(work)
+        tidy(work)
         return facts
 
 
@@ -226,26 +164,5 @@ def _publish(work: Work, output: Path, *, force: bool) -> None:
             if not work.content.is_dir():
                 os.rename(output, work.content)
         with suppress(OSError):
-            _put_back(work, output)
+            put_back(work, output)
         raise
-
-
-def _tidy(work: Work) -> None:
-    """Remove the work folder of a published output. The journal goes last: it says that there is nothing left to do."""
-    for folder in (work.scratch, work.old):
-        shutil.rmtree(folder, ignore_errors=True)
-    with suppress(OSError):
-        work.old.unlink(missing_ok=True)
-    shutil.rmtree(work.path, ignore_errors=True)
-
-
-def _put_back(work: Work, output: Path) -> None:
-    if os.path.lexists(work.old) and not os.path.lexists(output):
-        os.rename(work.old, output)
-
-
-def discard(work: Work, output: Path) -> None:
-    """Remove a work folder; an older output that was being replaced goes back to its place first."""
-    _put_back(work, output)
-    if os.path.lexists(work.path):
-        shutil.rmtree(work.path)

@@ -10,8 +10,8 @@ from typing import Any
 
 from migrate.files import output_errors, output_lock, refuse_existing
 from migrate.work.configuration import Configuration
-from migrate.work.folder import Work, discard
 from migrate.work.journal import Journal, read_journal
+from migrate.work.place import Work, discard
 
 
 @dataclass(slots=True)

@@ -16,8 +16,8 @@ from migrate.cli.main import run
 # 150 documents in parts of 40, in requests of 8
 CHILD = """
 import sys
-import migrate.embed
-migrate.embed._DOCUMENTS = 40
+import migrate.embed.parts
+migrate.embed.parts.BATCH_DOCUMENTS = 40
 from migrate.cli.main import main
 main(sys.argv[1:])
 """

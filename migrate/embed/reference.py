@@ -1,0 +1,69 @@
+"""A full re-embed of a store: what a translation is compared with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from migrate.embed.parts import (
+    Embedding,
+    as_embedding,
+    batched,
+    finish_beside,
+    further,
+    model_options,
+    noted_identity,
+    record_batch,
+)
+from migrate.embedders.base import Embedder
+from migrate.stores.base import Resume, Store, StoreWriter
+from migrate.vectors import Batch, Progress, no_progress
+from migrate.work.configuration import Configuration
+from migrate.work.folder import make_folder
+from migrate.work.place import Work
+
+
+def reembed_store(
+    store: Store,
+    embedder: Embedder,
+    output: Path,
+    *,
+    force: bool = False,
+    restart: bool = False,
+    progress: Progress = no_progress,
+) -> Embedding:
+    """Re-embed every document of a store: a reference store of the same kind, with the same ids in the same order.
+
+    Raises
+    ------
+    StoreError
+        The store has no texts.
+    UsageError, OutputError, LockedError, RemoteError, InputError
+        As `embed_corpus`.
+    """
+    before = store.fingerprint()
+
+    def configure() -> Configuration:
+        return Configuration("re-embed", store.identity(), model_options(embedder))
+
+    def fill(work: Work) -> dict[str, Any]:
+        work.total = count = store.info.count
+        writer: StoreWriter | None = None
+        with work.recorder() as recorder:
+            for batch in batched(store.documents(np.arange(work.rows, count))):
+                report = further(progress, "embed the reference", work.rows, count)
+                vectors = embedder.embed_documents(batch, progress=report)
+                writer = writer or _reference_writer(store, work, vectors.shape[1])
+                writer.append(Batch([document.id for document in batch], vectors))
+                record_batch(recorder, work, writer.rows, embedder, {})
+        (writer or _reference_writer(store, work, noted_identity(work, embedder).dim)).finish()
+        store.check_unchanged(before)
+        return finish_beside(work, embedder, "full re-embed", str(store.info.details["index"]))
+
+    return as_embedding(output, make_folder(output, configure, fill, force=force, restart=restart))
+
+
+def _reference_writer(store: Store, work: Work, dim: int) -> StoreWriter:
+    return store.writer(work.content, dim, Resume(work.rows, work.scratch))
