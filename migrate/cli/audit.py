@@ -124,11 +124,15 @@ def _reference(
     restart: bool,
 ) -> Iterator[Store]:
     """The store to compare with: one that is there, or one that is embedded now and kept only if asked for."""
-    from migrate.embed import reembed_store
+    from migrate.embed import is_reembedded, reembed_store
     from migrate.stores import open_store
 
     if reference != _BUILD:
         yield open_store(Path(reference))
+        return
+    if keep is not None and not (force or restart) and is_reembedded(translated, embedder, keep):
+        # An earlier run came that far, and broke off in the audit.
+        yield open_store(keep)
         return
     with tempfile.TemporaryDirectory() as aside:
         path = keep or Path(aside) / "reference"

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from migrate.documents import Document
@@ -17,6 +18,8 @@ from migrate.work.place import Work
 
 BATCH_DOCUMENTS = 1_024
 """Documents in one part: what a killed run may have to embed again."""
+
+NO_INPUTS: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +58,15 @@ def record_batch(
     recorder.wait()
 
 
-def finish_beside(work: Work, embedder: Embedder, made_by: str, index: str) -> dict[str, Any]:
+def finish_beside(
+    work: Work, embedder: Embedder, made_by: str, index: str, inputs: Mapping[str, str] = NO_INPUTS
+) -> dict[str, Any]:
     """Complete what stands beside the rows."""
     identity = noted_identity(work, embedder)
     embedder.save_state(work.content)
-    _manifest(identity, work.rows, made_by, index).write(work.content)
+    details = {"made by": made_by, "index": index}
+    counts = {"documents": work.rows}
+    Manifest("store", model=identity, inputs=dict(inputs), counts=counts, details=details).write(work.content)
     return {"count": work.rows, "dim": identity.dim}
 
 
@@ -71,12 +78,3 @@ def as_embedding(output: Path, facts: Mapping[str, Any]) -> Embedding:
 def further(progress: Progress, stage: str, before: int, total: int | None) -> Progress:
     """What an embedder reports of a batch, as progress of the whole."""
     return lambda _, done, __: progress(stage, before + done, total)
-
-
-def _manifest(identity: ModelIdentity, count: int, made_by: str, index: str) -> Manifest:
-    return Manifest(
-        kind="store",
-        model=identity,
-        counts={"documents": count},
-        details={"made by": made_by, "index": index},
-    )

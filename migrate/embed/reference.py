@@ -18,11 +18,15 @@ from migrate.embed.parts import (
     record_batch,
 )
 from migrate.embedders.base import Embedder
+from migrate.files import sha256_file
+from migrate.manifest import MANIFEST_NAME, read_manifest
 from migrate.stores.base import Resume, Store, StoreWriter
 from migrate.vectors import Batch, Progress, no_progress
 from migrate.work.configuration import Configuration
 from migrate.work.folder import make_folder
 from migrate.work.place import Work
+
+_MADE_BY = "full re-embed"
 
 
 def reembed_store(
@@ -60,9 +64,24 @@ def reembed_store(
                 record_batch(recorder, work, writer.rows, embedder, {})
         (writer or _reference_writer(store, work, noted_identity(work, embedder).dim)).finish()
         store.check_unchanged(before)
-        return finish_beside(work, embedder, "full re-embed", str(store.info.details["index"]))
+        return finish_beside(work, embedder, _MADE_BY, str(store.info.details["index"]), _inputs(store))
 
     return as_embedding(output, make_folder(output, configure, fill, force=force, restart=restart))
+
+
+def is_reembedded(store: Store, embedder: Embedder, folder: Path) -> bool:
+    """Whether `folder` holds what `reembed_store` would write there, so that nothing need be embedded."""
+    if not (folder / MANIFEST_NAME).is_file():
+        return False
+    made = read_manifest(folder, "store")
+    return (made.details.get("made by"), made.model, made.inputs) == (_MADE_BY, embedder.identity, _inputs(store))
+
+
+def _inputs(store: Store) -> dict[str, str]:
+    """Hashes of what the documents are read from, and the fingerprint of the vectors that stand beside them."""
+    index = store.info.details["index"]
+    files = {stamp.path.name: sha256_file(stamp.path) for stamp in store.stamps if stamp.path.name != index}
+    return {"source rows": store.fingerprint().rows_sha256, **files}
 
 
 def _reference_writer(store: Store, work: Work, dim: int) -> StoreWriter:

@@ -168,6 +168,26 @@ def test_the_whole_path_goes_on_where_it_was_interrupted(stage, beir, source_fol
     assert "--force" in capsys.readouterr().err
 
 
+def test_an_audit_that_was_interrupted_does_not_embed_its_reference_again(beir, source_folder, monkeypatch):
+    assert run(["fit", str(source_folder), "--target", "tfidf:24", "--sample", "60", "-o", "stitch", "--quiet"]) == 0
+    assert run(["translate", str(source_folder), "stitch", "-o", "new", "--quiet"]) == 0
+    command = ["audit", "new", "--reference", "build", "--save-reference", "full", "--beir", str(beir), "--json"]
+
+    def interrupted(*_args, **_options):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("migrate.audit.audit.audit_store", interrupted)
+        assert run(command) == 130
+    with monkeypatch.context() as patch:
+        patch.setattr("migrate.embed.reembed_store", interrupted)
+        assert run(command) in (0, 1, 3)
+        assert run(["translate", str(source_folder), "stitch", "-o", "other", "--quiet"]) == 0
+        with open("other/docs.jsonl", "a") as file:  # noqa: PTH123
+            file.write("\n")
+        assert run([command[0], "other", *command[2:]]) == 130  # other documents: that is not their reference
+
+
 def contents(folder):
     """Every file but those in which seconds are told."""
     files = (path for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock")
