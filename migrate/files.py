@@ -92,7 +92,7 @@ def atomic_file(path: Path, *, force: bool = False) -> Iterator[Path]:
     OutputError
         The operating system refused.
     """
-    _refuse_existing(path, force=force)
+    refuse_existing(path, force=force)
     with output_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -122,7 +122,7 @@ def atomic_folder(path: Path, *, force: bool = False) -> Iterator[Path]:
     OutputError
         The operating system refused.
     """
-    _refuse_existing(path, force=force)
+    refuse_existing(path, force=force)
     with output_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         aside = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
@@ -137,7 +137,14 @@ def atomic_folder(path: Path, *, force: bool = False) -> Iterator[Path]:
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def _refuse_existing(path: Path, *, force: bool) -> None:
+def refuse_existing(path: Path, *, force: bool) -> None:
+    """Make sure that nothing is at `path`, unless it may be replaced.
+
+    Raises
+    ------
+    UsageError
+        Something is.
+    """
     if not force and (path.is_symlink() or path.exists()):
         raise UsageError(f"{path} exists; choose another output, or replace it with --force")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from migrate.audit.audit import Questions, audit_store
@@ -11,14 +11,16 @@ from migrate.audit.verdict import MARGIN
 from migrate.embed import reembed_store
 from migrate.embedders.base import Embedder
 from migrate.files import atomic_file, write_json
-from migrate.fit import AUTO, fit_stitch
+from migrate.fit import AUTO, fit_stitch, require_texts
 from migrate.report.document import audit_document
 from migrate.sample import SAMPLE_SIZE
-from migrate.stitch.fitted import FittedStitch
+from migrate.stitch.fitted import FittedStitch, load_stitch
 from migrate.stores import open_store
 from migrate.stores.base import Store
 from migrate.translate import Translation, translate_store
 from migrate.vectors import Progress, no_progress
+from migrate.work.configuration import Configuration
+from migrate.work.steps import Steps, open_steps
 
 STITCH, STORE, REFERENCE, REPORT = "stitch", "store", "reference", "report.json"
 """What `migrate` leaves in its folder."""
@@ -45,11 +47,13 @@ def migrate(
     margin: float = MARGIN,
     seed: int = 0,
     force: bool = False,
+    restart: bool = False,
     progress: Progress = no_progress,
 ) -> Migration:
     """Fit a stitch on a sample, translate the store, embed it in full for comparison, and audit.
 
-    Leaves `stitch`, `store`, `reference` and `report.json` in `folder`, each complete or absent.
+    Leaves `stitch`, `store`, `reference` and `report.json` in `folder`, each complete or absent. A run that broke off
+    is continued by the same call, unless `restart` discards it.
 
     Raises
     ------
@@ -57,23 +61,48 @@ def migrate(
         As `fit_stitch`, `translate_store`, `reembed_store` and `audit_store`.
     """
     source_model = source_embedder.identity if source_embedder else None
-    fitted = fit_stitch(
-        store, embedder, stitch=stitch, size=size, source_model=source_model, seed=seed, progress=progress
-    )
-    fitted.save(folder / STITCH, force=force)
-    translation = translate_store(store, fitted, folder / STORE, force=force, progress=progress)
-    reembed_store(store, embedder, folder / REFERENCE, force=force, progress=progress)
-    report = audit_store(
-        open_store(folder / STORE),
-        open_store(folder / REFERENCE),
-        questions,
-        embedder,
-        source=store if source_embedder else None,
-        source_embedder=source_embedder,
-        margin=margin,
-        seed=seed,
-        progress=progress,
-    )
-    with atomic_file(folder / REPORT, force=force) as aside:
-        write_json(aside, audit_document(report))
-    return Migration(fitted, translation, report)
+    require_texts(store)
+    embedder.fit(store.documents())
+    options = {"stitch": stitch, "sample": size, "seed": seed, "model": embedder.cache_scope("document")}
+    options["source model"] = source_model and asdict(source_model)
+    configuration = Configuration("run", store.identity(), options)
+    with open_steps(folder, (STITCH, STORE, REFERENCE, REPORT), configuration, force=force, restart=restart) as steps:
+        fitted = None
+        if steps.known(STITCH) is None:
+            fitted = fit_stitch(
+                store, embedder, stitch=stitch, size=size, source_model=source_model, seed=seed, progress=progress
+            )
+            fitted.save(folder / STITCH, force=steps.force)
+            steps.note(STITCH)
+        saved = load_stitch(folder / STITCH)
+        translation = _translate(store, saved, steps, progress)
+        if steps.known(REFERENCE) is None:
+            reembed_store(
+                store, embedder, folder / REFERENCE, force=steps.force, restart=steps.restart, progress=progress
+            )
+            steps.note(REFERENCE)
+        report = audit_store(
+            open_store(folder / STORE),
+            open_store(folder / REFERENCE),
+            questions,
+            embedder,
+            source=store if source_embedder else None,
+            source_embedder=source_embedder,
+            margin=margin,
+            seed=seed,
+            progress=progress,
+        )
+        with atomic_file(folder / REPORT, force=steps.force) as aside:
+            write_json(aside, audit_document(report))
+    return Migration(fitted or saved, translation, report)
+
+
+def _translate(store: Store, fitted: FittedStitch, steps: Steps, progress: Progress) -> Translation:
+    """The translation, or what is known of it where an earlier run has made it."""
+    path = steps.folder / STORE
+    known = steps.known(STORE)
+    if known is not None:
+        return Translation(path, **known)
+    done = translate_store(store, fitted, path, force=steps.force, restart=steps.restart, progress=progress)
+    steps.note(STORE, {name: value for name, value in asdict(done).items() if name != "path"})
+    return done

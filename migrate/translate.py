@@ -1,19 +1,24 @@
-"""From a store and a stitch to a translated store of the same kind, streaming, complete or absent."""
+"""From a store and a stitch to a translated store of the same kind: streaming, continued, complete or absent."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
-from migrate.errors import StitchError, StoreError
-from migrate.files import atomic_folder, output_lock, write_bytes
+from migrate.errors import StitchError
+from migrate.files import write_bytes
 from migrate.manifest import Manifest
 from migrate.stitch.fitted import FittedStitch
-from migrate.stores.base import Fingerprint, Store
+from migrate.stores.base import Fingerprint, Resume, Store
 from migrate.vectors import Progress, no_progress
+from migrate.work.configuration import Configuration
+from migrate.work.folder import make_folder
+from migrate.work.place import Work
 
 _BATCH_BYTES = 16 << 20
+_PART_BYTES = 64 << 20
 _FEWEST_ROWS = 256
 
 
@@ -47,9 +52,13 @@ def translate_store(
     *,
     any_store: bool = False,
     force: bool = False,
+    restart: bool = False,
     progress: Progress = no_progress,
 ) -> Translation:
     """Write `store`, translated, to the folder `output`; ids, order, texts, metric and format are kept.
+
+    A run that broke off is continued after the last part that reached the disk, unless `restart` discards it; the
+    bytes are those of a run that did not break off.
 
     With `any_store` the stitch may be used for a store that it was not fitted on (one that has grown, say); the true
     vectors of its sample are then left out, as equal ids need not mean equal texts.
@@ -61,22 +70,32 @@ def translate_store(
     VectorError
         A vector is zero or not finite, before or after.
     StoreError
-        The store is unreadable, or changed while it was read.
+        The store is unreadable, changed while it was read, or is not the one that unfinished work was begun with.
     UsageError, OutputError, LockedError
-        The output exists, cannot be written, or is being written by another run.
+        The output exists, cannot be written, or is being written by another run; or unfinished work was begun with
+        other options.
     """
     started = time.perf_counter()
     before = store.fingerprint()
     same_store = _check_fits(store, before, fitted, any_store=any_store)
-    with output_lock(output), atomic_folder(output, force=force) as aside:
-        n_true = _translate_rows(store, fitted, aside, patch=same_store, progress=progress)
-        if store.fingerprint() != before:
-            raise StoreError(f"{store.info.path}: the store changed while it was read; nothing was written, run again")
+    rows = batch_rows(max(store.info.dim, fitted.dim))
+
+    def configure() -> Configuration:
+        options = {"stitch": fitted.digest(), "patch": same_store, "rows per batch": rows}
+        return Configuration("translate", store.identity(), options)
+
+    def fill(work: Work) -> dict[str, Any]:
+        work.total = store.info.count
+        n_true = _translate_rows(store, fitted, work, rows, patch=same_store, progress=progress)
+        store.check_unchanged(before)
         for name, payload in fitted.state.items():
-            write_bytes(aside / name, payload)
-        _manifest(store, before, fitted, n_true).write(aside)
+            write_bytes(work.content / name, payload)
+        _manifest(store, before, fitted, n_true).write(work.content)
+        return {"true": n_true}
+
+    facts = make_folder(output, configure, fill, force=force, restart=restart)
     wall_s = time.perf_counter() - started
-    return Translation(output, store.info.count, store.info.dim, fitted.dim, n_true, wall_s)
+    return Translation(output, store.info.count, store.info.dim, fitted.dim, facts["true"], wall_s)
 
 
 def _check_fits(store: Store, fingerprint: Fingerprint, fitted: FittedStitch, *, any_store: bool) -> bool:
@@ -97,18 +116,26 @@ def _check_fits(store: Store, fingerprint: Fingerprint, fitted: FittedStitch, *,
     return False
 
 
-def _translate_rows(store: Store, fitted: FittedStitch, folder: Path, *, patch: bool, progress: Progress) -> int:
-    """Stream all rows into `folder`; returns how many got their true vectors."""
-    writer = store.writer(folder, fitted.dim)
-    done = n_true = 0
-    for batch in store.batches(batch_rows(max(store.info.dim, fitted.dim))):
-        progress("translate", done, store.info.count)
-        translated = fitted.translate(batch, source=str(store.info.path), patch=patch)
-        writer.append(translated)
-        done += len(batch)
-        n_true += sum(doc_id in fitted.sample.row_of for doc_id in batch.ids) if patch else 0
+def _translate_rows(
+    store: Store, fitted: FittedStitch, work: Work, rows: int, *, patch: bool, progress: Progress
+) -> int:
+    """Stream the rows that are not there yet; returns how many of all got their true vectors.
+
+    Parts are whole batches: a matrix product of other rows together may differ in the last digit.
+    """
+    writer = store.writer(work.content, fitted.dim, Resume(work.rows, work.scratch))
+    part_batches = max(_PART_BYTES // (4 * fitted.dim * rows), 1)
+    n_true: int = work.facts.get("true", 0)
+    with work.recorder() as recorder:
+        for number, batch in enumerate(store.batches(rows, start=work.rows), 1):
+            progress("translate", writer.rows.rows, store.info.count)
+            writer.append(fitted.translate(batch, source=str(store.info.path), patch=patch))
+            n_true += sum(doc_id in fitted.sample.row_of for doc_id in batch.ids) if patch else 0
+            if number % part_batches == 0:
+                recorder.record(writer.rows, {"true": n_true})
+        recorder.record(writer.rows, {"true": n_true})
     writer.finish()
-    progress("translate", done, store.info.count)
+    progress("translate", store.info.count, store.info.count)
     return n_true
 
 

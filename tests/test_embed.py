@@ -56,7 +56,7 @@ def test_progress_counts_all_documents(corpus, source_folder, tmp_path):
 
 def test_an_empty_corpus_leaves_nothing(tmp_path):
     with pytest.raises(DatasetError, match="found none"):
-        embed_corpus(list, load_embedder(f"file:{tmp_path / 'v.npz'}"), tmp_path / "s")
+        embed_corpus(list, load_embedder("openai:text-embedding-3-small"), tmp_path / "s")
     assert not (tmp_path / "s").exists()
 
 

@@ -15,8 +15,8 @@ PACKAGE = ROOT / "migrate"
 
 # A module imports from floors below its own, and from its own room.
 FLOORS = {
-    "errors": 0, "documents": 0, "vectors": 0, "files": 0, "manifest": 0,
-    "stores": 1, "embedders": 1, "datasets": 1,
+    "errors": 0, "documents": 0, "vectors": 0, "files": 0, "manifest": 0, "stamps": 0,
+    "stores": 1, "embedders": 1, "datasets": 1, "work": 1,
     "stitch": 2,
     "sample": 3,
     "fit": 4, "translate": 4, "embed": 4, "audit": 4,
@@ -26,7 +26,7 @@ FLOORS = {
 }  # fmt: skip
 
 # On the ground floor, where modules are single files, these may use those.
-GROUND_FLOOR = {"vectors": {"errors"}, "files": {"errors"}, "manifest": {"errors", "files"}}
+GROUND_FLOOR = {"vectors": {"errors"}, "files": {"errors"}, "manifest": {"errors", "files"}, "stamps": {"errors"}}
 
 HOMES = {
     "click": ["cli/"],

@@ -177,7 +177,10 @@ def test_a_terminated_run_leaves_nothing_half_written(store, fitted, tmp_path):
     _, complaint = process.communicate(timeout=deadline - time.monotonic())
     assert process.returncode == 143
     assert "interrupted" in complaint and "Traceback" not in complaint
-    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["stitch"]
+    assert complaint == "lead-migrate: interrupted; continue with the same command: 150 of 150 rows are done\n"
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == [".new.work", "stitch"]
+    translate_store(store, fitted, tmp_path / "new")
+    assert not (tmp_path / ".new.work").exists()
 
 
 @pytest.mark.parametrize("dim", [1, 24, 384, 768, 1536, 3072, 4096, 60_000])

@@ -47,6 +47,7 @@ _BUILD = "build"
 @options.model_options
 @options.seed
 @options.force
+@options.restart
 @option("--report", type=options.PATH, help="File to write the JSON report to.")
 @options.as_json
 @options.quiet
@@ -65,6 +66,7 @@ def command(
     model: ModelOptions,
     seed: int,
     force: bool,
+    restart: bool,
     report: Path | None,
     as_json: bool,
     quiet: bool,
@@ -78,7 +80,9 @@ def command(
         questions = load_questions(beir, split, progress)
         embedder = load_model_of(translated, target, "--target", model)
         opened, old = _stay(source, source_model, model, quiet=quiet)
-        with _reference(reference, save_reference, translated, embedder, progress, force=force) as full:
+        with _reference(
+            reference, save_reference, translated, embedder, progress, force=force, restart=restart
+        ) as full:
             found = audit_store(
                 translated,
                 full,
@@ -117,15 +121,20 @@ def _reference(
     progress: Progress,
     *,
     force: bool,
+    restart: bool,
 ) -> Iterator[Store]:
     """The store to compare with: one that is there, or one that is embedded now and kept only if asked for."""
-    from migrate.embed import reembed_store
+    from migrate.embed import is_reembedded, reembed_store
     from migrate.stores import open_store
 
     if reference != _BUILD:
         yield open_store(Path(reference))
         return
+    if keep is not None and not (force or restart) and is_reembedded(translated, embedder, keep):
+        # An earlier run came that far, and broke off in the audit.
+        yield open_store(keep)
+        return
     with tempfile.TemporaryDirectory() as aside:
         path = keep or Path(aside) / "reference"
-        reembed_store(translated, embedder, path, force=force, progress=progress)
+        reembed_store(translated, embedder, path, force=force, restart=restart, progress=progress)
         yield open_store(path)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 @options.model_options
 @options.seed
 @options.force
+@options.restart
 @options.as_json
 @options.quiet
 def command(
@@ -52,14 +53,17 @@ def command(
     model: ModelOptions,
     seed: int,
     force: bool,
+    restart: bool,
     as_json: bool,
     quiet: bool,
 ) -> None:
     """Embed CORPUS into a new store: a BEIR folder, the name of a BEIR set, or a JSONL file of {"id", "text"}."""
-    from migrate.embed import embed_corpus
+    from migrate.embed import Origin, embed_corpus
 
     with progress_bar(quiet=quiet) as progress:
-        read = _reader(corpus, split, max_docs, seed, progress)
+        read, files = _reader(corpus, split, max_docs, seed, progress)
+        chunks = None if no_chunks else [chunk_tokens, chunk_overlap]
+        cap = None if max_docs is None else [max_docs, split, seed]
         done = embed_corpus(
             read if no_chunks else _chunked(read, chunk_tokens, chunk_overlap),
             model.load(spec, seed=seed),
@@ -67,7 +71,9 @@ def command(
             store_format=store_format,
             metric=metric,
             skip_blank=skip_bad,
+            origin=Origin(files, {"chunks": chunks, "cap": cap}),
             force=force,
+            restart=restart,
             progress=progress,
         )
     if done.skipped:
@@ -82,8 +88,8 @@ def command(
 
 def _reader(
     corpus: str, split: str, max_docs: int | None, seed: int, progress: Progress
-) -> Callable[[], Iterable[Document]]:
-    """What starts reading the corpus: a JSONL file, or the corpus of a BEIR folder or set, capped or whole."""
+) -> tuple[Callable[[], Iterable[Document]], list[Path]]:
+    """What starts reading a JSONL file or the corpus of a BEIR folder or set, capped or whole; and the files."""
     from migrate.datasets.beir import load_beir
     from migrate.datasets.corpus import read_corpus
     from migrate.datasets.download import resolve_beir
@@ -93,11 +99,14 @@ def _reader(
     if not path.is_file():
         folder = resolve_beir(corpus, progress=progress)
         if max_docs is not None:
-            return load_beir(folder, split=split, max_docs=max_docs, seed=seed).documents
+            capped = load_beir(folder, split=split, max_docs=max_docs, seed=seed)
+            return capped.documents, [
+                file for file in (folder / "corpus.jsonl", folder / "qrels" / f"{split}.tsv") if file.exists()
+            ]
         path = folder / "corpus.jsonl"
     elif max_docs is not None:
         raise UsageError("--max-docs caps BEIR sets by their judgements; a JSONL file has none: shorten it instead")
-    return lambda: read_corpus(path)
+    return lambda: read_corpus(path), [path]
 
 
 def _chunked(

@@ -9,7 +9,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -24,11 +24,22 @@ _BUG = (
 )
 
 
+class _InterruptedRun(Exception):  # noqa: N818
+    """A run that Ctrl-C or SIGTERM ended; the cause says which."""
+
+
 class _LazyGroup(click.Group):
     """A group that imports a command's module when it is asked for, in the order of `COMMANDS`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; an interruption goes past click, which would print an empty line."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            raise _InterruptedRun from error
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
@@ -50,7 +61,7 @@ def cli() -> None:
 
 
 class _Terminated(KeyboardInterrupt):
-    """SIGTERM, taken like Ctrl-C so that half-written outputs are removed."""
+    """SIGTERM, taken like Ctrl-C so that what is complete is kept and the rest removed."""
 
 
 def _on_sigterm(_number: int, _frame: FrameType | None) -> NoReturn:
@@ -78,7 +89,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except LeadMigrateError as error:
         _complain(str(error))
         return error.exit_code
-    except (click.Abort, KeyboardInterrupt) as error:
+    except (click.Abort, KeyboardInterrupt, _InterruptedRun) as error:
         return _interrupted(error)
     except SystemExit:
         # click exits with 1, which means NOT SAFE here, when the reader of our output went away
@@ -98,12 +109,11 @@ def _complain(message: str) -> None:
 
 
 def _interrupted(error: BaseException) -> int:
-    _complain(
-        "interrupted; nothing unfinished was kept, and embeddings already paid for are in the cache: "
-        "run the same command again"
-    )
     # click turns what interrupted it into an Abort
-    return 143 if _Terminated in (type(error), type(error.__cause__)) else 130
+    cause = error.__cause__ or error
+    hints = getattr(cause, "__notes__", None) or ["run the same command again; nothing unfinished was kept"]
+    _complain(f"interrupted; {hints[0]}")
+    return 143 if isinstance(cause, _Terminated) else 130
 
 
 def _bug(error: Exception) -> int:

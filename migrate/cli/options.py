@@ -33,6 +33,7 @@ def command(name: str, summary: str, *, example: str) -> Callable[[Callable[...,
 
 seed = option("--seed", type=int, default=0, help="Seed of everything that is drawn at random.")
 force = option("--force", is_flag=True, help="Replace the output if it exists.")
+restart = option("--restart", is_flag=True, help="Discard what an earlier run left unfinished.")
 quiet = option("--quiet", "-q", is_flag=True, help="Show no progress and no advice.")
 as_json = option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
 output = option("--output", "-o", type=PATH, required=True, help="Folder to write.")

@@ -29,6 +29,7 @@ from migrate.cli.verdict import load_model_of, load_questions, show_report
 @options.model_options
 @options.seed
 @options.force
+@options.restart
 @options.as_json
 @options.quiet
 def command(
@@ -44,6 +45,7 @@ def command(
     model: ModelOptions,
     seed: int,
     force: bool,
+    restart: bool,
     as_json: bool,
     quiet: bool,
 ) -> int:
@@ -75,6 +77,7 @@ def command(
             margin=margin,
             seed=seed,
             force=force,
+            restart=restart,
             progress=progress,
         )
     if not as_json:

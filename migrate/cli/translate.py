@@ -21,9 +21,19 @@ from migrate.cli.terminal import advise, progress_bar, show, show_json
     "--any-store", is_flag=True, help="Allow a store that the stitch was not fitted on, such as one that has grown."
 )
 @options.force
+@options.restart
 @options.as_json
 @options.quiet
-def command(store: Path, stitch: Path, output: Path, any_store: bool, force: bool, as_json: bool, quiet: bool) -> None:
+def command(
+    store: Path,
+    stitch: Path,
+    output: Path,
+    any_store: bool,
+    force: bool,
+    restart: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
     """Write STORE, translated by STITCH, to a new folder: same kind of store, same ids, texts and metric."""
     from dataclasses import asdict
 
@@ -33,7 +43,9 @@ def command(store: Path, stitch: Path, output: Path, any_store: bool, force: boo
 
     with progress_bar(quiet=quiet) as progress:
         opened, fitted = open_store(store), load_stitch(stitch)
-        done = translate_store(opened, fitted, output, any_store=any_store, force=force, progress=progress)
+        done = translate_store(
+            opened, fitted, output, any_store=any_store, force=force, restart=restart, progress=progress
+        )
     if as_json:
         show_json({"schema_version": 1, "kind": "translate", **asdict(done), "path": str(done.path)})
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
 from migrate.errors import StitchError, UsageError
-from migrate.files import atomic_folder, sha256_file, write_bytes, write_json
+from migrate.files import atomic_folder, canonical_json, sha256_file, write_bytes, write_json
 from migrate.manifest import Manifest, read_manifest
 from migrate.stitch.base import Stitch
 from migrate.stitch.scores import HeldOutScores
@@ -87,6 +88,14 @@ class FittedStitch:
             positions, rows = self.sample.positions(batch.ids)
             out[positions] = self.sample.vectors[rows]
         return Batch(batch.ids, out)
+
+    def digest(self) -> str:
+        """SHA-256 of all that a translation depends on."""
+        arrays = {**self.stitch.arrays(), _SAMPLE_KEY: self.sample.vectors}
+        parts = {name: hashlib.sha256(array.tobytes()).hexdigest() for name, array in arrays.items()}
+        parts |= {name: hashlib.sha256(payload).hexdigest() for name, payload in self.state.items()}
+        whole = canonical_json([self.stitch.spec, self.norm, list(self.sample.ids), parts])
+        return hashlib.sha256(whole.encode()).hexdigest()
 
     def save(self, folder: Path, *, force: bool = False) -> None:
         """Write the stitch into a new folder, atomically. Same fit, same bytes, but for the date in the manifest."""

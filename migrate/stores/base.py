@@ -5,15 +5,18 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from migrate.documents import Document
+from migrate.errors import StoreError
 from migrate.manifest import Manifest
+from migrate.stamps import FileStamp
+from migrate.stores.row_file import RowFile
 from migrate.vectors import Batch, Vectors
 
 Metric = Literal["l2", "ip"]
@@ -57,8 +60,28 @@ class Fingerprint:
     rows_sha256: str
 
 
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Where a writer goes on that an earlier one, of the same store and dimension, has begun.
+
+    `rows` rows are in their place already. `scratch` is a folder for what is needed only until the store is complete;
+    what is in it stays. Without one it stands in the store's folder, and is gone at the end.
+    """
+
+    rows: int = 0
+    scratch: Path | None = None
+
+
+FROM_THE_START = Resume()
+
+
 class StoreWriter(ABC):
-    """Writes a store into a folder that exists and is nobody else's yet; rows are appended in order."""
+    """Writes a store into a folder that exists and is nobody else's yet; rows are appended in order.
+
+    `rows` is the file that they go to.
+    """
+
+    rows: RowFile
 
     @abstractmethod
     def append(self, batch: Batch) -> None:
@@ -79,10 +102,12 @@ class Store(ABC):
     """A vector store on disk, read without loss. Nothing here writes to the source."""
 
     info: StoreInfo
+    stamps: tuple[FileStamp, ...] = ()
+    """Of the files that it is read from, when it was opened."""
 
     @abstractmethod
-    def batches(self, batch_size: int = BATCH_SIZE) -> Iterator[Batch]:
-        """All vectors with their ids, in the store's order, in bounded memory.
+    def batches(self, batch_size: int = BATCH_SIZE, *, start: int = 0) -> Iterator[Batch]:
+        """All vectors from row `start` on with their ids, in the store's order, in bounded memory.
 
         Each batch's vectors are float32, C-contiguous, (n, dim), and valid until the next batch is asked for.
         Values are as stored: NaN, Inf and zero rows are the caller's to check (`migrate.vectors.check_vectors`).
@@ -103,7 +128,7 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def writer(self, folder: Path, dim: int) -> StoreWriter:
+    def writer(self, folder: Path, dim: int, resume: Resume = FROM_THE_START) -> StoreWriter:
         """A writer of a store of the same kind, with the same ids, texts and metric and vectors of dimension `dim`."""
 
     @property
@@ -122,9 +147,34 @@ class Store(ABC):
             digest.update(vector.astype("<f4", copy=False).tobytes())
         return Fingerprint(info.count, info.dim, info.metric, digest.hexdigest())
 
+    def identity(self) -> dict[str, Any]:
+        """What a later run can hold the store against, as JSON holds it: fingerprint, names, sizes and times."""
+        return {"fingerprint": asdict(self.fingerprint()), "files": sorted(stamp.facts for stamp in self.stamps)}
+
+    def check_unchanged(self, before: Fingerprint) -> None:
+        """Make sure that the store is still what it was when it was opened and fingerprinted.
+
+        Raises
+        ------
+        StoreError
+            It is not.
+        OutputError
+            A file of it vanished.
+        """
+        for stamp in self.stamps:
+            stamp.check()
+        if self.fingerprint() != before:
+            raise StoreError(f"{self.info.path}: the store changed while it was read; nothing was written, run again")
+
 
 class NewStoreWriter(ABC):
-    """Writes a store that has no predecessor: documents and vectors together."""
+    """Writes a store that has no predecessor: documents and vectors together. `rows` is the file of the vectors."""
+
+    rows: RowFile
+
+    @abstractmethod
+    def keep(self, documents: Sequence[Document]) -> None:
+        """Add the next documents of those whose vectors an earlier writer has left in their place."""
 
     @abstractmethod
     def append(self, documents: Sequence[Document], vectors: Vectors) -> None:

@@ -33,6 +33,7 @@ def create_store(
     format: Literal["faiss", "langchain"],  # noqa: A002
     dim: int,
     metric: Metric = "ip",
+    kept: int = 0,
 ) -> NewStoreWriter:
     """A writer of a new store in a folder that exists.
 
@@ -47,17 +48,23 @@ def create_store(
         Dimension of the vectors.
     metric
         How the index compares.
+    kept
+        How many vectors of an earlier writer's stay in the index; their documents are added with `keep`.
     """
-    return _NewFaissStore(folder, dim, metric) if format == "faiss" else _NewLangchainStore(folder, dim, metric)
+    kind = _NewFaissStore if format == "faiss" else _NewLangchainStore
+    return kind(folder, dim, metric, kept)
 
 
 class _NewIndex(NewStoreWriter):
     """The index; where the documents go is the subclasses' matter."""
 
-    def __init__(self, folder: Path, dim: int, metric: Metric) -> None:
+    def __init__(self, folder: Path, dim: int, metric: Metric, kept: int) -> None:
         self._folder = folder
         self._metric: Metric = metric
-        self._rows = RowFile(folder / INDEX_NAME, flat_head(dim, 0, metric), dim, None)
+        self.rows = RowFile(folder / INDEX_NAME, flat_head(dim, 0, metric), dim, None, kept)
+
+    def keep(self, documents: Sequence[Document]) -> None:
+        self._append_documents(documents)
 
     def append(self, documents: Sequence[Document], vectors: Vectors) -> None:
         if len(documents) != len(vectors):
@@ -66,10 +73,10 @@ class _NewIndex(NewStoreWriter):
                 "append both together"
             )
         self._append_documents(documents)
-        self._rows.append(vectors)
+        self.rows.append(vectors)
 
     def finish(self) -> None:
-        rows = self._rows
+        rows = self.rows
         if not rows.rows:
             raise StoreError(f"{self._folder}: expected documents, found none; a store needs one at least")
         self._finish_documents()
@@ -85,8 +92,8 @@ class _NewIndex(NewStoreWriter):
 
 
 class _NewFaissStore(_NewIndex):
-    def __init__(self, folder: Path, dim: int, metric: Metric) -> None:
-        super().__init__(folder, dim, metric)
+    def __init__(self, folder: Path, dim: int, metric: Metric, kept: int) -> None:
+        super().__init__(folder, dim, metric, kept)
         self._docs = folder / DOCS_NAME
         self._hashes = array("q")
         with output_errors(self._docs):
@@ -107,8 +114,8 @@ class _NewFaissStore(_NewIndex):
 
 
 class _NewLangchainStore(_NewIndex):
-    def __init__(self, folder: Path, dim: int, metric: Metric) -> None:
-        super().__init__(folder, dim, metric)
+    def __init__(self, folder: Path, dim: int, metric: Metric, kept: int) -> None:
+        super().__init__(folder, dim, metric, kept)
         self._documents: list[Document] = []
 
     def _append_documents(self, documents: Sequence[Document]) -> None:

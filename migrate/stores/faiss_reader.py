@@ -38,13 +38,13 @@ class FaissFile:
         self.count = self.layout.header.count
         self._segments = self.layout.segments
 
-    def batches(self, batch_size: int) -> Iterator[tuple[int, Vectors]]:
-        """First row and vectors of each batch; the vectors are overwritten by the next one."""
+    def batches(self, batch_size: int, start: int = 0) -> Iterator[tuple[int, Vectors]]:
+        """First row and vectors of each batch from row `start` on; the vectors are overwritten by the next one."""
         buffer = np.empty((min(batch_size, self.count), self.dim), np.float32)
         with read_errors(self.path), self.path.open("rb", buffering=0) as file:
             self.identity.check(self.path, file.fileno())
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_SEQUENTIAL)
-            for first in range(0, self.count, batch_size):
+            for first in range(start, self.count, batch_size):
                 vectors = buffer[: min(batch_size, self.count - first)]
                 self._fill(file.fileno(), vectors, self._segments.pieces(first, first + len(vectors)))
                 yield first, vectors

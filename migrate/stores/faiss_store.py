@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from migrate.documents import Document
 from migrate.manifest import find_manifest
-from migrate.stores.base import BATCH_SIZE, Store, StoreInfo, StoreWriter
+from migrate.stamps import FileStamp
+from migrate.stores.base import BATCH_SIZE, FROM_THE_START, Resume, Store, StoreInfo, StoreWriter
 from migrate.stores.doc_source import DocumentSource
 from migrate.stores.faiss_layout import IdMap, Ivf, Layout, class_chain, headers
 from migrate.stores.faiss_reader import FaissFile
@@ -54,10 +55,12 @@ class FaissStore(Store):
         labels = check_labels(self.layout.labels, index)
         self.source = _find_documents(index, pickled, labels, self._file.count)
         self.info = _describe(path, self._file, self.source, labels)
+        files = (index, self.source.file)
+        self.stamps = tuple(FileStamp.of(file) for file in files if file is not None)
 
-    def batches(self, batch_size: int = BATCH_SIZE) -> Iterator[Batch]:
-        """All vectors with their ids; the vectors are valid until the next batch is asked for."""
-        for first, vectors in self._file.batches(batch_size):
+    def batches(self, batch_size: int = BATCH_SIZE, *, start: int = 0) -> Iterator[Batch]:
+        """Vectors from row `start` on with their ids; the vectors are valid until the next batch is asked for."""
+        for first, vectors in self._file.batches(batch_size, start):
             rows = range(first, first + len(vectors))
             yield Batch(LazyIds(len(rows), partial(self.source.ids, rows)), vectors)
 
@@ -70,12 +73,12 @@ class FaissStore(Store):
         """The documents of some rows, or of all."""
         return self.source.documents(range(self.info.count) if rows is None else np.asarray(rows, np.int64))
 
-    def writer(self, folder: Path, dim: int) -> StoreWriter:
+    def writer(self, folder: Path, dim: int, resume: Resume = FROM_THE_START) -> StoreWriter:
         """A writer of a store of the same kind, under the same file names.
 
         Flat indexes are streamed. IVF and HNSW ones are built anew, in memory, when the writer finishes.
         """
-        return open_writer(folder / self.index_path.name, self.layout, dim, self.source.for_dimension(dim))
+        return open_writer(folder / self.index_path.name, self.layout, dim, self.source.for_dimension(dim), resume)
 
 
 def _find_documents(index: Path, pickled: Path | None, labels: Labels, count: int) -> DocumentSource:

@@ -13,6 +13,7 @@ from migrate.files import output_errors
 from migrate.vectors import Vectors
 
 _WRITEBACK_BYTES: Final = 64 << 20
+_FLOAT_BYTES: Final = 4
 
 
 class RowFile:
@@ -24,24 +25,27 @@ class RowFile:
     Parameters
     ----------
     path
-        Created, or emptied.
+        Created, or emptied but for the rows that are kept.
     head
         The bytes before the rows.
     dim
         Dimension of a row.
     count
         How many rows there will be; None where that is not known before the end.
+    kept
+        How many rows of an earlier writer's stay in the file; what comes after them is cut.
     """
 
-    def __init__(self, path: Path, head: bytes, dim: int, count: int | None) -> None:
+    def __init__(self, path: Path, head: bytes, dim: int, count: int | None, kept: int = 0) -> None:
         self.path = path
         self.dim = dim
         self.count = count
-        self.rows = 0
-        self._size = len(head)
-        self._handed_over = 0
+        self.rows = kept
+        self.head_size = len(head)
+        self.size = len(head) + kept * dim * _FLOAT_BYTES
+        self._handed_over = self.size
         with output_errors(path):
-            path.write_bytes(head)
+            self._keep(head) if kept else path.write_bytes(head)
 
     def append(self, vectors: Vectors) -> None:
         """Write the next rows as they lie in memory.
@@ -78,12 +82,20 @@ class RowFile:
         with output_errors(self.path), self.path.open("ab") as file:
             os.fsync(file.fileno())
 
+    def _keep(self, head: bytes) -> None:
+        """The head is written again: it may have been cut short, or completed, since."""
+        with self.path.open("r+b", buffering=0) as file:
+            if os.fstat(file.fileno()).st_size < self.size:
+                raise StoreError(f"{self.path}: expected {self.rows} vectors to go on from, found fewer; begin anew")
+            file.truncate(self.size)
+            file.write(head)
+
     def _append_bytes(self, content: memoryview) -> None:
         with output_errors(self.path), self.path.open("ab", buffering=0) as file:
-            self._size += len(content)
+            self.size += len(content)
             while content:
                 content = content[file.write(content) :]
-            if self._size - self._handed_over >= _WRITEBACK_BYTES:
+            if self.size - self._handed_over >= _WRITEBACK_BYTES:
                 # Drops only what is on disk already; for the rest it starts the writing and does not wait.
                 os.posix_fadvise(file.fileno(), self._handed_over, 0, os.POSIX_FADV_DONTNEED)
-                self._handed_over = self._size
+                self._handed_over = self.size

@@ -1,0 +1,137 @@
+"""A corpus, embedded into a new store."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from migrate.documents import Document
+from migrate.embed.parts import Embedding, as_embedding, batched, finish_beside, further, model_options, record_batch
+from migrate.embedders.base import Embedder
+from migrate.errors import DatasetError
+from migrate.stamps import FileStamp
+from migrate.stores import create_store
+from migrate.stores.base import Metric, NewStoreWriter
+from migrate.vectors import Progress, no_progress
+from migrate.work.configuration import Configuration, source_changed
+from migrate.work.folder import make_folder
+from migrate.work.place import Work
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where documents come from: the files that are read, and the options (of chunking, say) that shape them.
+
+    A run that broke off is only continued with the same files, unchanged, and the same options.
+    """
+
+    files: Sequence[Path] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+UNKNOWN = Origin()
+
+
+def embed_corpus(
+    read_documents: Callable[[], Iterable[Document]],
+    embedder: Embedder,
+    output: Path,
+    *,
+    store_format: Literal["faiss", "langchain"] = "faiss",
+    metric: Metric = "ip",
+    skip_blank: bool = False,
+    origin: Origin = UNKNOWN,
+    force: bool = False,
+    restart: bool = False,
+    progress: Progress = no_progress,
+) -> Embedding:
+    """Build a new flat store from documents.
+
+    `read_documents` starts reading them; it is called twice, as a model that is fitted on its corpus reads it first.
+    A run that broke off is continued, unless `restart` discards it.
+
+    Raises
+    ------
+    DatasetError
+        There are no documents, or one has a blank text and `skip_blank` is not given.
+    StoreError
+        The documents changed while they were read, or since unfinished work was begun.
+    UsageError, OutputError, LockedError
+        The output exists, cannot be written, or is being written by another run; or unfinished work was begun with
+        other options.
+    RemoteError, InputError
+        As the embedder.
+    """
+    stamps = [FileStamp.of(path) for path in origin.files]
+
+    def configure() -> Configuration:
+        embedder.fit(_with_text(read_documents(), [], skip_blank=skip_blank))
+        shape = {"format": store_format, "metric": metric, "skip blank": skip_blank}
+        options = {**origin.options, **shape, **model_options(embedder)}
+        return Configuration("embed", {"files": sorted(stamp.facts for stamp in stamps)}, options)
+
+    def fill(work: Work) -> dict[str, Any]:
+        skipped: list[str] = []
+        batches = batched(_with_text(read_documents(), skipped, skip_blank=skip_blank))
+        writer = _take_up_documents(work, batches, str(output), store_format, metric)
+        with work.recorder() as recorder:
+            for batch in batches:
+                report = further(progress, "embed", work.rows, None)
+                vectors = embedder.embed_documents(batch, progress=report)
+                writer = writer or create_store(work.content, format=store_format, dim=vectors.shape[1], metric=metric)
+                writer.append(batch, vectors)
+                record_batch(recorder, work, writer.rows, embedder, {"documents": _digest(batch)})
+        if writer is None:
+            raise DatasetError("expected documents to embed, found none; is the corpus empty?")
+        writer.finish()
+        for stamp in stamps:
+            stamp.check()
+        return finish_beside(work, embedder, "embed", "index.faiss") | {"skipped": skipped}
+
+    return as_embedding(output, make_folder(output, configure, fill, force=force, restart=restart))
+
+
+def _with_text(documents: Iterable[Document], skipped: list[str], *, skip_blank: bool) -> Iterator[Document]:
+    for document in documents:
+        if document.text.strip():
+            yield document
+        elif skip_blank:
+            skipped.append(document.id)
+        else:
+            raise DatasetError(
+                f"document {document.id!r}: expected a text to embed, found none; drop it with --skip-bad"
+            )
+
+
+def _take_up_documents(
+    work: Work,
+    batches: Iterator[Sequence[Document]],
+    name: str,
+    store_format: Literal["faiss", "langchain"],
+    metric: Metric,
+) -> NewStoreWriter | None:
+    """A writer that has the documents of the parts that are embedded already; None where there are none."""
+    if not work.parts:
+        return None
+    dim = work.facts["model"]["dim"]
+    writer = create_store(work.content, format=store_format, dim=dim, metric=metric, kept=work.rows)
+    for part in work.parts:
+        batch = next(batches, [])
+        if _digest(batch) != part.facts["documents"]:
+            work.disputed = True
+            raise source_changed(f"{name}: the documents up to number {part.rows}")
+        writer.keep(batch)
+    return writer
+
+
+def _digest(documents: Sequence[Document]) -> str:
+    """SHA-256 of ids and texts; metadata are written anew in any case."""
+    digest = hashlib.sha256()
+    for document in documents:
+        for text in (document.id, document.text):
+            content = text.encode("utf-8", "surrogatepass")
+            digest.update(len(content).to_bytes(8, "little") + content)
+    return digest.hexdigest()

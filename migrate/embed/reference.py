@@ -1,0 +1,88 @@
+"""A full re-embed of a store: what a translation is compared with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from migrate.embed.parts import (
+    Embedding,
+    as_embedding,
+    batched,
+    finish_beside,
+    further,
+    model_options,
+    noted_identity,
+    record_batch,
+)
+from migrate.embedders.base import Embedder
+from migrate.files import sha256_file
+from migrate.manifest import MANIFEST_NAME, read_manifest
+from migrate.stores.base import Resume, Store, StoreWriter
+from migrate.vectors import Batch, Progress, no_progress
+from migrate.work.configuration import Configuration
+from migrate.work.folder import make_folder
+from migrate.work.place import Work
+
+_MADE_BY = "full re-embed"
+
+
+def reembed_store(
+    store: Store,
+    embedder: Embedder,
+    output: Path,
+    *,
+    force: bool = False,
+    restart: bool = False,
+    progress: Progress = no_progress,
+) -> Embedding:
+    """Re-embed every document of a store: a reference store of the same kind, with the same ids in the same order.
+
+    Raises
+    ------
+    StoreError
+        The store has no texts.
+    UsageError, OutputError, LockedError, RemoteError, InputError
+        As `embed_corpus`.
+    """
+    before = store.fingerprint()
+
+    def configure() -> Configuration:
+        return Configuration("re-embed", store.identity(), model_options(embedder))
+
+    def fill(work: Work) -> dict[str, Any]:
+        work.total = count = store.info.count
+        writer: StoreWriter | None = None
+        with work.recorder() as recorder:
+            for batch in batched(store.documents(np.arange(work.rows, count))):
+                report = further(progress, "embed the reference", work.rows, count)
+                vectors = embedder.embed_documents(batch, progress=report)
+                writer = writer or _reference_writer(store, work, vectors.shape[1])
+                writer.append(Batch([document.id for document in batch], vectors))
+                record_batch(recorder, work, writer.rows, embedder, {})
+        (writer or _reference_writer(store, work, noted_identity(work, embedder).dim)).finish()
+        store.check_unchanged(before)
+        return finish_beside(work, embedder, _MADE_BY, str(store.info.details["index"]), _inputs(store))
+
+    return as_embedding(output, make_folder(output, configure, fill, force=force, restart=restart))
+
+
+def is_reembedded(store: Store, embedder: Embedder, folder: Path) -> bool:
+    """Whether `folder` holds what `reembed_store` would write there, so that nothing need be embedded."""
+    if not (folder / MANIFEST_NAME).is_file():
+        return False
+    made = read_manifest(folder, "store")
+    return (made.details.get("made by"), made.model, made.inputs) == (_MADE_BY, embedder.identity, _inputs(store))
+
+
+def _inputs(store: Store) -> dict[str, str]:
+    """Hashes of what the documents are read from, and the fingerprint of the vectors that stand beside them."""
+    index = store.info.details["index"]
+    files = {stamp.path.name: sha256_file(stamp.path) for stamp in store.stamps if stamp.path.name != index}
+    return {"source rows": store.fingerprint().rows_sha256, **files}
+
+
+def _reference_writer(store: Store, work: Work, dim: int) -> StoreWriter:
+    return store.writer(work.content, dim, Resume(work.rows, work.scratch))

@@ -1,0 +1,217 @@
+"""What a user sees of runs that break off: one line with a hint that is true, and the same bytes in the end."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+from openai_server import OpenAIServer
+
+from migrate.cli.main import run
+
+# 150 documents in parts of 40, in requests of 8
+CHILD = """
+import sys
+import migrate.embed.parts
+migrate.embed.parts.BATCH_DOCUMENTS = 40
+from migrate.cli.main import main
+main(sys.argv[1:])
+"""
+LIMITED = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (9_000, 9_000))
+from migrate.cli.main import main
+main(sys.argv[1:])
+"""
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    monkeypatch.chdir(tmp_path)
+
+
+class Gate:
+    """Sends a signal to the child when the server is asked for the n-th time; that request is not answered."""
+
+    def __init__(self, signals):
+        self.signals, self.child, self.seen = signals, None, threading.Event()
+
+    def __call__(self, number):
+        self.seen.set()
+        if number in self.signals:
+            os.kill(self.child.pid, self.signals[number])
+            if self.signals[number] == signal.SIGKILL:
+                self.child.wait()
+            raise ConnectionError
+
+
+def embed_command(server, beir, *options):
+    model = ["--model", "openai:text-embedding-3-small", "--dimensions", "8", "--base-url", server.url]
+    return ["embed", str(beir), *model, "--batch-size", "8", "--no-chunks", "--quiet", *options]
+
+
+def start(gate, command):
+    gate.child = subprocess.Popen([sys.executable, "-c", CHILD, *command], stderr=subprocess.PIPE, text=True)
+    _, complaint = gate.child.communicate(timeout=60)
+    return gate.child.returncode, complaint
+
+
+def test_no_text_is_paid_for_twice_with_the_cache(beir, digest, tmp_path):
+    with OpenAIServer() as server:
+        server.gate = gate = Gate({3: signal.SIGKILL, 9: signal.SIGKILL})
+        codes = [start(gate, embed_command(server, beir, "-o", "killed"))[0] for _ in range(3)]
+        assert codes == [-signal.SIGKILL, -signal.SIGKILL, 0]
+        assert len(server.texts_served) == len(set(server.texts_served)) == 150
+        assert run(embed_command(server, beir, "-o", "whole")) == 0  # from the cache
+        assert len(server.texts_served) == 150
+    assert digest(tmp_path / "killed") == digest(tmp_path / "whole")
+
+
+def test_one_part_at_most_is_paid_for_twice_without_the_cache_and_the_hint_is_true(beir, digest, tmp_path):
+    with OpenAIServer() as server:
+        server.gate = gate = Gate({8: signal.SIGINT, 14: signal.SIGTERM})
+        command = embed_command(server, beir, "--no-cache", "-o", "killed")
+        hint = "lead-migrate: interrupted; continue with the same command: {} rows are done\n"
+        assert start(gate, command) == (130, hint.format(40))
+        assert start(gate, command) == (143, hint.format(80))
+        changed = [*command, "--metric", "l2"]
+        assert run(changed) == 2
+        assert start(gate, command)[0] == 0
+        assert len(set(server.texts_served)) == 150
+        assert len(server.texts_served) <= 150 + 2 * 40
+        assert run(embed_command(server, beir, "--no-cache", "-o", "whole")) == 0
+    assert digest(tmp_path / "killed") == digest(tmp_path / "whole")
+
+
+def test_a_second_run_is_refused_while_the_first_one_lives(beir, capsys):
+    with OpenAIServer() as server:
+        holding, let_go = threading.Event(), threading.Event()
+
+        def wait(_number):
+            holding.set()
+            let_go.wait(60)
+
+        server.gate = wait
+        command = embed_command(server, beir, "-o", "out")
+        child = subprocess.Popen([sys.executable, "-c", CHILD, *command], stderr=subprocess.DEVNULL)
+        assert holding.wait(60)
+        assert run(command) == 6
+        assert "another run is writing" in capsys.readouterr().err
+        child.kill()
+        child.wait()
+        server.gate = None
+        let_go.set()
+        assert run(command) == 0
+
+
+def test_a_limit_on_file_sizes_is_one_line_and_can_be_lifted(source_folder, digest, tmp_path, capfd):
+    assert run(["fit", str(source_folder), "--target", "tfidf:24", "--sample", "50", "-o", "stitch", "--quiet"]) == 0
+    command = ["translate", str(source_folder), "stitch", "--quiet", "-o"]
+    capfd.readouterr()
+    done = subprocess.run([sys.executable, "-c", LIMITED, *command, "out"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (5, "")
+    assert done.stderr.startswith("lead-migrate: cannot write") and "File too large" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+    assert run([*command, "out"]) == run([*command, "whole"]) == 0
+    assert digest(tmp_path / "out") == digest(tmp_path / "whole")
+
+
+def test_restart_is_offered_and_taken(source_folder, tmp_path, capsys, monkeypatch):
+    source = shutil.copytree(source_folder, tmp_path / "source")
+    assert run(["fit", "source", "--target", "tfidf:24", "--sample", "50", "-o", "stitch", "--quiet"]) == 0
+    command = ["translate", "source", "stitch", "-o", "out", "--quiet"]
+
+    def interrupted(*_args):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("migrate.translate._manifest", interrupted)
+        assert run(command) == 130
+    assert "continue with the same command: 150 of 150 rows are done" in capsys.readouterr().err
+    os.utime(source / "docs.jsonl")
+    assert run(command) == 4
+    assert "--restart" in capsys.readouterr().err
+    assert run([*command, "--restart"]) == 0
+
+
+@pytest.mark.parametrize("stage", ["translate_store", "reembed_store", "write_json"])
+def test_the_whole_path_goes_on_where_it_was_interrupted(stage, beir, source_folder, tmp_path, monkeypatch, capsys):
+    import migrate.pipeline as pipeline
+
+    command = ["run", str(source_folder), "--target", "tfidf:24", "--beir", str(beir), "--sample", "60", "--quiet"]
+    stages = ["fit_stitch", "translate_store", "reembed_store"]
+    real, calls = {name: getattr(pipeline, name) for name in stages}, []
+    for name in stages:
+        monkeypatch.setattr(pipeline, name, lambda *a, _n=name, **k: (calls.append(_n), real[_n](*a, **k))[1])
+
+    def interrupted(*_args, **_options):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pipeline, stage, interrupted)
+        assert run([*command, "-o", "broken"]) == 130
+    done, calls[:] = calls.copy(), []
+    code = run([*command, "-o", "broken"])
+    assert calls == stages[len(done) :]
+    assert run([*command, "-o", "whole"]) == code in (0, 1, 3)
+    assert contents(tmp_path / "broken") == contents(tmp_path / "whole")
+    assert not (tmp_path / ".broken.work").exists()
+    assert run([*command, "-o", "broken"]) == 2
+    assert "--force" in capsys.readouterr().err
+
+
+def test_an_audit_that_was_interrupted_does_not_embed_its_reference_again(beir, source_folder, monkeypatch):
+    assert run(["fit", str(source_folder), "--target", "tfidf:24", "--sample", "60", "-o", "stitch", "--quiet"]) == 0
+    assert run(["translate", str(source_folder), "stitch", "-o", "new", "--quiet"]) == 0
+    command = ["audit", "new", "--reference", "build", "--save-reference", "full", "--beir", str(beir), "--json"]
+
+    def interrupted(*_args, **_options):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("migrate.audit.audit.audit_store", interrupted)
+        assert run(command) == 130
+    with monkeypatch.context() as patch:
+        patch.setattr("migrate.embed.reembed_store", interrupted)
+        assert run(command) in (0, 1, 3)
+        assert run(["translate", str(source_folder), "stitch", "-o", "other", "--quiet"]) == 0
+        with open("other/docs.jsonl", "a") as file:  # noqa: PTH123
+            file.write("\n")
+        assert run([command[0], "other", *command[2:]]) == 130  # other documents: that is not their reference
+
+
+def contents(folder):
+    """Every file but those in which seconds are told."""
+    files = (path for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock")
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files if path.name != "report.json"}
+
+
+def test_no_command_changes_what_it_reads(beir, source_folder, tmp_path):
+    source, questions = shutil.copytree(source_folder, "source"), shutil.copytree(beir, "beir")
+    before = [state(path) for path in (tmp_path / source, tmp_path / questions)]
+    audit = ["--reference", "build", "--save-reference", "full", "--beir", "beir", "--source", "source", "--no-bm25"]
+    for command in (
+        ["inspect", "source"],
+        ["embed", "beir", "--model", "tfidf:16", "-o", "embedded"],
+        ["fit", "source", "--target", "tfidf:24", "--sample", "60", "-o", "stitch"],
+        ["translate", "source", "stitch", "-o", "new"],
+        ["audit", "new", *audit],
+        ["run", "source", "--target", "tfidf:24", "--beir", "beir", "--sample", "60", "-o", "all"],
+    ):
+        assert run([*command, "--json"]) in (0, 1, 3), command
+        assert [state(path) for path in (tmp_path / source, tmp_path / questions)] == before, command
+    assert json.loads((tmp_path / "full" / "lead-migrate.json").read_text())["counts"] == {"documents": 150}
+
+
+def state(folder):
+    """Names, bytes and times of all files, and the time of the folder itself."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return folder.stat().st_mtime_ns, [(path, path.stat().st_mtime_ns, path.read_bytes()) for path in files]

@@ -1,0 +1,40 @@
+import os
+import tempfile
+from pathlib import Path
+
+import faiss
+import pytest
+import victims
+
+import migrate.embed.parts
+import migrate.translate
+
+ROWS = 600
+
+# Many small indexes on a busy machine: waiting for threads costs more than they save.
+faiss.omp_set_num_threads(1)
+
+
+@pytest.fixture
+def small_parts(monkeypatch):
+    """As `victims.make_parts_small`, for one test."""
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    monkeypatch.setattr(migrate.translate, "_BATCH_BYTES", 1 << 16)
+    monkeypatch.setattr(migrate.translate, "_FEWEST_ROWS", 64)
+    monkeypatch.setattr(migrate.translate, "_PART_BYTES", 1 << 17)
+    monkeypatch.setattr(migrate.embed.parts, "BATCH_DOCUMENTS", victims.PART_DOCUMENTS)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder in memory where there is one: these tests wait for the disk hundreds of times."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else tmp_path) as name:
+        yield Path(name)
+
+
+@pytest.fixture
+def job(request, small_parts, folder):
+    """A job of the kind that the test is parametrized with, in two parts or three."""
+    victims.prepare(request.param, folder, ROWS)
+    return victims.job_of(request.param, folder, ROWS)
