@@ -71,6 +71,14 @@ CLASS_NAMES: Final[dict[str, str]] = {
     "IxLa": "IndexLattice",
     "Ixrq": "IndexRaBitQ",
     "Ixrr": "IndexRaBitQ",
+    "Iwrr": "IndexIVFRaBitQ",
+    "Irfn": "IndexRaBitQFastScan",
+    "Iwrn": "IndexIVFRaBitQFastScan",
+    "IHNr": "IndexHNSWRaBitQ",
+    "IxFP": "IndexFlatL2Panorama",
+    "IwP2": "IndexIVFFlatPanorama",
+    "IxEe": "IndexEDEN",
+    "IwEe": "IndexIVFEDEN",
 }
 
 BINARY_CLASS_NAMES: Final[dict[str, str]] = {
