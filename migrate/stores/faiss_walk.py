@@ -81,6 +81,11 @@ def _read_plain(cursor: FileCursor, code: str, where: str) -> Plain:
             f"{cursor.path}: expected float vectors, found a binary index ({fourcc.BINARY_CLASS_NAMES[code]}); "
             "its vectors are bits, which no map between embedding spaces applies to: use the index of the float vectors"
         )
+    if code in fourcc.PANORAMA:
+        raise UnsupportedStoreError(
+            f"{cursor.path}: expected vectors that lie one after the other, found {fourcc.CLASS_NAMES[code]} ({code}); "
+            "write them to a flat index first"
+        )
     if code in fourcc.CLASS_NAMES:
         raise NeedsFaissError(read_header(cursor, code))
     raise malformed(cursor.path, f"a kind of FAISS index{where}", f"the code {code!r}")
