@@ -10,7 +10,8 @@ from migrate.errors import StitchError, StoreError
 from migrate.files import atomic_folder, output_lock, write_bytes
 from migrate.manifest import Manifest
 from migrate.stitch.fitted import FittedStitch
-from migrate.stores.base import Fingerprint, Store
+from migrate.stores import index_recall, open_store
+from migrate.stores.base import Fingerprint, Store, StoreWriter
 from migrate.vectors import Progress, no_progress
 
 _BATCH_BYTES = 16 << 20
@@ -19,7 +20,11 @@ _FEWEST_ROWS = 256
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """What a translation did."""
+    """What a translation did.
+
+    The recalls are recall@10 of the two indexes against exact search, None where search is exact; see
+    `migrate.stores.index_recall`. `remarks` says what of the index could not be kept as it was.
+    """
 
     path: Path
     count: int
@@ -27,6 +32,9 @@ class Translation:
     target_dim: int
     n_true: int
     wall_s: float
+    source_recall: float | None = None
+    index_recall: float | None = None
+    remarks: tuple[str, ...] = ()
 
     @property
     def vectors_per_s(self) -> float:
@@ -69,14 +77,28 @@ def translate_store(
     before = store.fingerprint()
     same_store = _check_fits(store, before, fitted, any_store=any_store)
     with output_lock(output), atomic_folder(output, force=force) as aside:
-        n_true = _translate_rows(store, fitted, aside, patch=same_store, progress=progress)
+        writer = store.writer(aside, fitted.dim)
+        n_true = _translate_rows(store, fitted, writer, patch=same_store, progress=progress)
         if store.fingerprint() != before:
             raise StoreError(f"{store.info.path}: the store changed while it was read; nothing was written, run again")
         for name, payload in fitted.state.items():
             write_bytes(aside / name, payload)
         _manifest(store, before, fitted, n_true).write(aside)
     wall_s = time.perf_counter() - started
-    return Translation(output, store.info.count, store.info.dim, fitted.dim, n_true, wall_s)
+    old_recall, recall = index_recall(store), writer.recall
+    if recall is None and old_recall is not None:
+        recall = index_recall(open_store(output))
+    return Translation(
+        output,
+        store.info.count,
+        store.info.dim,
+        fitted.dim,
+        n_true,
+        wall_s,
+        source_recall=old_recall,
+        index_recall=recall,
+        remarks=writer.remarks,
+    )
 
 
 def _check_fits(store: Store, fingerprint: Fingerprint, fitted: FittedStitch, *, any_store: bool) -> bool:
@@ -97,9 +119,8 @@ def _check_fits(store: Store, fingerprint: Fingerprint, fitted: FittedStitch, *,
     return False
 
 
-def _translate_rows(store: Store, fitted: FittedStitch, folder: Path, *, patch: bool, progress: Progress) -> int:
-    """Stream all rows into `folder`; returns how many got their true vectors."""
-    writer = store.writer(folder, fitted.dim)
+def _translate_rows(store: Store, fitted: FittedStitch, writer: StoreWriter, *, patch: bool, progress: Progress) -> int:
+    """Stream all rows into `writer`; returns how many got their true vectors."""
     done = n_true = 0
     for batch in store.batches(batch_rows(max(store.info.dim, fitted.dim))):
         progress("translate", done, store.info.count)

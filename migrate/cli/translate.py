@@ -39,4 +39,15 @@ def command(store: Path, stitch: Path, output: Path, any_store: bool, force: boo
         return
     dims = f"dimension {done.source_dim} to {done.target_dim}"
     show(f"{output}: {done.count:,} vectors, {dims}, {done.n_true:,} of them true ones, in {done.wall_s:.1f} s")
+    if done.index_recall is not None:
+        show(
+            f"recall@10 of the index against exact search: {_figure(done.source_recall)} before, "
+            f"{_figure(done.index_recall)} now; no stitch changes that"
+        )
+    for remark in done.remarks:
+        show(f"note: {remark}")
     advise(f"next: lead-migrate audit {output} --reference build --beir DIR --source {store}", quiet=quiet)
+
+
+def _figure(recall: float | None) -> str:
+    return "1.000 (exact)" if recall is None else f"{recall:.3f}"

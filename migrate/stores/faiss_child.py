@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from migrate.stores.faiss_decode import decode_index
 from migrate.stores.faiss_frames import (
@@ -31,9 +32,11 @@ from migrate.stores.faiss_frames import (
     send_facts,
 )
 from migrate.stores.faiss_make import make_index, write_durably
-from migrate.stores.faiss_parts import RefusedError, library
+from migrate.stores.faiss_parts import RefusedError, Rows, library
+from migrate.stores.neighbours import NEIGHBOURS, query_rows, share_found, tenth_scores
 
 _LEAST_BYTES: Final = 64 << 20
+_BLOCK: Final = 16_384
 _LONGEST_LOOP: Final = 10_000_000
 
 
@@ -125,7 +128,20 @@ def _build(job: dict[str, Any], pipe: BinaryIO) -> None:
     except OSError as error:
         send_facts(pipe, OS_ERROR, {"errno": error.errno})
         return
-    send_facts(pipe, DONE, {"rows": len(vectors)})
+    send_facts(pipe, DONE, {"rows": len(vectors), "recall": _recall(index, vectors, labels)})
+
+
+def _recall(index: Any, vectors: Rows, labels: NDArray[np.int64] | None) -> float:
+    """Recall@10 of a new index over the vectors it was built from."""
+    queries = np.ascontiguousarray(vectors[query_rows(len(vectors))])
+    inner = bool(index.metric_type == library().METRIC_INNER_PRODUCT)
+    blocks = (vectors[first : first + _BLOCK] for first in range(0, len(vectors), _BLOCK))
+    tenth = tenth_scores(queries, blocks, inner_product=inner)
+    _, found = index.search(queries, min(NEIGHBOURS, len(vectors)))
+    if labels is not None:
+        order = np.argsort(labels)
+        found = np.where(found >= 0, order[np.searchsorted(labels, np.maximum(found, labels.min()), sorter=order)], -1)
+    return share_found(queries, vectors[np.maximum(found, 0)], found >= 0, tenth, inner_product=inner)
 
 
 _Job = Callable[[dict[str, Any], BinaryIO], None]

@@ -13,6 +13,7 @@ from migrate.files import output_errors
 from migrate.stores import fourcc
 from migrate.stores.base import StoreWriter
 from migrate.stores.doc_source import DocumentSource
+from migrate.stores.faiss_frames import DONE
 from migrate.stores.faiss_layout import Decoded
 from migrate.stores.faiss_process import BUILD_QUIET_S, build_memory, run_job
 from migrate.stores.faiss_rescale import rescale
@@ -72,8 +73,9 @@ class RebuildingWriter(StoreWriter):
         with output_errors(self._path):
             if self._layout.labels is not None:
                 labels.write_bytes(np.ascontiguousarray(self._layout.labels, "<i8").tobytes())
-        for _ in run_job(self._path, job, file_bytes=size, quiet_s=BUILD_QUIET_S):
-            pass
+        for tag, content in run_job(self._path, job, file_bytes=size, quiet_s=BUILD_QUIET_S):
+            if tag == DONE:
+                self.recall = json.loads(content)["recall"]
         with output_errors(self._path):
             rows.path.unlink()
             labels.unlink(missing_ok=True)

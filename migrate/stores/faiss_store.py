@@ -52,7 +52,7 @@ class FaissStore(Store):
         self.index_path = index
         self._file = open_file(index)
         self.layout: Layout = self._file.layout
-        labels = check_labels(self.layout.labels, index)
+        labels = self._labels = check_labels(self.layout.labels, index)
         self.source = _find_documents(index, pickled, labels, self._file.count)
         self.info = _describe(path, self._file, self.source, labels, "langchain" if pickled else "faiss")
 
@@ -66,6 +66,16 @@ class FaissStore(Store):
         """The vectors and ids of some rows."""
         rows = np.asarray(rows, np.int64)
         return Batch(self.source.ids(rows), self._file.take(rows))
+
+    def rows_of(self, labels: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The row of each label, of any shape; -1 for labels that no row has."""
+        own = self._labels
+        if own is None:
+            return np.where((labels >= 0) & (labels < self.info.count), labels, _NOTHING_FOUND)
+        order = np.argsort(own)
+        places = np.minimum(np.searchsorted(own, labels, sorter=order), own.size - 1)
+        rows: NDArray[np.int64] = np.where(own[order[places]] == labels, order[places], _NOTHING_FOUND)
+        return rows
 
     def documents(self, rows: NDArray[np.int64] | None = None) -> Iterator[Document]:
         """The documents of some rows, or of all."""

@@ -81,7 +81,7 @@ REBUILT = [
             "IVF16,PQ8,RFlat",
         ),
         *("OPQ8_16,IVF16,PQ8", "PCAW16,Flat", "Pad48,Flat", "SQ4,Refine(SQ8)", "SQ8_direct", "LSHrt", "IVF16,RaBitQ"),
-        *("RQ4x4fs_32_Nrq2x4", "PRQ2x2x4", "L2norm,Flat"),
+        *("RQ4x4fs_32_Nrq2x4", "PRQ2x2x4", "L2norm,Flat", "NSG16,Flat"),
     }
 ]
 
