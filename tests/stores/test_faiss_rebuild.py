@@ -20,7 +20,7 @@ def train(factory, vectors):
     return index
 
 
-@pytest.mark.parametrize("factory", ["IVF8,PQ4x4", "HNSW8,SQ8", "OPQ4_8,IVF4,PQ4x4fs", "RQ2x4"])
+@pytest.mark.parametrize("factory", ["HNSW8,SQ8", "OPQ4_8,IVF4,PQ4x4fs"])
 def test_bytes_are_the_same_every_time(factory, vectors, tmp_path):
     save(train(factory, vectors), tmp_path / "old")
     store = open_store(tmp_path / "old")
