@@ -102,7 +102,7 @@ def _translate(store: Store, fitted: FittedStitch, steps: Steps, progress: Progr
     path = steps.folder / STORE
     known = steps.known(STORE)
     if known is not None:
-        return Translation(path, **known)
+        return Translation(path, **{**known, "remarks": tuple(known["remarks"])})
     done = translate_store(store, fitted, path, force=steps.force, restart=steps.restart, progress=progress)
     steps.note(STORE, {name: value for name, value in asdict(done).items() if name != "path"})
     return done

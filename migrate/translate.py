@@ -11,7 +11,8 @@ from migrate.errors import StitchError
 from migrate.files import write_bytes
 from migrate.manifest import Manifest
 from migrate.stitch.fitted import FittedStitch
-from migrate.stores.base import Fingerprint, Resume, Store
+from migrate.stores import index_recall, open_store
+from migrate.stores.base import Fingerprint, Resume, Store, StoreWriter
 from migrate.vectors import Progress, no_progress
 from migrate.work.configuration import Configuration
 from migrate.work.folder import make_folder
@@ -24,7 +25,11 @@ _FEWEST_ROWS = 256
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """What a translation did."""
+    """What a translation did.
+
+    The recalls are recall@10 of the two indexes against exact search, None where search is exact; see
+    `migrate.stores.index_recall`. `remarks` says what of the index could not be kept as it was.
+    """
 
     path: Path
     count: int
@@ -32,6 +37,9 @@ class Translation:
     target_dim: int
     n_true: int
     wall_s: float
+    source_recall: float | None = None
+    index_recall: float | None = None
+    remarks: tuple[str, ...] = ()
 
     @property
     def vectors_per_s(self) -> float:
@@ -86,16 +94,30 @@ def translate_store(
 
     def fill(work: Work) -> dict[str, Any]:
         work.total = store.info.count
-        n_true = _translate_rows(store, fitted, work, rows, patch=same_store, progress=progress)
+        writer = store.writer(work.content, fitted.dim, Resume(work.rows, work.scratch))
+        n_true = _translate_rows(store, fitted, work, writer, rows, patch=same_store, progress=progress)
         store.check_unchanged(before)
         for name, payload in fitted.state.items():
             write_bytes(work.content / name, payload)
         _manifest(store, before, fitted, n_true).write(work.content)
-        return {"true": n_true}
+        return {"true": n_true, "recall": writer.recall, "remarks": list(writer.remarks)}
 
     facts = make_folder(output, configure, fill, force=force, restart=restart)
     wall_s = time.perf_counter() - started
-    return Translation(output, store.info.count, store.info.dim, fitted.dim, facts["true"], wall_s)
+    old_recall, recall = index_recall(store), facts["recall"]
+    if recall is None and old_recall is not None:
+        recall = index_recall(open_store(output))
+    return Translation(
+        output,
+        store.info.count,
+        store.info.dim,
+        fitted.dim,
+        facts["true"],
+        wall_s,
+        source_recall=old_recall,
+        index_recall=recall,
+        remarks=tuple(facts["remarks"]),
+    )
 
 
 def _check_fits(store: Store, fingerprint: Fingerprint, fitted: FittedStitch, *, any_store: bool) -> bool:
@@ -117,13 +139,19 @@ def _check_fits(store: Store, fingerprint: Fingerprint, fitted: FittedStitch, *,
 
 
 def _translate_rows(
-    store: Store, fitted: FittedStitch, work: Work, rows: int, *, patch: bool, progress: Progress
+    store: Store,
+    fitted: FittedStitch,
+    work: Work,
+    writer: StoreWriter,
+    rows: int,
+    *,
+    patch: bool,
+    progress: Progress,
 ) -> int:
     """Stream the rows that are not there yet; returns how many of all got their true vectors.
 
     Parts are whole batches: a matrix product of other rows together may differ in the last digit.
     """
-    writer = store.writer(work.content, fitted.dim, Resume(work.rows, work.scratch))
     part_batches = max(_PART_BYTES // (4 * fitted.dim * rows), 1)
     n_true: int = work.facts.get("true", 0)
     with work.recorder() as recorder:

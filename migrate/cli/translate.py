@@ -51,4 +51,15 @@ def command(
         return
     dims = f"dimension {done.source_dim} to {done.target_dim}"
     show(f"{output}: {done.count:,} vectors, {dims}, {done.n_true:,} of them true ones, in {done.wall_s:.1f} s")
+    if done.index_recall is not None:
+        # of a coded source only what coding left is known, so its figure lacks what coding cost
+        before = "" if opened.info.exact else " (over the vectors as read back, which leaves out what coding cost)"
+        show(f"recall@10 of the new index against exact search: {done.index_recall:.3f}; no stitch changes that")
+        show(f"recall@10 of the old one: {_figure(done.source_recall)}{before}")
+    for remark in done.remarks:
+        show(f"note: {remark}")
     advise(f"next: lead-migrate audit {output} --reference build --beir DIR --source {store}", quiet=quiet)
+
+
+def _figure(recall: float | None) -> str:
+    return "1.000 (exact)" if recall is None else f"{recall:.3f}"

@@ -78,10 +78,14 @@ FROM_THE_START = Resume()
 class StoreWriter(ABC):
     """Writes a store into a folder that exists and is nobody else's yet; rows are appended in order.
 
-    `rows` is the file that they go to.
+    `rows` is the file that they go to. `remarks` says what could not be kept as it was, and why. `recall` is, once
+    finished, the recall@10 of an index that may keep less than the vectors it was given, against exact search over
+    these; None for other indexes, which can be asked later.
     """
 
     rows: RowFile
+    remarks: tuple[str, ...] = ()
+    recall: float | None = None
 
     @abstractmethod
     def append(self, batch: Batch) -> None:

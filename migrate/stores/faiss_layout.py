@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from migrate.stores import fourcc
 from migrate.stores.base import Metric
+from migrate.stores.faiss_recipe import factory, settings
 
 FLOAT_BYTES: Final = 4
 
@@ -166,7 +167,34 @@ class IdMap:
         return self.inner.details
 
 
-Layout = Plain | IdMap
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """An index that FAISS itself read, in a child process; its vectors lie decoded in a file of their own."""
+
+    header: Header
+    chain: str
+    recipe: Mapping[str, Any]
+    exact: bool
+    labels: NDArray[np.int64] | None
+    remarks: tuple[str, ...]
+
+    @property
+    def factory(self) -> str:
+        """What `faiss.index_factory` would be asked for."""
+        return factory(self.recipe)
+
+    @property
+    def segments(self) -> Segments:
+        """One run, from the beginning of that file."""
+        return Flat(self.header, 0).segments
+
+    @property
+    def details(self) -> Mapping[str, int]:
+        """The settings of the index, with FAISS's names."""
+        return settings(self.recipe)
+
+
+Layout = Plain | IdMap | Decoded
 
 
 def headers(layout: Layout) -> tuple[Header, ...]:
@@ -180,5 +208,7 @@ def headers(layout: Layout) -> tuple[Header, ...]:
 
 def class_chain(layout: Layout) -> str:
     """FAISS's class names, inner ones in brackets: `IndexIDMap2(IndexFlatL2)`."""
+    if isinstance(layout, Decoded):
+        return layout.chain
     outer = fourcc.CLASS_NAMES[layout.header.code]
     return f"{outer}({class_chain(layout.inner)})" if isinstance(layout, IdMap) else outer

@@ -7,11 +7,24 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.errors import UnsupportedStoreError
 from migrate.stores.cursor import FileCursor, malformed
 from migrate.stores.faiss_layout import FLOAT_BYTES, Header, Segments
 
 _LABEL_BYTES: Final = 8
+
+
+class NeedsFaissError(Exception):
+    """An index whose outermost header is fine, and whose vectors only FAISS itself can tell; not for users.
+
+    Parameters
+    ----------
+    header
+        The header.
+    """
+
+    def __init__(self, header: Header) -> None:
+        super().__init__(header.code)
+        self.header = header
 
 
 def skip_direct_map(cursor: FileCursor) -> None:
@@ -28,10 +41,7 @@ def read_lists(cursor: FileCursor, header: Header, nlist: int) -> tuple[Segments
     """Where the vectors of all lists lie, and their labels in the same order."""
     kind = cursor.fourcc("the kind of inverted lists")
     if kind == "ilod":
-        raise UnsupportedStoreError(
-            f"{cursor.path}: expected inverted lists inside the index, found lists in a second file "
-            "(OnDiskInvertedLists); read it with FAISS and write it as one file first"
-        )
+        raise NeedsFaissError(header)
     if kind != "ilar":
         raise malformed(cursor.path, "inverted lists", f"the code {kind!r}")
     lists, code_bytes = cursor.unpack("QQ", "the shape of the inverted lists")

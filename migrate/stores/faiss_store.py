@@ -15,7 +15,8 @@ from migrate.manifest import find_manifest
 from migrate.stamps import FileStamp
 from migrate.stores.base import BATCH_SIZE, FROM_THE_START, Resume, Store, StoreInfo, StoreWriter
 from migrate.stores.doc_source import DocumentSource
-from migrate.stores.faiss_layout import IdMap, Ivf, Layout, class_chain, headers
+from migrate.stores.faiss_decoded import open_file
+from migrate.stores.faiss_layout import Decoded, IdMap, Ivf, Layout, class_chain, headers
 from migrate.stores.faiss_reader import FaissFile
 from migrate.stores.faiss_writer import open_writer
 from migrate.stores.find_documents import find_documents
@@ -50,9 +51,9 @@ class FaissStore(Store):
 
     def __init__(self, path: Path, index: Path, pickled: Path | None = None) -> None:
         self.index_path = index
-        self._file = FaissFile(index)
+        self._file = open_file(index)
         self.layout: Layout = self._file.layout
-        labels = check_labels(self.layout.labels, index)
+        labels = self._labels = check_labels(self.layout.labels, index)
         self.source = _find_documents(index, pickled, labels, self._file.count)
         self.info = _describe(path, self._file, self.source, labels)
         files = (index, self.source.file)
@@ -69,6 +70,16 @@ class FaissStore(Store):
         rows = np.asarray(rows, np.int64)
         return Batch(self.source.ids(rows), self._file.take(rows))
 
+    def rows_of(self, labels: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The row of each label, of any shape; -1 for labels that no row has."""
+        own = self._labels
+        if own is None:
+            return np.where((labels >= 0) & (labels < self.info.count), labels, _NOTHING_FOUND)
+        order = np.argsort(own)
+        places = np.minimum(np.searchsorted(own, labels, sorter=order), own.size - 1)
+        rows: NDArray[np.int64] = np.where(own[order[places]] == labels, order[places], _NOTHING_FOUND)
+        return rows
+
     def documents(self, rows: NDArray[np.int64] | None = None) -> Iterator[Document]:
         """The documents of some rows, or of all."""
         return self.source.documents(range(self.info.count) if rows is None else np.asarray(rows, np.int64))
@@ -76,7 +87,7 @@ class FaissStore(Store):
     def writer(self, folder: Path, dim: int, resume: Resume = FROM_THE_START) -> StoreWriter:
         """A writer of a store of the same kind, under the same file names.
 
-        Flat indexes are streamed. IVF and HNSW ones are built anew, in memory, when the writer finishes.
+        Flat indexes are streamed. Others are built anew, in memory, when the writer finishes.
         """
         return open_writer(folder / self.index_path.name, self.layout, dim, self.source.for_dimension(dim), resume)
 
@@ -96,7 +107,7 @@ def _describe(path: Path, file: FaissFile, source: DocumentSource, labels: Label
         count=header.count,
         dim=header.dim,
         metric=header.metric,
-        exact=True,
+        exact=_is_exact(file.layout),
         has_texts=source.has_texts,
         notes=(*_remarks(file, labels), *source.notes),
         details=_details(file, source),
@@ -110,12 +121,17 @@ def _details(file: FaissFile, source: DocumentSource) -> Mapping[str, str | int]
         "index_bytes": file.identity.size,
         "fourcc": "/".join(header.code for header in headers(file.layout)),
         "factory": file.layout.factory,
+        "reading": "exact" if _is_exact(file.layout) else "approximate",
         **file.layout.details,
         "documents": source.kind,
     }
     if source.file is not None:
         details |= {"documents_file": source.file.name, "documents_bytes": source.file.stat().st_size}
     return details
+
+
+def _is_exact(layout: Layout) -> bool:
+    return layout.exact if isinstance(layout, Decoded) else True
 
 
 def _remarks(file: FaissFile, labels: Labels) -> Iterator[str]:
@@ -125,6 +141,8 @@ def _remarks(file: FaissFile, labels: Labels) -> Iterator[str]:
     plain = file.layout.inner if isinstance(file.layout, IdMap) else file.layout
     if isinstance(plain, Ivf) and plain.quantizer.header.metric != plain.header.metric:
         yield f"the quantizer compares by {plain.quantizer.header.metric}, the lists by {plain.header.metric}"
+    if isinstance(file.layout, Decoded):
+        yield from file.layout.remarks
     if labels is not None and (labels == _NOTHING_FOUND).any():
         yield "a document has the id -1, with which FAISS also says that it found nothing"
 

@@ -18,8 +18,8 @@ from migrate.stores import fourcc
 from migrate.stores.content import HEAD_BYTES, describe_content
 from migrate.stores.cursor import FileCursor, malformed, read_errors
 from migrate.stores.faiss_flat import expect_same_shape, read_flat, read_header
-from migrate.stores.faiss_layout import Flat, Hnsw, IdMap, Ivf, Layout, Plain
-from migrate.stores.faiss_lists import read_lists, skip_direct_map
+from migrate.stores.faiss_layout import Flat, Header, Hnsw, IdMap, Ivf, Layout, Plain
+from migrate.stores.faiss_lists import NeedsFaissError, read_lists, skip_direct_map
 
 _LARGEST_SETTING: Final = 1 << 31
 
@@ -33,6 +33,8 @@ def read_layout(path: Path) -> Layout:
         It is no FAISS file, or a damaged one.
     UnsupportedStoreError
         It is a FAISS file of a kind that is not read.
+    NeedsFaissError
+        It is one that only FAISS itself can read.
     OutputError
         The operating system refused.
     """
@@ -52,7 +54,11 @@ def _read_index(cursor: FileCursor) -> Layout:
     if code not in fourcc.ID_MAPS:
         return _read_plain(cursor, code, "")
     header = read_header(cursor, code)
-    inner = _read_plain(cursor, cursor.fourcc("the kind of the inner index"), f" inside {fourcc.ID_MAPS[code]}")
+    try:
+        inner = _read_plain(cursor, cursor.fourcc("the kind of the inner index"), f" inside {fourcc.ID_MAPS[code]}")
+    except NeedsFaissError as error:
+        expect_same_shape(cursor.path, header, error.header)
+        raise NeedsFaissError(header) from error
     expect_same_shape(cursor.path, header, inner.header)
     count = cursor.unpack("Q", "the count of ids")[0]
     if count != header.count:
@@ -75,11 +81,13 @@ def _read_plain(cursor: FileCursor, code: str, where: str) -> Plain:
             f"{cursor.path}: expected float vectors, found a binary index ({fourcc.BINARY_CLASS_NAMES[code]}); "
             "its vectors are bits, which no map between embedding spaces applies to: use the index of the float vectors"
         )
-    if code in fourcc.CLASS_NAMES:
+    if code in fourcc.PANORAMA:
         raise UnsupportedStoreError(
-            f"{cursor.path}: expected one of {fourcc.SUPPORTED}; found {fourcc.CLASS_NAMES[code]} ({code}){where}; "
-            "write the vectors to one of these first"
+            f"{cursor.path}: expected vectors that lie one after the other, found {fourcc.CLASS_NAMES[code]} ({code}); "
+            "write them to a flat index first"
         )
+    if code in fourcc.CLASS_NAMES:
+        raise NeedsFaissError(read_header(cursor, code))
     raise malformed(cursor.path, f"a kind of FAISS index{where}", f"the code {code!r}")
 
 
@@ -121,7 +129,7 @@ def _read_ivf(cursor: FileCursor, code: str) -> Ivf:
     nlist, nprobe = cursor.unpack("QQ", "nlist and nprobe")
     if not 0 < nprobe < _LARGEST_SETTING:
         raise malformed(cursor.path, "an nprobe of 1 or more", nprobe)
-    quantizer = _read_quantizer(cursor)
+    quantizer = _read_quantizer(cursor, header)
     if (quantizer.header.dim, quantizer.header.count) != (header.dim, nlist):
         found = f"{quantizer.header.count} of dimension {quantizer.header.dim}"
         raise malformed(cursor.path, f"{nlist} centroids of dimension {header.dim}", found)
@@ -130,13 +138,10 @@ def _read_ivf(cursor: FileCursor, code: str) -> Ivf:
     return Ivf(header, quantizer, nlist, nprobe, segments, labels)
 
 
-def _read_quantizer(cursor: FileCursor) -> Flat | Hnsw:
+def _read_quantizer(cursor: FileCursor, header: Header) -> Flat | Hnsw:
     code = cursor.fourcc("the kind of quantizer")
     if code not in fourcc.FLAT and code != fourcc.HNSW and code in fourcc.CLASS_NAMES:
-        raise UnsupportedStoreError(
-            f"{cursor.path}: expected IndexIVFFlat with a quantizer of kind Flat or HNSWFlat, "
-            f"found {fourcc.CLASS_NAMES[code]}; build the index with one of these first"
-        )
+        raise NeedsFaissError(header)
     quantizer = _read_plain(cursor, code, " as quantizer")
     if isinstance(quantizer, Ivf):  # its code was refused above
         raise malformed(cursor.path, "a flat quantizer", "inverted lists")

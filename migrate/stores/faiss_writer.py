@@ -12,7 +12,8 @@ from migrate.stores.base import FROM_THE_START, Resume, StoreWriter
 from migrate.stores.doc_source import DocumentSource
 from migrate.stores.faiss_build import append_built
 from migrate.stores.faiss_head import flat_head, id_map_head, id_map_tail
-from migrate.stores.faiss_layout import Flat, Hnsw, IdMap, Ivf, Layout
+from migrate.stores.faiss_layout import Decoded, Flat, Hnsw, IdMap, Ivf, Layout
+from migrate.stores.faiss_rebuild import RebuildingWriter
 from migrate.stores.faiss_walk import read_layout
 from migrate.stores.row_file import RowFile
 from migrate.vectors import Batch
@@ -22,6 +23,8 @@ def open_writer(
     path: Path, layout: Layout, dim: int, documents: DocumentSource, resume: Resume = FROM_THE_START
 ) -> StoreWriter:
     """The writer of an index like `layout` at `path`, with `documents` beside it."""
+    if isinstance(layout, Decoded):
+        return RebuildingWriter(path, layout, dim, documents, resume)
     plain = layout.inner if isinstance(layout, IdMap) else layout
     if isinstance(plain, Flat):
         return _FlatWriter(path, layout, dim, documents, resume)

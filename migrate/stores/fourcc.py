@@ -6,13 +6,12 @@ from typing import Final
 
 from migrate.stores.base import Metric
 
-SUPPORTED: Final = "IndexFlatL2, IndexFlatIP, IndexIVFFlat, IndexHNSWFlat, alone or inside IndexIDMap or IndexIDMap2"
-
 FLAT: Final = {"IxF2": "IndexFlatL2", "IxFI": "IndexFlatIP", "IxFl": "IndexFlat"}
 ID_MAPS: Final = {"IxMp": "IndexIDMap", "IxM2": "IndexIDMap2"}
 HNSW: Final = "IHNf"
 IVF: Final = "IwFl"
 NULL: Final = "null"
+PANORAMA: Final = frozenset({"IxFP", "IwP2"})
 
 CLASS_NAMES: Final[dict[str, str]] = {
     **FLAT,
@@ -71,6 +70,14 @@ CLASS_NAMES: Final[dict[str, str]] = {
     "IxLa": "IndexLattice",
     "Ixrq": "IndexRaBitQ",
     "Ixrr": "IndexRaBitQ",
+    "Iwrr": "IndexIVFRaBitQ",
+    "Irfn": "IndexRaBitQFastScan",
+    "Iwrn": "IndexIVFRaBitQFastScan",
+    "IHNr": "IndexHNSWRaBitQ",
+    "IxFP": "IndexFlatL2Panorama",
+    "IwP2": "IndexIVFFlatPanorama",
+    "IxEe": "IndexEDEN",
+    "IwEe": "IndexIVFEDEN",
 }
 
 BINARY_CLASS_NAMES: Final[dict[str, str]] = {

@@ -136,35 +136,6 @@ def test_vectors_that_faiss_dropped_are_missed(vectors, tmp_path):
         open_store(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("factory", "name"),
-    [
-        ("PQ4np", "IndexPQ"),
-        ("SQ8", "IndexScalarQuantizer"),
-        ("IVF4,PQ4np", "IndexIVFPQ"),
-        ("IVF4,SQ8", "IndexIVFScalarQuantizer"),
-        ("HNSW8,SQ8", "IndexHNSWSQ"),
-        ("NSG8,Flat", "IndexNSGFlat"),
-        ("PCA4,Flat", "IndexPreTransform"),
-        ("LSH", "IndexLSH"),
-        ("Flat,RFlat", "IndexRefine"),
-        ("IDMap2,SQ8", "IndexScalarQuantizer"),
-        ("PQ4x4fs", "IndexPQFastScan"),
-    ],
-)
-def test_other_kinds_are_refused_by_name(factory, name, vectors, tmp_path):
-    labels = np.arange(COUNT) if factory.startswith("IDMap") else None
-    index = faiss.index_factory(DIM, factory)
-    for clustering in ("pq", "cp"):
-        if hasattr(index, clustering):
-            getattr(getattr(index, clustering), "cp", getattr(index, clustering)).min_points_per_centroid = 1
-    index.train(np.tile(vectors, (30, 1)))
-    index.add(vectors) if labels is None else index.add_with_ids(vectors, labels)
-    save(index, tmp_path)
-    with pytest.raises(UnsupportedStoreError, match=rf"expected .*IndexFlatL2.*found {name}\b"):
-        open_store(tmp_path)
-
-
 @pytest.mark.parametrize("factory", ["Flat", "IDMap2,Flat", "HNSW8,Flat"])
 def test_other_metrics_are_refused_by_name(factory, tmp_path):
     save(faiss.index_factory(DIM, factory, faiss.METRIC_Canberra), tmp_path)
@@ -189,16 +160,6 @@ def test_a_graph_without_its_vectors_is_refused(vectors, tmp_path):
     faiss.write_index(index, str(tmp_path / "index.faiss"), faiss.IO_FLAG_SKIP_STORAGE)
     with pytest.raises(StoreError, match="IO_FLAG_SKIP_STORAGE"):
         open_store(tmp_path)
-
-
-def test_lists_in_a_second_file_are_refused(vectors, tmp_path):
-    index = build("IVF4,Flat", vectors)
-    lists = faiss.OnDiskInvertedLists(4, index.code_size, str(tmp_path / "lists.ivfdata"))
-    lists.merge_from_1(index.invlists)
-    index.replace_invlists(lists, False)
-    save(index, tmp_path)
-    with pytest.raises(UnsupportedStoreError, match="OnDiskInvertedLists"):
-        open_store(tmp_path / "index.faiss")
 
 
 def test_a_file_cut_after_opening_is_an_error_and_no_crash(vectors, tmp_path):

@@ -1,0 +1,157 @@
+"""Reads the vectors back out of any index that FAISS has loaded, part by part. Runs in the child process only.
+
+`reconstruct_n` is never called: it aborts on id maps, and gives uninitialised memory for ids that are not 0, 1, 2 ...
+The codes are decoded instead, and the inverted lists are walked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from migrate.stores.faiss_codes import decode_codes
+from migrate.stores.faiss_inverted import decode_lists
+from migrate.stores.faiss_parts import Part, Recipe, RefusedError, Rows, class_name, flat_rows, library, open_index
+from migrate.stores.faiss_undo import undo_transforms
+
+
+def decode_index(loaded: Any) -> Part:
+    """What an index holds.
+
+    Raises
+    ------
+    RefusedError
+        Its vectors cannot be told, or not all of them are there.
+    """
+    index: Any = open_index(loaded)
+    name = class_name(index)
+    for family, decode in _families():
+        if isinstance(index, family):
+            part = decode(index)
+            break
+    else:
+        raise RefusedError(f"expected an index whose vectors can be told, found {name}; {_ADVICE}")
+    if part.labels is not None and len(part.labels) != index.ntotal:
+        raise RefusedError(
+            f"expected {index.ntotal} vectors in {name}, found {len(part.labels)}; FAISS drops NaN vectors from the "
+            "lists yet counts them: build it again without them"
+        )
+    return part
+
+
+_ADVICE = "write the vectors to a flat index first"
+
+
+def _families() -> Iterator[tuple[Any, Callable[[Any], Part]]]:
+    """The classes of FAISS with what reads them, derived ones before their bases."""
+    faiss = library()
+
+    yield faiss.IndexIDMap, _id_map
+    yield faiss.IndexPreTransform, _transformed
+    yield faiss.IndexRefine, _refined
+    yield faiss.IndexHNSW, _hnsw
+    yield faiss.IndexNSG, _nsg
+    yield faiss.IndexIVF, decode_lists
+    yield faiss.IndexFlat, _flat
+    yield faiss.IndexFlatCodes, decode_codes
+    yield faiss.IndexFastScan, decode_codes
+
+
+def _flat(index: Any) -> Part:
+    if class_name(index) not in {"IndexFlat", "IndexFlatL2", "IndexFlatIP"}:
+        # Panorama lays the vectors out level by level, and FAISS gives zeros where they are asked for
+        raise RefusedError(f"expected vectors that lie one after the other, found {class_name(index)}; {_ADVICE}")
+    return Part(class_name(index), {"kind": "Flat"}, flat_rows(index), exact=True)
+
+
+def _id_map(index: Any) -> Part:
+    faiss = library()
+
+    inner = decode_index(index.index)
+    ids = faiss.vector_to_array(index.id_map).astype(np.int64)
+    if ids.size != index.ntotal or index.index.ntotal != index.ntotal:
+        raise RefusedError(
+            f"expected {index.ntotal} ids, found {ids.size} for {index.index.ntotal} vectors; copy it again"
+        )
+    if inner.labels is not None:
+        if inner.labels.size and not 0 <= inner.labels.min() <= inner.labels.max() < ids.size:
+            raise RefusedError(f"expected inner labels 0 to {ids.size - 1}, found others; build the index again")
+        ids = ids[inner.labels]
+    kind = "IDMap2" if isinstance(index, faiss.IndexIDMap2) else "IDMap"
+    chain = f"Index{kind}({inner.chain})"
+    return inner.like(chain=chain, recipe={"kind": kind, "inner": inner.recipe}, labels=ids)
+
+
+def _transformed(index: Any) -> Part:
+    inner = decode_index(index.index)
+    undo = undo_transforms(index)
+
+    def rows() -> Iterator[Rows]:
+        return (undo.apply(block) for block in inner.rows())
+
+    return inner.like(
+        chain=f"IndexPreTransform({', '.join([*undo.names, inner.chain])})",
+        recipe={"kind": "PreTransform", "transforms": undo.recipes, "inner": inner.recipe},
+        rows=rows,
+        exact=inner.exact and undo.exact,
+        remarks=(*undo.remarks, *inner.remarks),
+    )
+
+
+def _refined(index: Any) -> Part:
+    base, refine = open_index(index.base_index), open_index(index.refine_index)
+    if not base.ntotal == refine.ntotal == index.ntotal:
+        raise RefusedError(
+            f"expected {index.ntotal} vectors to search and to refine with, found {base.ntotal} and "
+            f"{refine.ntotal}; build the index again"
+        )
+    kept = decode_index(refine)
+    # the base is looked at for its settings; its rows are the worse copy
+    found = decode_index(base)
+    recipe = {"kind": "Refine", "base": found.recipe, "refine": kept.recipe, "k_factor": float(index.k_factor)}
+    chain = f"{class_name(index)}({found.chain}, {kept.chain})"
+    return kept.like(chain=chain, recipe=recipe)
+
+
+def _hnsw(index: Any) -> Part:
+    faiss = library()
+
+    if index.storage is None:
+        raise RefusedError(
+            "expected the vectors after the graph, found none; save the index without IO_FLAG_SKIP_STORAGE"
+        )
+    stored = decode_index(index.storage)
+    graph = index.hnsw
+    neighbours = faiss.vector_to_array(graph.cum_nneighbor_per_level)
+    recipe = {
+        "kind": "HNSW",
+        "M": int(neighbours[1]) // 2 if neighbours.size > 1 else 32,
+        "efConstruction": int(graph.efConstruction),
+        "efSearch": int(graph.efSearch),
+        "storage": stored.recipe,
+    }
+    return _over_storage(index, stored, recipe)
+
+
+def _nsg(index: Any) -> Part:
+    if index.storage is None:
+        raise RefusedError("expected the vectors after the graph, found none; save the index with its storage")
+    stored = decode_index(index.storage)
+    recipe = {
+        "kind": "NSG",
+        "R": int(index.nsg.R),
+        "search_L": int(index.nsg.search_L),
+        "GK": int(index.GK),
+        "storage": stored.recipe,
+    }
+    return _over_storage(index, stored, recipe)
+
+
+def _over_storage(index: Any, stored: Part, recipe: Recipe) -> Part:
+    if index.storage.ntotal != index.ntotal:
+        raise RefusedError(
+            f"expected {index.ntotal} vectors below the graph, found {index.storage.ntotal}; copy it again"
+        )
+    return stored.like(chain=class_name(index), recipe=recipe)

@@ -1,0 +1,41 @@
+"""The language between the tool and the child process that runs FAISS: tagged frames of known length over a pipe."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping
+from typing import Any, BinaryIO, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+FACTS: Final = b"FACT"
+LABELS: Final = b"LABL"
+ROWS: Final = b"ROWS"
+DONE: Final = b"DONE"
+REFUSED: Final = b"REFU"
+FAILED: Final = b"FAIL"
+OS_ERROR: Final = b"OSER"
+
+HEADER: Final = struct.Struct("<4sQ")
+LONGEST: Final = 64 << 20
+"""No frame is longer; longer contents are cut into several."""
+
+
+def send(pipe: BinaryIO, tag: bytes, content: bytes | memoryview = b"") -> None:
+    """Write one frame."""
+    pipe.write(HEADER.pack(tag, len(content)))
+    pipe.write(content)
+
+
+def send_facts(pipe: BinaryIO, tag: bytes, facts: Mapping[str, Any]) -> None:
+    """Write a frame of JSON."""
+    send(pipe, tag, json.dumps(facts).encode())
+
+
+def send_array(pipe: BinaryIO, tag: bytes, numbers: NDArray[Any]) -> None:
+    """Write the numbers as they lie in memory, in as many frames as they need."""
+    content = np.ascontiguousarray(numbers).reshape(-1).view(np.uint8).data
+    for first in range(0, len(content), LONGEST):
+        send(pipe, tag, content[first : first + LONGEST])

@@ -1,0 +1,85 @@
+"""What reading one index gives, however deep it lies in others. Runs in the child process only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Rows = NDArray[np.float32]
+"""Some vectors, (n, dim)."""
+
+Recipe = dict[str, Any]
+"""What to build an index like this one with: JSON, see `faiss_recipe`."""
+
+BLOCK_BYTES = 4 << 20
+
+
+class RefusedError(Exception):
+    """An index that cannot be read; the message is the user's. It never leaves the child process as an exception."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """The vectors of an index, and what is known of how they are kept."""
+
+    chain: str
+    recipe: Recipe
+    rows: Callable[[], Iterator[Rows]]
+    exact: bool
+    labels: NDArray[np.int64] | None = None
+    remarks: tuple[str, ...] = ()
+
+    def like(self, **changes: Any) -> Part:
+        """The same with some fields changed."""
+        return replace(self, **changes)
+
+
+def library() -> Any:
+    """FAISS itself. Its type stubs know less than half of it."""
+    import faiss
+
+    return faiss
+
+
+def open_index(index: Any) -> Any:
+    """The index as its own class; SWIG gives out the base class."""
+    faiss = library()
+
+    return faiss.downcast_index(index)
+
+
+def class_name(index: Any) -> str:
+    """FAISS's name of the class."""
+    return type(index).__name__
+
+
+def block_rows(row_bytes: int) -> int:
+    """Rows in a block of about 4 MiB."""
+    return max(1, BLOCK_BYTES // max(row_bytes, 1))
+
+
+def borrow(pointer: Any, count: int) -> NDArray[Any]:
+    """A view of FAISS's memory, which must be copied before the index goes away."""
+    faiss = library()
+
+    view: NDArray[Any] = faiss.rev_swig_ptr(pointer, count)
+    return view
+
+
+def flat_rows(index: Any) -> Callable[[], Iterator[Rows]]:
+    """The vectors of a flat index."""
+    count, dim = index.ntotal, index.d
+    if index.codes.size() != 4 * count * dim:
+        raise RefusedError(f"expected {4 * count * dim} bytes of vectors, found {index.codes.size()}; copy it again")
+
+    def rows() -> Iterator[Rows]:
+        step = block_rows(4 * dim)
+        if count:
+            vectors = borrow(index.get_xb(), count * dim).reshape(count, dim)
+            yield from (vectors[first : first + step] for first in range(0, count, step))
+
+    return rows

@@ -1,0 +1,127 @@
+"""What an index was built with, as nested facts: told as a factory string, and fitted to another dimension.
+
+A recipe is JSON: `{"kind": "IVF", "nlist": 64, "code": {"kind": "PQ", ...}, ...}`; `faiss_decode` makes it, and
+`faiss_make` builds an index after it. Nothing here needs FAISS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+Recipe = Mapping[str, Any]
+
+SCALAR_NAMES: Final = {
+    "QT_8bit": "SQ8",
+    "QT_6bit": "SQ6",
+    "QT_4bit": "SQ4",
+    "QT_fp16": "SQfp16",
+    "QT_bf16": "SQbf16",
+    "QT_8bit_direct": "SQ8_direct",
+    "QT_8bit_direct_signed": "SQ8_direct_signed",
+}
+"""Scalar quantizers that `faiss.index_factory` has a name for."""
+
+_NORMS: Final = {
+    3: "_Nfloat",
+    4: "_Nqint8",
+    5: "_Nqint4",
+    6: "_Ncqint8",
+    7: "_Ncqint4",
+    8: "_Nlsq2x4",
+    9: "_Nrq2x4",
+}
+
+
+def factory(recipe: Recipe) -> str:
+    """What `faiss.index_factory` would be asked for, or as near to it as can be said.
+
+    >>> factory({"kind": "IDMap2", "inner": {"kind": "SQ", "type": "QT_8bit"}})
+    'IDMap2,SQ8'
+    """
+    return _NAMES[recipe["kind"]](recipe)
+
+
+def _scalar(recipe: Recipe) -> str:
+    name: str = recipe["type"]
+    return SCALAR_NAMES.get(name, name.replace("QT_", "SQ_"))
+
+
+def _product(recipe: Recipe) -> str:
+    if "fastscan" in recipe:
+        block = f"_{recipe['fastscan']}" if recipe["fastscan"] != 32 else ""
+        return f"PQ{recipe['M']}x{recipe['nbits']}fs{'r' if recipe.get('residual') else ''}{block}"
+    bits = f"x{recipe['nbits']}" if recipe["nbits"] != 8 else ""
+    return f"PQ{recipe['M']}{bits}" + (f"+{recipe['refine_M']}" if "refine_M" in recipe else "")
+
+
+def _additive(recipe: Recipe) -> str:
+    splits = f"{recipe['splits']}x" if "splits" in recipe else ""
+    fast = "fs" + (f"_{recipe['fastscan']}" if recipe["fastscan"] != 32 else "") if "fastscan" in recipe else ""
+    norm = _NORMS.get(recipe["search_type"], "")
+    return f"{recipe['kind']}{splits}{recipe['M']}x{recipe['nbits']}{fast}{norm}"
+
+
+def _lists(recipe: Recipe) -> str:
+    quantizer = recipe["quantizer"]
+    if quantizer["kind"] == "IMI":
+        lists = f"IMI{quantizer['M']}x{quantizer['nbits']}"
+    else:
+        lists = f"IVF{recipe['nlist']}" + (f"_HNSW{quantizer['M']}" if quantizer["kind"] == "HNSW" else "")
+    return f"{lists},{factory({**recipe['code'], 'residual': recipe['by_residual']})}"
+
+
+def _pca(recipe: Recipe) -> str:
+    return f"PCA{'W' if recipe['whiten'] else ''}{'R' if recipe['rotate'] else ''}{recipe['d_out']}"
+
+
+def _transforms(recipe: Recipe) -> str:
+    return ",".join(factory(part) for part in (*recipe["transforms"], recipe["inner"]))
+
+
+def _refine(recipe: Recipe) -> str:
+    inner = factory(recipe["refine"])
+    return f"{factory(recipe['base'])},{'RFlat' if inner == 'Flat' else f'Refine({inner})'}"
+
+
+def _lsh(recipe: Recipe) -> str:
+    return f"LSH{'r' if recipe['rotate'] else ''}{'t' if recipe['thresholds'] else ''}"
+
+
+_NAMES: Final[dict[str, Callable[[Recipe], str]]] = {
+    "Flat": lambda _: "Flat",
+    "SQ": _scalar,
+    "PQ": _product,
+    **dict.fromkeys(("RQ", "LSQ", "PRQ", "PLSQ"), _additive),
+    "LSH": _lsh,
+    "RaBitQ": lambda recipe: f"RaBitQ{recipe['nbits'] if recipe['nbits'] > 1 else ''}",
+    "HNSW": lambda recipe: f"HNSW{recipe['M']},{factory(recipe['storage'])}",
+    "NSG": lambda recipe: f"NSG{recipe['R']},{factory(recipe['storage'])}",
+    "IVF": _lists,
+    "IDMap": lambda recipe: f"IDMap,{factory(recipe['inner'])}",
+    "IDMap2": lambda recipe: f"IDMap2,{factory(recipe['inner'])}",
+    "Refine": _refine,
+    "PreTransform": _transforms,
+    "PCA": _pca,
+    "OPQ": lambda recipe: f"OPQ{recipe['M']}_{recipe['d_out']}",
+    "RR": lambda recipe: f"RR{recipe['d_out']}",
+    "Linear": lambda recipe: f"Linear{recipe['d_out']}",
+    "L2norm": lambda _: "L2norm",
+    "Centering": lambda _: "Centering",
+    "Pad": lambda recipe: f"Pad{recipe['d_out']}",
+}
+
+
+def settings(recipe: Recipe) -> dict[str, int]:
+    """The numbers a person may want to see, with FAISS's names."""
+    found: dict[str, int] = {}
+    for name, value in recipe.items():
+        if isinstance(value, Mapping):
+            if name != "quantizer":
+                found |= {key: number for key, number in settings(value).items() if key not in found}
+        elif name in _SHOWN and not isinstance(value, bool):
+            found[name] = int(value)
+    return found
+
+
+_SHOWN: Final = frozenset({"nlist", "nprobe", "M", "nbits", "efConstruction", "efSearch", "k_factor", "R", "search_L"})

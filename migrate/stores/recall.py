@@ -1,0 +1,77 @@
+"""How many of the nearest neighbours an index finds, against exact search: so that nobody blames the stitch for it."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.files import output_errors
+from migrate.stores.base import Store
+from migrate.stores.faiss_frames import LABELS
+from migrate.stores.faiss_ondisk import find_lists
+from migrate.stores.faiss_process import memory_for, run_job
+from migrate.stores.faiss_store import FaissStore
+from migrate.stores.neighbours import NEIGHBOURS, QUERIES, query_rows, share_found, tenth_scores
+from migrate.vectors import Vectors
+
+_EXACT: Final = frozenset({"Flat", "IDMap,Flat", "IDMap2,Flat"})
+
+
+def index_recall(store: Store, *, queries: int = QUERIES) -> float | None:
+    """Recall@10 of the index of a store, with rows of its own as queries.
+
+    The truth is exact search over the vectors as they are read back. Where these are approximate, what coding lost is
+    not in the figure: the originals are not there to compare with.
+
+    Parameters
+    ----------
+    store
+        A store with a FAISS index.
+    queries
+        How many rows, spread evenly, are looked up; at most as many as there are.
+
+    Returns
+    -------
+    float or None
+        Between 0 and 1; None for a flat index, whose search is exact, and for stores of other kinds.
+
+    Raises
+    ------
+    StoreError
+        FAISS cannot search the index.
+    """
+    info = store.info
+    if not isinstance(store, FaissStore) or not info.count or info.details["factory"] in _EXACT:
+        return None
+    asked = store.take(query_rows(info.count, queries)).vectors
+    inner = info.metric == "ip"
+    tenth = tenth_scores(asked, (batch.vectors for batch in store.batches()), inner_product=inner)
+    rows = store.rows_of(_search(store.index_path, asked, info.count))
+    known = rows >= 0
+    found = np.zeros((*rows.shape, info.dim), np.float32)
+    found[known] = store.take(rows[known]).vectors
+    return share_found(asked, found, known, tenth, inner_product=inner)
+
+
+def _search(path: Path, queries: Vectors, count: int) -> NDArray[np.int64]:
+    """The labels that the index itself finds, (n, k)."""
+    k = min(NEIGHBOURS, count)
+    lists = find_lists(path)
+    size = path.stat().st_size + (lists.size if lists else 0)
+    with output_errors(Path(tempfile.gettempdir())), tempfile.NamedTemporaryFile(suffix=".npy") as file:
+        np.save(file, queries)
+        file.flush()
+        job = {
+            "do": "search",
+            "path": str(path),
+            "same_dir": lists is not None and lists.beside,
+            "queries": file.name,
+            "k": k,
+            "memory_bytes": memory_for(size, count),
+        }
+        frames = dict(run_job(path, job, file_bytes=size))
+    return np.frombuffer(frames[LABELS], "<i8").reshape(len(queries), k).astype(np.int64)

@@ -1,0 +1,174 @@
+"""Indexes that only FAISS can read: what comes back, what is refused, and what survives a crash of FAISS."""
+
+import os
+import shutil
+import signal
+
+import faiss
+import numpy as np
+import pytest
+from faiss_tools import COUNT, DIM, read, save
+
+from migrate.errors import StoreError, UnsupportedStoreError
+from migrate.stores import faiss_decoded, faiss_process, open_store
+
+LABELS = np.random.default_rng(5).permutation(COUNT) * 3 - 50
+
+
+def train(factory, vectors, labels=None, metric=faiss.METRIC_L2):
+    index = faiss.index_factory(vectors.shape[1], factory, metric)
+    index.train(np.tile(vectors, (2, 1)))
+    index.add(vectors) if labels is None else index.add_with_ids(vectors, labels)
+    return index
+
+
+def cosines(found, expected):
+    return (found * expected).sum(1) / np.linalg.norm(found, axis=1) / np.linalg.norm(expected, axis=1)
+
+
+@pytest.mark.parametrize("factory", ["IDMap,SQ8", "IDMap2,HNSW8,SQ8", "IVF8,SQ8", "IDMap,IVF8,SQ8", "PCA12,IVF8,SQ8"])
+def test_vectors_come_back_under_their_own_ids(factory, vectors, tmp_path):
+    save(train(factory, vectors, LABELS), tmp_path)
+    store = open_store(tmp_path)
+    ids, found = read(store)
+    assert sorted(ids) == sorted(map(str, LABELS))
+    row_of = {str(label): row for row, label in enumerate(LABELS)}
+    assert cosines(found, vectors[[row_of[doc_id] for doc_id in ids]]).min() > 0.999
+    rows = np.array([3, 3, 399, 0])
+    assert np.array_equal(store.take(rows).vectors, found[rows])
+    assert not store.info.exact
+    assert any("approximately" in note for note in store.info.notes)
+
+
+def test_removed_rows_are_gone_from_lists_that_are_decoded(vectors, tmp_path):
+    index = train("IVF8,SQ8", vectors, LABELS)
+    index.remove_ids(LABELS[:100].astype(np.int64))
+    save(index, tmp_path)
+    ids, _ = read(open_store(tmp_path))
+    assert sorted(ids) == sorted(map(str, LABELS[100:]))
+
+
+@pytest.mark.parametrize("factory", ["PQ4x4fs_32", "PQ4x4fs_64", "IVF4,PQ4x4fs_32", "IVF4,PQ4x4fsr_96"])
+def test_interleaved_codes_are_those_of_the_quantizer(factory, vectors, tmp_path):
+    """FAISS's own way back is wrong for blocks of more than 32 rows, and crashes for lists."""
+    index = train(factory, vectors)
+    save(index, tmp_path)
+    ids, found = read(open_store(tmp_path))
+    own = vectors[np.array(ids, int)]
+    centroids = np.zeros_like(own)
+    if "fsr" in factory:
+        centroids = index.quantizer.reconstruct_batch(index.quantizer.assign(own, 1)[:, 0])
+    expected = index.pq.decode(index.pq.compute_codes(own - centroids)) + centroids
+    assert np.abs(found - expected).max() < 1e-5
+
+
+def test_a_whitened_projection_is_undone(vectors, tmp_path):
+    save(train(f"PCAW{DIM},Flat", vectors), tmp_path)
+    assert np.abs(read(open_store(tmp_path))[1] - vectors).max() < 1e-4
+
+
+def test_whole_numbers_survive_direct_codes_and_fractions_are_refused(vectors, tmp_path):
+    numbers = np.random.default_rng(2).integers(0, 256, vectors.shape).astype(np.float32)
+    save(train("SQ8_direct", numbers), tmp_path / "numbers")
+    assert np.array_equal(read(open_store(tmp_path / "numbers"))[1], numbers)
+    unit = np.abs(vectors) / np.linalg.norm(vectors, axis=1, keepdims=True)
+    save(train("SQ8_direct", unit), tmp_path / "unit")
+    with pytest.raises(UnsupportedStoreError, match=r"found only 0 to [01]: the vectors were fractions"):
+        open_store(tmp_path / "unit")
+
+
+def test_vectors_that_faiss_dropped_from_coded_lists_are_missed(vectors, tmp_path):
+    index = train("IVF8,SQ8", vectors)
+    index.add(np.full((2, DIM), np.nan, np.float32))
+    save(index, tmp_path)
+    with pytest.raises(StoreError, match=f"expected {COUNT + 2} vectors in the lists, found {COUNT}"):
+        open_store(tmp_path)
+
+
+def on_disk(factory, vectors, folder):
+    folder.mkdir()
+    index = train(factory, vectors)
+    lists = faiss.OnDiskInvertedLists(index.nlist, index.code_size, str(folder / "lists.ivfdata"))
+    lists.merge_from_1(index.invlists)
+    index.replace_invlists(lists, False)
+    return save(index, folder)
+
+
+@pytest.mark.parametrize("factory", ["IVF4,Flat", "IVF4,SQ8"])
+def test_lists_in_a_second_file_are_read_where_they_are_and_where_they_moved(factory, vectors, tmp_path):
+    on_disk(factory, vectors, tmp_path / "old")
+    ids, found = read(open_store(tmp_path / "old" / "index.faiss"))
+    assert cosines(found, vectors[np.array(ids, int)]).min() > 0.999
+    (tmp_path / "old").rename(tmp_path / "new")
+    assert np.array_equal(read(open_store(tmp_path / "new" / "index.faiss"))[1], found)
+
+
+def test_a_second_file_that_is_cut_or_missing_is_refused_before_it_is_touched(vectors, tmp_path):
+    path = on_disk("IVF4,Flat", vectors, tmp_path / "old")
+    data = tmp_path / "old" / "lists.ivfdata"
+    size = data.stat().st_size
+    os.truncate(data, size - 1)
+    with pytest.raises(StoreError, match=f"expected {size} bytes of inverted lists, found {size - 1}"):
+        open_store(path)
+    data.unlink()
+    with pytest.raises(StoreError, match=r"lists\.ivfdata, found no such file"):
+        open_store(path)
+
+
+def spoil_child(monkeypatch, code):
+    """Let the child run this code instead of reading."""
+    whole = faiss_process.subprocess.Popen
+
+    def start(command, **options):
+        return whole([command[0], "-c", code], **options)
+
+    monkeypatch.setattr(faiss_process.subprocess, "Popen", start)
+
+
+@pytest.mark.parametrize("name", ["SIGABRT", "SIGSEGV", "SIGBUS", "SIGKILL"])
+def test_a_crash_of_faiss_is_one_error_that_names_the_signal(name, vectors, tmp_path, monkeypatch):
+    save(train("SQ8", vectors), tmp_path)
+    spoil_child(monkeypatch, f"import os; os.kill(os.getpid(), {getattr(signal, name).value})")
+    with pytest.raises(StoreError, match=name):
+        open_store(tmp_path)
+
+
+def test_a_child_that_hangs_is_given_up(vectors, tmp_path, monkeypatch):
+    save(train("SQ8", vectors), tmp_path)
+    spoil_child(monkeypatch, "import time; time.sleep(60)")
+    monkeypatch.setattr(faiss_process, "QUIET_S", 0.2)
+    with pytest.raises(StoreError, match="no answer within"):
+        open_store(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "said", ["b'nonsense' * 9", "b'FACT' + (2).to_bytes(8, 'little') + b'{}'", "b'DONE' + bytes(8)", "b''"]
+)
+def test_a_child_that_talks_nonsense_is_not_believed(said, vectors, tmp_path, monkeypatch):
+    save(train("SQ8", vectors), tmp_path)
+    spoil_child(monkeypatch, f"import os; os.write(1, {said})")
+    with pytest.raises(StoreError, match=r"expected .*found"):
+        open_store(tmp_path)
+
+
+def test_memory_of_the_child_is_limited(tmp_path, monkeypatch):
+    save(train("SQ8", np.random.default_rng(0).random((20_000, 1_000), np.float32)), tmp_path)
+    monkeypatch.setattr(faiss_decoded, "memory_for", lambda *_: 1)
+    with pytest.raises(StoreError, match="memory"):
+        open_store(tmp_path)
+
+
+def test_no_room_for_the_decoded_vectors_is_told_beforehand(vectors, tmp_path, monkeypatch):
+    save(train("SQ8", vectors), tmp_path)
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(faiss_decoded.shutil, "disk_usage", lambda _: usage._replace(free=1000))
+    with pytest.raises(faiss_decoded.OutputError, match="TMPDIR"):
+        open_store(tmp_path)
+
+
+def test_a_change_of_the_source_is_noticed(vectors, tmp_path):
+    path = save(train("SQ8", vectors), tmp_path)
+    store = open_store(tmp_path)
+    os.utime(path, ns=(1, 1))
+    with pytest.raises(StoreError, match="changed since"):
+        store.take(np.array([0]))

@@ -1,0 +1,95 @@
+"""Indexes that FAISS decodes, built anew: settings, ids, determinism, and what changes with the dimension."""
+
+import faiss
+import numpy as np
+import pytest
+from faiss_tools import COUNT, DIM, digest, rewrite, save
+
+from migrate.errors import OutputError, StoreError
+from migrate.stores import open_store
+from migrate.stores.faiss_rescale import nearest_divisor, rescale
+from migrate.vectors import Batch
+
+PQ = {"kind": "PQ", "M": 48, "nbits": 8, "polysemous": False}
+
+
+def train(factory, vectors):
+    index = faiss.index_factory(DIM, factory)
+    index.train(vectors)
+    index.add(vectors)
+    return index
+
+
+@pytest.mark.parametrize("factory", ["HNSW8,SQ8", "OPQ4_8,IVF4,PQ4x4fs"])
+def test_bytes_are_the_same_every_time(factory, vectors, tmp_path):
+    save(train(factory, vectors), tmp_path / "old")
+    store = open_store(tmp_path / "old")
+    rewrite(store, tmp_path / "one", dim=DIM)
+    rewrite(store, tmp_path / "two", dim=DIM)
+    assert digest(tmp_path / "one") == digest(tmp_path / "two")
+
+
+def test_settings_that_are_not_defaults_are_kept(vectors, tmp_path):
+    index = train("IVF8_HNSW8,SQ8,Refine(SQfp16)", vectors)
+    index.k_factor = 3.0
+    lists = faiss.downcast_index(index.base_index)
+    lists.nprobe = 5
+    faiss.downcast_index(lists.quantizer).hnsw.efSearch = 77
+    save(index, tmp_path / "old")
+    rewrite(open_store(tmp_path / "old"), tmp_path / "new", dim=DIM)
+    new = faiss.read_index(str(tmp_path / "new" / "index.faiss"))
+    lists = faiss.downcast_index(new.base_index)
+    assert (new.k_factor, lists.nprobe, lists.nlist) == (3.0, 5, 8)
+    assert faiss.downcast_index(lists.quantizer).hnsw.efSearch == 77
+
+
+@pytest.mark.parametrize(("dim", "parts"), [(768, 96), (1536, 192), (256, 32), (100, 10), (97, 97)])
+def test_sub_vectors_stay_about_as_long_as_they_were(dim, parts):
+    recipe, remarks = rescale(PQ, 384, dim, 1000)
+    assert recipe["M"] == parts
+    assert dim % recipe["M"] == 0
+    assert f"M 48 became {parts}" in remarks[0]
+
+
+def test_what_fits_is_left_alone():
+    assert rescale(PQ, 384, 384, 1000) == (PQ, ())
+    assert nearest_divisor(384, 48) == 48
+
+
+def test_a_projection_gives_no_more_dimensions_than_it_gets():
+    pca = {"kind": "PCA", "d_out": 128, "d_in": 384, "whiten": False, "rotate": False}
+    recipe = {"kind": "PreTransform", "transforms": [pca], "inner": {"kind": "Flat"}}
+    assert rescale(recipe, 384, 768, 1000)[0]["transforms"][0]["d_out"] == 128
+    adapted, remarks = rescale(recipe, 384, 96, 1000)
+    assert adapted["transforms"][0]["d_out"] == 96
+    assert "128 became 96" in remarks[0]
+
+
+def test_nan_rows_do_not_vanish_silently(vectors, tmp_path):
+    save(train("IVF8,SQ8", vectors), tmp_path / "old")
+    (tmp_path / "new").mkdir()
+    writer = open_store(tmp_path / "old").writer(tmp_path / "new", DIM)
+    spoiled = vectors.copy()
+    spoiled[3, 3] = np.nan
+    writer.append(Batch([], spoiled))
+    with pytest.raises(StoreError, match="NaN"):
+        writer.finish()
+
+
+def test_a_full_disk_is_an_input_output_error(vectors, tmp_path):
+    save(train("SQ8", vectors), tmp_path / "old")
+    (tmp_path / "new").mkdir()
+    writer = open_store(tmp_path / "old").writer(tmp_path / "new", DIM)
+    writer.append(Batch([], vectors))
+    (tmp_path / "new" / "index.faiss").symlink_to("/dev/full")
+    with pytest.raises(OutputError, match="free some space"):
+        writer.finish()
+
+
+def test_fewer_rows_than_documents_are_refused(vectors, tmp_path):
+    save(train("SQ8", vectors), tmp_path / "old")
+    (tmp_path / "new").mkdir()
+    writer = open_store(tmp_path / "old").writer(tmp_path / "new", DIM)
+    writer.append(Batch([], vectors[:-1]))
+    with pytest.raises(StoreError, match=f"expected {COUNT} vectors"):
+        writer.finish()

@@ -1,0 +1,107 @@
+"""The table of indexes is kept: each one is built, read through `open_store`, and written for another dimension."""
+
+from pathlib import Path
+
+import faiss
+import numpy as np
+import pytest
+from faiss_tools import read, rewrite, save
+
+from migrate.errors import UnsupportedStoreError
+from migrate.stores import open_store
+from migrate.stores.support import SUPPORT, render_table
+
+ROWS = 600
+DIM = 32
+NEW_DIM = 24
+
+
+@pytest.fixture(scope="module")
+def originals():
+    rows = np.random.default_rng(8).normal(size=(ROWS, DIM)).astype(np.float32)
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def build(factory, rows):
+    index = faiss.index_factory(DIM, factory, faiss.METRIC_L2)
+    for part in (index, faiss.try_extract_index_ivf(index)):
+        if hasattr(part, "do_polysemous_training"):
+            part.do_polysemous_training = False
+    inner = faiss.downcast_index(index.index) if hasattr(index, "chain") else index
+    for part in (inner, getattr(index, "base_index", None), getattr(index, "storage", None)):
+        part = faiss.downcast_index(part) if part is not None else None
+        if hasattr(part, "do_polysemous_training"):
+            part.do_polysemous_training = False
+    index.train(rows)
+    if factory.startswith("IDMap"):
+        index.add_with_ids(rows, np.arange(len(rows))[::-1].astype(np.int64))
+    else:
+        index.add(rows)
+    return index
+
+
+def mean_cosine(found, expected):
+    lengths = np.linalg.norm(found, axis=1) * np.linalg.norm(expected, axis=1)
+    return float(((found * expected).sum(1) / lengths).mean())
+
+
+@pytest.mark.parametrize("row", SUPPORT, ids=lambda row: row.factory)
+def test_the_table_says_how_each_index_is_read(row, originals, tmp_path):
+    whole = row.factory == "SQ8_direct"
+    rows = np.round(originals * 100 + 100) if whole else originals
+    save(build(row.factory, rows), tmp_path / "old")
+    if row.reading == "refused":
+        with pytest.raises(UnsupportedStoreError, match=r"expected .*found .*; "):
+            open_store(tmp_path / "old")
+        return
+    store = open_store(tmp_path / "old")
+    ids, found = read(store)
+    order = np.array(ids, int)
+    expected = rows[::-1][order] if row.factory.startswith("IDMap") else rows[order]
+    assert sorted(order) == list(range(ROWS))
+    assert store.info.exact is (row.reading == "exact")
+    assert store.info.details["reading"] == row.reading
+    assert np.array_equal(found, expected) is (row.reading == "exact" or whole)
+    assert mean_cosine(found, expected) >= row.cosine - 1e-6
+
+
+# one of each class; a child process for each file takes its time
+REBUILT = [
+    row
+    for row in SUPPORT
+    if row.factory
+    in {
+        *(
+            "IMI2x3,PQ8",
+            "IVF16_HNSW8,PQ8",
+            "IVF16,PQ8x4fsr_64",
+            "PQ8x4fs",
+            "HNSW8,SQ8",
+            "NSG16,Flat",
+            "IVF16,PQ8,RFlat",
+        ),
+        *("OPQ8_16,IVF16,PQ8", "PCAW16,Flat", "Pad48,Flat", "SQ4,Refine(SQ8)", "SQ8_direct", "LSHrt", "IVF16,RaBitQ"),
+        *("RQ4x4fs_32_Nrq2x4", "PRQ2x2x4", "L2norm,Flat", "NSG16,Flat"),
+    }
+]
+
+
+@pytest.mark.parametrize("row", REBUILT, ids=lambda row: row.factory)
+def test_each_index_is_built_anew_for_another_dimension(row, originals, tmp_path):
+    rows = np.round(originals * 100 + 100) if row.factory == "SQ8_direct" else originals
+    save(build(row.factory, rows), tmp_path / "old")
+    old = open_store(tmp_path / "old")
+    new = rewrite(old, tmp_path / "new", lambda vectors: vectors[:, :NEW_DIM], NEW_DIM)
+    assert new.info.index_type == old.info.index_type
+    assert (new.info.count, new.info.dim, new.info.metric) == (ROWS, NEW_DIM, "l2")
+    wanted = dict(zip(*read(old), strict=True))
+    ids, found = read(new)
+    assert sorted(ids) == sorted(wanted)
+    expected = np.stack([wanted[doc_id][:NEW_DIM] for doc_id in ids])
+    assert mean_cosine(found, expected) >= row.cosine - 0.2
+    assert [file.name for file in (tmp_path / "new").iterdir()] == ["index.faiss"]
+
+
+def test_the_readme_holds_the_table():
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    assert render_table() in readme
