@@ -1,8 +1,8 @@
 """Speed and memory of translating and fitting, as ratios against named baselines in the same run.
 
-    python benchmarks/speed.py [--rows 500000] [--folder DIR]
+    python benchmarks/speed.py [--rows 500000] [--dim 384] [--folder DIR]
 
-1. Translating a flat index of ROWS x 384 (`translate_store`: read, check, map, normalise, write, fsync) against a bare
+1. Translating a flat index of ROWS x DIM (`translate_store`: read, check, map, normalise, write, fsync) against a bare
    numpy loop over the same memory-mapped rows (matrix product, normalise, write). Each in a process of its own, in
    turn; the rate ratio of each round and their median, and the peak memory of the translation for ROWS and 2 x ROWS.
 2. Ridge with exact leave-one-out error over 13 penalties on 4,000 x 768 pairs against scikit-learn's RidgeCV on the
@@ -31,19 +31,19 @@ BLOCK = 8_192
 HEADER_BYTES = 45
 
 
-def write_index(path: Path, rows: int) -> None:
+def write_index(path: Path, rows: int, dim: int = DIM) -> None:
     """A flat inner-product index of random unit rows, as `faiss.write_index` would write it."""
     import faiss
 
     rng = np.random.default_rng(0)
     with path.open("wb") as file:
-        empty = faiss.serialize_index(faiss.IndexFlatIP(DIM)).tobytes()
+        empty = faiss.serialize_index(faiss.IndexFlatIP(dim)).tobytes()
         header = bytearray(empty[:HEADER_BYTES])
         header[8:16] = rows.to_bytes(8, "little")
-        header[37:45] = (rows * DIM).to_bytes(8, "little")
+        header[37:45] = (rows * dim).to_bytes(8, "little")
         file.write(header)
         for start in range(0, rows, BLOCK):
-            block = rng.standard_normal((min(BLOCK, rows - start), DIM), dtype=np.float32)
+            block = rng.standard_normal((min(BLOCK, rows - start), dim), dtype=np.float32)
             block /= np.linalg.norm(block, axis=1, keepdims=True)
             file.write(block.tobytes())
 
@@ -58,8 +58,9 @@ def make_stitch(index: Path, folder: Path) -> None:
     from migrate.stores import open_store
 
     store = open_store(index)
+    dim = store.info.dim
     batch = store.take(np.arange(0, store.info.count, store.info.count // 1_000)[:1_000])
-    rotation = np.linalg.qr(np.random.default_rng(1).standard_normal((DIM, DIM)))[0].astype(np.float32)
+    rotation = np.linalg.qr(np.random.default_rng(1).standard_normal((dim, dim)))[0].astype(np.float32)
     pairs = Pairs(tuple(batch.ids), batch.vectors, batch.vectors @ rotation)
     manifest = Manifest("stitch", details={"fingerprint": asdict(store.fingerprint())})
     fit_pairs(pairs, ["ridge"], manifest=manifest, state={}, seed=0).save(folder)
@@ -79,7 +80,7 @@ def bare_loop(index: Path, stitch: Path, output: Path) -> None:
     from safetensors.numpy import load_file
 
     matrix = load_file(stitch / "weights.safetensors")["stitch.matrix"]
-    rows = np.memmap(index, dtype="<f4", mode="r", offset=HEADER_BYTES).reshape(-1, DIM)
+    rows = np.memmap(index, dtype="<f4", mode="r", offset=HEADER_BYTES).reshape(-1, len(matrix))
     with output.open("wb") as file:
         for start in range(0, len(rows), BLOCK):
             block = rows[start : start + BLOCK] @ matrix
@@ -115,10 +116,10 @@ def timed_job(job: str, index: str, stitch: str, output: str) -> None:
     print(json.dumps({"seconds": seconds, "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
 
 
-def compare_translation(folder: Path, rows: int, rounds: int) -> None:
+def compare_translation(folder: Path, rows: int, dim: int, rounds: int) -> None:
     """Print the rate ratio of translating against the bare loop, and the peak memory."""
     index, stitch = folder / "index.faiss", folder / "stitch"
-    write_index(index, rows)
+    write_index(index, rows, dim)
     make_stitch(index, stitch)
     ratios, rates = [], []
     for number in range(rounds + 1):
@@ -129,12 +130,12 @@ def compare_translation(folder: Path, rows: int, rounds: int) -> None:
             rates.append((rows / seconds, rows / bare_s))
             print(f"  round {number}: bare {bare_s:.2f} s, translate {seconds:.2f} s, ratio {ratios[-1]:.2f}")
     own, bare = (statistics.median(side) for side in zip(*rates, strict=True))
-    print(f"translate {rows:,} x {DIM}: {own:,.0f} vectors/s, bare numpy loop {bare:,.0f}")
+    print(f"translate {rows:,} x {dim}: {own:,.0f} vectors/s, bare numpy loop {bare:,.0f}")
     print(f"rate ratio translate / bare loop: {statistics.median(ratios):.2f}")
     big = folder / "twice" / "index.faiss"
     big.parent.mkdir()
     index.unlink()
-    write_index(big, 2 * rows)
+    write_index(big, 2 * rows, dim)
     subprocess.run(["rm", "-rf", str(stitch)], check=True)
     make_stitch(big, stitch)
     _, twice_mb = run_job("translate", big, stitch, folder / "translated")
@@ -171,6 +172,7 @@ def main() -> None:
     """Print both comparisons."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=500_000)
+    parser.add_argument("--dim", type=int, default=DIM)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--folder", type=Path, help="where to put the index (default: the temporary folder)")
     parser.add_argument("--job", nargs=4, help=argparse.SUPPRESS)
@@ -179,7 +181,7 @@ def main() -> None:
         timed_job(*arguments.job)
         return
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
-        compare_translation(Path(folder), arguments.rows, arguments.rounds)
+        compare_translation(Path(folder), arguments.rows, arguments.dim, arguments.rounds)
     compare_ridge(arguments.rounds)
 
 
