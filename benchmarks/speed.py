@@ -112,7 +112,6 @@ def timed_job(job: str, index: str, stitch: str, output: str) -> None:
     started = time.perf_counter()
     JOBS[job](Path(index), Path(stitch), Path(output))
     seconds = time.perf_counter() - started
-    # VmHWM counts pages of the mapped file too: that is the baseline's own business
     print(json.dumps({"seconds": seconds, "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
 
 

@@ -14,8 +14,11 @@ from openai_server import OpenAIServer
 from migrate.cli.main import run
 
 # 150 documents in parts of 40, in requests of 8
+# A shell that starts the tests in the background has them ignore Ctrl-C, and what they start too.
 CHILD = """
+import signal
 import sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
 import migrate.embed.parts
 migrate.embed.parts.BATCH_DOCUMENTS = 40
 from migrate.cli.main import main
