@@ -125,6 +125,31 @@ def empty(_rows):
     return faiss.IndexFlatIP(32)
 
 
+def direct_codes(rows):
+    index = faiss.index_factory(32, "SQ8_direct")
+    index.train(rows)
+    index.add(rows / np.linalg.norm(rows, axis=1, keepdims=True))
+    return index
+
+
+def decoded(factory):
+    def make(rows):
+        index = faiss.index_factory(32, factory, faiss.METRIC_L2)
+        index.train(np.tile(rows, (4, 1)))
+        index.add(rows)
+        return index
+
+    return make
+
+
+def without_storage(place):
+    rows = np.random.default_rng(0).normal(size=(150, 32)).astype(np.float32)
+    index = faiss.IndexHNSWFlat(32, 8)
+    index.add(rows)
+    (place / "store" / "docs.jsonl").unlink()
+    faiss.write_index(index, str(place / "store" / "index.faiss"), faiss.IO_FLAG_SKIP_STORAGE)
+
+
 def lines(place):
     return (place / "store" / "docs.jsonl").read_text().splitlines()
 
@@ -246,6 +271,15 @@ FAULTS = {
     "duplicate labels": (put_faiss(twice_the_same_id), TRANSLATE, 4, "3"),
     "ivf lost a row": (put_faiss(ivf_that_lost_a_row), INSPECT, 4, "149"),
     "no vectors": (put_faiss(empty), FIT, 4, "expected"),
+    "codes of fractions": (put_faiss(direct_codes), INSPECT, 4, "expected"),
+    "codes cut": (
+        lambda p: (put_faiss(decoded("SQ8"))(p), put_index(p, index_bytes(p)[:-9])), INSPECT, 4, "expected"
+    ),
+    "codes of 2^40 vectors": (
+        lambda p: (put_faiss(decoded("SQ8"))(p), patch(8, "<q", 1 << 40)(p)), INSPECT, 4, "expected"
+    ),
+    "codes that cannot be undone": (put_faiss(decoded("ITQ16,LSH")), INSPECT, 4, "ITQ"),
+    "graph without vectors": (without_storage, INSPECT, 4, "expected"),
     "pipe": (fifo, ["inspect", "store/index.faiss"], 4, "pipe"),
     "output is the source": (link_to_the_source, TRANSLATE, 2, "--force"),
     # vectors
@@ -303,6 +337,11 @@ FAULTS = {
         write("beir/corpus.jsonl", b'{"_id": "a", "text": "green tea"}\n' * 2), EMBED, 4, "a"
     ),
     "corpus not UTF-8": (write("beir/corpus.jsonl", b'{"_id": "a", "text": "\xff"}'), EMBED, 4, "UTF-8"),
+    "one document": (
+        lambda p: (write("one.jsonl", b'{"id": "a", "text": "green tea"}')(p),
+                   run(["embed", "one.jsonl", "--model", "tfidf:1", "-o", "one", "-q"])),
+        ["fit", "one", "--target", "tfidf:1", "-o", "out"], 4, "at least 2 pairs"
+    ),
     "blank document": (
         write("beir/corpus.jsonl", b'{"_id": "a", "text": " "}'), EMBED, 4, "document 'a'"
     ),
@@ -372,6 +411,31 @@ def test_a_small_sample_of_equal_vectors_can_be_fitted(place, capsys):
     raw[HEADER_BYTES:] = np.ones((150, 32), dtype="<f4").tobytes()
     put_index(place, raw)
     assert run(FIT) == 0, capsys.readouterr().err
+
+
+@pytest.mark.parametrize("factory", ["SQ8", "PQ8x4", "IVF4,PQ8x4", "IVF4,PQ8x4fs", "LSH", "PCA16,Flat", "HNSW8,SQ8"])
+def test_an_index_of_codes_is_read_and_called_approximate(factory, place, capsys):
+    put_faiss(decoded(factory))(place)
+    assert run([*INSPECT, "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["vectors"], facts["read_back"]) == (150, "approximate")
+
+
+def test_without_judgements_the_verdict_is_provisional(place, capsys):
+    shutil.rmtree(place / "beir/qrels")
+    assert run(AUDIT) in (0, 1, 3)
+    assert "provisional" in capsys.readouterr().out
+
+
+def test_fewer_documents_than_are_ranked(place, capsys):
+    corpus = (place / "beir/corpus.jsonl").read_text().splitlines()[:30]
+    (place / "beir/corpus.jsonl").write_text("\n".join(corpus))
+    assert run(["embed", "beir", "--model", "tfidf:8", "--no-chunks", "-o", "small", "-q"]) == 0
+    audit = ["audit", "small", "--reference", "small", "--beir", "beir", "--no-bm25", "--json"]
+    capsys.readouterr()
+    run(audit)
+    arms = json.loads(capsys.readouterr().out)["arms"]
+    assert arms[1]["means"]["overlap@100"] == 1.0
 
 
 def test_few_queries_are_inconclusive(place, capsys):
