@@ -143,6 +143,9 @@ def _remarks(file: FaissFile, labels: Labels) -> Iterator[str]:
         yield f"the quantizer compares by {plain.quantizer.header.metric}, the lists by {plain.header.metric}"
     if isinstance(file.layout, Decoded):
         yield from file.layout.remarks
+    if isinstance(plain, Ivf) and plain.quantizer.header.count < plain.nlist:
+        centroids = f"{plain.quantizer.header.count} of {plain.nlist} centroids"
+        yield f"a shard: the quantizer holds {centroids}, the lists are whole"
     if labels is not None and (labels == _NOTHING_FOUND).any():
         yield "a document has the id -1, with which FAISS also says that it found nothing"
 

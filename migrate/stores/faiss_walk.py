@@ -130,7 +130,8 @@ def _read_ivf(cursor: FileCursor, code: str) -> Ivf:
     if not 0 < nprobe < _LARGEST_SETTING:
         raise malformed(cursor.path, "an nprobe of 1 or more", nprobe)
     quantizer = _read_quantizer(cursor, header)
-    if (quantizer.header.dim, quantizer.header.count) != (header.dim, nlist):
+    # A file of `shard_ivf_index_centroids` has fewer centroids than lists; the lists are all there.
+    if quantizer.header.dim != header.dim or not 0 < quantizer.header.count <= nlist:
         found = f"{quantizer.header.count} of dimension {quantizer.header.dim}"
         raise malformed(cursor.path, f"{nlist} centroids of dimension {header.dim}", found)
     skip_direct_map(cursor)

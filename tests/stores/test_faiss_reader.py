@@ -192,3 +192,14 @@ def test_a_file_that_vanishes_is_an_input_output_error(vectors, tmp_path):
     path.unlink()
     with pytest.raises(OutputError, match="cannot read"):
         list(store.batches())
+
+
+def test_a_file_of_a_sharded_ivf_index_is_read_whole_and_called_a_shard(vectors, tmp_path):
+    whole = build("IVF16,Flat", vectors)
+    faiss.shard_ivf_index_centroids(whole, 4, str(tmp_path / "shard.%d.index"), None)
+    for number in range(4):
+        store = open_store(tmp_path / f"shard.{number}.index")
+        ids, rows = read(store)
+        assert np.array_equal(rows, vectors[[int(doc_id) for doc_id in ids]])
+        assert len(set(ids)) == COUNT
+        assert any("4 of 16 centroids" in note for note in store.info.notes)
