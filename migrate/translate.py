@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from migrate.errors import StitchError
-from migrate.files import write_bytes
+from migrate.files import sha256_file, write_bytes
 from migrate.manifest import Manifest
 from migrate.stitch.fitted import FittedStitch
 from migrate.stores import index_recall, open_store
-from migrate.stores.base import Fingerprint, Resume, Store, StoreWriter
+from migrate.stores.base import INDEX_HASH, Fingerprint, Resume, Store, StoreWriter
 from migrate.vectors import Progress, no_progress
 from migrate.work.configuration import Configuration
 from migrate.work.folder import make_folder
@@ -99,7 +99,7 @@ def translate_store(
         store.check_unchanged(before)
         for name, payload in fitted.state.items():
             write_bytes(work.content / name, payload)
-        _manifest(store, before, fitted, n_true).write(work.content)
+        _manifest(store, before, fitted, n_true, work.content).write(work.content)
         return {"true": n_true, "recall": writer.recall, "remarks": list(writer.remarks)}
 
     facts = make_folder(output, configure, fill, force=force, restart=restart)
@@ -167,8 +167,9 @@ def _translate_rows(
     return n_true
 
 
-def _manifest(store: Store, fingerprint: Fingerprint, fitted: FittedStitch, n_true: int) -> Manifest:
-    stitch = fitted.manifest
+def _manifest(store: Store, fingerprint: Fingerprint, fitted: FittedStitch, n_true: int, folder: Path) -> Manifest:
+    stitch, index = fitted.manifest, str(store.info.details["index"])
+    facts = {"made by": "translate", "stitch": fitted.stitch.spec, "index": index}
     return Manifest(
         kind="store",
         model=stitch.model,
@@ -176,5 +177,5 @@ def _manifest(store: Store, fingerprint: Fingerprint, fitted: FittedStitch, n_tr
         seed=stitch.seed,
         inputs={"source rows": fingerprint.rows_sha256, **stitch.details.get("files", {})},
         counts={"documents": store.info.count, "true vectors": n_true},
-        details={"made by": "translate", "stitch": fitted.stitch.spec, "index": store.info.details["index"]},
+        details={**facts, INDEX_HASH: sha256_file(folder / index)},
     )

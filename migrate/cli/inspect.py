@@ -43,6 +43,7 @@ def _facts(store: Store) -> dict[str, Any]:
         "metric": {"l2": "squared Euclidean distance (l2)", "ip": "inner product (ip)"}[info.metric],
         "read_back": "exact" if info.exact else "approximate",
         **_norms(store),
+        "checksum": "as in the manifest" if store.verify() else "none to compare with",
         "texts": info.has_texts,
         "model": model.spec if model else "unknown (no manifest)",
         **info.details,

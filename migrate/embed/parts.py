@@ -11,7 +11,9 @@ from typing import Any
 
 from migrate.documents import Document
 from migrate.embedders.base import Embedder
+from migrate.files import sha256_file
 from migrate.manifest import Manifest, ModelIdentity
+from migrate.stores.base import INDEX_HASH
 from migrate.vectors import Progress
 from migrate.work.parts import GrowingRows, PartRecorder
 from migrate.work.place import Work
@@ -64,7 +66,7 @@ def finish_beside(
     """Complete what stands beside the rows."""
     identity = noted_identity(work, embedder)
     embedder.save_state(work.content)
-    details = {"made by": made_by, "index": index}
+    details = {"made by": made_by, "index": index, INDEX_HASH: sha256_file(work.content / index)}
     counts = {"documents": work.rows}
     Manifest("store", model=identity, inputs=dict(inputs), counts=counts, details=details).write(work.content)
     return {"count": work.rows, "dim": identity.dim}

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from migrate.documents import Document
 from migrate.errors import StoreError
+from migrate.files import output_errors, sha256_file
 from migrate.manifest import Manifest
 from migrate.stamps import FileStamp
 from migrate.stores.row_file import RowFile
@@ -24,6 +25,9 @@ Metric = Literal["l2", "ip"]
 
 BATCH_SIZE = 16_384
 """Rows per batch. Fixed boundaries keep float32 products bit-identical from run to run."""
+
+INDEX_HASH = "index_sha256"
+"""Detail of a store's manifest: the SHA-256 of its index."""
 
 _FINGERPRINT_ROWS = 64
 
@@ -150,6 +154,30 @@ class Store(ABC):
             digest.update(f"{len(doc_id.encode())}:{doc_id}".encode())
             digest.update(vector.astype("<f4", copy=False).tobytes())
         return Fingerprint(info.count, info.dim, info.metric, digest.hexdigest())
+
+    def verify(self) -> bool:
+        """Hold the index against the SHA-256 in the manifest; False where there is none to hold it against.
+
+        FAISS keeps no checksum: a bit that flipped among the vectors shows in nothing else. Reads the whole file.
+
+        Raises
+        ------
+        StoreError
+            The bytes are others.
+        """
+        manifest = self.info.manifest
+        expected = manifest.details.get(INDEX_HASH) if manifest else None
+        if expected is None:
+            return False
+        path = self.folder / str(self.info.details["index"])
+        with output_errors(path):
+            found = sha256_file(path)
+        if found != expected:
+            raise StoreError(
+                f"{path}: expected the SHA-256 of the manifest, {str(expected)[:12]}..., found {found[:12]}...; the "
+                "index was damaged or replaced, copy it or make it again"
+            )
+        return True
 
     def identity(self) -> dict[str, Any]:
         """What a later run can hold the store against, as JSON holds it: fingerprint, names, sizes and times."""

@@ -83,6 +83,9 @@ def spoil_nan(store):
     raw = bytearray((store / "index.faiss").read_bytes())
     raw[45 + 77 * 128 : 45 + 78 * 128] = np.full(32, np.nan, dtype="<f4").tobytes()
     (store / "index.faiss").write_bytes(raw)
+    manifest = json.loads((store / "lead-migrate.json").read_text())
+    del manifest["details"]["index_sha256"]
+    (store / "lead-migrate.json").write_text(json.dumps(manifest))
 
 
 def spoil_manifest(store):
