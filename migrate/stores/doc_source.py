@@ -14,10 +14,12 @@ from migrate.stores.labels import Labels, Rows, label_ids
 class DocumentSource(ABC):
     """Ids, texts and metadata by row.
 
-    `kind` is one phrase for a person; `file` is what they are read from, if anything; `format` is the store's.
+    `kind` is one phrase for a person; `file` is what they are read from, if anything, `also_read` what must not change
+    with it; `format` is the store's.
     """
 
     format = "faiss"
+    also_read: tuple[Path, ...] = ()
 
     kind: str
     file: Path | None

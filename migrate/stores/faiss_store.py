@@ -56,7 +56,7 @@ class FaissStore(Store):
         labels = self._labels = check_labels(self.layout.labels, index)
         self.source = _find_documents(index, pickled, labels, self._file.count)
         self.info = _describe(path, self._file, self.source, labels)
-        files = (index, self.source.file)
+        files = (index, self.source.file, *self.source.also_read)
         self.stamps = tuple(FileStamp.of(file) for file in files if file is not None)
 
     def batches(self, batch_size: int = BATCH_SIZE, *, start: int = 0) -> Iterator[Batch]:

@@ -85,6 +85,7 @@ class HaystackDocuments(DocumentSource):
     def __init__(self, index: Path, labels: Labels, count: int) -> None:
         self._config_path = _find_config(index) or index.with_suffix(".json")
         self._config = read_json(self._config_path)
+        self.also_read = (self._config_path,)
         self._index_name = str(self._config.get("index", _DEFAULT_INDEX))
         self.file = _find_database(index, self._config, self._config_path)
         self._database = SqliteFile(self.file)

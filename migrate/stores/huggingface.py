@@ -71,6 +71,7 @@ class DatasetDocuments(ArrowDocuments):
         self.file = self._path = self._dataset / _STATE
         self._pyarrow = import_pyarrow(self._path)
         self._data_files = _data_files(self._path)
+        self.also_read = tuple(self._data_files)
         self._table = self._map_table()
         check_count(self._dataset, count, self._table.num_rows)
         if labels is not None and not np.array_equal(np.sort(labels), np.arange(count)):

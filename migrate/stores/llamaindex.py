@@ -66,6 +66,7 @@ class LlamaIndexDocuments(DocumentSource):
         id_map = index.with_name(_ID_MAP)
         mapped = id_map.exists()
         rows_file = id_map if mapped else index.with_name(_INDEX_STORE)
+        self.also_read = (rows_file,)
         node_of = _mapped_nodes(id_map) if mapped else _listed_nodes(rows_file)
         self._ids = _ids_by_row(node_of, labels, count, rows_file)
         self._nodes = entry(read_json(self._docstore), "docstore/data", self._docstore)

@@ -77,6 +77,7 @@ class _TxtaiFolder(DocumentSource):
         self._index = index
         self._labels = label_values(labels, range(count))
         self._config = config
+        self.also_read = (index.with_name(_CONFIG),)
         model = config.get("path")
         self.notes = (
             (f"{_CONFIG} names the model {model}; see that a new store is loaded with its own",) if model else ()

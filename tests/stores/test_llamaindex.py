@@ -288,3 +288,8 @@ def test_llamaindex_opens_and_searches_what_was_written(mapped, llama, vectors, 
         assert hits[0].node.node_id == f"node-{row}"
         assert hits[0].node.text == f"words {row}"
         assert hits[0].score == pytest.approx(0, abs=1e-5)
+
+
+def test_every_file_that_is_read_belongs_to_the_identity_of_the_store(folder):
+    names = {stamp.path.name for stamp in open_store(folder).stamps}
+    assert names == {"default__vector_store.json", "docstore.json", "index_store.json"}
