@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from abc import abstractmethod
 from array import array
 from collections.abc import Sequence
 from pathlib import Path
@@ -84,11 +85,13 @@ class _NewIndex(NewStoreWriter):
             file.write(flat_head(rows.dim, rows.rows, self._metric))
         rows.finish()
 
+    @abstractmethod
     def _append_documents(self, documents: Sequence[Document]) -> None:
-        raise NotImplementedError
+        """Write the next documents, or keep them until the end."""
 
+    @abstractmethod
     def _finish_documents(self) -> None:
-        raise NotImplementedError
+        """Write what is left of them, durably."""
 
 
 class _NewFaissStore(_NewIndex):
