@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StitchError
+from migrate.stitch.text_rows import TextRows
 from migrate.vectors import Vectors
 
 Arrays = Mapping[str, NDArray[np.float32]]
@@ -27,6 +28,8 @@ class Stitch(ABC):
     """
 
     kind: ClassVar[str]
+    reads_texts: ClassVar[bool] = False
+    """Whether it needs the texts beside the vectors; the others pay no attention to them."""
 
     @property
     def spec(self) -> str:
@@ -34,12 +37,12 @@ class Stitch(ABC):
         return self.kind
 
     @abstractmethod
-    def fit(self, source: Vectors, target: Vectors) -> Self:
-        """Learn from pairs: row i of `source`, (n, p), is the same text as row i of `target`, (n, q)."""
+    def fit(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
+        """Learn from pairs: row i of `source`, (n, p), of `texts`, (n), and of `target`, (n, q), are of one text."""
 
     @abstractmethod
-    def transform(self, vectors: Vectors) -> Vectors:
-        """Map rows of the source space, (m, p), to rows of the target space, (m, q), float32."""
+    def transform(self, vectors: Vectors, texts: TextRows | None = None) -> Vectors:
+        """Map rows of the source space, (m, p), with their texts, (m), to rows of the target space, (m, q), float32."""
 
     @abstractmethod
     def arrays(self) -> Arrays:

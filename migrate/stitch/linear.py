@@ -11,6 +11,7 @@ from migrate.errors import StitchError
 from migrate.stitch.base import Arrays, Matrix, Stitch, centred, check_pairs
 from migrate.stitch.ridge_path import Loss, RidgePath, ridge_path
 from migrate.stitch.scores import Neighbours
+from migrate.stitch.text_rows import TextRows
 from migrate.vectors import Vectors, unit_rows
 
 
@@ -19,7 +20,7 @@ class Identity(Stitch):
 
     kind: ClassVar[str] = "identity"
 
-    def fit(self, source: Vectors, target: Vectors) -> Self:
+    def fit(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
         """Learn nothing.
 
         Raises
@@ -35,7 +36,7 @@ class Identity(Stitch):
             )
         return self
 
-    def transform(self, vectors: Vectors) -> Vectors:
+    def transform(self, vectors: Vectors, texts: TextRows | None = None) -> Vectors:
         """Return the rows unchanged."""
         return vectors
 
@@ -54,13 +55,13 @@ class Mean(Stitch):
     kind: ClassVar[str] = "mean"
     mean_: Vectors
 
-    def fit(self, source: Vectors, target: Vectors) -> Self:
+    def fit(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
         """Learn the mean of the target side."""
         check_pairs(source, target)
         self.mean_ = target.mean(axis=0, dtype=np.float64).astype(np.float32)
         return self
 
-    def transform(self, vectors: Vectors) -> Vectors:
+    def transform(self, vectors: Vectors, texts: TextRows | None = None) -> Vectors:
         """Repeat the mean for each row."""
         return np.tile(self.mean_, (len(vectors), 1))
 
@@ -99,7 +100,7 @@ class Affine(Stitch):
     def solve(self, x: Matrix, y: Matrix, mean: Matrix) -> Matrix:
         """The (p, q) matrix for centred pairs `x`, (n, p), and `y`, (n, q); `mean` is that of the target, (q,)."""
 
-    def fit(self, source: Vectors, target: Vectors) -> Self:
+    def fit(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
         """Centre both sides, solve, and put the means into the offset."""
         check_pairs(source, target)
         x, source_mean = centred(source)
@@ -109,7 +110,7 @@ class Affine(Stitch):
         self.offset_ = (target_mean - source_mean @ matrix).astype(np.float32)
         return self
 
-    def transform(self, vectors: Vectors) -> Vectors:
+    def transform(self, vectors: Vectors, texts: TextRows | None = None) -> Vectors:
         """One matrix product and one sum."""
         out: Vectors = np.matmul(vectors, self.matrix_)
         out += self.offset_
@@ -190,7 +191,7 @@ class LowRank(Stitch):
         """`lowrank`, or `lowrank:RANK`."""
         return self.kind if self.rank is None else f"{self.kind}:{self.rank}"
 
-    def fit(self, source: Vectors, target: Vectors) -> Self:
+    def fit(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
         """Solve the ridge problem and keep the leading directions of what it fits."""
         check_pairs(source, target)
         x, source_mean = centred(source)
@@ -214,7 +215,7 @@ class LowRank(Stitch):
         ranks = [1 << power for power in range(3, 16) if 1 << power < full] + [full]
         return min(ranks, key=lambda rank: float(gain[rank - 1]))
 
-    def transform(self, vectors: Vectors) -> Vectors:
+    def transform(self, vectors: Vectors, texts: TextRows | None = None) -> Vectors:
         """Down to the rank, and up to the target dimension."""
         out: Vectors = np.matmul(np.matmul(vectors, self.down_), self.up_)
         out += self.offset_
