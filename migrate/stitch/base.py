@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import ClassVar, Self
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +15,19 @@ from migrate.errors import StitchError
 from migrate.stitch.text_rows import TextRows
 from migrate.vectors import Vectors
 
-Arrays = Mapping[str, NDArray[np.float32]]
+Arrays = Mapping[str, NDArray[Any]]
 """Learned arrays by name, as they are saved."""
 
 Matrix = NDArray[np.float64]
 """Working precision of the fits: Gram matrices square the condition number, float32 would not do."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prediction:
+    """What a stitch predicts: `vectors`, (m, q), raw, and the posterior `variance` of each, (m,), where it has one."""
+
+    vectors: Vectors
+    variance: Vectors | None = None
 
 
 class Stitch(ABC):
@@ -43,6 +53,14 @@ class Stitch(ABC):
     @abstractmethod
     def transform(self, vectors: Vectors, texts: TextRows | None = None) -> Vectors:
         """Map rows of the source space, (m, p), with their texts, (m), to rows of the target space, (m, q), float32."""
+
+    def predict(self, vectors: Vectors, texts: TextRows | None = None) -> Prediction:
+        """As `transform`, with the variance where the stitch knows one."""
+        return Prediction(self.transform(vectors, texts))
+
+    def tuned(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
+        """The same stitch, not fitted, with what is chosen once for a sample and not in every fit to a part of it."""
+        return copy.copy(self)
 
     @abstractmethod
     def arrays(self) -> Arrays:

@@ -10,74 +10,93 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.vectors import Vectors
+from migrate.vectors import Vectors, squared_norms, unit_rows
 
 Sparse: TypeAlias = Any
 """A `scipy.sparse.csr_array` of float32."""
 
+_BLOCK = 2_048
+
 
 @dataclass(frozen=True, eq=False)
 class WordView:
-    """One view of m documents, (m, f): the weighted sum of what it sees in their words, brought to unit length.
+    """One view of m documents, (m, f): the weighted sum of what it sees in their words, rows of unit length.
 
-    Kept as two factors, since there are far fewer words than features of words: `weights`, (m, w), says how much of
-    each word a document has, and `features`, (w, f), sparse or dense, what a word is made of. `norms`, (m,), are the
-    lengths of the products; a document without any feature has norm 1.
+    Kept as factors, since there are far fewer words than features of words: `weights`, (m, w), says how much of each
+    word a document has, `features`, (w, t), what terms a word is made of, and `basis`, (t, f), what a term means;
+    without one the terms are the features. A document without any feature is a row of zeros.
     """
 
     weights: Sparse
-    features: Sparse | Vectors
-    norms: Vectors
+    features: Sparse
+    basis: Vectors | None = None
 
     def __len__(self) -> int:
         return int(self.weights.shape[0])
 
-    @property
-    def width(self) -> int:
-        """Number of features, f."""
-        return int(self.features.shape[1])
-
     def take(self, rows: NDArray[np.int64]) -> WordView:
         """The view of some of the documents."""
-        return WordView(self.weights[rows], self.features, self.norms[rows])
+        return WordView(self.weights[rows], self.features, self.basis)
 
-    @cached_property
     def matrix(self) -> Sparse | Vectors:
-        """The view itself, (m, f), rows of unit length."""
-        product = self.weights @ self.features
-        if isinstance(product, np.ndarray):
-            return np.divide(product, self.norms[:, None], dtype=np.float32)
-        return _divided_rows(product, self.norms)
+        """The view itself, (m, f): sparse where there is no basis."""
+        terms = self.weights @ self.features
+        if self.basis is not None:
+            return unit_rows(terms @ self.basis)
+        terms.data /= np.repeat(_lengths(terms), np.diff(terms.indptr))
+        return terms
 
     def dot(self, table: Vectors) -> Vectors:
-        """The view times a dense table, (f, r): word by word first, document by document then."""
-        product: Vectors = self.weights @ (self.features @ table)
-        product /= self.norms[:, None]
+        """The view times a table, (f, r): word by word first, document by document then."""
+        terms = table if self.basis is None else self.basis @ table
+        product: Vectors = self.weights @ (self.features @ terms)
+        product /= self._norms[:, None]
         return product
+
+    def squares(self) -> Vectors:
+        """Squared lengths of the rows, (m,): 1, but 0 for a document without any word."""
+        return np.asarray(np.diff(self.weights.indptr) > 0, dtype=np.float32)
+
+    @cached_property
+    def _norms(self) -> Vectors:
+        """Lengths of the rows before they are brought to 1, by blocks: the product has many terms a document."""
+        starts = range(0, len(self), _BLOCK)
+        return np.concatenate([self._block_norms(start) for start in starts] or [np.empty(0, dtype=np.float32)])
+
+    def _block_norms(self, start: int) -> Vectors:
+        terms = self.weights[start : start + _BLOCK] @ self.features
+        if self.basis is None:
+            return _lengths(terms)
+        norms: Vectors = np.sqrt(squared_norms(terms @ self.basis))
+        norms[norms == 0] = 1
+        return norms
 
 
 @dataclass(frozen=True, eq=False)
 class DenseView:
-    """A view of m documents by an embedding model: `matrix`, (m, f), rows of unit length."""
+    """A view of m documents by an embedding model, (m, f)."""
 
-    matrix: Vectors
+    rows: Vectors
 
     def __len__(self) -> int:
-        return len(self.matrix)
-
-    @property
-    def width(self) -> int:
-        """Dimension of the model, f."""
-        return int(self.matrix.shape[1])
+        return len(self.rows)
 
     def take(self, rows: NDArray[np.int64]) -> DenseView:
         """The view of some of the documents."""
-        return DenseView(self.matrix[rows])
+        return DenseView(self.rows[rows])
+
+    def matrix(self) -> Vectors:
+        """The view itself, (m, f)."""
+        return self.rows
 
     def dot(self, table: Vectors) -> Vectors:
-        """The view times a dense table, (f, r)."""
-        product: Vectors = self.matrix @ table
+        """The view times a table, (f, r)."""
+        product: Vectors = self.rows @ table
         return product
+
+    def squares(self) -> Vectors:
+        """Squared lengths of the rows, (m,)."""
+        return squared_norms(self.rows)
 
 
 View: TypeAlias = WordView | DenseView
@@ -97,7 +116,8 @@ class TextRows:
         return TextRows({name: view.take(rows) for name, view in self.views.items()})
 
 
-def _divided_rows(matrix: Sparse, divisors: Vectors) -> Sparse:
-    """The rows of a CSR matrix divided by a number each."""
-    matrix.data /= np.repeat(divisors, np.diff(matrix.indptr))
-    return matrix
+def _lengths(terms: Sparse) -> Vectors:
+    """Lengths of the rows of a sparse matrix, 1 for a row of zeros."""
+    squares = np.asarray(terms.multiply(terms).sum(axis=1), dtype=np.float32).ravel()
+    squares[squares == 0] = 1
+    return np.sqrt(squares)

@@ -1,0 +1,216 @@
+"""Stitches that read texts: kernel ridge over a weighted sum of views, one of them the old vector.
+
+    text          the texts alone: the control that shows what the old vectors are worth
+    ridge+text    the old vector, linearly, and the texts
+    kernel        the old vector through a Gaussian kernel, no texts
+    kernel+text   the old vector through a Gaussian kernel, and the texts
+
+Each view's kernel is divided by its spread over the sample, so that weights mean something.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Self
+
+import numpy as np
+
+from migrate.errors import StitchError
+from migrate.stitch.base import Arrays, Matrix, Prediction, Stitch, check_pairs
+from migrate.stitch.kernel import KernelSystem
+from migrate.stitch.nystrom import draw_landmarks, solve_on_landmarks
+from migrate.stitch.parts import GaussianPart, Part, restore_parts, unit_spread
+from migrate.stitch.text_rows import DenseView, TextRows, View
+from migrate.stitch.weighing import NEARBY, SEARCH_SIZE, Search, Weighing, overlap_of
+from migrate.vectors import Vectors, squared_norms, unit_rows
+
+VECTOR = "vector"
+
+STARTING_WEIGHTS: Mapping[str, float] = {VECTOR: 1.0, "ngrams": 0.5, "pieces": 1.0, "tokens": 1.0, "topics": 0.5}
+"""Where the search for weights begins; views that are not named begin at 1."""
+
+LARGEST_EXACT = 8_000
+"""Pairs up to which the system is solved exactly; of more, some are landmarks, see `migrate.stitch.nystrom`."""
+
+_DIRECTIONS = 64
+"""Leading directions that the posterior variance is made of."""
+
+
+class Additive(Stitch):
+    """Kernel ridge regression over views; `weighing` is what `tuned` finds, and `fit` where nobody has.
+
+    Attributes
+    ----------
+    mean_ : (p,) float32, mean of the old vectors
+    alpha_ : (n, q + 1 + r) float32, coefficients of the fit documents: of the prediction, of the mean of the kernel
+        over them, and of the directions that explain the variance
+    offset_ : (q + 1 + r,) float32, to be added to `k(x) @ alpha_`; at q what makes the variance of the mean
+    parts_ : the views, with the fit documents as they see them
+    """
+
+    reads_vectors: ClassVar[bool] = True
+    gaussian: ClassVar[bool] = False
+    mean_: Vectors
+    alpha_: Vectors
+    offset_: Vectors
+    dim_: int
+    parts_: tuple[Part, ...]
+
+    def __init__(self, weighing: Weighing | None = None) -> None:
+        self.weighing = weighing
+
+    def tuned(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
+        """A stitch of this kind, not fitted, with weights and penalty chosen on up to `SEARCH_SIZE` pairs."""
+        check_pairs(source, target)
+        return type(self)(self._weigh(source, target, texts))
+
+    def _weigh(self, source: Vectors, target: Vectors, texts: TextRows | None) -> Weighing:
+        rows = np.sort(np.random.default_rng(0).permutation(len(source))[:SEARCH_SIZE])
+        parts = self._make_parts(source[rows], None if texts is None else texts.take(rows), _mean(source[rows]))
+        start = {part.name: STARTING_WEIGHTS.get(part.name, 1.0) for part in parts}
+        search = Search({part.name: part.gram() for part in parts}, target[rows].astype(np.float64))
+        return search.best(start)
+
+    def fit(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
+        """Solve for all pairs, exactly up to `LARGEST_EXACT` of them.
+
+        Raises
+        ------
+        StitchError
+            Fewer than two pairs, or no texts for a stitch that reads them.
+        """
+        check_pairs(source, target)
+        weighing = self.weighing = self.weighing or self._weigh(source, target, texts)
+        self.mean_ = _mean(source)
+        known = [part for part in self._make_parts(source, texts, self.mean_) if part.name in weighing.weights]
+        parts = [part.weighted(weighing.weights[part.name]) for part in known]
+        penalty = weighing.penalty * sum(weighing.weights.values())
+        self.dim_ = target.shape[1]
+        if len(source) <= LARGEST_EXACT:
+            self._solve(parts, target.astype(np.float64), penalty)
+        else:
+            self._solve_landmarks(parts, target.astype(np.float64), penalty)
+        return self
+
+    def _make_parts(self, source: Vectors, texts: TextRows | None, mean: Vectors) -> list[Part]:
+        """The views of the fit documents, each of spread 1."""
+        views = self._views(source, texts, mean)
+        parts = [Part(name, view.matrix()) for name, view in views.items() if not self._is_gaussian(name)]
+        if self.gaussian:
+            rows = views[VECTOR].matrix()
+            width = 2 * float(1 - np.square(rows.mean(axis=0, dtype=np.float64)).sum())
+            parts.insert(0, GaussianPart(VECTOR, rows, width=max(width, 1e-6)))
+        return [unit_spread(part) for part in parts]
+
+    def _is_gaussian(self, name: str) -> bool:
+        return self.gaussian and name == VECTOR
+
+    def _views(self, vectors: Vectors, texts: TextRows | None, mean: Vectors) -> dict[str, View]:
+        if self.reads_texts and (texts is None or len(texts) != len(vectors)):
+            raise StitchError(f"the {self.kind} stitch reads texts, found none; choose one of vectors only")
+        views: dict[str, View] = {}
+        if self.reads_vectors:
+            centred = vectors - mean
+            views[VECTOR] = DenseView(unit_rows(centred) if self.gaussian else centred)
+        return {**views, **texts.views} if self.reads_texts and texts is not None else views
+
+    def _solve(self, parts: Sequence[Part], target: Matrix, penalty: float) -> None:
+        system = KernelSystem(_total([part.gram() for part in parts]), target)
+        solution = system.solve(penalty)
+        if len(target) > SEARCH_SIZE:
+            tried = [system.solve(penalty * near) for near in NEARBY]
+            best = max(range(len(tried)), key=lambda one: overlap_of(target, tried[one].residuals))
+            solution, penalty = tried[best], penalty * NEARBY[best]
+        self._keep(parts, system, solution.alpha, system.means, penalty)
+
+    def _solve_landmarks(self, parts: Sequence[Part], target: Matrix, penalty: float) -> None:
+        rows = draw_landmarks(len(target))
+        alpha, means = solve_on_landmarks(parts, rows, target, penalty)
+        kept = [part.take(rows) for part in parts]
+        system = KernelSystem(_total([part.gram() for part in kept]), target)
+        self._keep(kept, system, alpha, means, penalty)
+
+    def _keep(self, parts: Sequence[Part], system: KernelSystem, alpha: Matrix, means: Matrix, penalty: float) -> None:
+        """Put the columns of the prediction, of the mean and of the directions side by side."""
+        directions = system.directions(penalty, _DIRECTIONS)
+        mean = np.full((len(alpha), 1), 1 / len(alpha))
+        self.alpha_ = np.hstack([alpha, mean, directions]).astype(np.float32)
+        offset = np.r_[system.mean - means @ alpha, system.means.mean(), -system.means @ directions]
+        self.offset_ = offset.astype(np.float32)
+        self.parts_ = tuple(parts)
+
+    def predict(self, vectors: Vectors, texts: TextRows | None = None) -> Prediction:
+        """Vectors and their posterior variance, in units of the prior's, up to the noise."""
+        views = self._views(vectors, texts, self.mean_)
+        columns = np.zeros((len(vectors), self.alpha_.shape[1]), dtype=np.float32)
+        prior = np.zeros(len(vectors), dtype=np.float32)
+        for part in self.parts_:
+            columns += part.columns(views[part.name], self.alpha_)
+            prior += part.diagonal(views[part.name])
+        q = self.dim_
+        prior += self.offset_[q] - 2 * columns[:, q]
+        explained = squared_norms(columns[:, q + 1 :] + self.offset_[q + 1 :])
+        return Prediction(np.ascontiguousarray(columns[:, :q] + self.offset_[:q]), prior - explained)
+
+    def transform(self, vectors: Vectors, texts: TextRows | None = None) -> Vectors:
+        """The vectors of `predict`."""
+        return self.predict(vectors, texts).vectors
+
+    def arrays(self) -> Arrays:
+        """Coefficients, offset, mean, and what each view saw of the fit documents."""
+        found = {"alpha": self.alpha_, "offset": self.offset_, "mean": self.mean_}
+        found["dim"] = np.array([self.dim_], dtype=np.int64)
+        for part in self.parts_:
+            found |= part.arrays()
+        return found
+
+    def restore(self, arrays: Arrays) -> Self:
+        """Take back what `arrays` gave."""
+        self.alpha_, self.offset_, self.mean_ = arrays["alpha"], arrays["offset"], arrays["mean"]
+        self.dim_ = int(arrays["dim"][0])
+        self.parts_ = restore_parts(arrays, len(self.alpha_))
+        return self
+
+    def facts(self) -> dict[str, float]:
+        """Weights and penalty, where the stitch was fitted in this process."""
+        if self.weighing is None:
+            return {}
+        return {"lambda": self.weighing.penalty, **{f"weight {k}": v for k, v in self.weighing.weights.items()}}
+
+
+class Text(Additive):
+    """The texts alone, as if there were no old vectors."""
+
+    kind: ClassVar[str] = "text"
+    reads_texts: ClassVar[bool] = True
+    reads_vectors: ClassVar[bool] = False
+
+
+class RidgeText(Additive):
+    """The old vector, linearly, and the texts."""
+
+    kind: ClassVar[str] = "ridge+text"
+    reads_texts: ClassVar[bool] = True
+
+
+class Kernel(Additive):
+    """The old vector through a Gaussian kernel."""
+
+    kind: ClassVar[str] = "kernel"
+    gaussian: ClassVar[bool] = True
+
+
+class KernelText(Additive):
+    """The old vector through a Gaussian kernel, and the texts."""
+
+    kind: ClassVar[str] = "kernel+text"
+    gaussian: ClassVar[bool] = True
+    reads_texts: ClassVar[bool] = True
+
+
+def _mean(vectors: Vectors) -> Vectors:
+    return np.asarray(vectors.mean(axis=0, dtype=np.float64), dtype=np.float32)
+
+
+def _total(grams: Sequence[Matrix]) -> Matrix:
+    return np.asarray(np.sum(grams, axis=0))
