@@ -47,8 +47,21 @@ def canonical_json(value: object) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
+def is_endless(path: Path) -> bool:
+    """Whether a path leads to a pipe, a socket or a device: who reads one may wait or read for ever."""
+    return path.exists() and not (path.is_file() or path.is_dir())
+
+
 def sha256_file(path: Path) -> str:
-    """Hexadecimal SHA-256 of a file's bytes, read in constant memory."""
+    """Hexadecimal SHA-256 of a file's bytes, read in constant memory.
+
+    Raises
+    ------
+    OSError
+        It is no file, or cannot be read.
+    """
+    if is_endless(path):
+        raise OSError(errno.EINVAL, "not a file", str(path))
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from migrate import __version__
 from migrate.errors import ManifestError, OutputError, UsageError
-from migrate.files import describe_os_error, write_json
+from migrate.files import describe_os_error, is_endless, write_json
 
 MANIFEST_NAME = "lead-migrate.json"
 FORMAT_VERSION = 1
@@ -81,6 +81,8 @@ def read_manifest(folder: Path, kind: Kind) -> Manifest:
         The operating system refused.
     """
     path = folder / MANIFEST_NAME
+    if is_endless(path):
+        raise ManifestError(f"{path}: expected a file, found a pipe or a device; make it again")
     try:
         facts = json.loads(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError) as error:

@@ -13,7 +13,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from migrate.errors import InputError, OutputError
-from migrate.files import describe_os_error
+from migrate.files import describe_os_error, is_endless
 
 MAX_EXPANSION = 100
 """How many times larger than the file its arrays may be; vectors hardly compress at all, id lists up to some tens."""
@@ -32,6 +32,8 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     OutputError
         The operating system refused to read it.
     """
+    if is_endless(path):
+        raise InputError(f"{path}: expected an .npz file of vectors, found a pipe or a device; write them to a file")
     try:
         with zipfile.ZipFile(path) as archive:
             _check_expansion(archive, path)

@@ -17,6 +17,7 @@ from migrate.stores.cursor import FileIdentity, malformed, read_errors
 _ROWS_PER_QUERY: Final = 1024
 _MAGIC: Final = b"SQLite format 3\x00"
 _HEAD_BYTES: Final = 100
+_PAGE_SIZES: Final = tuple(1 << power for power in range(9, 17))
 
 
 class SqliteFile:
@@ -50,10 +51,12 @@ class SqliteFile:
         """SQLite itself misses a page that was cut off only when it comes to it."""
         if len(head) < _HEAD_BYTES:
             raise malformed(self.path, f"a header of {_HEAD_BYTES} bytes", f"{len(head)} bytes")
-        page = int.from_bytes(head[16:18], "big")
+        stored = int.from_bytes(head[16:18], "big")
+        page = 65_536 if stored == 1 else stored
         # the count of pages is valid where its writer has left the counter of changes beside it
-        pages = int.from_bytes(head[28:32], "big") if head[24:28] == head[92:96] else 0
-        size = pages * (65_536 if page == 1 else page)
+        is_valid = page in _PAGE_SIZES and head[24:28] == head[92:96]
+        pages = int.from_bytes(head[28:32], "big") if is_valid else 0
+        size = pages * page
         if self._identity.size < size:
             raise malformed(self.path, f"{size} bytes in {pages} pages", f"{self._identity.size} bytes")
 

@@ -114,7 +114,7 @@ def test_an_unusable_store_is_one_line_and_exit_4(spoil, command, store, beir, t
     ("arguments", "code", "part"),
     [
         (["fit", "{store}", "--target", "tfidf:8", "--stitch", "magic", "-o", "out"], 2, "found 'magic'"),
-        (["fit", "{store}", "--target", "tfidf:8", "-o", "{store}"], 2, "--force"),
+        (["fit", "{store}", "--target", "tfidf:8", "-o", "{beir}"], 2, "--force"),
         (["fit", "{store}", "--target", "tfidf:8"], 2, "--output"),
         (["fit", "{store}", "--target", "tfidf:8", "--sample", "1", "-o", "out"], 2, "--sample"),
         (["fit", "{store}", "--target", "openai:text-embedding-3-small", "-o", "out"], 7, "OPENAI_API_KEY"),

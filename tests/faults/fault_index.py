@@ -215,14 +215,24 @@ def lists_cut(place: Place) -> None:
     os.truncate(path, path.stat().st_size - 1)
 
 
-def fifo(place: Place) -> None:
-    place.index.unlink()
-    os.mkfifo(place.index)
+def fifo(name: str) -> Spoiler:
+    """A pipe into which nobody writes, in the place of a file."""
+
+    def spoil(place: Place) -> None:
+        (place / name).unlink(missing_ok=True)
+        os.mkfifo(place / name)
+
+    return spoil
 
 
-def device(place: Place) -> None:
-    place.index.unlink()
-    place.index.symlink_to("/dev/zero")
+def device(name: str) -> Spoiler:
+    """A file without an end."""
+
+    def spoil(place: Place) -> None:
+        (place / name).unlink()
+        (place / name).symlink_to("/dev/zero")
+
+    return spoil
 
 
 def as_folder(place: Place) -> None:

@@ -276,14 +276,33 @@ INDEX = [
     Fault(31, "an ITQ", faiss_writes(of_factory("ITQ16,LSH")), INSPECT, 4,
           "store/index.faiss: expected transforms that can be undone, found ITQTransform, which scales each vector "
           "by a length that is not kept; use an index without it"),
-    Fault(32, "a pipe", index.fifo, ("inspect", "store/index.faiss"), 4,
+    Fault(32, "a pipe", index.fifo("store/index.faiss"), ("inspect", "store/index.faiss"), 4,
           "store/index.faiss: expected a file or a folder, found a pipe, socket or device; give the store itself"),
-    Fault(32, "a pipe in the folder", index.fifo, INSPECT, 4,
+    Fault(32, "a pipe in the folder", index.fifo("store/index.faiss"), INSPECT, 4,
           "store: expected a FAISS index, found only docs.jsonl, embedder.json, embedder.safetensors, "
           "lead-migrate.json; give the folder that holds the store"),
-    Fault(32, "a device", index.device, INSPECT, 4,
+    Fault(32, "a device", index.device("store/index.faiss"), INSPECT, 4,
           "store: expected a FAISS index, found only docs.jsonl, embedder.json, embedder.safetensors, "
           "lead-migrate.json; give the folder that holds the store"),
+    Fault(32, "documents in a pipe", index.fifo("store/docs.jsonl"), INSPECT, 4,
+          "store/docs.jsonl: expected a file, found a pipe or a device; write the documents to a file"),
+    Fault(32, "documents without an end", index.device("store/docs.jsonl"), INSPECT, 4,
+          "store/docs.jsonl: expected a file, found a pipe or a device; write the documents to a file"),
+    Fault(32, "a pickle in a pipe", then(stores.langchain, index.fifo("store/index.pkl")), FIT, 4,
+          "store: expected texts to embed again, found vectors only; put a docs.jsonl ({\"id\", \"text\"} a line) "
+          "beside the index"),
+    Fault(32, "a manifest in a pipe", index.fifo("store/lead-migrate.json"), INSPECT, 4,
+          "store/lead-migrate.json: expected a file, found a pipe or a device; make it again"),
+    Fault(32, "a model in a pipe", index.fifo("store/embedder.json"), AUDIT, 4,
+          "store: expected the saved state of tfidf:32 in files, found a pipe or a device"),
+    Fault(32, "a stitch without an end", index.device("stitch/weights.safetensors"), TRANSLATE, 4,
+          "stitch: expected a complete stitch, found a damaged one (*not a file*); fit it again"),
+    Fault(32, "a file of vectors in a pipe", index.fifo("x.npz"), FIT_FILE, 4,
+          "x.npz: expected an .npz file of vectors, found a pipe or a device; write them to a file"),
+    Fault(32, "queries in a pipe", index.fifo("beir/queries.jsonl"), AUDIT, 4,
+          "beir/queries.jsonl: expected a file, found a folder or a device; check the path"),
+    Fault(32, "judgements in a pipe", index.fifo("beir/qrels/test.tsv"), AUDIT, 4,
+          "beir/qrels/test.tsv: expected a file, found a folder or a device; check the path"),
 ]
 
 VECTORS = [

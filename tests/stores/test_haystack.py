@@ -205,7 +205,7 @@ def test_names_that_are_no_database_are_refused(url, folder):
 
 def test_a_missing_database_is_named(folder):
     (folder / "docs.db").unlink()
-    with pytest.raises(StoreError, match=r"docs\.db: expected an SQLite database, found no such file"):
+    with pytest.raises(StoreError, match=r"docs\.db beside the index, found no such file"):
         open_store(folder)
 
 
