@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 import faiss
 from fault_place import Place, Spoiler
 
+_NUMBER_BYTES = 8
 Sections = Callable[[bytes], Iterable[int]]
 
 
@@ -39,14 +40,24 @@ def every_byte(content: bytes) -> Iterable[int]:
 
 def faiss_fields(content: bytes) -> Iterable[int]:
     """Where FAISS itself begins to read another field."""
-    places, stream = [], io.BytesIO(content)
+    return [place for place, _ in _reads(content)]
+
+
+def faiss_arrays(content: bytes) -> Iterable[int]:
+    """Where FAISS itself begins and ends to read more than a number."""
+    return [end for place, size in _reads(content) if size > _NUMBER_BYTES for end in (place, place + size)]
+
+
+def _reads(content: bytes) -> list[tuple[int, int]]:
+    """Place and size of each piece that FAISS reads."""
+    pieces, stream = [], io.BytesIO(content)
 
     def read(size: int) -> bytes:
-        places.append(stream.tell())
+        pieces.append((stream.tell(), size))
         return stream.read(size)
 
     faiss.read_index(faiss.PyCallbackIOReader(read, len(content)))
-    return places
+    return pieces
 
 
 def pickle_instructions(content: bytes) -> Iterable[int]:

@@ -260,14 +260,14 @@ def read_only(place: Place) -> None:
 
 
 def flips_in(make: Make | None, count: int) -> Spoiler:
-    """Flip each bit of the first bytes in turn; the checksum stays that of the sound index."""
+    """Flip bits of the first bytes in turn; the checksum stays that of the sound index."""
 
     def spoil(place: Place) -> Iterator[None]:
         if make is not None:
             faiss_writes(make)(place)
         sound = content(place)
         for byte in range(count):
-            for bit in range(8):
+            for bit in (0, 3, 7):
                 spoiled = sound.copy()
                 spoiled[byte] ^= 1 << bit
                 place.index.write_bytes(spoiled)
