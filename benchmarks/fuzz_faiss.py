@@ -82,6 +82,7 @@ def read(path: Path) -> Content:
 
 def outcome(path: Path, written: Content, judge: Judge) -> str:
     """Open and read a store: one of the good outcomes, or what is wrong."""
+    signal.signal(signal.SIGALRM, hang)
     signal.alarm(LONGEST_S)
     try:
         found = read(path)
@@ -173,7 +174,6 @@ def main() -> None:
     parser.add_argument("seed", type=int, nargs="?", default=0)
     parser.add_argument("--case", nargs=2, metavar=("FACTORY", "NUMBER"))
     arguments = parser.parse_args()
-    signal.signal(signal.SIGALRM, hang)
     total = Tally()
     with tempfile.TemporaryDirectory() as folder, closing(Judge()) as judge:
         if arguments.case:

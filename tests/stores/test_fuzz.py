@@ -1,6 +1,7 @@
 """A short run of the fuzzer; `python benchmarks/fuzz_faiss.py` is the long one."""
 
 import struct
+import time
 
 import fuzz_faiss
 import numpy as np
@@ -76,6 +77,12 @@ def test_a_crash_and_an_unclear_message_are_defects_with_their_case(judge, writt
     assert dict(tally.outcomes) == {"crash": 1, "bad message": 1, "hang": 1}
     assert tally.defects[0] == "Flat 3 of seed 1: crash: ZeroDivisionError('x')"
     assert "1 crashes, 1 hangs, 0 wrong, 1 unclear" in fuzz_faiss.totals(tally)
+
+
+def test_a_reader_that_never_answers_is_given_up(judge, written, tmp_path, monkeypatch):
+    monkeypatch.setattr(fuzz_faiss, "LONGEST_S", 1)
+    monkeypatch.setattr(fuzz_faiss, "read", lambda _: time.sleep(60))
+    assert outcome(tmp_path / "index.faiss", written, judge) == "hang"
 
 
 def test_the_judge_outlives_its_death(judge, written, tmp_path):
