@@ -8,11 +8,14 @@ from dataclasses import asdict
 from pathlib import Path
 
 from migrate.embedders.base import Embedder
-from migrate.errors import StoreError
+from migrate.errors import StoreError, UsageError
 from migrate.manifest import Manifest, ModelIdentity
 from migrate.sample import SAMPLE_SIZE, Pairs, draw_sample, embed_pairs
+from migrate.stitch.adjoint import Adjoint
+from migrate.stitch.direction import DIRECTION, DIRECTIONS, DOCUMENT, QUERY, Direction
 from migrate.stitch.fitted import FittedStitch, TrueVectors, fit_norm
-from migrate.stitch.select import new_stitch, select_stitch
+from migrate.stitch.select import AUTO_CANDIDATES, new_stitch, select_stitch
+from migrate.stitch.select_queries import QUERY_CANDIDATES, select_query_stitch
 from migrate.stores.base import Store
 from migrate.vectors import Progress, no_progress
 
@@ -23,6 +26,7 @@ def fit_stitch(
     store: Store,
     embedder: Embedder,
     *,
+    direction: Direction = DOCUMENT,
     stitch: str = AUTO,
     size: int = SAMPLE_SIZE,
     source_model: ModelIdentity | None = None,
@@ -34,6 +38,10 @@ def fit_stitch(
     `stitch` is a spec (`ridge`, `lowrank:64`), or `auto` to choose by held-out retrieval. `source_model` is recorded;
     by default it is what the store's manifest says.
 
+    With the direction `query` the stitch is learned the other way round, from the new vectors of the sample to the old
+    ones, so that the store as it is can answer queries of the target model: see `FittedStitch.map_queries`. Texts are
+    embedded, but the stitch does not read them.
+
     Raises
     ------
     StoreError
@@ -41,23 +49,36 @@ def fit_stitch(
     StitchError
         There are fewer than two documents.
     UsageError
-        No such stitch.
+        No such stitch, or none for that direction.
     InputError, RemoteError
         As the embedder.
     """
     require_texts(store)
-    if stitch != AUTO:
-        new_stitch(stitch)  # a wrong name is told before anything is spent
+    _check_choice(stitch, direction)  # before anything is spent
     embedder.fit(store.documents())
     pairs = embed_pairs(store, embedder, draw_sample(store, size, seed=seed), progress=progress)
-    return fit_pairs(
+    fit = fit_pairs if direction == DOCUMENT else fit_query_pairs
+    return fit(
         pairs,
         () if stitch == AUTO else [stitch],
-        manifest=_manifest(store, embedder, pairs, source_model, seed),
+        manifest=_manifest(store, embedder, pairs, source_model, seed, direction),
         state=embedder_state(embedder),
         seed=seed,
         progress=progress,
     )
+
+
+def _check_choice(stitch: str, direction: Direction) -> None:
+    """Make sure that there is such a stitch, and that it is one for that direction."""
+    if direction not in DIRECTIONS:
+        raise UsageError(f"expected a direction among {', '.join(DIRECTIONS)}; found {direction!r}")
+    if stitch == AUTO:
+        return
+    chosen = new_stitch(stitch)
+    suits = not chosen.reads_texts if direction == QUERY else chosen.kind != Adjoint.kind
+    if not suits:
+        others = ", ".join(QUERY_CANDIDATES if direction == QUERY else AUTO_CANDIDATES)
+        raise UsageError(f"expected a stitch that maps a {direction}, such as {others}; found {stitch!r}")
 
 
 def fit_pairs(
@@ -74,6 +95,22 @@ def fit_pairs(
     fitted = new_stitch(selection.chosen).fit(pairs.source, pairs.target)
     sample = TrueVectors(pairs.ids, pairs.target)
     return FittedStitch(fitted, fit_norm(pairs.target), sample, selection, manifest, state)
+
+
+def fit_query_pairs(
+    pairs: Pairs,
+    specs: Sequence[str],
+    *,
+    manifest: Manifest,
+    state: dict[str, bytes],
+    seed: int,
+    progress: Progress = no_progress,
+) -> FittedStitch:
+    """As `fit_pairs`, the other way round: from the new vectors of the sample to the old ones, without their texts."""
+    selection = select_query_stitch(pairs.target, pairs.source, specs=specs, seed=seed, progress=progress)
+    fitted = new_stitch(selection.chosen).fit(pairs.target, pairs.source)
+    none = TrueVectors([], pairs.source[:0])  # what is true in the old space is in the store already
+    return FittedStitch(fitted, fit_norm(pairs.source), none, selection, manifest, state)
 
 
 def require_texts(store: Store) -> None:
@@ -99,7 +136,12 @@ def embedder_state(embedder: Embedder) -> dict[str, bytes]:
 
 
 def _manifest(
-    store: Store, embedder: Embedder, pairs: Pairs, source_model: ModelIdentity | None, seed: int
+    store: Store,
+    embedder: Embedder,
+    pairs: Pairs,
+    source_model: ModelIdentity | None,
+    seed: int,
+    direction: Direction,
 ) -> Manifest:
     known = store.info.manifest
     return Manifest(
@@ -108,5 +150,5 @@ def _manifest(
         source_model=source_model or (known.model if known else None),
         seed=seed,
         counts={"pairs": len(pairs), "documents": store.info.count},
-        details={"fingerprint": asdict(store.fingerprint())},
+        details={"fingerprint": asdict(store.fingerprint()), DIRECTION: direction},
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
@@ -19,9 +19,10 @@ from migrate.errors import StitchError, UsageError
 from migrate.files import atomic_folder, canonical_json, sha256_file, write_bytes, write_json
 from migrate.manifest import Manifest, read_manifest
 from migrate.stitch.base import Stitch
+from migrate.stitch.direction import DOCUMENT, QUERY, Direction, direction_of, input_dim, require_direction
 from migrate.stitch.scores import HeldOutScores
 from migrate.stitch.select import Candidate, Selection, new_stitch
-from migrate.vectors import Batch, Vectors, check_vectors, squared_norms, summarize_norms
+from migrate.vectors import Batch, Vectors, as_vectors, check_vectors, squared_norms, summarize_norms
 
 WEIGHTS_NAME = "weights.safetensors"
 SAMPLE_NAME = "sample.json"
@@ -52,10 +53,11 @@ class TrueVectors:
 
 @dataclass(frozen=True)
 class FittedStitch:
-    """A stitch ready to translate.
+    """A stitch ready to translate a store, or to map queries: see `direction`.
 
-    `norm` is the length every translated vector gets: the mean norm of the target model's own vectors, which is 1
-    for the models that normalise. `state` holds the files that a target model fitted on the corpus needs to embed
+    `norm` is the length every mapped vector gets: the mean norm of the vectors that were true where it maps to, which
+    is 1 for the models that normalise. `sample` is empty in a stitch for queries: nothing is put into the old space
+    that is not there. `state` holds the files that a target model fitted on the corpus needs to embed
     queries the same way later; they travel with the stitch and with every store it translates.
     """
 
@@ -68,26 +70,53 @@ class FittedStitch:
 
     @property
     def dim(self) -> int:
-        """Dimension of the target space."""
+        """Dimension of the space that it maps to."""
         return int(self.sample.vectors.shape[1])
+
+    @property
+    def direction(self) -> Direction:
+        """Whether it maps documents forth or queries back."""
+        return direction_of(self.manifest)
 
     def translate(self, batch: Batch, *, source: str, patch: bool = True) -> Batch:
         """Map a batch to the target space; documents of the sample get their true vectors.
 
         Raises
         ------
+        StitchError
+            The stitch is one for queries.
         VectorError
             A vector that is zero or not finite, going in or coming out; `source` is named.
         """
-        check_vectors(batch.ids, batch.vectors, source=source)
-        out = self.stitch.transform(batch.vectors)
-        squares = check_vectors(batch.ids, out, source=f"{source} after the {self.stitch.spec} stitch")
-        scale = np.float32(self.norm) / np.sqrt(squares)
-        out = np.multiply(out, scale[:, None], out=out if out is not batch.vectors else None)
+        require_direction(self.manifest, DOCUMENT, source=source)
+        out = self._mapped(batch.ids, batch.vectors, source=source, noun="document")
         if patch:
             positions, rows = self.sample.positions(batch.ids)
             out[positions] = self.sample.vectors[rows]
         return Batch(batch.ids, out)
+
+    def map_queries(self, vectors: ArrayLike, *, source: str = "queries") -> Vectors:
+        """Map vectors of the new model, (n, p), into the old space: (n, q), float32, of the old vectors' length.
+
+        Raises
+        ------
+        StitchError
+            The stitch is one for documents.
+        VectorError
+            The vectors are of another dimension than the new model's; or one is zero or not finite, going in or
+            coming out.
+        """
+        require_direction(self.manifest, QUERY, source=source)
+        rows = as_vectors(vectors, dim=input_dim(self.manifest), source=source)
+        return self._mapped(range(len(rows)), rows, source=source, noun="row")
+
+    def _mapped(self, ids: Sequence[object], vectors: Vectors, *, source: str, noun: str) -> Vectors:
+        """The rows after the stitch, of the norm that they are to have; the argument is left as it is."""
+        check_vectors(ids, vectors, source=source, noun=noun)
+        out = self.stitch.transform(vectors)
+        squares = check_vectors(ids, out, source=f"{source} after the {self.stitch.spec} stitch", noun=noun)
+        scale = np.float32(self.norm) / np.sqrt(squares)
+        return np.multiply(out, scale[:, None], out=out if out is not vectors else None)
 
     def digest(self) -> str:
         """SHA-256 of all that a translation depends on."""
@@ -158,7 +187,7 @@ def load_stitch(folder: Path) -> FittedStitch:
         selection = _read_selection(details["selection"])
         norm = float(details["norm"])
         state = {n: (folder / n).read_bytes() for n in details["files"] if n not in (WEIGHTS_NAME, SAMPLE_NAME)}
-        _check_loaded(folder, stitch, arrays, sample, norm, int(details["fingerprint"]["dim"]))
+        _check_loaded(folder, stitch, arrays, sample, norm, input_dim(manifest, source=str(folder)))
     except _DAMAGED as error:
         raise StitchError(
             f"{folder}: expected a complete stitch, found a damaged one ({error}); fit it again"

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import UsageError
+from migrate.stitch.adjoint import Adjoint
 from migrate.stitch.base import Stitch, check_pairs
 from migrate.stitch.linear import Identity, LowRank, Mean, OrdinaryLeastSquares, Procrustes, Ridge
 from migrate.stitch.scores import HeldOutScores, score_predictions
@@ -18,7 +19,7 @@ from migrate.vectors import Progress, Vectors, no_progress
 FOLDS = 5
 
 _KINDS: dict[str, type[Stitch]] = {
-    kind.kind: kind for kind in (Identity, Mean, Procrustes, OrdinaryLeastSquares, Ridge, LowRank)
+    kind.kind: kind for kind in (Identity, Mean, Procrustes, OrdinaryLeastSquares, Ridge, LowRank, Adjoint)
 }
 
 AUTO_CANDIDATES = ("identity", "procrustes", "ols", "lowrank", "ridge")
@@ -26,7 +27,7 @@ AUTO_CANDIDATES = ("identity", "procrustes", "ols", "lowrank", "ridge")
 
 
 def new_stitch(spec: str) -> Stitch:
-    """An unfitted stitch from its spec, `KIND` or `lowrank:RANK`.
+    """An unfitted stitch from its spec: `KIND`, `lowrank:RANK` or `adjoint:procrustes`.
 
     Raises
     ------
@@ -36,6 +37,8 @@ def new_stitch(spec: str) -> Stitch:
     kind, colon, option = spec.partition(":")
     if kind == LowRank.kind and option.isdecimal() and int(option) > 0:
         return LowRank(int(option))
+    if spec == f"{Adjoint.kind}:{Procrustes.kind}":
+        return Adjoint(option)
     if kind not in _KINDS or colon:
         raise UsageError(f"expected a stitch among auto, {', '.join(_KINDS)}, lowrank:RANK; found {spec!r}")
     return _KINDS[kind]()
