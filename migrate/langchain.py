@@ -2,6 +2,9 @@
 
 `TranslatedEmbeddings` takes the place of the app's embeddings while the old index serves. What it gives are vectors of
 the old space, so they are for the old index alone; the translated store is asked with the new model's own embeddings.
+
+    bridge = TranslatedEmbeddings(OpenAIEmbeddings(model="text-embedding-3-small"), "my-bridge")
+    app = FAISS.load_local("my-store", bridge, allow_dangerous_deserialization=True)
 """
 
 from __future__ import annotations
@@ -35,12 +38,6 @@ class TranslatedEmbeddings(Embeddings):
         The stitch maps documents, or its folder is damaged.
     ManifestError
         The folder holds no stitch.
-
-    Examples
-    --------
-    >>> from langchain_openai import OpenAIEmbeddings  # doctest: +SKIP
-    >>> bridge = TranslatedEmbeddings(OpenAIEmbeddings(model="text-embedding-3-small"), "my-bridge")  # doctest: +SKIP
-    >>> app = FAISS.load_local("my-store", bridge, allow_dangerous_deserialization=True)  # doctest: +SKIP
     """
 
     def __init__(self, embeddings: Embeddings, stitch: FittedStitch | Path | str) -> None:
