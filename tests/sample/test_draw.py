@@ -3,10 +3,12 @@ import json
 import numpy as np
 import pytest
 
-from migrate.documents import Document
+from migrate.documents import Document, Query
 from migrate.embedders import load_embedder
-from migrate.errors import StoreError, VectorError
-from migrate.sample import draw_sample, embed_pairs
+from migrate.errors import StoreError, UsageError, VectorError
+from migrate.sample import STRATEGIES, QueryLog, draw_sample, embed_pairs
+from migrate.sample import draw as drawing
+from migrate.stitch.select import fold_rows
 from migrate.stores import create_store, open_store
 
 
@@ -22,6 +24,18 @@ def make_store(folder, texts, vectors=None):
     writer.append([Document(f"d{i}", text) for i, text in enumerate(texts)], vectors)
     writer.finish()
     return open_store(folder)
+
+
+@pytest.fixture
+def copies(tmp_path):
+    """Ten texts, each of them twelve times; vectors as the texts."""
+    numbers = np.random.default_rng(0).permutation(np.repeat(np.arange(10), 12))
+    vectors = np.eye(10, 8, dtype=np.float32)[numbers] + 0.1
+    return make_store(tmp_path / "copies", [f"text {number}" for number in numbers], vectors)
+
+
+def log(*texts, embedder=None):
+    return QueryLog([Query(str(number), text) for number, text in enumerate(texts)], embedder)
 
 
 def test_a_sample_holds_distinct_rows_with_their_own_documents(store):
@@ -57,6 +71,97 @@ def test_a_store_of_blanks_is_refused(tmp_path):
     store = make_store(tmp_path / "s", [" ", ""])
     with pytest.raises(StoreError, match="expected documents with texts"):
         draw_sample(store, 3)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_no_text_comes_twice_whatever_the_strategy(strategy, copies):
+    query_log = log("text 3", "text 5") if strategy == "query-log" else None
+    for size in (4, 10, 50):
+        sample = draw_sample(copies, size, strategy=strategy, query_log=query_log, seed=1)
+        texts = [document.text for document in sample.documents]
+        assert len(texts) == len(set(texts)) == min(size, 10)
+        assert [document.id for document in sample.documents] == list(copies.take(sample.rows).ids)
+        assert np.all(np.diff(sample.rows) > 0)
+
+
+def test_no_two_folds_share_a_text(copies):
+    texts = [document.text for document in draw_sample(copies, 120).documents]
+    folds = [{texts[row] for row in rows} for rows in fold_rows(len(texts))]
+    assert len(folds) == 5 and sum(map(len, folds)) == len(set().union(*folds))
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_no_strategy_takes_a_blank_document(strategy, tmp_path):
+    vectors = np.ones((40, 8), dtype=np.float32)
+    vectors[::2] = -vectors[::2] * np.arange(1, 9)  # the blank ones stand apart, where `diverse` would go first
+    store = make_store(tmp_path / "s", [" " if row % 2 == 0 else f"word {row}" for row in range(40)], vectors)
+    query_log = log("word") if strategy == "query-log" else None
+    sample = draw_sample(store, 15, strategy=strategy, query_log=query_log)
+    assert len(sample.rows) == 15 and np.all(sample.rows % 2 == 1)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_every_strategy_is_decided_by_the_seed(strategy, store):
+    query_log = log("file", "string") if strategy == "query-log" else None
+    options = {"strategy": strategy, "query_log": query_log}
+    rows = [draw_sample(store, 40, **options, seed=seed).rows.tolist() for seed in (1, 1, 2)]
+    assert rows[0] == rows[1] and (rows[0] != rows[2] or strategy == "query-log")
+
+
+def test_a_diverse_sample_reaches_clusters_that_chance_misses(tmp_path):
+    """Seven clusters of three documents beside 600 of one kind: seven draws of 621 meet about none of them."""
+    rng = np.random.default_rng(0)
+    cluster = np.concatenate([np.zeros(600, dtype=int), np.repeat(np.arange(1, 8), 3)])
+    vectors = np.eye(8, dtype=np.float32)[cluster] + 0.01 * rng.normal(size=(621, 8)).astype(np.float32)
+    store = make_store(tmp_path / "s", [f"text {row}" for row in range(621)], vectors)
+
+    def met(strategy):
+        samples = [draw_sample(store, 8, strategy=strategy, seed=seed).rows for seed in range(10)]
+        return np.mean([len(set(cluster[rows])) for rows in samples])
+
+    assert met("diverse") > 7.5
+    assert met("random") < 3
+
+
+def test_a_diverse_sample_is_chosen_from_a_bounded_pool(store, monkeypatch):
+    pools = []
+
+    def spy(vectors, size, **options):
+        pools.append(len(vectors))
+        return np.arange(size)
+
+    monkeypatch.setattr(drawing, "far_apart", spy)
+    monkeypatch.setattr(drawing, "pool_size", lambda size, dim: 3 * size)
+    assert len(draw_sample(store, 20, strategy="diverse").rows) == 20
+    assert pools == [60]
+
+
+def test_a_log_that_touches_too_little_is_filled_at_random(tmp_path):
+    store = make_store(tmp_path / "s", [f"tea {row}" if row in (3, 8) else f"none {row}" for row in range(20)])
+    samples = [draw_sample(store, 6, query_log=log("tea"), seed=seed) for seed in range(20)]
+    assert all({3, 8} <= set(sample.rows.tolist()) and len(sample.rows) == 6 for sample in samples)
+    assert {(sample.strategy, sample.from_log) for sample in samples} == {("query-log", 2)}
+    assert len(set().union(*(sample.rows.tolist() for sample in samples))) == 20
+
+
+def test_copies_that_a_log_finds_count_once(copies):
+    sample = draw_sample(copies, 5, query_log=log("3", "5", "3 5"))
+    assert sample.from_log == 2
+    assert {"text 3", "text 5"} < {document.text for document in sample.documents}
+
+
+@pytest.mark.parametrize(
+    ("strategy", "with_log", "message"),
+    [
+        ("query-log", False, "expected a query log"),
+        ("random", True, "expected no query log for the strategy random"),
+        ("diverse", True, "expected no query log for the strategy diverse"),
+        ("best", False, "expected a strategy among random, diverse, query-log; found 'best'"),
+    ],
+)
+def test_a_strategy_and_a_log_must_go_together(strategy, with_log, message, store):
+    with pytest.raises(UsageError, match=message):
+        draw_sample(store, strategy=strategy, query_log=log("a") if with_log else None)
 
 
 def test_pairs_stand_side_by_side(store, corpus):
