@@ -10,7 +10,7 @@ from pathlib import Path
 from migrate.embedders.base import Embedder
 from migrate.errors import StoreError
 from migrate.manifest import Manifest, ModelIdentity
-from migrate.sample import SAMPLE_SIZE, Pairs, draw_sample, embed_pairs
+from migrate.sample import SAMPLE_SIZE, Pairs, QueryLog, Sample, choose_strategy, draw_sample, embed_pairs
 from migrate.stitch.fitted import FittedStitch, TrueVectors, fit_norm
 from migrate.stitch.select import new_stitch, select_stitch
 from migrate.stores.base import Store
@@ -25,14 +25,17 @@ def fit_stitch(
     *,
     stitch: str = AUTO,
     size: int = SAMPLE_SIZE,
+    strategy: str | None = None,
+    query_log: QueryLog | None = None,
     source_model: ModelIdentity | None = None,
     seed: int = 0,
     progress: Progress = no_progress,
 ) -> FittedStitch:
     """Embed a sample of the store with the target model, judge the candidates on it, and fit the chosen one on all.
 
-    `stitch` is a spec (`ridge`, `lowrank:64`), or `auto` to choose by held-out retrieval. `source_model` is recorded;
-    by default it is what the store's manifest says.
+    `stitch` is a spec (`ridge`, `lowrank:64`), or `auto` to choose by held-out retrieval. `strategy` and
+    `query_log` say which documents make the sample, as in `draw_sample`. `source_model` is recorded; by default it is
+    what the store's manifest says.
 
     Raises
     ------
@@ -41,19 +44,21 @@ def fit_stitch(
     StitchError
         There are fewer than two documents.
     UsageError
-        No such stitch.
+        No such stitch; or a strategy that `draw_sample` does not take.
     InputError, RemoteError
-        As the embedder.
+        As the embedders.
     """
+    choose_strategy(strategy, has_log=query_log is not None)
     require_texts(store)
     if stitch != AUTO:
         new_stitch(stitch)  # a wrong name is told before anything is spent
     embedder.fit(store.documents())
-    pairs = embed_pairs(store, embedder, draw_sample(store, size, seed=seed), progress=progress)
+    sample = draw_sample(store, size, strategy=strategy, query_log=query_log, seed=seed, progress=progress)
+    pairs = embed_pairs(store, embedder, sample, progress=progress)
     return fit_pairs(
         pairs,
         () if stitch == AUTO else [stitch],
-        manifest=_manifest(store, embedder, pairs, source_model, seed),
+        manifest=_manifest(store, embedder, sample, source_model, seed),
         state=embedder_state(embedder),
         seed=seed,
         progress=progress,
@@ -99,7 +104,7 @@ def embedder_state(embedder: Embedder) -> dict[str, bytes]:
 
 
 def _manifest(
-    store: Store, embedder: Embedder, pairs: Pairs, source_model: ModelIdentity | None, seed: int
+    store: Store, embedder: Embedder, sample: Sample, source_model: ModelIdentity | None, seed: int
 ) -> Manifest:
     known = store.info.manifest
     return Manifest(
@@ -107,6 +112,9 @@ def _manifest(
         model=embedder.identity,
         source_model=source_model or (known.model if known else None),
         seed=seed,
-        counts={"pairs": len(pairs), "documents": store.info.count},
-        details={"fingerprint": asdict(store.fingerprint())},
+        counts={"pairs": len(sample.rows), "documents": store.info.count},
+        details={
+            "fingerprint": asdict(store.fingerprint()),
+            "sample": {"strategy": sample.strategy, "from query log": sample.from_log},
+        },
     )

@@ -21,6 +21,8 @@ from migrate.cli.terminal import advise, progress_bar, show, show_json
 @options.output
 @options.stitch
 @options.sample
+@options.strategy
+@options.query_log
 @options.source_model
 @options.model_options
 @options.seed
@@ -33,6 +35,8 @@ def command(
     output: Path,
     stitch: str,
     size: int,
+    strategy: str | None,
+    query_log: Path | None,
     source_model: str | None,
     model: ModelOptions,
     seed: int,
@@ -47,19 +51,22 @@ def command(
     """
     from dataclasses import asdict
 
+    from migrate.cli.sampling import load_log, told_of_log
     from migrate.fit import fit_stitch
     from migrate.report.terminal import candidates_table
     from migrate.stores import open_store
 
     with progress_bar(quiet=quiet) as progress:
         opened = open_store(store)
-        source = model.for_source().load(source_model, state=opened.folder).identity if source_model else None
+        old = model.for_source().load(source_model, state=opened.folder) if source_model else None
         fitted = fit_stitch(
             opened,
             model.load(target, seed=seed),
             stitch=stitch,
             size=size,
-            source_model=source,
+            strategy=strategy,
+            query_log=load_log(query_log, strategy, old),
+            source_model=old.identity if old else None,
             seed=seed,
             progress=progress,
         )
@@ -70,4 +77,6 @@ def command(
     show(candidates_table(fitted.selection))
     pairs = fitted.manifest.counts["pairs"]
     show(f"{output}: {fitted.stitch.spec}, fitted on {pairs:,} of {opened.info.count:,} documents")
+    if query_log is not None:
+        show(told_of_log(fitted.manifest, by_vectors=old is not None))
     advise(f"next: lead-migrate translate {store} {output} -o NEW_STORE", quiet=quiet)
