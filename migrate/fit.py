@@ -77,7 +77,7 @@ def fit_pairs(
     """Choose among `specs` (none: all that apply) on held-out pairs, and fit the chosen one on all pairs."""
     selection = select_stitch(pairs.source, pairs.target, specs=specs, seed=seed, progress=progress)
     fitted = new_stitch(selection.chosen).fit(pairs.source, pairs.target)
-    sample = TrueVectors(pairs.ids, pairs.target)
+    sample = TrueVectors(pairs.ids, pairs.target, pairs.copies)
     return FittedStitch(fitted, fit_norm(pairs.target), sample, selection, manifest, state)
 
 

@@ -6,10 +6,13 @@ import pytest
 from migrate.documents import Document, Query
 from migrate.embedders import load_embedder
 from migrate.errors import StoreError, UsageError, VectorError
+from migrate.fit import fit_stitch
 from migrate.sample import STRATEGIES, QueryLog, draw_sample, embed_pairs
 from migrate.sample import draw as drawing
 from migrate.stitch.select import fold_rows
 from migrate.stores import create_store, open_store
+from migrate.stores.base import read_all
+from migrate.translate import translate_store
 
 
 @pytest.fixture
@@ -31,7 +34,7 @@ def copies(tmp_path):
     """Ten texts, each of them twelve times; vectors as the texts."""
     numbers = np.random.default_rng(0).permutation(np.repeat(np.arange(10), 12))
     vectors = np.eye(10, 8, dtype=np.float32)[numbers] + 0.1
-    return make_store(tmp_path / "copies", [f"text {number}" for number in numbers], vectors)
+    return make_store(tmp_path / "copies", [f"text number{number}" for number in numbers], vectors)
 
 
 def log(*texts, embedder=None):
@@ -75,7 +78,7 @@ def test_a_store_of_blanks_is_refused(tmp_path):
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_no_text_comes_twice_whatever_the_strategy(strategy, copies):
-    query_log = log("text 3", "text 5") if strategy == "query-log" else None
+    query_log = log("number3", "number5") if strategy == "query-log" else None
     for size in (4, 10, 50):
         sample = draw_sample(copies, size, strategy=strategy, query_log=query_log, seed=1)
         texts = [document.text for document in sample.documents]
@@ -145,9 +148,9 @@ def test_a_log_that_touches_too_little_is_filled_at_random(tmp_path):
 
 
 def test_copies_that_a_log_finds_count_once(copies):
-    sample = draw_sample(copies, 5, query_log=log("3", "5", "3 5"))
+    sample = draw_sample(copies, 5, query_log=log("number3", "number5", "number3 number5"))
     assert sample.from_log == 2
-    assert {"text 3", "text 5"} < {document.text for document in sample.documents}
+    assert {"text number3", "text number5"} < {document.text for document in sample.documents}
 
 
 @pytest.mark.parametrize(
@@ -172,6 +175,29 @@ def test_pairs_stand_side_by_side(store, corpus):
     assert pairs.ids == tuple(document.id for document in sample.documents)
     assert np.array_equal(pairs.source, store.take(sample.rows).vectors)
     assert np.array_equal(pairs.target[3:4], embedder.embed_documents(sample.documents[3:4]))
+
+
+def test_pairs_know_the_copies_of_their_texts(copies):
+    embedder = load_embedder("tfidf:4")
+    embedder.fit(copies.documents())
+    sample = draw_sample(copies, 4, seed=2)
+    text_of = {document.id: document.text for document in copies.documents()}
+    pairs = embed_pairs(copies, embedder, sample)
+    assert len(pairs.copies) == 4 * 11 and not pairs.copies.keys() & set(pairs.ids)
+    assert all(text_of[doc_id] == text_of[pairs.ids[row]] for doc_id, row in pairs.copies.items())
+
+
+def test_every_copy_of_a_sampled_text_is_translated_to_its_true_vector(copies, tmp_path):
+    embedder = load_embedder("tfidf:4")
+    fitted = fit_stitch(copies, embedder, stitch="ridge", size=4)
+    done = translate_store(copies, fitted, tmp_path / "new")
+    true = dict(zip(fitted.sample.ids, fitted.sample.vectors, strict=True))
+    text_of = {document.id: document.text for document in copies.documents()}
+    by_text = {text_of[doc_id]: vector for doc_id, vector in true.items()}
+    new = read_all(open_store(tmp_path / "new").batches())
+    held = [(text_of[doc_id], vector) for doc_id, vector in zip(new.ids, new.vectors, strict=True)]
+    assert all(np.array_equal(vector, by_text[text]) for text, vector in held if text in by_text)
+    assert done.n_true == 4 * 12
 
 
 def test_a_bad_old_vector_is_named(tmp_path):
