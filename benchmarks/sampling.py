@@ -26,7 +26,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from retrieval import TARGET, Collection, Space, load_space, run_over
+from retrieval import AUTO, TARGET, TARGET_MODEL, Collection, Space, load_space, read_texts, run_over
 
 from migrate.audit.measures import ndcg, overlap
 from migrate.datasets.beir import load_beir
@@ -34,8 +34,12 @@ from migrate.documents import Query
 from migrate.embedders import load_embedder
 from migrate.report.terminal import table
 from migrate.sample import QueryLog, draw_sample
+from migrate.stitch.base import Stitch
 from migrate.stitch.fitted import fit_norm
-from migrate.stitch.select import new_stitch
+from migrate.stitch.kinds import new_stitch
+from migrate.stitch.pairing import Pairing
+from migrate.stitch.select import select_stitch
+from migrate.stitch.text_rows import TextRows
 from migrate.stores import create_store, open_store
 from migrate.stores.base import Store
 from migrate.vectors import Vectors, unit_rows
@@ -62,6 +66,7 @@ class Setting:
     store: Store
     source: Space
     target: Space
+    texts: TextRows | None
     logs: Mapping[str, QueryLog]
 
 
@@ -77,18 +82,21 @@ def load_set(data: Path, name: str) -> tuple[Collection, tuple[Query, ...]]:
 
 
 def settings(
-    data: Path, folder: Path, sets: Sequence[str], spaces: Sequence[str]
+    data: Path, folder: Path, sets: Sequence[str], spaces: Sequence[str], stitch: str
 ) -> Iterator[tuple[str, str, Setting]]:
-    """Every source space of every set, its store written to `folder`."""
+    """Every source space of every set, its store written to `folder`; with texts where the stitch may read them."""
+    reads = stitch == AUTO or new_stitch(stitch).reads_texts
+    tokens = load_embedder(TARGET_MODEL).token_table() if reads else None
     for name in sets:
         collection, log = load_set(data, name)
         target = load_space(data, name, TARGET, collection)
+        texts = read_texts(collection, tokens) if reads else None
         for space in spaces:
             source = load_space(data, name, space, collection)
             embedder = load_embedder(f"file:{data / 'pairs' / f'{name}.{space}.npz'}")
             logs = {"query-log: both": QueryLog(log, embedder), "query-log: words": QueryLog(log)}
             store = write_store(folder / f"{name}.{space}", collection, source.documents)
-            yield name, space, Setting(collection, store, source, target, logs)
+            yield name, space, Setting(collection, store, source, target, texts, logs)
 
 
 def write_store(folder: Path, collection: Collection, vectors: Vectors) -> Store:
@@ -108,14 +116,25 @@ def sample_rows(setting: Setting, arm: str, size: int, seed: int) -> NDArray[np.
 
 def judge(setting: Setting, stitch: str, fit: NDArray[np.int64]) -> tuple[float, float, float, float]:
     """The four measures of a stitch that was fitted on some rows."""
-    pairs = setting.source.documents[fit], setting.target.documents[fit]
-    mapped = new_stitch(stitch).fit(*pairs).transform(setting.source.documents)
-    translated = unit_rows(mapped) * np.float32(fit_norm(pairs[1]))
-    translated[fit] = pairs[1]
+    texts = setting.texts
+    pairs = Pairing(setting.source.documents[fit], setting.target.documents[fit], texts and texts.take(fit))
+    fitted = pairs.fit(tuned(stitch, pairs))
+    found = fitted.predict(setting.source.documents, texts if fitted.reads_texts else None)
+    translated = unit_rows(found.vectors) * np.float32(fit_norm(pairs.target))
+    translated[fit] = pairs.target
     everything = np.arange(len(translated))
     whole = compare(setting, everything, translated)
     held_out = compare(setting, np.setdiff1d(everything, fit), translated)
     return whole[0], held_out[0], whole[1], held_out[1]
+
+
+def tuned(spec: str, pairs: Pairing) -> Stitch:
+    """The stitch of a spec, or the one that selection takes; those that read texts are tuned by it."""
+    if spec != AUTO and not new_stitch(spec).reads_texts:
+        return new_stitch(spec)
+    chosen = select_stitch(pairs, specs=[] if spec == AUTO else [spec]).stitch
+    assert chosen is not None
+    return chosen
 
 
 def compare(setting: Setting, rows: NDArray[np.int64], translated: Vectors) -> tuple[float, float]:
@@ -143,7 +162,8 @@ def main() -> None:
     started = time.perf_counter()
     cells: dict[Cell, NDArray[np.float64]] = {}
     with tempfile.TemporaryDirectory() as folder:
-        for name, space, setting in settings(arguments.data, Path(folder), arguments.sets, arguments.spaces):
+        wanted = settings(arguments.data, Path(folder), arguments.sets, arguments.spaces, arguments.stitch)
+        for name, space, setting in wanted:
             for pairs in arguments.pairs:
                 cells[name, space, pairs] = mean_scores(setting, arguments.stitch, pairs, arguments.seeds)
     print_tables(cells)

@@ -35,6 +35,8 @@ def output_errors(path: Path) -> Iterator[None]:
             errno.EACCES: "check the permissions",
             errno.EPERM: "check the permissions",
             errno.EROFS: "choose another place",
+            errno.EDQUOT: "free some space and run the same command again",
+            errno.EFBIG: "raise the limit on file sizes (ulimit -f), and run the same command again",
         }.get(error.errno or 0, "see what holds it, and run the same command again")
         about = f" ({error.filename})" if error.filename and Path(os.fsdecode(error.filename)) != path else ""
         raise OutputError(f"cannot write {path}: {describe_os_error(error)}{about}; {remedy}") from error
@@ -45,8 +47,21 @@ def canonical_json(value: object) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
+def is_endless(path: Path) -> bool:
+    """Whether a path leads to a pipe, a socket or a device: who reads one may wait or read for ever."""
+    return path.exists() and not (path.is_file() or path.is_dir())
+
+
 def sha256_file(path: Path) -> str:
-    """Hexadecimal SHA-256 of a file's bytes, read in constant memory."""
+    """Hexadecimal SHA-256 of a file's bytes, read in constant memory.
+
+    Raises
+    ------
+    OSError
+        It is no file, or cannot be read.
+    """
+    if is_endless(path):
+        raise OSError(errno.EINVAL, "not a file", str(path))
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -149,6 +164,59 @@ def refuse_existing(path: Path, *, force: bool) -> None:
         raise UsageError(f"{path} exists; choose another output, or replace it with --force")
 
 
+def refuse_link(path: Path) -> None:
+    """Make sure that what we keep beside an output is ours: through a link we would write wherever it leads.
+
+    Raises
+    ------
+    OutputError
+        It is a link.
+    """
+    if path.is_symlink():
+        raise OutputError(f"cannot write {path}: expected a file or folder of our own, found a link; remove the link")
+
+
+def refuse_overlap(output: Path, *inputs: Path) -> None:
+    """Make sure that an output is none of the inputs, nor inside one, nor a folder that one is in.
+
+    With `--force` it would replace them, and without it an input folder would get files that it had not.
+
+    Raises
+    ------
+    UsageError
+        It is.
+    """
+    place = real_path(output)
+    for path in inputs:
+        read = real_path(path)
+        if not read.exists():
+            continue
+        if place == read or place in read.parents or (read in place.parents and read.is_dir()):
+            raise UsageError(f"{output} overlaps {path}, which is read; choose an output outside of it")
+
+
+def real_path(path: Path) -> Path:
+    """Where a path leads, through all links; one that leads in a circle stays as it is (`Path.resolve` raises)."""
+    return Path(os.path.realpath(path))
+
+
+def require_room(path: Path, size: int) -> None:
+    """Make sure that the disk has `size` bytes for a file, before the work is done rather than in the midst of it.
+
+    Raises
+    ------
+    OutputError
+        It has not.
+    """
+    with output_errors(path):
+        free = shutil.disk_usage(path.parent).free
+    if size > free:
+        raise OutputError(
+            f"cannot write {path}: expected {size} bytes of free space, found {free}; free some space, or choose "
+            "another output, and run the same command again"
+        )
+
+
 def _rename_folder(aside: Path, path: Path, *, force: bool) -> None:
     """Rename to `path`; POSIX renames only over an empty folder, so with `force` what is there steps aside first."""
     if not (force and path.exists()):
@@ -174,19 +242,29 @@ def output_lock(path: Path) -> Iterator[None]:
 
     Raises
     ------
+    UsageError
+        The path has no name of its own, as `.` and `..` have none.
     LockedError
         Another process holds it.
+    OutputError
+        The operating system refused, or the lock is a link, which could lead anywhere.
     """
+    if path.name in ("", ".."):
+        raise UsageError(f"expected the name of a new folder, found {str(path)!r}; choose another output")
     lock = path.parent / f".{path.name}.lock"
+    refuse_link(lock)
     with output_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = lock.open("a")
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise LockedError(f"another run is writing {path}; wait for it, or choose another output") from error
+        descriptor = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        raise LockedError(f"another run is writing {path}; wait for it, or choose another output") from error
+    try:
         yield
+    finally:
+        os.close(descriptor)
 
 
 def cache_folder() -> Path:

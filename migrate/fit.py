@@ -7,12 +7,17 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
+
 from migrate.embedders.base import Embedder
 from migrate.errors import StoreError
 from migrate.manifest import Manifest, ModelIdentity
 from migrate.sample import SAMPLE_SIZE, Pairs, QueryLog, Sample, choose_strategy, draw_sample, embed_pairs
 from migrate.stitch.fitted import FittedStitch, TrueVectors, fit_norm
-from migrate.stitch.select import new_stitch, select_stitch
+from migrate.stitch.kinds import new_stitch
+from migrate.stitch.pairing import Pairing
+from migrate.stitch.select import select_stitch
+from migrate.stitch.text_reader import CORPUS_SIZE, TextReader
 from migrate.stores.base import Store
 from migrate.vectors import Progress, no_progress
 
@@ -55,12 +60,15 @@ def fit_stitch(
     embedder.fit(store.documents())
     sample = draw_sample(store, size, strategy=strategy, query_log=query_log, seed=seed, progress=progress)
     pairs = embed_pairs(store, embedder, sample, progress=progress)
+    reader = fit_reader(store, embedder, seed=seed) if stitch == AUTO or new_stitch(stitch).reads_texts else None
     return fit_pairs(
         pairs,
         () if stitch == AUTO else [stitch],
         manifest=_manifest(store, embedder, sample, source_model, seed),
         state=embedder_state(embedder),
         seed=seed,
+        texts=[document.text for document in sample.documents],
+        reader=reader,
         progress=progress,
     )
 
@@ -72,13 +80,27 @@ def fit_pairs(
     manifest: Manifest,
     state: dict[str, bytes],
     seed: int,
+    texts: Sequence[str] = (),
+    reader: TextReader | None = None,
     progress: Progress = no_progress,
 ) -> FittedStitch:
-    """Choose among `specs` (none: all that apply) on held-out pairs, and fit the chosen one on all pairs."""
-    selection = select_stitch(pairs.source, pairs.target, specs=specs, seed=seed, progress=progress)
-    fitted = new_stitch(selection.chosen).fit(pairs.source, pairs.target)
+    """Choose among `specs` (none: all that apply) on held-out pairs, and fit the chosen one on all pairs.
+
+    `texts` are those of the pairs; without a `reader` no stitch can read them.
+    """
+    pairing = Pairing(pairs.source, pairs.target, None if reader is None else reader.read(texts))
+    selection = select_stitch(pairing, specs=specs, seed=seed, progress=progress)
+    fitted = pairing.fit(selection.stitch or new_stitch(selection.chosen))
     sample = TrueVectors(pairs.ids, pairs.target, pairs.copies)
-    return FittedStitch(fitted, fit_norm(pairs.target), sample, selection, manifest, state)
+    kept = reader if fitted.reads_texts else None
+    return FittedStitch(fitted, fit_norm(pairs.target), sample, selection, manifest, state, kept)
+
+
+def fit_reader(store: Store, embedder: Embedder, *, seed: int = 0) -> TextReader:
+    """What text-aware stitches learn from the texts of the store, up to `CORPUS_SIZE` of them, and from the target."""
+    rows = np.sort(np.random.default_rng(seed).permutation(store.info.count)[:CORPUS_SIZE])
+    texts = [document.text for document in store.documents(rows)]
+    return TextReader.fit(texts, embedder.token_table(), seed=seed)
 
 
 def require_texts(store: Store) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from migrate import __version__
-from migrate.errors import ManifestError, UsageError
-from migrate.files import write_json
+from migrate.errors import ManifestError, OutputError, UsageError
+from migrate.files import describe_os_error, is_endless, write_json
 
 MANIFEST_NAME = "lead-migrate.json"
 FORMAT_VERSION = 1
@@ -77,17 +77,27 @@ def read_manifest(folder: Path, kind: Kind) -> Manifest:
     ------
     ManifestError
         There is none, it is not JSON, it is of another kind, or of a newer format version.
+    OutputError
+        The operating system refused.
     """
     path = folder / MANIFEST_NAME
+    if is_endless(path):
+        raise ManifestError(f"{path}: expected a file, found a pipe or a device; make it again")
     try:
         facts = json.loads(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise ManifestError(
+            f"{folder}: expected a {kind} with a {MANIFEST_NAME} inside, found none; check the path"
+        ) from error
     except OSError as error:
-        raise ManifestError(f"{folder}: expected a {kind} with a {MANIFEST_NAME} inside, found none") from error
+        raise OutputError(f"cannot read {path}: {describe_os_error(error)}; check the permissions") from error
     except (ValueError, RecursionError) as error:
-        raise ManifestError(f"{path}: expected JSON, found something else; was the file damaged?") from error
+        raise ManifestError(
+            f"{path}: expected JSON, found something else; the file is damaged, copy or make it again"
+        ) from error
     if not isinstance(facts, dict) or facts.get("kind") != kind:
         found = facts.get("kind", "something else") if isinstance(facts, dict) else "something else"
-        raise ManifestError(f"{folder}: expected a {kind}, found a {found}")
+        raise ManifestError(f"{folder}: expected a {kind}, found a {found}; give the folder of a {kind}")
     if facts.get("format_version") != FORMAT_VERSION:
         raise ManifestError(
             f"{path}: expected format version {FORMAT_VERSION}, found {facts.get('format_version')!r}; "
@@ -100,7 +110,10 @@ def read_manifest(folder: Path, kind: Kind) -> Manifest:
             facts[name] = ModelIdentity(**facts[name]) if facts[name] is not None else None
         return Manifest(**facts)
     except (KeyError, TypeError, ValueError) as error:
-        raise ManifestError(f"{path}: expected the fields of a {kind} manifest, found others ({error})") from error
+        raise ManifestError(
+            f"{path}: expected the fields of a {kind} manifest, found others ({error}); "
+            "the file is damaged, copy or make it again"
+        ) from error
 
 
 def find_manifest(folder: Path, kind: Kind) -> Manifest | None:

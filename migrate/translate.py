@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from migrate.errors import StitchError
+import numpy as np
+
+from migrate.errors import StitchError, StoreError
 from migrate.files import sha256_file, write_bytes
 from migrate.manifest import Manifest
 from migrate.stitch.fitted import FittedStitch
 from migrate.stores import index_recall, open_store
 from migrate.stores.base import INDEX_HASH, Fingerprint, Resume, Store, StoreWriter
+from migrate.stores.confidence import ConfidenceFile
 from migrate.vectors import Progress, no_progress
 from migrate.work.configuration import Configuration
 from migrate.work.folder import make_folder
@@ -86,6 +91,11 @@ def translate_store(
     started = time.perf_counter()
     before = store.fingerprint()
     same_store = _check_fits(store, before, fitted, any_store=any_store)
+    if fitted.reads_texts and not store.info.has_texts:
+        raise StoreError(
+            f"{store.info.path}: the {fitted.stitch.spec} stitch reads texts, found a store without; fit one of "
+            "vectors only, such as --stitch ridge"
+        )
     rows = batch_rows(max(store.info.dim, fitted.dim))
 
     def configure() -> Configuration:
@@ -154,17 +164,29 @@ def _translate_rows(
     """
     part_batches = max(_PART_BYTES // (4 * fitted.dim * rows), 1)
     n_true: int = work.facts.get("true", 0)
-    with work.recorder() as recorder:
+    texts = _texts(store, work.rows) if fitted.reads_texts else None
+    with work.recorder() as recorder, ConfidenceFile(work.content, store.info.count) as confidence:
         for number, batch in enumerate(store.batches(rows, start=work.rows), 1):
             progress("translate", writer.rows.rows, store.info.count)
-            writer.append(fitted.translate(batch, source=str(store.info.path), patch=patch))
+            words = list(islice(texts, len(batch))) if texts is not None else None
+            done = fitted.translate(batch, words, source=str(store.info.path), patch=patch)
+            confidence.put(writer.rows.rows, done.confidence)
+            writer.append(done)
             n_true += sum(doc_id in fitted.sample.row_of for doc_id in batch.ids) if patch else 0
             if number % part_batches == 0:
+                confidence.sync()
                 recorder.record(writer.rows, {"true": n_true})
+        confidence.sync()
         recorder.record(writer.rows, {"true": n_true})
     writer.finish()
     progress("translate", store.info.count, store.info.count)
     return n_true
+
+
+def _texts(store: Store, start: int) -> Iterator[str]:
+    """The texts from a row on, in the store's order."""
+    rows = None if start == 0 else np.arange(start, store.info.count)
+    return (document.text for document in store.documents(rows))
 
 
 def _manifest(store: Store, fingerprint: Fingerprint, fitted: FittedStitch, n_true: int, folder: Path) -> Manifest:

@@ -19,6 +19,8 @@ from migrate.files import (
     copy_file,
     output_errors,
     output_lock,
+    refuse_overlap,
+    require_room,
     sha256_file,
     write_bytes,
     write_json,
@@ -289,3 +291,48 @@ def test_an_interrupted_replacement_of_a_folder_keeps_the_old_one(error, at, tmp
         fill(aside, "new")
     assert content(tmp_path / "out") == "old"
     assert names(tmp_path) == ["out"]
+
+
+@pytest.mark.parametrize("output", ["in", "in/new", ".", "link", "link/new", "in/../in", "in/deep/file"])
+def test_an_output_may_not_replace_or_enter_an_input(output, tmp_path):
+    (tmp_path / "in" / "deep").mkdir(parents=True)
+    (tmp_path / "in" / "deep" / "file").write_text("x")
+    (tmp_path / "link").symlink_to(tmp_path / "in")
+    with pytest.raises(UsageError, match="which is read; choose an output outside of it"):
+        refuse_overlap(tmp_path / output, tmp_path / "in")
+    assert "in" in names(tmp_path)
+
+
+def test_an_output_may_stand_beside_its_inputs(tmp_path):
+    (tmp_path / "index.faiss").write_text("x")
+    (tmp_path / "circle").symlink_to(tmp_path / "circle")
+    refuse_overlap(tmp_path / "new", tmp_path / "index.faiss", tmp_path / "new-ones", tmp_path / "circle")
+    with pytest.raises(UsageError):
+        refuse_overlap(tmp_path, tmp_path / "index.faiss")
+
+
+@pytest.mark.parametrize("name", ["", ".."])
+def test_a_lock_needs_a_name(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="expected the name of a new folder"), output_lock(Path(name)):
+        pass
+    assert names(tmp_path) == []
+
+
+def test_a_lock_is_not_followed_anywhere(tmp_path):
+    (tmp_path / ".out.lock").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OutputError, match="found a link; remove the link"), output_lock(tmp_path / "out"):
+        pass
+    assert names(tmp_path) == [".out.lock"]
+
+
+def test_room_is_asked_of_the_disk(tmp_path):
+    require_room(tmp_path / "new", 1)
+    with pytest.raises(OutputError, match=r"expected 1152921504606846976 bytes of free space, found \d+"):
+        require_room(tmp_path / "new", 1 << 60)
+
+
+def test_the_hash_of_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="not a file"):
+        sha256_file(tmp_path / "pipe")

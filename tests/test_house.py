@@ -35,7 +35,8 @@ HOMES = {
     "torch": ["embedders/"],
     "sentence_transformers": ["embedders/"],
     "openai": ["embedders/"],
-    "sklearn": ["embedders/tfidf"],
+    "sklearn": ["embedders/tfidf", "stitch/kernel", "stitch/text_reader"],
+    "tokenizers": ["embedders/sentence_transformers", "stitch/pieces"],
     "rank_bm25": ["search/bm25"],
     "langchain_text_splitters": ["datasets/chunking"],
     "sqlite3": ["embedders/", "stores/sqlite_file"],
@@ -111,7 +112,7 @@ def test_every_required_package_is_used_and_every_import_is_required():
     modules = {names.get(name, name.replace("-", "_")) for name in required}
     imported = {module.split(".")[0] for p in MODULES for module, _ in imports(p)}
     # What sentence-transformers brings along and its embedder speaks to, in its own words
-    brought = {"transformers", "huggingface_hub", "scipy"}
+    brought = {"transformers", "tokenizers", "huggingface_hub", "scipy"}
     outside = imported - set(sys.stdlib_module_names) - {"migrate"} - brought
     # Needed for some files only; what needs it asks for the extra by name
     optional = {"pyarrow"}

@@ -73,8 +73,15 @@ def command(
 ) -> int:
     """Judge a translated STORE: SAFE (exit 0), NOT SAFE (1) or INCONCLUSIVE (3), with the numbers behind it."""
     from migrate.audit.audit import audit_store
+    from migrate.files import refuse_existing, refuse_overlap
     from migrate.stores import open_store
 
+    inputs = [Path(path) for path in (store, reference, beir, source) if path is not None]
+    if save_reference is not None:
+        refuse_overlap(save_reference, *inputs)
+    if report is not None:
+        refuse_overlap(report, *inputs)
+        refuse_existing(report, force=force)  # told before anything is spent
     with progress_bar(quiet=quiet) as progress:
         translated = open_store(store)
         questions = load_questions(beir, split, progress)

@@ -59,7 +59,9 @@ def command(
 ) -> None:
     """Embed CORPUS into a new store: a BEIR folder, the name of a BEIR set, or a JSONL file of {"id", "text"}."""
     from migrate.embed import Origin, embed_corpus
+    from migrate.files import refuse_overlap
 
+    refuse_overlap(output, Path(corpus))
     with progress_bar(quiet=quiet) as progress:
         read, files = _reader(corpus, split, max_docs, seed, progress)
         chunks = None if no_chunks else [chunk_tokens, chunk_overlap]

@@ -52,10 +52,13 @@ def command(
     from dataclasses import asdict
 
     from migrate.cli.sampling import load_log, told_of_log
+    from migrate.files import refuse_existing, refuse_overlap
     from migrate.fit import fit_stitch
     from migrate.report.terminal import candidates_table
     from migrate.stores import open_store
 
+    refuse_overlap(output, store)
+    refuse_existing(output, force=force)  # told before anything is spent
     with progress_bar(quiet=quiet) as progress:
         opened = open_store(store)
         old = model.for_source().load(source_model, state=opened.folder) if source_model else None

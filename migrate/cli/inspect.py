@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from migrate.cli import options
-from migrate.cli.terminal import show, show_json
+from migrate.cli.terminal import printable, show, show_json
 
 if TYPE_CHECKING:
     from migrate.stores.base import Store
@@ -76,4 +76,4 @@ def _norms(store: Store) -> dict[str, Any]:
 def _text(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    return f"{value:,}" if isinstance(value, int) else printable(str(value))

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import click
 
 from migrate import __version__
+from migrate.cli.terminal import printable
 from migrate.errors import LeadMigrateError
 
 COMMANDS = ("inspect", "embed", "fit", "translate", "audit", "run", "demo")
@@ -95,17 +96,22 @@ def run(arguments: Sequence[str] | None = None) -> int:
         # click exits with 1, which means NOT SAFE here, when the reader of our output went away
         return 5
     except (OSError, MemoryError) as error:
-        _complain(
-            f"{type(error).__name__}: {error}" if str(error) else "out of memory; free some, or use a smaller batch"
-        )
+        _complain(_refusal(error))
         return 5
     except Exception as error:  # the last resort: a user sees one line, never a traceback
         return _bug(error)
     return code if isinstance(code, int) else 0
 
 
+def _refusal(error: OSError | MemoryError) -> str:
+    if isinstance(error, MemoryError):
+        return "out of memory; free some, use a smaller batch, or take a machine with more"
+    about = f" ({error.filename})" if error.filename else ""
+    return f"the system refused: {error.strerror or error}{about}; see what holds it, and run the same command again"
+
+
 def _complain(message: str) -> None:
-    click.echo(f"lead-migrate: {message}", err=True)
+    click.echo(f"lead-migrate: {printable(message)}", err=True)
 
 
 def _interrupted(error: BaseException) -> int:

@@ -58,10 +58,12 @@ def command(
     The arm `stay` is there when the source model is named, or when the store's manifest says it.
     """
     from migrate.cli.sampling import load_log, told_of_log
+    from migrate.files import refuse_overlap
     from migrate.pipeline import migrate
     from migrate.report.terminal import candidates_table
     from migrate.stores import open_store
 
+    refuse_overlap(output, store, Path(beir))
     with progress_bar(quiet=quiet) as progress:
         opened = open_store(store)
         known = opened.info.manifest

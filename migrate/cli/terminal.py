@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 _COLOURS = {"SAFE": "green", "NOT SAFE": "red", "INCONCLUSIVE": "yellow"}
 
 
+def printable(text: str) -> str:
+    """The text as one line that a terminal shows and does not obey: names of files and ids may hold anything."""
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+
+
 def show(text: str) -> None:
     """Print a result."""
     click.echo(text)

@@ -37,10 +37,12 @@ def command(
     """Write STORE, translated by STITCH, to a new folder: same kind of store, same ids, texts and metric."""
     from dataclasses import asdict
 
+    from migrate.files import refuse_overlap
     from migrate.stitch.fitted import load_stitch
     from migrate.stores import open_store
     from migrate.translate import translate_store
 
+    refuse_overlap(output, store, stitch)
     with progress_bar(quiet=quiet) as progress:
         opened, fitted = open_store(store), load_stitch(stitch)
         done = translate_store(

@@ -13,7 +13,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from migrate.errors import InputError, OutputError
-from migrate.files import describe_os_error
+from migrate.files import describe_os_error, is_endless
 
 MAX_EXPANSION = 100
 """How many times larger than the file its arrays may be; vectors hardly compress at all, id lists up to some tens."""
@@ -32,19 +32,22 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     OutputError
         The operating system refused to read it.
     """
+    if is_endless(path):
+        raise InputError(f"{path}: expected an .npz file of vectors, found a pipe or a device; write them to a file")
     try:
         with zipfile.ZipFile(path) as archive:
             _check_expansion(archive, path)
             return {name.removesuffix(".npy"): _read_array(archive, name, path) for name in archive.namelist()}
     except (FileNotFoundError, IsADirectoryError) as error:
         raise InputError(
-            f"{path}: expected an .npz file of vectors, found {describe_os_error(error).lower()}"
+            f"{path}: expected an .npz file of vectors, found {describe_os_error(error).lower()}; check the path"
         ) from error
     except OSError as error:
-        raise OutputError(f"cannot read {path}: {describe_os_error(error)}") from error
+        raise OutputError(f"cannot read {path}: {describe_os_error(error)}; check the permissions") from error
     except _DAMAGED as error:
         raise InputError(
-            f"{path}: expected an .npz file of vectors, found a damaged or other file ({error})"
+            f"{path}: expected an .npz file of vectors, found a damaged or other file ({error}); "
+            "copy it again, or write it with numpy.savez"
         ) from error
 
 
@@ -54,7 +57,8 @@ def _check_expansion(archive: zipfile.ZipFile, path: Path) -> None:
     allowed = MAX_EXPANSION * path.stat().st_size + _ALWAYS_ALLOWED
     if expanded > allowed:
         raise InputError(
-            f"{path}: claims {expanded} bytes of arrays in a file of {path.stat().st_size}; it is not read"
+            f"{path}: claims {expanded} bytes of arrays in a file of {path.stat().st_size}; it is not read: "
+            "save the arrays with numpy.savez"
         )
 
 
@@ -66,7 +70,9 @@ def _read_array(archive: zipfile.ZipFile, name: str, path: Path) -> NDArray[Any]
     if dtype.hasobject or dtype.names:
         raise InputError(f"{path}: {name} holds Python objects or records, which are not read; save plain arrays")
     if math.prod(shape) * dtype.itemsize > size:
-        raise InputError(f"{path}: {name} claims an array of shape {shape} in {size} bytes; the file is damaged")
+        raise InputError(
+            f"{path}: {name} claims an array of shape {shape} in {size} bytes; the file is damaged, copy it again"
+        )
     with archive.open(name) as file:
         array: NDArray[Any] = npy.read_array(file, allow_pickle=False)
     return array

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -14,6 +15,19 @@ from migrate.manifest import ModelIdentity
 from migrate.vectors import Progress, Vectors, no_progress
 
 Role = Literal["document", "query"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TokenTable:
+    """What a local model knows of words before it reads a text: its tokenizer and the input vector of each token.
+
+    `tokenizer` is JSON of the tokenizers library; `vectors` is (vocabulary, width), float32; `limit` is how many
+    tokens of a text the model reads, special ones left aside, None where there is no limit.
+    """
+
+    tokenizer: str
+    vectors: Vectors
+    limit: int | None
 
 
 class Embedder(ABC):
@@ -50,6 +64,10 @@ class Embedder(ABC):
     def embed_queries(self, texts: Sequence[Text], *, progress: Progress = no_progress) -> Vectors:
         """Embed texts as queries."""
         return self.embed(texts, "query", progress=progress)
+
+    def token_table(self) -> TokenTable | None:
+        """The tokens of a model that runs here, or None where there are none to be had."""
+        return None
 
     def fit(self, corpus: Iterable[Text]) -> None:
         """Learn from the corpus what the model needs before it can embed; most models need nothing."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from migrate.documents import Text
-from migrate.embedders.base import Embedder, Role, require_texts
+from migrate.embedders.base import Embedder, Role, TokenTable, require_texts
 from migrate.embedders.cache_file import CacheFile
 from migrate.files import cache_folder
 from migrate.manifest import ModelIdentity
@@ -50,6 +50,10 @@ class CachedEmbedder(Embedder):
     def cache_scope(self, role: Role) -> str:
         """That of the embedder behind the cache."""
         return self.embedder.cache_scope(role)
+
+    def token_table(self) -> TokenTable | None:
+        """That of the embedder behind the cache."""
+        return self.embedder.token_table()
 
     def fit(self, corpus: Iterable[Text]) -> None:
         """Fit the embedder behind the cache."""

@@ -106,7 +106,7 @@ def _final_error(status: int, message: str, *, service: str, model: str) -> Lead
         return AuthenticationError(f"{service} refused the key (HTTP {status}); check OPENAI_API_KEY and its rights")
     if status == 404:
         return RemoteError(f"{service} knows no model {model!r} (HTTP 404); check the model's name and --base-url")
-    return RemoteError(f"{service} refused the request for {model!r} (HTTP {status}): {message}")
+    return RemoteError(f"{service} refused the request for {model!r} (HTTP {status}): {message}; check the options")
 
 
 def _is_about_length(code: str, message: str) -> bool:

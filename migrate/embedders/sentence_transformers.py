@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from migrate.documents import Text
-from migrate.embedders.base import Embedder, Role, require_texts
+from migrate.embedders.base import Embedder, Role, TokenTable, require_texts
 from migrate.embedders.loading import dimension_of, encoding_error, is_normalizing, load_model, pick_device, quiet
 from migrate.embedders.registry import ModelFacts, find_model
 from migrate.embedders.weights import (
@@ -135,13 +135,19 @@ class SentenceTransformersEmbedder(Embedder):
                 raise encoding_error(error, self.pass_size) from error
         return rows
 
-    def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """Word-piece ids of texts, without special tokens, not cut off; rows of `token_table`."""
-        with quiet():
-            encoded = self.model.tokenizer(list(texts), add_special_tokens=False, truncation=False)
-        return [list(ids) for ids in encoded["input_ids"]]
+    def token_table(self) -> TokenTable | None:
+        """Tokenizer and input vectors; None where the tokenizer is not one of the tokenizers library."""
+        from tokenizers import Tokenizer
 
-    def token_table(self) -> Vectors:
-        """The model's input embedding table, (vocabulary, width), float32, a copy."""
+        tokenizer = self.model.tokenizer
+        if not getattr(tokenizer, "is_fast", False):
+            return None
         table = self.model[0].auto_model.get_input_embeddings().weight  # type: ignore[union-attr, operator]
-        return np.array(table.detach().cpu().numpy(), dtype=np.float32)
+        vectors = np.array(table.detach().cpu().numpy(), dtype=np.float32)
+        longest, special = self.model.max_seq_length, tokenizer.num_special_tokens_to_add()
+        limit = longest - special if longest is not None else None
+        # The tokenizer remembers how it cut and padded the last texts; what is kept does neither.
+        plain = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+        plain.no_truncation()
+        plain.no_padding()
+        return TokenTable(plain.to_str(), vectors, limit)

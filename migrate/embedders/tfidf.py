@@ -132,7 +132,9 @@ def learn(corpus: Iterable[Text], *, dim: int, seed: int) -> TfidfState:
     try:
         weights: csr_matrix = vectorizer.fit_transform(text.text for text in corpus)
     except ValueError as error:
-        raise InputError(f"tfidf:{dim}: expected a corpus with words in it, found none") from error
+        raise InputError(
+            f"tfidf:{dim}: expected a corpus with words in it, found none; give documents with texts"
+        ) from error
     documents, words = weights.shape
     if dim > min(documents, words):
         raise InputError(

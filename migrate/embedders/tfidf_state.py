@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import InputError
-from migrate.files import canonical_json, output_errors, write_bytes
+from migrate.files import canonical_json, is_endless, output_errors, write_bytes
 from migrate.vectors import Vectors
 
 STATE_NAME = "embedder.json"
@@ -65,6 +65,8 @@ def read_state(folder: Path, *, dim: int) -> TfidfState:
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
+    if any(is_endless(folder / name) for name in (STATE_NAME, WEIGHTS_NAME)):
+        raise InputError(f"{folder}: expected the saved state of tfidf:{dim} in files, found a pipe or a device")
     try:
         facts = json.loads((folder / STATE_NAME).read_bytes())
         weights = load((folder / WEIGHTS_NAME).read_bytes())

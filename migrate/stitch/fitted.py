@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +19,19 @@ from migrate.errors import StitchError, UsageError
 from migrate.files import atomic_folder, canonical_json, sha256_file, write_bytes, write_json
 from migrate.manifest import Manifest, read_manifest
 from migrate.stitch.base import Stitch
+from migrate.stitch.confidence import Confidence
+from migrate.stitch.curve import LearningCurve
+from migrate.stitch.kinds import new_stitch
 from migrate.stitch.scores import HeldOutScores
-from migrate.stitch.select import Candidate, Selection, new_stitch
+from migrate.stitch.select import Candidate, Selection
+from migrate.stitch.text_reader import TOKENIZER_FILE, TextReader
 from migrate.vectors import Batch, Vectors, check_vectors, squared_norms, summarize_norms
 
 WEIGHTS_NAME = "weights.safetensors"
 SAMPLE_NAME = "sample.json"
 _DAMAGED = (OSError, SafetensorError, AttributeError, KeyError, RecursionError, TypeError, UsageError, ValueError)
 _STATE_NAME = re.compile(r"embedder\.[a-z]+")
-_PREFIX = "stitch."
+_PREFIX, _READER_PREFIX = "stitch.", "reader."
 _SAMPLE_KEY = "sample.vectors"
 
 
@@ -55,13 +59,21 @@ class TrueVectors:
         return table[:, 0], table[:, 1]
 
 
+@dataclass(frozen=True, slots=True)
+class TranslatedBatch(Batch):
+    """Vectors of the target space with the cosine to expect between each and the true one, (n,); 1 for true ones."""
+
+    confidence: Vectors
+
+
 @dataclass(frozen=True)
 class FittedStitch:
     """A stitch ready to translate.
 
     `norm` is the length every translated vector gets: the mean norm of the target model's own vectors, which is 1
     for the models that normalise. `state` holds the files that a target model fitted on the corpus needs to embed
-    queries the same way later; they travel with the stitch and with every store it translates.
+    queries the same way later; they travel with the stitch and with every store it translates. `reader` turns texts
+    into what a stitch that reads texts wants of them.
     """
 
     stitch: Stitch
@@ -70,46 +82,67 @@ class FittedStitch:
     selection: Selection
     manifest: Manifest
     state: Mapping[str, bytes] = field(default_factory=dict)
+    reader: TextReader | None = None
+
+    @property
+    def reads_texts(self) -> bool:
+        """Whether `translate` needs the texts."""
+        return self.stitch.reads_texts
 
     @property
     def dim(self) -> int:
         """Dimension of the target space."""
         return int(self.sample.vectors.shape[1])
 
-    def translate(self, batch: Batch, *, source: str, patch: bool = True) -> Batch:
+    def translate(
+        self, batch: Batch, texts: Sequence[str] | None = None, *, source: str, patch: bool = True
+    ) -> TranslatedBatch:
         """Map a batch to the target space; documents of the sample, and copies of them, get their true vectors.
 
         Raises
         ------
+        StitchError
+            The stitch reads texts, and there are none.
         VectorError
             A vector that is zero or not finite, going in or coming out; `source` is named.
         """
         check_vectors(batch.ids, batch.vectors, source=source)
-        out = self.stitch.transform(batch.vectors)
+        read = self.reader.read(texts) if self.reader is not None and self.reads_texts and texts is not None else None
+        prediction = self.stitch.predict(batch.vectors, read)
+        known = self.selection.confidence
+        confidence = np.full(len(batch), np.nan, dtype=np.float32) if known is None else known.of(prediction)
+        out = prediction.vectors
         squares = check_vectors(batch.ids, out, source=f"{source} after the {self.stitch.spec} stitch")
         scale = np.float32(self.norm) / np.sqrt(squares)
         out = np.multiply(out, scale[:, None], out=out if out is not batch.vectors else None)
         if patch:
             positions, rows = self.sample.positions(batch.ids)
             out[positions] = self.sample.vectors[rows]
-        return Batch(batch.ids, out)
+            confidence[positions] = 1
+        return TranslatedBatch(batch.ids, out, confidence)
 
     def digest(self) -> str:
         """SHA-256 of all that a translation depends on."""
-        arrays = {**self.stitch.arrays(), _SAMPLE_KEY: self.sample.vectors}
-        parts = {name: hashlib.sha256(array.tobytes()).hexdigest() for name, array in arrays.items()}
-        parts |= {name: hashlib.sha256(payload).hexdigest() for name, payload in self.state.items()}
+        parts = {name: hashlib.sha256(array.tobytes()).hexdigest() for name, array in self._arrays().items()}
+        parts |= {name: hashlib.sha256(payload).hexdigest() for name, payload in self._payloads().items()}
         whole = canonical_json([self.stitch.spec, self.norm, list(self.sample.ids), dict(self.sample.copies), parts])
         return hashlib.sha256(whole.encode()).hexdigest()
 
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        reader = self.reader.arrays() if self.reader is not None else {}
+        arrays = {_PREFIX + name: array for name, array in self.stitch.arrays().items()}
+        return {**arrays, **{_READER_PREFIX + n: a for n, a in reader.items()}, _SAMPLE_KEY: self.sample.vectors}
+
+    def _payloads(self) -> dict[str, bytes]:
+        return {**self.state, **(self.reader.state() if self.reader is not None else {})}
+
     def save(self, folder: Path, *, force: bool = False) -> None:
         """Write the stitch into a new folder, atomically. Same fit, same bytes, but for the date in the manifest."""
-        tensors = {_PREFIX + name: np.ascontiguousarray(array) for name, array in self.stitch.arrays().items()}
-        tensors[_SAMPLE_KEY] = self.sample.vectors
+        tensors = {name: np.ascontiguousarray(array) for name, array in self._arrays().items()}
         with atomic_folder(folder, force=force) as aside:
             write_bytes(aside / WEIGHTS_NAME, save(tensors))
             write_json(aside / SAMPLE_NAME, {"ids": list(self.sample.ids), "copies": dict(self.sample.copies)})
-            for name, payload in self.state.items():
+            for name, payload in self._payloads().items():
                 write_bytes(aside / name, payload)
             self.manifest_with_files(aside).write(aside)
 
@@ -122,7 +155,7 @@ class FittedStitch:
             "norm": self.norm,
             "facts": self.stitch.facts() or known.get("facts", {}),
             "selection": _selection_facts(self.selection),
-            "files": {name: sha256_file(folder / name) for name in (WEIGHTS_NAME, SAMPLE_NAME, *self.state)},
+            "files": {name: sha256_file(folder / name) for name in (WEIGHTS_NAME, SAMPLE_NAME, *self._payloads())},
         }
         return Manifest(**{**_fields(self.manifest), "details": details})
 
@@ -152,29 +185,37 @@ def load_stitch(folder: Path) -> FittedStitch:
     try:
         for name, digest in details["files"].items():
             # These travel into every store that the stitch translates: no name may reach out of it or over its files.
-            if name not in (WEIGHTS_NAME, SAMPLE_NAME) and not _STATE_NAME.fullmatch(name):
+            if name not in (WEIGHTS_NAME, SAMPLE_NAME, TOKENIZER_FILE) and not _STATE_NAME.fullmatch(name):
                 raise StitchError(f"{folder}: the manifest names {name!r}, which no stitch has; do not trust it")
             if sha256_file(folder / name) != digest:
                 raise StitchError(f"{folder / name}: its SHA-256 is not the one in the manifest; fit the stitch again")
         tensors = load_file(folder / WEIGHTS_NAME)
         known = json.loads((folder / SAMPLE_NAME).read_bytes())
         sample = TrueVectors(known["ids"], tensors.pop(_SAMPLE_KEY), known["copies"])
-        arrays = {name.removeprefix(_PREFIX): array for name, array in tensors.items()}
+        arrays = _with_prefix(tensors, _PREFIX)
         stitch = new_stitch(details["stitch"]).restore(arrays)
         selection = _read_selection(details["selection"])
         norm = float(details["norm"])
         state = {n: (folder / n).read_bytes() for n in details["files"] if n not in (WEIGHTS_NAME, SAMPLE_NAME)}
+        tokenizer = {name: state.pop(name) for name in (TOKENIZER_FILE,) if name in state}
+        learned = _with_prefix(tensors, _READER_PREFIX)
+        reader = TextReader.restore(learned, tokenizer) if learned else None
         _check_loaded(folder, stitch, arrays, sample, norm, int(details["fingerprint"]["dim"]))
     except _DAMAGED as error:
         raise StitchError(
             f"{folder}: expected a complete stitch, found a damaged one ({error}); fit it again"
         ) from error
-    return FittedStitch(stitch, norm, sample, selection, manifest, state)
+    return FittedStitch(stitch, norm, sample, selection, manifest, state, reader)
+
+
+def _with_prefix(tensors: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
+    return {name.removeprefix(prefix): array for name, array in tensors.items() if name.startswith(prefix)}
 
 
 def _selection_facts(selection: Selection) -> dict[str, Any]:
     """The selection without the seconds it took, which differ from run to run."""
-    facts = asdict(selection)
+    facts = asdict(replace(selection, stitch=None))
+    del facts["stitch"]
     for row in facts["candidates"]:
         del row["fit_s"]
     return facts
@@ -182,7 +223,13 @@ def _selection_facts(selection: Selection) -> dict[str, Any]:
 
 def _read_selection(facts: Mapping[str, Any]) -> Selection:
     candidates = (Candidate(**{**row, "scores": HeldOutScores(**row["scores"])}) for row in facts["candidates"])
-    return Selection(facts["chosen"], tuple(candidates))
+    confidence, curve = facts.get("confidence"), facts.get("curve")
+    return Selection(
+        facts["chosen"],
+        tuple(candidates),
+        None if confidence is None else Confidence(**{**confidence, "coefficients": tuple(confidence["coefficients"])}),
+        None if curve is None else LearningCurve(**{**curve, **{k: tuple(curve[k]) for k in ("pairs", "overlap")}}),
+    )
 
 
 def _check_loaded(
@@ -192,7 +239,7 @@ def _check_loaded(
     if not finite or not 0 < norm < np.inf:
         raise StitchError(f"{folder}: expected finite weights, found NaN or Inf; fit the stitch again")
     _check_sample(folder, sample)
-    found = stitch.transform(np.zeros((1, source_dim), dtype=np.float32)).shape[1]
+    found = sample.vectors.shape[1] if stitch.reads_texts else _dim_of(stitch, source_dim)
     if found != sample.vectors.shape[1]:
         raise StitchError(
             f"{folder}: expected a map to {sample.vectors.shape[1]} dimensions, found one to {found}; fit it again"
@@ -210,3 +257,7 @@ def _check_sample(folder: Path, sample: TrueVectors) -> None:
         raise StitchError(
             f"{folder}: expected copies of sample documents, found copies of others; fit the stitch again"
         )
+
+
+def _dim_of(stitch: Stitch, source_dim: int) -> int:
+    return int(stitch.transform(np.zeros((1, source_dim), dtype=np.float32)).shape[1])

@@ -24,12 +24,14 @@ class HeldOutScores:
     mse : mean over rows and columns of the squared difference of the raw prediction
     r2 : 1 - squared error / squared deviation from the mean of the truth, all columns together
     overlap_at_10 : mean share of a document's 10 true neighbours that its predicted neighbours share
+    overlap_error : standard error of that mean over documents
     """
 
     cosine: float
     mse: float
     r2: float
     overlap_at_10: float
+    overlap_error: float = 0.0
 
 
 def score_predictions(predicted: Vectors, truth: Vectors, *, seed: int = 0) -> HeldOutScores:
@@ -38,11 +40,13 @@ def score_predictions(predicted: Vectors, truth: Vectors, *, seed: int = 0) -> H
     squared = float(np.einsum("ij,ij->", difference, difference))
     spread = float(np.square(truth - truth.mean(axis=0, dtype=np.float64)).sum())
     unit_predicted, unit_truth = unit_rows(predicted), unit_rows(truth)
+    shares = Neighbours(unit_truth, seed=seed).overlap(unit_predicted)
     return HeldOutScores(
         cosine=float(np.einsum("ij,ij->i", unit_predicted, unit_truth).mean(dtype=np.float64)),
         mse=squared / truth.size,
         r2=1 - squared / spread if spread > 0 else 0.0,
-        overlap_at_10=float(Neighbours(unit_truth, seed=seed).overlap(unit_predicted).mean()),
+        overlap_at_10=float(shares.mean()),
+        overlap_error=float(shares.std(ddof=1) / np.sqrt(len(shares))),
     )
 
 

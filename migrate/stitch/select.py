@@ -9,36 +9,19 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.errors import UsageError
-from migrate.stitch.base import Stitch, check_pairs
-from migrate.stitch.linear import Identity, LowRank, Mean, OrdinaryLeastSquares, Procrustes, Ridge
-from migrate.stitch.scores import HeldOutScores, score_predictions
-from migrate.vectors import Progress, Vectors, no_progress
+from migrate.stitch.base import Prediction, Stitch, check_pairs
+from migrate.stitch.confidence import Confidence
+from migrate.stitch.curve import LearningCurve, learning_curve
+from migrate.stitch.kinds import KINDS, new_stitch
+from migrate.stitch.linear import Identity, Mean
+from migrate.stitch.pairing import Pairing, cross_predict
+from migrate.stitch.scores import HeldOutScores, Neighbours, score_predictions
+from migrate.vectors import Progress, Vectors, no_progress, unit_rows
 
-FOLDS = 5
+AUTO_CANDIDATES = ("identity", "procrustes", "ols", "lowrank", "ridge", "ridge+text")
+"""What `auto` chooses from, the cheaper to use first."""
 
-_KINDS: dict[str, type[Stitch]] = {
-    kind.kind: kind for kind in (Identity, Mean, Procrustes, OrdinaryLeastSquares, Ridge, LowRank)
-}
-
-AUTO_CANDIDATES = ("identity", "procrustes", "ols", "lowrank", "ridge")
-"""What `auto` chooses from, the simpler first: of two that score the same, the earlier is taken."""
-
-
-def new_stitch(spec: str) -> Stitch:
-    """An unfitted stitch from its spec, `KIND` or `lowrank:RANK`.
-
-    Raises
-    ------
-    UsageError
-        No such stitch.
-    """
-    kind, colon, option = spec.partition(":")
-    if kind == LowRank.kind and option.isdecimal() and int(option) > 0:
-        return LowRank(int(option))
-    if kind not in _KINDS or colon:
-        raise UsageError(f"expected a stitch among auto, {', '.join(_KINDS)}, lowrank:RANK; found {spec!r}")
-    return _KINDS[kind]()
+TEXT_CONTROL = "text"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,48 +36,74 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The candidates as they were judged, and which was taken."""
+    """The candidates as they were judged, and which was taken; of that one the confidence and the learning curve.
+
+    `stitch` is the chosen one, tuned but not fitted, where the choice was made in this process.
+    """
 
     chosen: str
     candidates: tuple[Candidate, ...]
+    confidence: Confidence | None = None
+    curve: LearningCurve | None = None
+    stitch: Stitch | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def best(self) -> Candidate:
+        """The row of the chosen one."""
+        return next(row for row in self.candidates if row.stitch == self.chosen)
 
 
-def applicable(source: Vectors, target: Vectors) -> list[str]:
+@dataclass(frozen=True, eq=False)
+class _Judged:
+    """A candidate, how its predictions for held-out pairs did, and query by query what of the true top 10 they find."""
+
+    row: Candidate
+    stitch: Stitch
+    prediction: Prediction
+    shares: NDArray[np.float64]
+
+
+def applicable(pairs: Pairing) -> list[str]:
     """The specs `auto` may choose from for these pairs."""
-    same_dim = source.shape[1] == target.shape[1]
-    return [spec for spec in AUTO_CANDIDATES if same_dim or spec != Identity.kind]
+    same_dim = pairs.source.shape[1] == pairs.target.shape[1]
+    usable = [spec for spec in AUTO_CANDIDATES if same_dim or spec != Identity.kind]
+    return [spec for spec in usable if pairs.texts is not None or not KINDS[spec].reads_texts]
 
 
 def select_stitch(
-    source: Vectors,
-    target: Vectors,
-    *,
-    specs: Sequence[str] = (),
-    seed: int = 0,
-    progress: Progress = no_progress,
+    pairs: Pairing, *, specs: Sequence[str] = (), seed: int = 0, progress: Progress = no_progress
 ) -> Selection:
-    """Cross-validate stitches on pairs, (n, p) and (n, q), and choose by overlap@10, then by MSE.
+    """Cross-validate stitches and choose one.
 
-    Without `specs` all that apply are candidates.
+    Without `specs` all that apply are candidates. Each fold's predictions come from a stitch that has not seen the
+    fold; put together they cover the sample, so that retrieval is judged over all n documents. The best overlap@10
+    wins, but of candidates that stand less than one standard error of the paired difference behind it, the one that
+    is cheapest to use is taken (Breiman et al. 1984, the one-standard-error rule).
 
-    Each fold's predictions come from a stitch that has not seen the fold; put together they cover the sample, so
-    that retrieval is judged over all n documents. Two controls stand in the table and are never chosen unless asked
-    for: `mean`, and `random`, which hands every document the true vector of another.
+    Controls stand in the table and are never chosen unless asked for: `mean`; `random`, which hands every document
+    the true vector of another; and, where there are texts, `text`, which shows what the old vectors are worth.
 
     Raises
     ------
     StitchError
-        Fewer than two pairs.
+        Fewer than two pairs, or no texts for a stitch that reads them.
     UsageError
         A spec that is no stitch.
     """
-    check_pairs(source, target)
-    wanted = list(specs) if specs else applicable(source, target)
-    table = [_judge(spec, source, target, seed=seed) for spec in _reporting(wanted, progress)]
-    chosen = max(table, key=lambda row: (row.scores.overlap_at_10, -row.scores.mse)).stitch
-    controls = [_judge(Mean.kind, source, target, seed=seed, is_control=True)] if Mean.kind not in wanted else []
-    controls.append(_random_control(target, seed=seed))
-    return Selection(chosen, (*table, *controls))
+    check_pairs(pairs.source, pairs.target)
+    wanted = list(specs) if specs else applicable(pairs)
+    neighbours = Neighbours(unit_rows(pairs.target), seed=seed)
+    judged = [_judge(spec, pairs, neighbours, seed=seed) for spec in _reporting(wanted, progress)]
+    chosen = _cheapest_of_the_best(judged)
+    controls = [spec for spec in (TEXT_CONTROL, Mean.kind) if spec not in wanted]
+    controls = [spec for spec in controls if pairs.texts is not None or not KINDS[spec].reads_texts]
+    table = [one.row for one in judged]
+    table += [_judge(spec, pairs, neighbours, seed=seed, is_control=True).row for spec in controls]
+    table.append(_random_control(pairs.target, seed=seed))
+    progress("fit candidates", len(wanted), len(wanted))
+    confidence = Confidence.fit(chosen.prediction, pairs.target)
+    curve = learning_curve(chosen.stitch, pairs, chosen.shares, neighbours, seed=seed)
+    return Selection(chosen.row.stitch, tuple(table), confidence, curve, chosen.stitch)
 
 
 def _reporting(specs: Sequence[str], progress: Progress) -> Sequence[str]:
@@ -103,29 +112,27 @@ def _reporting(specs: Sequence[str], progress: Progress) -> Sequence[str]:
     return specs
 
 
-def _judge(spec: str, source: Vectors, target: Vectors, *, seed: int, is_control: bool = False) -> Candidate:
+def _judge(spec: str, pairs: Pairing, neighbours: Neighbours, *, seed: int, is_control: bool = False) -> _Judged:
     started = time.perf_counter()
-    predicted = cross_predict(spec, source, target, seed=seed)
+    stitch = new_stitch(spec).tuned(pairs.source, pairs.target, pairs.texts)
+    prediction = cross_predict(stitch, pairs, seed=seed)
     elapsed = time.perf_counter() - started
-    return Candidate(spec, score_predictions(predicted, target, seed=seed), elapsed, is_control)
+    scores = score_predictions(prediction.vectors, pairs.target, seed=seed)
+    shares = neighbours.overlap(unit_rows(prediction.vectors))
+    return _Judged(Candidate(spec, scores, elapsed, is_control), stitch, prediction, shares)
 
 
-def cross_predict(spec: str, source: Vectors, target: Vectors, *, folds: int = FOLDS, seed: int = 0) -> Vectors:
-    """Predictions for every pair from stitches fitted without its fold, shape (n, q)."""
-    predicted = np.empty_like(target)
-    for held_out in fold_rows(len(source), folds=folds, seed=seed):
-        rest = np.setdiff1d(np.arange(len(source)), held_out)
-        if len(rest) < 2:  # two pairs leave one to learn from: all that one pair teaches is its own target
-            predicted[held_out] = target[rest].mean(axis=0)
-            continue
-        predicted[held_out] = new_stitch(spec).fit(source[rest], target[rest]).transform(source[held_out])
-    return predicted
+def _cheapest_of_the_best(judged: Sequence[_Judged]) -> _Judged:
+    best = max(judged, key=lambda one: (one.row.scores.overlap_at_10, -one.row.scores.mse))
+    for one in judged:
+        behind = best.shares - one.shares
+        if behind.mean() <= _standard_error(behind):
+            return one
+    return best
 
 
-def fold_rows(n: int, *, folds: int = FOLDS, seed: int = 0) -> list[NDArray[np.int64]]:
-    """Split 0..n-1 at random into `folds` sorted parts of nearly equal size (fewer where n is smaller)."""
-    order = np.random.default_rng(seed).permutation(n)
-    return [np.sort(part) for part in np.array_split(order, min(folds, n))]
+def _standard_error(values: NDArray[np.float64]) -> float:
+    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
 
 
 def _random_control(target: Vectors, *, seed: int) -> Candidate:

@@ -3,81 +3,106 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.vectors import Vectors
+from migrate.vectors import Vectors, squared_norms, unit_rows
 
 Sparse: TypeAlias = Any
 """A `scipy.sparse.csr_array` of float32."""
 
+Matrix: TypeAlias = NDArray[np.float64]
+"""Working precision of the fits: Gram matrices square the condition number, float32 would not do."""
+
+_BLOCK = 2_048
+_COLUMNS = 8_192
+
 
 @dataclass(frozen=True, eq=False)
 class WordView:
-    """One view of m documents, (m, f): the weighted sum of what it sees in their words, brought to unit length.
+    """One view of m documents, (m, f): the weighted sum of what it sees in their words, rows of unit length.
 
-    Kept as two factors, since there are far fewer words than features of words: `weights`, (m, w), says how much of
-    each word a document has, and `features`, (w, f), sparse or dense, what a word is made of. `norms`, (m,), are the
-    lengths of the products; a document without any feature has norm 1.
+    Kept as factors, since there are far fewer words than features of words: `weights`, (m, w), says how much of each
+    word a document has, `features`, (w, t), what terms a word is made of, and `basis`, (t, f), what a term means;
+    without one the terms are the features. A document without any feature is a row of zeros.
     """
 
     weights: Sparse
-    features: Sparse | Vectors
-    norms: Vectors
+    features: Sparse
+    basis: Vectors | None = None
 
     def __len__(self) -> int:
         return int(self.weights.shape[0])
 
-    @property
-    def width(self) -> int:
-        """Number of features, f."""
-        return int(self.features.shape[1])
-
     def take(self, rows: NDArray[np.int64]) -> WordView:
-        """The view of some of the documents."""
-        return WordView(self.weights[rows], self.features, self.norms[rows])
+        """The view of some of the documents, and of their words alone."""
+        weights = self.weights[rows]
+        used = np.unique(weights.indices)
+        return WordView(weights[:, used], self.features[used], self.basis)
 
-    @cached_property
     def matrix(self) -> Sparse | Vectors:
-        """The view itself, (m, f), rows of unit length."""
-        product = self.weights @ self.features
-        if isinstance(product, np.ndarray):
-            return np.divide(product, self.norms[:, None], dtype=np.float32)
-        return _divided_rows(product, self.norms)
+        """The view itself, (m, f): sparse where there is no basis."""
+        terms = self.weights @ self.features
+        if self.basis is not None:
+            return unit_rows(terms @ self.basis)
+        terms.data /= np.repeat(_lengths(terms), np.diff(terms.indptr))
+        return terms
 
     def dot(self, table: Vectors) -> Vectors:
-        """The view times a dense table, (f, r): word by word first, document by document then."""
-        product: Vectors = self.weights @ (self.features @ table)
-        product /= self.norms[:, None]
+        """The view times a table, (f, r): word by word first, document by document then."""
+        terms = table if self.basis is None else self.basis @ table
+        product: Vectors = self.weights @ (self.features @ terms)
+        product /= self._norms[:, None]
         return product
+
+    def squares(self) -> Vectors:
+        """Squared lengths of the rows, (m,): 1, but 0 for a document without any word."""
+        return np.asarray(np.diff(self.weights.indptr) > 0, dtype=np.float32)
+
+    @cached_property
+    def _norms(self) -> Vectors:
+        """Lengths of the rows before they are brought to 1, by blocks: the product has many terms a document."""
+        starts = range(0, len(self), _BLOCK)
+        return np.concatenate([self._block_norms(start) for start in starts] or [np.empty(0, dtype=np.float32)])
+
+    def _block_norms(self, start: int) -> Vectors:
+        terms = self.weights[start : start + _BLOCK] @ self.features
+        if self.basis is None:
+            return _lengths(terms)
+        norms: Vectors = np.sqrt(squared_norms(terms @ self.basis))
+        norms[norms == 0] = 1
+        return norms
 
 
 @dataclass(frozen=True, eq=False)
 class DenseView:
-    """A view of m documents by an embedding model: `matrix`, (m, f), rows of unit length."""
+    """A view of m documents by an embedding model, (m, f)."""
 
-    matrix: Vectors
+    rows: Vectors
 
     def __len__(self) -> int:
-        return len(self.matrix)
-
-    @property
-    def width(self) -> int:
-        """Dimension of the model, f."""
-        return int(self.matrix.shape[1])
+        return len(self.rows)
 
     def take(self, rows: NDArray[np.int64]) -> DenseView:
         """The view of some of the documents."""
-        return DenseView(self.matrix[rows])
+        return DenseView(self.rows[rows])
+
+    def matrix(self) -> Vectors:
+        """The view itself, (m, f)."""
+        return self.rows
 
     def dot(self, table: Vectors) -> Vectors:
-        """The view times a dense table, (f, r)."""
-        product: Vectors = self.matrix @ table
+        """The view times a table, (f, r)."""
+        product: Vectors = self.rows @ table
         return product
+
+    def squares(self) -> Vectors:
+        """Squared lengths of the rows, (m,)."""
+        return squared_norms(self.rows)
 
 
 View: TypeAlias = WordView | DenseView
@@ -88,6 +113,13 @@ class TextRows:
     """The texts of m documents as the views see them, by the name of the view."""
 
     views: Mapping[str, View]
+    _grams: dict[str, Matrix] = field(default_factory=dict, init=False, repr=False)
+
+    def gram(self, name: str) -> Matrix:
+        """All inner products in a view, (m, m), float64; kept, since several stitches and all their folds ask."""
+        if name not in self._grams:
+            self._grams[name] = gram(self.views[name].matrix())
+        return self._grams[name]
 
     def __len__(self) -> int:
         return min((len(view) for view in self.views.values()), default=0)
@@ -97,7 +129,28 @@ class TextRows:
         return TextRows({name: view.take(rows) for name, view in self.views.items()})
 
 
-def _divided_rows(matrix: Sparse, divisors: Vectors) -> Sparse:
-    """The rows of a CSR matrix divided by a number each."""
-    matrix.data /= np.repeat(divisors, np.diff(matrix.indptr))
-    return matrix
+def _lengths(terms: Sparse) -> Vectors:
+    """Lengths of the rows of a sparse matrix, 1 for a row of zeros."""
+    squares = np.asarray(terms.multiply(terms).sum(axis=1), dtype=np.float32).ravel()
+    squares[squares == 0] = 1
+    return np.sqrt(squares)
+
+
+def gram(matrix: Sparse | Vectors) -> Matrix:
+    """All inner products of the rows of (n, f), float64.
+
+    Sparse rows are made dense by blocks of columns: a product of matrices runs a hundred times faster than a sparse
+    one when the common n-grams are in nearly every row.
+    """
+    if isinstance(matrix, np.ndarray):
+        return np.asarray(matrix @ matrix.T, dtype=np.float64)
+    columns = matrix.tocsc()
+    counts = np.diff(columns.indptr)
+    shared = columns[:, np.flatnonzero(counts > 1)]
+    found = np.zeros((matrix.shape[0], matrix.shape[0]))
+    for start in range(0, shared.shape[1], _COLUMNS):
+        block = shared[:, start : start + _COLUMNS].toarray()
+        found += block @ block.T
+    lone = columns[:, np.flatnonzero(counts == 1)]
+    found[np.diag_indices_from(found)] += np.bincount(lone.indices, lone.data**2, minlength=len(found))
+    return found

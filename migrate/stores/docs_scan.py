@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from migrate.documents import Document
 from migrate.errors import StoreError
-from migrate.stores.cursor import FileIdentity, read_errors
+from migrate.files import is_endless
+from migrate.stores.cursor import FileIdentity, malformed, read_errors
 
 _LONGEST_LINE: Final = 1 << 28
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
@@ -120,6 +121,8 @@ def scan_docs(path: Path) -> DocsScan:
     offsets, sizes, numbers, hashes = array("q"), array("q"), array("q"), array("q")
     values, faiss_ids = _Integers(), _Integers()
     with_text = 0
+    if is_endless(path):
+        raise malformed(path, "a file", "a pipe or a device", "write the documents to a file")
     with read_errors(path), path.open("rb", buffering=1 << 20) as file:
         identity = FileIdentity.of(file.fileno())
         for number, offset, line in _lines(file, path):

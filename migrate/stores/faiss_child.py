@@ -82,8 +82,9 @@ def load(job: dict[str, Any]) -> Any:
     path = job["path"]
     faiss.set_deserialization_vector_byte_limit(max(Path(path).stat().st_size, _LEAST_BYTES))
     faiss.set_deserialization_loop_limit(_LONGEST_LOOP)
-    flags = faiss.IO_FLAG_READ_ONLY | faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE
-    return faiss.read_index(path, flags | faiss.IO_FLAG_ONDISK_SAME_DIR if job.get("same_dir") else flags)
+    # what an index says of the place of its lists is not followed: see `faiss_ondisk`
+    flags = faiss.IO_FLAG_READ_ONLY | faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE | faiss.IO_FLAG_ONDISK_SAME_DIR
+    return faiss.read_index(path, flags)
 
 
 def _read(job: dict[str, Any], pipe: BinaryIO) -> None:

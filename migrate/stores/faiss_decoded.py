@@ -72,8 +72,7 @@ class DecodedFile(FaissFile):
             )
         self._spool = _temporary_file(self.path, header.count * header.dim * FLOAT_BYTES)
         weakref.finalize(self, self._spool.close)
-        beside = lists is not None and lists.beside
-        job = {"do": "read", "path": str(self.path), "same_dir": beside, "memory_bytes": memory_for(size, header.count)}
+        job = {"do": "read", "path": str(self.path), "memory_bytes": memory_for(size, header.count)}
         return _Receiver(self.path, header, self._spool).receive(job, size)
 
     @contextmanager

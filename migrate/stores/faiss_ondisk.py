@@ -22,11 +22,10 @@ _LABEL_BYTES: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class OnDiskLists:
-    """The second file, and whether it lies beside the index rather than where the index says."""
+    """The second file."""
 
     path: Path
     size: int
-    beside: bool
 
 
 def find_lists(index: Path) -> OnDiskLists | None:
@@ -82,14 +81,14 @@ def _read_claims(cursor: FileCursor) -> tuple[str, int]:
 
 
 def _checked(index: Path, name: str, needed: int) -> OnDiskLists:
-    beside = index.with_name(Path(name).name or "lists")
-    path = beside if beside.is_file() else Path(name)
+    # Beside the index only: a path out of a stranger's file must not lead to what is not his.
+    path = index.with_name(Path(name).name or "lists")
     if not path.is_file():
         raise StoreError(
-            f"{index}: expected its inverted lists in the file {Path(name).name}, found no such file beside it nor at "
-            f"{name}; copy it there"
+            f"{index}: expected its inverted lists in the file {path.name} beside it, found no such file; "
+            f"copy or link {name} there"
         )
     size = path.stat().st_size
     if size < needed:
         raise StoreError(f"{path}: expected {needed} bytes of inverted lists, found {size}; copy it again")
-    return OnDiskLists(path, size, beside=path == beside)
+    return OnDiskLists(path, size)

@@ -11,12 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.documents import Document
+from migrate.files import real_path, require_room
 from migrate.manifest import find_manifest
 from migrate.stamps import FileStamp
 from migrate.stores.base import BATCH_SIZE, FROM_THE_START, Resume, Store, StoreInfo, StoreWriter
+from migrate.stores.cursor import read_errors
 from migrate.stores.doc_source import DocumentSource
 from migrate.stores.faiss_decoded import open_file
-from migrate.stores.faiss_layout import Decoded, IdMap, Ivf, Layout, class_chain, headers
+from migrate.stores.faiss_layout import FLOAT_BYTES, Decoded, IdMap, Ivf, Layout, class_chain, headers
 from migrate.stores.faiss_reader import FaissFile
 from migrate.stores.faiss_writer import open_writer
 from migrate.stores.find_documents import find_documents
@@ -25,6 +27,7 @@ from migrate.stores.langchain_docs import LangchainDocuments
 from migrate.vectors import Batch
 
 _NOTHING_FOUND = -1
+_LISTED = 8
 
 
 class FaissStore(Store):
@@ -88,8 +91,17 @@ class FaissStore(Store):
         """A writer of a store of the same kind, under the same file names.
 
         Flat indexes are streamed. Others are built anew, in memory, when the writer finishes.
+
+        Raises
+        ------
+        OutputError
+            The disk has no room for the vectors.
         """
-        return open_writer(folder / self.index_path.name, self.layout, dim, self.source.for_dimension(dim), resume)
+        path = folder / self.index_path.name
+        require_room(path, (self.info.count - resume.rows) * dim * FLOAT_BYTES)
+        writer = open_writer(path, self.layout, dim, self.source.for_dimension(dim), resume)
+        writer.remarks = (*writer.remarks, *_links_out(self.index_path.parent))
+        return writer
 
 
 def _find_documents(index: Path, pickled: Path | None, labels: Labels, count: int) -> DocumentSource:
@@ -109,7 +121,7 @@ def _describe(path: Path, file: FaissFile, source: DocumentSource, labels: Label
         metric=header.metric,
         exact=_is_exact(file.layout),
         has_texts=source.has_texts,
-        notes=(*_remarks(file, labels), *source.notes),
+        notes=(*_remarks(file, labels), *source.notes, *_links_out(file.path.parent)),
         details=_details(file, source),
     )
     return _with_manifest(info, file.path)
@@ -148,6 +160,16 @@ def _remarks(file: FaissFile, labels: Labels) -> Iterator[str]:
         yield f"a shard: the quantizer holds {centroids}, the lists are whole"
     if labels is not None and (labels == _NOTHING_FOUND).any():
         yield "a document has the id -1, with which FAISS also says that it found nothing"
+
+
+def _links_out(folder: Path) -> Iterator[str]:
+    """What is read, and copied, from elsewhere: the cache of a hub is made of such links, and so is a trap."""
+    with read_errors(folder):
+        links = [path for path in sorted(folder.iterdir()) if path.is_symlink() and not path.name.startswith(".")]
+        out = [path.name for path in links if real_path(folder) not in real_path(path).parents]
+    if out:
+        names = ", ".join(out[:_LISTED]) + (", ..." if len(out) > _LISTED else "")
+        yield f"read and copied through links out of the folder: {names}"
 
 
 def _with_manifest(info: StoreInfo, index: Path) -> StoreInfo:

@@ -193,7 +193,10 @@ def _value(cell: Any) -> Any:
 
 
 def _find_database(index: Path, config: dict[str, Any], config_path: Path) -> Path:
-    """The SQLite file of a configuration: the one beside the index goes first, as folders are copied and moved."""
+    """The SQLite file of a configuration, which is looked for beside the index only.
+
+    Folders are copied and moved; and a path out of a stranger's file must not lead to what is not his.
+    """
     url = str(config.get("sql_url", _SCHEME + _DEFAULT_DATABASE))
     if not url.startswith(_SCHEME):
         # not the whole URL: it may hold a password
@@ -206,4 +209,7 @@ def _find_database(index: Path, config: dict[str, Any], config_path: Path) -> Pa
         raise malformed(config_path, "the name of an SQLite file in sql_url", repr(path.name), "correct it")
     beside = index.with_name(path.name)
     with read_errors(config_path):
-        return beside if beside.is_file() or not path.is_file() else path
+        if not beside.is_file():
+            advice = f"copy or link {path} there"
+            raise malformed(config_path, f"the database {path.name} beside the index", "no such file", advice)
+        return beside

@@ -85,7 +85,7 @@ def read_docstore(path: Path) -> Docstore:
     unpickler = _DocstoreUnpickler(content, path)
     try:
         loaded = unpickler.load()
-    except StoreError:
+    except (StoreError, MemoryError):
         raise
     # What a hostile pickle can raise has no common base below Exception; no foreign error may leave.
     except Exception as error:

@@ -68,7 +68,6 @@ def _search(path: Path, queries: Vectors, count: int) -> NDArray[np.int64]:
         job = {
             "do": "search",
             "path": str(path),
-            "same_dir": lists is not None and lists.beside,
             "queries": file.name,
             "k": k,
             "memory_bytes": memory_for(size, count),

@@ -16,6 +16,8 @@ from migrate.stores.cursor import FileIdentity, malformed, read_errors
 
 _ROWS_PER_QUERY: Final = 1024
 _MAGIC: Final = b"SQLite format 3\x00"
+_HEAD_BYTES: Final = 100
+_PAGE_SIZES: Final = tuple(1 << power for power in range(9, 17))
 
 
 class SqliteFile:
@@ -39,9 +41,24 @@ class SqliteFile:
                 raise malformed(path, "an SQLite database", "no such file", "copy it beside the index")
             with path.open("rb") as file:
                 self._identity = FileIdentity.of(file.fileno())
-                if file.read(len(_MAGIC)) != _MAGIC:
-                    raise malformed(path, "an SQLite database", "other content")
+                head = file.read(_HEAD_BYTES)
+            if not head.startswith(_MAGIC):
+                raise malformed(path, "an SQLite database", "other content")
+            self._check_size(head)
             self._check_rest()
+
+    def _check_size(self, head: bytes) -> None:
+        """SQLite itself misses a page that was cut off only when it comes to it."""
+        if len(head) < _HEAD_BYTES:
+            raise malformed(self.path, f"a header of {_HEAD_BYTES} bytes", f"{len(head)} bytes")
+        stored = int.from_bytes(head[16:18], "big")
+        page = 65_536 if stored == 1 else stored
+        # the count of pages is valid where its writer has left the counter of changes beside it
+        is_valid = page in _PAGE_SIZES and head[24:28] == head[92:96]
+        pages = int.from_bytes(head[28:32], "big") if is_valid else 0
+        size = pages * page
+        if self._identity.size < size:
+            raise malformed(self.path, f"{size} bytes in {pages} pages", f"{self._identity.size} bytes")
 
     def _check_rest(self) -> None:
         for ending in ("-wal", "-journal"):

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from migrate.errors import DatasetError, StitchError, StoreError, VectorError
-from migrate.files import output_errors, output_lock, refuse_existing, sync_folder
+from migrate.files import output_errors, output_lock, refuse_existing, refuse_link, sync_folder
 from migrate.work.configuration import Configuration
 from migrate.work.failpoints import reach
 from migrate.work.journal import Record, read_journal
@@ -67,6 +67,7 @@ def make_folder(
     """
     with output_errors(output), output_lock(output):
         work = Work(output.with_name(f".{output.name}.work"))
+        refuse_link(work.path)
         if restart or not work.path.is_dir():
             discard(work, output)
             refuse_existing(output, force=force)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from migrate.files import output_errors, output_lock, refuse_existing
+from migrate.files import output_errors, output_lock, refuse_existing, refuse_link
 from migrate.work.configuration import Configuration
 from migrate.work.journal import Journal, read_journal
 from migrate.work.place import Work, discard
@@ -64,6 +64,7 @@ def open_steps(
     """
     with output_errors(folder), output_lock(folder):
         work = Work(folder.with_name(f".{folder.name}.work"))
+        refuse_link(work.path)
         record = read_journal(work.journal.path)
         # Where a journal is, nothing was in the way when it was begun: what is there now was made under it.
         ours = record is not None

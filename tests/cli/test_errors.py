@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 from openai_server import OpenAIServer, status
 
@@ -79,15 +78,6 @@ def spoil_pickle(store):
     (store / "index.pkl").write_bytes(pickle.dumps(Payload()))
 
 
-def spoil_nan(store):
-    raw = bytearray((store / "index.faiss").read_bytes())
-    raw[45 + 77 * 128 : 45 + 78 * 128] = np.full(32, np.nan, dtype="<f4").tobytes()
-    (store / "index.faiss").write_bytes(raw)
-    manifest = json.loads((store / "lead-migrate.json").read_text())
-    del manifest["details"]["index_sha256"]
-    (store / "lead-migrate.json").write_text(json.dumps(manifest))
-
-
 def spoil_manifest(store):
     (store / "lead-migrate.json").write_text("{")
 
@@ -105,10 +95,9 @@ SPOILED = {
 
 
 @pytest.mark.parametrize("spoil", SPOILED, ids=lambda f: f.__name__)
-@pytest.mark.parametrize("command", ["inspect", "fit", "translate", "run"])
+@pytest.mark.parametrize("command", ["fit", "translate", "run"])
 def test_an_unusable_store_is_one_line_and_exit_4(spoil, command, store, beir, tmp_path, capsys):
     rest = {
-        "inspect": [],
         "fit": ["--target", "tfidf:8", "-o", "out"],
         "translate": ["stitch", "-o", "out"],
         "run": ["--target", "tfidf:8", "--beir", beir, "-o", "out"],
@@ -121,33 +110,16 @@ def test_an_unusable_store_is_one_line_and_exit_4(spoil, command, store, beir, t
     assert not (store / "executed").exists()
 
 
-def test_a_bad_vector_stops_a_translation(store, tmp_path, capsys):
-    assert run(["fit", str(store), "--target", "tfidf:8", "--sample", "50", "-o", "stitch", "--quiet"]) == 0
-    capsys.readouterr()
-    spoil_nan(store)
-    code, line = complaint(capsys, "translate", store, "stitch", "-o", "out", "--any-store")
-    assert code == 4 and "NaN" in line
-    assert not (tmp_path / "out").exists()
-    assert run(["inspect", str(store), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["bad_vectors"] == 1
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "part"),
     [
-        (["fit", "{store}", "--target", "nonsense", "-o", "out"], 2, "unknown model 'nonsense'"),
         (["fit", "{store}", "--target", "tfidf:8", "--stitch", "magic", "-o", "out"], 2, "found 'magic'"),
-        (["fit", "{store}", "--target", "tfidf:8", "-o", "{store}"], 2, "--force"),
+        (["fit", "{store}", "--target", "tfidf:8", "-o", "{beir}"], 2, "--force"),
         (["fit", "{store}", "--target", "tfidf:8"], 2, "--output"),
         (["fit", "{store}", "--target", "tfidf:8", "--sample", "1", "-o", "out"], 2, "--sample"),
-        (["fit", "{store}", "--target", "tfidf:9999", "-o", "out"], 4, "choose a smaller dimension"),
-        (["fit", "{store}", "--target", "file:none.npz", "-o", "out"], 4, "none.npz"),
         (["fit", "{store}", "--target", "openai:text-embedding-3-small", "-o", "out"], 7, "OPENAI_API_KEY"),
-        (["translate", "{store}", "{store}", "-o", "out"], 4, "expected a stitch, found a store"),
-        (["translate", "{store}", "nowhere", "-o", "out"], 4, "expected a stitch"),
         (["audit", "{store}", "--reference", "nowhere", "--beir", "{beir}"], 4, "no such file or folder"),
         (["audit", "{store}", "--reference", "{store}", "--beir", "nowhere"], 4, "nowhere"),
-        (["audit", "{store}", "--reference", "{store}", "--beir", "{beir}", "--split", "dev"], 4, "test"),
         (["audit", "{store}", "--reference", "{store}", "--beir", "{beir}", "--margin", "0"], 2, "--margin"),
         (["embed", "nowhere.jsonl", "--model", "tfidf:8", "-o", "out"], 4, "nowhere.jsonl"),
         (["embed", "{beir}", "--model", "tfidf:8", "--chunk-overlap", "300", "-o", "out"], 2, "overlap"),
@@ -166,16 +138,6 @@ def test_a_source_without_a_known_model_must_be_named(store, beir, capsys):
     (store / "lead-migrate.json").unlink()
     code, line = complaint(capsys, "audit", store, "--reference", store, "--beir", beir)
     assert code == 2 and "--target SPEC" in line
-
-
-def test_a_model_that_changed_since_is_refused(store, beir, capsys, corpus, tmp_path):
-    from migrate.embedders import load_embedder
-
-    other = load_embedder("tfidf:32")
-    other.fit(corpus.documents[:100])
-    other.save_state(store)
-    code, line = complaint(capsys, "audit", store, "--reference", store, "--beir", beir)
-    assert code == 4 and "the model has changed" in line
 
 
 def test_the_wrong_beir_set_is_refused(store, tmp_path, capsys):
@@ -201,16 +163,6 @@ def test_a_failing_server_is_exit_7(store, capsys, monkeypatch):
         options = ["--target", "openai:text-embedding-3-small", "--base-url", server.url]
         code, line = complaint(capsys, "fit", store, *options, "-o", "out")
     assert code == 7 and "key" in line and "sk-wrong-0000" not in line
-
-
-def test_a_lock_is_exit_6(store, capsys, tmp_path):
-    from migrate.files import output_lock
-
-    assert run(["fit", str(store), "--target", "tfidf:8", "--sample", "50", "-o", "stitch", "--quiet"]) == 0
-    capsys.readouterr()
-    with output_lock(tmp_path / "out"):
-        code, _ = complaint(capsys, "translate", store, "stitch", "-o", tmp_path / "out", "--quiet")
-    assert code == 6
 
 
 def test_a_bug_is_exit_70_and_says_where_to_report(store, capsys, monkeypatch):

@@ -24,12 +24,6 @@ migrate.embed.parts.BATCH_DOCUMENTS = 40
 from migrate.cli.main import main
 main(sys.argv[1:])
 """
-LIMITED = """
-import resource, sys
-resource.setrlimit(resource.RLIMIT_FSIZE, (9_000, 9_000))
-from migrate.cli.main import main
-main(sys.argv[1:])
-"""
 
 
 @pytest.fixture(autouse=True)
@@ -112,19 +106,6 @@ def test_a_second_run_is_refused_while_the_first_one_lives(beir, capsys):
         server.gate = None
         let_go.set()
         assert run(command) == 0
-
-
-def test_a_limit_on_file_sizes_is_one_line_and_can_be_lifted(source_folder, digest, tmp_path, capfd):
-    assert run(["fit", str(source_folder), "--target", "tfidf:24", "--sample", "50", "-o", "stitch", "--quiet"]) == 0
-    command = ["translate", str(source_folder), "stitch", "--quiet", "-o"]
-    capfd.readouterr()
-    done = subprocess.run([sys.executable, "-c", LIMITED, *command, "out"], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (5, "")
-    assert done.stderr.startswith("lead-migrate: cannot write") and "File too large" in done.stderr
-    assert done.stderr.count("\n") == 1
-    assert not (tmp_path / "out").exists()
-    assert run([*command, "out"]) == run([*command, "whole"]) == 0
-    assert digest(tmp_path / "out") == digest(tmp_path / "whole")
 
 
 def test_restart_is_offered_and_taken(source_folder, tmp_path, capsys, monkeypatch):

@@ -8,6 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
+from tokenizers import Tokenizer
 
 from migrate.documents import Document
 from migrate.embedders import load_embedder
@@ -109,11 +110,14 @@ def test_no_texts_give_no_vectors(minilm):
     assert minilm.embed_documents([]).shape == (0, 384)
 
 
-def test_offers_its_token_embeddings(minilm):
+def test_offers_its_tokens_and_their_vectors(minilm):
     table = minilm.token_table()
-    assert table.shape == (30522, 384)
-    assert table.dtype == np.float32
-    (ids,) = minilm.token_ids(["cat " * 600])
+    assert table.vectors.shape == (30522, 384)
+    assert table.vectors.dtype == np.float32
+    assert table.limit == 254  # of 256, two are special
+    minilm.embed_documents([Document("a", "cat " * 600)])  # which makes the model's own tokenizer cut
+    assert minilm.token_table().tokenizer == table.tokenizer
+    ids = Tokenizer.from_str(table.tokenizer).encode("cat " * 600, add_special_tokens=False).ids
     assert len(ids) == 600
     assert len(set(ids)) == 1
 

@@ -11,8 +11,10 @@ from migrate.errors import ManifestError, StitchError, UsageError, VectorError
 from migrate.files import sha256_file
 from migrate.manifest import MANIFEST_NAME, Manifest, ModelIdentity
 from migrate.stitch.fitted import SAMPLE_NAME, WEIGHTS_NAME, FittedStitch, TrueVectors, fit_norm, load_stitch
+from migrate.stitch.kinds import new_stitch
 from migrate.stitch.linear import Identity
-from migrate.stitch.select import new_stitch, select_stitch
+from migrate.stitch.pairing import Pairing
+from migrate.stitch.select import select_stitch
 from migrate.vectors import Batch
 
 SPECS = ["identity", "mean", "procrustes", "ols", "ridge", "lowrank", "lowrank:3"]
@@ -43,7 +45,7 @@ def make_fitted(spec="ridge", seed=3):
         new_stitch(spec).fit(x, y),
         fit_norm(y),
         TrueVectors([f"dök-{row}" for row in range(len(x))], y),
-        select_stitch(x, y, specs=[spec], seed=seed),
+        select_stitch(Pairing(x, y), specs=[spec], seed=seed),
         manifest,
         {"embedder.json": b'{"a": 1}', "embedder.bin": bytes(range(9))},
     )
@@ -201,12 +203,14 @@ from pathlib import Path
 import numpy as np
 from migrate.manifest import Manifest
 from migrate.stitch.fitted import FittedStitch, TrueVectors, fit_norm
-from migrate.stitch.select import new_stitch, select_stitch
+from migrate.stitch.kinds import new_stitch
+from migrate.stitch.pairing import Pairing
+from migrate.stitch.select import select_stitch
 
 rng = np.random.default_rng(0)
 x = rng.normal(size=(40, 60)).astype(np.float32)
 y = (x @ rng.normal(size=(60, 50)) + rng.normal(size=(40, 50))).astype(np.float32)
-chosen = select_stitch(x, y, seed=1)
+chosen = select_stitch(Pairing(x, y), seed=1)
 sample = TrueVectors([str(row) for row in range(40)], y)
 for spec in ("procrustes", "ols", "ridge", "lowrank"):
     fitted = new_stitch(spec).fit(x, y)

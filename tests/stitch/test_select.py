@@ -4,10 +4,12 @@ from scipy.stats import ortho_group
 from sklearn.linear_model import LinearRegression
 
 from migrate.errors import StitchError, UsageError
-from migrate.stitch import select
+from migrate.stitch import kinds, select
+from migrate.stitch.kinds import new_stitch
 from migrate.stitch.linear import LowRank, OrdinaryLeastSquares, Ridge
+from migrate.stitch.pairing import Pairing, cross_predict, fold_rows
 from migrate.stitch.scores import HeldOutScores
-from migrate.stitch.select import applicable, cross_predict, fold_rows, new_stitch, select_stitch
+from migrate.stitch.select import Candidate, applicable, select_stitch
 
 CHANCE = 10 / 199
 
@@ -40,11 +42,11 @@ class Spy(OrdinaryLeastSquares):
     fits: list
     asked: list
 
-    def fit(self, source, target):
+    def fit(self, source, target, texts=None):
         self.fits.append((source.copy(), target.copy()))
         return super().fit(source, target)
 
-    def transform(self, vectors):
+    def transform(self, vectors, texts=None):
         self.asked.append(vectors.copy())
         return super().transform(vectors)
 
@@ -55,8 +57,8 @@ def test_no_stitch_sees_the_pairs_it_is_judged_on(n, monkeypatch):
     x[:, 0], y[:, 0] = np.arange(n), np.arange(n)  # rows that name themselves
     monkeypatch.setattr(Spy, "fits", [], raising=False)
     monkeypatch.setattr(Spy, "asked", [], raising=False)
-    monkeypatch.setitem(select._KINDS, "spy", Spy)
-    cross_predict("spy", x, y, seed=5)
+    monkeypatch.setitem(kinds.KINDS, "spy", Spy)
+    cross_predict(new_stitch("spy"), Pairing(x, y), seed=5)
     for (source, target), asked in zip(Spy.fits, Spy.asked, strict=True):
         learned, judged = source[:, 0].tolist(), asked[:, 0].tolist()
         assert learned == target[:, 0].tolist()
@@ -66,7 +68,7 @@ def test_no_stitch_sees_the_pairs_it_is_judged_on(n, monkeypatch):
 
 def test_each_row_is_predicted_by_the_fit_without_its_fold():
     x, y = make_pairs(53, 5, 4)
-    found = cross_predict("ols", x, y, seed=2)
+    found = cross_predict(new_stitch("ols"), Pairing(x, y), seed=2).vectors
     for held_out in fold_rows(53, seed=2):
         rest = [row for row in range(53) if row not in held_out]
         expected = LinearRegression().fit(x[rest].astype(float), y[rest]).predict(x[held_out])
@@ -77,7 +79,7 @@ def test_each_row_is_predicted_by_the_fit_without_its_fold():
 def test_pure_noise_is_not_predicted(spec):
     rng = np.random.default_rng(0)
     x, y = (rng.normal(size=(200, 80)).astype(np.float32) for _ in range(2))
-    scores = select_stitch(x, y, specs=[spec]).candidates[0].scores
+    scores = select_stitch(Pairing(x, y), specs=[spec]).candidates[0].scores
     assert scores.r2 < 0.02
     assert abs(scores.cosine) < 0.05
     assert abs(scores.overlap_at_10 - CHANCE) < 0.03
@@ -85,14 +87,14 @@ def test_pure_noise_is_not_predicted(spec):
 
 def test_two_pairs_predict_each_other():
     x, y = make_pairs(2, 3, 3)
-    np.testing.assert_array_equal(cross_predict("ridge", x, y), y[::-1])
+    np.testing.assert_array_equal(cross_predict(new_stitch("ridge"), Pairing(x, y)).vectors, y[::-1])
 
 
 @pytest.mark.parametrize("norm", [1.0, 7.0])
 def test_equal_spaces_need_no_stitch(norm):
     x, _ = make_pairs()
     x *= np.float32(norm)
-    selection = select_stitch(x, x.copy())
+    selection = select_stitch(Pairing(x, x.copy()))
     assert selection.chosen == "identity"
     assert selection.candidates[0].scores.overlap_at_10 == 1
 
@@ -100,7 +102,7 @@ def test_equal_spaces_need_no_stitch(norm):
 def test_a_rotation_is_left_to_a_stitch_that_rotates():
     x, _ = make_pairs()
     y = (x @ ortho_group.rvs(12, random_state=1)).astype(np.float32)
-    found = {row.stitch: row.scores.overlap_at_10 for row in select_stitch(x, y).candidates}
+    found = {row.stitch: row.scores.overlap_at_10 for row in select_stitch(Pairing(x, y)).candidates}
     assert found["procrustes"] > 0.99
     assert found["identity"] < 0.2
 
@@ -109,7 +111,7 @@ def test_a_rotation_is_left_to_a_stitch_that_rotates():
 def test_controls_stand_last_near_chance_and_are_not_chosen(seed):
     rng = np.random.default_rng(seed)
     x, y = (rng.normal(size=(200, 20)).astype(np.float32) for _ in range(2))  # a control could well win
-    selection = select_stitch(x, y, seed=seed)
+    selection = select_stitch(Pairing(x, y), seed=seed)
     *others, mean, random = selection.candidates
     assert (mean.stitch, mean.is_control, random.stitch, random.is_control) == ("mean", True, "random", True)
     assert not any(row.is_control for row in others)
@@ -122,36 +124,41 @@ def test_controls_stand_last_near_chance_and_are_not_chosen(seed):
 def test_the_random_control_gives_nobody_its_own_vector():
     for n in (2, 3, 10):
         _, y = make_pairs(n)
-        scores = select_stitch(y, y, specs=["identity"]).candidates[-1].scores
+        scores = select_stitch(Pairing(y, y), specs=["identity"]).candidates[-1].scores
         assert scores.mse > 0.1
         assert scores.cosine < 0.9
 
 
+def judged(spec, shares, mse=1.0):
+    shares = np.asarray(shares, dtype=float)
+    row = Candidate(spec, HeldOutScores(0, mse, 0, shares.mean()))
+    return select._Judged(row, new_stitch(spec), None, shares)
+
+
+NOISE = np.tile([0.4, 0.6], 50)
+
+
 @pytest.mark.parametrize(
-    ("overlaps", "errors", "chosen"),
+    ("candidates", "chosen"),
     [
-        ([0.2, 0.9, 0.3, 0.1], [1, 9, 1, 1], "ols"),  # retrieval comes first
-        ([0.5, 0.9, 0.9, 0.9], [1, 3, 2, 4], "lowrank"),  # then the error
-        ([0.5, 0.9, 0.9, 0.5], [1, 2, 2, 1], "ols"),  # then the simpler stitch
-        ([0.1, 0.2, 0.3, 0.4], [1, 2, 3, 4], "ridge"),
+        ([judged("ols", NOISE), judged("ridge", NOISE + 0.3)], "ridge"),  # better on every query
+        ([judged("ols", NOISE), judged("ridge", NOISE[::-1] + 0.01)], "ols"),  # not told apart from chance: the cheaper
+        ([judged("ols", NOISE), judged("ridge", NOISE + 0.01)], "ridge"),  # a little better on every query is no chance
+        ([judged("ols", NOISE + 0.3), judged("ridge", NOISE)], "ols"),
     ],
 )
-def test_the_best_overlap_is_chosen_then_the_least_error(overlaps, errors, chosen, monkeypatch):
-    told = [HeldOutScores(0, mse, 0, overlap) for overlap, mse in zip(overlaps, errors, strict=True)]
-    told += [HeldOutScores(1, 0, 1, 1.0)] * 2  # controls as good as can be
-    monkeypatch.setattr(select, "score_predictions", lambda *_, **__: told.pop(0))
-    assert select_stitch(*make_pairs(20, 4, 5)).chosen == chosen
-    assert not told
+def test_of_candidates_that_do_not_differ_the_cheaper_is_chosen(candidates, chosen):
+    assert select._cheapest_of_the_best(candidates).row.stitch == chosen
 
 
 def test_identity_applies_to_equal_dimensions_only():
     x, y = make_pairs(20, 4, 5)
-    assert applicable(x, x) == ["identity", *applicable(x, y)]
+    assert applicable(Pairing(x, x)) == ["identity", *applicable(Pairing(x, y))]
 
 
 def test_a_mean_that_is_asked_for_is_no_control():
     x, y = make_pairs(50)
-    selection = select_stitch(x, y, specs=["mean"])
+    selection = select_stitch(Pairing(x, y), specs=["mean"])
     assert selection.chosen == "mean"
     assert [(row.stitch, row.is_control) for row in selection.candidates] == [("mean", False), ("random", True)]
 
@@ -160,7 +167,7 @@ def test_the_same_pairs_and_seed_give_the_same_scores():
     x, y = make_pairs(80)
 
     def scores(seed):
-        return [(row.stitch, row.scores) for row in select_stitch(x.copy(), y.copy(), seed=seed).candidates]
+        return [(row.stitch, row.scores) for row in select_stitch(Pairing(x.copy(), y.copy()), seed=seed).candidates]
 
     assert scores(4) == scores(4)
     assert scores(4) != scores(5)
@@ -169,8 +176,8 @@ def test_the_same_pairs_and_seed_give_the_same_scores():
 def test_progress_counts_the_candidates():
     x, y = make_pairs(20)
     told = []
-    select_stitch(x, y, specs=["ols", "ridge"], progress=lambda *step: told.append(step))
-    assert told == [("fit candidates", 0, 2), ("fit candidates", 1, 2)]
+    select_stitch(Pairing(x, y), specs=["ols", "ridge"], progress=lambda *step: told.append(step))
+    assert told == [("fit candidates", 0, 2), ("fit candidates", 1, 2), ("fit candidates", 2, 2)]
 
 
 @pytest.mark.parametrize(("spec", "cls"), [("ridge", Ridge), ("ols", OrdinaryLeastSquares), ("lowrank", LowRank)])
@@ -194,4 +201,4 @@ def test_other_specs_are_refused(spec):
 def test_one_pair_is_too_few_to_select_on():
     x, y = make_pairs(1)
     with pytest.raises(StitchError, match="at least 2 pairs"):
-        select_stitch(x, y)
+        select_stitch(Pairing(x, y))

@@ -111,7 +111,7 @@ def test_a_second_file_that_is_cut_or_missing_is_refused_before_it_is_touched(ve
     with pytest.raises(StoreError, match=f"expected {size} bytes of inverted lists, found {size - 1}"):
         open_store(path)
     data.unlink()
-    with pytest.raises(StoreError, match=r"lists\.ivfdata, found no such file"):
+    with pytest.raises(StoreError, match=r"lists\.ivfdata beside it, found no such file"):
         open_store(path)
 
 

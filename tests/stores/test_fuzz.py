@@ -1,33 +1,98 @@
 """A short run of the fuzzer; `python benchmarks/fuzz_faiss.py` is the long one."""
 
-import importlib.util
-import sys
-from pathlib import Path
+import struct
+import time
 
+import fuzz_faiss
+import numpy as np
 import pytest
+from faiss_judge import Judge
+from faiss_plain import Content, UnreadableError, read_plain
+from fuzz_faiss import AS_SPOILED, AS_WRITTEN, FACTORIES, GOOD, REFUSED, Tally, fuzz, outcome, sound, verdict
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "fuzz_faiss.py"
+
+@pytest.fixture(scope="module")
+def judge():
+    judge = Judge()
+    yield judge
+    judge.close()
 
 
 @pytest.fixture
-def fuzzer(monkeypatch):
-    spec = importlib.util.spec_from_file_location("fuzz_faiss", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "fuzz_faiss", module)
-    spec.loader.exec_module(module)
-    return module
+def written(judge, tmp_path):
+    return sound(judge.build("IVF8,Flat"), "IVF8,Flat", tmp_path / "index.faiss", judge)
 
 
-def test_spoiled_indexes_are_read_or_refused_and_nothing_else(fuzzer, tmp_path):
-    tallies = dict(fuzzer.fuzz(56, 5, tmp_path))
-    assert len(tallies) == 8
-    outcomes = sum((tally.outcomes for tally in tallies.values()), fuzzer.Counter())
-    assert set(outcomes) == {"read", "refused"}
-    assert outcomes["refused"] >= 8
-    assert max(tally.longest_s for tally in tallies.values()) < fuzzer.LONGEST_S
+def test_spoiled_indexes_are_read_to_the_bit_or_refused_and_nothing_else(judge, tmp_path):
+    tallies = dict(fuzz(24, 5, tmp_path, judge))
+    total = sum(tallies.values(), Tally())
+    assert list(tallies) == list(FACTORIES)
+    assert not total.defects
+    assert set(total.outcomes) == set(GOOD)
+    assert total.longest_s < fuzz_faiss.LONGEST_S
 
 
-def test_the_fuzzer_tells_a_crash_from_a_refusal(fuzzer, tmp_path, monkeypatch):
-    monkeypatch.setattr(fuzzer, "outcome", lambda path: "broken batch")
-    with pytest.raises(SystemExit, match="broken batch"):
-        list(fuzzer.fuzz(8, 5, tmp_path))
+def test_a_flipped_vector_is_read_as_flipped_and_a_flipped_setting_changes_nothing(judge, written, tmp_path):
+    path = tmp_path / "index.faiss"
+    content = path.read_bytes()
+    path.write_bytes(content[:-9] + bytes([content[-9] ^ 1]) + content[-8:])
+    assert outcome(path, written, judge) == AS_SPOILED
+    probes = content.index(struct.pack("<QQ", 8, 1)) + 8
+    path.write_bytes(content[:probes] + b"\2" + content[probes + 1 :])
+    assert outcome(path, written, judge) == AS_WRITTEN
+    path.write_bytes(content[:-1])
+    assert outcome(path, written, judge) == REFUSED
+
+
+def harmed(content, harm):
+    vectors, ids = content.vectors.copy(), content.ids.copy()
+    harm(vectors, ids)
+    return Content(content.metric, ids, vectors)
+
+
+def one_bit(vectors, ids):
+    vectors.view(np.uint32)[-1, -1] ^= 1
+
+
+def two_ids(vectors, ids):
+    ids[:2] = ids[1::-1]
+
+
+@pytest.mark.parametrize("harm", [one_bit, two_ids])
+def test_a_reader_that_is_wrong_in_one_bit_or_id_is_caught(harm, judge, written, tmp_path, monkeypatch):
+    monkeypatch.setattr(fuzz_faiss, "read", lambda _: harmed(written, harm))
+    assert outcome(tmp_path / "index.faiss", written, judge).startswith("wrong")
+
+
+def test_what_no_judge_vouches_for_is_wrong_unless_it_was_written(written):
+    assert verdict(harmed(written, one_bit), written, []).startswith("wrong")
+    assert verdict(written, written, []) == AS_WRITTEN
+
+
+def test_a_crash_and_an_unclear_message_are_defects_with_their_case(judge, written, tmp_path, monkeypatch):
+    tally = Tally()
+    for error in (ZeroDivisionError("x"), fuzz_faiss.StoreError("no"), fuzz_faiss.HangError()):
+        monkeypatch.setattr(fuzz_faiss, "read", lambda _, error=error: (_ for _ in ()).throw(error))
+        tally.add(outcome(tmp_path / "index.faiss", written, judge), "Flat 3 of seed 1", 0.1)
+    assert dict(tally.outcomes) == {"crash": 1, "bad message": 1, "hang": 1}
+    assert tally.defects[0] == "Flat 3 of seed 1: crash: ZeroDivisionError('x')"
+    assert "1 crashes, 1 hangs, 0 wrong, 1 unclear" in fuzz_faiss.totals(tally)
+
+
+def test_a_reader_that_never_answers_is_given_up(judge, written, tmp_path, monkeypatch):
+    monkeypatch.setattr(fuzz_faiss, "LONGEST_S", 1)
+    monkeypatch.setattr(fuzz_faiss, "read", lambda _: time.sleep(60))
+    assert outcome(tmp_path / "index.faiss", written, judge) == "hang"
+
+
+def test_the_judge_outlives_its_death(judge, written, tmp_path):
+    deaths = judge.deaths
+    judge._process.kill()
+    assert judge.read(tmp_path / "index.faiss") is None
+    assert judge.deaths == deaths + 1
+    assert written.same(judge.read(tmp_path / "index.faiss"))
+
+
+def test_the_second_reader_refuses_what_it_does_not_know():
+    with pytest.raises(UnreadableError):
+        read_plain(b"IxPT" + bytes(50))

@@ -110,9 +110,12 @@ def test_the_database_beside_the_index_goes_first(url, folder):
     assert open_store(folder).info.count == COUNT
 
 
-def test_a_database_elsewhere_is_read_where_none_is_beside(folder, tmp_path):
+def test_a_database_elsewhere_is_read_through_a_link_only(folder, tmp_path):
     (folder / "docs.db").rename(tmp_path / "far.db")
     write_config(folder, sql_url=f"sqlite:///{tmp_path}/far.db")
+    with pytest.raises(StoreError, match=r"far\.db beside the index, found no such file; copy or link"):
+        open_store(folder)
+    (folder / "far.db").symlink_to(tmp_path / "far.db")
     written = rewrite(open_store(folder), tmp_path / "new")
     assert read(written)[0] == IDS
     assert (tmp_path / "new" / "far.db").exists()
@@ -202,7 +205,7 @@ def test_names_that_are_no_database_are_refused(url, folder):
 
 def test_a_missing_database_is_named(folder):
     (folder / "docs.db").unlink()
-    with pytest.raises(StoreError, match=r"docs\.db: expected an SQLite database, found no such file"):
+    with pytest.raises(StoreError, match=r"docs\.db beside the index, found no such file"):
         open_store(folder)
 
 

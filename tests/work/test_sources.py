@@ -131,7 +131,9 @@ def remount(place, option):
     subprocess.run(["mount", "-o", f"remount,{option}", place], check=True)
 
 
-def test_a_full_disk_keeps_what_is_complete_and_a_larger_one_takes_the_rest(small_parts, folder, small_disk):
+def test_a_full_disk_keeps_what_is_complete_and_a_larger_one_takes_the_rest(
+    small_parts, folder, small_disk, monkeypatch
+):
     victims.prepare("flat", folder, 8_000)
     stitch, source = load_stitch(folder / "stitch"), folder / "source"
     translate_store(open_store(source), stitch, folder / "expected")
@@ -140,6 +142,10 @@ def test_a_full_disk_keeps_what_is_complete_and_a_larger_one_takes_the_rest(smal
     with pytest.raises(OutputError, match=r"Read-only file system.*choose another place"):
         translate_store(open_store(source), stitch, output)
     remount(small_disk, "rw")
+    with pytest.raises(OutputError, match=r"expected 1536000 bytes of free space, found \d+; free some space"):
+        translate_store(open_store(source), stitch, output)
+    # the disk can also fill after it was looked at
+    monkeypatch.setattr("migrate.stores.faiss_store.require_room", lambda _path, _size: None)
     for _ in range(2):
         with pytest.raises(OutputError, match=r"No space left.*free some space and run the same command again"):
             translate_store(open_store(source), stitch, output)

@@ -1,0 +1,74 @@
+"""`confidence.npy` beside a translated store: for each document, in the store's order, the cosine to expect."""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from migrate.errors import StoreError
+from migrate.vectors import Vectors
+
+CONFIDENCE_NAME = "confidence.npy"
+
+
+class ConfidenceFile:
+    """Writes the file row by row; what an earlier writer has left is kept, and may be written over."""
+
+    def __init__(self, folder: Path, count: int) -> None:
+        self._file = os.open(folder / CONFIDENCE_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        header = io.BytesIO()
+        np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": (count,)})
+        self._start = len(header.getvalue())
+        os.truncate(self._file, self._start + 4 * count)
+        _write(self._file, header.getvalue(), 0)
+
+    def put(self, row: int, values: Vectors) -> None:
+        """Write the values of rows `row` and on, (n,)."""
+        _write(self._file, values.astype("<f4").tobytes(), self._start + 4 * row)
+
+    def sync(self) -> None:
+        """Make what was written durable."""
+        os.fsync(self._file)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.close(self._file)
+
+
+def _write(descriptor: int, content: bytes, offset: int) -> None:
+    view = memoryview(content)
+    while view:
+        written = os.pwrite(descriptor, view, offset)
+        view, offset = view[written:], offset + written
+
+
+def read_confidence(folder: Path, count: int) -> Vectors | None:
+    """The confidence of each document of a store, (count,), or None where it has none.
+
+    Raises
+    ------
+    StoreError
+        The file is damaged, or of another store.
+    """
+    path = folder / CONFIDENCE_NAME
+    if not path.exists():
+        return None
+    try:
+        values = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise StoreError(f"{path}: expected one number a document, found a damaged file; translate again") from error
+    if values.shape != (count,) or values.dtype != np.float32:
+        raise StoreError(
+            f"{path}: expected {count} numbers, one a document, found {values.dtype} of shape {values.shape}; "
+            "translate again"
+        )
+    return np.asarray(values)

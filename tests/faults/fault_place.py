@@ -1,0 +1,199 @@
+"""A row of the table of faults, and the place where it is played: good inputs in a folder of their own."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, nullcontext, redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from openai_server import OpenAIServer
+from privileges import without_privileges
+
+from migrate.cli.main import run
+
+PREFIX = "lead-migrate: "
+MAIN = "import sys\nfrom migrate.cli.main import main\nmain(sys.argv[1:])\n"
+OURS = ("out", ".out", "cache", "expected", ".expected", ".store.lock", ".stitch.lock")
+"""How the names begin of what commands write; everything else in a place is input, and stays as it is."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def complaints(self) -> list[str]:
+        return [line.removeprefix(PREFIX) for line in self.err.splitlines() if line.startswith(PREFIX)]
+
+    @property
+    def lines(self) -> list[str]:
+        return [*self.out.splitlines(), *self.err.splitlines()]
+
+
+@dataclass
+class Place:
+    """A folder with `store`, `stitch` and `beir`, in which commands run.
+
+    A spoiler may change the files, `patch` this process, or set `child`: Python to be run before the command, which
+    then gets a process of its own, with `environment`. `words` fill the braces in commands. `meddled` are the inputs
+    that the spoiler itself changes while the command runs.
+    """
+
+    folder: Path
+    patch: pytest.MonkeyPatch
+    stack: ExitStack
+    child: str | None = None
+    environment: dict[str, str] = field(default_factory=dict)
+    unprivileged: bool = False
+    words: dict[str, str] = field(default_factory=dict)
+    meddled: set[str] = field(default_factory=set)
+    servers: list[OpenAIServer] = field(default_factory=list)
+    started: Callable[[subprocess.Popen[str]], None] = lambda _process: None
+
+    def __truediv__(self, name: str) -> Path:
+        return self.folder / name
+
+    @property
+    def index(self) -> Path:
+        return self.folder / "store" / "index.faiss"
+
+    @property
+    def docs(self) -> Path:
+        return self.folder / "store" / "docs.jsonl"
+
+    def run(self, command: tuple[str, ...]) -> Outcome:
+        arguments = [part.format(**self.words) for part in command]
+        if self.child is not None:
+            return self._run_child(arguments)
+        out, err = io.StringIO(), io.StringIO()
+        rights = without_privileges() if self.unprivileged else nullcontext()
+        with redirect_stdout(out), redirect_stderr(err), rights:
+            code = run(arguments)
+        return Outcome(code, out.getvalue(), err.getvalue())
+
+    def _run_child(self, arguments: list[str]) -> Outcome:
+        process = subprocess.Popen(
+            [sys.executable, "-c", f"{self.child}\n{MAIN}", *arguments],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | self.environment,
+        )  # fmt: skip
+        self.started(process)
+        out, err = process.communicate(timeout=100)
+        return Outcome(process.returncode, out, err)
+
+    def inputs(self) -> dict[str, str]:
+        """Hash of every input file, by name."""
+        paths = (path for path in sorted(self.folder.rglob("*")) if path.is_file())
+        names = ((str(path.relative_to(self.folder)), path) for path in paths)
+        return {name: digest(path) for name, path in names if not (name.startswith(OURS) or name in self.meddled)}
+
+
+def digest(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except PermissionError:
+        return "unreadable"
+
+
+Spoiler = Callable[[Place], object]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One row.
+
+    Attributes
+    ----------
+    number
+        The fault, counted through all sections; one fault may have several rows.
+    spoil
+        Brings it about. A generator brings about many, one after the other, each of which must end in the same way.
+    command
+        What is run, inside the place.
+    code
+        The exit code.
+    says
+        The line that tells of it, `*` for what varies: of an error the only one that there is.
+    after
+        What else must hold.
+    """
+
+    number: int
+    name: str
+    spoil: Spoiler
+    command: tuple[str, ...]
+    code: int
+    says: str
+    after: Spoiler = lambda _place: None
+
+    @property
+    def is_error(self) -> bool:
+        return self.code not in (0, 1, 3)
+
+    def matches(self, line: str) -> bool:
+        return re.fullmatch(".*".join(map(re.escape, self.says.split("*"))), line) is not None
+
+
+def states(fault: Fault, place: Place) -> Iterator[None]:
+    """The states that the spoiler brings about: one, unless it is a generator."""
+    brought = fault.spoil(place)
+    if isinstance(brought, Iterator):
+        yield from brought
+    else:
+        yield
+
+
+def play(fault: Fault, place: Place) -> int:
+    """Play a row and check all that holds for every row; returns how many states it had."""
+    count = 0
+    for _ in states(fault, place):
+        count += 1
+        _play_state(fault, place)
+    return count
+
+
+def _play_state(fault: Fault, place: Place) -> None:
+    inputs, output = place.inputs(), entry(place / "out")
+    outcome = place.run(fault.command)
+    assert outcome.code == fault.code, outcome
+    assert "Traceback" not in outcome.out + outcome.err, outcome
+    if fault.is_error and fault.says:
+        assert len(outcome.complaints) == 1, outcome
+        assert fault.matches(outcome.complaints[0]), outcome.complaints[0]
+    else:
+        assert outcome.complaints == [], outcome
+        assert not fault.says or any(map(fault.matches, outcome.lines)), outcome
+    if fault.is_error:
+        assert outcome.out == "", outcome
+        # a run that is killed after the last rename has succeeded all the same
+        assert entry(place / "out") in (output, entry(place / "expected") or output)
+    assert place.inputs() == inputs
+    assert not (place / "executed").exists()
+    fault.after(place)
+
+
+def entry(path: Path) -> object:
+    """What stands under a name: nothing, a link, a file or a folder with these contents."""
+    if path.is_symlink():
+        return path.readlink()
+    if path.is_dir():
+        return {str(file.relative_to(path)): digest(file) for file in path.rglob("*") if file.is_file()}
+    return digest(path) if path.exists() else None
+
+
+def files_of(folder: Path) -> Mapping[str, str]:
+    """Hash of every file of a folder, by name."""
+    found = entry(folder)
+    assert isinstance(found, dict), folder
+    return found

@@ -1,0 +1,253 @@
+"""Spoils the surroundings: disks that fill, calls that fail, signals, limits, other runs."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import resource
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from fault_place import Place, Spoiler, files_of
+from refusing_disk import RefusingDisk
+
+from migrate.work.failpoints import POINTS, VARIABLE
+
+TRANSLATE = ("translate", "store", "stitch", "-o", "out", "-q")
+EXPECTED = ("translate", "store", "stitch", "-o", "expected", "-q")
+
+
+def expect(place: Place) -> None:
+    """Make what an undisturbed run makes, once."""
+    if not (place / "expected").exists():
+        made = place.run(EXPECTED)
+        assert made.code == 0, made
+
+
+def goes_on(place: Place) -> None:
+    """The same command without the fault ends as an undisturbed run does."""
+    place.patch.undo()
+    place.child, place.environment = None, {}
+    expect(place)
+    again = place.run(TRANSLATE)
+    assert again.code == 0, again
+    assert files_of(place / "out") == files_of(place / "expected")
+    assert not (place / ".out.work").exists()
+    shutil.rmtree(place / "out")
+
+
+def same_bytes(place: Place) -> None:
+    """What was made is what an undisturbed run makes."""
+    place.patch.undo()
+    place.child, place.environment = None, {}
+    expect(place)
+    assert files_of(place / "out") == files_of(place / "expected")
+    shutil.rmtree(place / "out")
+
+
+def disk(number: int, *, stays: bool) -> Spoiler:
+    """Refuse each write, fsync and rename of the command in turn; with `stays` what needs room after it, too."""
+
+    def spoil(place: Place) -> Iterator[None]:
+        expect(place)
+        with place.patch.context() as patch:
+            counting = RefusingDisk(1 << 30, number, stays=stays)
+            counting.install(patch)
+            assert place.run(TRANSLATE).code == 0
+        shutil.rmtree(place / "out")
+        assert counting.count > 15
+        for at in range(1, counting.count + 1):
+            RefusingDisk(at, number, stays=stays).install(place.patch)
+            yield
+
+    return spoil
+
+
+def file_limits(*spare: int) -> Spoiler:
+    """A limit on the sizes of files that ends the run so many bytes before the end of the index."""
+
+    def spoil(place: Place) -> Iterator[None]:
+        expect(place)
+        size = (place / "expected/index.faiss").stat().st_size
+        for bytes_left in spare:
+            kept = resource.getrlimit(resource.RLIMIT_FSIZE)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (size - bytes_left, kept[1]))
+            place.stack.callback(resource.setrlimit, resource.RLIMIT_FSIZE, kept)
+            yield
+
+    return spoil
+
+
+def lift_limit_and_go_on(place: Place) -> None:
+    place.stack.close()
+    goes_on(place)
+
+
+def little_room(place: Place) -> None:
+    usage = shutil.disk_usage(place.folder)
+    place.patch.setattr(shutil, "disk_usage", lambda _path: usage._replace(free=1000))
+
+
+def dies_at_each_step(place: Place) -> Iterator[None]:
+    """A process that is killed at each step of the journal."""
+    expect(place)
+    for point in POINTS:
+        if point == "aside":  # comes with --force only
+            continue
+        place.child = ""
+        place.environment = {VARIABLE: f"{point}:1"}
+        yield
+
+
+def signalled(number: int) -> Spoiler:
+    """A signal comes when the first part is on disk. A shell may have had its children ignore Ctrl-C."""
+    prelude = f"""
+import os, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from migrate.work.parts import PartRecorder
+record = PartRecorder.record
+def recorded(*arguments):
+    record(*arguments)
+    arguments[0].wait()
+    os.kill(os.getpid(), {int(number)})
+PartRecorder.record = recorded
+"""
+
+    def spoil(place: Place) -> None:
+        place.child = prelude
+
+    return spoil
+
+
+def killed_while_it_writes(place: Place) -> None:
+    signalled(signal.SIGKILL)(place)
+
+
+def locked(place: Place) -> None:
+    """Another process holds the lock."""
+    file = place.stack.enter_context((place / ".out.lock").open("a"))
+    fcntl.flock(file, fcntl.LOCK_EX)
+
+
+def lock_of_the_dead(place: Place) -> None:
+    """A process died with the lock."""
+    dead = subprocess.run(["true"], check=True)  # its number is free again
+    (place / ".out.lock").write_text(str(dead.returncode))
+
+
+def unfinished(place: Place) -> None:
+    """An earlier run was killed."""
+    place.environment = {VARIABLE: "recorded:1"}
+    place.child = ""
+    died = place.run(TRANSLATE)
+    assert died.code == 137, died
+    place.child, place.environment = None, {}
+
+
+def touch_docs(place: Place) -> None:
+    os.utime(place.docs, ns=(1, 1))
+
+
+def memory(spare_bytes: int) -> Spoiler:
+    """So much memory beside what the program itself takes."""
+    prelude = f"""
+import resource
+import faiss, numpy, safetensors.numpy, sqlite3
+import migrate.translate, migrate.fit, migrate.stores, migrate.pipeline
+numpy.ones((64, 64)) @ numpy.ones((64, 64))
+mapped = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (mapped + {spare_bytes},) * 2)
+"""
+
+    def spoil(place: Place) -> None:
+        place.child = prelude
+
+    return spoil
+
+
+def changes_meanwhile(how: str) -> Spoiler:
+    """The source changes between the vectors and the end of the run."""
+    from migrate.stores.faiss_writer import _FlatWriter
+
+    finish = _FlatWriter.finish
+
+    def spoil(place: Place) -> None:
+        def changing(writer: _FlatWriter) -> None:
+            finish(writer)
+            path = place.index if how != "docs" else place.docs
+            stat = path.stat()
+            if how == "time":
+                os.utime(path, ns=(1, 1))
+            elif how == "vanished":
+                path.rename(place / "out-of-the-way")
+            else:
+                path.write_bytes(path.read_bytes()[::-1])
+                os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns + 1))
+
+        place.meddled = {"store/docs.jsonl" if how == "docs" else "store/index.faiss"}
+        place.patch.setattr(_FlatWriter, "finish", changing)
+
+    return spoil
+
+
+def child_dies(place: Place) -> None:
+    """The process that FAISS reads in is killed when it begins to answer."""
+    from migrate.stores import faiss_process
+
+    real = faiss_process._receive
+
+    def dying(path: Path, child: subprocess.Popen[bytes], size: int, limit: float) -> bytes:
+        child.send_signal(signal.SIGSEGV)
+        child.wait()
+        return real(path, child, size, limit)[:0]
+
+    place.patch.setattr(faiss_process, "_receive", dying)
+
+
+def with_threads(count: int) -> Spoiler:
+    def spoil(place: Place) -> None:
+        place.child = ""
+        names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+        place.environment = dict.fromkeys(names, str(count))
+
+    return spoil
+
+
+def clock_jumps_back(place: Place) -> None:
+    place.child = "import time\nnow = time.time\ntime.time = lambda: now() - 86_400 * 9_000\n"
+    place.environment = {"TZ": "Pacific/Kiritimati"}
+
+
+def folder_without_writing(place: Place) -> None:
+    (place / "sealed").mkdir(mode=0o555)
+    place.unprivileged = True
+
+
+def stdout_full(place: Place) -> None:
+    """Standard output is a device on which there is no room."""
+    place.child = "import os\nos.dup2(os.open('/dev/full', os.O_WRONLY), 1)\n"
+
+
+def out_is_link(to: str) -> Spoiler:
+    def spoil(place: Place) -> None:
+        (place / "out").symlink_to(place / to)
+
+    return spoil
+
+
+def link_beside(name: str, to: str = "precious") -> Spoiler:
+    """Somebody laid a link out of the folder where our own files would be."""
+
+    def spoil(place: Place) -> None:
+        (place / to).mkdir()
+        (place / to / "file").write_text("mine")
+        (place / name).symlink_to(place / to)
+
+    return spoil
+
+
+ENOSPC, EIO = errno.ENOSPC, errno.EIO

@@ -1,0 +1,724 @@
+"""The table of faults: what is wrong, the command, its exit code, and the line that says so (`*` for what varies)."""
+
+# fmt: off
+
+from __future__ import annotations
+
+import pickle
+
+import fault_cuts as cut
+import fault_index as index
+import fault_models as models
+import fault_stores as stores
+import fault_system as system
+import fault_texts as texts
+import openai_server as fake
+from fault_index import faiss_writes, of_factory, then
+from fault_place import Fault
+
+INSPECT = ("inspect", "store")
+FIT = ("fit", "store", "--target", "tfidf:8", "--sample", "50", "-o", "out", "-q")
+TRANSLATE = system.TRANSLATE
+ANY_STORE = (*TRANSLATE, "--any-store")
+AUDIT = ("audit", "store", "--reference", "store", "--beir", "beir", "--no-bm25", "--report", "out", "-q")
+RUN = ("run", "store", "--target", "tfidf:24", "--beir", "beir", "--sample", "60", "-o", "out", "-q")
+EMBED = ("embed", "beir", "--model", "tfidf:8", "-o", "out", "-q")
+FIT_FILE = ("fit", "store", "--target", "file:x.npz", "--sample", "50", "-o", "out", "-q")
+FIT_API = models.FIT_API
+
+
+def nothing(_place):
+    pass
+
+
+def cuts(what, name, sections, prepare, says, command=INSPECT, around=(-1, 0, 1)):
+    return Fault(4, f"cut at each section: {what}", cut.cuts(name, sections, prepare, around), command, 4, says)
+
+
+def faiss_cuts(factory, sections=cut.faiss_fields, around=(-1, 0, 1)):
+    says = "store/index.faiss: expected *, found *; *"
+    return cuts(factory, "store/index.faiss", sections, faiss_writes(of_factory(factory)), says, around=around)
+
+
+def coded_cuts(factory):
+    """Fewer of them: each takes a process of its own."""
+    return faiss_cuts(factory, cut.faiss_arrays, around=(0,))
+
+
+INDEX = [
+    Fault(1, "no such store", stores.remove("store"), INSPECT, 4,
+          "store: expected a store, found no such file or folder; check the path"),
+    Fault(1, "no index in the folder", stores.remove("store/index.faiss"), INSPECT, 4,
+          "store: expected a FAISS index, found only docs.jsonl, embedder.json, embedder.safetensors, "
+          "lead-migrate.json; give the folder that holds the store"),
+    Fault(2, "an empty folder", index.then(stores.remove("store"), lambda p: (p / "store").mkdir()), INSPECT, 4,
+          "store: expected a FAISS index, found an empty folder; give the folder that holds the store"),
+    Fault(2, "a folder where the index should be", index.as_folder, INSPECT, 4,
+          "store: expected a FAISS index, found only docs.jsonl, embedder.json, embedder.safetensors, "
+          "lead-migrate.json; give the folder that holds the store"),
+    Fault(2, "two indexes", index.second_index, INSPECT, 4,
+          "store: expected one FAISS index, found 2 (index.faiss, second.faiss); give one of these"),
+    Fault(3, "an empty file", index.put(b""), INSPECT, 4,
+          "store/index.faiss: expected a FAISS index, found an empty file; copy or write it again"),
+    faiss_cuts("Flat"),
+    faiss_cuts("IDMap,Flat"),
+    faiss_cuts("IDMap2,IVF4,Flat"),
+    faiss_cuts("IVF4,Flat"),
+    faiss_cuts("IVF4_HNSW4,Flat"),
+    faiss_cuts("HNSW4,Flat"),
+    faiss_cuts("SQ8", around=(0,)),
+    coded_cuts("IVF2,PQ4x4"),
+    coded_cuts("PCA16,SQfp16"),
+    cuts("LangChain's pickle", "store/index.pkl", cut.pickle_instructions, stores.langchain,
+          "store/index.pkl: expected a pickle written by LangChain, found a cut *; the file is damaged or was not "
+          "copied whole; copy it again"),
+    cuts("docs.jsonl", "store/docs.jsonl", cut.lines, nothing,
+          "store/docs.jsonl, line *: expected a JSON object, found *; correct the line"),
+    cuts("LlamaIndex's docstore", "store/docstore.json", cut.json_tokens, stores.llamaindex,
+          "store/docstore.json: expected a JSON object, found other (*); the file is damaged or was not copied "
+          "whole; copy it again"),
+    cuts("LlamaIndex's index store", "store/index_store.json", cut.json_tokens, stores.llamaindex,
+          "store/index_store.json: expected a JSON object, found other (*); the file is damaged or was not copied "
+          "whole; copy it again"),
+    cuts("txtai's configuration", "store/config.json", cut.json_tokens, stores.txtai,
+          "store/config.json: expected a JSON object, found other (*); the file is damaged or was not copied "
+          "whole; copy it again"),
+    cuts("txtai's database", "store/documents", cut.sqlite_pages, stores.txtai,
+          "store/documents: expected *; the file is damaged or was not copied whole; copy it again"),
+    cuts("txtai's ids", "store/ids", cut.every_byte, stores.txtai_ids,
+          "store/ids: expected a MessagePack array of ids, found other (*); the file is damaged or was not copied "
+          "whole; copy it again"),
+    cuts("Haystack's database", "store/docs.db", cut.sqlite_pages, stores.haystack,
+          "store/docs.db: expected *; the file is damaged or was not copied whole; copy it again"),
+    cuts("Parquet", "store/docs.parquet", cut.parquet_parts, stores.parquet,
+          "store/docs.parquet: expected a readable Arrow or Parquet file, found another (*); the file is damaged "
+          "or was not copied whole; copy it again"),
+    cuts("a dataset's Arrow", "store/data-0.arrow", cut.arrow_messages, stores.dataset,
+          "store*: expected *, found *; *"),
+    cuts("a dataset's state", "store/state.json", cut.json_tokens, stores.dataset,
+          "store/state.json: expected a JSON object, found other (*); the file is damaged or was not copied whole; "
+          "copy it again"),
+    cuts("the manifest", "store/lead-migrate.json", cut.json_tokens, nothing,
+          "store/lead-migrate.json: expected JSON, found something else; the file is damaged, copy or make it again"),
+    cuts("a stitch's weights", "stitch/weights.safetensors", cut.tensors, nothing,
+          "stitch/weights.safetensors: its SHA-256 is not the one in the manifest; fit the stitch again", TRANSLATE),
+    cuts("a stitch's sample", "stitch/sample.json", cut.last_json_tokens, nothing,
+          "stitch/sample.json: its SHA-256 is not the one in the manifest; fit the stitch again", TRANSLATE),
+    cuts("a stitch's manifest", "stitch/lead-migrate.json", cut.last_json_tokens, nothing,
+          "stitch/lead-migrate.json: expected JSON, found something else; the file is damaged, copy or make it "
+          "again", TRANSLATE),
+    cuts("a file of vectors", "x.npz", cut.zip_members, models.vectors_file(8),
+          "x.npz: expected an .npz file of vectors, found a damaged or other file (*); copy it again, or write it "
+          "with numpy.savez", FIT_FILE),
+    cuts("the model in a store", "store/embedder.safetensors", cut.tensors, nothing,
+          "store: the saved state of tfidf:32 is damaged (*); fit it again", AUDIT),
+    cuts("the words of the model in a store", "store/embedder.json", cut.last_json_tokens, nothing,
+          "store: the saved state of tfidf:32 is damaged (*); fit it again", AUDIT),
+    Fault(5, "bytes after the end", index.edit(lambda raw: raw + b"x"), INSPECT, 4,
+          "store/index.faiss: expected the index to end at byte 19245, found 1 more bytes; the file is damaged or "
+          "was not copied whole; copy it again"),
+    Fault(5, "another index after the end", index.edit(lambda raw: raw + raw), INSPECT, 4,
+          "store/index.faiss: expected the index to end at byte 19245, found 19245 more bytes; the file is damaged "
+          "or was not copied whole; copy it again"),
+    Fault(6, "dimension 0", index.pack(4, "<i", 0), INSPECT, 4,
+          "store/index.faiss: expected a dimension of 1 to 1048576 in IndexFlatIP, found 0; the file is damaged or "
+          "was not copied whole; copy it again"),
+    Fault(6, "dimension -1", index.pack(4, "<i", -1), INSPECT, 4,
+          "store/index.faiss: expected a dimension of 1 to 1048576 in IndexFlatIP, found -1; the file is damaged "
+          "or was not copied whole; copy it again"),
+    Fault(6, "dimension 2^20 + 1", index.pack(4, "<i", (1 << 20) + 1), INSPECT, 4,
+          "store/index.faiss: expected a dimension of 1 to 1048576 in IndexFlatIP, found 1048577; the file is "
+          "damaged or was not copied whole; copy it again"),
+    Fault(6, "dimension 2^30", index.pack(4, "<i", 1 << 30), INSPECT, 4,
+          "store/index.faiss: expected a dimension of 1 to 1048576 in IndexFlatIP, found 1073741824; the file is "
+          "damaged or was not copied whole; copy it again"),
+    Fault(7, "2^60 vectors", index.pack(8, "<q", 1 << 60), INSPECT, 4,
+          "store/index.faiss: expected 1152921504606846976 x 32 numbers, found 4800; the file is damaged or was "
+          "not copied whole; copy it again"),
+    Fault(7, "-1 vectors", index.pack(8, "<q", -1), INSPECT, 4,
+          "store/index.faiss: expected a count of vectors in IndexFlatIP, found -1; the file is damaged or was not "
+          "copied whole; copy it again"),
+    Fault(7, "2^61 codes", index.pack(37, "<Q", 1 << 61), INSPECT, 4,
+          "store/index.faiss: expected 150 x 32 numbers, found 2305843009213693952; the file is damaged or was not "
+          "copied whole; copy it again"),
+    Fault(7, "2^40 vectors in codes", then(faiss_writes(of_factory("SQ8")), index.pack(8, "<q", 1 << 40)),
+          INSPECT, 4,
+          "store/index.faiss: expected at least a bit for each vector, found 5137 bytes for 1099511627776 vectors; "
+          "the file is damaged or was not copied whole; copy it again"),
+    Fault(7, "2^60 ids", then(faiss_writes(of_factory("IDMap,Flat")), index.edit(
+        lambda raw: raw[:-150 * 8 - 8] + (1 << 60).to_bytes(8, "little") + raw[-150 * 8:])), INSPECT, 4,
+          "store/index.faiss: expected 150 ids, found 1152921504606846976; the file is damaged or was not copied "
+          "whole; copy it again"),
+    Fault(8, "a flipped bit among the vectors", index.flip(9_999), INSPECT, 4,
+          "store/index.faiss: expected the SHA-256 of the manifest, *, found *; the index was damaged or replaced, "
+          "copy it or make it again"),
+    Fault(8, "a flipped bit in the header of Flat", index.flips_in(None, 45), INSPECT, 4,
+          "store/index.faiss: expected *, found *; *"),
+    Fault(8, "a flipped bit in the header of IVF", index.flips_in(of_factory("IVF4,Flat"), 53), INSPECT, 4,
+          "store/index.faiss: expected *, found *; *"),
+    # nothing says that it is wrong; that nothing could is what a user has to know
+    Fault(8, "a flipped bit, and no checksum", then(index.forget_checksum, index.flip(9_999)), INSPECT, 0,
+          "checksum *none to compare with"),
+    Fault(9, "an unknown kind", index.edit(lambda raw: b"IxZZ" + raw[4:]), INSPECT, 4,
+          "store/index.faiss: expected a FAISS index, found bytes that begin with 49 78 5a 5a; give the file that "
+          "faiss.write_index or FAISS.save_local wrote"),
+    Fault(9, "an unknown kind inside", then(faiss_writes(of_factory("IDMap,Flat")), index.edit(
+        lambda raw: raw[:37] + b"IxZZ" + raw[41:])), INSPECT, 4,
+          "store/index.faiss: expected a kind of FAISS index inside IndexIDMap, found the code 'IxZZ'; the file is "
+          "damaged or was not copied whole; copy it again"),
+    Fault(9, "a Git LFS pointer", index.put(b"version https://git-lfs.github.com/spec/v1\n"), INSPECT, 4,
+          "store/index.faiss: expected a FAISS index, found a Git LFS pointer; run git lfs pull in its repository, "
+          "then try again"),
+    Fault(9, "a web page", index.put(b"<!doctype html><html></html>"), INSPECT, 4,
+          "store/index.faiss: expected a FAISS index, found a web page; download the file itself (the raw file), "
+          "then try again"),
+    Fault(9, "a zip file", index.put(b"PK\x03\x04" + bytes(60)), INSPECT, 4,
+          "store/index.faiss: expected a FAISS index, found a zip file; unpack it first"),
+    Fault(9, "a gzip file", index.put(b"\x1f\x8b" + bytes(60)), INSPECT, 4,
+          "store/index.faiss: expected a FAISS index, found a gzip file; unpack it first"),
+    Fault(9, "JSON", index.put(b'{"a": 1}'), INSPECT, 4,
+          "store/index.faiss: expected a FAISS index, found JSON; give the FAISS index instead"),
+    Fault(10, "a binary index", faiss_writes(index.binary), INSPECT, 4,
+          "store/index.faiss: expected float vectors, found a binary index (IndexBinaryFlat); its vectors are "
+          "bits, which no map between embedding spaces applies to: use the index of the float vectors"),
+    # lossy indexes are read and called approximate: every report says so, and the audit judges what comes of it
+    Fault(11, "LSH", faiss_writes(of_factory("LSH")), INSPECT, 0, "reading *approximate"),
+    Fault(11, "RaBitQ", faiss_writes(of_factory("RaBitQ")), INSPECT, 0, "reading *approximate"),
+    Fault(11, "product quantizer", faiss_writes(of_factory("PQ8x4")), INSPECT, 0, "reading *approximate"),
+    Fault(11, "scalar quantizer below a graph", faiss_writes(of_factory("HNSW8,SQ8")), INSPECT, 0,
+          "reading *approximate"),
+    Fault(12, "fractions cut to whole numbers", faiss_writes(index.fractions_as_bytes), INSPECT, 4,
+          "store/index.faiss: expected whole numbers in the 8bit_direct codes, found only 0 to 0: the vectors were "
+          "fractions, and nothing of them is left; re-embed the documents"),
+    Fault(13, "FastScan", faiss_writes(of_factory("IVF4,PQ8x4fs")), INSPECT, 0, "reading *approximate"),
+    Fault(13, "FastScan of RaBitQ", faiss_writes(of_factory("RaBitQfs")), INSPECT, 4,
+          "store/index.faiss: expected codes that can be decoded after reading, found IndexRaBitQFastScan, whose "
+          "codes FAISS gives out to no one; build it as RaBitQ without fs first"),
+    Fault(14, "a graph without vectors", index.graph_without_vectors, INSPECT, 4,
+          "store/index.faiss: expected the vectors after the HNSW graph, found none; it was saved with "
+          "IO_FLAG_SKIP_STORAGE: save it without"),
+    Fault(15, "an id map", faiss_writes(of_factory("IDMap,Flat")), INSPECT, 0, "index type *IndexIDMap(IndexFlatL2)"),
+    Fault(16, "lists with sparse ids", faiss_writes(index.sparse_lists), INSPECT, 0, "vectors *150"),
+    Fault(17, "lists that lost a row", faiss_writes(index.lists_that_lost_a_row), INSPECT, 4,
+          "store/index.faiss: expected 150 vectors in the lists, found 149; FAISS drops NaN vectors from the lists "
+          "yet counts them; build it again without them"),
+    Fault(18, "one id twice", faiss_writes(index.labelled(3)), INSPECT, 4,
+          "store/index.faiss: expected a different id for each vector, found id 3 twice (1 repetitions); remove "
+          "the stale vectors and save the index again"),
+    # ids are texts and kept to the letter; FAISS itself takes any 64 bits
+    Fault(19, "negative and large ids", faiss_writes(index.labelled(-1, -(1 << 63), (1 << 63) - 1)), INSPECT, 0,
+          "notes *a document has the id -1, with which FAISS also says that it found nothing"),
+    Fault(20, "not trained", faiss_writes(index.untrained), INSPECT, 4,
+          "store/index.faiss: expected a trained index, found an untrained IndexIVFFlat; train and fill it first"),
+    Fault(21, "no vectors, looked at", faiss_writes(index.empty), INSPECT, 0, "vectors *0"),
+    # there is no audit of nothing: the way there is refused before it
+    Fault(21, "no vectors, fitted", faiss_writes(index.empty), FIT, 4,
+          "store: expected texts to embed again, found vectors only; put a docs.jsonl ({\"id\", \"text\"} a line) "
+          "beside the index"),
+    Fault(21, "no vectors, with documents", then(faiss_writes(index.empty), stores.write("store/docs.jsonl", b"")),
+          FIT, 4,
+          "store: expected texts to embed again, found vectors only; put a docs.jsonl ({\"id\", \"text\"} a line) "
+          "beside the index"),
+    Fault(22, "lists on disk are missing", index.lists_missing, INSPECT, 4,
+          "store/index.faiss: expected its inverted lists in the file lists.ivfdata beside it, found no such file; "
+          "copy or link */elsewhere/lists.ivfdata there"),
+    Fault(22, "lists on disk are cut", index.lists_cut, INSPECT, 4,
+          "store/lists.ivfdata: expected 65536 bytes of inverted lists, found 65535; copy it again"),
+    Fault(23, "lists on disk moved beside the index", index.lists_moved_beside, INSPECT, 0, "vectors *150"),
+    Fault(23, "lists on disk linked beside the index", index.lists_linked, INSPECT, 0,
+          "notes *read and copied through links out of the folder: lists.ivfdata"),
+    Fault(24, "an index that may not be read", index.unreadable("store/index.faiss"), INSPECT, 5,
+          "cannot read store/index.faiss: Permission denied; check that it is there and readable"),
+    Fault(24, "documents that may not be read", index.unreadable("store/docs.jsonl"), INSPECT, 5,
+          "cannot read store/docs.jsonl: Permission denied; check that it is there and readable"),
+    Fault(24, "a folder that may not be entered", index.unreadable("store"), INSPECT, 5,
+          "cannot read store: Permission denied; check that it is there and readable"),
+    # the reader of stitches takes what it cannot read for damaged
+    Fault(24, "a stitch that may not be read", index.unreadable("stitch/weights.safetensors"), TRANSLATE, 4,
+          "stitch: expected a complete stitch, found a damaged one (*); fit it again"),
+    Fault(24, "a manifest that may not be read", index.unreadable("store/lead-migrate.json"), INSPECT, 5,
+          "cannot read store/lead-migrate.json: Permission denied; check that it is there and readable"),
+    Fault(24, "queries that may not be read", index.unreadable("beir/queries.jsonl"), AUDIT, 5,
+          "cannot read beir/queries.jsonl: Permission denied; check the permissions"),
+    Fault(25, "a source that may not be written to", index.read_only, TRANSLATE, 0,
+          "out: 150 vectors, dimension 32 to 24, 60 of them true ones, in * s"),
+    Fault(26, "the output is a link to the source", system.out_is_link("store"), TRANSLATE, 2,
+          "out overlaps store, which is read; choose an output outside of it"),
+    Fault(26, "the output is a link to the source, replaced", system.out_is_link("store"), (*TRANSLATE, "--force"),
+          2, "out overlaps store, which is read; choose an output outside of it"),
+    Fault(26, "the output is the source", nothing, ("translate", "store", "stitch", "-o", "store", "-q"), 2,
+          "store overlaps store, which is read; choose an output outside of it"),
+    Fault(26, "the output would replace the source", nothing,
+          ("translate", "store", "stitch", "-o", "store", "-q", "--force"), 2,
+          "store overlaps store, which is read; choose an output outside of it"),
+    Fault(26, "the output would replace the stitch", nothing,
+          ("translate", "store", "stitch", "-o", "stitch", "-q", "--force"), 2,
+          "stitch overlaps stitch, which is read; choose an output outside of it"),
+    Fault(26, "the output would replace the folder of the source", nothing,
+          ("translate", "store", "stitch", "-o", ".", "-q", "--force"), 2,
+          ". overlaps store, which is read; choose an output outside of it"),
+    Fault(26, "the output is inside the source", nothing,
+          ("translate", "store", "stitch", "-o", "store/new", "-q"), 2,
+          "store/new overlaps store, which is read; choose an output outside of it"),
+    Fault(27, "the source changes meanwhile", system.changes_meanwhile("content"), TRANSLATE, 4,
+          "store/index.faiss: changed while it was read; nothing was written, run again"),
+    Fault(27, "the documents change meanwhile", system.changes_meanwhile("docs"), TRANSLATE, 4,
+          "store/docs.jsonl: changed while it was read; nothing was written, run again"),
+    Fault(27, "the time of the source changes meanwhile", system.changes_meanwhile("time"), TRANSLATE, 4,
+          "store/index.faiss: changed while it was read; nothing was written, run again"),
+    Fault(27, "the source vanishes meanwhile", system.changes_meanwhile("vanished"), TRANSLATE, 5,
+          "cannot read store/index.faiss: No such file or directory; check that it is there and readable"),
+    Fault(28, "FAISS dies by a signal", then(faiss_writes(of_factory("SQ8")), system.child_dies), INSPECT, 4,
+          "store/index.faiss: expected FAISS to read the index, found that it cannot: it ended by SIGSEGV; the "
+          "file is damaged, copy it again or build it anew"),
+    Fault(29, "metric L1", faiss_writes(index.other_metric), INSPECT, 4,
+          "store/index.faiss: expected the metric L2 or inner product, found L1 in IndexFlat; build the index with "
+          "one of these first"),
+    Fault(30, "a quantizer of another metric", faiss_writes(index.two_metrics), INSPECT, 0,
+          "notes *the quantizer compares by l2, the lists by ip"),
+    Fault(31, "a PCA", faiss_writes(of_factory("PCA16,Flat")), INSPECT, 0,
+          "notes *PCAMatrix projects 32 dimensions to 16; what lay outside of these is lost"),
+    Fault(31, "an ITQ", faiss_writes(of_factory("ITQ16,LSH")), INSPECT, 4,
+          "store/index.faiss: expected transforms that can be undone, found ITQTransform, which scales each vector "
+          "by a length that is not kept; use an index without it"),
+    Fault(32, "a pipe", index.fifo("store/index.faiss"), ("inspect", "store/index.faiss"), 4,
+          "store/index.faiss: expected a file or a folder, found a pipe, socket or device; give the store itself"),
+    Fault(32, "a pipe in the folder", index.fifo("store/index.faiss"), INSPECT, 4,
+          "store: expected a FAISS index, found only docs.jsonl, embedder.json, embedder.safetensors, "
+          "lead-migrate.json; give the folder that holds the store"),
+    Fault(32, "a device", index.device("store/index.faiss"), INSPECT, 4,
+          "store: expected a FAISS index, found only docs.jsonl, embedder.json, embedder.safetensors, "
+          "lead-migrate.json; give the folder that holds the store"),
+    Fault(32, "documents in a pipe", index.fifo("store/docs.jsonl"), INSPECT, 4,
+          "store/docs.jsonl: expected a file, found a pipe or a device; write the documents to a file"),
+    Fault(32, "documents without an end", index.device("store/docs.jsonl"), INSPECT, 4,
+          "store/docs.jsonl: expected a file, found a pipe or a device; write the documents to a file"),
+    Fault(32, "a pickle in a pipe", then(stores.langchain, index.fifo("store/index.pkl")), FIT, 4,
+          "store: expected texts to embed again, found vectors only; put a docs.jsonl ({\"id\", \"text\"} a line) "
+          "beside the index"),
+    Fault(32, "a manifest in a pipe", index.fifo("store/lead-migrate.json"), INSPECT, 4,
+          "store/lead-migrate.json: expected a file, found a pipe or a device; make it again"),
+    Fault(32, "a model in a pipe", index.fifo("store/embedder.json"), AUDIT, 4,
+          "store: expected the saved state of tfidf:32 in files, found a pipe or a device"),
+    Fault(32, "a stitch without an end", index.device("stitch/weights.safetensors"), TRANSLATE, 4,
+          "stitch: expected a complete stitch, found a damaged one (*not a file*); fit it again"),
+    Fault(32, "a file of vectors in a pipe", index.fifo("x.npz"), FIT_FILE, 4,
+          "x.npz: expected an .npz file of vectors, found a pipe or a device; write them to a file"),
+    Fault(32, "queries in a pipe", index.fifo("beir/queries.jsonl"), AUDIT, 4,
+          "beir/queries.jsonl: expected a file, found a folder or a device; check the path"),
+    Fault(32, "judgements in a pipe", index.fifo("beir/qrels/test.tsv"), AUDIT, 4,
+          "beir/qrels/test.tsv: expected a file, found a folder or a device; check the path"),
+]
+
+VECTORS = [
+    Fault(33, "a vector of NaN", texts.put_row(99, float("nan")), ANY_STORE, 4,
+          "store: NaN, Inf or overflowing vector for document * (1 bad of 150 in this batch); re-embed or remove it"),
+    Fault(33, "one NaN", texts.put_row(99, [1.0] * 31 + [float("nan")]), ANY_STORE, 4,
+          "store: NaN, Inf or overflowing vector for document * (1 bad of 150 in this batch); re-embed or remove it"),
+    Fault(33, "a NaN in an audit", texts.put_row(99, float("nan")), AUDIT, 4,
+          "store: NaN, Inf or overflowing vector for document * (1 bad of 150 in this batch); re-embed or remove it"),
+    Fault(33, "a NaN, looked at", texts.put_row(99, float("nan")), INSPECT, 0, "bad vectors *1"),
+    Fault(34, "Inf", texts.put_row(99, float("-inf")), ANY_STORE, 4,
+          "store: NaN, Inf or overflowing vector for document * (1 bad of 150 in this batch); re-embed or remove it"),
+    Fault(35, "zero", texts.put_row(99, 0), ANY_STORE, 4,
+          "store: zero vector for document * (1 bad of 150 in this batch); re-embed or remove it"),
+    Fault(36, "denormal", texts.put_row(99, 1e-42), ANY_STORE, 4,
+          "store: zero vector for document * (1 bad of 150 in this batch); re-embed or remove it"),
+    Fault(36, "1e30", texts.put_row(99, 1e30), ANY_STORE, 4,
+          "store: NaN, Inf or overflowing vector for document * (1 bad of 150 in this batch); re-embed or remove it"),
+    Fault(36, "overflow after the stitch", models.spoil_weights(3e38), TRANSLATE, 4,
+          "store after the ridge stitch: NaN, Inf or overflowing vector for document * (150 bad of 150 in this "
+          "batch); re-embed or remove it"),
+    Fault(36, "float64 beyond float32", models.vectors_file(8, models.set_row(3, 1e300, float)), FIT_FILE, 4,
+          "x.npz (docs): NaN, Inf or overflowing vector for document * (1 bad of 150 in this batch); re-embed or "
+          "remove it"),
+    # equal vectors are a poor store, not a broken one; the audit judges it
+    Fault(37, "all vectors equal", texts.put_rows(lambda n: texts.np.ones((n, 32))), FIT, 0,
+          "out: *, fitted on 50 of 150 documents"),
+    Fault(37, "a constant column", texts.put_rows(texts.constant_column), FIT, 0,
+          "out: *, fitted on 50 of 150 documents"),
+    Fault(38, "one not of unit length", texts.put_row(9, 3.5), INSPECT, 0, "norms *1 to 19.8"),
+    Fault(39, "fewer documents than the sample", nothing, ("fit", "store", "--target", "tfidf:8", "-o", "out"), 0,
+          "out: *, fitted on 150 of 150 documents"),
+]
+
+TEXTS = [
+    Fault(40, "a pickle of a command", stores.pickled(pickle.dumps(stores.Command())), INSPECT, 4,
+          "store/index.pkl: expected LangChain documents, found the class posix.system; nothing of the pickle was "
+          "executed: if you trust the file, save the store again with plain metadata (text, numbers, lists, dates)"),
+    Fault(40, "a pickle of an evaluation", stores.pickled(pickle.dumps(stores.Evaluation())), INSPECT, 4,
+          "store/index.pkl: expected LangChain documents, found the class builtins.eval; nothing of the pickle was "
+          "executed: if you trust the file, save the store again with plain metadata (text, numbers, lists, dates)"),
+    Fault(40, "an old pickle of a command", stores.pickled(pickle.dumps(stores.Command(), 0)), INSPECT, 4,
+          "store/index.pkl: expected a pickle written by LangChain, found the pickle instruction PUT, which no "
+          "docstore needs; the file is damaged or was not copied whole; copy it again"),
+    Fault(40, "a pickle for a configuration", then(stores.txtai, stores.move("store/config.json", "store/config")),
+          INSPECT, 4,
+          "store/config: expected config.json, found a pickle, which could execute anything; load the store with a "
+          "present txtai, set its config format to json, and save it again"),
+    Fault(40, "an array of objects", models.vectors_file(8, models.objects), FIT_FILE, 4,
+          "x.npz: docs.npy holds Python objects or records, which are not read; save plain arrays"),
+    Fault(41, "a pickle that announces 2^60 bytes", stores.pickled(b"\x80\x04\x8e" + (1 << 60).to_bytes(8, "little")),
+          INSPECT, 4,
+          "store/index.pkl: expected a pickle written by LangChain, found a cut pickle, or an absurd length in it; "
+          "the file is damaged or was not copied whole; copy it again"),
+    Fault(41, "a pickle of something else", stores.pickled(pickle.dumps({"a": 1})), INSPECT, 4,
+          "store/index.pkl: expected a pickled (docstore, {row: id}) of LangChain, found dict; give the folder "
+          "that FAISS.save_local wrote"),
+    Fault(42, "a row without a document", stores.docstore_with(row_ids=dict(enumerate(stores.IDS[:-1]))),
+          INSPECT, 4,
+          "store/index.pkl: expected ids for the rows 0 to 11 of the index, found 11 entries that are not these; "
+          "the pickle and the index are not of the same store"),
+    Fault(42, "a document that is not there", stores.docstore_with(ids=stores.IDS[:-1]), INSPECT, 4,
+          "store/index.pkl: expected a document for each vector, found none for 'id-11' (1 missing); save the "
+          "store again"),
+    Fault(42, "LlamaIndex lacks a node", then(stores.llamaindex, stores.edit_json(
+        "store/docstore.json", lambda f: f["docstore/data"].pop("id-3"))), INSPECT, 4,
+          "store/docstore.json: expected a node for each vector, found none for 'id-3' (1 missing); save the store "
+          "again"),
+    Fault(42, "txtai lacks a section", then(stores.txtai, stores.execute(
+        "store/documents", "DELETE FROM sections WHERE indexid = 3")), INSPECT, 4,
+          "store/documents: expected 12 sections with the ids of the index, found 11 sections; save the store again"),
+    Fault(42, "a line too few", texts.edit_lines(lambda found: found[:-1]), INSPECT, 4,
+          "store/docs.jsonl: expected 150 documents, one for each vector, found 149; write the file and the index "
+          "from the same documents"),
+    Fault(42, "a line too many", texts.edit_lines(lambda found: [*found, '{"id": "x"}']), INSPECT, 4,
+          "store/docs.jsonl: expected 150 documents, one for each vector, found 151; write the file and the index "
+          "from the same documents"),
+    Fault(43, "a document without a vector", stores.docstore_with(ids=[*stores.IDS, "orphan"]), INSPECT, 0,
+          "notes *1 documents in index.pkl belong to no vector; they are kept as they are"),
+    Fault(43, "LlamaIndex has a node more", then(stores.llamaindex, stores.edit_json(
+        "store/docstore.json", lambda f: f["docstore/data"].update(orphan=f["docstore/data"]["id-3"]))),
+          INSPECT, 0, "notes *1 nodes in docstore.json belong to no vector; they are kept as they are"),
+    Fault(44, "Haystack's vectors moved by a deletion", then(stores.haystack, stores.execute(
+        "store/docs.db", "DELETE FROM document WHERE id = 'id-3'")), INSPECT, 4,
+          "store/docs.db: expected documents with the vector_id of each of 12 vectors, found 11 in the index "
+          "'document'; deleting documents shifts the vectors of a flat index: run update_embeddings, and save again"),
+    # nothing in the store contradicts itself; what comes of it answers badly, and the audit says so
+    Fault(45, "documents one row off their vectors", texts.drifted, RUN, 1, "NOT SAFE: *"),
+    Fault(46, "a blank text, embedded", stores.write("beir/corpus.jsonl", b'{"_id": "a", "text": " "}'), EMBED, 4,
+          "document 'a': expected a text to embed, found none; drop it with --skip-bad"),
+    Fault(46, "blank texts, passed over by the sample", texts.blank_texts(*range(50)), FIT, 0,
+          "out: *, fitted on 50 of 150 documents"),
+    Fault(46, "nothing but blank texts", texts.blank_texts(*range(150)), FIT, 4,
+          "tfidf:8: expected a corpus with words in it, found none; give documents with texts"),
+    Fault(47, "docs.jsonl is not UTF-8", texts.raw_line(5, b'{"id": "\xff"}'), INSPECT, 4,
+          "store/docs.jsonl, line 6: expected UTF-8, found *; correct the line"),
+    Fault(47, "half a character", texts.raw_line(5, b'{"id": "a", "text": "\\ud800"}'), INSPECT, 4,
+          "store/docs.jsonl, line 6: expected UTF-8, found *; correct the line"),
+    Fault(47, "the corpus is not UTF-8", stores.write("beir/corpus.jsonl", b'{"_id": "a", "text": "\xff"}'),
+          EMBED, 4, "beir/corpus.jsonl:1: expected UTF-8, found byte 0xff at column 23; convert the file to UTF-8"),
+    Fault(47, "queries are not UTF-8", stores.write("beir/queries.jsonl", b'{"_id": "1", "text": "\xff"}'),
+          AUDIT, 4, "beir/queries.jsonl:1: expected UTF-8, found byte 0xff at column 23; convert the file to UTF-8"),
+    Fault(47, "judgements are not UTF-8", stores.write("beir/qrels/test.tsv", b"q\td\xff\t1\n"), AUDIT, 4,
+          "beir/qrels/test.tsv:1: expected UTF-8, found byte 0xff at column 4; convert the file to UTF-8"),
+    Fault(48, "byte order marks, DOS line ends, blank lines", texts.marked_and_broken_by_dos, AUDIT, 0, "SAFE: *"),
+    Fault(49, "judgements of unknown documents", texts.add_qrels(lambda first: f"{first}\tnowhere\t2\n"), AUDIT,
+          0, "note: 1 of 151 relevant documents are not in the stores; no arm can find them"),
+    Fault(49, "judgements for unknown queries", texts.add_qrels(lambda _: "nobody\tnothing\t1\n"), AUDIT, 0,
+          "note: 1 judged queries have no text in beir; they are left out"),
+    Fault(49, "judgements for unknown queries only", texts.qrels(texts.HEADER + "nobody\td\t1\n"), AUDIT, 4,
+          "beir/qrels: expected judgements of split 'test' for queries in queries.jsonl, found 1 other queries; "
+          "check that both belong together"),
+    Fault(50, "a query without a relevant document", texts.all_irrelevant_but_one, AUDIT, 0,
+          "note: 1 queries have no relevant document; every arm scores 0"),
+    Fault(50, "queries without judgements", texts.keep_judgements(120), AUDIT, 0, "beir: 120 queries, 150 documents"),
+    Fault(50, "no judgements at all", stores.remove("beir/qrels"), AUDIT, 0,
+          "SAFE (provisional: nothing is judged, so this rests on overlap@10): *"),
+    Fault(51, "five queries", texts.keep_judgements(5), AUDIT, 3,
+          "INCONCLUSIVE: *; 5 queries are too few for a verdict, at*"),
+]
+
+MODELS = [
+    Fault(52, "the source model has another dimension", models.vectors_file(16), (
+        *AUDIT, "--source", "store", "--source-model", "file:x.npz"), 4,
+          "store: expected vectors of dimension 16, as file:x.npz gives, found 32; name the model that the store "
+          "was built with"),
+    Fault(53, "the target model has another dimension", models.vectors_file(16), (*AUDIT, "--target", "file:x.npz"),
+          4,
+          "store: expected vectors of dimension 16, as file:x.npz gives, found 32; name the model that the store "
+          "was built with"),
+    Fault(53, "documents and queries of two dimensions", models.vectors_file(8, models.fewer_queries_dim), FIT_FILE,
+          4, "x.npz: documents have dimension 8, queries 7; use one model"),
+    Fault(54, "the server answers with too few", models.server(*[fake.TOO_FEW] * 99), FIT_API, 7,
+          "http://127.0.0.1:*/v1 failed 6 times, the last time with: 19 embeddings for 20 texts; try again later"),
+    Fault(54, "the server answers with too many", models.server(*[fake.TOO_MANY] * 99), FIT_API, 7,
+          "http://127.0.0.1:*/v1 failed 6 times, the last time with: 21 embeddings for 20 texts; try again later"),
+    Fault(55, "the server shuffles", models.server(fake.SHUFFLED, fake.SHUFFLED), FIT_API, 0,
+          "out: *, fitted on 40 of 150 documents", models.in_order),
+    Fault(56, "the server answers with NaN", models.server(*[fake.NAN] * 99), FIT_API, 7,
+          "http://127.0.0.1:*/v1 failed 6 times, the last time with: an embedding that is zero, NaN or Inf; try "
+          "again later"),
+    Fault(56, "the server answers with zeros", models.server(*[fake.ZERO] * 99), FIT_API, 7,
+          "http://127.0.0.1:*/v1 failed 6 times, the last time with: an embedding that is zero, NaN or Inf; try "
+          "again later"),
+    Fault(56, "the server answers with ragged vectors", models.server(*[fake.RAGGED] * 99), FIT_API, 7,
+          "http://127.0.0.1:*/v1 failed 6 times, the last time with: embeddings of dimension 7, 8 where 8 was "
+          "expected; try again later"),
+    Fault(57, "429, for ever", models.server(*[fake.status(429, "slow down")] * 99), FIT_API, 7,
+          "http://127.0.0.1:*/v1 failed 6 times, the last time with: HTTP 429 (slow down); try again later",
+          models.asked(6)),
+    Fault(57, "500, for ever", models.server(*[fake.status(500)] * 99), FIT_API, 7,
+          "http://127.0.0.1:*/v1 failed 6 times, the last time with: HTTP 500 (spoiled); try again later",
+          models.asked(6)),
+    Fault(57, "502, for ever", models.server(*[fake.status(502)] * 99), FIT_API, 7,
+          "http://127.0.0.1:*/v1 failed 6 times, the last time with: HTTP 502 (spoiled); try again later",
+          models.asked(6)),
+    Fault(57, "no answer, for ever", models.server(*[fake.SLOW] * 99), FIT_API, 7,
+          "http://127.0.0.1:*/v1 failed 6 times, the last time with: no answer within 0.2 s; try again later",
+          models.asked(6)),
+    Fault(57, "cut answers, for ever", models.server(*[fake.TRUNCATED] * 99), FIT_API, 7,
+          "http://127.0.0.1:*/v1 failed 6 times, the last time with: an answer that is not a list of embeddings "
+          "(1044 bytes); try again later", models.asked(6)),
+    Fault(57, "no server", models.nobody_listens, FIT_API, 7,
+          "http://127.0.0.1:*/v1 failed 6 times, the last time with: the connection failed (ConnectError); try "
+          "again later"),
+    Fault(57, "a failure that passes", models.once(fake.status(429), fake.status(500), fake.status(502), fake.SLOW,
+          fake.RESET, fake.TRUNCATED, fake.NOT_JSON, fake.TOO_FEW, fake.NAN), FIT_API, 0,
+          "out: *, fitted on 40 of 150 documents", models.asked(3)),
+    Fault(57, "401", models.server(fake.status(401, "no")), FIT_API, 7,
+          "http://127.0.0.1:*/v1 refused the key (HTTP 401); check OPENAI_API_KEY and its rights", models.asked(1)),
+    Fault(57, "400", models.server(fake.status(400, "no")), FIT_API, 7,
+          "http://127.0.0.1:*/v1 refused the request for 'text-embedding-3-small' (HTTP 400): no; check the options",
+          models.asked(1)),
+    Fault(57, "the account is empty", models.server(models.QUOTA), FIT_API, 7,
+          "http://127.0.0.1:*/v1: the account has no quota left (insufficient_quota); add credit, then run the "
+          "same again", models.asked(1)),
+    Fault(57, "asked to wait for hours", models.server(fake.status(429, "no", retry_after="7200")), FIT_API, 7,
+          "http://127.0.0.1:*/v1 asks to wait 7200 s (HTTP 429 (no)); run the same command again after that",
+          models.asked(1)),
+    Fault(57, "a failure half way, then again", models.server(fake.Fault(), *[fake.status(500)] * 6), FIT_API, 7,
+          "http://127.0.0.1:*/v1 failed 6 times, the last time with: HTTP 500 (spoiled); try again later",
+          models.pays_the_rest),
+    Fault(58, "the model has changed", models.refit_vocabulary, AUDIT, 4,
+          "store: expected tfidf:32 at revision *, found *; the model has changed since the store was made"),
+    Fault(58, "the file of vectors has changed", then(models.vectors_file(8), models.edit_manifest(
+        "store", lambda f: f["model"].update(spec="file:x.npz", dim=8, revision="0" * 64))), AUDIT, 4,
+          "store: expected file:x.npz at revision *, found *; the model has changed since the store was made"),
+]
+
+ENVIRONMENT = [
+    Fault(59, "the disk is full, at each write", system.disk(system.ENOSPC, stays=True), TRANSLATE, 5,
+          "cannot write *: No space left on device; free some space and run the same command again",
+          system.goes_on),
+    Fault(59, "the disk is full before the end", system.file_limits(4096, 4095, 1, 10_000), TRANSLATE, 5,
+          "cannot write .out.work/content/index.faiss: File too large; raise the limit on file sizes (ulimit -f), "
+          "and run the same command again",
+          system.lift_limit_and_go_on),
+    Fault(59, "too little room is told before", system.little_room, TRANSLATE, 5,
+          "cannot write .out.work/content/index.faiss: expected 14400 bytes of free space, found 1000; free some "
+          "space, or choose another output, and run the same command again", system.goes_on),
+    Fault(59, "no room for what is printed", system.stdout_full, (*INSPECT, "--json"), 5,
+          "the system refused: No space left on device; see what holds it, and run the same command again"),
+    Fault(60, "the disk fails, at each write, fsync and rename", system.disk(system.EIO, stays=False), TRANSLATE, 5,
+          "cannot write *: Input/output error; see what holds it, and run the same command again", system.goes_on),
+    Fault(61, "kill -9, at each step", system.dies_at_each_step, TRANSLATE, 137, "", system.goes_on),
+    Fault(61, "kill -9, while it writes", system.killed_while_it_writes, TRANSLATE, -9, "", system.goes_on),
+    Fault(61, "SIGTERM", system.signalled(15), TRANSLATE, 143,
+          "interrupted; continue with the same command: 150 of 150 rows are done", system.goes_on),
+    Fault(61, "Ctrl-C", system.signalled(2), TRANSLATE, 130,
+          "interrupted; continue with the same command: 150 of 150 rows are done", system.goes_on),
+    Fault(62, "another run holds the output", system.locked, TRANSLATE, 6,
+          "another run is writing out; wait for it, or choose another output"),
+    Fault(62, "the lock of a dead run", system.lock_of_the_dead, TRANSLATE, 0,
+          "out: 150 vectors, dimension 32 to 24, 60 of them true ones, in * s", system.same_bytes),
+    Fault(62, "other options for unfinished work", then(system.unfinished, models.another_stitch), TRANSLATE, 2,
+          "out: expected the options that the unfinished work was begun with, found other values of stitch; to "
+          "discard the unfinished work and begin anew, add --restart"),
+    Fault(62, "another source for unfinished work", then(system.unfinished, system.touch_docs), TRANSLATE, 4,
+          "out: expected the source that the unfinished work was begun with, found another or a changed one; to "
+          "discard the unfinished work and begin anew, add --restart"),
+    Fault(62, "the output exists", stores.write("out", b"mine"), TRANSLATE, 2,
+          "out exists; choose another output, or replace it with --force"),
+    Fault(62, "out of memory", then(stores.large_docstore, system.memory(48 << 20)), INSPECT, 5,
+          "out of memory; free some, use a smaller batch, or take a machine with more"),
+    Fault(62, "out of memory among pickles", then(stores.large_pickle, system.memory(48 << 20)), INSPECT, 5,
+          "out of memory; free some, use a smaller batch, or take a machine with more"),
+    Fault(62, "one thread", system.with_threads(1), TRANSLATE, 0,
+          "out: 150 vectors, dimension 32 to 24, 60 of them true ones, in * s", system.same_bytes),
+    Fault(62, "two threads", system.with_threads(2), TRANSLATE, 0,
+          "out: 150 vectors, dimension 32 to 24, 60 of them true ones, in * s", system.same_bytes),
+    Fault(62, "a jump of the clock and another time zone", system.clock_jumps_back, TRANSLATE, 0,
+          "out: 150 vectors, dimension 32 to 24, 60 of them true ones, in * s",
+          system.same_bytes),
+    Fault(62, "a stitch with bytes after its end", models.longer_weights, TRANSLATE, 4,
+          "stitch/weights.safetensors: its SHA-256 is not the one in the manifest; fit the stitch again"),
+    Fault(62, "a stitch with NaN", models.spoil_weights(float("nan")), TRANSLATE, 4,
+          "stitch: expected finite weights, found NaN or Inf; fit the stitch again"),
+    Fault(62, "a stitch with a norm of NaN", models.edit_details("stitch", norm="NaN"), TRANSLATE, 4,
+          "stitch: expected finite weights, found NaN or Inf; fit the stitch again"),
+    Fault(62, "a stitch of an unknown kind", models.edit_details("stitch", stitch="magic"), TRANSLATE, 4,
+          "stitch: expected a complete stitch, found a damaged one (*); fit it again"),
+]
+
+MORE = [
+    Fault(63, "a document of 10 MB", texts.edit_document(3, text="tea " * 2_500_000), FIT, 0,
+          "out: *, fitted on 50 of 150 documents"),
+    Fault(64, "an empty corpus", stores.write("beir/corpus.jsonl", b""), EMBED, 4,
+          "beir/corpus.jsonl: expected documents, found an empty file; check how it was written"),
+    Fault(64, "an empty corpus beside the queries", stores.write("beir/corpus.jsonl", b""), AUDIT, 4,
+          "beir/corpus.jsonl: expected documents, found an empty file; check how it was written"),
+    Fault(65, "one document", texts.one_document, ("fit", "store", "--target", "tfidf:1", "-o", "out", "-q"), 4,
+          "expected at least 2 pairs of vectors, found 1 source and 1 target vectors; take a larger sample"),
+    Fault(65, "one document, looked at", texts.one_document, INSPECT, 0, "vectors *1"),
+    Fault(66, "fewer documents than are ranked", texts.small_corpus, AUDIT, 3,
+          "note: 120 of 150 relevant documents are not in the stores; no arm can find them"),
+    Fault(67, "a stitch for another store", models.stitch_of_another_store, TRANSLATE, 4,
+          "store: the stitch was fitted on another store (150 vectors there, 150 here); fit again, or allow it "
+          "with --any-store if the model is the same"),
+    Fault(67, "no stitch", stores.remove("stitch"), TRANSLATE, 4,
+          "stitch: expected a stitch with a lead-migrate.json inside, found none; check the path"),
+    Fault(67, "a store for a stitch", nothing, ("translate", "store", "store", "-o", "out", "-q"), 4,
+          "store: expected a stitch, found a store; give the folder of a stitch"),
+    Fault(68, "the wrong direction", models.translated, ("translate", "new", "stitch", "-o", "out", "-q"), 4,
+          "new: the stitch expects vectors of dimension 32, found 24; fit a stitch for this store"),
+    Fault(69, "a stale manifest: the index was replaced", texts.other_vectors, INSPECT, 4,
+          "store/index.faiss: expected the SHA-256 of the manifest, *, found *; the index was damaged or replaced, "
+          "copy it or make it again"),
+    Fault(69, "a stale manifest: of another index", stores.move("store/index.faiss", "store/renamed.faiss"),
+          INSPECT, 0, "notes *the manifest in the folder is not of renamed.faiss; it is ignored"),
+    Fault(69, "a manifest that is not JSON", stores.write("store/lead-migrate.json", b"{"), INSPECT, 4,
+          "store/lead-migrate.json: expected JSON, found something else; the file is damaged, copy or make it again"),
+    Fault(69, "a manifest of a stitch", stores.write("store/lead-migrate.json", b'{"kind": "stitch"}'), INSPECT,
+          4, "store: expected a store, found a stitch; give the folder of a store"),
+    Fault(69, "a manifest of the future", models.edit_manifest("store", lambda f: f.update(format_version=99)),
+          INSPECT, 4,
+          "store/lead-migrate.json: expected format version 1, found 99; it was written by lead-migrate 0.1.0, "
+          "install that version or a newer one"),
+    Fault(69, "a manifest with other fields", models.edit_manifest("store", lambda f: f.update(surprise=1)),
+          INSPECT, 4,
+          "store/lead-migrate.json: expected the fields of a store manifest, found others (*); the file is "
+          "damaged, copy or make it again"),
+    Fault(70, "one id twice in docs.jsonl", texts.edit_lines(lambda found: [*found[:-1], found[0]]), INSPECT, 4,
+          "store/docs.jsonl, line 150: expected a new id, found *, the id of line 1; correct the line"),
+    Fault(70, "one id twice in a corpus", stores.write("beir/corpus.jsonl", b'{"_id": "a", "text": "green tea"}\n' * 2),
+          EMBED, 4, "beir/corpus.jsonl:2: expected a new document id, found 'a' again; remove one"),
+    Fault(70, "one id twice in a file of vectors", models.vectors_file(8, models.repeat_first_id), FIT_FILE, 4,
+          "x.npz: doc_ids names 1 ids twice; keep one of each"),
+    Fault(70, "one id twice in txtai", then(stores.txtai, stores.execute(
+        "store/documents", "UPDATE sections SET id = 'id-4' WHERE indexid = 3")), INSPECT, 4,
+          "store/documents: expected a different id for each section, found 'id-4' twice; save the store again"),
+    Fault(71, "an id that is a number", texts.edit_document(5, id=17), INSPECT, 4,
+          "store/docs.jsonl, line 6: expected a text as \"id\", found int 17; correct the line"),
+    Fault(71, "no id", texts.raw_line(5, b'{"text": "x"}'), INSPECT, 4,
+          "store/docs.jsonl, line 6: expected a text as \"id\", found nothing; correct the line"),
+    Fault(71, "an id that is a list in a corpus", stores.write("beir/corpus.jsonl", b'{"_id": [1], "text": "x"}'),
+          EMBED, 4,
+          "beir/corpus.jsonl:1: expected a string under \"_id\" or \"id\", found a list; give the record an id"),
+    Fault(71, "an id that is a number in LangChain", stores.docstore_with(ids=[*stores.IDS[1:], 7]), INSPECT, 4,
+          "store/index.pkl: expected ids that are text, found 7; save the store again with text ids"),
+    Fault(71, "an id that is a number in LlamaIndex", then(stores.llamaindex, stores.edit_index_store(
+        lambda nodes: nodes.update({"3": 17}))), INSPECT, 4,
+          "store/index_store.json: expected ids that are text, found 17; save the store again"),
+    Fault(71, "an id that is none in txtai", then(stores.txtai, stores.execute(
+        "store/documents", "UPDATE sections SET id = NULL WHERE indexid = 3")), INSPECT, 4,
+          "store/documents: expected ids that are text, found 1 that are none; save the store again"),
+    Fault(72, "a text that is a list", texts.edit_document(5, text=["x"]), FIT, 4,
+          "store/docs.jsonl, line 6: expected a text as \"text\", found list ['x']; correct the line"),
+    Fault(72, "a line that is not JSON", texts.raw_line(5, b"{"), INSPECT, 4,
+          "store/docs.jsonl, line 6: expected a JSON object, found *; correct the line"),
+    Fault(72, "a line that is no object", texts.raw_line(5, b"[]"), INSPECT, 4,
+          "store/docs.jsonl, line 6: expected a JSON object, found list []; correct the line"),
+    Fault(72, "JSON nested too deeply", texts.raw_line(5, b"[" * 100_000), INSPECT, 4,
+          "store/docs.jsonl, line 6: expected a JSON object, found *; correct the line"),
+    Fault(73, "no queries", stores.remove("beir/queries.jsonl"), AUDIT, 4,
+          "beir/queries.jsonl: expected a file, found nothing; check the path"),
+    Fault(73, "an empty file of queries", stores.write("beir/queries.jsonl", b""), AUDIT, 4,
+          "beir/queries.jsonl: expected queries, found an empty file; check how it was written"),
+    Fault(73, "a query that is not JSON", stores.write("beir/queries.jsonl", b"{\n"), AUDIT, 4,
+          "beir/queries.jsonl:1: expected a JSON object, found bad JSON (*); mend the line"),
+    Fault(73, "no judgements in the file", texts.qrels(texts.HEADER), AUDIT, 4,
+          "beir/qrels/test.tsv: expected judgements, found none; check how the file was written"),
+    Fault(73, "judgements in two columns", texts.qrels(texts.HEADER + "q\td\n"), AUDIT, 4,
+          "beir/qrels/test.tsv:2: expected query-id, corpus-id and score divided by tabs (or TREC's four columns), "
+          "found 'q\\td'; mend the line"),
+    Fault(73, "a grade that is a word", texts.qrels(texts.HEADER + "q\td\thigh\n"), AUDIT, 4,
+          "beir/qrels/test.tsv:2: expected a whole number as the grade, found 'high'; mend the line"),
+    Fault(73, "no such split", nothing, (*AUDIT, "--split", "dev"), 4,
+          "beir/qrels: expected the split 'dev', found test; choose one of these"),
+    Fault(73, "a split that leads out of the folder", stores.move("beir/qrels/test.tsv", "beir/test.tsv"),
+          (*AUDIT, "--split", "../test"), 4,
+          "beir/qrels: expected the split '../test', found no splits at all; choose one of these"),
+    Fault(74, "an index name that leads out of the folder", then(stores.langchain, models.edit_out_of_folder), INSPECT,
+          0, "notes *the manifest in the folder is not of index.faiss; it is ignored"),
+    Fault(74, "an index name of two lines", stores.move("store/index.faiss", "store/in\ndex.faiss"), INSPECT, 0,
+          "notes *the manifest in the folder is not of in\\ndex.faiss; it is ignored"),
+    Fault(74, "a damaged index with a name of two lines", then(
+        index.edit(lambda raw: raw[:-1]), stores.move("store/index.faiss", "store/\x1b[31mi\nn.faiss")), INSPECT,
+          4,
+          "store/\\x1b[31mi\\nn.faiss: expected 19200 bytes of 150 vectors at byte 45, found 19199 bytes up to the "
+          "end; the file is damaged or was not copied whole; copy it again"),
+    Fault(74, "a stitch that names files elsewhere", models.edit_details("stitch", files={"../store/docs.jsonl": "0"}),
+          TRANSLATE, 4, "stitch: the manifest names '../store/docs.jsonl', which no stitch has; do not trust it"),
+    Fault(74, "a dataset that names files elsewhere", then(stores.dataset, stores.move(
+        "store/data-0.arrow", "elsewhere/data-0.arrow"), stores.edit_json(
+        "store/state.json", lambda f: f["_data_files"][0].update(filename="../elsewhere/data-0.arrow"))),
+          INSPECT, 4,
+          "store/state.json: expected names of files in the same folder, found '../elsewhere/data-0.arrow'; save "
+          "the store again"),
+    Fault(74, "Haystack names a database elsewhere", then(stores.haystack, stores.move(
+        "store/docs.db", "elsewhere/docs.db"), stores.edit_json(
+        "store/my.json", lambda f: f.update(sql_url="sqlite:///elsewhere/docs.db"))), INSPECT, 4,
+          "store/my.json: expected the database docs.db beside the index, found no such file; copy or link "
+          "elsewhere/docs.db there"),
+    Fault(74, "lists on disk are elsewhere", index.lists_elsewhere, INSPECT, 4,
+          "store/index.faiss: expected its inverted lists in the file lists.ivfdata beside it, found no such file; "
+          "copy or link */elsewhere/lists.ivfdata there"),
+    Fault(75, "a zip bomb", models.zip_bomb, FIT_FILE, 4,
+          "x.npz: claims 268435456 bytes of arrays in a file of 261030; it is not read: save the arrays with "
+          "numpy.savez"),
+    Fault(75, "an array of 2^60 vectors", models.lying_member, FIT_FILE, 4,
+          "x.npz: docs.npy claims an array of shape (1152921504606846976, 8) in 192 bytes; the file is damaged, "
+          "copy it again"),
+    Fault(75, "not an npz", stores.write("x.npz", b"PK\x03\x04nothing"), FIT_FILE, 4,
+          "x.npz: expected an .npz file of vectors, found a damaged or other file (*); copy it again, or write it "
+          "with numpy.savez"),
+    Fault(75, "no file of vectors", nothing, FIT_FILE, 4,
+          "x.npz: expected an .npz file of vectors, found no such file or directory; check the path"),
+    # a link is the will of who laid it, as in the cache of Hugging Face; what is read through it is told
+    Fault(76, "the index is a link out of the folder", stores.link("store/index.faiss", "elsewhere/blob"), INSPECT,
+          0, "notes *read and copied through links out of the folder: index.faiss"),
+    Fault(76, "documents are a link out of the folder", stores.link("store/docs.jsonl", "elsewhere/blob"), INSPECT,
+          0, "notes *read and copied through links out of the folder: docs.jsonl"),
+    Fault(76, "another file that would be copied is a link out of the folder", then(
+        stores.txtai, stores.write("store/scoring", b"x"), stores.link("store/scoring", "elsewhere/blob")), INSPECT,
+          0, "notes *read and copied through links out of the folder: scoring"),
+    Fault(76, "a link that leads nowhere", then(stores.link("store/index.faiss", "elsewhere/blob"), stores.remove(
+        "elsewhere/blob")), INSPECT, 4,
+          "store: expected a FAISS index, found only docs.jsonl, embedder.json, embedder.safetensors, "
+          "lead-migrate.json; give the folder that holds the store"),
+    Fault(76, "a link to itself", lambda p: (p / "store").rename(p / "x") and (p / "store").symlink_to(p / "store"),
+          INSPECT, 5, "cannot read store: Too many levels of symbolic links; check that it is there and readable"),
+    Fault(76, "a link to itself, translated", lambda p: (p / "store").rename(p / "x") and (p / "store").symlink_to(
+        p / "store"), TRANSLATE, 5,
+          "cannot read store: Too many levels of symbolic links; check that it is there and readable"),
+    Fault(76, "the output is a link out of the folder, replaced", system.out_is_link("elsewhere"),
+          (*TRANSLATE, "--force"), 0,
+          "out: 150 vectors, dimension 32 to 24, 60 of them true ones, in * s", system.same_bytes),
+    Fault(76, "the place of unfinished work is a link", system.link_beside(".out.work"), TRANSLATE, 5,
+          "cannot write .out.work: expected a file or folder of our own, found a link; remove the link"),
+    Fault(76, "the lock is a link", system.link_beside(".out.lock"), TRANSLATE, 5,
+          "cannot write .out.lock: expected a file or folder of our own, found a link; remove the link"),
+    Fault(76, "the lock is a link to a file that is not there", lambda p: (p / ".out.lock").symlink_to(p / "stray"),
+          TRANSLATE, 5, "cannot write .out.lock: expected a file or folder of our own, found a link; remove the link"),
+    Fault(77, "an output in a folder that may not be written to", system.folder_without_writing,
+          ("translate", "store", "stitch", "-o", "sealed/out", "-q"), 5,
+          "cannot write sealed/out: Permission denied (sealed/.out.lock); check the permissions"),
+    Fault(77, "an output below a file", stores.write("file", b""),
+          ("translate", "store", "stitch", "-o", "file/out", "-q"), 5,
+          "cannot write file/out: File exists (file); see what holds it, and run the same command again"),
+    Fault(78, "an unknown model", nothing, ("fit", "store", "--target", "magic", "-o", "out"), 2,
+          "unknown model 'magic'; expected one of sentence-transformers:, packaged:, openai:, file:, tfidf: - for "
+          "example openai:text-embedding-3-small"),
+    Fault(78, "a dimension that is a word", nothing, ("fit", "store", "--target", "tfidf:many", "-o", "out"), 2,
+          "expected a number of dimensions such as tfidf:256, found tfidf:many"),
+    Fault(78, "more dimensions than words", nothing, ("fit", "store", "--target", "tfidf:9999", "-o", "out"), 4,
+          "tfidf:9999 needs 9999 documents and words, found 150 and *; choose a smaller dimension"),
+    Fault(79, "another file in the folder", stores.write("store/notes.txt", b"mine"), TRANSLATE, 0,
+          "out: 150 vectors, dimension 32 to 24, 60 of them true ones, in * s"),
+]
+
+SECTIONS = {"index": INDEX, "vectors": VECTORS, "texts": TEXTS, "models": MODELS, "environment": ENVIRONMENT,
+            "more": MORE}
+FAULTS = {f"{section} {fault.number:02d} {fault.name}": fault for section, rows in SECTIONS.items() for fault in rows}
+NUMBERS = 79
