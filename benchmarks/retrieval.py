@@ -29,12 +29,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.audit.measures import Qrels, ndcg, overlap
-from migrate.audit.runs import Run, search
 from migrate.datasets.beir import BeirSet, load_beir
 from migrate.documents import Document, Query
 from migrate.embedders import load_embedder
 from migrate.embedders.base import TokenTable
 from migrate.report.terminal import table
+from migrate.search.runs import Run, search
 from migrate.stitch.confidence import spearman
 from migrate.stitch.kinds import KINDS, new_stitch
 from migrate.stitch.pairing import Pairing

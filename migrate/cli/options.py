@@ -58,6 +58,17 @@ sample = option(
     default=1_000,
     help="Documents to embed again and learn from.",
 )
+strategy = option(
+    "--strategy",
+    type=click.Choice(["random", "diverse", "query-log"]),
+    help="Which documents those are.  [default: query-log where there is one, else random]",
+)
+query_log = option(
+    "--query-log",
+    type=PATH,
+    metavar="FILE",
+    help="What users asked: a query a line, or JSONL with `text`. Documents near the top of its results go first.",
+)
 beir = option(
     "--beir",
     required=True,

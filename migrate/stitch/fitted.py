@@ -39,14 +39,19 @@ _SAMPLE_KEY = "sample.vectors"
 
 @dataclass(frozen=True)
 class TrueVectors:
-    """Documents that were embedded by the target model: `vectors[i]`, (n, q), belongs to `ids[i]`."""
+    """Documents that were embedded by the target model: `vectors[i]`, (n, q), belongs to `ids[i]`.
+
+    `copies` has the ids of other documents with the text of one of these, and its row.
+    """
 
     ids: Sequence[str]
     vectors: Vectors
+    copies: Mapping[str, int] = field(default_factory=dict)
     row_of: Mapping[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "row_of", {doc_id: row for row, doc_id in enumerate(self.ids)})
+        own = {doc_id: row for row, doc_id in enumerate(self.ids)}
+        object.__setattr__(self, "row_of", {**self.copies, **own})
 
     def positions(self, ids: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Where `ids` and the sample meet: positions in `ids`, and the rows of `vectors` that belong there."""
@@ -100,7 +105,7 @@ class FittedStitch:
     def translate(
         self, batch: Batch, texts: Sequence[str] | None = None, *, source: str, patch: bool = True
     ) -> TranslatedBatch:
-        """Map a batch to the target space; documents of the sample get their true vectors.
+        """Map a batch to the target space; documents of the sample, and copies of them, get their true vectors.
 
         Raises
         ------
@@ -153,7 +158,7 @@ class FittedStitch:
         """SHA-256 of all that a translation depends on."""
         parts = {name: hashlib.sha256(array.tobytes()).hexdigest() for name, array in self._arrays().items()}
         parts |= {name: hashlib.sha256(payload).hexdigest() for name, payload in self._payloads().items()}
-        whole = canonical_json([self.stitch.spec, self.norm, list(self.sample.ids), parts])
+        whole = canonical_json([self.stitch.spec, self.norm, list(self.sample.ids), dict(self.sample.copies), parts])
         return hashlib.sha256(whole.encode()).hexdigest()
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
@@ -169,7 +174,7 @@ class FittedStitch:
         tensors = {name: np.ascontiguousarray(array) for name, array in self._arrays().items()}
         with atomic_folder(folder, force=force) as aside:
             write_bytes(aside / WEIGHTS_NAME, save(tensors))
-            write_json(aside / SAMPLE_NAME, list(self.sample.ids))
+            write_json(aside / SAMPLE_NAME, {"ids": list(self.sample.ids), "copies": dict(self.sample.copies)})
             for name, payload in self._payloads().items():
                 write_bytes(aside / name, payload)
             self.manifest_with_files(aside).write(aside)
@@ -218,7 +223,8 @@ def load_stitch(folder: Path) -> FittedStitch:
             if sha256_file(folder / name) != digest:
                 raise StitchError(f"{folder / name}: its SHA-256 is not the one in the manifest; fit the stitch again")
         tensors = load_file(folder / WEIGHTS_NAME)
-        sample = TrueVectors(json.loads((folder / SAMPLE_NAME).read_bytes()), tensors.pop(_SAMPLE_KEY))
+        known = json.loads((folder / SAMPLE_NAME).read_bytes())
+        sample = TrueVectors(known["ids"], tensors.pop(_SAMPLE_KEY), known["copies"])
         arrays = _with_prefix(tensors, _PREFIX)
         stitch = new_stitch(details["stitch"]).restore(arrays)
         selection = _read_selection(details["selection"])
@@ -265,15 +271,24 @@ def _check_loaded(
     finite = all(np.isfinite(array).all() for array in (*arrays.values(), squared_norms(sample.vectors)))
     if not finite or not 0 < norm < np.inf:
         raise StitchError(f"{folder}: expected finite weights, found NaN or Inf; fit the stitch again")
-    if not isinstance(sample.ids, list) or len(sample.row_of) != len(sample.vectors):
-        raise StitchError(
-            f"{folder}: expected one vector per sample document, found {len(sample.vectors)} vectors "
-            f"for {len(sample.row_of)} documents; fit the stitch again"
-        )
+    _check_sample(folder, sample)
     found = sample.vectors.shape[1] if stitch.reads_texts else _dim_of(stitch, source_dim)
     if found != sample.vectors.shape[1]:
         raise StitchError(
             f"{folder}: expected a map to {sample.vectors.shape[1]} dimensions, found one to {found}; fit it again"
+        )
+
+
+def _check_sample(folder: Path, sample: TrueVectors) -> None:
+    n_ids = len(sample.row_of) - len(sample.copies)
+    if not isinstance(sample.ids, list) or n_ids != len(sample.vectors):
+        raise StitchError(
+            f"{folder}: expected one vector per sample document, found {len(sample.vectors)} vectors "
+            f"for {n_ids} documents; fit the stitch again"
+        )
+    if not all(type(row) is int and 0 <= row < n_ids for row in sample.copies.values()):
+        raise StitchError(
+            f"{folder}: expected copies of sample documents, found copies of others; fit the stitch again"
         )
 
 
