@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from migrate.errors import UsageError
 from migrate.stitch.base import Stitch, check_pairs
 from migrate.stitch.linear import Identity, LowRank, Mean, OrdinaryLeastSquares, Procrustes, Ridge
+from migrate.stitch.mlp import MAX_LAYERS, Mlp
 from migrate.stitch.scores import HeldOutScores, score_predictions
 from migrate.vectors import Progress, Vectors, no_progress
 
@@ -26,7 +27,7 @@ AUTO_CANDIDATES = ("identity", "procrustes", "ols", "lowrank", "ridge")
 
 
 def new_stitch(spec: str) -> Stitch:
-    """An unfitted stitch from its spec, `KIND` or `lowrank:RANK`.
+    """An unfitted stitch from its spec, `KIND`, `lowrank:RANK` or `mlp:LAYERS`.
 
     Raises
     ------
@@ -36,8 +37,11 @@ def new_stitch(spec: str) -> Stitch:
     kind, colon, option = spec.partition(":")
     if kind == LowRank.kind and option.isdecimal() and int(option) > 0:
         return LowRank(int(option))
+    if kind == Mlp.kind and option in map(str, range(1, MAX_LAYERS + 1)):
+        return Mlp(int(option))
     if kind not in _KINDS or colon:
-        raise UsageError(f"expected a stitch among auto, {', '.join(_KINDS)}, lowrank:RANK; found {spec!r}")
+        known = f"auto, {', '.join(_KINDS)}, lowrank:RANK, mlp:1 to mlp:{MAX_LAYERS}"
+        raise UsageError(f"expected a stitch among {known}; found {spec!r}")
     return _KINDS[kind]()
 
 
