@@ -72,8 +72,8 @@ class TextReader:
         from scipy.sparse import vstack
         from sklearn.utils.extmath import randomized_svd
 
-        name = PIECES if self.pieces is not None else NGRAMS
-        k = min(N_TOPICS, len(texts) // 4)
+        name, width = (PIECES, len(self.piece_idf)) if self.pieces is not None else (NGRAMS, len(self.ngram_idf))
+        k = min(N_TOPICS, len(texts) // 4, width)
         if k < 2:
             return np.empty((0, 0), dtype=np.float32)
         terms = vstack([self.read(part).views[name].matrix() for part in _blocks(texts)], format="csr")
