@@ -45,6 +45,7 @@ class Additive(Stitch):
     alpha_ : (n, q + 1 + r) float32, coefficients of the fit documents: of the prediction, of the mean of the kernel
         over them, and of the directions that explain the variance
     offset_ : (q + 1 + r,) float32, to be added to `k(x) @ alpha_`; at q what makes the variance of the mean
+    penalty_ : the penalty of the fit, which for more pairs than the search looks at is tried again on all
     parts_ : the views, with the fit documents as they see them
     """
 
@@ -54,6 +55,7 @@ class Additive(Stitch):
     alpha_: Vectors
     offset_: Vectors
     dim_: int
+    penalty_: float
     parts_: tuple[Part, ...]
 
     def __init__(self, weighing: Weighing | None = None) -> None:
@@ -62,6 +64,7 @@ class Additive(Stitch):
     def tuned(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
         """A stitch of this kind, not fitted, with weights and penalty chosen on up to `SEARCH_SIZE` pairs."""
         check_pairs(source, target)
+        self._check_texts(source, texts)
         return type(self)(self._weigh(source, target, texts))
 
     def _weigh(self, source: Vectors, target: Vectors, texts: TextRows | None) -> Weighing:
@@ -80,6 +83,7 @@ class Additive(Stitch):
             Fewer than two pairs, or no texts for a stitch that reads them.
         """
         check_pairs(source, target)
+        self._check_texts(source, texts)
         weighing = self.weighing = self.weighing or self._weigh(source, target, texts)
         self.mean_ = _mean(source)
         known = [part for part in self._make_parts(source, texts, self.mean_) if part.name in weighing.weights]
@@ -105,9 +109,11 @@ class Additive(Stitch):
     def _is_gaussian(self, name: str) -> bool:
         return self.gaussian and name == VECTOR
 
-    def _views(self, vectors: Vectors, texts: TextRows | None, mean: Vectors) -> dict[str, View]:
+    def _check_texts(self, vectors: Vectors, texts: TextRows | None) -> None:
         if self.reads_texts and (texts is None or len(texts) != len(vectors)):
             raise StitchError(f"the {self.kind} stitch reads texts, found none; choose one of vectors only")
+
+    def _views(self, vectors: Vectors, texts: TextRows | None, mean: Vectors) -> dict[str, View]:
         views: dict[str, View] = {}
         if self.reads_vectors:
             centred = vectors - mean
@@ -137,10 +143,12 @@ class Additive(Stitch):
         self.alpha_ = np.hstack([alpha, mean, directions]).astype(np.float32)
         offset = np.r_[system.mean - means @ alpha, system.means.mean(), -system.means @ directions]
         self.offset_ = offset.astype(np.float32)
+        self.penalty_ = penalty
         self.parts_ = tuple(parts)
 
     def predict(self, vectors: Vectors, texts: TextRows | None = None) -> Prediction:
         """Vectors and their posterior variance, in units of the prior's, up to the noise."""
+        self._check_texts(vectors, texts)
         views = self._views(vectors, texts, self.mean_)
         columns = np.zeros((len(vectors), self.alpha_.shape[1]), dtype=np.float32)
         prior = np.zeros(len(vectors), dtype=np.float32)
@@ -172,10 +180,11 @@ class Additive(Stitch):
         return self
 
     def facts(self) -> dict[str, float]:
-        """Weights and penalty, where the stitch was fitted in this process."""
+        """Weights, and the penalty in units of their sum, where the stitch was fitted in this process."""
         if self.weighing is None:
             return {}
-        return {"lambda": self.weighing.penalty, **{f"weight {k}": v for k, v in self.weighing.weights.items()}}
+        weights = self.weighing.weights
+        return {"lambda": self.penalty_ / sum(weights.values()), **{f"weight {k}": v for k, v in weights.items()}}
 
 
 class Text(Additive):
