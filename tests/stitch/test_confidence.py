@@ -73,7 +73,7 @@ def test_confidence_is_a_cosine():
 def test_figures_tell_how_good_it_is_on_documents_of_the_same_kind():
     """They are measured on pairs that the coefficients are not of: a second draw gives the same."""
     found = Confidence.fit(*make_predictions()[:2])
-    prediction, truth, cosine = make_predictions(seed=1, n=4000)
+    prediction, _, cosine = make_predictions(seed=1, n=4000)
     judged = found.of(prediction)
     assert found.spearman == pytest.approx(spearmanr(judged, cosine).statistic, abs=0.05)
     error = 2 - 2 * cosine
