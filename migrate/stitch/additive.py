@@ -19,7 +19,7 @@ from migrate.errors import StitchError
 from migrate.stitch.base import Arrays, Matrix, Prediction, Stitch, check_pairs
 from migrate.stitch.kernel import KernelSystem
 from migrate.stitch.nystrom import draw_landmarks, solve_on_landmarks
-from migrate.stitch.parts import GaussianPart, Part, restore_parts, unit_spread
+from migrate.stitch.parts import GaussianPart, Part, in_order, restore_parts, unit_spread
 from migrate.stitch.text_rows import DenseView, TextRows, View
 from migrate.stitch.weighing import NEARBY, SEARCH_SIZE, Search, Weighing, overlap_of
 from migrate.vectors import Vectors, squared_norms, unit_rows
@@ -144,7 +144,7 @@ class Additive(Stitch):
         offset = np.r_[system.mean - means @ alpha, system.means.mean(), -system.means @ directions]
         self.offset_ = offset.astype(np.float32)
         self.penalty_ = penalty
-        self.parts_ = tuple(parts)
+        self.parts_ = in_order(parts)
 
     def predict(self, vectors: Vectors, texts: TextRows | None = None) -> Prediction:
         """Vectors and their posterior variance, in units of the prior's, up to the noise."""
@@ -173,10 +173,20 @@ class Additive(Stitch):
         return found
 
     def restore(self, arrays: Arrays) -> Self:
-        """Take back what `arrays` gave."""
+        """Take back what `arrays` gave.
+
+        Raises
+        ------
+        KeyError, IndexError, ValueError
+            An array is missing, or does not fit to the others.
+        """
         self.alpha_, self.offset_, self.mean_ = arrays["alpha"], arrays["offset"], arrays["mean"]
         self.dim_ = int(arrays["dim"][0])
         self.parts_ = restore_parts(arrays, len(self.alpha_))
+        if self.offset_.shape != self.alpha_.shape[1:] or not 0 < self.dim_ < len(self.offset_):
+            raise ValueError(
+                f"coefficients {self.alpha_.shape}, offset {self.offset_.shape} for {self.dim_} dimensions"
+            )
         return self
 
     def facts(self) -> dict[str, float]:

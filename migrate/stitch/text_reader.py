@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from migrate.embedders.base import TokenTable
 from migrate.stitch.base import Arrays
-from migrate.stitch.ngrams import ngram_counts
+from migrate.stitch.ngrams import BUCKETS, ngram_counts
 from migrate.stitch.pieces import Pieces
 from migrate.stitch.text_rows import Sparse, TextRows, View, WordView
 from migrate.stitch.words import Words, split_words
@@ -119,15 +119,26 @@ class TextReader:
 
         Raises
         ------
-        KeyError
-            An array or the tokenizer is missing.
+        KeyError, IndexError, ValueError
+            An array or the tokenizer is missing, or they do not fit together.
         """
         pieces = None
         if "pieces.kept" in arrays:
             limit = int(arrays["pieces.limit"][0])
             tokenizer = state[TOKENIZER_FILE].decode()
             pieces = Pieces(tokenizer, arrays["pieces.kept"], arrays["pieces.vectors"], None if limit < 0 else limit)
-        return cls(arrays["ngram_idf"], arrays["piece_idf"], arrays["topics"], pieces)
+        found = cls(arrays["ngram_idf"], arrays["piece_idf"], arrays["topics"], pieces)
+        found._check()
+        return found
+
+    def _check(self) -> None:
+        """Make sure that the arrays fit together."""
+        kept, vectors = (0, 0) if self.pieces is None else (len(self.pieces.kept), len(self.pieces.vectors))
+        terms = BUCKETS if self.pieces is None else kept
+        shapes = (self.ngram_idf.shape, self.piece_idf.shape, vectors, self.topics.ndim)
+        good = shapes == ((BUCKETS,), (kept,), kept, 2) and len(self.topics) in (0, terms)
+        if not good or not all(np.isfinite(array).all() for array in self.arrays().values()):
+            raise ValueError("expected frequencies, pieces and topics of the same terms, all finite, found others")
 
 
 def _blocks(texts: Sequence[str]) -> list[Sequence[str]]:

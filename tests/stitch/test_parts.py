@@ -1,10 +1,12 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array, issparse, random_array
 from sklearn.metrics.pairwise import rbf_kernel
 
 from migrate.stitch.ngrams import BUCKETS, ngram_counts
-from migrate.stitch.parts import GaussianPart, Part, restore_parts, unit_spread
+from migrate.stitch.parts import GaussianPart, Part, in_order, restore_parts, unit_spread
 from migrate.stitch.text_rows import DenseView, WordView
 from migrate.stitch.words import split_words
 from migrate.vectors import unit_rows
@@ -85,10 +87,11 @@ def test_a_part_of_spread_one_has_it(form):
 
 def test_parts_can_be_put_away_and_taken_back():
     parts = [make(form)[0] for form in FORMS]
+    parts[2] = replace(parts[2], name="angle")
     arrays = {name: array for part in parts for name, array in part.arrays().items()}
     found = restore_parts({"alpha": np.ones(3), **arrays}, N)
-    assert [type(part) for part in found] == [Part, Part, GaussianPart]
-    for part, again in zip(parts, found, strict=True):
+    assert [type(part) for part in found] == [GaussianPart, Part, Part]
+    for part, again in zip(in_order(parts), found, strict=True):
         assert (again.name, again.scale) == (part.name, part.scale)
         assert again.gram().tobytes() == part.gram().tobytes()
 
@@ -116,6 +119,27 @@ def test_arrays_that_make_no_matrix_are_refused(name, value):
         value = np.resize(value, len(rows.indices))
     with pytest.raises(ValueError):
         restore_parts({**arrays, f"ngrams/linear/{name}": value}, N)
+
+
+def test_the_order_in_which_parts_are_added_up_is_that_of_their_names():
+    one, two = Part("a", dense_rows()), Part("b", dense_rows())
+    assert in_order([two, one]) == (one, two)
+    arrays = {**two.arrays(), **one.arrays()}
+    assert [part.name for part in restore_parts(arrays, N)] == ["a", "b"]
+
+
+@pytest.mark.parametrize("rows", [np.ones((N - 1, F)), np.ones((N + 1, F)), np.ones(N), np.ones((N, F, 1))])
+def test_rows_that_are_not_one_a_document_are_refused(rows):
+    arrays = {**make("dense")[0].arrays(), "vector/linear/rows": rows.astype(np.float32)}
+    with pytest.raises(ValueError, match=f"expected {N} rows"):
+        restore_parts(arrays, N)
+
+
+@pytest.mark.parametrize("width", [0.0, -1.0, np.nan])
+def test_a_kernel_without_width_is_refused(width):
+    arrays = {**make("gaussian")[0].arrays(), "vector/gaussian/bandwidth": np.array([width])}
+    with pytest.raises(ValueError, match="of some width"):
+        restore_parts(arrays, N)
 
 
 @pytest.mark.parametrize("name", ["scale", "data", "starts", "width"])
