@@ -45,7 +45,7 @@ def command(
     Prints the candidates as they do on documents held out of the fit. The stitch keeps the embedded sample, so those
     documents get their true vectors.
     """
-    from dataclasses import asdict
+    from dataclasses import asdict, replace
 
     from migrate.files import refuse_existing, refuse_overlap
     from migrate.fit import fit_stitch
@@ -68,7 +68,8 @@ def command(
         )
         fitted.save(output, force=force)
     if as_json:
-        show_json({"schema_version": 1, "kind": "fit", "stitch": str(output), **asdict(fitted.selection)})
+        facts = asdict(replace(fitted.selection, stitch=None))
+        show_json({**facts, "schema_version": 1, "kind": "fit", "stitch": str(output)})
         return
     show(candidates_table(fitted.selection))
     pairs = fitted.manifest.counts["pairs"]
