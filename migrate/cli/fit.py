@@ -63,7 +63,7 @@ def command(
     With `--direction query` the map is learned the other way round, so that STORE as it is can be asked by the target
     model: by the arm `bridge` of an audit, or in an app by migrate.langchain.TranslatedEmbeddings.
     """
-    from dataclasses import asdict
+    from dataclasses import asdict, replace
 
     from migrate.cli.sampling import load_log, told_of_log
     from migrate.files import refuse_existing, refuse_overlap
@@ -90,8 +90,8 @@ def command(
         )
         fitted.save(output, force=force)
     if as_json:
-        facts = {"stitch": str(output), "direction": direction, **asdict(fitted.selection)}
-        show_json({"schema_version": 1, "kind": "fit", **facts})
+        facts = {**asdict(replace(fitted.selection, stitch=None)), "stitch": str(output), "direction": direction}
+        show_json({**facts, "schema_version": 1, "kind": "fit"})
         return
     show(candidates_table(fitted.selection))
     pairs = fitted.manifest.counts["pairs"]

@@ -31,7 +31,7 @@ from migrate.vectors import Batch, Vectors, as_vectors, check_vectors, squared_n
 
 WEIGHTS_NAME = "weights.safetensors"
 SAMPLE_NAME = "sample.json"
-_DAMAGED = (OSError, SafetensorError, AttributeError, KeyError, RecursionError, TypeError, UsageError, ValueError)
+_DAMAGED = (OSError, SafetensorError, AttributeError, LookupError, RecursionError, TypeError, UsageError, ValueError)
 _STATE_NAME = re.compile(r"embedder\.[a-z]+")
 _PREFIX, _READER_PREFIX = "stitch.", "reader."
 _SAMPLE_KEY = "sample.vectors"
@@ -233,7 +233,7 @@ def load_stitch(folder: Path) -> FittedStitch:
         tokenizer = {name: state.pop(name) for name in (TOKENIZER_FILE,) if name in state}
         learned = _with_prefix(tensors, _READER_PREFIX)
         reader = TextReader.restore(learned, tokenizer) if learned else None
-        _check_loaded(folder, stitch, arrays, sample, norm, input_dim(manifest, source=str(folder)))
+        _check_loaded(folder, stitch, arrays, sample, norm, input_dim(manifest, source=str(folder)), reader)
     except _DAMAGED as error:
         raise StitchError(
             f"{folder}: expected a complete stitch, found a damaged one ({error}); fit it again"
@@ -266,13 +266,21 @@ def _read_selection(facts: Mapping[str, Any]) -> Selection:
 
 
 def _check_loaded(
-    folder: Path, stitch: Stitch, arrays: Mapping[str, Vectors], sample: TrueVectors, norm: float, source_dim: int
+    folder: Path,
+    stitch: Stitch,
+    arrays: Mapping[str, Vectors],
+    sample: TrueVectors,
+    norm: float,
+    source_dim: int,
+    reader: TextReader | None,
 ) -> None:
     finite = all(np.isfinite(array).all() for array in (*arrays.values(), squared_norms(sample.vectors)))
     if not finite or not 0 < norm < np.inf:
         raise StitchError(f"{folder}: expected finite weights, found NaN or Inf; fit the stitch again")
     _check_sample(folder, sample)
-    found = sample.vectors.shape[1] if stitch.reads_texts else _dim_of(stitch, source_dim)
+    if stitch.reads_texts and reader is None:
+        raise StitchError(f"{folder}: expected what a stitch needs to read texts, found none; fit it again")
+    found = _dim_of(stitch, source_dim, reader)
     if found != sample.vectors.shape[1]:
         raise StitchError(
             f"{folder}: expected a map to {sample.vectors.shape[1]} dimensions, found one to {found}; fit it again"
@@ -292,5 +300,6 @@ def _check_sample(folder: Path, sample: TrueVectors) -> None:
         )
 
 
-def _dim_of(stitch: Stitch, source_dim: int) -> int:
-    return int(stitch.transform(np.zeros((1, source_dim), dtype=np.float32)).shape[1])
+def _dim_of(stitch: Stitch, source_dim: int, reader: TextReader | None) -> int:
+    texts = None if reader is None else reader.read(["word"])
+    return int(stitch.transform(np.zeros((1, source_dim), dtype=np.float32), texts).shape[1])
