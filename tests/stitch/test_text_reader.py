@@ -68,7 +68,7 @@ def test_piece_frequencies_are_those_of_scikit_learn(reader, texts, table):
     expected = TfidfTransformer(smooth_idf=True).fit(found.transform(texts)).idf_
     assert reader.pieces.kept.tolist() == sorted(found.vocabulary_)  # what the texts use, and nothing else
     for column, token in enumerate(reader.pieces.kept):
-        assert reader.piece_idf[column] == pytest.approx(expected[found.vocabulary_[token]], rel=1e-6)
+        assert reader.term_idf[column] == pytest.approx(expected[found.vocabulary_[token]], rel=1e-6)
 
 
 def test_without_a_table_there_are_ngrams_and_topics_of_them(plain):
@@ -79,7 +79,7 @@ def test_without_a_table_there_are_ngrams_and_topics_of_them(plain):
 
 def test_with_a_table_there_are_four_views(reader):
     assert set(reader.read(ASKED).views) == WITH_TABLE
-    assert reader.topics.shape == (len(reader.piece_idf), 150 // 4)
+    assert reader.topics.shape == (len(reader.term_idf), 150 // 4)
     assert N_TOPICS == 150
 
 
@@ -95,7 +95,7 @@ def test_ngrams_are_the_weighted_sum_of_the_words(plain, texts):
 def test_tokens_are_the_weighted_sum_of_the_models_vectors(reader, texts, table):
     """As far as the model reads, each vector of unit length, times its inverse document frequency."""
     tokenizer = Tokenizer.from_str(table.tokenizer)
-    idf = dict(zip(reader.pieces.kept.tolist(), reader.piece_idf.tolist(), strict=True))
+    idf = dict(zip(reader.pieces.kept.tolist(), reader.term_idf.tolist(), strict=True))
     for text in [*texts[:5], *ASKED]:
         expected, read = np.zeros(16), 0
         for word, weight in decayed(text):
@@ -200,7 +200,7 @@ def test_the_limit_is_put_away_too(texts, table, limit):
     assert TextReader.restore(learned.arrays(), learned.state()).pieces.limit == limit
 
 
-@pytest.mark.parametrize("gone", ["ngram_idf", "piece_idf", "topics", "pieces.vectors", "pieces.limit"])
+@pytest.mark.parametrize("gone", ["ngram_idf", "term_idf", "topics", "pieces.vectors", "pieces.limit"])
 def test_an_array_that_is_missing_is_told(reader, gone):
     arrays = {name: array for name, array in reader.arrays().items() if name != gone}
     with pytest.raises(KeyError, match=gone):
