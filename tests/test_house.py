@@ -17,9 +17,9 @@ PACKAGE = ROOT / "migrate"
 FLOORS = {
     "errors": 0, "documents": 0, "vectors": 0, "files": 0, "manifest": 0, "stamps": 0,
     "stores": 1, "embedders": 1, "datasets": 1, "work": 1,
-    "stitch": 2,
+    "stitch": 2, "search": 2,
     "sample": 3,
-    "fit": 4, "translate": 4, "embed": 4, "audit": 4,
+    "fit": 4, "translate": 4, "embed": 4, "audit": 4, "langchain": 4,
     "report": 5,
     "pipeline": 6,
     "cli": 7,
@@ -37,7 +37,8 @@ HOMES = {
     "openai": ["embedders/"],
     "sklearn": ["embedders/tfidf", "stitch/kernel", "stitch/text_reader"],
     "tokenizers": ["embedders/sentence_transformers", "stitch/pieces"],
-    "rank_bm25": ["audit/bm25"],
+    "rank_bm25": ["search/bm25"],
+    "langchain_core": ["langchain.py"],
     "langchain_text_splitters": ["datasets/chunking"],
     "sqlite3": ["embedders/", "stores/sqlite_file"],
     "pickle": ["stores/"],
@@ -138,7 +139,9 @@ def test_help_imports_no_heavy_library(arguments):
     assert loaded.isdisjoint(HEAVY)
 
 
-@pytest.mark.parametrize("module", ["migrate.pipeline", "migrate.stores", "migrate.embedders", "migrate.datasets.beir"])
+@pytest.mark.parametrize(
+    "module", ["migrate.pipeline", "migrate.stores", "migrate.embedders", "migrate.datasets.beir", "migrate.langchain"]
+)
 def test_importing_the_library_imports_no_heavy_library(module):
     allowed = {"numpy"}
     assert loaded_by(f"import {module}").isdisjoint(set(HEAVY) - allowed)

@@ -8,15 +8,29 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from migrate.audit.bm25 import bm25_run
+from migrate.audit.bridge import bridged_store
 from migrate.audit.measures import Qrels, Scores, ndcg, overlap, recall, reciprocal_rank
-from migrate.audit.model import BM25, FULL, MEAN, MEANINGS, STAY, TRANSLATED, Arm, AuditReport, Comparison, win_tie_loss
-from migrate.audit.runs import DEPTH, Run, search, without_self
+from migrate.audit.model import (
+    BM25,
+    BRIDGE,
+    FULL,
+    MEAN,
+    MEANINGS,
+    STAY,
+    TRANSLATED,
+    Arm,
+    AuditReport,
+    Comparison,
+    win_tie_loss,
+)
 from migrate.audit.verdict import MARGIN, RESAMPLES, decide, retention_bounds
 from migrate.documents import Query
 from migrate.embedders.base import Embedder
 from migrate.errors import InputError, StoreError, VectorError
 from migrate.manifest import Manifest
+from migrate.search.bm25 import bm25_run
+from migrate.search.runs import DEPTH, Run, search, without_self
+from migrate.stitch.fitted import FittedStitch
 from migrate.stores.base import Store
 from migrate.vectors import Batch, Progress, Vectors, check_vectors, no_progress
 
@@ -55,6 +69,7 @@ def audit_store(
     *,
     source: Store | None = None,
     source_embedder: Embedder | None = None,
+    bridge: FittedStitch | None = None,
     bm25: bool = True,
     parent_field: str = PARENT_FIELD,
     margin: float = MARGIN,
@@ -65,11 +80,16 @@ def audit_store(
     """Answer the queries with every arm that can be had, and judge the translated store.
 
     Arms: the full re-embed (`reference`), the translated store, staying with the source model where `source` and
-    `source_embedder` are given, BM25 where there are texts, and a control that gives all documents one vector.
+    `source_embedder` are given, asking `source` through the query stitch `bridge` where it is given, BM25 where there
+    are texts, and a control that gives all documents one vector.
     Vectors are searched exactly, whatever the index, so that no arm is blamed for its index.
 
     Raises
     ------
+    UsageError
+        There is a bridge, but no source.
+    StitchError
+        The bridge is a stitch for documents, or not fitted on the source for this embedder.
     InputError
         There are no queries, or none of the relevant documents is in the stores.
     StoreError
@@ -86,11 +106,15 @@ def audit_store(
     embedders = {FULL: embedder, TRANSLATED: embedder}
     if source is not None and source_embedder is not None:
         stores[STAY], embedders[STAY] = source, source_embedder
+    if bridge is not None:
+        stores[BRIDGE] = bridged_store(bridge, source, embedder.identity)
     keys = {name: document_keys(store, parent_field) for name, store in stores.items()}
     _check_same_documents(stores, keys)
     notes = (*questions.notes, *_coverage(questions, keys[FULL]), *_true_vectors(translated))
 
     vectors = _query_vectors(stores, embedders, questions, progress)
+    if bridge is not None:
+        vectors[BRIDGE] = bridge.map_queries(vectors[FULL], source=questions.name)
 
     ask = _Asking(questions, progress)
     answers = {name: partial(ask.search, stores[name], vectors[name], keys[name]) for name in stores}

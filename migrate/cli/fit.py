@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from migrate.cli import options
-from migrate.cli.options import ModelOptions
+from migrate.cli.options import ModelOptions, option
 from migrate.cli.terminal import advise, progress_bar, show, show_json
+
+if TYPE_CHECKING:
+    from migrate.stitch.direction import Direction
 
 
 @options.command(
@@ -19,8 +23,16 @@ from migrate.cli.terminal import advise, progress_bar, show, show_json
 @click.argument("store", type=options.PATH)
 @options.target
 @options.output
+@option(
+    "--direction",
+    type=click.Choice(["document", "query"]),
+    default="document",
+    help="What the stitch maps: the store's documents into the new space, or new queries into the old one.",
+)
 @options.stitch
 @options.sample
+@options.strategy
+@options.query_log
 @options.source_model
 @options.model_options
 @options.seed
@@ -31,8 +43,11 @@ def command(
     store: Path,
     target: str,
     output: Path,
+    direction: Direction,
     stitch: str,
     size: int,
+    strategy: str | None,
+    query_log: Path | None,
     source_model: str | None,
     model: ModelOptions,
     seed: int,
@@ -44,9 +59,13 @@ def command(
 
     Prints the candidates as they do on documents held out of the fit. The stitch keeps the embedded sample, so those
     documents get their true vectors.
+
+    With `--direction query` the map is learned the other way round, so that STORE as it is can be asked by the target
+    model: by the arm `bridge` of an audit, or in an app by migrate.langchain.TranslatedEmbeddings.
     """
     from dataclasses import asdict, replace
 
+    from migrate.cli.sampling import load_log, told_of_log
     from migrate.files import refuse_existing, refuse_overlap
     from migrate.fit import fit_stitch
     from migrate.report.terminal import candidates_table
@@ -56,22 +75,31 @@ def command(
     refuse_existing(output, force=force)  # told before anything is spent
     with progress_bar(quiet=quiet) as progress:
         opened = open_store(store)
-        source = model.for_source().load(source_model, state=opened.folder).identity if source_model else None
+        old = model.for_source().load(source_model, state=opened.folder) if source_model else None
         fitted = fit_stitch(
             opened,
             model.load(target, seed=seed),
+            direction=direction,
             stitch=stitch,
             size=size,
-            source_model=source,
+            strategy=strategy,
+            query_log=load_log(query_log, strategy, old),
+            source_model=old.identity if old else None,
             seed=seed,
             progress=progress,
         )
         fitted.save(output, force=force)
     if as_json:
         facts = asdict(replace(fitted.selection, stitch=None))
-        show_json({**facts, "schema_version": 1, "kind": "fit", "stitch": str(output)})
+        show_json({**facts, "schema_version": 1, "kind": "fit", "stitch": str(output), "direction": direction})
         return
     show(candidates_table(fitted.selection))
     pairs = fitted.manifest.counts["pairs"]
     show(f"{output}: {fitted.stitch.spec}, fitted on {pairs:,} of {opened.info.count:,} documents")
-    advise(f"next: lead-migrate translate {store} {output} -o NEW_STORE", quiet=quiet)
+    if query_log is not None:
+        show(told_of_log(fitted.manifest, by_vectors=old is not None))
+    usage = {
+        "document": f"lead-migrate translate {store} {output} -o NEW_STORE",
+        "query": f"lead-migrate audit NEW_STORE --reference build --beir DIR --source {store} --bridge {output}",
+    }
+    advise(f"next: {usage[direction]}", quiet=quiet)

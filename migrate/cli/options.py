@@ -49,7 +49,7 @@ stitch = option(
     "--stitch",
     default="auto",
     metavar="KIND",
-    help="auto, or one of identity, mean, procrustes, ols, ridge, lowrank, lowrank:RANK.",
+    help="auto, or one of identity, mean, procrustes, ols, ridge, lowrank, lowrank:RANK; for queries adjoint.",
 )
 sample = option(
     "--sample",
@@ -57,6 +57,17 @@ sample = option(
     type=click.IntRange(min=2),
     default=1_000,
     help="Documents to embed again and learn from.",
+)
+strategy = option(
+    "--strategy",
+    type=click.Choice(["random", "diverse", "query-log"]),
+    help="Which documents those are.  [default: query-log where there is one, else random]",
+)
+query_log = option(
+    "--query-log",
+    type=PATH,
+    metavar="FILE",
+    help="What users asked: a query a line, or JSONL with `text`. Documents near the top of its results go first.",
 )
 beir = option(
     "--beir",

@@ -235,7 +235,7 @@ def drop_reader(tensors):
         put("reader.topics", lambda found: found * np.nan),
         put("reader.ngram_idf", lambda found: found[:100]),
         put("reader.ngram_idf", lambda found: found * np.inf),
-        put("reader.piece_idf", lambda found: found[:-1]),
+        put("reader.term_idf", lambda found: found[:-1]),
         put("reader.pieces.vectors", lambda found: found[:, :-1]),
         put("reader.pieces.vectors", lambda found: found[:-1]),
         put("reader.pieces.kept", lambda found: found[:-1]),
