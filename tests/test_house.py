@@ -32,7 +32,7 @@ HOMES = {
     "click": ["cli/"],
     "tqdm": ["cli/"],
     "faiss": ["stores/"],
-    "torch": ["embedders/"],
+    "torch": ["embedders/", "stitch/mlp"],
     "sentence_transformers": ["embedders/"],
     "openai": ["embedders/"],
     "sklearn": ["embedders/tfidf", "stitch/kernel", "stitch/text_reader"],

@@ -90,8 +90,8 @@ def command(
         )
         fitted.save(output, force=force)
     if as_json:
-        facts = asdict(replace(fitted.selection, stitch=None))
-        show_json({**facts, "schema_version": 1, "kind": "fit", "stitch": str(output), "direction": direction})
+        facts = {**asdict(replace(fitted.selection, stitch=None)), "stitch": str(output), "direction": direction}
+        show_json({**facts, "schema_version": 1, "kind": "fit"})
         return
     show(candidates_table(fitted.selection))
     pairs = fitted.manifest.counts["pairs"]

@@ -49,7 +49,8 @@ stitch = option(
     "--stitch",
     default="auto",
     metavar="KIND",
-    help="auto, or one of identity, mean, procrustes, ols, ridge, lowrank, lowrank:RANK; for queries adjoint.",
+    help="auto, or one of identity, mean, procrustes, ols, ridge, lowrank, lowrank:RANK, kernel, mlp:1 to mlp:7; "
+    "ridge+text, kernel+text and text read the documents too; for queries adjoint.",
 )
 sample = option(
     "--sample",

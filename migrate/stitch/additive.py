@@ -63,6 +63,7 @@ class Additive(Stitch):
     def tuned(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
         """A stitch of this kind, not fitted, with weights and penalty chosen on up to `SEARCH_SIZE` pairs."""
         check_pairs(source, target)
+        self._check_texts(source, texts)
         return type(self)(self._weigh(self._kernels(source, texts), target))
 
     def _weigh(self, kernels: Kernels, target: Vectors) -> Weighing:
@@ -80,6 +81,7 @@ class Additive(Stitch):
             Fewer than two pairs, or no texts for a stitch that reads them.
         """
         check_pairs(source, target)
+        self._check_texts(source, texts)
         self.mean_, self.dim_ = _mean(source), target.shape[1]
         if len(source) > LARGEST_EXACT:
             return self._fit_on_landmarks(source, target, texts)
@@ -96,10 +98,10 @@ class Additive(Stitch):
         return self
 
     def _fit_on_landmarks(self, source: Vectors, target: Vectors, texts: TextRows | None) -> Self:
-        views, rows = self._views(source, texts, self.mean_), draw_landmarks(len(target))
+        rows = draw_landmarks(len(target))
         kernels = self._kernels(source[rows], None if texts is None else texts.take(rows), self.mean_)
         weighing = self.weighing = self.weighing or self._weigh(kernels, target[rows])
-        every = Kernels(views, kernels.scales, kernels.width)
+        every = Kernels(self._views(source, texts, self.mean_), kernels.scales, kernels.width)
         penalty = weighing.total_penalty
         alpha, means = solve_on_landmarks(every.parts(weighing), rows, target.astype(np.float64), penalty)
         system = KernelSystem(kernels.total(weighing), target.astype(np.float64))
@@ -120,9 +122,11 @@ class Additive(Stitch):
     def _kernels(self, source: Vectors, texts: TextRows | None, mean: Vectors | None = None) -> Kernels:
         return measure(self._views(source, texts, _mean(source) if mean is None else mean), texts, self.gaussian)
 
-    def _views(self, vectors: Vectors, texts: TextRows | None, mean: Vectors) -> dict[str, View]:
+    def _check_texts(self, vectors: Vectors, texts: TextRows | None) -> None:
         if self.reads_texts and (texts is None or len(texts) != len(vectors)):
             raise StitchError(f"the {self.kind} stitch reads texts, found none; choose one of vectors only")
+
+    def _views(self, vectors: Vectors, texts: TextRows | None, mean: Vectors) -> dict[str, View]:
         views: dict[str, View] = {}
         if self.reads_vectors:
             centred = vectors - mean
@@ -141,6 +145,7 @@ class Additive(Stitch):
 
     def predict(self, vectors: Vectors, texts: TextRows | None = None) -> Prediction:
         """Vectors and their posterior variance, in units of the prior's, up to the noise."""
+        self._check_texts(vectors, texts)
         views = self._views(vectors, texts, self.mean_)
         columns = np.zeros((len(vectors), self.alpha_.shape[1]), dtype=np.float32)
         prior = np.zeros(len(vectors), dtype=np.float32)

@@ -135,9 +135,9 @@ class TextReader:
 
     def _check(self) -> None:
         """Make sure that the arrays fit together."""
-        terms, vectors = BUCKETS, BUCKETS
-        if self.pieces is not None:
-            terms, vectors = len(self.pieces.kept), len(self.pieces.vectors)
+        terms, vectors = (
+            (BUCKETS, BUCKETS) if self.pieces is None else (len(self.pieces.kept), len(self.pieces.vectors))
+        )
         shapes = (self.ngram_idf.shape, self.term_idf.shape, vectors, self.topics.ndim)
         good = shapes == ((BUCKETS,), (terms,), terms, 2) and len(self.topics) in (0, terms)
         if not good or not all(np.isfinite(array).all() for array in self.arrays().values()):

@@ -46,12 +46,12 @@ FORMS = ["dense", "sparse", "gaussian"]
 def test_the_kernel_is_what_it_says(form):
     part, view, kernel = make(form)
     rows, asked = plain(part.rows), plain(view.matrix())
-    np.testing.assert_allclose(part.cross(np.arange(N)), kernel(rows, rows), atol=1e-6)
     some = np.array([3, 0, 7])
     np.testing.assert_allclose(part.cross(some), kernel(rows, rows[some]), atol=1e-6)
     assert part.cross(some).dtype == np.float64
     np.testing.assert_allclose(part.diagonal(view), np.diag(kernel(asked, asked)), atol=1e-6)
-    np.testing.assert_allclose(part.take(some).cross(np.arange(3)), kernel(rows[some], rows[some]), atol=1e-6)
+    fewer = np.array([1, 0])
+    np.testing.assert_allclose(part.take(some).cross(fewer), kernel(rows[some], rows[some][fewer]), atol=1e-6)
 
 
 @pytest.mark.parametrize("columns", [1, N - 1, N, N + 1, 3 * N])
@@ -74,7 +74,7 @@ def test_other_coefficients_give_another_answer(form):
     np.testing.assert_array_equal(part.columns(view, one), first)
     assert not np.allclose(part.columns(view, two), first, atol=1e-3)
     np.testing.assert_array_equal(part.columns(view, one), first)
-    np.testing.assert_allclose(replace(part, scale=1.4).columns(view, one), 2 * first, atol=1e-5)
+    np.testing.assert_allclose(replace(part, scale=2 * part.scale).columns(view, one), 2 * first, atol=1e-5)
 
 
 def test_parts_can_be_put_away_and_taken_back():
@@ -85,8 +85,8 @@ def test_parts_can_be_put_away_and_taken_back():
     assert [type(part) for part in found] == [GaussianPart, Part, Part]
     for part, again in zip(in_order(parts), found, strict=True):
         assert (again.name, again.scale) == (part.name, part.scale)
-        rows = np.arange(N)
-        assert again.cross(rows).tobytes() == part.cross(rows).tobytes()
+        everyone = np.arange(N)
+        assert again.cross(everyone).tobytes() == part.cross(everyone).tobytes()
 
 
 def test_rows_without_features_keep_their_width():
