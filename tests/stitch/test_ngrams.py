@@ -33,7 +33,7 @@ SCRIPTS = [
 ]
 
 
-def random_words(seed, count=300):
+def random_words(seed, count=120):
     """Words of up to 12 characters out of letters, digits, punctuation, marks and symbols of several scripts."""
     rng = np.random.default_rng(seed)
     alphabet = list("abcXYZ019.,-_'ßİΣσéñ中文א😀\u093f\u094d\u00ad\u0301")
