@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 
+from migrate.embedders import parse_spec
 from migrate.embedders.base import Embedder
 from migrate.errors import StoreError, UsageError
 from migrate.manifest import Manifest, ModelIdentity
@@ -37,6 +38,7 @@ def fit_stitch(
     strategy: str | None = None,
     query_log: QueryLog | None = None,
     source_model: ModelIdentity | None = None,
+    views: Mapping[str, Embedder] | None = None,
     seed: int = 0,
     progress: Progress = no_progress,
 ) -> FittedStitch:
@@ -44,7 +46,8 @@ def fit_stitch(
 
     `stitch` is a spec (`ridge`, `lowrank:64`), or `auto` to choose by held-out retrieval. `strategy` and
     `query_log` say which documents make the sample, as in `draw_sample`. `source_model` is recorded; by default it is
-    what the store's manifest says.
+    what the store's manifest says. `views` are further models, by their specs, whose vectors a stitch that reads texts
+    may use: a free local one where the target is paid for, say. A translation embeds every text with them.
 
     With the direction `query` the stitch is learned the other way round, from the new vectors of the sample to the old
     ones, so that the store as it is can answer queries of the target model: see `FittedStitch.map_queries`. Texts are
@@ -64,6 +67,7 @@ def fit_stitch(
     choose_strategy(strategy, has_log=query_log is not None)
     require_texts(store)
     _check_choice(stitch, direction)  # before anything is spent
+    _check_views(views or {}, stitch, direction)
     embedder.fit(store.documents())
     sample = draw_sample(store, size, strategy=strategy, query_log=query_log, seed=seed, progress=progress)
     pairs = embed_pairs(store, embedder, sample, progress=progress)
@@ -71,7 +75,8 @@ def fit_stitch(
     specs, state = () if stitch == AUTO else (stitch,), embedder_state(embedder)
     if direction == QUERY:
         return fit_query_pairs(pairs, specs, manifest=manifest, state=state, seed=seed, progress=progress)
-    reader = fit_reader(store, embedder, seed=seed) if stitch == AUTO or new_stitch(stitch).reads_texts else None
+    reads = stitch == AUTO or new_stitch(stitch).reads_texts
+    reader = fit_reader(store, embedder, views, seed=seed) if reads else None
     return fit_pairs(
         pairs,
         specs,
@@ -97,6 +102,15 @@ def _check_choice(stitch: str, direction: Direction) -> None:
         raise UsageError(f"expected a stitch that maps a {direction}, such as {others}; found {stitch!r}")
 
 
+def _check_views(views: Mapping[str, Embedder], stitch: str, direction: Direction) -> None:
+    """Make sure that further models can be asked again when a store is translated, and that somebody reads them."""
+    for spec in views:
+        if parse_spec(spec)[0] in ("file", "tfidf"):
+            raise UsageError(f"expected a model that embeds any text for --view, found {spec!r}; choose a local one")
+    if views and (direction == QUERY or (stitch != AUTO and not new_stitch(stitch).reads_texts)):
+        raise UsageError("--view is for stitches that read texts, such as --stitch ridge+text; leave it out")
+
+
 def fit_pairs(
     pairs: Pairs,
     specs: Sequence[str],
@@ -120,11 +134,13 @@ def fit_pairs(
     return FittedStitch(fitted, fit_norm(pairs.target), sample, selection, manifest, state, kept)
 
 
-def fit_reader(store: Store, embedder: Embedder, *, seed: int = 0) -> TextReader:
+def fit_reader(
+    store: Store, embedder: Embedder, views: Mapping[str, Embedder] | None = None, *, seed: int = 0
+) -> TextReader:
     """What text-aware stitches learn from the texts of the store, up to `CORPUS_SIZE` of them, and from the target."""
     rows = np.sort(np.random.default_rng(seed).permutation(store.info.count)[:CORPUS_SIZE])
     texts = [document.text for document in store.documents(rows)]
-    return TextReader.fit(texts, embedder.token_table(), seed=seed)
+    return TextReader.fit(texts, embedder.token_table(), models=views, seed=seed)
 
 
 def fit_query_pairs(

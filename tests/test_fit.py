@@ -3,6 +3,7 @@ import json
 import numpy as np
 import pytest
 
+from migrate.documents import Document
 from migrate.embedders import load_embedder
 from migrate.errors import StitchError, StoreError, UsageError
 from migrate.fit import fit_reader, fit_stitch
@@ -139,3 +140,26 @@ def test_a_sample_of_a_few_documents_is_enough(store):
         batch = next(iter(store.batches()))
         texts = [document.text for document in store.documents()]
         assert np.isfinite(fitted.translate(batch, texts, source="test").vectors).all()
+
+
+def test_a_further_model_is_a_view_of_the_texts(store, tmp_path):
+    view = "packaged:all-MiniLM-L6-v2"
+    fitted = fit_stitch(
+        store, load_embedder("tfidf:24"), stitch="ridge+text", size=60, views={view: load_embedder(view)}
+    )
+    seen = fitted.reader.read(["A cat sits on a mat.", " "]).views[f"model {view}"].matrix()
+    (expected,) = load_embedder(view).embed_documents([Document("a", "A cat sits on a mat.")])
+    np.testing.assert_allclose(seen, [expected, np.zeros(384)], atol=1e-6)
+    fitted.save(tmp_path / "stitch")
+    loaded = load_stitch(tmp_path / "stitch")
+    batch, texts = next(iter(store.batches())), [document.text for document in store.documents()]
+    first, second = (one.translate(batch, texts, source="test").vectors for one in (fitted, loaded))
+    assert first.tobytes() == second.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("view", "stitch"), [("tfidf:8", "auto"), ("file:a.npz", "auto"), ("packaged:all-MiniLM-L6-v2", "ridge")]
+)
+def test_a_view_that_nobody_can_read_is_refused(store, view, stitch):
+    with pytest.raises(UsageError, match="--view"):
+        fit_stitch(store, load_embedder("tfidf:24"), stitch=stitch, views={view: None})

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 @options.strategy
 @options.query_log
 @options.source_model
+@options.view
 @options.model_options
 @options.seed
 @options.force
@@ -49,6 +50,7 @@ def command(
     strategy: str | None,
     query_log: Path | None,
     source_model: str | None,
+    views: tuple[str, ...],
     model: ModelOptions,
     seed: int,
     force: bool,
@@ -68,7 +70,8 @@ def command(
     from migrate.cli.sampling import load_log, told_of_log
     from migrate.files import refuse_existing, refuse_overlap
     from migrate.fit import fit_stitch
-    from migrate.report.terminal import candidates_table
+    from migrate.report.fit import fit_sentences
+    from migrate.report.terminal import candidates_table, folded
     from migrate.stores import open_store
 
     refuse_overlap(output, store)
@@ -85,6 +88,7 @@ def command(
             strategy=strategy,
             query_log=load_log(query_log, strategy, old),
             source_model=old.identity if old else None,
+            views={spec: model.for_source().load(spec) for spec in views},
             seed=seed,
             progress=progress,
         )
@@ -93,7 +97,9 @@ def command(
         facts = {**asdict(replace(fitted.selection, stitch=None)), "stitch": str(output), "direction": direction}
         show_json({**facts, "schema_version": 1, "kind": "fit"})
         return
-    show(candidates_table(fitted.selection))
+    show(candidates_table(fitted.selection) + "\n")
+    for sentence in fit_sentences(fitted.selection):
+        show(folded(sentence))
     pairs = fitted.manifest.counts["pairs"]
     show(f"{output}: {fitted.stitch.spec}, fitted on {pairs:,} of {opened.info.count:,} documents")
     if query_log is not None:

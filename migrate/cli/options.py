@@ -52,6 +52,13 @@ stitch = option(
     help="auto, or one of identity, mean, procrustes, ols, ridge, lowrank, lowrank:RANK, kernel, mlp:1 to mlp:7; "
     "ridge+text, kernel+text and text read the documents too; for queries adjoint.",
 )
+view = option(
+    "--view",
+    "views",
+    multiple=True,
+    metavar="SPEC",
+    help="Further model that the stitch may read the texts with, such as a free local one; can be repeated.",
+)
 sample = option(
     "--sample",
     "size",

@@ -92,5 +92,9 @@ def audit_text(report: AuditReport) -> str:
         sentences.append(f"against staying: {gain.estimate:+.3f} {report.measure}, {span}")
     sentences.append(f"{verdict.outcome}{stars}: {verdict.sentence}")
     asked = f"{report.dataset}: {verdict.n_queries:,} queries, {report.n_documents:,} documents"
-    folded = [fill(sentence, WIDTH, subsequent_indent="  ") for sentence in sentences]
-    return "\n".join([asked, "", audit_table(report), "", *folded])
+    return "\n".join([asked, "", audit_table(report), "", *map(folded, sentences)])
+
+
+def folded(sentence: str) -> str:
+    """A sentence in lines that fit, the later ones indented."""
+    return fill(sentence, WIDTH, subsequent_indent="  ")

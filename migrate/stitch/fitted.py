@@ -25,7 +25,7 @@ from migrate.stitch.direction import DOCUMENT, QUERY, Direction, direction_of, i
 from migrate.stitch.kinds import new_stitch
 from migrate.stitch.scores import HeldOutScores
 from migrate.stitch.select import Candidate, Selection
-from migrate.stitch.text_reader import TOKENIZER_FILE, TextReader
+from migrate.stitch.text_reader import READER_FILES, TextReader
 from migrate.stitch.text_rows import TextRows
 from migrate.vectors import Batch, Vectors, as_vectors, check_vectors, squared_norms, summarize_norms
 
@@ -218,7 +218,7 @@ def load_stitch(folder: Path) -> FittedStitch:
     try:
         for name, digest in details["files"].items():
             # These travel into every store that the stitch translates: no name may reach out of it or over its files.
-            if name not in (WEIGHTS_NAME, SAMPLE_NAME, TOKENIZER_FILE) and not _STATE_NAME.fullmatch(name):
+            if name not in (WEIGHTS_NAME, SAMPLE_NAME, *READER_FILES) and not _STATE_NAME.fullmatch(name):
                 raise StitchError(f"{folder}: the manifest names {name!r}, which no stitch has; do not trust it")
             if sha256_file(folder / name) != digest:
                 raise StitchError(f"{folder / name}: its SHA-256 is not the one in the manifest; fit the stitch again")
@@ -230,7 +230,7 @@ def load_stitch(folder: Path) -> FittedStitch:
         selection = _read_selection(details["selection"])
         norm = float(details["norm"])
         state = {n: (folder / n).read_bytes() for n in details["files"] if n not in (WEIGHTS_NAME, SAMPLE_NAME)}
-        tokenizer = {name: state.pop(name) for name in (TOKENIZER_FILE,) if name in state}
+        tokenizer = {name: state.pop(name) for name in READER_FILES if name in state}
         learned = _with_prefix(tensors, _READER_PREFIX)
         reader = TextReader.restore(learned, tokenizer) if learned else None
         _check_loaded(folder, stitch, arrays, sample, norm, input_dim(manifest, source=str(folder)), reader)

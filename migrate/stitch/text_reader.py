@@ -1,4 +1,6 @@
-"""Turns the texts of documents into the views that text-aware stitches read. Embeds nothing, needs no network.
+"""Turns the texts of documents into the views that text-aware stitches read.
+
+Nothing is embedded and no network needed, unless further embedding models were asked for.
 
 Every view is additive over words: what it sees in a document is a weighted sum of what it sees in the words, so a
 batch costs its distinct words, not its text. Early words weigh more, see `migrate.stitch.words`: embedding models
@@ -7,25 +9,29 @@ give the beginning of a text, where titles and topics stand, more weight than th
     ngrams   character n-grams, hashed, times their inverse document frequency
     pieces   word pieces of the target's tokenizer, times their inverse document frequency
     tokens   the target's own input vectors of these pieces, each of unit length, times the same
+    SPEC     the vectors of a further embedding model, such as a free local one where the target is paid for
     topics   leading singular directions of `pieces`, or else of words, over the store (Deerwester et al. 1990)
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.documents import Document
+from migrate.embedders import Embedder, load_embedder
 from migrate.embedders.base import TokenTable
 from migrate.stitch.base import Arrays
 from migrate.stitch.ngrams import BUCKETS, ngram_counts, word_counts
 from migrate.stitch.pieces import Pieces
-from migrate.stitch.text_rows import Sparse, TextRows, View, WordView
+from migrate.stitch.text_rows import DenseView, Sparse, TextRows, View, WordView
 from migrate.stitch.words import Words, split_words
-from migrate.vectors import Vectors
+from migrate.vectors import Vectors, unit_rows
 
 CORPUS_SIZE = 20_000
 """How many documents are enough to learn frequencies and topics from."""
@@ -34,7 +40,8 @@ N_TOPICS = 150
 
 NGRAMS, PIECES, TOKENS, TOPICS = "ngrams", "pieces", "tokens", "topics"
 
-TOKENIZER_FILE = "reader.tokenizer"
+TOKENIZER_FILE, VIEWS_FILE = "reader.tokenizer", "reader.views"
+READER_FILES = (TOKENIZER_FILE, VIEWS_FILE)
 
 _BLOCK = 2_048
 
@@ -49,15 +56,24 @@ class TextReader:
     term_idf : (t,) float32, of the pieces, or of hashed words where there are none
     topics : (t, k) float32, from these terms to topics; empty for a store of few documents
     pieces : the tokenizer and the vectors of the target, None where it is not local
+    models : further embedding models by their specs
     """
 
     ngram_idf: Vectors
     term_idf: Vectors
     topics: Vectors
     pieces: Pieces | None = None
+    models: Mapping[str, Embedder] = field(default_factory=dict)
 
     @classmethod
-    def fit(cls, texts: Sequence[str], table: TokenTable | None = None, *, seed: int = 0) -> Self:
+    def fit(
+        cls,
+        texts: Sequence[str],
+        table: TokenTable | None = None,
+        *,
+        models: Mapping[str, Embedder] | None = None,
+        seed: int = 0,
+    ) -> Self:
         """Learn from texts, which should be drawn from all over the store; `CORPUS_SIZE` of them are enough."""
         pieces = None
         if table is None:
@@ -68,7 +84,7 @@ class TextReader:
             pieces, frequency = every.only(frequency > 0), frequency[frequency > 0]
         ngram_idf = _inverse(_document_frequency(texts, ngram_counts), len(texts))
         term_idf = _inverse(frequency, len(texts))
-        plain = cls(ngram_idf, term_idf, np.empty((0, 0), dtype=np.float32), pieces)
+        plain = cls(ngram_idf, term_idf, np.empty((0, 0), dtype=np.float32), pieces, models or {})
         return replace(plain, topics=plain._find_topics(texts, seed))
 
     def _find_topics(self, texts: Sequence[str], seed: int) -> Vectors:
@@ -92,6 +108,7 @@ class TextReader:
             views[TOKENS] = WordView(weights, terms, self.pieces.vectors)
         if self.topics.size:
             views[TOPICS] = WordView(weights, terms, self.topics)
+        views |= {f"model {spec}": DenseView(_embed(model, texts)) for spec, model in self.models.items()}
         return TextRows(views)
 
     def _read_terms(self, words: Words) -> tuple[Sparse, Sparse]:
@@ -112,8 +129,9 @@ class TextReader:
         return found
 
     def state(self) -> Mapping[str, bytes]:
-        """The tokenizer, as a file to save beside the arrays; nothing where there is none."""
-        return {} if self.pieces is None else {TOKENIZER_FILE: self.pieces.tokenizer.encode()}
+        """Tokenizer and further models, as files to save beside the arrays; nothing where there are none."""
+        found = {} if self.pieces is None else {TOKENIZER_FILE: self.pieces.tokenizer.encode()}
+        return {**found, VIEWS_FILE: json.dumps(list(self.models)).encode()} if self.models else found
 
     @classmethod
     def restore(cls, arrays: Arrays, state: Mapping[str, bytes]) -> Self:
@@ -129,7 +147,8 @@ class TextReader:
             limit = int(arrays["pieces.limit"][0])
             tokenizer = state[TOKENIZER_FILE].decode()
             pieces = Pieces(tokenizer, arrays["pieces.kept"], arrays["pieces.vectors"], None if limit < 0 else limit)
-        found = cls(arrays["ngram_idf"], arrays["term_idf"], arrays["topics"], pieces)
+        models = {spec: load_embedder(spec) for spec in json.loads(state.get(VIEWS_FILE, b"[]"))}
+        found = cls(arrays["ngram_idf"], arrays["term_idf"], arrays["topics"], pieces, models)
         found._check()
         return found
 
@@ -142,6 +161,14 @@ class TextReader:
         good = shapes == ((BUCKETS,), (terms,), terms, 2) and len(self.topics) in (0, terms)
         if not good or not all(np.isfinite(array).all() for array in self.arrays().values()):
             raise ValueError("expected frequencies, pieces and topics of the same terms, all finite, found others")
+
+
+def _embed(model: Embedder, texts: Sequence[str]) -> Vectors:
+    """Unit vectors of the texts, (m, d); of a blank one, which no model embeds, zeros."""
+    found = np.zeros((len(texts), model.identity.dim), dtype=np.float32)
+    rows = [row for row, text in enumerate(texts) if text.strip()]
+    found[rows] = model.embed_documents([Document(str(row), texts[row]) for row in rows])
+    return unit_rows(found)
 
 
 def _blocks(texts: Sequence[str]) -> list[Sequence[str]]:
