@@ -23,11 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.audit.measures import Qrels, Scores, ndcg, overlap
-from migrate.audit.runs import Run, search
 from migrate.datasets.beir import BeirSet, load_beir
 from migrate.documents import Document, Query
 from migrate.embedders import load_embedder
 from migrate.report.terminal import table
+from migrate.search.runs import Run, search
 from migrate.stitch.fitted import fit_norm
 from migrate.stitch.select import AUTO_CANDIDATES, new_stitch, select_stitch
 from migrate.vectors import Batch, Vectors, unit_rows

@@ -17,7 +17,7 @@ PACKAGE = ROOT / "migrate"
 FLOORS = {
     "errors": 0, "documents": 0, "vectors": 0, "files": 0, "manifest": 0, "stamps": 0,
     "stores": 1, "embedders": 1, "datasets": 1, "work": 1,
-    "stitch": 2,
+    "stitch": 2, "search": 2,
     "sample": 3,
     "fit": 4, "translate": 4, "embed": 4, "audit": 4,
     "report": 5,
@@ -37,7 +37,7 @@ HOMES = {
     "openai": ["embedders/"],
     "sklearn": ["embedders/tfidf", "stitch/kernel", "stitch/text_reader"],
     "tokenizers": ["embedders/sentence_transformers", "stitch/pieces"],
-    "rank_bm25": ["audit/bm25"],
+    "rank_bm25": ["search/bm25"],
     "langchain_text_splitters": ["datasets/chunking"],
     "sqlite3": ["embedders/", "stores/sqlite_file"],
     "pickle": ["stores/"],

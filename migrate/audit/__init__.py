@@ -1,1 +1,1 @@
-"""Audits: runs, measures, and the verdict."""
+"""Audits: measures, arms, and the verdict."""

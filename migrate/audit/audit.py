@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from migrate.audit.bm25 import bm25_run
 from migrate.audit.measures import Qrels, Scores, ndcg, overlap, recall, reciprocal_rank
 from migrate.audit.model import BM25, FULL, MEAN, MEANINGS, STAY, TRANSLATED, Arm, AuditReport, Comparison, win_tie_loss
-from migrate.audit.runs import DEPTH, Run, search, without_self
 from migrate.audit.verdict import MARGIN, RESAMPLES, decide, retention_bounds
 from migrate.documents import Query
 from migrate.embedders.base import Embedder
 from migrate.errors import InputError, StoreError, VectorError
 from migrate.manifest import Manifest
+from migrate.search.bm25 import bm25_run
+from migrate.search.runs import DEPTH, Run, search, without_self
 from migrate.stores.base import Store
 from migrate.vectors import Batch, Progress, Vectors, check_vectors, no_progress
 

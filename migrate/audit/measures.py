@@ -8,7 +8,7 @@ from math import log2
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.audit.runs import Run
+from migrate.search.runs import Run
 
 Scores = NDArray[np.float64]
 """One value a query, shape (q,), in the order of the query ids that were asked about."""

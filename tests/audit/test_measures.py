@@ -6,7 +6,7 @@ import pytest
 from ir_measures import RR, R, nDCG
 
 from migrate.audit.measures import ndcg, overlap, recall, reciprocal_rank
-from migrate.audit.runs import Run
+from migrate.search.runs import Run
 
 MEASURES: list[tuple[Callable, int, object]] = [
     (ndcg, 10, nDCG @ 10),

@@ -3,7 +3,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from migrate.audit.runs import DEPTH, Run, TopK, rank, search, without_self
+from migrate.search.runs import DEPTH, Run, TopK, rank, search, without_self
 from migrate.vectors import Batch
 
 METRICS = ["ip", "l2"]

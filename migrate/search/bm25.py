@@ -1,12 +1,12 @@
-"""The lexical arm: BM25 over the stored texts, so that a reader sees what no embedding at all would give."""
+"""BM25 over texts: what words alone find, and no embedding."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
-from migrate.audit.runs import DEPTH, DocKey, Run, rank
 from migrate.documents import Document, Query
+from migrate.search.runs import DEPTH, DocKey, Run, rank
 
 _WORD = re.compile(r"\w+")
 

@@ -1,4 +1,4 @@
-"""Runs: what an arm answers to the queries. Exact search over streamed vectors, the same for every store."""
+"""Runs: what answers to queries are. Exact search over streamed vectors, the same for every store."""
 
 from __future__ import annotations
 
