@@ -58,6 +58,18 @@ sample = option(
     default=1_000,
     help="Documents to embed again and learn from.",
 )
+query_log = option(
+    "--query-log",
+    type=PATH,
+    metavar="FILE",
+    help="What users asked: a query a line, or JSONL with `text`. Documents near the top of its results go first.",
+)
+price = option(
+    "--price",
+    type=click.FloatRange(0, min_open=True),
+    metavar="USD",
+    help="Dollars per million tokens of the target model.  [default: the registry's]",
+)
 beir = option(
     "--beir",
     required=True,
