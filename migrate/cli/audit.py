@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from migrate.cli import options
+from migrate.cli.frontier import read_depths, read_trial
 from migrate.cli.options import ModelOptions, option
 from migrate.cli.terminal import advise, progress_bar
 from migrate.cli.verdict import load_model_of, load_questions, show_report
@@ -41,6 +42,23 @@ _BUILD = "build"
 @option("--target", metavar="SPEC", help="Model to embed the queries with.  [default: the store's own]")
 @option("--source", type=options.PATH, help="Store before the migration: adds the arm `stay`.")
 @options.source_model
+@option(
+    "--two-stage",
+    metavar="N,N|none",
+    default="50,200",
+    help="Adds an arm for each N: the store's first N for a query, embedded by the target model and ranked anew.",
+)
+@option(
+    "--frontier",
+    "shares",
+    is_flag=False,
+    flag_value="10%,20%,30%,50%",
+    metavar="10%,20%,...",
+    help="Try what re-embedding these shares of --source would keep.  [without shares: 10, 20, 30 and 50 %]",
+)
+@option("--stitch", type=options.PATH, help="Stitch that --frontier starts from, fitted on --source.")
+@options.query_log
+@options.price
 @option("--no-bm25", is_flag=True, help="Leave out the lexical arm.")
 @options.parent_field
 @options.margin
@@ -60,6 +78,11 @@ def command(
     target: str | None,
     source: Path | None,
     source_model: str | None,
+    two_stage: str,
+    shares: str | None,
+    stitch: Path | None,
+    query_log: Path | None,
+    price: float | None,
     no_bm25: bool,
     parent_field: str,
     margin: float,
@@ -71,12 +94,18 @@ def command(
     as_json: bool,
     quiet: bool,
 ) -> int:
-    """Judge a translated STORE: SAFE (exit 0), NOT SAFE (1) or INCONCLUSIVE (3), with the numbers behind it."""
+    """Judge a translated STORE: SAFE (exit 0), NOT SAFE (1) or INCONCLUSIVE (3), with the numbers behind it.
+
+    With --frontier, it also says what re-embedding a part of --source would keep, and the cheapest budget that is SAFE.
+    """
     from migrate.audit.audit import audit_store
+    from migrate.audit.frontier import frontier
     from migrate.files import refuse_existing, refuse_overlap
     from migrate.stores import open_store
 
-    inputs = [Path(path) for path in (store, reference, beir, source) if path is not None]
+    depths = read_depths(two_stage)
+    trial = read_trial(shares, source, stitch, query_log)
+    inputs = [Path(path) for path in (store, reference, beir, source, stitch, query_log) if path is not None]
     if save_reference is not None:
         refuse_overlap(save_reference, *inputs)
     if report is not None:
@@ -98,12 +127,31 @@ def command(
                 source=opened,
                 source_embedder=old,
                 bm25=not no_bm25,
+                two_stage=depths,
+                price_usd_per_mtok=price,
                 parent_field=parent_field,
                 margin=margin,
                 seed=seed,
                 progress=progress,
             )
-    return show_report(found, report, force=force, as_json=as_json)
+            tried = None
+            if trial is not None and opened is not None:
+                tried = frontier(
+                    opened,
+                    trial.fitted,
+                    full,
+                    questions,
+                    embedder,
+                    log=trial.log,
+                    shares=trial.shares,
+                    stay=found.stay,
+                    parent_field=parent_field,
+                    price_usd_per_mtok=price,
+                    margin=margin,
+                    seed=seed,
+                    progress=progress,
+                )
+    return show_report(found, report, tried, force=force, as_json=as_json)
 
 
 def _stay(

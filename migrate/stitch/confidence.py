@@ -57,7 +57,7 @@ class Confidence:
     def of(self, prediction: Prediction) -> Vectors:
         """The expected cosine of each prediction, (m,), float32, from -1 to just below 1, which true vectors have."""
         found = _signals(prediction) @ np.array(self.coefficients)
-        return np.clip(found.astype(np.float32), np.float32(-1), _HIGHEST)
+        return np.asarray(np.clip(found.astype(np.float32), np.float32(-1), _HIGHEST))
 
 
 def _signals(prediction: Prediction) -> Matrix:
