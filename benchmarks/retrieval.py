@@ -1,41 +1,53 @@
 """Retrieval after translation, on real embedding pairs: every stitch, every source space, two BEIR sets.
 
-    python benchmarks/retrieval.py DATA
+    python benchmarks/retrieval.py DATA [--pairs 1000] [--no-tokens] [--stitches ridge+text auto ...]
 
 DATA holds `scifact/` and `nfcorpus/` in BEIR layout, and `pairs/SET.SPACE.npz` with `doc_ids`, `docs`, `query_ids`
 and `queries`; the target space is `minilm` (all-MiniLM-L6-v2). A further source, `tfidf:256`, is computed.
 
 Printed first: nDCG@10 of the full re-embed, by the audit's own code and by ir_measures, query by query. Then, for each
 source space and stitch: retention of nDCG@10 and overlap@10 on the held-out collection, which is the collection
-without the documents that the stitch was fitted on, in the index and in the judgements; mean over seeds.
+without the documents that the stitch was fitted on, in the index and in the judgements; mean over seeds. At last,
+for the stitches that read texts, how well the confidence ranks the true errors of the held-out documents.
+
+The target's own token embeddings are read where a stitch reads texts, but not with `--no-tokens`, as it would be if the
+target were behind an API. `vectors` is `auto` among the stitches that read no texts.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
+import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.audit.measures import Qrels, Scores, ndcg, overlap
+from migrate.audit.measures import Qrels, ndcg, overlap
 from migrate.datasets.beir import BeirSet, load_beir
 from migrate.documents import Document, Query
 from migrate.embedders import load_embedder
+from migrate.embedders.base import TokenTable
 from migrate.report.terminal import table
 from migrate.search.runs import Run, search
-from migrate.stitch.fitted import fit_norm
-from migrate.stitch.select import AUTO_CANDIDATES, new_stitch, select_stitch
+from migrate.stitch.confidence import spearman
+from migrate.stitch.kinds import KINDS, new_stitch
+from migrate.stitch.pairing import Pairing
+from migrate.stitch.select import AUTO_CANDIDATES, Selection, applicable, select_stitch
+from migrate.stitch.text_reader import TextReader
+from migrate.stitch.text_rows import TextRows
 from migrate.vectors import Batch, Vectors, unit_rows
 
 SETS = ("scifact", "nfcorpus")
 SPACES = ("tfidf:256", "wordpieces", "layer3-cls", "layer4-mean", "layer5-mean")
-TARGET = "minilm"
-STITCHES = ("mean", *AUTO_CANDIDATES, "auto")
+TARGET, TARGET_MODEL = "minilm", "packaged:all-MiniLM-L6-v2"
+VECTORS, AUTO = "vectors", "auto"
+STITCHES = ("mean", *AUTO_CANDIDATES, "text", VECTORS, AUTO)
 
 
 @dataclass(frozen=True)
@@ -102,68 +114,162 @@ def print_full_reembed(name: str, collection: Collection, target: Space) -> None
     )
 
 
-def held_out_scores(
-    collection: Collection, source: Space, target: Space, stitches: Sequence[str], pairs: int, seed: int
-) -> Iterator[tuple[str, float, float]]:
-    """(stitch, retention, overlap@10) with the fit documents taken out of index and judgements."""
-    order = np.random.default_rng(seed).permutation(len(collection.documents))
-    fit, rest = np.sort(order[:pairs]), np.sort(order[pairs:])
-    inside = {collection.documents[row].id for row in rest}
-    qrels = {q: {d: g for d, g in grades.items() if d in inside} for q, grades in collection.qrels.items()}
-    asked = [query_id for query_id in collection.query_ids if any(grade > 0 for grade in qrels[query_id].values())]
-    full = run_over(collection, rest, target.documents[rest], target.queries)
-    standard = ndcg(full, qrels, asked, 10)
-    known: dict[str, tuple[Scores, Scores]] = {}
+@dataclass(frozen=True)
+class Result:
+    """What a stitch does on the held-out collection; `rank` is Spearman's correlation of confidence and cosine."""
+
+    retention: float
+    overlap: float
+    rank: float = np.nan
+    chosen: str = ""
+
+
+NOT_APPLICABLE = Result(np.nan, np.nan)
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """A collection without the documents of a sample, and the pairs of the sample."""
+
+    collection: Collection
+    source: Space
+    target: Space
+    texts: TextRows
+    pairs: int
+    seed: int
+
+    @cached_property
+    def rows(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Rows of the sample, and the others."""
+        order = np.random.default_rng(self.seed).permutation(len(self.collection.documents))
+        return np.sort(order[: self.pairs]), np.sort(order[self.pairs :])
+
+    @cached_property
+    def pairing(self) -> Pairing:
+        """The pairs of the sample."""
+        fit = self.rows[0]
+        return Pairing(self.source.documents[fit], self.target.documents[fit], self.texts.take(fit))
+
+    @cached_property
+    def qrels(self) -> Qrels:
+        """Judgements of the documents that are left."""
+        inside = {self.collection.documents[row].id for row in self.rows[1]}
+        return {q: {d: g for d, g in grades.items() if d in inside} for q, grades in self.collection.qrels.items()}
+
+    @cached_property
+    def asked(self) -> list[str]:
+        """Queries with a relevant document left."""
+        return [q for q in self.collection.query_ids if any(grade > 0 for grade in self.qrels[q].values())]
+
+    @cached_property
+    def full(self) -> Run:
+        """What the full re-embed answers."""
+        rest = self.rows[1]
+        return run_over(self.collection, rest, self.target.documents[rest], self.target.queries)
+
+    def select(self, spec: str) -> Selection:
+        """The stitch of a spec, tuned; of `auto` and `vectors` the one that selection takes."""
+        pairs = self.pairing
+        if spec == AUTO:
+            return select_stitch(pairs, seed=self.seed)
+        if spec == VECTORS:
+            return select_stitch(Pairing(pairs.source, pairs.target), seed=self.seed)
+        if spec not in KINDS or not KINDS[spec].reads_texts:
+            return Selection(spec, (), stitch=new_stitch(spec))
+        return select_stitch(pairs, specs=[spec], seed=self.seed)
+
+    def judge(self, selection: Selection) -> Result:
+        """Fit the chosen stitch and translate what is left."""
+        assert selection.stitch is not None
+        rest = self.rows[1]
+        fitted = self.pairing.fit(selection.stitch)
+        found = fitted.predict(self.source.documents[rest], self.texts.take(rest) if fitted.reads_texts else None)
+        translated = unit_rows(found.vectors)
+        run = run_over(self.collection, rest, translated, self.target.queries)
+        scores, standard = (ndcg(one, self.qrels, self.asked, 10) for one in (run, self.full))
+        rank = np.nan
+        if selection.confidence is not None:
+            cosine = np.einsum("ij,ij->i", translated, unit_rows(self.target.documents[rest])).astype(np.float64)
+            rank = spearman(selection.confidence.of(found).astype(np.float64), cosine)
+        share = float(overlap(run, self.full, self.asked, 10).mean())
+        return Result(float(scores.mean() / standard.mean()), share, rank, selection.chosen)
+
+
+def results(held_out: HeldOut, stitches: Sequence[str]) -> Iterator[tuple[str, Result]]:
+    """Every stitch on one held-out collection; one that was chosen before is not fitted again."""
+    known: dict[str, Result] = {}
     for spec in stitches:
-        fit_source, fit_target = source.documents[fit], target.documents[fit]
-        if spec == "identity" and fit_source.shape[1] != fit_target.shape[1]:
-            yield spec, np.nan, np.nan
+        if spec == "identity" and spec not in applicable(held_out.pairing):
+            yield spec, NOT_APPLICABLE
             continue
-        chosen = select_stitch(fit_source, fit_target, seed=seed).chosen if spec == "auto" else spec
-        if chosen not in known:
-            stitch = new_stitch(chosen).fit(fit_source, fit_target)
-            translated = unit_rows(stitch.transform(source.documents[rest])) * np.float32(fit_norm(fit_target))
-            run = run_over(collection, rest, translated, target.queries)
-            known[chosen] = ndcg(run, qrels, asked, 10), overlap(run, full, asked, 10)
-        scores, shares = known[chosen]
-        yield spec, float(scores.mean() / standard.mean()), float(shares.mean())
+        selection = held_out.select(spec) if spec not in known else None
+        name = selection.chosen if selection is not None else spec
+        if selection is not None and (name not in known or np.isnan(known[name].rank)):
+            known[name] = held_out.judge(selection)
+        yield spec, known[name]
+
+
+def read_texts(collection: Collection, table: TokenTable | None) -> TextRows:
+    """The texts of a collection as the stitches see them."""
+    texts = [document.text for document in collection.documents]
+    return TextReader.fit(texts, table).read(texts)
 
 
 def main() -> None:
-    """Print both tables."""
+    """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("--pairs", type=int, default=1_000)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--stitches", nargs="+", default=list(STITCHES))
+    parser.add_argument("--spaces", nargs="+", default=list(SPACES))
+    parser.add_argument("--no-tokens", action="store_true", help="read no token embeddings of the target")
     arguments = parser.parse_args()
     started = time.perf_counter()
-    cells: dict[tuple[str, str], dict[str, tuple[float, float]]] = {}
+    table = None if arguments.no_tokens else load_embedder(TARGET_MODEL).token_table()
+    cells: dict[tuple[str, str], dict[str, list[Result]]] = {}
     for name in SETS:
         data = load_beir(arguments.data / name)
         collection = Collection(data, tuple(data.documents()))
         target = load_space(arguments.data, name, TARGET, collection)
         print_full_reembed(name, collection, target)
-        for space in SPACES:
+        texts = read_texts(collection, table)
+        for space in arguments.spaces:
             source = load_space(arguments.data, name, space, collection)
-            found: dict[str, list[tuple[float, float]]] = {}
+            found = cells[name, space] = {}
             for seed in arguments.seeds:
-                scores = held_out_scores(collection, source, target, arguments.stitches, arguments.pairs, seed)
-                for stitch, retention, share in scores:
-                    found.setdefault(stitch, []).append((retention, share))
-            cells[name, space] = {s: tuple(np.mean(v, axis=0).tolist()) for s, v in found.items()}
+                held_out = HeldOut(collection, source, target, texts, arguments.pairs, seed)
+                for stitch, result in results(held_out, arguments.stitches):
+                    found.setdefault(stitch, []).append(result)
+            print(f"  {name} {space}: {time.perf_counter() - started:.0f} s", file=sys.stderr, flush=True)
     print_cells(cells, arguments.stitches)
-    print(f"\n{arguments.pairs:,} pairs, seeds {arguments.seeds}, {time.perf_counter() - started:.0f} s")
+    tokens = "without" if arguments.no_tokens else "with"
+    print(f"\n{arguments.pairs:,} pairs, seeds {arguments.seeds}, {tokens} the target's tokens")
 
 
-def print_cells(cells: dict[tuple[str, str], dict[str, tuple[float, float]]], stitches: Sequence[str]) -> None:
+Cells = dict[tuple[str, str], dict[str, list[Result]]]
+
+
+def print_cells(cells: Cells, stitches: Sequence[str]) -> None:
     """One table for each measure: a row a cell, a column a stitch, the mean last."""
-    for index, measure in enumerate(("retention of nDCG@10", "overlap@10")):
-        values = {cell: [scores[stitch][index] for stitch in stitches] for cell, scores in cells.items()}
-        means = np.nanmean(list(values.values()), axis=0).tolist()
-        rows = [[f"{name} {space}", *(f"{v:.3f}" for v in row)] for (name, space), row in values.items()]
+    measures: dict[str, Callable[[Result], float]] = {
+        "retention of nDCG@10": lambda result: result.retention,
+        "overlap@10": lambda result: result.overlap,
+        "Spearman of confidence and true cosine": lambda result: result.rank,
+    }
+    for measure, value in measures.items():
+        values = {
+            cell: [float(np.mean([value(one) for one in found[stitch]])) for stitch in stitches]
+            for cell, found in cells.items()
+        }
+        shown = [i for i in range(len(stitches)) if not all(np.isnan(row[i]) for row in values.values())]
+        means = [float(np.nanmean([row[i] for row in values.values()])) for i in shown]
+        rows = [[f"{name} {space}", *(f"{row[i]:.3f}" for i in shown)] for (name, space), row in values.items()]
         print(f"\n{measure}, held-out collection\n")
-        print(table([["set and source", *stitches], *rows, ["mean", *(f"{mean:.3f}" for mean in means)]]))
+        print(table([["set and source", *(stitches[i] for i in shown)], *rows, ["mean", *(f"{m:.3f}" for m in means)]]))
+    chosen = {cell: [one.chosen for one in found[AUTO]] for cell, found in cells.items() if AUTO in found}
+    for (name, space), specs in chosen.items():
+        print(f"auto, {name} {space}: {', '.join(specs)}")
 
 
 if __name__ == "__main__":

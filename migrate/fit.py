@@ -10,13 +10,16 @@ from pathlib import Path
 import numpy as np
 
 from migrate.embedders.base import Embedder
-from migrate.errors import StoreError
+from migrate.errors import StoreError, UsageError
 from migrate.manifest import Manifest, ModelIdentity
 from migrate.sample import SAMPLE_SIZE, Pairs, draw_sample, embed_pairs
+from migrate.stitch.adjoint import Adjoint
+from migrate.stitch.direction import DIRECTION, DIRECTIONS, DOCUMENT, QUERY, Direction
 from migrate.stitch.fitted import FittedStitch, TrueVectors, fit_norm
 from migrate.stitch.kinds import new_stitch
 from migrate.stitch.pairing import Pairing
-from migrate.stitch.select import select_stitch
+from migrate.stitch.select import AUTO_CANDIDATES, select_stitch
+from migrate.stitch.select_queries import QUERY_CANDIDATES, select_query_stitch
 from migrate.stitch.text_reader import CORPUS_SIZE, TextReader
 from migrate.stores.base import Store
 from migrate.vectors import Progress, no_progress
@@ -28,6 +31,7 @@ def fit_stitch(
     store: Store,
     embedder: Embedder,
     *,
+    direction: Direction = DOCUMENT,
     stitch: str = AUTO,
     size: int = SAMPLE_SIZE,
     source_model: ModelIdentity | None = None,
@@ -39,6 +43,10 @@ def fit_stitch(
     `stitch` is a spec (`ridge`, `lowrank:64`), or `auto` to choose by held-out retrieval. `source_model` is recorded;
     by default it is what the store's manifest says.
 
+    With the direction `query` the stitch is learned the other way round, from the new vectors of the sample to the old
+    ones, so that the store as it is can answer queries of the target model: see `FittedStitch.map_queries`. Texts are
+    embedded, but the stitch does not read them.
+
     Raises
     ------
     StoreError
@@ -46,27 +54,43 @@ def fit_stitch(
     StitchError
         There are fewer than two documents.
     UsageError
-        No such stitch.
+        No such stitch, or none for that direction.
     InputError, RemoteError
         As the embedder.
     """
     require_texts(store)
-    if stitch != AUTO:
-        new_stitch(stitch)  # a wrong name is told before anything is spent
+    _check_choice(stitch, direction)  # before anything is spent
     embedder.fit(store.documents())
     sample = draw_sample(store, size, seed=seed)
     pairs = embed_pairs(store, embedder, sample, progress=progress)
+    manifest = _manifest(store, embedder, pairs, source_model, seed, direction)
+    specs, state = () if stitch == AUTO else (stitch,), embedder_state(embedder)
+    if direction == QUERY:
+        return fit_query_pairs(pairs, specs, manifest=manifest, state=state, seed=seed, progress=progress)
     reader = fit_reader(store, embedder, seed=seed) if stitch == AUTO or new_stitch(stitch).reads_texts else None
     return fit_pairs(
         pairs,
-        () if stitch == AUTO else [stitch],
-        manifest=_manifest(store, embedder, pairs, source_model, seed),
-        state=embedder_state(embedder),
+        specs,
+        manifest=manifest,
+        state=state,
         seed=seed,
         texts=[document.text for document in sample.documents],
         reader=reader,
         progress=progress,
     )
+
+
+def _check_choice(stitch: str, direction: Direction) -> None:
+    """Make sure that there is such a stitch, and that it is one for that direction."""
+    if direction not in DIRECTIONS:
+        raise UsageError(f"expected a direction among {', '.join(DIRECTIONS)}; found {direction!r}")
+    if stitch == AUTO:
+        return
+    chosen = new_stitch(stitch)
+    suits = not chosen.reads_texts if direction == QUERY else chosen.kind != Adjoint.kind
+    if not suits:
+        others = ", ".join(QUERY_CANDIDATES if direction == QUERY else AUTO_CANDIDATES)
+        raise UsageError(f"expected a stitch that maps a {direction}, such as {others}; found {stitch!r}")
 
 
 def fit_pairs(
@@ -99,6 +123,22 @@ def fit_reader(store: Store, embedder: Embedder, *, seed: int = 0) -> TextReader
     return TextReader.fit(texts, embedder.token_table(), seed=seed)
 
 
+def fit_query_pairs(
+    pairs: Pairs,
+    specs: Sequence[str],
+    *,
+    manifest: Manifest,
+    state: dict[str, bytes],
+    seed: int,
+    progress: Progress = no_progress,
+) -> FittedStitch:
+    """As `fit_pairs`, the other way round: from the new vectors of the sample to the old ones, without their texts."""
+    selection = select_query_stitch(pairs.target, pairs.source, specs=specs, seed=seed, progress=progress)
+    fitted = new_stitch(selection.chosen).fit(pairs.target, pairs.source)
+    none = TrueVectors([], pairs.source[:0])  # what is true in the old space is in the store already
+    return FittedStitch(fitted, fit_norm(pairs.source), none, selection, manifest, state)
+
+
 def require_texts(store: Store) -> None:
     """Make sure that a store has texts to embed.
 
@@ -122,7 +162,12 @@ def embedder_state(embedder: Embedder) -> dict[str, bytes]:
 
 
 def _manifest(
-    store: Store, embedder: Embedder, pairs: Pairs, source_model: ModelIdentity | None, seed: int
+    store: Store,
+    embedder: Embedder,
+    pairs: Pairs,
+    source_model: ModelIdentity | None,
+    seed: int,
+    direction: Direction,
 ) -> Manifest:
     known = store.info.manifest
     return Manifest(
@@ -131,5 +176,5 @@ def _manifest(
         source_model=source_model or (known.model if known else None),
         seed=seed,
         counts={"pairs": len(pairs), "documents": store.info.count},
-        details={"fingerprint": asdict(store.fingerprint())},
+        details={"fingerprint": asdict(store.fingerprint()), DIRECTION: direction},
     )

@@ -50,8 +50,9 @@ def creation_date() -> str:
 class Manifest:
     """What an artefact was made from.
 
-    `model` is the model whose space the vectors are in (of a stitch: that it maps to), `source_model` the one they
-    came from. `inputs` maps the name of what was read to a SHA-256; `counts` and `details` belong to the kind.
+    `model` is the model whose space the vectors are in, `source_model` the one they came from. Of a stitch, whichever
+    way it maps, `model` is the one that is moved to and `source_model` that of the store. `inputs` maps the name of
+    what was read to a SHA-256; `counts` and `details` belong to the kind.
     """
 
     kind: Kind

@@ -14,6 +14,7 @@ import numpy as np
 from migrate.errors import StitchError, StoreError
 from migrate.files import sha256_file, write_bytes
 from migrate.manifest import Manifest
+from migrate.stitch.direction import DOCUMENT, require_direction
 from migrate.stitch.fitted import FittedStitch, TranslatedBatch
 from migrate.stores import index_recall, open_store
 from migrate.stores.base import INDEX_HASH, Fingerprint, Resume, Store, StoreWriter
@@ -79,7 +80,7 @@ def translate_store(
     Raises
     ------
     StitchError
-        The stitch was fitted for another store, or for another dimension.
+        The stitch was fitted for another store, for another dimension, or for queries.
     VectorError
         A vector is zero or not finite, before or after.
     StoreError
@@ -132,6 +133,7 @@ def translate_store(
 
 def _check_fits(store: Store, fingerprint: Fingerprint, fitted: FittedStitch, *, any_store: bool) -> bool:
     """Whether the stitch was fitted on this very store."""
+    require_direction(fitted.manifest, DOCUMENT, source=str(store.info.path))
     expected = fitted.manifest.details["fingerprint"]
     if expected["dim"] != store.info.dim:
         raise StitchError(

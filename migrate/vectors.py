@@ -81,17 +81,17 @@ def as_vectors(rows: ArrayLike, *, dim: int | None = None, source: str = "vector
 
 
 def check_vectors(
-    ids: Sequence[str], vectors: Vectors, *, source: str, allow_zero: bool = False
+    ids: Sequence[object], vectors: Vectors, *, source: str, noun: str = "document", allow_zero: bool = False
 ) -> NDArray[np.float32]:
     """Squared norms of the rows, shape (n,), after making sure that every row is finite and not zero.
 
     One pass serves both: a NaN or Inf anywhere makes the row's squared norm NaN or Inf, as does a
-    value beyond 1.8e19, whose square float32 cannot hold.
+    value beyond 1.8e19, whose square float32 cannot hold. `ids[i]` tells a reader which `noun` row i is.
 
     Raises
     ------
     VectorError
-        Names `source`, the first bad document id, and how many rows are bad.
+        Names `source`, the first bad id, and how many rows are bad.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         squares = squared_norms(vectors)
@@ -101,7 +101,7 @@ def check_vectors(
         first = int(bad[0])
         what = "zero" if squares[first] == 0 else "NaN, Inf or overflowing"
         raise VectorError(
-            f"{source}: {what} vector for document {ids[first]!r} ({bad.size} bad of {len(ids)} in this batch); "
+            f"{source}: {what} vector for {noun} {ids[first]!r} ({bad.size} bad of {len(ids)} in this batch); "
             "re-embed or remove it"
         )
     return squares

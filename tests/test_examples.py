@@ -1,6 +1,7 @@
 """The examples run as their docstrings say."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -36,6 +37,18 @@ def test_a_langchain_app(tmp_path):
     out = run_example("langchain_app.py", tmp_path / "out")
     assert out.startswith("bicycle: ")
     assert (tmp_path / "out" / "new" / "index.pkl").is_file()
+
+
+def test_a_live_switch(tmp_path):
+    out = run_example("live_switch.py", tmp_path / "out")
+    counts = {
+        name: int(count) for count, name in re.findall(r"^(\d+) questions answered from (.+)$", out, re.MULTILINE)
+    }
+    assert counts.keys() == {"the old store", "the new store"}
+    assert min(counts.values()) > 25
+    assert "\n0 questions failed\n" in out
+    assert re.match(r"over the bridge: bicycle, note", out)
+    assert "\ntranslated: bicycle, note" in out
 
 
 def test_every_example_is_tested():

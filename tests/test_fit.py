@@ -77,8 +77,11 @@ def test_sample_documents_get_their_true_vectors(store):
     embedder = load_embedder("tfidf:24")
     fitted = fit_stitch(store, embedder, size=60)
     batch = next(iter(store.batches()))
-    translated = fitted.translate(Batch(batch.ids, batch.vectors), source="test")
-    truth = embedder.embed_documents(list(store.documents()))
+    documents = list(store.documents())
+    translated = fitted.translate(
+        Batch(batch.ids, batch.vectors), [document.text for document in documents], source="test"
+    )
+    truth = embedder.embed_documents(documents)
     inside = np.isin(batch.ids, fitted.sample.ids)
     assert inside.sum() == 60
     assert np.array_equal(translated.vectors[inside], truth[inside])

@@ -19,7 +19,7 @@ FLOORS = {
     "stores": 1, "embedders": 1, "datasets": 1, "work": 1,
     "stitch": 2, "search": 2,
     "sample": 3, "cost": 3,
-    "fit": 4, "translate": 4, "embed": 4,
+    "fit": 4, "translate": 4, "embed": 4, "langchain": 4,
     "reembed": 5, "backfill": 5,
     "audit": 6,
     "report": 7,
@@ -40,6 +40,7 @@ HOMES = {
     "sklearn": ["embedders/tfidf", "stitch/kernel", "stitch/text_reader"],
     "tokenizers": ["embedders/sentence_transformers", "stitch/pieces"],
     "rank_bm25": ["search/bm25"],
+    "langchain_core": ["langchain.py"],
     "langchain_text_splitters": ["datasets/chunking"],
     "sqlite3": ["embedders/", "stores/sqlite_file"],
     "pickle": ["stores/"],
@@ -140,7 +141,9 @@ def test_help_imports_no_heavy_library(arguments):
     assert loaded.isdisjoint(HEAVY)
 
 
-@pytest.mark.parametrize("module", ["migrate.pipeline", "migrate.stores", "migrate.embedders", "migrate.datasets.beir"])
+@pytest.mark.parametrize(
+    "module", ["migrate.pipeline", "migrate.stores", "migrate.embedders", "migrate.datasets.beir", "migrate.langchain"]
+)
 def test_importing_the_library_imports_no_heavy_library(module):
     allowed = {"numpy"}
     assert loaded_by(f"import {module}").isdisjoint(set(HEAVY) - allowed)

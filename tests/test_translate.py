@@ -51,7 +51,8 @@ def test_vectors_are_of_the_target_models_norm(store, fitted, tmp_path):
     assert np.allclose(np.linalg.norm(read_all(open_store(tmp_path / "unit").batches()).vectors, axis=1), 1, atol=1e-6)
     scaled = dataclasses.replace(fitted, norm=7.5)
     batch = next(iter(store.batches()))
-    norms = np.linalg.norm(scaled.translate(batch, source="test", patch=False).vectors, axis=1)
+    texts = [document.text for document in store.documents()]
+    norms = np.linalg.norm(scaled.translate(batch, texts, source="test", patch=False).vectors, axis=1)
     assert np.allclose(norms, 7.5, rtol=1e-6)
 
 

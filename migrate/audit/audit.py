@@ -8,16 +8,31 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from migrate.audit.bridge import bridged_store
 from migrate.audit.measures import Qrels, Scores, ndcg, overlap, recall, reciprocal_rank
-from migrate.audit.model import BM25, FULL, MEAN, MEANINGS, STAY, TRANSLATED, Arm, AuditReport, Comparison, win_tie_loss
+from migrate.audit.model import (
+    BM25,
+    BRIDGE,
+    FULL,
+    MEAN,
+    MEANINGS,
+    STAY,
+    TRANSLATED,
+    Arm,
+    AuditReport,
+    Comparison,
+    win_tie_loss,
+)
 from migrate.audit.two_stage import WITHOUT_TWO_STAGE, TwoStage, arm_meaning, arm_name, can_rerank
 from migrate.audit.verdict import MARGIN, RESAMPLES, decide, retention_bounds
+from migrate.cost import price_of
 from migrate.documents import Query
 from migrate.embedders.base import Embedder
 from migrate.errors import InputError, StoreError, VectorError
 from migrate.manifest import Manifest
 from migrate.search.bm25 import bm25_run
 from migrate.search.runs import DEPTH, Run, search, without_self
+from migrate.stitch.fitted import FittedStitch
 from migrate.stores.base import Store
 from migrate.vectors import Batch, Progress, Vectors, check_vectors, no_progress
 
@@ -56,6 +71,7 @@ def audit_store(
     *,
     source: Store | None = None,
     source_embedder: Embedder | None = None,
+    bridge: FittedStitch | None = None,
     bm25: bool = True,
     two_stage: Sequence[int] = (),
     price_usd_per_mtok: float | None = None,
@@ -68,12 +84,17 @@ def audit_store(
     """Answer the queries with every arm that can be had, and judge the translated store.
 
     Arms: the full re-embed (`reference`), the translated store, staying with the source model where `source` and
-    `source_embedder` are given, BM25 where there are texts, and a control that gives all documents one vector.
-    For each N of `two_stage`, the target model ranks the translated store's first N again (`migrate.audit.two_stage`).
+    `source_embedder` are given, asking `source` through the query stitch `bridge` where it is given, BM25 where there
+    are texts, and a control that gives all documents one vector. For each N of `two_stage`, the target model ranks the
+    translated store's first N again (`migrate.audit.two_stage`).
     Vectors are searched exactly, whatever the index, so that no arm is blamed for its index.
 
     Raises
     ------
+    UsageError
+        There is a bridge, but no source.
+    StitchError
+        The bridge is a stitch for documents, or not fitted on the source for this embedder.
     InputError
         There are no queries, or none of the relevant documents is in the stores.
     StoreError
@@ -90,18 +111,23 @@ def audit_store(
     embedders = {FULL: embedder, TRANSLATED: embedder}
     if source is not None and source_embedder is not None:
         stores[STAY], embedders[STAY] = source, source_embedder
+    if bridge is not None:
+        stores[BRIDGE] = bridged_store(bridge, source, embedder.identity)
     keys = {name: document_keys(store, parent_field) for name, store in stores.items()}
     _check_same_documents(stores, keys)
     notes = (*questions.notes, *_coverage(questions, keys[FULL]), *_true_vectors(translated))
 
     vectors = _query_vectors(stores, embedders, questions, progress)
+    if bridge is not None:
+        vectors[BRIDGE] = bridge.map_queries(vectors[FULL], source=questions.name)
 
     ask = _Asking(questions, progress)
     answers = {name: partial(ask.search, stores[name], vectors[name], keys[name]) for name in stores}
     if bm25 and translated.info.has_texts:
         answers[BM25] = partial(ask.bm25, translated, keys[TRANSLATED])
     depths = two_stage if two_stage and can_rerank(translated, reference) else ()
-    second = ask.two_stage(translated, reference, vectors[FULL], keys[FULL], depths, price_usd_per_mtok)
+    price = price_of(embedder.identity) if price_usd_per_mtok is None else price_usd_per_mtok
+    second = ask.two_stage(translated, reference, vectors[FULL], keys[FULL], depths, price)
     answers |= {arm_name(depth): partial(ask.again, second, depth) for depth in second.depths}
     answers[MEAN] = partial(ask.same_vector, keys[TRANSLATED])
     runs = {name: _timed(answer) for name, answer in answers.items()}

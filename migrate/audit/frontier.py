@@ -23,6 +23,7 @@ from migrate.errors import InputError, StitchError, StoreError, UsageError
 from migrate.reembed.plan import MOST_QUERIES
 from migrate.reembed.policies import POLICIES, QUERY_LOG
 from migrate.reembed.survey import survey_store
+from migrate.stitch.direction import DOCUMENT, require_direction
 from migrate.stitch.fitted import FittedStitch
 from migrate.stores.base import Store
 from migrate.vectors import Progress, no_progress
@@ -60,7 +61,7 @@ def frontier(
     UsageError
         Nothing is left of the log, or a share is not within 0 and 1.
     StitchError
-        The stitch was fitted on another store.
+        The stitch was fitted on another store, or is one for queries.
     StoreError
         The store has no texts, or the reference does not hold its documents.
     InputError
@@ -109,6 +110,7 @@ def without_judged(log: Sequence[Query], questions: Questions) -> tuple[Sequence
 def _check(store: Store, fitted: FittedStitch, questions: Questions, shares: Sequence[float]) -> None:
     if not questions.queries:
         raise InputError(f"{questions.name}: expected queries to judge by, found none")
+    require_direction(fitted.manifest, DOCUMENT, source=str(store.info.path))
     if fitted.manifest.details["fingerprint"] != asdict(store.fingerprint()):
         raise StitchError(
             f"{store.info.path}: expected the store that the stitch was fitted on, found another; name that one with "

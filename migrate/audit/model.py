@@ -15,12 +15,13 @@ from migrate.manifest import Manifest
 TIE = 1e-9
 """Differences of nDCG@10 up to this count as a tie."""
 
-FULL, TRANSLATED, STAY, BM25, MEAN = "full re-embed", "translated", "stay", "BM25", "mean"
+FULL, TRANSLATED, STAY, BRIDGE, BM25, MEAN = "full re-embed", "translated", "stay", "bridge", "BM25", "mean"
 
 MEANINGS = {
     FULL: "every document embedded by the target model: the standard",
     TRANSLATED: "the translated store, queries embedded by the target model",
     STAY: "the source store, queries embedded by the source model: doing nothing",
+    BRIDGE: "the source store, queries embedded by the target model and mapped back by a stitch",
     BM25: "words only, no embedding",
     MEAN: "control: one vector for all documents",
 }

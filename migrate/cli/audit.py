@@ -18,6 +18,7 @@ from migrate.cli.verdict import load_model_of, load_questions, show_report
 
 if TYPE_CHECKING:
     from migrate.embedders.base import Embedder
+    from migrate.stitch.fitted import FittedStitch
     from migrate.stores.base import Store
     from migrate.vectors import Progress
 
@@ -42,6 +43,12 @@ _BUILD = "build"
 @option("--target", metavar="SPEC", help="Model to embed the queries with.  [default: the store's own]")
 @option("--source", type=options.PATH, help="Store before the migration: adds the arm `stay`.")
 @options.source_model
+@option(
+    "--bridge",
+    type=options.PATH,
+    metavar="STITCH",
+    help="Stitch of `fit --direction query`: adds the arm `bridge`, which asks --source with the new model's queries.",
+)
 @option(
     "--two-stage",
     metavar="N,N|none",
@@ -78,6 +85,7 @@ def command(
     target: str | None,
     source: Path | None,
     source_model: str | None,
+    bridge: Path | None,
     two_stage: str,
     shares: str | None,
     stitch: Path | None,
@@ -115,7 +123,8 @@ def command(
         translated = open_store(store)
         questions = load_questions(beir, split, progress)
         embedder = load_model_of(translated, target, "--target", model)
-        opened, old = _stay(source, source_model, model, quiet=quiet)
+        opened, old = _stay(source, source_model, model, needed=bridge is not None or trial is not None, quiet=quiet)
+        crossing = None if bridge is None else _bridge(bridge, opened, embedder)
         with _reference(
             reference, save_reference, translated, embedder, progress, force=force, restart=restart
         ) as full:
@@ -126,6 +135,7 @@ def command(
                 embedder,
                 source=opened,
                 source_embedder=old,
+                bridge=crossing,
                 bm25=not no_bm25,
                 two_stage=depths,
                 price_usd_per_mtok=price,
@@ -155,16 +165,30 @@ def command(
 
 
 def _stay(
-    source: Path | None, source_model: str | None, model: ModelOptions, *, quiet: bool
+    source: Path | None, source_model: str | None, model: ModelOptions, *, needed: bool, quiet: bool
 ) -> tuple[Store | None, Embedder | None]:
-    """The source store and its model, or why there is no arm `stay`."""
+    """The source store and its model, or why there is no arm `stay`; what else needs the store needs no model."""
     from migrate.stores import open_store
 
     if source is None:
         advise("no --source: the audit cannot say whether staying would be better", quiet=quiet)
         return None, None
     opened = open_store(source)
+    known = opened.info.manifest
+    if needed and source_model is None and (known is None or known.model is None):
+        advise("no --source-model: the audit cannot say whether staying would be better", quiet=quiet)
+        return opened, None
     return opened, load_model_of(opened, source_model, "--source-model", model.for_source())
+
+
+def _bridge(path: Path, source: Store | None, embedder: Embedder) -> FittedStitch:
+    """The stitch of the arm `bridge`, refused before anything is embedded if it cannot be used."""
+    from migrate.audit.bridge import bridged_store
+    from migrate.stitch.fitted import load_stitch
+
+    fitted = load_stitch(path)
+    bridged_store(fitted, source, embedder.identity)
+    return fitted
 
 
 @contextmanager

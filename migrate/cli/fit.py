@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from migrate.cli import options
-from migrate.cli.options import ModelOptions
+from migrate.cli.options import ModelOptions, option
 from migrate.cli.terminal import advise, progress_bar, show, show_json
+
+if TYPE_CHECKING:
+    from migrate.stitch.direction import Direction
 
 
 @options.command(
@@ -19,6 +23,12 @@ from migrate.cli.terminal import advise, progress_bar, show, show_json
 @click.argument("store", type=options.PATH)
 @options.target
 @options.output
+@option(
+    "--direction",
+    type=click.Choice(["document", "query"]),
+    default="document",
+    help="What the stitch maps: the store's documents into the new space, or new queries into the old one.",
+)
 @options.stitch
 @options.sample
 @options.source_model
@@ -31,6 +41,7 @@ def command(
     store: Path,
     target: str,
     output: Path,
+    direction: Direction,
     stitch: str,
     size: int,
     source_model: str | None,
@@ -44,6 +55,9 @@ def command(
 
     Prints the candidates as they do on documents held out of the fit. The stitch keeps the embedded sample, so those
     documents get their true vectors.
+
+    With `--direction query` the map is learned the other way round, so that STORE as it is can be asked by the target
+    model: by the arm `bridge` of an audit, or in an app by migrate.langchain.TranslatedEmbeddings.
     """
     from dataclasses import asdict
 
@@ -60,6 +74,7 @@ def command(
         fitted = fit_stitch(
             opened,
             model.load(target, seed=seed),
+            direction=direction,
             stitch=stitch,
             size=size,
             source_model=source,
@@ -68,9 +83,14 @@ def command(
         )
         fitted.save(output, force=force)
     if as_json:
-        show_json({"schema_version": 1, "kind": "fit", "stitch": str(output), **asdict(fitted.selection)})
+        facts = {"stitch": str(output), "direction": direction, **asdict(fitted.selection)}
+        show_json({"schema_version": 1, "kind": "fit", **facts})
         return
     show(candidates_table(fitted.selection))
     pairs = fitted.manifest.counts["pairs"]
     show(f"{output}: {fitted.stitch.spec}, fitted on {pairs:,} of {opened.info.count:,} documents")
-    advise(f"next: lead-migrate translate {store} {output} -o NEW_STORE", quiet=quiet)
+    usage = {
+        "document": f"lead-migrate translate {store} {output} -o NEW_STORE",
+        "query": f"lead-migrate audit NEW_STORE --reference build --beir DIR --source {store} --bridge {output}",
+    }
+    advise(f"next: {usage[direction]}", quiet=quiet)

@@ -49,7 +49,7 @@ stitch = option(
     "--stitch",
     default="auto",
     metavar="KIND",
-    help="auto, or one of identity, mean, procrustes, ols, ridge, lowrank, lowrank:RANK.",
+    help="auto, or one of identity, mean, procrustes, ols, ridge, lowrank, lowrank:RANK; for queries adjoint.",
 )
 sample = option(
     "--sample",

@@ -20,6 +20,7 @@ from migrate.reembed.budget import Budget
 from migrate.reembed.plan import MOST_QUERIES, Plan, plan_reembedding
 from migrate.reembed.policies import choose_policy
 from migrate.reembed.refit import refit
+from migrate.stitch.direction import DOCUMENT, require_direction
 from migrate.stitch.fitted import FittedStitch, TrueVectors, load_stitch
 from migrate.stores.base import Store
 from migrate.vectors import Progress, no_progress
@@ -64,7 +65,7 @@ def reembedded_stitch(
     UsageError
         The budget or the policy cannot be followed; or `folder` holds something else, and `force` is not given.
     StitchError
-        The stitch was fitted for another store or another model.
+        The stitch was fitted for another store or another model, or is one for queries.
     StoreError
         The store has no texts.
     RemoteError, InputError
@@ -127,6 +128,7 @@ def extended(known: TrueVectors, ids: Sequence[str], vectors: np.ndarray) -> Tru
 
 
 def _check_same(store: Store, fitted: FittedStitch, embedder: Embedder) -> None:
+    require_direction(fitted.manifest, DOCUMENT, source=str(store.info.path))
     if fitted.manifest.details["fingerprint"] != asdict(store.fingerprint()):
         raise StitchError(
             f"{store.info.path}: the stitch was fitted on another store, whose documents it has true vectors of; fit "

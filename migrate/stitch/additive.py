@@ -10,21 +10,20 @@ Each view's kernel is divided by its spread over the sample, so that weights mea
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Self
 
 import numpy as np
 
 from migrate.errors import StitchError
-from migrate.stitch.base import Arrays, Matrix, Prediction, Stitch, check_pairs
+from migrate.stitch.base import Arrays, Matrix, Prediction, Split, Stitch, check_pairs
 from migrate.stitch.kernel import KernelSystem
+from migrate.stitch.kernels import VECTOR, Kernels, measure
 from migrate.stitch.nystrom import draw_landmarks, solve_on_landmarks
-from migrate.stitch.parts import GaussianPart, Part, restore_parts, unit_spread
+from migrate.stitch.parts import Part, restore_parts
 from migrate.stitch.text_rows import DenseView, TextRows, View
 from migrate.stitch.weighing import NEARBY, SEARCH_SIZE, Search, Weighing, overlap_of
 from migrate.vectors import Vectors, squared_norms, unit_rows
-
-VECTOR = "vector"
 
 STARTING_WEIGHTS: Mapping[str, float] = {VECTOR: 1.0, "ngrams": 0.5, "pieces": 1.0, "tokens": 1.0, "topics": 0.5}
 """Where the search for weights begins; views that are not named begin at 1."""
@@ -32,7 +31,7 @@ STARTING_WEIGHTS: Mapping[str, float] = {VECTOR: 1.0, "ngrams": 0.5, "pieces": 1
 LARGEST_EXACT = 8_000
 """Pairs up to which the system is solved exactly; of more, some are landmarks, see `migrate.stitch.nystrom`."""
 
-_DIRECTIONS = 64
+DIRECTIONS = 64
 """Leading directions that the posterior variance is made of."""
 
 
@@ -62,14 +61,13 @@ class Additive(Stitch):
     def tuned(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
         """A stitch of this kind, not fitted, with weights and penalty chosen on up to `SEARCH_SIZE` pairs."""
         check_pairs(source, target)
-        return type(self)(self._weigh(source, target, texts))
+        return type(self)(self._weigh(self._kernels(source, texts), target))
 
-    def _weigh(self, source: Vectors, target: Vectors, texts: TextRows | None) -> Weighing:
-        rows = np.sort(np.random.default_rng(0).permutation(len(source))[:SEARCH_SIZE])
-        parts = self._make_parts(source[rows], None if texts is None else texts.take(rows), _mean(source[rows]))
-        start = {part.name: STARTING_WEIGHTS.get(part.name, 1.0) for part in parts}
-        search = Search({part.name: part.gram() for part in parts}, target[rows].astype(np.float64))
-        return search.best(start)
+    def _weigh(self, kernels: Kernels, target: Vectors) -> Weighing:
+        rows = np.sort(np.random.default_rng(0).permutation(len(target))[:SEARCH_SIZE])
+        grams = {name: kernel[np.ix_(rows, rows)] for name, kernel in kernels.grams.items()}
+        start = {name: STARTING_WEIGHTS.get(name, 1.0) for name in grams}
+        return Search(grams, target[rows].astype(np.float64)).best(start)
 
     def fit(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
         """Solve for all pairs, exactly up to `LARGEST_EXACT` of them.
@@ -80,30 +78,45 @@ class Additive(Stitch):
             Fewer than two pairs, or no texts for a stitch that reads them.
         """
         check_pairs(source, target)
-        weighing = self.weighing = self.weighing or self._weigh(source, target, texts)
-        self.mean_ = _mean(source)
-        known = [part for part in self._make_parts(source, texts, self.mean_) if part.name in weighing.weights]
-        parts = [part.weighted(weighing.weights[part.name]) for part in known]
-        penalty = weighing.penalty * sum(weighing.weights.values())
-        self.dim_ = target.shape[1]
-        if len(source) <= LARGEST_EXACT:
-            self._solve(parts, target.astype(np.float64), penalty)
-        else:
-            self._solve_landmarks(parts, target.astype(np.float64), penalty)
+        self.mean_, self.dim_ = _mean(source), target.shape[1]
+        if len(source) > LARGEST_EXACT:
+            return self._fit_on_landmarks(source, target, texts)
+        kernels = self._kernels(source, texts)
+        weighing = self.weighing = self.weighing or self._weigh(kernels, target)
+        system = KernelSystem(kernels.total(weighing), target.astype(np.float64))
+        penalty = weighing.total_penalty
+        if len(target) > SEARCH_SIZE:
+            penalty = max(
+                (penalty * near for near in NEARBY),
+                key=lambda one: overlap_of(system.target, system.solve(one).residuals),
+            )
+        self._keep(kernels.parts(weighing), system, system.solve(penalty).alpha, system.means, penalty)
         return self
 
-    def _make_parts(self, source: Vectors, texts: TextRows | None, mean: Vectors) -> list[Part]:
-        """The views of the fit documents, each of spread 1."""
-        views = self._views(source, texts, mean)
-        parts = [Part(name, view.matrix()) for name, view in views.items() if not self._is_gaussian(name)]
-        if self.gaussian:
-            rows = views[VECTOR].matrix()
-            width = 2 * float(1 - np.square(rows.mean(axis=0, dtype=np.float64)).sum())
-            parts.insert(0, GaussianPart(VECTOR, rows, width=max(width, 1e-6)))
-        return [unit_spread(part) for part in parts]
+    def _fit_on_landmarks(self, source: Vectors, target: Vectors, texts: TextRows | None) -> Self:
+        rows = draw_landmarks(len(target))
+        kernels = self._kernels(source[rows], None if texts is None else texts.take(rows), self.mean_)
+        weighing = self.weighing = self.weighing or self._weigh(kernels, target[rows])
+        every = Kernels(self._views(source, texts, self.mean_), kernels.scales, kernels.width)
+        penalty = weighing.total_penalty
+        alpha, means = solve_on_landmarks(every.parts(weighing), rows, target.astype(np.float64), penalty)
+        system = KernelSystem(kernels.total(weighing), target.astype(np.float64))
+        self._keep(kernels.parts(weighing), system, alpha, means, penalty)
+        return self
 
-    def _is_gaussian(self, name: str) -> bool:
-        return self.gaussian and name == VECTOR
+    def cross_predict(
+        self, source: Vectors, target: Vectors, texts: TextRows | None, splits: Sequence[Split]
+    ) -> Iterator[Prediction]:
+        """As of any stitch, from one Gram matrix of all pairs: a fold is a part of it."""
+        kernels = self._kernels(source, texts)
+        weighing = self.weighing or self._weigh(kernels, target)
+        total, truth = kernels.total(weighing), target.astype(np.float64)
+        for known, asked in splits:
+            system = KernelSystem(total[np.ix_(known, known)], truth[known])
+            yield _predict(system, total[np.ix_(asked, known)], np.diag(total)[asked], weighing.total_penalty)
+
+    def _kernels(self, source: Vectors, texts: TextRows | None, mean: Vectors | None = None) -> Kernels:
+        return measure(self._views(source, texts, _mean(source) if mean is None else mean), texts, self.gaussian)
 
     def _views(self, vectors: Vectors, texts: TextRows | None, mean: Vectors) -> dict[str, View]:
         if self.reads_texts and (texts is None or len(texts) != len(vectors)):
@@ -114,25 +127,9 @@ class Additive(Stitch):
             views[VECTOR] = DenseView(unit_rows(centred) if self.gaussian else centred)
         return {**views, **texts.views} if self.reads_texts and texts is not None else views
 
-    def _solve(self, parts: Sequence[Part], target: Matrix, penalty: float) -> None:
-        system = KernelSystem(_total([part.gram() for part in parts]), target)
-        solution = system.solve(penalty)
-        if len(target) > SEARCH_SIZE:
-            tried = [system.solve(penalty * near) for near in NEARBY]
-            best = max(range(len(tried)), key=lambda one: overlap_of(target, tried[one].residuals))
-            solution, penalty = tried[best], penalty * NEARBY[best]
-        self._keep(parts, system, solution.alpha, system.means, penalty)
-
-    def _solve_landmarks(self, parts: Sequence[Part], target: Matrix, penalty: float) -> None:
-        rows = draw_landmarks(len(target))
-        alpha, means = solve_on_landmarks(parts, rows, target, penalty)
-        kept = [part.take(rows) for part in parts]
-        system = KernelSystem(_total([part.gram() for part in kept]), target)
-        self._keep(kept, system, alpha, means, penalty)
-
     def _keep(self, parts: Sequence[Part], system: KernelSystem, alpha: Matrix, means: Matrix, penalty: float) -> None:
         """Put the columns of the prediction, of the mean and of the directions side by side."""
-        directions = system.directions(penalty, _DIRECTIONS)
+        directions = system.directions(penalty, DIRECTIONS)
         mean = np.full((len(alpha), 1), 1 / len(alpha))
         self.alpha_ = np.hstack([alpha, mean, directions]).astype(np.float32)
         offset = np.r_[system.mean - means @ alpha, system.means.mean(), -system.means @ directions]
@@ -212,5 +209,10 @@ def _mean(vectors: Vectors) -> Vectors:
     return np.asarray(vectors.mean(axis=0, dtype=np.float64), dtype=np.float32)
 
 
-def _total(grams: Sequence[Matrix]) -> Matrix:
-    return np.asarray(np.sum(grams, axis=0))
+def _predict(system: KernelSystem, kernel: Matrix, prior: Matrix, penalty: float) -> Prediction:
+    """What a system predicts for documents with this kernel, (m, n), to its own, and `k(x, x)`, (m,)."""
+    centred = kernel - system.means
+    vectors = system.mean + centred @ system.solve(penalty).alpha
+    explained = np.square(centred @ system.directions(penalty, DIRECTIONS)).sum(axis=1)
+    variance = prior - 2 * kernel.mean(axis=1) + system.means.mean() - explained
+    return Prediction(vectors.astype(np.float32), variance.astype(np.float32))

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StitchError
-from migrate.stitch.text_rows import TextRows
+from migrate.stitch.text_rows import Matrix, TextRows
 from migrate.vectors import Vectors
+
+__all__ = ["Arrays", "Matrix", "Prediction", "Split", "Stitch", "centred", "check_pairs"]
 
 Arrays = Mapping[str, NDArray[Any]]
 """Learned arrays by name, as they are saved."""
-
-Matrix = NDArray[np.float64]
-"""Working precision of the fits: Gram matrices square the condition number, float32 would not do."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,6 +27,10 @@ class Prediction:
 
     vectors: Vectors
     variance: Vectors | None = None
+
+
+Split: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""Rows of pairs to fit on, and rows to predict."""
 
 
 class Stitch(ABC):
@@ -57,6 +60,14 @@ class Stitch(ABC):
     def predict(self, vectors: Vectors, texts: TextRows | None = None) -> Prediction:
         """As `transform`, with the variance where the stitch knows one."""
         return Prediction(self.transform(vectors, texts))
+
+    def cross_predict(
+        self, source: Vectors, target: Vectors, texts: TextRows | None, splits: Sequence[Split]
+    ) -> Iterator[Prediction]:
+        """For each split, what a copy fitted on the one part of the pairs predicts for the other."""
+        for known, asked in splits:
+            some, others = (None, None) if texts is None else (texts.take(known), texts.take(asked))
+            yield copy.copy(self).fit(source[known], target[known], some).predict(source[asked], others)
 
     def tuned(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
         """The same stitch, not fitted, with what is chosen once for a sample and not in every fit to a part of it."""

@@ -11,21 +11,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
 from migrate.errors import StitchError, UsageError
 from migrate.files import atomic_folder, canonical_json, sha256_file, write_bytes, write_json
 from migrate.manifest import Manifest, read_manifest
-from migrate.stitch.base import Stitch
+from migrate.stitch.base import Prediction, Stitch
 from migrate.stitch.confidence import Confidence
 from migrate.stitch.curve import LearningCurve
+from migrate.stitch.direction import DOCUMENT, QUERY, Direction, direction_of, input_dim, require_direction
 from migrate.stitch.kinds import new_stitch
 from migrate.stitch.scores import HeldOutScores
 from migrate.stitch.select import Candidate, Selection
 from migrate.stitch.text_reader import TOKENIZER_FILE, TextReader
-from migrate.vectors import Batch, Vectors, check_vectors, squared_norms, summarize_norms
+from migrate.stitch.text_rows import TextRows
+from migrate.vectors import Batch, Vectors, as_vectors, check_vectors, squared_norms, summarize_norms
 
 WEIGHTS_NAME = "weights.safetensors"
 SAMPLE_NAME = "sample.json"
@@ -63,10 +65,11 @@ class TranslatedBatch(Batch):
 
 @dataclass(frozen=True)
 class FittedStitch:
-    """A stitch ready to translate.
+    """A stitch ready to translate a store, or to map queries: see `direction`.
 
-    `norm` is the length every translated vector gets: the mean norm of the target model's own vectors, which is 1
-    for the models that normalise. `state` holds the files that a target model fitted on the corpus needs to embed
+    `norm` is the length every mapped vector gets: the mean norm of the vectors that were true where it maps to, which
+    is 1 for the models that normalise. `sample` is empty in a stitch for queries: nothing is put into the old space
+    that is not there. `state` holds the files that a target model fitted on the corpus needs to embed
     queries the same way later; they travel with the stitch and with every store it translates. `reader` turns texts
     into what a stitch that reads texts wants of them.
     """
@@ -86,8 +89,13 @@ class FittedStitch:
 
     @property
     def dim(self) -> int:
-        """Dimension of the target space."""
+        """Dimension of the space that it maps to."""
         return int(self.sample.vectors.shape[1])
+
+    @property
+    def direction(self) -> Direction:
+        """Whether it maps documents forth or queries back."""
+        return direction_of(self.manifest)
 
     def translate(
         self, batch: Batch, texts: Sequence[str] | None = None, *, source: str, patch: bool = True
@@ -97,24 +105,49 @@ class FittedStitch:
         Raises
         ------
         StitchError
-            The stitch reads texts, and there are none.
+            The stitch is one for queries, or reads texts and there are none.
         VectorError
             A vector that is zero or not finite, going in or coming out; `source` is named.
         """
-        check_vectors(batch.ids, batch.vectors, source=source)
+        require_direction(self.manifest, DOCUMENT, source=source)
         read = self.reader.read(texts) if self.reader is not None and self.reads_texts and texts is not None else None
-        prediction = self.stitch.predict(batch.vectors, read)
+        prediction = self._predict(batch.ids, batch.vectors, read, source=source, noun="document")
         known = self.selection.confidence
         confidence = np.full(len(batch), np.nan, dtype=np.float32) if known is None else known.of(prediction)
-        out = prediction.vectors
-        squares = check_vectors(batch.ids, out, source=f"{source} after the {self.stitch.spec} stitch")
-        scale = np.float32(self.norm) / np.sqrt(squares)
-        out = np.multiply(out, scale[:, None], out=out if out is not batch.vectors else None)
+        out = self._of_norm(batch.ids, prediction.vectors, batch.vectors, source=source, noun="document")
         if patch:
             positions, rows = self.sample.positions(batch.ids)
             out[positions] = self.sample.vectors[rows]
             confidence[positions] = 1
         return TranslatedBatch(batch.ids, out, confidence)
+
+    def map_queries(self, vectors: ArrayLike, *, source: str = "queries") -> Vectors:
+        """Map vectors of the new model, (n, p), into the old space: (n, q), float32, of the old vectors' length.
+
+        Raises
+        ------
+        StitchError
+            The stitch is one for documents.
+        VectorError
+            The vectors are of another dimension than the new model's; or one is zero or not finite, going in or
+            coming out.
+        """
+        require_direction(self.manifest, QUERY, source=source)
+        rows = as_vectors(vectors, dim=input_dim(self.manifest), source=source)
+        found = self._predict(range(len(rows)), rows, None, source=source, noun="row")
+        return self._of_norm(range(len(rows)), found.vectors, rows, source=source, noun="row")
+
+    def _predict(
+        self, ids: Sequence[object], vectors: Vectors, texts: TextRows | None, *, source: str, noun: str
+    ) -> Prediction:
+        check_vectors(ids, vectors, source=source, noun=noun)
+        return self.stitch.predict(vectors, texts)
+
+    def _of_norm(self, ids: Sequence[object], found: Vectors, given: Vectors, *, source: str, noun: str) -> Vectors:
+        """Predicted rows, of the norm that they are to have; what was given is left as it is."""
+        squares = check_vectors(ids, found, source=f"{source} after the {self.stitch.spec} stitch", noun=noun)
+        scale = np.float32(self.norm) / np.sqrt(squares)
+        return np.multiply(found, scale[:, None], out=found if found is not given else None)
 
     def digest(self) -> str:
         """SHA-256 of all that a translation depends on."""
@@ -194,7 +227,7 @@ def load_stitch(folder: Path) -> FittedStitch:
         tokenizer = {name: state.pop(name) for name in (TOKENIZER_FILE,) if name in state}
         learned = _with_prefix(tensors, _READER_PREFIX)
         reader = TextReader.restore(learned, tokenizer) if learned else None
-        _check_loaded(folder, stitch, arrays, sample, norm, int(details["fingerprint"]["dim"]))
+        _check_loaded(folder, stitch, arrays, sample, norm, input_dim(manifest, source=str(folder)))
     except _DAMAGED as error:
         raise StitchError(
             f"{folder}: expected a complete stitch, found a damaged one ({error}); fit it again"

@@ -9,10 +9,6 @@ from functools import cached_property
 import numpy as np
 
 from migrate.stitch.base import Matrix
-from migrate.stitch.text_rows import Sparse
-from migrate.vectors import Vectors
-
-_COLUMNS = 8_192
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,26 +76,6 @@ class KernelSystem:
 
         basis, values, _ = randomized_svd(self.centred, min(count, len(self.gram) - 1), n_iter=4, random_state=0)
         return np.asarray(basis / np.sqrt(values + penalty))
-
-
-def gram(matrix: Sparse | Vectors) -> Matrix:
-    """All inner products of the rows of (n, f), float64.
-
-    Sparse rows are made dense by blocks of columns: a product of matrices runs a hundred times faster than a sparse
-    one when the common n-grams are in nearly every row.
-    """
-    if isinstance(matrix, np.ndarray):
-        return np.asarray(matrix @ matrix.T, dtype=np.float64)
-    columns = matrix.tocsc()
-    counts = np.diff(columns.indptr)
-    shared = columns[:, np.flatnonzero(counts > 1)]
-    found = np.zeros((matrix.shape[0], matrix.shape[0]))
-    for start in range(0, shared.shape[1], _COLUMNS):
-        block = shared[:, start : start + _COLUMNS].toarray()
-        found += block @ block.T
-    lone = columns[:, np.flatnonzero(counts == 1)]
-    found[np.diag_indices_from(found)] += np.bincount(lone.indices, lone.data**2, minlength=len(found))
-    return found
 
 
 def combined(grams: Sequence[Matrix], weights: Sequence[float]) -> Matrix:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+import zlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -42,12 +43,33 @@ def ngram_counts(words: Sequence[str]) -> Sparse:
     return coo_array((ones, (rows, columns)), shape=(len(words), BUCKETS)).tocsr()
 
 
-def _code_points(words: Sequence[str]) -> NDArray[np.uint64]:
-    """The words one after the other, each between spaces and closed by a line feed, as numbers of characters."""
+def word_counts(words: Sequence[str]) -> Sparse:
+    """How often each word, hashed, stands in each of `words` once they are cut as for n-grams, (len(words), BUCKETS).
+
+    >>> word_counts(["so-called", "So"]).sum(axis=1).tolist()
+    [2.0, 1.0]
+    """
+    from scipy.sparse import coo_array
+
+    cut = [line.split() for line in _plain(words).split("\n")[: len(words)]]
+    rows = np.repeat(np.arange(len(words), dtype=np.int32), [len(line) for line in cut])
+    hashes = (zlib.crc32(word.encode("utf-8", "surrogatepass")) % BUCKETS for line in cut for word in line)
+    columns = np.fromiter(hashes, dtype=np.int32, count=len(rows))
+    ones = np.ones(len(rows), dtype=np.float32)
+    return coo_array((ones, (rows, columns)), shape=(len(words), BUCKETS)).tocsr()
+
+
+def _plain(words: Sequence[str]) -> str:
+    """The words in lower case, without punctuation and symbols, each between spaces and closed by a line feed."""
     text = "".join(f" {word} \n" for word in words).lower()
     # Combining marks belong to their letters, in Devanagari for one; `\w` would leave them out.
     blank = {ord(c): " " for c in set(text) if c != "\n" and unicodedata.category(c)[0] in "PSZC"}
-    return np.frombuffer(text.translate(blank).encode("utf-32-le", "surrogatepass"), dtype="<u4").astype(np.uint64)
+    return text.translate(blank)
+
+
+def _code_points(words: Sequence[str]) -> NDArray[np.uint64]:
+    """`_plain`, as numbers of characters."""
+    return np.frombuffer(_plain(words).encode("utf-32-le", "surrogatepass"), dtype="<u4").astype(np.uint64)
 
 
 def _windows(codes: NDArray[np.uint64]) -> list[tuple[int, NDArray[np.uint64], NDArray[np.bool_]]]:

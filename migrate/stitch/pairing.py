@@ -47,16 +47,17 @@ def cross_predict(
     """Predictions for every pair from copies of a stitch fitted without its fold, on a `share` of the other pairs."""
     vectors = np.empty_like(pairs.target)
     variance = np.full(len(pairs), np.nan, dtype=np.float32)
-    for held_out in fold_rows(len(pairs), folds=folds, seed=seed):
-        rest = _some(np.setdiff1d(np.arange(len(pairs)), held_out), share, seed)
-        if len(rest) < 2:  # two pairs leave one to learn from: all that one pair teaches is its own target
-            vectors[held_out] = pairs.target[rest].mean(axis=0)
-            continue
-        asked = pairs.take(held_out)
-        found = pairs.take(rest).fit(stitch).predict(asked.source, asked.texts)
-        vectors[held_out] = found.vectors
+    if len(pairs) == 2:  # each leaves one to learn from, and all that one pair teaches is its own target
+        return Prediction(pairs.target[::-1].copy())
+    held_out = fold_rows(len(pairs), folds=folds, seed=seed)
+    rest = [_some(np.setdiff1d(np.arange(len(pairs)), rows), share, seed) for rows in held_out]
+    splits = list(zip(rest, held_out, strict=True))
+    for rows, found in zip(
+        held_out, stitch.cross_predict(pairs.source, pairs.target, pairs.texts, splits), strict=True
+    ):
+        vectors[rows] = found.vectors
         if found.variance is not None:
-            variance[held_out] = found.variance
+            variance[rows] = found.variance
     return Prediction(vectors, None if np.isnan(variance).any() else variance)
 
 

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.stitch.base import Arrays, Matrix
-from migrate.stitch.kernel import gram, spread
 from migrate.stitch.text_rows import Sparse, View
 from migrate.vectors import Vectors, squared_norms
 
@@ -29,10 +28,6 @@ class Part:
     rows: Sparse | Vectors
     scale: float = 1.0
 
-    def gram(self) -> Matrix:
-        """The kernel between the fit documents, (n, n), float64."""
-        return self.scale * gram(self.rows)
-
     def cross(self, other: NDArray[np.int64]) -> Matrix:
         """The kernel between all fit documents and some of them, (n, m), float64."""
         some = self.rows[other]
@@ -41,10 +36,6 @@ class Part:
     def take(self, rows: NDArray[np.int64]) -> Self:
         """With some of the fit documents."""
         return replace(self, rows=self.rows[rows])
-
-    def weighted(self, weight: float) -> Self:
-        """With the scale times a weight."""
-        return replace(self, scale=self.scale * weight)
 
     def columns(self, view: View, alpha: Vectors) -> Vectors:
         """`k(x) @ alpha`, (m, r), for the documents of a view: over the features, or the fit documents if fewer."""
@@ -85,14 +76,13 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class GaussianPart(Part):
-    """A view with the kernel `scale * exp(-|x - y|² / width)`; rows are of unit length."""
+    """A view with the kernel `scale * exp(-|x - y|² / width)`; rows are of unit length.
+
+    The width is twice their variance, which is the mean squared distance of two of them.
+    """
 
     form: ClassVar[str] = "gaussian"
     width: float = 1.0
-
-    def gram(self) -> Matrix:
-        """The kernel between the fit documents, (n, n), float64."""
-        return np.asarray(self._kernel(self.rows), dtype=np.float64)
 
     def cross(self, other: NDArray[np.int64]) -> Matrix:
         """The kernel between all fit documents and some of them, (n, m), float64."""
@@ -108,17 +98,17 @@ class GaussianPart(Part):
         return np.full(len(view), self.scale, dtype=np.float32)
 
     def _kernel(self, rows: Vectors) -> Vectors:
-        distances = squared_norms(rows)[:, None] + squared_norms(self.rows) - 2 * (rows @ self.rows.T)
-        return np.asarray(self.scale * np.exp(-np.maximum(distances, 0) / np.float32(self.width)), dtype=np.float32)
+        return np.float32(self.scale) * gaussian(rows, np.asarray(self.rows), self.width)
 
     def arrays(self) -> Arrays:
         """As of any view, with the width of the kernel."""
         return {**super().arrays(), f"{self.name}/{self.form}/bandwidth": np.array([self.width], dtype=np.float64)}
 
 
-def unit_spread(part: Part) -> Part:
-    """The part with the scale that makes its spread over the fit documents 1."""
-    return part.weighted(1 / spread(part.gram()))
+def gaussian(one: Vectors, other: Vectors, width: float) -> Vectors:
+    """`exp(-|x - y|² / width)` for rows of (m, p) and (n, p): (m, n), float32."""
+    distances = squared_norms(one)[:, None] + squared_norms(other) - 2 * (one @ other.T)
+    return np.asarray(np.exp(-np.maximum(distances, 0) / np.float32(width)), dtype=np.float32)
 
 
 def restore_parts(arrays: Arrays, n: int) -> tuple[Part, ...]:

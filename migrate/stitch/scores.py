@@ -67,18 +67,22 @@ class Neighbours:
         for start, top in self._tops(truth):
             np.put_along_axis(self._true[start : start + len(top)], top, True, axis=1)
 
-    def overlap(self, predicted: Vectors) -> NDArray[np.float64]:
-        """Share of the true top k that the predictions, (n, q) of unit length, also have; one value a query."""
+    def overlap(self, predicted: Vectors, queries: Vectors | None = None) -> NDArray[np.float64]:
+        """Share of the true top k that the predictions, (n, q) of unit length, also have; one value a query.
+
+        The documents ask with their true vectors, or with other `queries` of the space of `predicted`, (n, q).
+        """
         shares = np.empty(len(self.asked))
-        for start, top in self._tops(predicted):
+        for start, top in self._tops(predicted, queries):
             hits = np.take_along_axis(self._true[start : start + len(top)], top, axis=1)
             shares[start : start + len(top)] = hits.mean(axis=1)
         return shares
 
-    def _tops(self, documents: Vectors) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    def _tops(self, documents: Vectors, queries: Vectors | None = None) -> Iterator[tuple[int, NDArray[np.int64]]]:
         """Blocks of queries: where the block starts, and the k best documents of each query but itself."""
+        queries = self.truth if queries is None else queries
         for start in range(0, len(self.asked), _BLOCK):
             own = self.asked[start : start + _BLOCK]
-            similarities = self.truth[own] @ documents.T
+            similarities = queries[own] @ documents.T
             similarities[np.arange(len(own)), own] = -np.inf
             yield start, np.argpartition(-similarities, self.k - 1, axis=1)[:, : self.k]

@@ -7,13 +7,13 @@ give the beginning of a text, where titles and topics stand, more weight than th
     ngrams   character n-grams, hashed, times their inverse document frequency
     pieces   word pieces of the target's tokenizer, times their inverse document frequency
     tokens   the target's own input vectors of these pieces, each of unit length, times the same
-    topics   leading singular directions of `pieces`, or else of `ngrams`, over the store (Deerwester et al. 1990)
+    topics   leading singular directions of `pieces`, or else of words, over the store (Deerwester et al. 1990)
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from migrate.embedders.base import TokenTable
 from migrate.stitch.base import Arrays
-from migrate.stitch.ngrams import ngram_counts
+from migrate.stitch.ngrams import ngram_counts, word_counts
 from migrate.stitch.pieces import Pieces
 from migrate.stitch.text_rows import Sparse, TextRows, View, WordView
 from migrate.stitch.words import Words, split_words
@@ -46,63 +46,65 @@ class TextReader:
     Attributes
     ----------
     ngram_idf : (BUCKETS,) float32
-    piece_idf : (t,) float32, empty without pieces
-    topics : (t, k) float32, from the terms of `pieces` (of `ngrams` where there are none) to topics; k may be 0
+    term_idf : (t,) float32, of the pieces, or of hashed words where there are none
+    topics : (t, k) float32, from these terms to topics; empty for a store of few documents
     pieces : the tokenizer and the vectors of the target, None where it is not local
     """
 
     ngram_idf: Vectors
-    piece_idf: Vectors
+    term_idf: Vectors
     topics: Vectors
     pieces: Pieces | None = None
 
     @classmethod
     def fit(cls, texts: Sequence[str], table: TokenTable | None = None, *, seed: int = 0) -> Self:
         """Learn from texts, which should be drawn from all over the store; `CORPUS_SIZE` of them are enough."""
-        pieces, piece_idf = None, np.empty(0, dtype=np.float32)
-        if table is not None:
+        pieces = None
+        if table is None:
+            frequency = _document_frequency(texts, word_counts)
+        else:
             every = Pieces.of(table)
             frequency = _document_frequency(texts, lambda words: every.counts(words)[0])
-            pieces, piece_idf = every.only(frequency > 0), _inverse(frequency[frequency > 0], len(texts))
+            pieces, frequency = every.only(frequency > 0), frequency[frequency > 0]
         ngram_idf = _inverse(_document_frequency(texts, ngram_counts), len(texts))
-        plain = cls(ngram_idf, piece_idf, np.empty((0, 0), dtype=np.float32), pieces)
-        return cls(ngram_idf, piece_idf, plain._find_topics(texts, seed), pieces)
+        term_idf = _inverse(frequency, len(texts))
+        plain = cls(ngram_idf, term_idf, np.empty((0, 0), dtype=np.float32), pieces)
+        return replace(plain, topics=plain._find_topics(texts, seed))
 
     def _find_topics(self, texts: Sequence[str], seed: int) -> Vectors:
         from scipy.sparse import vstack
         from sklearn.utils.extmath import randomized_svd
 
-        name = PIECES if self.pieces is not None else NGRAMS
         k = min(N_TOPICS, len(texts) // 4)
         if k < 2:
-            return np.empty((0, 0), dtype=np.float32)
-        terms = vstack([self.read(part).views[name].matrix() for part in _blocks(texts)], format="csr")
-        directions = randomized_svd(terms, k, n_iter=4, random_state=seed)[2]
+            return self.topics
+        parts = [WordView(*self._read_terms(split_words(part))).matrix() for part in _blocks(texts)]
+        directions = randomized_svd(vstack(parts, format="csr"), k, n_iter=4, random_state=seed)[2]
         return np.ascontiguousarray(directions.T, dtype=np.float32)
 
     def read(self, texts: Sequence[str]) -> TextRows:
         """The views of some texts."""
         words = split_words(texts)
-        ngrams = _times_columns(ngram_counts(words.words), self.ngram_idf)
-        weights, terms, views = self._read_pieces(words)
-        views[NGRAMS] = WordView(weights, ngrams)
+        weights, terms = self._read_terms(words)
+        views: dict[str, View] = {NGRAMS: WordView(weights, _times(ngram_counts(words.words), self.ngram_idf))}
+        if self.pieces is not None:
+            views[PIECES] = WordView(weights, terms)
+            views[TOKENS] = WordView(weights, terms, self.pieces.vectors)
         if self.topics.size:
-            views[TOPICS] = WordView(weights, ngrams if terms is None else terms, self.topics)
+            views[TOPICS] = WordView(weights, terms, self.topics)
         return TextRows(views)
 
-    def _read_pieces(self, words: Words) -> tuple[Sparse, Sparse | None, dict[str, View]]:
-        """The weights of the words as far as the model reads, its terms, and the views made of these."""
+    def _read_terms(self, words: Words) -> tuple[Sparse, Sparse]:
+        """What the words weigh as far as the target reads, (m, w), and the terms in them, (w, t)."""
         if self.pieces is None:
-            return words.weights(), None, {}
+            return words.weights(), _times(word_counts(words.words), self.term_idf)
         counts, lengths = self.pieces.counts(words.words)
-        weights = words.weights(lengths, self.pieces.limit)
-        terms = _times_columns(counts, self.piece_idf)
-        return weights, terms, {PIECES: WordView(weights, terms), TOKENS: WordView(weights, terms, self.pieces.vectors)}
+        return words.weights(lengths, self.pieces.limit), _times(counts, self.term_idf)
 
     def arrays(self) -> Arrays:
         """What was learned, but for the tokenizer."""
         found: dict[str, NDArray[Any]] = {}
-        found |= {"ngram_idf": self.ngram_idf, "piece_idf": self.piece_idf, "topics": self.topics}
+        found |= {"ngram_idf": self.ngram_idf, "term_idf": self.term_idf, "topics": self.topics}
         if self.pieces is not None:
             limit = -1 if self.pieces.limit is None else self.pieces.limit
             found |= {"pieces.kept": self.pieces.kept, "pieces.vectors": self.pieces.vectors}
@@ -127,7 +129,7 @@ class TextReader:
             limit = int(arrays["pieces.limit"][0])
             tokenizer = state[TOKENIZER_FILE].decode()
             pieces = Pieces(tokenizer, arrays["pieces.kept"], arrays["pieces.vectors"], None if limit < 0 else limit)
-        return cls(arrays["ngram_idf"], arrays["piece_idf"], arrays["topics"], pieces)
+        return cls(arrays["ngram_idf"], arrays["term_idf"], arrays["topics"], pieces)
 
 
 def _blocks(texts: Sequence[str]) -> list[Sequence[str]]:
@@ -148,7 +150,7 @@ def _inverse(frequency: Vectors, n: int) -> Vectors:
     return (np.log((1 + n) / (1 + frequency.astype(np.float64))) + 1).astype(np.float32)
 
 
-def _times_columns(counts: Sparse, factors: Vectors) -> Sparse:
+def _times(counts: Sparse, factors: Vectors) -> Sparse:
     scaled = counts.copy()
     scaled.data *= factors[scaled.indices]
     return scaled

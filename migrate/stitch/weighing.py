@@ -33,6 +33,11 @@ class Weighing:
     penalty: float
     overlap: float
 
+    @property
+    def total_penalty(self) -> float:
+        """The penalty λ itself: the mean diagonal is the sum of the weights, as each view has spread 1."""
+        return self.penalty * sum(self.weights.values())
+
 
 class Search:
     """Looks for weights and penalty on Gram matrices of spread 1, (n, n), and targets, (n, q)."""
@@ -44,9 +49,9 @@ class Search:
 
     def best_penalty(self, weights: Mapping[str, float], penalties: Sequence[float] = PENALTIES) -> Weighing:
         """The penalty with the best overlap; ties go to the larger."""
-        total = sum(weights.values())
         system = KernelSystem(combined([self.grams[name] for name in weights], list(weights.values())), self.target)
-        found = [Weighing(weights, penalty, self._overlap(system, penalty * total)) for penalty in sorted(penalties)]
+        asked = [Weighing(weights, penalty, 0.0) for penalty in sorted(penalties)]
+        found = [replace(one, overlap=self._overlap(system, one.total_penalty)) for one in asked]
         return max(reversed(found), key=lambda weighing: weighing.overlap)
 
     def _overlap(self, system: KernelSystem, penalty: float) -> float:

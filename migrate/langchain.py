@@ -1,0 +1,80 @@
+"""LangChain embeddings of the new model for a store of the old one: the app moves on today, its index later.
+
+`TranslatedEmbeddings` takes the place of the app's embeddings while the old index serves. What it gives are vectors of
+the old space, so they are for the old index alone; the translated store is asked with the new model's own embeddings.
+
+    bridge = TranslatedEmbeddings(OpenAIEmbeddings(model="text-embedding-3-small"), "my-bridge")
+    app = FAISS.load_local("my-store", bridge, allow_dangerous_deserialization=True)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from langchain_core.embeddings import Embeddings
+
+from migrate.stitch.direction import QUERY, require_direction
+from migrate.stitch.fitted import FittedStitch, load_stitch
+
+
+class TranslatedEmbeddings(Embeddings):
+    """Embeddings of a new model, mapped into the space of the old one.
+
+    Documents are mapped as queries are: what is added while the old index serves has to be of the old space too, and
+    the stitch was fitted on document vectors. Such a document is of the quality of a mapped query; when the app has
+    switched to a translated store, add it again with the new model's own embeddings.
+
+    Parameters
+    ----------
+    embeddings
+        The new model; anything with the four methods of LangChain's `Embeddings`.
+    stitch
+        A stitch that was fitted with the direction `query`, or its folder.
+
+    Raises
+    ------
+    StitchError
+        The stitch maps documents, or its folder is damaged.
+    ManifestError
+        The folder holds no stitch.
+    """
+
+    def __init__(self, embeddings: Embeddings, stitch: FittedStitch | Path | str) -> None:
+        self.embeddings = embeddings
+        self.fitted = stitch if isinstance(stitch, FittedStitch) else load_stitch(Path(stitch))
+        require_direction(self.fitted.manifest, QUERY, source=type(self).__name__)
+
+    def embed_query(self, text: str) -> list[float]:
+        """The vector of a query in the old space, by the new model.
+
+        Raises
+        ------
+        VectorError
+            The new model's vector is zero, not finite, or not of the dimension that the stitch was fitted for.
+        """
+        return self._mapped([self.embeddings.embed_query(text)])[0]
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        """The vectors of documents in the old space, by the new model.
+
+        Raises
+        ------
+        VectorError
+            As `embed_query`.
+        """
+        return self._mapped(self.embeddings.embed_documents(texts))
+
+    async def aembed_query(self, text: str) -> list[float]:
+        """As `embed_query`; the new model is awaited, and mapping a few vectors blocks nobody."""
+        return self._mapped([await self.embeddings.aembed_query(text)])[0]
+
+    async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
+        """As `embed_documents`; the new model is awaited."""
+        return self._mapped(await self.embeddings.aembed_documents(texts))
+
+    def _mapped(self, vectors: Sequence[Sequence[float]]) -> list[list[float]]:
+        if not len(vectors):
+            return []
+        mapped: list[list[float]] = self.fitted.map_queries(vectors, source="the new model").tolist()
+        return mapped

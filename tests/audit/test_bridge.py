@@ -1,0 +1,170 @@
+"""The arm `bridge`, against a loop in numpy, and what it refuses."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from ir_measures import calc_aggregate, nDCG
+
+from migrate.audit.audit import Questions, audit_store
+from migrate.audit.model import BRIDGE, FULL, MEANINGS, STAY
+from migrate.datasets.beir import load_beir
+from migrate.embedders import load_embedder
+from migrate.errors import StitchError, UsageError
+from migrate.fit import fit_stitch
+from migrate.manifest import ModelIdentity
+from migrate.report.document import audit_document
+from migrate.report.terminal import audit_text
+from migrate.stores import create_store, open_store
+from migrate.stores.base import read_all
+
+
+@pytest.fixture(scope="module")
+def questions(beir):
+    data = load_beir(beir)
+    return Questions(data.queries, data.qrels, data.name)
+
+
+@pytest.fixture(scope="module")
+def new_model(corpus):
+    embedder = load_embedder("tfidf:48")
+    embedder.fit(corpus.documents)
+    return embedder
+
+
+@pytest.fixture(scope="module")
+def old_model(source_folder):
+    return load_embedder("tfidf:32", state=source_folder)
+
+
+def make_store(folder, documents, vectors, metric="ip"):
+    folder.mkdir()
+    writer = create_store(folder, format="faiss", dim=vectors.shape[1], metric=metric)
+    writer.append(documents, vectors)
+    writer.finish()
+    return open_store(folder)
+
+
+@pytest.fixture
+def reference(corpus, new_model, tmp_path):
+    return make_store(tmp_path / "reference", corpus.documents, new_model.embed_documents(corpus.documents))
+
+
+@pytest.fixture(scope="module")
+def source(source_folder):
+    return open_store(source_folder)
+
+
+@pytest.fixture(scope="module")
+def bridge(source, new_model):
+    return fit_stitch(source, new_model, direction="query", size=100)
+
+
+def audit(reference, questions, embedder, **options):
+    return audit_store(reference, reference, questions, embedder, **{"resamples": 200, "bm25": False, **options})
+
+
+@pytest.mark.parametrize("metric", ["ip", "l2"])
+def test_it_is_the_brute_force_search_of_the_old_vectors(metric, reference, questions, corpus, new_model, tmp_path):
+    rng = np.random.default_rng(2)
+    old = rng.normal(size=(len(corpus.documents), 20)).astype(np.float32) * rng.uniform(1, 2, size=(150, 1))
+    store = make_store(tmp_path / "old", corpus.documents, old.astype(np.float32), metric)
+    fitted = fit_stitch(store, new_model, direction="query", stitch="ridge", size=150)
+    arm = audit(reference, questions, new_model, source=store, bridge=fitted).arm(BRIDGE)
+
+    vectors = read_all(store.batches()).vectors.astype(float)
+    asked = new_model.embed_queries(questions.queries).astype(float)
+    mapped = asked @ fitted.stitch.matrix_.astype(float) + fitted.stitch.offset_
+    mapped *= np.linalg.norm(vectors, axis=1).mean() / np.linalg.norm(mapped, axis=1, keepdims=True)
+    run = {}
+    for query, row in zip(questions.queries, mapped, strict=True):
+        scores = vectors @ row if metric == "ip" else -np.square(vectors - row).sum(axis=1)
+        run[query.id] = {d.id: float(s) for d, s in zip(corpus.documents, scores, strict=True)}
+    assert arm.mean("nDCG@10") == pytest.approx(calc_aggregate([nDCG @ 10], questions.qrels, run)[nDCG @ 10])
+    full = asked @ new_model.embed_documents(corpus.documents).astype(float).T
+    ids = [d.id for d in corpus.documents]
+    shares = [
+        len({ids[i] for i in np.argsort(-row)[:10]} & set(sorted(run[q.id], key=run[q.id].get)[-10:])) / 10
+        for q, row in zip(questions.queries, full, strict=True)
+    ]
+    assert arm.mean("overlap@10") == pytest.approx(np.mean(shares))
+
+
+def test_a_bridge_from_the_same_model_is_as_good_as_staying(source, questions, old_model):
+    fitted = fit_stitch(source, old_model, direction="query", size=100)
+    report = audit(source, questions, old_model, source=source, source_embedder=old_model, bridge=fitted)
+    assert report.arm(STAY).mean("nDCG@10") > 0.3
+    assert report.arm(BRIDGE).mean("nDCG@10") == pytest.approx(report.arm(STAY).mean("nDCG@10"), abs=1e-6)
+    assert report.comparisons[BRIDGE].retention.estimate == pytest.approx(1, abs=1e-6)
+
+
+@pytest.mark.parametrize("stitch", ["adjoint", "adjoint:procrustes"])
+def test_the_adjoint_of_the_same_model_is_nearly_as_good(stitch, source, questions, old_model):
+    fitted = fit_stitch(source, old_model, direction="query", stitch=stitch, size=150)
+    report = audit(source, questions, old_model, source=source, bridge=fitted)
+    assert report.comparisons[BRIDGE].retention.estimate > 0.9
+
+
+def test_it_stands_in_table_and_document_without_a_source_model(reference, source, questions, new_model, bridge):
+    report = audit(reference, questions, new_model, source=source, bridge=bridge)
+    assert [arm.name for arm in report.arms] == ["full re-embed", "translated", "bridge", "mean"]
+    assert 0.05 < report.arm(BRIDGE).mean("nDCG@10") <= report.arm(FULL).mean("nDCG@10")
+    row = next(line for line in audit_text(report).split("\n") if line.startswith("bridge "))
+    assert f"{report.comparisons[BRIDGE].retention.estimate:.3f}" in row
+    arm = next(arm for arm in audit_document(report)["arms"] if arm["name"] == "bridge")
+    assert arm["meaning"] == MEANINGS[BRIDGE]
+    assert arm["against_full"]["retention"]["estimate"] == report.comparisons[BRIDGE].retention.estimate
+
+
+def test_it_changes_no_other_arm_and_no_verdict(reference, source, questions, new_model, old_model, bridge):
+    options = {"source": source, "source_embedder": old_model}
+    without = audit(reference, questions, new_model, **options)
+    with_it = audit(reference, questions, new_model, bridge=bridge, **options)
+    assert [arm.name for arm in with_it.arms] == ["full re-embed", "translated", "stay", "bridge", "mean"]
+    assert with_it.verdict == without.verdict
+    assert with_it.comparisons[STAY] == without.comparisons[STAY]
+
+
+def test_a_bridge_without_a_source_is_refused(reference, questions, new_model, bridge):
+    with pytest.raises(UsageError, match="--source STORE"):
+        audit(reference, questions, new_model, bridge=bridge)
+
+
+def test_a_stitch_for_documents_is_no_bridge(reference, source, questions, new_model):
+    fitted = fit_stitch(source, new_model, stitch="ridge", size=100)
+    with pytest.raises(
+        StitchError, match=r"found one that maps the store's documents .* fit one with --direction query$"
+    ):
+        audit(reference, questions, new_model, source=source, bridge=fitted)
+
+
+def test_a_bridge_to_another_store_is_refused(reference, questions, new_model, corpus, bridge, tmp_path, source):
+    vectors = read_all(source.batches()).vectors.copy()
+    vectors[0] = -vectors[0]
+    other = make_store(tmp_path / "other", corpus.documents, vectors)
+    with pytest.raises(StitchError, match=r"other: the bridge was fitted on another store \(150 vectors"):
+        audit(reference, questions, new_model, source=other, bridge=bridge)
+
+
+@pytest.mark.parametrize(
+    ("change", "accepted"),
+    [
+        ({}, True),
+        ({"spec": "file:vectors.npz"}, True),
+        ({"revision": None}, True),
+        ({"query_prefix": "ask: "}, True),
+        ({"spec": "openai:another"}, False),
+        ({"revision": "0" * 64}, False),
+        ({"spec": "file:vectors.npz", "dim": 47}, False),
+    ],
+)
+def test_a_bridge_for_queries_of_another_model_is_refused(
+    change, accepted, reference, source, questions, new_model, bridge
+):
+    model = ModelIdentity(**{**{n: getattr(new_model.identity, n) for n in ModelIdentity.__slots__}, **change})
+    known = replace(bridge, manifest=replace(bridge.manifest, model=model))
+    if accepted:
+        assert audit(reference, questions, new_model, source=source, bridge=known).arm(BRIDGE)
+        return
+    with pytest.raises(StitchError, match=r"expected a bridge for queries of tfidf:48 .*found one for those of"):
+        audit(reference, questions, new_model, source=source, bridge=known)

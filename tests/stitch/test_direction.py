@@ -1,0 +1,189 @@
+"""A stitch for queries: fitted on a store, saved, loaded, and refused where it does not belong."""
+
+import json
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+
+from migrate.embedders import load_embedder
+from migrate.errors import StitchError, UsageError, VectorError
+from migrate.fit import fit_stitch
+from migrate.manifest import MANIFEST_NAME
+from migrate.stitch.fitted import load_stitch
+from migrate.stitch.linear import Ridge
+from migrate.stores import create_store, open_store
+from migrate.translate import translate_store
+
+SPECS = ["procrustes", "ols", "ridge", "lowrank", "lowrank:3", "adjoint", "adjoint:procrustes", "mean"]
+
+
+@pytest.fixture(scope="module")
+def new_model(corpus):
+    embedder = load_embedder("tfidf:24")
+    embedder.fit(corpus.documents)
+    return embedder
+
+
+@pytest.fixture(scope="module")
+def bridge(source_folder, new_model):
+    """From the 24 dimensions of the new model back to the 32 of the store."""
+    return fit_stitch(open_store(source_folder), new_model, direction="query", size=60, seed=5)
+
+
+@pytest.fixture(scope="module")
+def queries(corpus, new_model):
+    return new_model.embed_queries(corpus.queries)
+
+
+def test_it_maps_from_the_new_model_to_the_old_store(bridge, queries, source_folder):
+    mapped = bridge.map_queries(queries)
+    assert bridge.direction == "query"
+    assert (queries.shape[1], bridge.dim, mapped.shape) == (24, 32, (150, 32))
+    assert mapped.dtype == np.float32 and mapped.flags.c_contiguous
+    assert np.allclose(np.linalg.norm(mapped, axis=1), 1, atol=1e-6)
+    assert bridge.map_queries(queries.tolist()).tobytes() == mapped.tobytes(), "any rows of numbers will do"
+
+
+def test_the_manifest_names_the_models_of_the_migration(bridge, source_folder, new_model):
+    manifest = bridge.manifest
+    assert manifest.model == new_model.identity
+    assert manifest.source_model.spec == "tfidf:32"
+    assert manifest.counts == {"pairs": 60, "documents": 150}
+    assert manifest.details["direction"] == "query"
+    assert manifest.details["fingerprint"] == asdict(open_store(source_folder).fingerprint())
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_a_loaded_one_maps_to_the_same_bytes(spec, source_folder, new_model, queries, tmp_path):
+    fitted = fit_stitch(open_store(source_folder), new_model, direction="query", stitch=spec, size=60)
+    fitted.save(tmp_path / "bridge")
+    loaded = load_stitch(tmp_path / "bridge")
+    assert (loaded.direction, loaded.stitch.spec, loaded.dim) == ("query", spec, 32)
+    assert loaded.map_queries(queries).tobytes() == fitted.map_queries(queries).tobytes()
+    assert len(loaded.sample.ids) == 0
+    loaded.save(tmp_path / "again")
+    assert load_stitch(tmp_path / "again").direction == "query"
+
+
+def test_queries_get_the_length_of_the_old_vectors(source_folder, new_model, queries, corpus, tmp_path):
+    old = 7 * np.random.default_rng(0).normal(size=(150, 32)).astype(np.float32)
+    writer = create_store(tmp_path, format="faiss", dim=32)
+    writer.append(corpus.documents, old)
+    writer.finish()
+    fitted = fit_stitch(open_store(tmp_path), new_model, direction="query", stitch="ridge", size=150)
+    mean = np.linalg.norm(old.astype(float), axis=1).mean()
+    np.testing.assert_allclose(np.linalg.norm(fitted.map_queries(queries), axis=1), mean, rtol=1e-5)
+
+
+def test_the_model_embeds_queries_the_same_way_later(bridge, queries, corpus, tmp_path):
+    bridge.save(tmp_path / "bridge")
+    later = load_embedder("tfidf:24", state=tmp_path / "bridge")
+    assert np.array_equal(later.embed_queries(corpus.queries), queries)
+
+
+def test_a_stitch_from_before_there_were_directions_is_one_for_documents(source_folder, new_model, tmp_path):
+    fit_stitch(open_store(source_folder), new_model, stitch="ridge", size=60).save(tmp_path / "stitch")
+    path = tmp_path / "stitch" / MANIFEST_NAME
+    facts = json.loads(path.read_text())
+    assert facts["details"].pop("direction") == "document"
+    path.write_text(json.dumps(facts))
+    old = load_stitch(tmp_path / "stitch")
+    assert old.direction == "document"
+    assert translate_store(open_store(source_folder), old, tmp_path / "new").n_true == 60
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        (
+            lambda facts: facts["details"].update(direction="sideways"),
+            "direction among document, query; found 'sideways'",
+        ),
+        (lambda facts: facts["details"].update(direction=["query"]), r"found \['query'\]"),
+        (lambda facts: facts["details"].update(direction="document"), "fit it again"),
+        (lambda facts: facts.update(model=None), "expected the model whose queries"),
+        (lambda facts: facts["model"].update(dim=23), "fit it again"),
+        (lambda facts: facts["model"].update(dim="many"), "fit it again"),
+    ],
+)
+def test_a_manifest_that_does_not_fit_the_weights_is_refused(change, part, bridge, tmp_path):
+    bridge.save(tmp_path / "bridge")
+    path = tmp_path / "bridge" / MANIFEST_NAME
+    facts = json.loads(path.read_text())
+    change(facts)
+    path.write_text(json.dumps(facts))
+    with pytest.raises(StitchError, match=part) as caught:
+        load_stitch(tmp_path / "bridge")
+    assert str(tmp_path) in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_stitch_for_queries_translates_no_store(bridge, source_folder, tmp_path):
+    store = open_store(source_folder)
+    for any_store in (False, True):
+        with pytest.raises(StitchError, match=r"source: .*one that maps new queries .*--direction document$"):
+            translate_store(store, bridge, tmp_path / "new", any_store=any_store)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(StitchError, match="--direction document"):
+        bridge.translate(next(iter(store.batches())), source="batch")
+
+
+def test_a_stitch_for_documents_maps_no_queries(source_folder, new_model, queries):
+    fitted = fit_stitch(open_store(source_folder), new_model, stitch="ridge", size=60)
+    with pytest.raises(StitchError, match=r"^queries: expected a stitch that maps new queries .*--direction query$"):
+        fitted.map_queries(queries)
+
+
+@pytest.mark.parametrize("value", [0, np.nan, np.inf])
+def test_a_bad_query_vector_is_named(value, bridge, queries):
+    spoiled = queries[:5].copy()
+    spoiled[3] = value
+    with pytest.raises(VectorError, match=r"^my queries: .* vector for row 3 \(1 bad of 5"):
+        bridge.map_queries(spoiled, source="my queries")
+
+
+def test_a_query_vector_of_another_dimension_is_refused(bridge, queries):
+    with pytest.raises(VectorError, match="queries: expected vectors of dimension 24, found 23"):
+        bridge.map_queries(queries[:, :23])
+    with pytest.raises(VectorError, match="expected a table"):
+        bridge.map_queries(queries[0])
+
+
+def test_a_query_that_maps_to_nothing_is_named_with_the_stitch(bridge, queries):
+    lost = Ridge()
+    lost.matrix_, lost.offset_ = np.zeros((24, 32), np.float32), np.zeros(32, np.float32)
+    with pytest.raises(VectorError, match="queries after the ridge stitch: zero vector for row 0"):
+        replace(bridge, stitch=lost).map_queries(queries)
+
+
+def test_mapping_changes_no_argument(bridge, queries):
+    before = queries.copy()
+    bridge.map_queries(queries)
+    assert np.array_equal(queries, before)
+
+
+@pytest.mark.parametrize(
+    ("direction", "stitch", "part"),
+    [
+        ("queries", "auto", "a direction among document, query; found 'queries'"),
+        ("document", "adjoint", "maps a document, such as identity, .*; found 'adjoint'"),
+        ("document", "adjoint:procrustes", "found 'adjoint:procrustes'"),
+        ("query", "adjoint:ols", "expected a stitch among"),
+        ("query", "ridge", "maps a query, such as .*; found 'ridge'"),
+    ],
+)
+def test_a_choice_that_does_not_suit_is_told_before_anything_is_embedded(
+    direction, stitch, part, source_folder, monkeypatch
+):
+    monkeypatch.setattr(Ridge, "reads_texts", True)
+    with pytest.raises(UsageError, match=part):
+        fit_stitch(open_store(source_folder), load_embedder("file:/no.npz"), direction=direction, stitch=stitch)
+
+
+def test_the_model_of_the_store_needs_no_map(source_folder):
+    """The store as it is, asked by its own model: what comes back is what went in."""
+    same = load_embedder("tfidf:32", state=source_folder)
+    fitted = fit_stitch(open_store(source_folder), same, direction="query", size=100)
+    rows = open_store(source_folder).take(np.arange(150)).vectors
+    assert fitted.stitch.spec == "identity"
+    np.testing.assert_allclose(fitted.map_queries(rows), rows, atol=1e-6)
