@@ -18,6 +18,7 @@ from migrate.fit import fit_pairs
 from migrate.manifest import Manifest, ModelIdentity
 from migrate.sample import Pairs
 from migrate.stitch.fitted import load_stitch
+from migrate.stitch.text_reader import TextReader
 from migrate.stores import create_store, open_store
 from migrate.stores.base import Metric
 from migrate.vectors import Progress, Vectors, no_progress
@@ -25,7 +26,8 @@ from migrate.vectors import Progress, Vectors, no_progress
 DIM, TARGET_DIM = 64, 48
 PART_DOCUMENTS = 256
 TRANSLATED = {"flat": "Flat", "idmap2": "IDMap2,Flat", "langchain": "", "ivf": "IVF16,Flat", "hnsw": "HNSW8,Flat"}
-KINDS = (*TRANSLATED, "embed", "re-embed")
+TEXTS = "texts"
+KINDS = (*TRANSLATED, TEXTS, "embed", "re-embed")
 Job = Callable[[Path], object]
 
 
@@ -63,7 +65,7 @@ def make_store(kind: str, folder: Path, rows: int) -> None:
 
     vectors = np.random.default_rng(0).standard_normal((rows, DIM), dtype=np.float32)
     folder.mkdir(parents=True)
-    if kind in ("langchain", "re-embed"):
+    if kind in ("langchain", "re-embed", TEXTS):
         metric: Metric = "ip"
         writer = create_store(folder, format="langchain" if kind == "langchain" else "faiss", dim=DIM, metric=metric)
         writer.append(list(documents(rows)), vectors)
@@ -75,14 +77,20 @@ def make_store(kind: str, folder: Path, rows: int) -> None:
     faiss.write_index(index, str(folder / "index.faiss"))
 
 
-def make_stitch(source: Path, folder: Path) -> None:
+def make_stitch(source: Path, folder: Path, *, reads_texts: bool = False) -> None:
     """A stitch for a store, fitted on 200 of its rows."""
     store = open_store(source)
     batch = store.take(np.arange(200))
     target = batch.vectors @ np.random.default_rng(1).standard_normal((DIM, TARGET_DIM)).astype(np.float32)
     manifest = Manifest("stitch", details={"fingerprint": asdict(store.fingerprint())})
     pairs = Pairs(tuple(batch.ids), batch.vectors, target)
-    fit_pairs(pairs, ["ridge"], manifest=manifest, state={}, seed=0).save(folder)
+    if not reads_texts:
+        fit_pairs(pairs, ["ridge"], manifest=manifest, state={}, seed=0).save(folder)
+        return
+    texts = [document.text for document in store.documents(np.arange(200))]
+    reader = TextReader.fit(texts)
+    fitted = fit_pairs(pairs, ["ridge+text"], manifest=manifest, state={}, seed=0, texts=texts, reader=reader)
+    fitted.save(folder)
 
 
 def make_parts_small() -> None:
@@ -97,8 +105,8 @@ def prepare(kind: str, folder: Path, rows: int) -> None:
     """Everything that a job reads."""
     if kind != "embed":
         make_store(kind, folder / "source", rows)
-    if kind in TRANSLATED:
-        make_stitch(folder / "source", folder / "stitch")
+    if kind in (*TRANSLATED, TEXTS):
+        make_stitch(folder / "source", folder / "stitch", reads_texts=kind == TEXTS)
 
 
 def job_of(kind: str, folder: Path, rows: int, *, force: bool = False) -> Job:

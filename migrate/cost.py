@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from migrate.documents import Text
 from migrate.embedders.registry import find_model
 from migrate.manifest import ModelIdentity
+from migrate.sample.distinct import text_digest
 
 CHARS_PER_TOKEN = 4
 """Characters of a token, about: English prose has 4 to 5, other languages and code fewer."""
@@ -15,7 +16,7 @@ CHARS_PER_TOKEN = 4
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What some documents cost to embed: an estimate. `usd` is None where no price is known."""
+    """What some documents cost to embed, an estimate. `usd` is None where no price is known."""
 
     documents: int
     tokens: int
@@ -38,9 +39,13 @@ def estimate_tokens(text: str) -> int:
 
 
 def estimate_cost(texts: Iterable[Text], price_usd_per_mtok: float | None) -> Cost:
-    """What these texts would cost, at a price in US dollars per million tokens."""
-    lengths = [estimate_tokens(text.text) for text in texts]
-    return Cost(len(lengths), sum(lengths), usd_of(sum(lengths), price_usd_per_mtok))
+    """What these texts would cost, at a price in US dollars per million tokens; one that comes twice is paid once."""
+    count, tokens_of = 0, dict[bytes, int]()
+    for text in texts:
+        count += 1
+        tokens_of[text_digest(text.text)] = estimate_tokens(text.text)
+    tokens = sum(tokens_of.values())
+    return Cost(count, tokens, usd_of(tokens, price_usd_per_mtok))
 
 
 def usd_of(tokens: float, price_usd_per_mtok: float | None) -> float | None:

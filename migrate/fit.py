@@ -12,7 +12,7 @@ import numpy as np
 from migrate.embedders.base import Embedder
 from migrate.errors import StoreError, UsageError
 from migrate.manifest import Manifest, ModelIdentity
-from migrate.sample import SAMPLE_SIZE, Pairs, draw_sample, embed_pairs
+from migrate.sample import SAMPLE_SIZE, Pairs, QueryLog, Sample, choose_strategy, draw_sample, embed_pairs
 from migrate.stitch.adjoint import Adjoint
 from migrate.stitch.direction import DIRECTION, DIRECTIONS, DOCUMENT, QUERY, Direction
 from migrate.stitch.fitted import FittedStitch, TrueVectors, fit_norm
@@ -34,14 +34,17 @@ def fit_stitch(
     direction: Direction = DOCUMENT,
     stitch: str = AUTO,
     size: int = SAMPLE_SIZE,
+    strategy: str | None = None,
+    query_log: QueryLog | None = None,
     source_model: ModelIdentity | None = None,
     seed: int = 0,
     progress: Progress = no_progress,
 ) -> FittedStitch:
     """Embed a sample of the store with the target model, judge the candidates on it, and fit the chosen one on all.
 
-    `stitch` is a spec (`ridge`, `lowrank:64`), or `auto` to choose by held-out retrieval. `source_model` is recorded;
-    by default it is what the store's manifest says.
+    `stitch` is a spec (`ridge`, `lowrank:64`), or `auto` to choose by held-out retrieval. `strategy` and
+    `query_log` say which documents make the sample, as in `draw_sample`. `source_model` is recorded; by default it is
+    what the store's manifest says.
 
     With the direction `query` the stitch is learned the other way round, from the new vectors of the sample to the old
     ones, so that the store as it is can answer queries of the target model: see `FittedStitch.map_queries`. Texts are
@@ -54,16 +57,17 @@ def fit_stitch(
     StitchError
         There are fewer than two documents.
     UsageError
-        No such stitch, or none for that direction.
+        No such stitch, or none for that direction; or a strategy that `draw_sample` does not take.
     InputError, RemoteError
-        As the embedder.
+        As the embedders.
     """
+    choose_strategy(strategy, has_log=query_log is not None)
     require_texts(store)
     _check_choice(stitch, direction)  # before anything is spent
     embedder.fit(store.documents())
-    sample = draw_sample(store, size, seed=seed)
+    sample = draw_sample(store, size, strategy=strategy, query_log=query_log, seed=seed, progress=progress)
     pairs = embed_pairs(store, embedder, sample, progress=progress)
-    manifest = _manifest(store, embedder, pairs, source_model, seed, direction)
+    manifest = _manifest(store, embedder, sample, source_model, seed, direction)
     specs, state = () if stitch == AUTO else (stitch,), embedder_state(embedder)
     if direction == QUERY:
         return fit_query_pairs(pairs, specs, manifest=manifest, state=state, seed=seed, progress=progress)
@@ -111,7 +115,7 @@ def fit_pairs(
     pairing = Pairing(pairs.source, pairs.target, None if reader is None else reader.read(texts))
     selection = select_stitch(pairing, specs=specs, seed=seed, progress=progress)
     fitted = pairing.fit(selection.stitch or new_stitch(selection.chosen))
-    sample = TrueVectors(pairs.ids, pairs.target)
+    sample = TrueVectors(pairs.ids, pairs.target, pairs.copies)
     kept = reader if fitted.reads_texts else None
     return FittedStitch(fitted, fit_norm(pairs.target), sample, selection, manifest, state, kept)
 
@@ -164,7 +168,7 @@ def embedder_state(embedder: Embedder) -> dict[str, bytes]:
 def _manifest(
     store: Store,
     embedder: Embedder,
-    pairs: Pairs,
+    sample: Sample,
     source_model: ModelIdentity | None,
     seed: int,
     direction: Direction,
@@ -175,6 +179,10 @@ def _manifest(
         model=embedder.identity,
         source_model=source_model or (known.model if known else None),
         seed=seed,
-        counts={"pairs": len(pairs), "documents": store.info.count},
-        details={"fingerprint": asdict(store.fingerprint()), DIRECTION: direction},
+        counts={"pairs": len(sample.rows), "documents": store.info.count},
+        details={
+            "fingerprint": asdict(store.fingerprint()),
+            DIRECTION: direction,
+            "sample": {"strategy": sample.strategy, "from query log": sample.from_log},
+        },
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from migrate.audit.audit import Questions, audit_store
@@ -13,7 +13,7 @@ from migrate.embedders.base import Embedder
 from migrate.files import atomic_file, write_json
 from migrate.fit import AUTO, fit_stitch, require_texts
 from migrate.report.document import audit_document
-from migrate.sample import SAMPLE_SIZE
+from migrate.sample import SAMPLE_SIZE, QueryLog, choose_strategy
 from migrate.stitch.fitted import FittedStitch, load_stitch
 from migrate.stores import open_store
 from migrate.stores.base import Store
@@ -44,6 +44,8 @@ def migrate(
     source_embedder: Embedder | None = None,
     stitch: str = AUTO,
     size: int = SAMPLE_SIZE,
+    strategy: str | None = None,
+    query_log: QueryLog | None = None,
     margin: float = MARGIN,
     seed: int = 0,
     force: bool = False,
@@ -61,16 +63,26 @@ def migrate(
         As `fit_stitch`, `translate_store`, `reembed_store` and `audit_store`.
     """
     source_model = source_embedder.identity if source_embedder else None
+    strategy = choose_strategy(strategy, has_log=query_log is not None)
     require_texts(store)
     embedder.fit(store.documents())
     options = {"stitch": stitch, "sample": size, "seed": seed, "model": embedder.cache_scope("document")}
+    options["strategy"], options["query log"] = strategy, query_log and query_log.digest()
     options["source model"] = source_model and asdict(source_model)
     configuration = Configuration("run", store.identity(), options)
     with open_steps(folder, (STITCH, STORE, REFERENCE, REPORT), configuration, force=force, restart=restart) as steps:
         fitted = None
         if steps.known(STITCH) is None:
             fitted = fit_stitch(
-                store, embedder, stitch=stitch, size=size, source_model=source_model, seed=seed, progress=progress
+                store,
+                embedder,
+                stitch=stitch,
+                size=size,
+                strategy=strategy,
+                query_log=query_log,
+                source_model=source_model,
+                seed=seed,
+                progress=progress,
             )
             fitted.save(folder / STITCH, force=steps.force)
             steps.note(STITCH)
@@ -84,7 +96,7 @@ def migrate(
         report = audit_store(
             open_store(folder / STORE),
             open_store(folder / REFERENCE),
-            questions,
+            _told_of_log(questions, query_log),
             embedder,
             source=store if source_embedder else None,
             source_embedder=source_embedder,
@@ -106,3 +118,13 @@ def _translate(store: Store, fitted: FittedStitch, steps: Steps, progress: Progr
     done = translate_store(store, fitted, path, force=steps.force, restart=steps.restart, progress=progress)
     steps.note(STORE, {name: value for name, value in asdict(done).items() if name != "path"})
     return done
+
+
+def _told_of_log(questions: Questions, log: QueryLog | None) -> Questions:
+    """The questions, with a note where the log has some of them: what answers these has true vectors by design."""
+    asked = {query.text.strip() for query in log.queries} if log else set()
+    known = sum(query.text.strip() in asked for query in questions.queries)
+    if not known:
+        return questions
+    note = f"{known:,} of {len(questions.queries):,} queries are in the query log that chose the sample; expect less"
+    return replace(questions, notes=(*questions.notes, f"{note} of others"))

@@ -5,8 +5,9 @@ import pytest
 
 from migrate.embedders import load_embedder
 from migrate.errors import StitchError, StoreError, UsageError
-from migrate.fit import fit_stitch
+from migrate.fit import fit_reader, fit_stitch
 from migrate.stitch.fitted import load_stitch
+from migrate.stitch.text_reader import TextReader
 from migrate.stores import open_store
 from migrate.vectors import Batch
 
@@ -93,3 +94,48 @@ def test_the_manifest_is_readable_json(store, tmp_path):
     facts = json.loads((tmp_path / "stitch" / "lead-migrate.json").read_text())
     names = [row["stitch"] for row in facts["details"]["selection"]["candidates"]]
     assert names == ["procrustes", "ols", "lowrank", "ridge", "ridge+text", "text", "mean", "random"]
+
+
+def test_texts_are_read_where_that_is_asked_for(store):
+    fitted = fit_stitch(store, load_embedder("tfidf:24"), stitch="ridge+text", size=60)
+    assert fitted.stitch.spec == "ridge+text" and fitted.reads_texts
+    assert [row.stitch for row in fitted.selection.candidates if not row.is_control] == ["ridge+text"]
+    assert set(fitted.reader.read(["a text"]).views) == {"ngrams", "topics"}  # no local model, no tokens
+
+
+def test_a_stitch_of_vectors_keeps_no_reader(store):
+    assert fit_stitch(store, load_embedder("tfidf:24"), stitch="ridge", size=60).reader is None
+
+
+def test_the_stitch_that_is_chosen_is_the_one_that_was_judged(store):
+    """With the weights that were found once for the sample, not anew for each fold."""
+    fitted = fit_stitch(store, load_embedder("tfidf:24"), stitch="ridge+text", size=60)
+    assert fitted.stitch.weighing == fitted.selection.stitch.weighing
+    assert fitted.selection.confidence is not None and fitted.selection.curve is not None
+
+
+def test_frequencies_are_learned_from_all_over_the_store(store, monkeypatch):
+    texts = [document.text for document in store.documents()]
+    embedder = load_embedder("tfidf:24")
+    np.testing.assert_array_equal(fit_reader(store, embedder).ngram_idf, TextReader.fit(texts).ngram_idf)
+    monkeypatch.setattr("migrate.fit.CORPUS_SIZE", 40)
+    rows = np.sort(np.random.default_rng(3).permutation(150)[:40])
+    expected = TextReader.fit([texts[row] for row in rows], seed=3)
+    found = fit_reader(store, embedder, seed=3)
+    for name, array in expected.arrays().items():
+        np.testing.assert_array_equal(found.arrays()[name], array)
+
+
+def test_a_text_aware_fit_is_deterministic(store, tmp_path, digest, monkeypatch):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    for name in ("a", "b"):
+        fit_stitch(store, load_embedder("tfidf:24"), stitch="ridge+text", size=60).save(tmp_path / name)
+    assert digest(tmp_path / "a") == digest(tmp_path / "b")
+
+
+def test_a_sample_of_a_few_documents_is_enough(store):
+    for size in (2, 3, 5):
+        fitted = fit_stitch(store, load_embedder("tfidf:24"), size=size)
+        batch = next(iter(store.batches()))
+        texts = [document.text for document in store.documents()]
+        assert np.isfinite(fitted.translate(batch, texts, source="test").vectors).all()

@@ -9,14 +9,20 @@ import time
 import faiss
 import numpy as np
 import pytest
+from scipy.stats import spearmanr
 
+import migrate.translate
+from migrate.cli.main import run
 from migrate.embedders import load_embedder
-from migrate.errors import LockedError, OutputError, StitchError, UsageError, VectorError
+from migrate.errors import LockedError, OutputError, StitchError, StoreError, UsageError, VectorError
 from migrate.files import output_lock
 from migrate.fit import fit_stitch
-from migrate.stores import open_store
+from migrate.stitch.fitted import TrueVectors, load_stitch
+from migrate.stores import create_store, open_store
 from migrate.stores.base import read_all
+from migrate.stores.confidence import read_confidence
 from migrate.translate import batch_rows, translate_store
+from migrate.vectors import Batch
 
 
 @pytest.fixture(scope="module")
@@ -189,3 +195,143 @@ def test_a_batch_is_bounded_in_bytes(dim):
     rows = batch_rows(dim)
     assert rows & (rows - 1) == 0
     assert rows == 256 or rows * dim * 4 <= 16 << 20
+
+
+@pytest.fixture(scope="module")
+def reading(source_folder):
+    """A stitch that reads texts."""
+    return fit_stitch(open_store(source_folder), load_embedder("tfidf:24"), stitch="ridge+text", size=60)
+
+
+@pytest.fixture
+def small_batches(monkeypatch):
+    """150 documents in batches of 16, in parts of 32."""
+    monkeypatch.setattr(migrate.translate, "_BATCH_BYTES", 4 * 32 * 16)
+    monkeypatch.setattr(migrate.translate, "_FEWEST_ROWS", 16)
+    monkeypatch.setattr(migrate.translate, "_PART_BYTES", 4 * 24 * 32)
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+
+
+def one_by_one(store, fitted):
+    """What each document of the store should become, from its own vector and its own text."""
+    by_id = {document.id: document.text for document in store.documents()}
+    whole = read_all(store.batches())
+    for doc_id, vector in zip(whole.ids, whole.vectors, strict=True):
+        yield doc_id, fitted.translate(Batch([doc_id], vector[None]), [by_id[doc_id]], source="test")
+
+
+def test_each_vector_is_translated_with_its_own_text(store, reading, tmp_path, small_batches):
+    translate_store(store, reading, tmp_path / "new")
+    new, confidence = read_all(open_store(tmp_path / "new").batches()), read_confidence(tmp_path / "new", 150)
+    for row, (doc_id, expected) in enumerate(one_by_one(store, reading)):
+        assert new.ids[row] == doc_id
+        np.testing.assert_allclose(new.vectors[row], expected.vectors[0], atol=1e-4)
+        np.testing.assert_allclose(confidence[row], expected.confidence[0], atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["faiss", "langchain"])
+def test_texts_belong_to_ids_whatever_order_they_stand_in(reading, store, tmp_path, kind, small_batches):
+    """Documents of the side file in another order than the vectors, where the format has one."""
+    documents, vectors = list(store.documents()), read_all(store.batches()).vectors
+    folder = tmp_path / "shuffled"
+    folder.mkdir()
+    writer = create_store(folder, format=kind, dim=32)
+    order = np.random.default_rng(0).permutation(150)
+    writer.append([documents[row] for row in order], vectors[order])
+    writer.finish()
+    shuffled = open_store(folder)
+    translate_store(shuffled, reading, tmp_path / "new", any_store=True)
+    new = read_all(open_store(tmp_path / "new").batches())
+    unpatched = dataclasses.replace(reading, sample=TrueVectors([], reading.sample.vectors[:0]))
+    for row, (doc_id, expected) in enumerate(one_by_one(store, unpatched)):
+        position = list(new.ids).index(doc_id)
+        assert position == list(order).index(row)
+        np.testing.assert_allclose(new.vectors[position], expected.vectors[0], atol=1e-4)
+
+
+@pytest.mark.parametrize("spec", ["ridge", "ridge+text", "mean"])
+def test_confidence_stands_beside_the_store_in_its_order(store, tmp_path, spec):
+    fitted = fit_stitch(store, load_embedder("tfidf:24"), stitch=spec, size=60)
+    translate_store(store, fitted, tmp_path / "new")
+    confidence = np.load(tmp_path / "new" / "confidence.npy", allow_pickle=False)
+    ids = read_all(open_store(tmp_path / "new").batches()).ids
+    of_sample = np.isin(ids, fitted.sample.ids)
+    assert confidence.shape == (150,) and confidence.dtype == np.float32
+    assert of_sample.sum() == 60 and (confidence[of_sample] == 1).all()
+    assert (np.abs(confidence[~of_sample]) <= 1).all()
+    assert (confidence[~of_sample] < 1).any()
+
+
+def test_confidence_goes_with_the_cosine_to_the_true_vectors(store, corpus, tmp_path):
+    embedder = load_embedder("tfidf:24")
+    fitted = fit_stitch(store, embedder, stitch="ridge+text", size=80)
+    translate_store(store, fitted, tmp_path / "new")
+    new, confidence = read_all(open_store(tmp_path / "new").batches()), read_confidence(tmp_path / "new", 150)
+    cosines = np.einsum("ij,ij->i", new.vectors, embedder.embed_documents(list(store.documents())))
+    others = ~np.isin(new.ids, fitted.sample.ids)
+    assert abs(confidence[others].mean() - cosines[others].mean()) < 0.1
+    assert spearmanr(confidence[others], cosines[others]).statistic > 0
+
+
+@pytest.mark.parametrize("broken_at", [32, 64, 144])
+def test_a_translation_that_broke_off_goes_on_with_the_right_texts(
+    store, reading, tmp_path, small_batches, broken_at, digest
+):
+    reading.save(tmp_path / "stitch")
+    loaded = load_stitch(tmp_path / "stitch")
+    translate_store(store, loaded, tmp_path / "whole")
+
+    def interrupt(stage, done, total):
+        if stage == "translate" and broken_at <= done < 150:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        translate_store(store, reading, tmp_path / "new", progress=interrupt)  # as it is before it is saved
+    assert not (tmp_path / "new").exists()
+    starts = []
+    translate_store(store, loaded, tmp_path / "new", progress=lambda stage, done, total: starts.append(done))
+    assert starts[0] >= 32
+    assert digest(tmp_path / "new") == digest(tmp_path / "whole")
+
+
+def test_a_store_without_texts_is_told_before_anything_is_written(source_folder, reading, tmp_path, capsys):
+    folder = tmp_path / "bare"
+    folder.mkdir()
+    (folder / "index.faiss").write_bytes((source_folder / "index.faiss").read_bytes())
+    with pytest.raises(StoreError, match=r"the ridge\+text stitch reads texts, found a store without.*--stitch ridge"):
+        translate_store(open_store(folder), reading, tmp_path / "new", any_store=True)
+    reading.save(tmp_path / "stitch")
+    command = ["translate", str(folder), str(tmp_path / "stitch"), "-o", str(tmp_path / "new"), "--any-store"]
+    assert run(command) == 4
+    told = capsys.readouterr()
+    assert told.out == "" and len(told.err.strip().split("\n")) == 1
+    assert told.err.startswith("lead-migrate: ") and "reads texts" in told.err
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["bare", "stitch"]
+
+
+def test_the_commands_choose_and_use_stitches_that_read_texts(source_folder, tmp_path, capsys):
+    stitch, new = tmp_path / "stitch", tmp_path / "new"
+    fit = ["fit", str(source_folder), "--target", "tfidf:24", "--sample", "60", "-o", str(stitch), "--quiet"]
+    assert run([*fit, "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    rows = {row["stitch"]: row["is_control"] for row in facts["candidates"]}
+    assert rows["ridge+text"] is False and rows["text"] is True
+    assert facts["chosen"] == load_stitch(stitch).stitch.spec
+    assert run([*fit, "--stitch", "kernel+text", "--force"]) == 0
+    assert load_stitch(stitch).stitch.spec == "kernel+text"
+    assert run(["translate", str(source_folder), str(stitch), "-o", str(new), "--quiet"]) == 0
+    confidence = read_confidence(new, 150)
+    assert (confidence == 1).sum() >= 60 and np.isfinite(confidence).all()
+
+
+def test_a_document_without_a_text_is_translated_too(store, reading, tmp_path):
+    folder = tmp_path / "blank"
+    folder.mkdir()
+    for path in store.folder.iterdir():
+        (folder / path.name).write_bytes(path.read_bytes())
+    documents = list(store.documents())
+    lines = [json.dumps({"id": document.id, "text": " "}) for document in documents]
+    (folder / "docs.jsonl").write_text("\n".join(lines))
+    translate_store(open_store(folder), reading, tmp_path / "new", any_store=True)
+    assert np.isfinite(read_all(open_store(tmp_path / "new").batches()).vectors).all()
+    assert np.isfinite(read_confidence(tmp_path / "new", 150)).all()

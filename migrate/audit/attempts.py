@@ -16,8 +16,7 @@ from migrate.cost import estimate_cost
 from migrate.errors import StoreError
 from migrate.reembed.budget import Budget
 from migrate.reembed.plan import make_plan
-from migrate.reembed.refit import refit_same_kind
-from migrate.reembed.stitch import extended
+from migrate.reembed.refit import extended, refit_same_kind
 from migrate.reembed.survey import Survey
 from migrate.search.runs import DEPTH, Run, search, without_self
 from migrate.stitch.fitted import FittedStitch
@@ -101,8 +100,8 @@ class Attempts:
         plan = make_plan(
             self.store, self.survey, budget, policy, price_usd_per_mtok=self.price_usd_per_mtok, seed=self.seed
         )
-        ids = [document.id for document in plan.sample.documents]
-        known = extended(self.fitted.sample, ids, self._true_vectors(ids))
+        chosen = plan.sample.documents
+        known = extended(self.store, self.fitted.sample, chosen, self._true_vectors([one.id for one in chosen]))
         paid = self.survey.paid.copy()
         paid[plan.sample.rows] = True
         again = refit_same_kind(self.store, self.fitted, known, np.flatnonzero(paid), seed=self.seed)

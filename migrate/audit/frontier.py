@@ -20,9 +20,9 @@ from migrate.cost import price_of
 from migrate.documents import Query
 from migrate.embedders.base import Embedder
 from migrate.errors import InputError, StitchError, StoreError, UsageError
-from migrate.reembed.plan import MOST_QUERIES
 from migrate.reembed.policies import POLICIES, QUERY_LOG
 from migrate.reembed.survey import survey_store
+from migrate.sample.query_log import MOST_QUERIES
 from migrate.stitch.direction import DOCUMENT, require_direction
 from migrate.stitch.fitted import FittedStitch
 from migrate.stores.base import Store

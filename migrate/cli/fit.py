@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 )
 @options.stitch
 @options.sample
+@options.strategy
+@options.query_log
 @options.source_model
 @options.model_options
 @options.seed
@@ -44,6 +46,8 @@ def command(
     direction: Direction,
     stitch: str,
     size: int,
+    strategy: str | None,
+    query_log: Path | None,
     source_model: str | None,
     model: ModelOptions,
     seed: int,
@@ -59,8 +63,9 @@ def command(
     With `--direction query` the map is learned the other way round, so that STORE as it is can be asked by the target
     model: by the arm `bridge` of an audit, or in an app by migrate.langchain.TranslatedEmbeddings.
     """
-    from dataclasses import asdict
+    from dataclasses import asdict, replace
 
+    from migrate.cli.sampling import load_log, told_of_log
     from migrate.files import refuse_existing, refuse_overlap
     from migrate.fit import fit_stitch
     from migrate.report.terminal import candidates_table
@@ -70,25 +75,29 @@ def command(
     refuse_existing(output, force=force)  # told before anything is spent
     with progress_bar(quiet=quiet) as progress:
         opened = open_store(store)
-        source = model.for_source().load(source_model, state=opened.folder).identity if source_model else None
+        old = model.for_source().load(source_model, state=opened.folder) if source_model else None
         fitted = fit_stitch(
             opened,
             model.load(target, seed=seed),
             direction=direction,
             stitch=stitch,
             size=size,
-            source_model=source,
+            strategy=strategy,
+            query_log=load_log(query_log, strategy, old),
+            source_model=old.identity if old else None,
             seed=seed,
             progress=progress,
         )
         fitted.save(output, force=force)
     if as_json:
-        facts = {"stitch": str(output), "direction": direction, **asdict(fitted.selection)}
-        show_json({"schema_version": 1, "kind": "fit", **facts})
+        facts = {**asdict(replace(fitted.selection, stitch=None)), "stitch": str(output), "direction": direction}
+        show_json({**facts, "schema_version": 1, "kind": "fit"})
         return
     show(candidates_table(fitted.selection))
     pairs = fitted.manifest.counts["pairs"]
     show(f"{output}: {fitted.stitch.spec}, fitted on {pairs:,} of {opened.info.count:,} documents")
+    if query_log is not None:
+        show(told_of_log(fitted.manifest, by_vectors=old is not None))
     usage = {
         "document": f"lead-migrate translate {store} {output} -o NEW_STORE",
         "query": f"lead-migrate audit NEW_STORE --reference build --beir DIR --source {store} --bridge {output}",

@@ -49,7 +49,8 @@ stitch = option(
     "--stitch",
     default="auto",
     metavar="KIND",
-    help="auto, or one of identity, mean, procrustes, ols, ridge, lowrank, lowrank:RANK; for queries adjoint.",
+    help="auto, or one of identity, mean, procrustes, ols, ridge, lowrank, lowrank:RANK, kernel, mlp:1 to mlp:7; "
+    "ridge+text, kernel+text and text read the documents too; for queries adjoint.",
 )
 sample = option(
     "--sample",
@@ -57,6 +58,11 @@ sample = option(
     type=click.IntRange(min=2),
     default=1_000,
     help="Documents to embed again and learn from.",
+)
+strategy = option(
+    "--strategy",
+    type=click.Choice(["random", "diverse", "query-log"]),
+    help="Which documents those are.  [default: query-log where there is one, else random]",
 )
 query_log = option(
     "--query-log",

@@ -24,6 +24,8 @@ from migrate.cli.verdict import load_model_of, load_questions, show_report
 @options.output
 @options.stitch
 @options.sample
+@options.strategy
+@options.query_log
 @options.source_model
 @options.margin
 @options.model_options
@@ -40,6 +42,8 @@ def command(
     output: Path,
     stitch: str,
     size: int,
+    strategy: str | None,
+    query_log: Path | None,
     source_model: str | None,
     margin: float,
     model: ModelOptions,
@@ -53,6 +57,7 @@ def command(
 
     The arm `stay` is there when the source model is named, or when the store's manifest says it.
     """
+    from migrate.cli.sampling import load_log, told_of_log
     from migrate.files import refuse_overlap
     from migrate.pipeline import migrate
     from migrate.report.terminal import candidates_table
@@ -76,6 +81,8 @@ def command(
             source_embedder=old,
             stitch=stitch,
             size=size,
+            strategy=strategy,
+            query_log=load_log(query_log, strategy, old),
             margin=margin,
             seed=seed,
             force=force,
@@ -84,4 +91,6 @@ def command(
         )
     if not as_json:
         show(candidates_table(done.stitch.selection) + "\n")
+        if query_log is not None:
+            show(told_of_log(done.stitch.manifest, by_vectors=old is not None) + "\n")
     return show_report(done.report, None, force=force, as_json=as_json)

@@ -6,20 +6,13 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import isfinite
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from migrate.cost import Cost, estimate_tokens, usd_of
-from migrate.documents import Document
 from migrate.errors import UsageError
+from migrate.sample.distinct import Candidate
 
 _SPELLING = re.compile(r"(?P<usd>\$)?(?P<amount>\d+(\.\d+)?)(?P<percent>%)?")
-
-
-class Candidate(NamedTuple):
-    """A document that may be embedded, and the row that it stands in."""
-
-    row: int
-    document: Document
 
 
 @dataclass(frozen=True, slots=True)

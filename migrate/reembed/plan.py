@@ -11,15 +11,14 @@ from migrate.cost import Cost, estimate_cost, price_of
 from migrate.documents import Document, Query
 from migrate.embedders.base import Embedder
 from migrate.reembed.budget import Budget
-from migrate.reembed.policies import QUERY_LOG, candidates, look_over, rank_rows
+from migrate.reembed.policies import QUERY_LOG, look_over, rank_rows
 from migrate.reembed.survey import Survey
 from migrate.sample import Sample
+from migrate.sample.distinct import distinct_texts
+from migrate.sample.query_log import MOST_QUERIES
 from migrate.stitch.fitted import FittedStitch
 from migrate.stores.base import Store
 from migrate.vectors import Progress, Vectors, no_progress
-
-MOST_QUERIES = 5_000
-"""Queries of a log that are looked up: its first ones, which are the most frequent."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +78,8 @@ def make_plan(
     price = price_usd_per_mtok
     paid = estimate_cost(store.documents(np.flatnonzero(survey.paid)), price)
     order = rank_rows(policy, survey, seed=seed)
-    found = sorted(budget.choose(candidates(store, order), paid, store.info.count, price), key=lambda one: one.row)
+    ranked = distinct_texts(store, order, len(order))
+    found = sorted(budget.choose(ranked, paid, store.info.count, price), key=lambda one: one.row)
     rows = np.array([one.row for one in found], dtype=np.int64)
     documents: tuple[Document, ...] = tuple(one.document for one in found)
     hit = np.unique(np.fromiter((row for hits in survey.hits for row in hits), dtype=np.int64))

@@ -9,14 +9,12 @@ A policy says nothing of how many: that is the budget's.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StitchError, UsageError
-from migrate.reembed.budget import Candidate
-from migrate.reembed.survey import Survey, paid_rows, rank_by_rank, survey_store
+from migrate.reembed.survey import Survey, paid_rows, survey_store
+from migrate.sample.query_log import rank_by_rank
 from migrate.stitch.fitted import FittedStitch
 from migrate.stores.base import Store
 from migrate.vectors import Progress, Vectors, no_progress
@@ -24,8 +22,6 @@ from migrate.vectors import Progress, Vectors, no_progress
 QUERY_LOG, CONFIDENCE, RANDOM = "query-log", "confidence", "random"
 
 POLICIES = (QUERY_LOG, CONFIDENCE, RANDOM)
-
-_BLOCK = 1_024
 
 
 def choose_policy(policy: str | None, *, has_log: bool) -> str:
@@ -82,12 +78,3 @@ def rank_rows(policy: str, survey: Survey, *, seed: int = 0) -> NDArray[np.int64
         first = np.fromiter(rank_by_rank(survey.hits), dtype=np.int64)
         order = np.concatenate([first, order[~np.isin(order, first)]])
     return order[~survey.paid[order]]
-
-
-def candidates(store: Store, order: NDArray[np.int64]) -> Iterator[Candidate]:
-    """The documents of some rows, read no further than they are taken; those without a text are passed over."""
-    for start in range(0, len(order), _BLOCK):
-        rows = order[start : start + _BLOCK]
-        for row, document in zip(rows.tolist(), store.documents(rows), strict=True):
-            if document.text.strip():
-                yield Candidate(row, document)

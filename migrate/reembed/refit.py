@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.documents import Document
 from migrate.errors import StitchError
 from migrate.fit import fit_pairs
 from migrate.manifest import Manifest, creation_date
 from migrate.sample import Pairs
+from migrate.sample.distinct import find_copies
 from migrate.stitch.fitted import FittedStitch, TrueVectors, fit_norm
 from migrate.stitch.kinds import new_stitch
 from migrate.stitch.pairing import Pairing
@@ -23,6 +25,13 @@ from migrate.vectors import Progress, Vectors, check_vectors, no_progress
 MOST_PAIRS = 20_000
 """Pairs that a stitch is fitted on, drawn at random from more: the systems to solve are held in memory, about 1.5 GB
 for so many. Every true vector that was paid for is kept all the same."""
+
+
+def extended(store: Store, known: TrueVectors, documents: Sequence[Document], vectors: Vectors) -> TrueVectors:
+    """What was known and what is new: `documents` with their true vectors, (m, q), and who else has their texts."""
+    copies = {doc_id: len(known.ids) + place for doc_id, place in find_copies(store, documents).items()}
+    ids = [*known.ids, *(document.id for document in documents)]
+    return TrueVectors(ids, np.concatenate([known.vectors, vectors]), {**copies, **known.copies})
 
 
 def refit(
@@ -36,7 +45,7 @@ def refit(
     seed: int = 0,
     progress: Progress = no_progress,
 ) -> FittedStitch:
-    """A stitch of `known`, the true vectors of the documents in `rows`, all (n,) that were paid for.
+    """A stitch of `known`, the true vectors of the documents in `rows`, all (n,) that were paid for or copy one.
 
     A stitch that `auto` chose is chosen anew: with more pairs another kind may be the best. The true vectors travel
     as they are; to scale them down, lest they outrank translated ones, only loses.
@@ -52,7 +61,7 @@ def refit(
         A row is of a document that `known` does not have.
     """
     reader = fitted.reader or reader
-    pairs, texts = _pairs(store, known, _some(rows, seed), with_texts=reader is not None)
+    pairs, texts = _pairs(store, known, rows, with_texts=reader is not None, seed=seed)
     found = fit_pairs(
         pairs,
         _specs(fitted),
@@ -73,7 +82,7 @@ def refit_same_kind(
 
     What it says of its confidence is not to be used.
     """
-    pairs, texts = _pairs(store, known, _some(rows, seed), with_texts=fitted.reads_texts)
+    pairs, texts = _pairs(store, known, rows, with_texts=fitted.reads_texts, seed=seed)
     read = fitted.reader.read(texts) if fitted.reader is not None and fitted.reads_texts else None
     pairing = Pairing(pairs.source, pairs.target, read)
     stitch = pairing.fit(new_stitch(fitted.stitch.spec).tuned(pairing.source, pairing.target, pairing.texts))
@@ -81,23 +90,23 @@ def refit_same_kind(
     return replace(fitted, stitch=stitch, norm=fit_norm(pairs.target), sample=known, selection=unjudged)
 
 
-def _some(rows: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
-    return np.sort(np.random.default_rng(seed).permutation(rows)[:MOST_PAIRS])
-
-
 def _pairs(
-    store: Store, known: TrueVectors, rows: NDArray[np.int64], *, with_texts: bool
+    store: Store, known: TrueVectors, rows: NDArray[np.int64], *, with_texts: bool, seed: int
 ) -> tuple[Pairs, Sequence[str]]:
-    batch = store.take(rows)
-    check_vectors(batch.ids, batch.vectors, source=str(store.info.path))
-    strange = next((doc_id for doc_id in batch.ids if doc_id not in known.row_of), None)
+    """Up to `MOST_PAIRS` of the pairs, each text once, and their texts."""
+    ids = store.take(rows).ids
+    strange = next((doc_id for doc_id in ids if doc_id not in known.row_of), None)
     if strange is not None:
         raise StitchError(
             f"{store.info.path}: expected the true vector of {strange!r}, found none; fit the stitch again for this "
             "store"
         )
+    own = np.array([doc_id not in known.copies for doc_id in ids], dtype=bool)
+    some = np.sort(np.random.default_rng(seed).permutation(rows[own])[:MOST_PAIRS])
+    batch = store.take(some)
+    check_vectors(batch.ids, batch.vectors, source=str(store.info.path))
     target: Vectors = known.vectors[[known.row_of[doc_id] for doc_id in batch.ids]]
-    texts = [document.text for document in store.documents(rows)] if with_texts else []
+    texts = [document.text for document in store.documents(some)] if with_texts else []
     return Pairs(tuple(batch.ids), batch.vectors, target), texts
 
 

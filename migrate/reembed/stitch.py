@@ -17,11 +17,12 @@ from migrate.files import canonical_json, refuse_existing
 from migrate.fit import fit_reader, require_texts
 from migrate.manifest import MANIFEST_NAME
 from migrate.reembed.budget import Budget
-from migrate.reembed.plan import MOST_QUERIES, Plan, plan_reembedding
+from migrate.reembed.plan import Plan, plan_reembedding
 from migrate.reembed.policies import choose_policy
-from migrate.reembed.refit import refit
+from migrate.reembed.refit import extended, refit
+from migrate.sample.query_log import MOST_QUERIES
 from migrate.stitch.direction import DOCUMENT, require_direction
-from migrate.stitch.fitted import FittedStitch, TrueVectors, load_stitch
+from migrate.stitch.fitted import FittedStitch, load_stitch
 from migrate.stores.base import Store
 from migrate.vectors import Progress, no_progress
 
@@ -106,7 +107,7 @@ def _carry_out(
     progress: Progress,
 ) -> FittedStitch:
     true = embedder.embed_documents(plan.sample.documents, progress=progress)
-    known = extended(fitted.sample, [document.id for document in plan.sample.documents], true)
+    known = extended(store, fitted.sample, plan.sample.documents, true)
     paid = plan.survey.paid.copy()
     paid[plan.sample.rows] = True
     counts = {"documents": len(plan.sample.rows), "from query log": plan.from_log, "tokens, about": plan.cost.tokens}
@@ -120,11 +121,6 @@ def _carry_out(
         seed=seed,
         progress=progress,
     )
-
-
-def extended(known: TrueVectors, ids: Sequence[str], vectors: np.ndarray) -> TrueVectors:
-    """What was known and what is new, (m, q)."""
-    return TrueVectors([*known.ids, *ids], np.concatenate([known.vectors, vectors]))
 
 
 def _check_same(store: Store, fitted: FittedStitch, embedder: Embedder) -> None:

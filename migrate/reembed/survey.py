@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +23,7 @@ class Survey:
 
     Attributes
     ----------
-    paid : (n,) bool, whether the stitch has the true vector
+    paid : (n,) bool, whether the stitch has the true vector, of the document or of another with the same text
     confidence : (n,) float32, the cosine to expect, NaN where the stitch knows none or nobody looked
     hits : for each query of the log the rows nearest to it in the translated store, best first
     """
@@ -73,20 +72,6 @@ def survey_store(
             top.add(keys, batch.vectors)
         done = end
     return Survey(paid, confidence, [rows for top in tops for rows in _rows(top.run())])
-
-
-def rank_by_rank(rankings: Sequence[Sequence[int]]) -> Iterator[int]:
-    """All first entries, then all second ones, and so on; none comes twice.
-
-    >>> list(rank_by_rank([[3, 1, 2], [3, 5], [4, 3]]))
-    [3, 4, 1, 5, 2]
-    """
-    seen: set[int] = set()
-    for hits in zip_longest(*rankings):
-        for row in hits:
-            if row is not None and row not in seen:
-                seen.add(row)
-                yield row
 
 
 def _key(row: int) -> str:

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from migrate.documents import Document, Query
-from migrate.search.runs import DEPTH, DocKey, Run, rank
+from migrate.search.runs import DEPTH, DocKey, Run
+
+if TYPE_CHECKING:
+    from rank_bm25 import BM25Okapi
 
 _WORD = re.compile(r"\w+")
 
@@ -27,17 +34,62 @@ def bm25_run(documents: Sequence[Document], queries: Sequence[Query], *, key: Do
     texts = [words(document.text) for document in documents]
     if not any(texts):  # rank-bm25 divides by the mean length
         return Run({query.id: () for query in queries})
-    index = BM25Okapi(texts)
+    weights = _Weights(BM25Okapi(texts), {word for query in queries for word in words(query.text)})
     keys = [key(document.id) for document in documents]
-    rows_of: dict[str, list[int]] = {}
-    for row, text in enumerate(texts):
-        for word in set(text):
-            rows_of.setdefault(word, []).append(row)
+    names = sorted(set(keys))  # ties break by doc_id: number documents in that order
+    number = {name: place for place, name in enumerate(names)}
+    ranked = _Ranked(np.array([number[name] for name in keys], dtype=np.int64), len(names), depth)
+    return Run({query.id: tuple(names[i] for i in ranked.of(*weights.scores(words(query.text)))) for query in queries})
 
-    def one(query: Query) -> tuple[str, ...]:
-        asked = words(query.text)
-        scores = index.get_scores(asked)
-        hits = {row for word in set(asked) for row in rows_of.get(word, ())}  # a shared word may weigh nothing
-        return tuple(doc_id for doc_id, _ in rank(((keys[row], float(scores[row])) for row in hits), depth))
 
-    return Run({query.id: one(query) for query in queries})
+class _Weights:
+    """What each word of the queries adds to the score of each text that has it.
+
+    rank-bm25 asks every text for every word of every query; here each text is asked once. The arithmetic is its own,
+    step by step, so that the scores are too.
+    """
+
+    def __init__(self, index: BM25Okapi, asked: Iterable[str]) -> None:
+        self.count = int(index.corpus_size)
+        lengths = index.k1 * (1 - index.b + index.b * np.array(index.doc_len) / index.avgdl)
+        self._of: dict[str, tuple[NDArray[np.int64], NDArray[np.float64]]] = {}
+        for word, found in _occurrences(index.doc_freqs, asked).items():
+            rows, times = np.array(found, dtype=np.int64).reshape(-1, 2).T
+            share = times * (index.k1 + 1) / (times + lengths[rows])
+            self._of[word] = rows, index.idf.get(word, 0) * share
+
+    def scores(self, asked: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """The rows that share a word with `asked`, even one that weighs nothing, and their scores."""
+        scores, hit = np.zeros(self.count), np.zeros(self.count, dtype=bool)
+        for word in asked:
+            rows, weights = self._of[word]
+            scores[rows] += weights
+            hit[rows] = True
+        rows = np.flatnonzero(hit)
+        return rows, scores[rows]
+
+
+def _occurrences(texts: Sequence[Mapping[str, int]], asked: Iterable[str]) -> dict[str, list[tuple[int, int]]]:
+    """Where each word occurs: rows, ascending, and how often there."""
+    found: dict[str, list[tuple[int, int]]] = {word: [] for word in asked}
+    for row, frequencies in enumerate(texts):
+        for word in frequencies.keys() & found.keys():
+            found[word].append((row, frequencies[word]))
+    return found
+
+
+class _Ranked:
+    """Ranks documents by their best rows: `document_of`, (n,), numbers the document of each row below `count`."""
+
+    def __init__(self, document_of: NDArray[np.int64], count: int, depth: int) -> None:
+        self.document_of = document_of
+        self.count = count
+        self.depth = depth
+
+    def of(self, rows: NDArray[np.int64], scores: NDArray[np.float64]) -> list[int]:
+        """The numbers of the best documents, best first, ties by number."""
+        best = np.full(self.count, -np.inf)
+        np.maximum.at(best, self.document_of[rows], scores)
+        found = np.flatnonzero(best > -np.inf)
+        order: list[int] = found[np.argsort(-best[found], kind="stable")[: self.depth]].tolist()
+        return order

@@ -20,7 +20,7 @@ from migrate.stitch.base import Arrays, Matrix, Prediction, Split, Stitch, check
 from migrate.stitch.kernel import KernelSystem
 from migrate.stitch.kernels import VECTOR, Kernels, measure
 from migrate.stitch.nystrom import draw_landmarks, solve_on_landmarks
-from migrate.stitch.parts import Part, restore_parts
+from migrate.stitch.parts import Part, in_order, restore_parts
 from migrate.stitch.text_rows import DenseView, TextRows, View
 from migrate.stitch.weighing import NEARBY, SEARCH_SIZE, Search, Weighing, overlap_of
 from migrate.vectors import Vectors, squared_norms, unit_rows
@@ -44,6 +44,7 @@ class Additive(Stitch):
     alpha_ : (n, q + 1 + r) float32, coefficients of the fit documents: of the prediction, of the mean of the kernel
         over them, and of the directions that explain the variance
     offset_ : (q + 1 + r,) float32, to be added to `k(x) @ alpha_`; at q what makes the variance of the mean
+    penalty_ : the penalty of the fit, which for more pairs than the search looks at is tried again on all
     parts_ : the views, with the fit documents as they see them
     """
 
@@ -53,6 +54,7 @@ class Additive(Stitch):
     alpha_: Vectors
     offset_: Vectors
     dim_: int
+    penalty_: float
     parts_: tuple[Part, ...]
 
     def __init__(self, weighing: Weighing | None = None) -> None:
@@ -61,6 +63,7 @@ class Additive(Stitch):
     def tuned(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
         """A stitch of this kind, not fitted, with weights and penalty chosen on up to `SEARCH_SIZE` pairs."""
         check_pairs(source, target)
+        self._check_texts(source, texts)
         return type(self)(self._weigh(self._kernels(source, texts), target))
 
     def _weigh(self, kernels: Kernels, target: Vectors) -> Weighing:
@@ -78,6 +81,7 @@ class Additive(Stitch):
             Fewer than two pairs, or no texts for a stitch that reads them.
         """
         check_pairs(source, target)
+        self._check_texts(source, texts)
         self.mean_, self.dim_ = _mean(source), target.shape[1]
         if len(source) > LARGEST_EXACT:
             return self._fit_on_landmarks(source, target, texts)
@@ -118,9 +122,11 @@ class Additive(Stitch):
     def _kernels(self, source: Vectors, texts: TextRows | None, mean: Vectors | None = None) -> Kernels:
         return measure(self._views(source, texts, _mean(source) if mean is None else mean), texts, self.gaussian)
 
-    def _views(self, vectors: Vectors, texts: TextRows | None, mean: Vectors) -> dict[str, View]:
+    def _check_texts(self, vectors: Vectors, texts: TextRows | None) -> None:
         if self.reads_texts and (texts is None or len(texts) != len(vectors)):
             raise StitchError(f"the {self.kind} stitch reads texts, found none; choose one of vectors only")
+
+    def _views(self, vectors: Vectors, texts: TextRows | None, mean: Vectors) -> dict[str, View]:
         views: dict[str, View] = {}
         if self.reads_vectors:
             centred = vectors - mean
@@ -134,10 +140,12 @@ class Additive(Stitch):
         self.alpha_ = np.hstack([alpha, mean, directions]).astype(np.float32)
         offset = np.r_[system.mean - means @ alpha, system.means.mean(), -system.means @ directions]
         self.offset_ = offset.astype(np.float32)
-        self.parts_ = tuple(parts)
+        self.penalty_ = penalty
+        self.parts_ = in_order(parts)
 
     def predict(self, vectors: Vectors, texts: TextRows | None = None) -> Prediction:
         """Vectors and their posterior variance, in units of the prior's, up to the noise."""
+        self._check_texts(vectors, texts)
         views = self._views(vectors, texts, self.mean_)
         columns = np.zeros((len(vectors), self.alpha_.shape[1]), dtype=np.float32)
         prior = np.zeros(len(vectors), dtype=np.float32)
@@ -162,17 +170,28 @@ class Additive(Stitch):
         return found
 
     def restore(self, arrays: Arrays) -> Self:
-        """Take back what `arrays` gave."""
+        """Take back what `arrays` gave.
+
+        Raises
+        ------
+        KeyError, IndexError, ValueError
+            An array is missing, or does not fit to the others.
+        """
         self.alpha_, self.offset_, self.mean_ = arrays["alpha"], arrays["offset"], arrays["mean"]
         self.dim_ = int(arrays["dim"][0])
         self.parts_ = restore_parts(arrays, len(self.alpha_))
+        if self.offset_.shape != self.alpha_.shape[1:] or not 0 < self.dim_ < len(self.offset_):
+            raise ValueError(
+                f"coefficients {self.alpha_.shape}, offset {self.offset_.shape} for {self.dim_} dimensions"
+            )
         return self
 
     def facts(self) -> dict[str, float]:
-        """Weights and penalty, where the stitch was fitted in this process."""
+        """Weights, and the penalty in units of their sum, where the stitch was fitted in this process."""
         if self.weighing is None:
             return {}
-        return {"lambda": self.weighing.penalty, **{f"weight {k}": v for k, v in self.weighing.weights.items()}}
+        weights = self.weighing.weights
+        return {"lambda": self.penalty_ / sum(weights.values()), **{f"weight {k}": v for k, v in weights.items()}}
 
 
 class Text(Additive):

@@ -47,7 +47,7 @@ class Confidence:
         judged = np.empty(len(cosine))
         for one in (half, ~half):
             judged[one] = signals[one] @ _least_squares(signals[~one], cosine[~one])
-        error = 2 - 2 * cosine
+        error = np.maximum(2 - 2 * cosine, 0)  # rounding takes a cosine beyond 1
         worst = np.argsort(judged, kind="stable")[: max(round(_WORST * len(error)), 1)]
         a, b, c = _least_squares(signals, cosine).tolist()
         lowest, usual = np.percentile(judged, [1, 50]).tolist()

@@ -31,7 +31,7 @@ from migrate.vectors import Batch, Vectors, as_vectors, check_vectors, squared_n
 
 WEIGHTS_NAME = "weights.safetensors"
 SAMPLE_NAME = "sample.json"
-_DAMAGED = (OSError, SafetensorError, AttributeError, KeyError, RecursionError, TypeError, UsageError, ValueError)
+_DAMAGED = (OSError, SafetensorError, AttributeError, LookupError, RecursionError, TypeError, UsageError, ValueError)
 _STATE_NAME = re.compile(r"embedder\.[a-z]+")
 _PREFIX, _READER_PREFIX = "stitch.", "reader."
 _SAMPLE_KEY = "sample.vectors"
@@ -39,14 +39,19 @@ _SAMPLE_KEY = "sample.vectors"
 
 @dataclass(frozen=True)
 class TrueVectors:
-    """Documents that were embedded by the target model: `vectors[i]`, (n, q), belongs to `ids[i]`."""
+    """Documents that were embedded by the target model: `vectors[i]`, (n, q), belongs to `ids[i]`.
+
+    `copies` has the ids of other documents with the text of one of these, and its row.
+    """
 
     ids: Sequence[str]
     vectors: Vectors
+    copies: Mapping[str, int] = field(default_factory=dict)
     row_of: Mapping[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "row_of", {doc_id: row for row, doc_id in enumerate(self.ids)})
+        own = {doc_id: row for row, doc_id in enumerate(self.ids)}
+        object.__setattr__(self, "row_of", {**self.copies, **own})
 
     def positions(self, ids: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Where `ids` and the sample meet: positions in `ids`, and the rows of `vectors` that belong there."""
@@ -100,7 +105,7 @@ class FittedStitch:
     def translate(
         self, batch: Batch, texts: Sequence[str] | None = None, *, source: str, patch: bool = True
     ) -> TranslatedBatch:
-        """Map a batch to the target space; documents of the sample get their true vectors.
+        """Map a batch to the target space; documents of the sample, and copies of them, get their true vectors.
 
         Raises
         ------
@@ -153,7 +158,7 @@ class FittedStitch:
         """SHA-256 of all that a translation depends on."""
         parts = {name: hashlib.sha256(array.tobytes()).hexdigest() for name, array in self._arrays().items()}
         parts |= {name: hashlib.sha256(payload).hexdigest() for name, payload in self._payloads().items()}
-        whole = canonical_json([self.stitch.spec, self.norm, list(self.sample.ids), parts])
+        whole = canonical_json([self.stitch.spec, self.norm, list(self.sample.ids), dict(self.sample.copies), parts])
         return hashlib.sha256(whole.encode()).hexdigest()
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
@@ -169,7 +174,7 @@ class FittedStitch:
         tensors = {name: np.ascontiguousarray(array) for name, array in self._arrays().items()}
         with atomic_folder(folder, force=force) as aside:
             write_bytes(aside / WEIGHTS_NAME, save(tensors))
-            write_json(aside / SAMPLE_NAME, list(self.sample.ids))
+            write_json(aside / SAMPLE_NAME, {"ids": list(self.sample.ids), "copies": dict(self.sample.copies)})
             for name, payload in self._payloads().items():
                 write_bytes(aside / name, payload)
             self.manifest_with_files(aside).write(aside)
@@ -218,7 +223,8 @@ def load_stitch(folder: Path) -> FittedStitch:
             if sha256_file(folder / name) != digest:
                 raise StitchError(f"{folder / name}: its SHA-256 is not the one in the manifest; fit the stitch again")
         tensors = load_file(folder / WEIGHTS_NAME)
-        sample = TrueVectors(json.loads((folder / SAMPLE_NAME).read_bytes()), tensors.pop(_SAMPLE_KEY))
+        known = json.loads((folder / SAMPLE_NAME).read_bytes())
+        sample = TrueVectors(known["ids"], tensors.pop(_SAMPLE_KEY), known["copies"])
         arrays = _with_prefix(tensors, _PREFIX)
         stitch = new_stitch(details["stitch"]).restore(arrays)
         selection = _read_selection(details["selection"])
@@ -227,7 +233,7 @@ def load_stitch(folder: Path) -> FittedStitch:
         tokenizer = {name: state.pop(name) for name in (TOKENIZER_FILE,) if name in state}
         learned = _with_prefix(tensors, _READER_PREFIX)
         reader = TextReader.restore(learned, tokenizer) if learned else None
-        _check_loaded(folder, stitch, arrays, sample, norm, input_dim(manifest, source=str(folder)))
+        _check_loaded(folder, stitch, arrays, sample, norm, input_dim(manifest, source=str(folder)), reader)
     except _DAMAGED as error:
         raise StitchError(
             f"{folder}: expected a complete stitch, found a damaged one ({error}); fit it again"
@@ -260,22 +266,40 @@ def _read_selection(facts: Mapping[str, Any]) -> Selection:
 
 
 def _check_loaded(
-    folder: Path, stitch: Stitch, arrays: Mapping[str, Vectors], sample: TrueVectors, norm: float, source_dim: int
+    folder: Path,
+    stitch: Stitch,
+    arrays: Mapping[str, Vectors],
+    sample: TrueVectors,
+    norm: float,
+    source_dim: int,
+    reader: TextReader | None,
 ) -> None:
     finite = all(np.isfinite(array).all() for array in (*arrays.values(), squared_norms(sample.vectors)))
     if not finite or not 0 < norm < np.inf:
         raise StitchError(f"{folder}: expected finite weights, found NaN or Inf; fit the stitch again")
-    if not isinstance(sample.ids, list) or len(sample.row_of) != len(sample.vectors):
-        raise StitchError(
-            f"{folder}: expected one vector per sample document, found {len(sample.vectors)} vectors "
-            f"for {len(sample.row_of)} documents; fit the stitch again"
-        )
-    found = sample.vectors.shape[1] if stitch.reads_texts else _dim_of(stitch, source_dim)
+    _check_sample(folder, sample)
+    if stitch.reads_texts and reader is None:
+        raise StitchError(f"{folder}: expected what a stitch needs to read texts, found none; fit it again")
+    found = _dim_of(stitch, source_dim, reader)
     if found != sample.vectors.shape[1]:
         raise StitchError(
             f"{folder}: expected a map to {sample.vectors.shape[1]} dimensions, found one to {found}; fit it again"
         )
 
 
-def _dim_of(stitch: Stitch, source_dim: int) -> int:
-    return int(stitch.transform(np.zeros((1, source_dim), dtype=np.float32)).shape[1])
+def _check_sample(folder: Path, sample: TrueVectors) -> None:
+    n_ids = len(sample.row_of) - len(sample.copies)
+    if not isinstance(sample.ids, list) or n_ids != len(sample.vectors):
+        raise StitchError(
+            f"{folder}: expected one vector per sample document, found {len(sample.vectors)} vectors "
+            f"for {n_ids} documents; fit the stitch again"
+        )
+    if not all(type(row) is int and 0 <= row < n_ids for row in sample.copies.values()):
+        raise StitchError(
+            f"{folder}: expected copies of sample documents, found copies of others; fit the stitch again"
+        )
+
+
+def _dim_of(stitch: Stitch, source_dim: int, reader: TextReader | None) -> int:
+    texts = None if reader is None else reader.read(["word"])
+    return int(stitch.transform(np.zeros((1, source_dim), dtype=np.float32), texts).shape[1])

@@ -10,6 +10,9 @@ import numpy as np
 
 from migrate.stitch.base import Matrix
 
+_LEAST_SPREAD = 1e-6
+"""Of the mean diagonal: what spreads less is rounding, as inner products are taken in float32."""
+
 
 @dataclass(frozen=True, eq=False)
 class Solution:
@@ -31,8 +34,9 @@ class KernelSystem:
 
     The intercept is not penalised. It is solved exactly by centring both sides; that leaves the constant vector in
     the null space of the Gram matrix, where it would fake leave-one-out errors near 0 for small penalties, so its
-    share 1/(n λ) is taken out of the diagonal of the inverse (Rifkin & Lippert 2007, "Notes on regularized least
-    squares", for the leave-one-out formula without intercept).
+    share is taken out of the diagonal of the inverse (Rifkin & Lippert 2007, "Notes on regularized least squares",
+    for the leave-one-out formula without intercept). That share would be 1/(n λ), in which what is left would drown;
+    the constant vector gets the mean eigenvalue first, which changes nothing else.
     """
 
     gram: Matrix
@@ -58,12 +62,14 @@ class KernelSystem:
         from scipy.linalg import cho_solve
         from scipy.linalg.lapack import dpotrf, dtrtri
 
-        shifted = self.centred.copy(order="F")
+        n = len(self.gram)
+        constant = float(np.trace(self.centred)) / n
+        shifted = np.array(self.centred + constant / n, order="F")
         shifted[np.diag_indices_from(shifted)] += penalty
         factor, _ = dpotrf(shifted, lower=1, overwrite_a=1, clean=1)
         alpha = cho_solve((factor, True), self.target - self.mean)
         inverse, _ = dtrtri(factor, lower=1)
-        diagonal = np.einsum("ij,ij->j", inverse, inverse) - 1 / (len(self.gram) * penalty)
+        diagonal = np.einsum("ij,ij->j", inverse, inverse) - 1 / (n * (constant + penalty))
         return Solution(alpha, alpha / diagonal[:, None])
 
     def directions(self, penalty: float, count: int) -> Matrix:
@@ -75,6 +81,7 @@ class KernelSystem:
         from sklearn.utils.extmath import randomized_svd
 
         basis, values, _ = randomized_svd(self.centred, min(count, len(self.gram) - 1), n_iter=4, random_state=0)
+        basis -= basis.mean(axis=0)  # directions without variance are any, even the constant one
         return np.asarray(basis / np.sqrt(values + penalty))
 
 
@@ -88,6 +95,10 @@ def combined(grams: Sequence[Matrix], weights: Sequence[float]) -> Matrix:
 
 
 def spread(matrix: Matrix) -> float:
-    """Mean diagonal of the centred Gram matrix: what a view is divided by, so that weights mean something."""
-    found = float(np.trace(matrix) / len(matrix) - matrix.mean())
-    return found if found > 0 else 1.0
+    """Mean diagonal of the centred Gram matrix: what a view is divided by, so that weights mean something.
+
+    1 where the rows are all the same, but for rounding.
+    """
+    diagonal = float(np.trace(matrix) / len(matrix))
+    found = diagonal - float(matrix.mean())
+    return found if found > _LEAST_SPREAD * diagonal else 1.0

@@ -30,12 +30,13 @@ class Kernels:
 
     def total(self, weighing: Weighing) -> Matrix:
         """The weighted sum of the Gram matrices."""
-        weights = weighing.weights
+        weights = {name: weight for name, weight in weighing.weights.items() if name in self.grams}
         return combined([self.grams[name] for name in weights], list(weights.values()))
 
     def parts(self, weighing: Weighing) -> list[Part]:
         """The views that have a weight, with these documents to predict from."""
-        return [self._part(name, weight * self.scales[name]) for name, weight in weighing.weights.items()]
+        known = [(name, weight) for name, weight in weighing.weights.items() if name in self.scales]
+        return [self._part(name, weight * self.scales[name]) for name, weight in known]
 
     def _part(self, name: str, scale: float) -> Part:
         rows = self.views[name].matrix()

@@ -7,6 +7,7 @@ from migrate.stitch.additive import Kernel, KernelText, RidgeText, Text
 from migrate.stitch.adjoint import Adjoint
 from migrate.stitch.base import Stitch
 from migrate.stitch.linear import Identity, LowRank, Mean, OrdinaryLeastSquares, Procrustes, Ridge
+from migrate.stitch.mlp import MAX_LAYERS, Mlp
 
 KINDS: dict[str, type[Stitch]] = {
     kind.kind: kind
@@ -17,7 +18,7 @@ KINDS: dict[str, type[Stitch]] = {
 
 
 def new_stitch(spec: str) -> Stitch:
-    """An unfitted stitch from its spec: `KIND`, `lowrank:RANK` or `adjoint:procrustes`.
+    """An unfitted stitch from its spec: `KIND`, `lowrank:RANK`, `mlp:LAYERS` or `adjoint:procrustes`.
 
     Raises
     ------
@@ -29,6 +30,9 @@ def new_stitch(spec: str) -> Stitch:
         return LowRank(int(option))
     if spec == f"{Adjoint.kind}:{Procrustes.kind}":
         return Adjoint(option)
+    if kind == Mlp.kind and option in map(str, range(1, MAX_LAYERS + 1)):
+        return Mlp(int(option))
     if kind not in KINDS or colon:
-        raise UsageError(f"expected a stitch among auto, {', '.join(KINDS)}, lowrank:RANK; found {spec!r}")
+        known = f"auto, {', '.join(KINDS)}, lowrank:RANK, mlp:1 to mlp:{MAX_LAYERS}"
+        raise UsageError(f"expected a stitch among {known}; found {spec!r}")
     return KINDS[kind]()

@@ -77,8 +77,8 @@ def _windows(codes: NDArray[np.uint64]) -> list[tuple[int, NDArray[np.uint64], N
     ends, spaces = codes == _END, codes == _SPACE
     hashes, whole, inner = codes, ~ends, np.ones(len(codes), dtype=bool)
     found = []
-    for size in range(2, min(LONGEST, len(codes)) + 1):
-        count = len(codes) - size + 1
+    for size in range(2, LONGEST + 1):
+        count = max(len(codes) - size + 1, 0)  # no words, no characters
         hashes = hashes[:count] * _FACTOR + codes[size - 1 :]
         whole = whole[:count] & ~ends[size - 1 :]
         # spaces stand at the ends only

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -111,24 +112,34 @@ def gaussian(one: Vectors, other: Vectors, width: float) -> Vectors:
     return np.asarray(np.exp(-np.maximum(distances, 0) / np.float32(width)), dtype=np.float32)
 
 
+def in_order(parts: Iterable[Part]) -> tuple[Part, ...]:
+    """The parts by name: added up in another order, what they predict would differ in the last digit."""
+    return tuple(sorted(parts, key=lambda part: part.name))
+
+
 def restore_parts(arrays: Arrays, n: int) -> tuple[Part, ...]:
     """The parts whose `arrays` are among `arrays`, for `n` fit documents.
 
     Raises
     ------
     KeyError, ValueError
-        An array is missing, or they do not make a matrix.
+        An array is missing, or they do not make a matrix of `n` rows.
     """
-    names = dict.fromkeys(key.rpartition("/")[0] for key in arrays if "/" in key)
-    return tuple(_restore_part(prefix, arrays, n) for prefix in names)
+    names = {key.rpartition("/")[0] for key in arrays if "/" in key}
+    return in_order(_restore_part(prefix, arrays, n) for prefix in names)
 
 
 def _restore_part(prefix: str, arrays: Arrays, n: int) -> Part:
     name, _, form = prefix.rpartition("/")
     scale = float(arrays[f"{prefix}/scale"][0])
     rows = arrays[f"{prefix}/rows"] if f"{prefix}/rows" in arrays else _restore_sparse(prefix, arrays, n)
+    if rows.ndim != 2 or rows.shape[0] != n:
+        raise ValueError(f"expected {n} rows of {prefix}, found an array of shape {rows.shape}")
     if form == GaussianPart.form:
-        return GaussianPart(name, rows, scale, float(arrays[f"{prefix}/bandwidth"][0]))
+        width = float(arrays[f"{prefix}/bandwidth"][0])
+        if not width > 0:
+            raise ValueError(f"expected a Gaussian kernel of some width, found {width}")
+        return GaussianPart(name, rows, scale, width)
     return Part(name, rows, scale)
 
 

@@ -63,7 +63,10 @@ class Pieces:
     def _model(self) -> Tokenizer:
         from tokenizers import Tokenizer
 
-        return Tokenizer.from_str(self.tokenizer)
+        try:
+            return Tokenizer.from_str(self.tokenizer)
+        except Exception as error:  # the library raises nothing narrower
+            raise ValueError(f"expected a tokenizer as JSON, found something else: {error}") from error
 
     def _encode(self, texts: Sequence[str]) -> list[Any]:
         return list(self._model.encode_batch(list(texts), add_special_tokens=False))

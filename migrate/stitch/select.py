@@ -23,6 +23,9 @@ AUTO_CANDIDATES = ("identity", "procrustes", "ols", "lowrank", "ridge", "ridge+t
 
 TEXT_CONTROL = "text"
 
+LARGEST_JUDGED = 4_000
+"""Pairs that candidates are judged on: their differences are plain by then, and the time goes with the cube."""
+
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
@@ -91,6 +94,8 @@ def select_stitch(
         A spec that is no stitch.
     """
     check_pairs(pairs.source, pairs.target)
+    if len(pairs) > LARGEST_JUDGED:
+        pairs = pairs.take(np.sort(np.random.default_rng(seed).permutation(len(pairs))[:LARGEST_JUDGED]))
     wanted = list(specs) if specs else applicable(pairs)
     neighbours = Neighbours(unit_rows(pairs.target), seed=seed)
     judged = [_judge(spec, pairs, neighbours, seed=seed) for spec in _reporting(wanted, progress)]

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from migrate.embedders.base import TokenTable
 from migrate.stitch.base import Arrays
-from migrate.stitch.ngrams import ngram_counts, word_counts
+from migrate.stitch.ngrams import BUCKETS, ngram_counts, word_counts
 from migrate.stitch.pieces import Pieces
 from migrate.stitch.text_rows import Sparse, TextRows, View, WordView
 from migrate.stitch.words import Words, split_words
@@ -75,7 +75,7 @@ class TextReader:
         from scipy.sparse import vstack
         from sklearn.utils.extmath import randomized_svd
 
-        k = min(N_TOPICS, len(texts) // 4)
+        k = min(N_TOPICS, len(texts) // 4, len(self.term_idf))
         if k < 2:
             return self.topics
         parts = [WordView(*self._read_terms(split_words(part))).matrix() for part in _blocks(texts)]
@@ -121,15 +121,27 @@ class TextReader:
 
         Raises
         ------
-        KeyError
-            An array or the tokenizer is missing.
+        KeyError, IndexError, ValueError
+            An array or the tokenizer is missing, or they do not fit together.
         """
         pieces = None
         if "pieces.kept" in arrays:
             limit = int(arrays["pieces.limit"][0])
             tokenizer = state[TOKENIZER_FILE].decode()
             pieces = Pieces(tokenizer, arrays["pieces.kept"], arrays["pieces.vectors"], None if limit < 0 else limit)
-        return cls(arrays["ngram_idf"], arrays["term_idf"], arrays["topics"], pieces)
+        found = cls(arrays["ngram_idf"], arrays["term_idf"], arrays["topics"], pieces)
+        found._check()
+        return found
+
+    def _check(self) -> None:
+        """Make sure that the arrays fit together."""
+        terms, vectors = (
+            (BUCKETS, BUCKETS) if self.pieces is None else (len(self.pieces.kept), len(self.pieces.vectors))
+        )
+        shapes = (self.ngram_idf.shape, self.term_idf.shape, vectors, self.topics.ndim)
+        good = shapes == ((BUCKETS,), (terms,), terms, 2) and len(self.topics) in (0, terms)
+        if not good or not all(np.isfinite(array).all() for array in self.arrays().values()):
+            raise ValueError("expected frequencies, pieces and topics of the same terms, all finite, found others")
 
 
 def _blocks(texts: Sequence[str]) -> list[Sequence[str]]:

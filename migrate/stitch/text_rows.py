@@ -49,19 +49,20 @@ class WordView:
         terms = self.weights @ self.features
         if self.basis is not None:
             return unit_rows(terms @ self.basis)
-        terms.data /= np.repeat(_lengths(terms), np.diff(terms.indptr))
+        lengths = _lengths(terms)
+        terms.data /= np.repeat(np.where(lengths > 0, lengths, 1), np.diff(terms.indptr))
         return terms
 
     def dot(self, table: Vectors) -> Vectors:
         """The view times a table, (f, r): word by word first, document by document then."""
         terms = table if self.basis is None else self.basis @ table
         product: Vectors = self.weights @ (self.features @ terms)
-        product /= self._norms[:, None]
+        product /= np.where(self._norms > 0, self._norms, 1)[:, None]
         return product
 
     def squares(self) -> Vectors:
-        """Squared lengths of the rows, (m,): 1, but 0 for a document without any word."""
-        return np.asarray(np.diff(self.weights.indptr) > 0, dtype=np.float32)
+        """Squared lengths of the rows, (m,): 1, but 0 for a document without any feature."""
+        return np.asarray(self._norms > 0, dtype=np.float32)
 
     @cached_property
     def _norms(self) -> Vectors:
@@ -73,9 +74,7 @@ class WordView:
         terms = self.weights[start : start + _BLOCK] @ self.features
         if self.basis is None:
             return _lengths(terms)
-        norms: Vectors = np.sqrt(squared_norms(terms @ self.basis))
-        norms[norms == 0] = 1
-        return norms
+        return np.sqrt(squared_norms(terms @ self.basis))
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,10 +129,8 @@ class TextRows:
 
 
 def _lengths(terms: Sparse) -> Vectors:
-    """Lengths of the rows of a sparse matrix, 1 for a row of zeros."""
-    squares = np.asarray(terms.multiply(terms).sum(axis=1), dtype=np.float32).ravel()
-    squares[squares == 0] = 1
-    return np.sqrt(squares)
+    """Lengths of the rows of a sparse matrix."""
+    return np.sqrt(np.asarray(terms.multiply(terms).sum(axis=1), dtype=np.float32).ravel())
 
 
 def gram(matrix: Sparse | Vectors) -> Matrix:

@@ -28,24 +28,25 @@ class Words:
     def weights(self, lengths: NDArray[np.int64] | None = None, limit: int | None = None) -> Sparse:
         """How much of each distinct word each text has, (m, w), float32.
 
-        With a `limit`, a text ends before the word that would take it beyond so many tokens; `lengths`, (w,), is how
-        many tokens a word has.
+        With a `limit`, a text ends with the word that brings it to so many tokens or more; `lengths`, (w,), is how
+        many tokens a word has. A word is never cut: where scripts put no spaces, it may be all of the text.
         """
         from scipy.sparse import csr_array
 
         places = np.arange(len(self.flat)) - np.repeat(self.starts[:-1], np.diff(self.starts))
         weights = ((1.0 + places) ** -DECAY).astype(np.float32)
         if lengths is not None and limit is not None:
-            weights[self._tokens_so_far(lengths) > limit] = 0
+            weights[self._tokens_before(lengths) >= limit] = 0
         shape = (len(self.starts) - 1, len(self.words))
-        found = csr_array((weights, self.flat, self.starts), shape=shape)
+        found = csr_array((weights, self.flat, self.starts), shape=shape, copy=True)  # what follows works in place
         found.sum_duplicates()
+        found.eliminate_zeros()
         return found
 
-    def _tokens_so_far(self, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Tokens of each text up to each of its words, that word included."""
+    def _tokens_before(self, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Tokens of each text before each of its words."""
         running = np.cumsum(np.r_[0, lengths[self.flat]])
-        return np.asarray(running[1:] - np.repeat(running[self.starts[:-1]], np.diff(self.starts)))
+        return np.asarray(running[:-1] - np.repeat(running[self.starts[:-1]], np.diff(self.starts)))
 
 
 def split_words(texts: Sequence[str]) -> Words:

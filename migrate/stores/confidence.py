@@ -62,13 +62,17 @@ def read_confidence(folder: Path, count: int) -> Vectors | None:
     path = folder / CONFIDENCE_NAME
     if not path.exists():
         return None
+    # Not by `np.load`, which takes pickles and archives too, and makes room for whatever size a header claims.
     try:
-        values = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+        with path.open("rb") as file:
+            np.lib.format.read_magic(file)
+            shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+            values = np.frombuffer(file.read(), dtype="<f4").astype(np.float32)
+    except (OSError, ValueError) as error:
         raise StoreError(f"{path}: expected one number a document, found a damaged file; translate again") from error
-    if values.shape != (count,) or values.dtype != np.float32:
+    if shape != (count,) or dtype != "<f4" or len(values) != count:
         raise StoreError(
-            f"{path}: expected {count} numbers, one a document, found {values.dtype} of shape {values.shape}; "
+            f"{path}: expected {count} numbers, one a document, found {dtype} of shape {shape}, {len(values)} in all; "
             "translate again"
         )
-    return np.asarray(values)
+    return values

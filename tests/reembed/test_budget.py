@@ -3,7 +3,8 @@ import pytest
 from migrate.cost import Cost
 from migrate.documents import Document
 from migrate.errors import UsageError
-from migrate.reembed.budget import Budget, Candidate
+from migrate.reembed.budget import Budget
+from migrate.sample.distinct import Candidate
 
 RANKED = [Candidate(row, Document(f"d{row}", "x" * 400)) for row in range(90)]  # 100 tokens each
 PAID = Cost(10, 1_000, None)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from migrate.errors import StitchError, UsageError
-from migrate.reembed.policies import CONFIDENCE, POLICIES, QUERY_LOG, RANDOM, candidates, choose_policy, rank_rows
+from migrate.reembed.policies import CONFIDENCE, POLICIES, QUERY_LOG, RANDOM, choose_policy, rank_rows
 from migrate.reembed.survey import Survey, paid_rows, survey_store
 from migrate.sample import draw_sample
 from migrate.stores.base import read_all
@@ -63,15 +63,6 @@ def test_a_stitch_without_confidence_cannot_tell_the_least_sure(store, fitted):
     blind = dataclasses.replace(fitted, selection=dataclasses.replace(fitted.selection, confidence=None))
     with pytest.raises(StitchError, match="expected a stitch that says how sure it is"):
         rank_rows(CONFIDENCE, survey_store(store, blind))
-
-
-def test_documents_without_text_are_passed_over(store):
-    class Blank:
-        def documents(self, rows):
-            pairs = zip(rows, store.documents(rows), strict=True)
-            return (dataclasses.replace(document, text=" ") if row % 2 else document for row, document in pairs)
-
-    assert [one.row for one in candidates(Blank(), np.array([3, 2, 9, 8]))] == [2, 8]
 
 
 @pytest.mark.parametrize(("asked", "has_log", "chosen"), [(None, True, QUERY_LOG), (None, False, CONFIDENCE)])

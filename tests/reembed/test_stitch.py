@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -5,10 +7,11 @@ from migrate.embedders import load_embedder
 from migrate.embedders.base import Embedder
 from migrate.embedders.cache import CachedEmbedder
 from migrate.errors import StitchError, UsageError
+from migrate.fit import fit_stitch
 from migrate.reembed import Budget, Reembedding, reembedded_stitch
 from migrate.reembed.refit import refit_same_kind
 from migrate.stitch.fitted import TrueVectors, load_stitch
-from migrate.stores import open_store
+from migrate.stores import create_store, open_store
 from migrate.stores.base import read_all
 from migrate.translate import translate_store
 
@@ -143,6 +146,27 @@ def test_another_model_or_another_store_is_refused_before_anything_is_embedded(s
     translate_store(store, fitted, tmp_path / "other")
     with pytest.raises(StitchError, match="fitted on another store"):
         reembedded_stitch(open_store(tmp_path / "other"), fitted, target, wanted(policy="random"), tmp_path / "s")
+
+
+def test_a_copy_of_a_chosen_text_is_true_too_and_paid_for_once(store, tmp_path, target):
+    """Every document stands in the store twice, under two ids."""
+    batch, documents = read_all(store.batches()), list(store.documents())
+    writer = create_store(tmp_path, format="faiss", dim=32)
+    for suffix in ("", "-again"):
+        named = [dataclasses.replace(document, id=document.id + suffix) for document in documents]
+        writer.append(named, batch.vectors)
+    writer.finish()
+    doubled = open_store(tmp_path)
+    fitted = fit_stitch(doubled, target, stitch="ridge", size=40)
+    model = Counting(target)
+    found = reembedded_stitch(doubled, fitted, model, wanted("100", policy="random"), tmp_path / "stitch")
+    assert len(model.asked) == 20, "the 40 of the sample are 80 documents with their copies"
+    done = translate_store(doubled, found, tmp_path / "new")
+    assert done.n_true == 120
+    vectors = read_all(open_store(tmp_path / "new").batches()).vectors
+    truth = np.tile(target.embed_documents(documents), (2, 1))
+    assert (vectors == truth).all(axis=1).sum() == 120
+    assert len(found.sample.ids) == 60, "pairs of which the stitch has learned"
 
 
 def test_a_row_without_its_true_vector_is_told(store, fitted):

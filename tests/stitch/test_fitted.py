@@ -265,6 +265,28 @@ def spoil(name, value):
     return with_tensors(lambda tensors: tensors[name].put(3, value))
 
 
+def with_copies(copies):
+    """Other copies than the stitch has."""
+
+    def write(path):
+        path.write_text(json.dumps({**json.loads(path.read_bytes()), "copies": copies}))
+
+    return write
+
+
+def test_copies_of_the_sample_get_its_true_vectors_also_when_loaded(saved, tmp_path):
+    fitted = make_fitted()
+    twins = replace(fitted, sample=TrueVectors(fitted.sample.ids, fitted.sample.vectors, {"twin-a": 5, "twin-b": 5}))
+    twins.save(tmp_path / "twins")
+    batch = Batch(["twin-b", "other", "twin-a", "dök-5"], np.ones((4, P), np.float32))
+    out = load_stitch(tmp_path / "twins").translate(batch, source="s").vectors
+    for row in (0, 2, 3):
+        assert np.array_equal(out[row], fitted.sample.vectors[5])
+    assert not np.array_equal(out[1], fitted.sample.vectors[5])
+    assert twins.digest() != fitted.digest()
+    assert load_stitch(tmp_path / "twins").digest() == twins.digest()
+
+
 @pytest.mark.parametrize(
     ("name", "write"),
     [
@@ -276,10 +298,15 @@ def spoil(name, value):
         (WEIGHTS_NAME, with_tensors(lambda tensors: tensors.update({"sample.vectors": np.ones((3, Q), np.float32)}))),
         (WEIGHTS_NAME, lambda path: path.write_bytes(b"")),
         (WEIGHTS_NAME, lambda path: path.write_bytes(b"\xff" * 64)),
-        (SAMPLE_NAME, lambda path: path.write_text('["one"]')),
+        (SAMPLE_NAME, lambda path: path.write_text('{"ids": ["one"], "copies": {}}')),
         (SAMPLE_NAME, lambda path: path.write_text("[")),
         (SAMPLE_NAME, lambda path: path.write_text("5")),
-        (SAMPLE_NAME, lambda path: path.write_text("[[1]]")),
+        (SAMPLE_NAME, lambda path: path.write_text('{"ids": [[1]], "copies": {}}')),
+        (SAMPLE_NAME, lambda path: path.write_text('{"ids": [], "copies": []}')),
+        (SAMPLE_NAME, with_copies({"twin": 40})),
+        (SAMPLE_NAME, with_copies({"twin": -1})),
+        (SAMPLE_NAME, with_copies({"twin": "0"})),
+        (SAMPLE_NAME, with_copies({"dök-0": 1})),
         (SAMPLE_NAME, lambda path: path.write_bytes(b"\xff\xfe\xff")),
     ],
 )
@@ -372,8 +399,11 @@ def test_files_outside_of_the_folder_are_not_read(name, saved):
         (WEIGHTS_NAME, with_tensors(lambda tensors: tensors.update({"stitch.matrix": np.ones((P, 3), np.float32)}))),
         (WEIGHTS_NAME, with_tensors(lambda tensors: tensors.update({"stitch.matrix": np.ones((3, Q), np.float32)}))),
         (WEIGHTS_NAME, with_tensors(lambda tensors: tensors.update({"sample.vectors": np.ones(40, np.float32)}))),
-        (SAMPLE_NAME, lambda path: path.write_text(json.dumps(["same"] * 40))),
-        (SAMPLE_NAME, lambda path: path.write_text(json.dumps({str(row): row for row in range(40)}))),
+        (SAMPLE_NAME, lambda path: path.write_text(json.dumps({"ids": ["same"] * 40, "copies": {}}))),
+        (
+            SAMPLE_NAME,
+            lambda path: path.write_text(json.dumps({"ids": {str(row): row for row in range(40)}, "copies": {}})),
+        ),
     ],
 )
 def test_files_that_do_not_fit_together_are_found(name, write, saved):

@@ -19,9 +19,9 @@ def run_in(folder, command):
     return done.stdout
 
 
-@pytest.mark.parametrize("kind", ["flat", "langchain", "ivf", "embed", "re-embed"])
+@pytest.mark.parametrize("kind", ["flat", "langchain", "ivf", "texts", "embed", "re-embed"])
 def test_a_run_that_dies_at_any_step_is_continued_to_the_same_bytes(kind, folder):
-    rows = "1000" if kind == "embed" else "1500"
+    rows = "1000" if kind in ("embed", "texts") else "1500"
     command = [sys.executable, str(HERE / "die_at_each_step.py"), kind, rows]
     found = json.loads(run_in(folder, command))
     assert found["wrong"] == []

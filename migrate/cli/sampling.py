@@ -1,0 +1,36 @@
+"""What the fitting commands share: the query log, and what came of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from migrate.embedders.base import Embedder
+    from migrate.manifest import Manifest
+    from migrate.sample import QueryLog
+
+
+def load_log(path: Path | None, strategy: str | None, embedder: Embedder | None) -> QueryLog | None:
+    """The log in a file, searched by `embedder` where the source model is at hand.
+
+    Raises
+    ------
+    UsageError
+        The strategy needs a log, or would not read this one.
+    DatasetError, OutputError
+        As `read_query_log`.
+    """
+    from migrate.datasets.query_log import read_query_log
+    from migrate.sample import QueryLog, choose_strategy
+
+    choose_strategy(strategy, has_log=path is not None)
+    return None if path is None else QueryLog(read_query_log(path), embedder)
+
+
+def told_of_log(stitch: Manifest, *, by_vectors: bool) -> str:
+    """How much of a stitch's sample the log has chosen, and by what."""
+    found, pairs = stitch.details["sample"]["from query log"], stitch.counts["pairs"]
+    by = "old vectors and words" if by_vectors else "words only, as no source model was named"
+    rest = "" if found == pairs else "; the others are random"
+    return f"sample: {found:,} of {pairs:,} documents are near the top for the query log, by {by}{rest}"

@@ -1,0 +1,142 @@
+"""The query log's rows: documents in the order in which the queries that were asked would meet them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice, zip_longest
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.documents import Document, Query
+from migrate.embedders.base import Embedder
+from migrate.errors import UsageError, VectorError
+from migrate.files import canonical_json
+from migrate.search.bm25 import bm25_run
+from migrate.search.runs import DEPTH, Run, TopK
+from migrate.stores.base import Store
+from migrate.vectors import Progress, Vectors, check_vectors, no_progress
+
+MOST_QUERIES = 5_000
+"""Queries of a log that are looked up: the most frequent ones."""
+
+BM25_POOL = 20_000
+"""Documents that BM25 ranks, drawn at random from a larger store: it holds every word of them in memory."""
+
+_QUERY_BLOCK = 500
+
+
+@dataclass(frozen=True, slots=True)
+class QueryLog:
+    """What users asked, the most frequent query first, and the model of the store's own space where it is at hand."""
+
+    queries: Sequence[Query]
+    embedder: Embedder | None = None
+
+    def digest(self) -> str:
+        """SHA-256 of all that the choice of rows depends on besides the store."""
+        model = self.embedder.cache_scope("query") if self.embedder else None
+        facts = canonical_json([model, [[query.id, query.text] for query in self.queries]])
+        return hashlib.sha256(facts.encode(errors="surrogatepass")).hexdigest()
+
+
+def query_log_rows(
+    store: Store,
+    log: QueryLog,
+    count: int | None = None,
+    *,
+    depth: int = DEPTH,
+    seed: int = 0,
+    progress: Progress = no_progress,
+) -> NDArray[np.int64]:
+    """Rows of a store that the log's queries would find, in order of worth: every first hit, then every second ...
+
+    Each query, of the first 5,000, has two rankings: the store's vectors, searched exactly where the log has an
+    embedder, and its texts by BM25, where it has texts (at most 20,000 of them, drawn at random). Within a rank the
+    order is that of the queries, the vectors' hit before the words'. Ties break by row. No row comes twice, but a text
+    may.
+
+    Returns at most `count` rows, by default all that are among the first `depth` of a ranking; fewer where the log
+    touches fewer.
+
+    Raises
+    ------
+    UsageError
+        The log is empty.
+    VectorError
+        The embedder is of another dimension than the store, or a vector of the store is zero or not finite.
+    StoreError
+        The log has no embedder, and the store has no texts.
+    RemoteError
+        A query could not be embedded.
+    """
+    if not log.queries:
+        raise UsageError("expected queries in the query log, found none; leave out the log, or give it queries")
+    queries = log.queries[:MOST_QUERIES]
+    found: list[list[list[int]]] = []
+    if log.embedder is not None:
+        found.append(_by_vectors(store, _query_vectors(store, log.embedder, queries, progress), depth, progress))
+    if store.info.has_texts or log.embedder is None:
+        found.append(_by_words(store, queries, depth, seed=seed, progress=progress))
+    rankings = [ranking for of_query in zip(*found, strict=True) for ranking in of_query]
+    return np.fromiter(islice(rank_by_rank(rankings), count), dtype=np.int64)
+
+
+def rank_by_rank(rankings: Sequence[Sequence[int]]) -> Iterator[int]:
+    """All first entries, then all second ones, and so on; none comes twice.
+
+    >>> list(rank_by_rank([[3, 1, 2], [3, 5], [4, 3]]))
+    [3, 4, 1, 5, 2]
+    """
+    seen: set[int] = set()
+    for hits in zip_longest(*rankings):
+        for row in hits:
+            if row is not None and row not in seen:
+                seen.add(row)
+                yield row
+
+
+def _query_vectors(store: Store, embedder: Embedder, queries: Sequence[Query], progress: Progress) -> Vectors:
+    vectors = embedder.embed_queries(queries, progress=progress)
+    if vectors.shape[1] != store.info.dim:
+        raise VectorError(
+            f"{store.info.path}: expected vectors of dimension {vectors.shape[1]}, as {embedder.identity.spec} gives, "
+            f"found {store.info.dim}; name the model that the store was built with"
+        )
+    return vectors
+
+
+def _by_vectors(store: Store, queries: Vectors, depth: int, progress: Progress) -> list[list[int]]:
+    """The rows nearest to each query. The store is read once; queries are taken in blocks, to bound the scores."""
+    names = [str(number) for number in range(len(queries))]
+    blocks = [slice(start, start + _QUERY_BLOCK) for start in range(0, len(queries), _QUERY_BLOCK)]
+    tops = [TopK(names[block], queries[block], metric=store.info.metric, depth=depth) for block in blocks]
+    done = 0
+    for batch in store.batches():
+        progress("search the query log", done, store.info.count)
+        check_vectors(batch.ids, batch.vectors, source=str(store.info.path))
+        keys = [_key(row) for row in range(done, done + len(batch))]
+        for top in tops:
+            top.add(keys, batch.vectors)
+        done += len(batch)
+    return [rows for top in tops for rows in _rows(top.run())]
+
+
+def _by_words(store: Store, queries: Sequence[Query], depth: int, *, seed: int, progress: Progress) -> list[list[int]]:
+    progress("rank the query log with BM25", 0, None)
+    rows = np.sort(np.random.default_rng(seed).permutation(store.info.count)[:BM25_POOL])
+    pairs = zip(rows.tolist(), store.documents(rows), strict=True)
+    documents = [Document(_key(row), document.text) for row, document in pairs]
+    numbered = [Query(str(number), query.text) for number, query in enumerate(queries)]  # a log's ids may repeat
+    return _rows(bm25_run(documents, numbered, depth=depth))
+
+
+def _key(row: int) -> str:
+    """A row as the documents of a run are named; these sort as the rows do."""
+    return f"{row:015}"
+
+
+def _rows(run: Run) -> list[list[int]]:
+    return [[int(key) for key in keys] for keys in run.rankings.values()]

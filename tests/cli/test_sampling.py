@@ -1,0 +1,104 @@
+"""Choosing the sample from the command line."""
+
+import json
+from pathlib import Path
+
+import click
+import pytest
+
+from migrate.cli.main import cli, run
+from migrate.sample import STRATEGIES
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def log(tmp_path):
+    (tmp_path / "log.txt").write_text("open a file\nsplit a string\n")
+    return "log.txt"
+
+
+def fit(store, *options):
+    return run(["fit", str(store), "--target", "tfidf:24", "--sample", "60", "-o", "stitch", *options])
+
+
+def sample_facts():
+    return json.loads(Path("stitch/lead-migrate.json").read_text())["details"]["sample"]
+
+
+@pytest.mark.parametrize("command", ["fit", "run"])
+def test_the_strategies_are_those_of_the_library(command):
+    options = {option.name: option for option in cli.get_command(click.Context(cli), command).params}
+    assert tuple(options["strategy"].type.choices) == STRATEGIES
+
+
+@pytest.mark.parametrize("options", [[], ["--strategy", "random"]])
+def test_without_a_log_the_sample_is_random(options, source_folder):
+    assert fit(source_folder, *options) == 0
+    assert sample_facts() == {"strategy": "random", "from query log": 0}
+
+
+@pytest.mark.parametrize(
+    ("source", "by"), [([], "words only, as no source model was named"), (["tfidf:32"], "old vectors and words")]
+)
+def test_a_log_chooses_the_sample_and_the_command_says_how_much(source, by, source_folder, log, capsys):
+    options = [part for spec in source for part in ("--source-model", spec)]
+    assert fit(source_folder, "--query-log", log, *options) == 0
+    facts = sample_facts()
+    assert facts["strategy"] == "query-log" and 0 < facts["from query log"] <= 60
+    assert f"sample: {facts['from query log']} of 60 documents are near the top for the query log, by {by}" in (
+        capsys.readouterr().out
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        (["--strategy", "query-log"], 2, "expected a query log for the strategy query-log, found none"),
+        (["--strategy", "random", "--query-log", "log.txt"], 2, "expected no query log for the strategy random"),
+        (["--strategy", "diverse", "--query-log", "log.txt"], 2, "expected no query log for the strategy diverse"),
+        (["--strategy", "best"], 2, "'best' is not one of 'random', 'diverse', 'query-log'"),
+        (["--query-log", "nowhere"], 4, "nowhere: expected a file, found nothing"),
+        (["--query-log", "empty"], 4, "empty: expected queries, found none"),
+        (["--query-log", "bad.jsonl"], 4, "bad.jsonl:2: expected a JSON object, found bad JSON"),
+        (["--query-log", "log.txt", "--source-model", "tfidf:16"], 4, "expected"),
+    ],
+)
+@pytest.mark.parametrize("command", ["fit", "run"])
+def test_what_does_not_go_together_is_told_in_one_line(
+    command, options, code, message, source_folder, beir, log, tmp_path, capsys
+):
+    (tmp_path / "empty").write_text("\n")
+    (tmp_path / "bad.jsonl").write_text('{"text": "a"}\n{"text"\n')
+    judged = ["--beir", str(beir)] if command == "run" else []
+    arguments = [command, str(source_folder), "--target", "tfidf:24", *judged, "-o", "out", *options]
+    assert run(arguments) == code
+    lines = [line for line in capsys.readouterr().err.split("\n") if line.startswith("lead-migrate: ")]
+    assert len(lines) == 1 and message in lines[0]
+    assert not (tmp_path / "out" / "stitch").exists()
+
+
+def test_run_says_that_the_log_knew_the_questions(source_folder, beir, capsys):
+    asked = str(beir / "queries.jsonl")
+    code = run(["run", str(source_folder), "--target", "tfidf:24", "--beir", str(beir), "--sample", "60",
+                "--query-log", asked, "-o", "out", "--json"])  # fmt: skip
+    assert code in (0, 1, 3)
+    notes = json.loads(capsys.readouterr().out)["notes"]
+    assert any("150 of 150 queries are in the query log that chose the sample" in note for note in notes)
+
+
+def test_unfinished_work_of_another_log_is_refused(source_folder, beir, log, tmp_path, capsys, monkeypatch):
+    def broken(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("migrate.pipeline.reembed_store", broken)
+    arguments = ["run", str(source_folder), "--target", "tfidf:24", "--beir", str(beir), "--sample", "60", "-o", "out"]
+    assert run([*arguments, "--query-log", log]) == 130
+    (tmp_path / "log.txt").write_text("another question\n")
+    assert run([*arguments, "--query-log", log]) == 2
+    assert "query log" in capsys.readouterr().err
+    assert run(arguments) == 2

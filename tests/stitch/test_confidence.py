@@ -1,0 +1,165 @@
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+from sklearn.linear_model import LinearRegression
+
+from migrate.stitch.base import Prediction
+from migrate.stitch.confidence import Confidence, spearman
+from migrate.stitch.kinds import new_stitch
+from migrate.stitch.pairing import Pairing, cross_predict
+from migrate.vectors import unit_rows
+
+DIM = 8
+
+
+def make_predictions(n=400, seed=0, noise=0.05):
+    """Predictions whose norm and variance tell how near the truth they are, but for some noise; and the truth."""
+    rng = np.random.default_rng(seed)
+    truth = unit_rows(rng.normal(size=(n, DIM)).astype(np.float32))
+    other = rng.normal(size=(n, DIM))
+    other -= np.einsum("ij,ij->i", other, truth)[:, None] * truth
+    cosine = rng.uniform(0.2, 0.95, size=n)
+    direction = cosine[:, None] * truth + np.sqrt(1 - cosine**2)[:, None] * unit_rows(other.astype(np.float32))
+    norms = 0.3 + 0.5 * cosine + noise * rng.normal(size=n)
+    variance = 1.2 - cosine + noise * rng.normal(size=n)
+    return Prediction((direction * norms[:, None]).astype(np.float32), variance.astype(np.float32)), truth, cosine
+
+
+def of(norm, variance):
+    """One prediction."""
+    vector = np.zeros((1, DIM), dtype=np.float32)
+    vector[0, 2] = norm
+    return Prediction(vector, np.array([variance], dtype=np.float32))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rank_correlation_is_that_of_scipy(seed):
+    rng = np.random.default_rng(seed)
+    one, other = rng.normal(size=50), rng.normal(size=50)
+    for a, b in [(one, other), (one, np.round(one + other)), (np.round(one), np.round(other)), (one, -one)]:
+        assert spearman(a, b) == pytest.approx(spearmanr(a, b).statistic, abs=1e-12)
+
+
+def test_nothing_is_correlated_with_a_constant():
+    assert spearman(np.ones(5), np.arange(5.0)) == spearman(np.arange(5.0), np.ones(5)) == 0
+    assert spearman(np.ones(1), np.ones(1)) == 0
+
+
+def test_coefficients_are_those_of_a_linear_regression():
+    prediction, truth, cosine = make_predictions()
+    found = Confidence.fit(prediction, truth)
+    signals = np.column_stack([np.linalg.norm(prediction.vectors, axis=1), prediction.variance])
+    judge = LinearRegression().fit(signals, cosine)
+    np.testing.assert_allclose(found.coefficients, [judge.intercept_, *judge.coef_], rtol=1e-3)
+    np.testing.assert_allclose(found.of(prediction), np.clip(judge.predict(signals), -1, 1), atol=1e-4)
+
+
+def test_a_longer_and_a_surer_prediction_is_trusted_more():
+    found = Confidence.fit(*make_predictions()[:2])
+    by_norm = [found.of(of(norm, 0.5))[0] for norm in (0.3, 0.5, 0.7)]
+    by_variance = [found.of(of(0.5, variance))[0] for variance in (1.0, 0.6, 0.3)]
+    assert by_norm == sorted(by_norm) and by_norm[0] < by_norm[-1]
+    assert by_variance == sorted(by_variance) and by_variance[0] < by_variance[-1]
+
+
+def test_confidence_is_a_cosine():
+    found = Confidence.fit(*make_predictions()[:2])
+    assert found.of(of(1e6, 0.0)).tolist() == [1]
+    assert found.of(of(0.0, 1e6)).tolist() == [-1]
+    assert found.of(of(0.5, 0.5)).dtype == np.float32
+    assert found.of(Prediction(np.empty((0, DIM), np.float32), np.empty(0, np.float32))).shape == (0,)
+
+
+def test_figures_tell_how_good_it_is_on_documents_of_the_same_kind():
+    """They are measured on pairs that the coefficients are not of: a second draw gives the same."""
+    found = Confidence.fit(*make_predictions()[:2])
+    prediction, _, cosine = make_predictions(seed=1, n=4000)
+    judged = found.of(prediction)
+    assert found.spearman == pytest.approx(spearmanr(judged, cosine).statistic, abs=0.05)
+    error = 2 - 2 * cosine
+    worst = np.argsort(judged)[:400]
+    assert found.worst_share == pytest.approx(error[worst].sum() / error.sum(), abs=0.05)
+    assert found.worst_share > 0.15
+    assert found.usual == pytest.approx(np.median(judged), abs=0.05)
+    assert found.lowest == pytest.approx(np.percentile(judged, 1), abs=0.05)
+
+
+@pytest.mark.parametrize("n", [6, 12, 40])
+def test_figures_promise_nothing_where_there_is_nothing(n):
+    """Coefficients fitted to noise would look good on the pairs that they are of."""
+    honest, flattered = [], []
+    for seed in range(80):
+        rng = np.random.default_rng(seed)
+        truth = rng.normal(size=(n, DIM)).astype(np.float32)
+        prediction = Prediction(rng.normal(size=(n, DIM)).astype(np.float32), rng.normal(size=n).astype(np.float32))
+        found = Confidence.fit(prediction, truth)
+        honest.append(found.spearman)
+        cosine = np.einsum("ij,ij->i", unit_rows(prediction.vectors), unit_rows(truth))
+        flattered.append(spearmanr(found.of(prediction), cosine).statistic)
+    assert np.mean(honest) < 0.1
+    assert np.mean(flattered) > np.mean(honest) + 0.1
+
+
+def test_a_stitch_without_a_variance_is_judged_by_the_norm():
+    prediction, truth, _ = make_predictions()
+    found = Confidence.fit(Prediction(prediction.vectors), truth)
+    assert found.coefficients[2] == 0
+    assert found.spearman > 0.8
+    np.testing.assert_array_equal(found.of(prediction), found.of(Prediction(prediction.vectors)))
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_a_few_pairs_are_enough(n):
+    prediction, truth, _ = make_predictions(n)
+    found = Confidence.fit(prediction, truth)
+    assert np.isfinite([*found.coefficients, found.spearman, found.worst_share, found.lowest, found.usual]).all()
+    assert np.isfinite(found.of(prediction)).all()
+
+
+def test_perfect_predictions_leave_no_error_to_share():
+    truth = make_predictions()[1]
+    found = Confidence.fit(Prediction(truth.copy()), truth)
+    assert 0 <= found.worst_share <= 1
+    np.testing.assert_allclose(found.of(Prediction(truth)), 1, atol=1e-5)
+    assert found.usual == pytest.approx(1, abs=1e-5)
+
+
+def test_documents_of_another_kind_are_trusted_less(make_world):
+    world = make_world(200)
+    rng = np.random.default_rng(1)
+    both = np.hstack([world.wordy, world.hidden])
+    y = unit_rows((both @ rng.normal(size=(24, 16))).astype(np.float32))
+    x = (both[:, 6:] @ rng.normal(size=(18, 20))).astype(np.float32)
+    pairs = world.pairing(x, y)
+    stitch = new_stitch("ridge+text").tuned(x, y, pairs.texts)
+    known = Confidence.fit(cross_predict(stitch, pairs), y)
+    assert known.spearman > 0.2
+    fitted = pairs.fit(stitch)
+    noise = ["".join(chr(letter) for letter in rng.integers(0x4E00, 0x9F00, size=30)) for _ in range(50)]
+    foreign = known.of(fitted.predict(x[:50] * 0 + x.mean(axis=0), world.reader.read(noise)))
+    other = make_world(50, seed=9)
+    like = known.of(fitted.predict(x[:50], world.reader.read(other.texts)))
+    inside = known.of(cross_predict(stitch, pairs))
+    assert foreign.mean() < inside.mean() - 0.1
+    assert foreign.mean() < like.mean()
+    assert (foreign < known.usual).all()
+
+
+def test_the_same_pairs_give_the_same_confidence():
+    prediction, truth, _ = make_predictions()
+    assert Confidence.fit(prediction, truth) == Confidence.fit(prediction, truth)
+
+
+def test_nothing_is_changed():
+    prediction, truth, _ = make_predictions()
+    before = prediction.vectors.copy(), prediction.variance.copy(), truth.copy()
+    Confidence.fit(prediction, truth).of(prediction)
+    for array, kept in zip((prediction.vectors, prediction.variance, truth), before, strict=True):
+        np.testing.assert_array_equal(array, kept)
+
+
+def test_pairs_that_predict_each_other_have_no_variance():
+    """Two pairs: each is predicted by the other's target."""
+    x, y = np.eye(2, 5, dtype=np.float32), np.eye(2, 4, dtype=np.float32) + 1
+    found = Confidence.fit(cross_predict(new_stitch("kernel"), Pairing(x, y)), y)
+    assert found.coefficients[2] == 0

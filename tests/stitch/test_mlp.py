@@ -1,0 +1,284 @@
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from migrate.errors import StitchError, UsageError
+from migrate.manifest import Manifest
+from migrate.stitch.fitted import FittedStitch, TrueVectors, load_stitch
+from migrate.stitch.kinds import new_stitch
+from migrate.stitch.linear import Ridge
+from migrate.stitch.mlp import Mlp
+from migrate.stitch.mlp_network import Training
+from migrate.stitch.mlp_training import train
+from migrate.stitch.select import AUTO_CANDIDATES, Selection
+from migrate.vectors import Batch
+
+SHORT = Training(steps=30, min_epochs=5)
+
+
+def linear_pairs(n=300, p=6, q=4, seed=0):
+    """A map without noise between spaces that are neither centred nor of unit spread."""
+    rng = np.random.default_rng(seed)
+    x = 3 * rng.normal(size=(n, p)) + 5
+    y = 0.2 * x @ rng.normal(size=(p, q)) - 2
+    return x.astype(np.float32), y.astype(np.float32)
+
+
+def bent_pairs(n=900, seed=0):
+    """Absolute values: no linear map explains any of them."""
+    x = np.random.default_rng(seed).normal(size=(n, 8))
+    return x.astype(np.float32), np.abs(x[:, :2]).astype(np.float32)
+
+
+def noise_pairs(n=200, d=16, seed=0):
+    """Two sides that have nothing to do with each other."""
+    rng = np.random.default_rng(seed)
+    x, y = rng.normal(size=(2, n, d)).astype(np.float32)
+    return x, y
+
+
+def r2(stitch, x, y):
+    return 1 - np.square(stitch.transform(x) - y).sum() / np.square(y - y.mean(0)).sum()
+
+
+def learned(stitch):
+    return {name: array.tobytes() for name, array in stitch.arrays().items()}
+
+
+@pytest.mark.parametrize("layers", [1, 3, 7])
+def test_a_linear_map_is_recovered_on_unseen_vectors(layers):
+    x, y = linear_pairs(600)
+    quiet = Training(noise=0.0, steps=500)
+    assert r2(Mlp(layers, training=quiet).fit(x[:400], y[:400]), x[400:], y[400:]) > 0.97
+
+
+def test_a_bent_map_is_learned_where_no_linear_one_can_be():
+    x, y = bent_pairs()
+    fit, rest = slice(0, 600), slice(600, None)
+    bent = Mlp(3, training=Training(noise=0.05, steps=700)).fit(x[fit], y[fit])
+    assert r2(Ridge().fit(x[fit], y[fit]), x[rest], y[rest]) < 0.1
+    assert r2(Mlp(1, training=SHORT).fit(x[fit], y[fit]), x[rest], y[rest]) < 0.1
+    assert r2(bent, x[rest], y[rest]) > 0.9
+
+
+@pytest.mark.parametrize(("p", "q"), [(5, 9), (9, 5)])
+def test_hidden_layers_are_as_wide_as_the_wider_space(p, q):
+    x, y = linear_pairs(30, p, q)
+    shapes = [layer.weights.shape for layer in Mlp(3, training=SHORT).fit(x, y).layers_]
+    assert shapes == [(p, 9), (9, 9), (9, q)]
+
+
+def test_training_stops_early_where_held_out_pairs_get_worse():
+    x, y = noise_pairs()
+    settings = Training(noise=0.0, steps=300)
+    losses = train(x, y, [16, 16], settings).curve[:, 2]
+    whole = settings.epochs(180)
+    assert len(losses) < whole
+    assert 1 <= len(losses) - 1 - losses.argmin() <= round(settings.patience * whole)
+
+
+def test_the_best_weights_are_kept_not_the_last():
+    x, noise = noise_pairs(60, 54)  # as many as the pairs to train on: learned by heart at last
+    y = x + noise
+    found = train(x, y, [54, 54], Training(noise=0.0, steps=300, patience=1.0))
+    losses = found.curve[:, 2]
+    assert losses[-1] > losses.min() + 0.1
+    assert held_out_loss(found, x, y) == pytest.approx(losses.min(), abs=2e-3)
+
+
+def held_out_loss(found, x, y):
+    """What the docstrings say the loss is, in numpy."""
+    out, truth = x[found.held_out], y[found.held_out]
+    for index, (weights, biases) in enumerate(found.layers):
+        out = (np.maximum(out, 0) if index else out) @ weights + biases
+    cosine = (out * truth).sum(1) / np.linalg.norm(out, axis=1) / np.linalg.norm(truth, axis=1)
+    return np.square(out - truth).mean() + 1 - cosine.mean()
+
+
+def test_steps_grow_smaller_until_nothing_moves():
+    x, y = noise_pairs(40)
+    settings = Training(noise=0.0, patience=1.0, steps=100, batch_size=4)
+    losses = train(x, y, [16, 16], settings).curve[:, 1]
+    assert np.ptp(losses[:5]) > 0.1
+    assert np.ptp(losses[-3:]) < 0.002
+
+
+def test_held_out_pairs_are_never_trained_on():
+    x, y = noise_pairs(100)
+    settings = replace(SHORT, patience=1.0)
+    first = train(x, y, [16, 16], settings)
+    assert len(first.held_out) == 10
+    spoiled_x, spoiled_y = x.copy(), y.copy()
+    spoiled_x[first.held_out] = 1e3
+    spoiled_y[first.held_out] = -1e3
+    second = train(spoiled_x, spoiled_y, [16, 16], settings)
+    assert np.array_equal(first.held_out, second.held_out)
+    assert np.array_equal(first.curve[:, 1], second.curve[:, 1])
+    assert not np.array_equal(first.curve[:, 2], second.curve[:, 2])
+
+
+def test_the_loss_curve_falls_and_its_epochs_are_counted():
+    x, y = linear_pairs()
+    stitch = Mlp(2, training=Training(steps=300)).fit(x, y)
+    epochs, training, held_out = stitch.loss_curve_.T
+    assert epochs.tolist() == list(range(1, len(epochs) + 1))
+    assert training[-1] < 0.3 * training[0]
+    assert held_out.min() < 0.3 * held_out[0]
+    assert stitch.facts() == {"layers": 2.0, "epochs": float(len(epochs)), "held_out_loss": float(held_out.min())}
+
+
+@pytest.mark.parametrize("n", [2, 3, 19])
+@pytest.mark.parametrize("layers", [1, 4])
+def test_few_pairs_are_all_trained_on_for_the_whole_schedule(n, layers):
+    x, y = linear_pairs(n)
+    stitch = Mlp(layers, training=SHORT).fit(x, y)
+    assert stitch.loss_curve_.shape == (30, 2)
+    assert "held_out_loss" not in stitch.facts()
+    assert np.isfinite(stitch.transform(x)).all()
+
+
+def test_from_twenty_pairs_on_some_are_held_out():
+    assert [Training().held_out_count(n) for n in (2, 19, 20, 40, 1_000)] == [0, 0, 3, 4, 100]
+
+
+def test_one_pair_is_too_few():
+    with pytest.raises(StitchError, match="at least 2 pairs"):
+        Mlp(1).fit(*linear_pairs(1))
+
+
+def test_constant_columns_and_sides_do_no_harm():
+    x, y = linear_pairs(60)
+    x[:, 2], y[:, 1] = 7, -3
+    found = Mlp(2, training=Training(steps=200)).fit(x, y).transform(x)
+    np.testing.assert_allclose(found[:, 1], -3, atol=0.2)
+    for source, target in ((np.full_like(x, 7), y), (x, np.full_like(y, -3)), (np.full_like(x, 7), np.full_like(y, 2))):
+        stitch = Mlp(2, training=SHORT).fit(source, target)
+        assert np.isfinite(stitch.transform(source)).all()
+        assert all(np.isfinite(array).all() for array in stitch.arrays().values())
+
+
+def test_the_units_of_either_side_do_not_matter():
+    x, y = linear_pairs(100)
+    plain = Mlp(2, training=SHORT).fit(x, y).transform(x)
+    scaled = Mlp(2, training=SHORT).fit(1024 * x, y / 1024).transform(1024 * x)
+    np.testing.assert_allclose(1024 * scaled, plain, rtol=1e-3, atol=1e-3)
+
+
+def test_training_that_runs_away_keeps_what_was_finite():
+    x, y = linear_pairs(100)
+    wild = Mlp(3, training=Training(learning_rate=1e30, reference_width=1, steps=20, min_epochs=5)).fit(x, y)
+    assert all(np.isfinite(array).all() for array in wild.arrays().values())
+
+
+def test_wide_spaces_fit():
+    x, y = noise_pairs(24, 1_040)
+    stitch = Mlp(2, training=Training(steps=2, min_epochs=2)).fit(x, y)
+    assert stitch.transform(x).shape == (24, 1_040)
+    assert len(stitch.loss_curve_) == 2
+
+
+def test_the_seed_decides_everything():
+    x, y = linear_pairs(80)
+    first, again, other = (learned(Mlp(2, seed=seed, training=SHORT).fit(x, y)) for seed in (4, 4, 5))
+    assert first == again
+    assert first != other
+
+
+def test_other_random_numbers_and_settings_of_torch_are_left_alone():
+    x, y = linear_pairs(80)
+    first = learned(Mlp(2, training=SHORT).fit(x, y))
+    torch.manual_seed(1)
+    threads, state = torch.get_num_threads(), torch.get_rng_state()
+    torch.set_num_threads(2)
+    try:
+        with torch.inference_mode():
+            assert learned(Mlp(2, training=SHORT).fit(x, y)) == first
+            assert torch.is_inference_mode_enabled()
+        assert torch.equal(torch.get_rng_state(), state)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_fitting_and_translating_change_no_argument():
+    x, y = linear_pairs(80)
+    before = x.copy(), y.copy()
+    Mlp(2, training=SHORT).fit(x, y).transform(x)
+    assert np.array_equal(x, before[0])
+    assert np.array_equal(y, before[1])
+
+
+def test_parts_of_a_long_table_are_put_together_in_order():
+    x, y = linear_pairs(80)
+    stitch = Mlp(3, training=SHORT).fit(x, y)
+    many = np.tile(x, (150, 1))
+    found = stitch.transform(many)
+    assert (found.dtype, found.shape) == (np.float32, (12_000, 4))
+    np.testing.assert_allclose(found, np.tile(stitch.transform(x), (150, 1)), rtol=1e-5, atol=1e-5)
+    assert stitch.transform(x[:0]).shape == (0, 4)
+
+
+@pytest.fixture
+def saved(tmp_path):
+    x, y = linear_pairs(60)
+    stitch = Mlp(3, seed=8, training=SHORT).fit(x, y)
+    sample = TrueVectors([str(row) for row in range(60)], y)
+    manifest = Manifest(kind="stitch", details={"fingerprint": {"dim": 6}})
+    fitted = FittedStitch(stitch, 2.5, sample, Selection("mlp:3", ()), manifest)
+    fitted.save(tmp_path / "stitch")
+    return fitted, tmp_path / "stitch"
+
+
+def test_a_loaded_stitch_has_the_same_bytes_curve_and_facts(saved):
+    fitted, folder = saved
+    loaded = load_stitch(folder)
+    batch = Batch(["a", "b"], linear_pairs(2, seed=3)[0])
+    expected, found = (each.translate(batch, source="s").vectors for each in (fitted, loaded))
+    assert found.tobytes() == expected.tobytes()
+    assert learned(loaded.stitch) == learned(fitted.stitch)
+    assert loaded.stitch.loss_curve_.dtype == np.float32
+    assert loaded.stitch.facts() == fitted.stitch.facts() == loaded.manifest.details["facts"]
+
+
+def test_a_missing_layer_is_named():
+    x, y = linear_pairs(30)
+    arrays = dict(Mlp(2, training=SHORT).fit(x, y).arrays())
+    del arrays["biases.1"]
+    with pytest.raises(KeyError, match=r"biases\.1"):
+        Mlp(2).restore(arrays)
+
+
+TRANSLATE = """
+import sys
+from pathlib import Path
+import numpy as np
+from migrate.stitch.fitted import load_stitch
+load_stitch(Path(sys.argv[1])).stitch.transform(np.ones((2, 6), dtype=np.float32))
+assert "torch" not in sys.modules
+"""
+
+
+def test_translating_needs_no_torch(saved):
+    subprocess.run([sys.executable, "-c", TRANSLATE, str(saved[1])], check=True)
+
+
+@pytest.mark.parametrize("layers", range(1, 8))
+def test_specs_name_the_number_of_layers(layers):
+    stitch = new_stitch(f"mlp:{layers}")
+    assert isinstance(stitch, Mlp)
+    assert (stitch.layers, stitch.spec) == (layers, f"mlp:{layers}")
+
+
+@pytest.mark.parametrize("spec", ["mlp", "mlp:", "mlp:0", "mlp:8", "mlp:x", "mlp:-1", "mlp:01", "mlp:1:1", "mlp:²"])
+def test_other_depths_are_refused(spec):
+    with pytest.raises(UsageError, match="mlp:1 to mlp:7") as caught:
+        new_stitch(spec)
+    assert repr(spec) in str(caught.value)
+
+
+def test_auto_does_not_try_what_is_dearer_and_no_better():
+    assert not any(spec.startswith("mlp") for spec in AUTO_CANDIDATES)

@@ -1,0 +1,116 @@
+import re
+import unicodedata
+
+import numpy as np
+import pytest
+from sklearn.feature_extraction.text import CountVectorizer
+
+from migrate.stitch.ngrams import BUCKETS, ngram_counts
+
+ENGLISH = "The cat's owner, Dr. O'Neil (aged 51), paid $3.50 - or 4 % more - at http://shop.example/a_b?c=d today"
+SCRIPTS = [
+    "हिन्दी",  # vowel signs and a virama, which are marks and no letters
+    "कार्यक्रम",
+    "数据库",
+    "東京タワー",
+    "한국어",
+    "שָׁלוֹם",
+    "العربية",
+    "ไทย",
+    "ΟΔΥΣΣΕΥΣ",  # the last letter in lower case is another one
+    "İstanbul",  # longer in lower case
+    "Straße",
+    "e\u0301te\u0301",
+    "naïve",
+    "𝔘𝔫𝔦𝔠𝔬𝔡𝔢",  # beyond the basic plane
+    "a😀b",
+    "😀😃",
+    "a\u200db",
+    "half\ud800pair",
+    "x\x00y",
+    "１２３",
+]
+
+
+def random_words(seed, count=300):
+    """Words of up to 12 characters out of letters, digits, punctuation, marks and symbols of several scripts."""
+    rng = np.random.default_rng(seed)
+    alphabet = list("abcXYZ019.,-_'ßİΣσéñ中文א😀\u093f\u094d\u00ad\u0301")
+    return ["".join(rng.choice(alphabet, size=rng.integers(1, 13))) for _ in range(count)]
+
+
+def judge_bucket(ngram):
+    """The bucket of an n-gram, by numbers without a bound: saved stitches hold buckets, so they may never change."""
+    value = 0
+    for character in ngram:
+        value = (value * 0x100000001B3 + ord(character)) % 2**64
+    return ((value + len(ngram)) * 0x9E3779B97F4A7C15 % 2**64) >> 48
+
+
+def judge_counts(words):
+    """Bucket by word, from the n-grams that scikit-learn finds where only letters, marks and numbers are left."""
+    plain = ["".join(c if unicodedata.category(c)[0] in "LMN" else " " for c in word.lower()) for word in words]
+    analyze = CountVectorizer(analyzer="char_wb", ngram_range=(2, 5), lowercase=False).build_analyzer()
+    found = np.zeros((len(words), BUCKETS), dtype=np.float32)
+    for row, word in enumerate(plain):
+        for ngram in analyze(word):
+            found[row, judge_bucket(ngram)] += 1
+    return found
+
+
+@pytest.mark.parametrize(
+    "words",
+    [ENGLISH.split(), SCRIPTS, ["a", "ab", "abc", "abcd", "abcde", "abcdef"], random_words(0), random_words(1)],
+    ids=["english", "scripts", "lengths", "random", "random again"],
+)
+def test_counts_are_those_of_scikit_learn(words):
+    found = ngram_counts(words)
+    assert found.dtype == np.float32
+    assert found.shape == (len(words), BUCKETS)
+    np.testing.assert_array_equal(found.toarray(), judge_counts(words))
+
+
+def test_a_word_does_not_depend_on_the_words_beside_it():
+    words = [*SCRIPTS, *random_words(2)]
+    together = ngram_counts(words)
+    for row, word in enumerate(words):
+        alone = ngram_counts([word])
+        assert (alone != together[[row]]).nnz == 0
+
+
+def test_case_does_not_matter_and_order_does():
+    upper, lower, other = ngram_counts(["Tab", "tAB", "bat"])[[0]], *(ngram_counts([w]) for w in ("tab", "bat"))
+    assert (upper != lower).nnz == 0
+    assert (lower != other).nnz > 0
+
+
+def test_punctuation_cuts_a_word_and_a_mark_does_not():
+    def whole(word):
+        return int(ngram_counts([word]).sum())
+
+    assert whole("ab-cd") == 2 * whole("ab")
+    assert whole("e\u0301t") == whole("abc")  # e, accent, t
+
+
+@pytest.mark.parametrize("word", ["", "...", "😀", "\u200b", "\x00"])
+def test_a_word_without_letters_has_no_ngrams(word):
+    found = ngram_counts([word, "ab"])
+    assert found[[0]].nnz == 0
+    assert (found[[1]] != ngram_counts(["ab"])).nnz == 0
+
+
+def test_no_words_have_no_ngrams():
+    found = ngram_counts([])
+    assert found.shape == (0, BUCKETS)
+    assert found.dtype == np.float32
+
+
+def test_ngrams_of_real_words_rarely_share_a_bucket(corpus):
+    """Nearly as few collisions as throwing them at random gives."""
+    words = sorted({word.lower() for document in corpus.documents for word in re.findall("[A-Za-z]+", document.text)})
+    analyze = CountVectorizer(analyzer="char_wb", ngram_range=(2, 5)).build_analyzer()
+    ngrams = {ngram for word in words for ngram in analyze(word)}
+    used = len(set(ngram_counts(words).indices.tolist()))
+    at_random = BUCKETS * (1 - (1 - 1 / BUCKETS) ** len(ngrams))
+    assert len(ngrams) > 5_000
+    assert used > 0.95 * at_random

@@ -1,0 +1,174 @@
+import numpy as np
+import pytest
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+
+from migrate.embedders.base import TokenTable
+from migrate.embedders.weights import packaged_model_path
+from migrate.stitch.pieces import Pieces
+from migrate.stitch.words import split_words
+
+HARD = [
+    "Don't panic: the naïve café's 3.14 (or 22/7) isn't E=mc^2, is it?!",
+    "ALL CAPS, snake_case and http://example.org/a?b=c#d -- under_scored__twice",
+    "数据库 is Chinese, Ünïcödé is not; \u00abguillemets\u00bb \U0001f600 done",
+    "antidisestablishmentarianism\nnew\tline",
+]
+
+
+def plain_tokenizer(tokenizer):
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
+
+
+@pytest.fixture(scope="module")
+def texts(corpus):
+    return [document.text for document in corpus.documents]
+
+
+@pytest.fixture(scope="module")
+def minilm():
+    """The tokenizer of all-MiniLM-L6-v2."""
+    return plain_tokenizer(Tokenizer.from_file(str(packaged_model_path() / "tokenizer.json")))
+
+
+def train(model, trainer, pre_tokenizer, texts, normalizer=None, decoder=None):
+    tokenizer = Tokenizer(model)
+    tokenizer.pre_tokenizer = pre_tokenizer
+    tokenizer.normalizer = normalizer or normalizers.NFC()
+    if decoder:
+        tokenizer.decoder = decoder
+    tokenizer.train_from_iterator(texts, trainer)
+    return tokenizer
+
+
+@pytest.fixture(scope="module")
+def byte_level(texts):
+    """As RoBERTa and GPT-2 have it: the space belongs to the word behind it, and the first word has none."""
+    return train(
+        models.BPE(),
+        trainers.BpeTrainer(vocab_size=600, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False),
+        pre_tokenizers.ByteLevel(add_prefix_space=False),
+        texts,
+    )
+
+
+@pytest.fixture(scope="module")
+def byte_level_with_prefix(texts):
+    return train(
+        models.BPE(),
+        trainers.BpeTrainer(vocab_size=600, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False),
+        pre_tokenizers.ByteLevel(add_prefix_space=True),
+        texts,
+    )
+
+
+@pytest.fixture(scope="module")
+def unigram(texts):
+    """As XLM-R and multilingual E5 have it: every word gets the mark, the first too."""
+    return train(
+        models.Unigram(),
+        trainers.UnigramTrainer(vocab_size=500, unk_token="<unk>", special_tokens=["<unk>"], show_progress=False),
+        pre_tokenizers.Metaspace(),
+        texts[:40],
+        decoder=decoders.Metaspace(),
+    )
+
+
+def pieces_of(tokenizer, limit=None, width=3):
+    size = tokenizer.get_vocab_size()
+    table = np.random.default_rng(0).normal(size=(size, width)).astype(np.float32)
+    return Pieces.of(TokenTable(tokenizer.to_str(), table, limit))
+
+
+def through_words(pieces, text):
+    """The tokens of a text, word by word, as counts by id."""
+    words = split_words([text])
+    counts, lengths = pieces.counts(words.words)
+    times = np.bincount(words.flat, minlength=len(words.words))
+    return times @ counts.toarray(), int(times @ lengths)
+
+
+def assert_same_tokens(tokenizer, texts, lead=""):
+    pieces = pieces_of(tokenizer)
+    for text in texts:
+        ids = tokenizer.encode(lead + " ".join(text.split()), add_special_tokens=False).ids
+        found, length = through_words(pieces, text)
+        np.testing.assert_array_equal(found, np.bincount(ids, minlength=len(pieces.kept)))
+        assert length == len(ids)
+
+
+def test_tokens_through_words_are_those_of_minilm(minilm, texts):
+    assert_same_tokens(minilm, [*texts[:50], *HARD])
+
+
+def test_tokens_through_words_are_those_of_a_byte_level_tokenizer(byte_level, texts):
+    """But for the first word, which has no space before it: here all texts get one."""
+    assert_same_tokens(byte_level, [*texts[:50], *HARD], lead=" ")
+
+
+def test_a_byte_level_tokenizer_that_adds_the_space_itself_gets_none(byte_level_with_prefix, texts):
+    assert_same_tokens(byte_level_with_prefix, [*texts[:50], *HARD])
+
+
+def test_tokens_through_words_are_those_of_a_unigram_tokenizer(unigram, texts):
+    assert_same_tokens(unigram, [*texts[:50], *HARD])
+
+
+@pytest.mark.parametrize(("name", "lead"), [("minilm", ""), ("byte_level", " "), ("unigram", "")])
+def test_only_a_tokenizer_that_keeps_spaces_gets_one(name, lead, request):
+    assert pieces_of(request.getfixturevalue(name))._lead == lead
+
+
+def test_special_tokens_are_not_counted(minilm):
+    found, length = through_words(pieces_of(minilm), "a cat")
+    assert length == found.sum() == 2
+
+
+def test_counts_are_by_word(minilm):
+    words = ["cat", "embeddings", "cat-cat"]
+    counts, lengths = pieces_of(minilm).counts(words)
+    assert (counts.dtype, counts.shape) == (np.float32, (3, minilm.get_vocab_size()))
+    for row, word in enumerate(words):
+        ids = minilm.encode(word, add_special_tokens=False).ids
+        np.testing.assert_array_equal(counts[[row]].toarray()[0], np.bincount(ids, minlength=counts.shape[1]))
+        assert lengths[row] == len(ids)
+
+
+def test_a_word_does_not_depend_on_the_words_beside_it(byte_level, texts):
+    pieces, words = pieces_of(byte_level), split_words(texts[:20]).words
+    together, lengths = pieces.counts(words)
+    for row in range(0, len(words), 29):
+        alone, length = pieces.counts([words[row]])
+        assert (alone != together[[row]]).nnz == 0
+        assert length == lengths[[row]]
+
+
+def test_pieces_that_are_not_kept_count_as_length_only(minilm):
+    every = pieces_of(minilm)
+    cat, dog = (minilm.token_to_id(word) for word in ("cat", "dog"))
+    used = np.zeros(len(every.kept), dtype=bool)
+    used[[cat, dog]] = True
+    kept = every.only(used)
+    assert sorted(kept.kept.tolist()) == sorted([cat, dog])
+    np.testing.assert_array_equal(kept.vectors, every.vectors[kept.kept])
+    counts, lengths = kept.counts(["cat", "dogcat", "bird", "zebra"])
+    expected = every.counts(["cat", "dogcat", "bird", "zebra"])
+    np.testing.assert_array_equal(counts.toarray(), expected[0].toarray()[:, kept.kept])
+    np.testing.assert_array_equal(lengths, expected[1])
+    none, lengths = every.only(np.zeros(len(used), dtype=bool)).counts(["cat"])
+    assert (none.shape, lengths.tolist()) == ((1, 0), [1])
+
+
+def test_no_words_have_no_pieces(minilm):
+    counts, lengths = pieces_of(minilm).counts([])
+    assert (counts.shape, lengths.shape) == ((0, minilm.get_vocab_size()), (0,))
+
+
+def test_vectors_are_brought_to_unit_length():
+    tokenizer = Tokenizer(models.WordLevel({"a": 0, "b": 1, "c": 2}, unk_token="a"))
+    table = np.array([[3, 4], [0, 0], [0, -2]], dtype=np.float32)
+    pieces = Pieces.of(TokenTable(tokenizer.to_str(), table, 7))
+    np.testing.assert_allclose(pieces.vectors, [[0.6, 0.8], [0, 0], [0, -1]])
+    assert pieces.limit == 7
+    assert table[0, 0] == 3

@@ -1,0 +1,260 @@
+import numpy as np
+import pytest
+from scipy.sparse import csr_array, issparse
+from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
+from tokenizers import Tokenizer
+
+from migrate.embedders.base import TokenTable
+from migrate.embedders.weights import packaged_model_path
+from migrate.stitch.ngrams import ngram_counts
+from migrate.stitch.text_reader import N_TOPICS, TOKENIZER_FILE, TextReader
+from migrate.stitch.text_rows import DenseView, TextRows, WordView
+from migrate.stitch.words import split_words
+
+WITH_TABLE, WITHOUT_TABLE = {"ngrams", "pieces", "tokens", "topics"}, {"ngrams", "topics"}
+ASKED = ["a dictionary of unknown wörds", "", "the the THE the", " \n", "raise TypeError if x is 3.5; 数据库", "😀 ..."]
+
+
+@pytest.fixture(scope="module")
+def texts(corpus):
+    return [document.text for document in corpus.documents]
+
+
+@pytest.fixture(scope="module")
+def table():
+    """The tokenizer of all-MiniLM-L6-v2 with vectors of no meaning."""
+    tokenizer = Tokenizer.from_file(str(packaged_model_path() / "tokenizer.json"))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    vectors = np.random.default_rng(0).normal(size=(tokenizer.get_vocab_size(), 16)).astype(np.float32) + 1
+    return TokenTable(tokenizer.to_str(), vectors, 40)
+
+
+@pytest.fixture(scope="module")
+def reader(texts, table):
+    return TextReader.fit(texts, table)
+
+
+@pytest.fixture(scope="module")
+def plain(texts):
+    return TextReader.fit(texts)
+
+
+def dense(matrix):
+    return matrix.toarray() if issparse(matrix) else matrix
+
+
+def unit(rows):
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows / np.where(norms > 0, norms, 1)
+
+
+def decayed(text):
+    """Its words with their weights."""
+    return [(word, (1 + place) ** -0.3) for place, word in enumerate(text.split())]
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 8, 150])
+def test_ngram_frequencies_are_those_of_scikit_learn(texts, n):
+    some = texts[:n]
+    counts = csr_array(np.vstack([ngram_counts(text.split()).sum(axis=0) for text in some]))
+    expected = TfidfTransformer(smooth_idf=True).fit(counts).idf_
+    np.testing.assert_allclose(TextReader.fit(some).ngram_idf, expected, rtol=1e-6)
+
+
+def test_piece_frequencies_are_those_of_scikit_learn(reader, texts, table):
+    tokenizer = Tokenizer.from_str(table.tokenizer)
+    found = CountVectorizer(analyzer=lambda text: tokenizer.encode(text, add_special_tokens=False).ids).fit(texts)
+    expected = TfidfTransformer(smooth_idf=True).fit(found.transform(texts)).idf_
+    assert reader.pieces.kept.tolist() == sorted(found.vocabulary_)  # what the texts use, and nothing else
+    for column, token in enumerate(reader.pieces.kept):
+        assert reader.term_idf[column] == pytest.approx(expected[found.vocabulary_[token]], rel=1e-6)
+
+
+def test_without_a_table_there_are_ngrams_and_topics_of_them(plain):
+    assert set(plain.read(ASKED).views) == WITHOUT_TABLE
+    assert plain.state() == {}
+    assert plain.topics.shape == (len(plain.ngram_idf), 150 // 4)
+
+
+def test_with_a_table_there_are_four_views(reader):
+    assert set(reader.read(ASKED).views) == WITH_TABLE
+    assert reader.topics.shape == (len(reader.term_idf), 150 // 4)
+    assert N_TOPICS == 150
+
+
+def test_ngrams_are_the_weighted_sum_of_the_words(plain, texts):
+    for text in [*texts[:5], *ASKED]:
+        expected = np.zeros(len(plain.ngram_idf))
+        for word, weight in decayed(text):
+            expected += weight * ngram_counts([word]).toarray()[0] * plain.ngram_idf
+        found = dense(plain.read([text]).views["ngrams"].matrix())
+        np.testing.assert_allclose(found, unit(expected[None]), atol=1e-6)
+
+
+def test_tokens_are_the_weighted_sum_of_the_models_vectors(reader, texts, table):
+    """As far as the model reads, each vector of unit length, times its inverse document frequency."""
+    tokenizer = Tokenizer.from_str(table.tokenizer)
+    idf = dict(zip(reader.pieces.kept.tolist(), reader.term_idf.tolist(), strict=True))
+    for text in [*texts[:5], *ASKED]:
+        expected, read = np.zeros(16), 0
+        for word, weight in decayed(text):
+            ids = tokenizer.encode(word, add_special_tokens=False).ids
+            if read >= table.limit:
+                break
+            read += len(ids)
+            for token in set(ids) & set(idf):
+                expected += weight * ids.count(token) * idf[token] * unit(table.vectors[[token]].astype(float))[0]
+        found = reader.read([text]).views["tokens"].matrix()
+        np.testing.assert_allclose(found, unit(expected[None]), atol=1e-5)
+
+
+def test_the_limit_of_the_model_is_that_of_all_views(texts, table):
+    text = " ".join(f"cat{number}" for number in range(200))
+    reader = TextReader.fit([*texts[:20], text], table)
+    whole, head = (reader.read([some]).views for some in (text, " ".join(text.split()[:100])))
+    for name in WITH_TABLE:
+        np.testing.assert_array_equal(dense(whole[name].matrix()), dense(head[name].matrix()))
+    assert not np.allclose(*(dense(reader.read([some]).views["ngrams"].matrix()) for some in (text, text[:40])))
+
+
+def test_a_text_of_one_endless_word_is_read(reader):
+    """Chinese and Thai put no spaces, so that one word may be longer than the model reads."""
+    views = reader.read(["数据库" * 200]).views
+    assert len(Tokenizer.from_str(reader.pieces.tokenizer).encode("数据库" * 200).ids) > reader.pieces.limit
+    assert np.linalg.norm(dense(views["ngrams"].matrix())) == pytest.approx(1, abs=1e-6)
+
+
+def test_topics_are_the_leading_directions(texts, reader):
+    terms = dense(reader.read(texts).views["pieces"].matrix()).astype(float)
+    basis = np.linalg.svd(terms, full_matrices=False)[2][:10]
+    np.testing.assert_allclose(reader.topics.T @ reader.topics, np.eye(reader.topics.shape[1]), atol=1e-4)
+    np.testing.assert_allclose(np.linalg.norm(basis @ reader.topics, axis=1), 1, atol=0.01)
+    found = reader.read(ASKED).views
+    expected = unit(dense(found["pieces"].matrix()).astype(float) @ reader.topics)
+    np.testing.assert_allclose(found["topics"].matrix(), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("which", ["reader", "plain"])
+def test_rows_have_unit_length_and_a_blank_text_is_a_row_of_zeros(which, request):
+    blank = [row for row, text in enumerate(ASKED) if not text.strip()]
+    for view in request.getfixturevalue(which).read(ASKED).views.values():
+        rows = dense(view.matrix())
+        assert rows.dtype == np.float32
+        norms = np.linalg.norm(rows, axis=1)
+        np.testing.assert_allclose(norms[(norms > 0)], 1, atol=1e-5)
+        assert not norms[blank].any()
+        assert norms[[0, 2, 4]].all()
+        np.testing.assert_allclose(view.squares(), np.square(norms), atol=1e-5)
+
+
+def test_a_text_without_letters_has_no_ngrams(plain):
+    view = plain.read(["😀 ...", "a text"]).views["ngrams"]
+    assert view.squares().tolist() == [0, 1]
+    assert not view.dot(np.ones((view.features.shape[1], 2), dtype=np.float32))[0].any()
+
+
+@pytest.mark.parametrize("which", ["reader", "plain"])
+def test_a_product_is_that_of_the_matrix(which, request):
+    rng = np.random.default_rng(0)
+    for view in request.getfixturevalue(which).read(ASKED).views.values():
+        matrix = dense(view.matrix())
+        table = rng.normal(size=(matrix.shape[1], 5)).astype(np.float32)
+        np.testing.assert_allclose(view.dot(table), matrix @ table, atol=1e-4)
+        assert len(view) == len(matrix) == len(ASKED)
+
+
+@pytest.mark.parametrize("which", ["reader", "plain"])
+def test_some_of_the_documents_may_be_taken(which, request):
+    rows = np.array([4, 0, 0, 1])
+    whole = request.getfixturevalue(which).read(ASKED)
+    some = whole.take(rows)
+    assert len(some) == 4
+    for name, view in some.views.items():
+        np.testing.assert_allclose(dense(view.matrix()), dense(whole.views[name].matrix())[rows], atol=1e-6)
+        np.testing.assert_array_equal(view.squares(), whole.views[name].squares()[rows])
+
+
+def test_a_text_does_not_depend_on_the_texts_beside_it(reader):
+    together = reader.read(ASKED).views
+    for row, text in enumerate(ASKED):
+        for name, view in reader.read([text]).views.items():
+            np.testing.assert_allclose(dense(view.matrix())[0], dense(together[name].matrix())[row], atol=1e-6)
+
+
+@pytest.mark.parametrize("which", ["reader", "plain"])
+def test_what_was_learned_can_be_put_away_and_taken_back(which, request):
+    learned = request.getfixturevalue(which)
+    restored = TextReader.restore(learned.arrays(), learned.state())
+    assert set(learned.state()) == ({TOKENIZER_FILE} if which == "reader" else set())
+    for name, view in learned.read(ASKED).views.items():
+        assert dense(restored.read(ASKED).views[name].matrix()).tobytes() == dense(view.matrix()).tobytes()
+    for name, array in restored.arrays().items():
+        assert array.tobytes() == learned.arrays()[name].tobytes()
+    assert restored.state() == learned.state()
+
+
+@pytest.mark.parametrize("limit", [None, 0, 40])
+def test_the_limit_is_put_away_too(texts, table, limit):
+    learned = TextReader.fit(texts[:5], TokenTable(table.tokenizer, table.vectors, limit))
+    assert TextReader.restore(learned.arrays(), learned.state()).pieces.limit == limit
+
+
+@pytest.mark.parametrize("gone", ["ngram_idf", "term_idf", "topics", "pieces.vectors", "pieces.limit"])
+def test_an_array_that_is_missing_is_told(reader, gone):
+    arrays = {name: array for name, array in reader.arrays().items() if name != gone}
+    with pytest.raises(KeyError, match=gone):
+        TextReader.restore(arrays, reader.state())
+    with pytest.raises(KeyError, match="tokenizer"):
+        TextReader.restore(reader.arrays(), {})
+
+
+def test_the_same_texts_and_seed_give_the_same_reader(texts, table):
+    one, two, other = (TextReader.fit(texts[:40], table, seed=seed) for seed in (3, 3, 4))
+    for name, array in one.arrays().items():
+        assert array.tobytes() == two.arrays()[name].tobytes()
+    assert one.topics.tobytes() != other.topics.tobytes()
+
+
+@pytest.mark.parametrize("with_table", [False, True])
+@pytest.mark.parametrize("n", [1, 2, 5, 8, 9])
+def test_a_few_documents_are_enough(texts, table, n, with_table):
+    some = [text[:60] for text in texts[:n]]
+    views = TextReader.fit(some, table if with_table else None).read([*some, "", "something else"]).views
+    assert ("topics" in views) == (n >= 8)
+    for view in views.values():
+        norms = np.linalg.norm(dense(view.matrix()), axis=1)
+        np.testing.assert_allclose(norms[:n], 1, atol=1e-5)
+        assert norms[n] == 0
+
+
+@pytest.mark.parametrize("text", ["", " ", "...", "the same"])
+@pytest.mark.parametrize("with_table", [False, True])
+def test_documents_that_say_nothing_new_are_no_failure(table, text, with_table):
+    views = TextReader.fit([text] * 12, table if with_table else None).read([text, "word", ""]).views
+    for view in views.values():
+        rows = dense(view.matrix())
+        assert np.isfinite(rows).all()
+        assert not rows[2].any()
+
+
+def test_a_view_of_many_documents_is_that_of_its_blocks(monkeypatch, plain, texts):
+    monkeypatch.setattr("migrate.stitch.text_rows._BLOCK", 7)
+    views = plain.read(texts[:20]).views
+    table = np.random.default_rng(0).normal(size=(len(plain.ngram_idf), 3)).astype(np.float32)
+    np.testing.assert_allclose(views["ngrams"].dot(table), views["ngrams"].matrix() @ table, atol=1e-4)
+
+
+def test_a_dense_view_is_its_rows():
+    rows = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)
+    view = DenseView(rows)
+    np.testing.assert_array_equal(view.matrix(), rows)
+    np.testing.assert_allclose(view.squares(), np.square(rows).sum(axis=1), rtol=1e-5)
+    np.testing.assert_array_equal(view.take(np.array([2, 2])).matrix(), rows[[2, 2]])
+    np.testing.assert_allclose(view.dot(rows.T), rows @ rows.T, rtol=1e-5)
+
+
+def test_no_views_are_no_documents():
+    assert len(TextRows({})) == 0
+    weights = split_words(["a b"]).weights()
+    assert len(TextRows({"one": WordView(weights, ngram_counts(["a", "b"]))})) == 1

@@ -1,0 +1,126 @@
+import io
+import zipfile
+
+import numpy as np
+import pytest
+
+from migrate.errors import StoreError
+from migrate.stores.confidence import CONFIDENCE_NAME, ConfidenceFile, read_confidence
+
+VALUES = np.linspace(-1, 1, 300).astype(np.float32)
+
+
+def write(folder, values=VALUES, step=64):
+    with ConfidenceFile(folder, len(values)) as file:
+        for row in range(0, len(values), step):
+            file.put(row, values[row : row + step])
+        file.sync()
+
+
+@pytest.mark.parametrize("count", [0, 1, 300])
+def test_numpy_reads_what_was_written(tmp_path, count):
+    write(tmp_path, VALUES[:count])
+    found = np.load(tmp_path / CONFIDENCE_NAME, allow_pickle=False)
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, VALUES[:count])
+    np.testing.assert_array_equal(read_confidence(tmp_path, count), VALUES[:count])
+
+
+def test_the_bytes_are_those_of_numpy_itself(tmp_path):
+    write(tmp_path)
+    judge = io.BytesIO()
+    np.save(judge, VALUES)
+    assert (tmp_path / CONFIDENCE_NAME).read_bytes() == judge.getvalue()
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, ">f4"])
+def test_other_numbers_become_float32(tmp_path, dtype):
+    write(tmp_path, VALUES.astype(dtype))
+    np.testing.assert_array_equal(read_confidence(tmp_path, len(VALUES)), VALUES)
+
+
+def test_a_later_writer_goes_on_where_an_earlier_one_broke_off(tmp_path):
+    write(tmp_path)
+    whole = (tmp_path / CONFIDENCE_NAME).read_bytes()
+    with ConfidenceFile(tmp_path / ".", len(VALUES)) as file:
+        file.put(128, VALUES[128:])
+    assert (tmp_path / CONFIDENCE_NAME).read_bytes() == whole
+    (tmp_path / CONFIDENCE_NAME).unlink()
+    with ConfidenceFile(tmp_path, len(VALUES)) as file:
+        file.put(0, VALUES[:128])
+        file.put(128, np.full(64, 9, dtype=np.float32))  # what it had not recorded yet
+    with ConfidenceFile(tmp_path, len(VALUES)) as file:
+        file.put(128, VALUES[128:])
+    assert (tmp_path / CONFIDENCE_NAME).read_bytes() == whole
+
+
+@pytest.mark.parametrize("left", [b"", b"x" * 10_000], ids=["shorter", "longer"])
+def test_whatever_stood_there_the_file_is_as_long_as_the_store(tmp_path, left):
+    (tmp_path / CONFIDENCE_NAME).write_bytes(left)
+    write(tmp_path)
+    np.testing.assert_array_equal(read_confidence(tmp_path, len(VALUES)), VALUES)
+
+
+def test_a_store_without_confidence_has_none(tmp_path):
+    assert read_confidence(tmp_path, 300) is None
+
+
+@pytest.mark.parametrize("count", [0, 299, 301])
+def test_the_confidence_of_another_store_is_refused(tmp_path, count):
+    write(tmp_path)
+    with pytest.raises(StoreError, match=f"expected {count} numbers, .* found float32 of shape .300,.*translate again"):
+        read_confidence(tmp_path, count)
+
+
+def saved(array, **options):
+    file = io.BytesIO()
+    np.save(file, array, **options)
+    return file.getvalue()
+
+
+def a_zip():
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("arr_0.npy", saved(VALUES))
+    return file.getvalue()
+
+
+def a_header_of(shape):
+    file = io.BytesIO()
+    np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
+    return file.getvalue() + VALUES.tobytes()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"no array",
+        saved(VALUES)[:-1],
+        saved(VALUES)[:20],
+        saved(VALUES.astype(np.float64)),
+        saved(VALUES.reshape(3, 100)),
+        saved(VALUES[0]),
+        saved(np.array([{}] * 300), allow_pickle=True),
+        a_zip(),
+        a_zip()[:-10],
+        a_header_of((10**15,)),
+        a_header_of((-1,)),
+    ],
+    ids=[
+        "empty", "text", "truncated", "no header", "double", "table", "number", "pickle", "zip", "broken zip", "vast",
+        "negative",
+    ],
+)  # fmt: skip
+def test_a_damaged_file_is_told(tmp_path, content):
+    (tmp_path / CONFIDENCE_NAME).write_bytes(content)
+    with pytest.raises(StoreError, match="translate again") as caught:
+        read_confidence(tmp_path, 300)
+    assert str(tmp_path / CONFIDENCE_NAME) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_folder_of_that_name_is_told(tmp_path):
+    (tmp_path / CONFIDENCE_NAME).mkdir()
+    with pytest.raises(StoreError, match="translate again"):
+        read_confidence(tmp_path, 300)
