@@ -28,6 +28,9 @@ from migrate.work.configuration import Configuration
 from migrate.work.folder import make_folder
 from migrate.work.place import Work
 
+FILLED_IN = "filled in"
+"""Detail of the manifest of a store that got true vectors after it was translated."""
+
 _TRUE = "true vectors"
 
 
@@ -171,5 +174,5 @@ def _finish(store: Store, embedder: CachedEmbedder, before: Fingerprint, work: W
     store.check_unchanged(before)
     embedder.save_state(work.content)
     digest = sha256_file(work.content / str(store.info.details["index"]))
-    details = {**manifest.details, "filled in": "from the cache", INDEX_HASH: digest}
+    details = {**manifest.details, FILLED_IN: "from the cache", INDEX_HASH: digest}
     replace(manifest, details=details).write(work.content)

@@ -3,8 +3,9 @@ import hashlib
 import numpy as np
 import pytest
 
+from migrate.audit.audit import Questions, audit_store
 from migrate.backfill import backfill_store
-from migrate.documents import Document
+from migrate.documents import Document, Query
 from migrate.embedders.base import Embedder
 from migrate.embedders.cache import CachedEmbedder
 from migrate.errors import StoreError, UsageError, VectorError
@@ -78,6 +79,15 @@ def test_confidence_and_manifest_know_of_it(translated, embedder, tmp_path):
     assert (after == 1).sum() == done.n_true
     assert new.info.manifest.model == embedder.identity
     assert new.verify(), "the manifest has the hash of the new index"
+
+
+def test_an_audit_does_not_take_what_was_filled_in_for_the_sample(translated, embedder, tmp_path):
+    documents = list(translated.documents())
+    embedder.embed_documents(documents)
+    backfill_store(translated, embedder, tmp_path / "new")
+    new = open_store(tmp_path / "new")
+    report = audit_store(new, new, Questions([Query("q", "a query")], None, "x"), embedder, resamples=10)
+    assert report.notes == ("150 of 150 vectors are true ones",)
 
 
 def test_a_store_becomes_whole_over_time(translated, embedder, tmp_path):

@@ -25,6 +25,7 @@ from migrate.audit.model import (
 )
 from migrate.audit.two_stage import WITHOUT_TWO_STAGE, TwoStage, arm_meaning, arm_name, can_rerank
 from migrate.audit.verdict import MARGIN, RESAMPLES, decide, retention_bounds
+from migrate.backfill import FILLED_IN
 from migrate.cost import price_of
 from migrate.documents import Query
 from migrate.embedders.base import Embedder
@@ -178,7 +179,8 @@ def _true_vectors(translated: Store) -> tuple[str, ...]:
     n_true = known.counts.get("true vectors", 0) if known else 0
     if not n_true:
         return ()
-    return (f"{n_true:,} of {translated.info.count:,} vectors are true ones: the sample the stitch was fitted on",)
+    origin = "" if known and known.details.get(FILLED_IN) else ": the sample the stitch was fitted on"
+    return (f"{n_true:,} of {translated.info.count:,} vectors are true ones{origin}",)
 
 
 def _check_same_documents(stores: Mapping[str, Store], keys: Mapping[str, Keys]) -> None:

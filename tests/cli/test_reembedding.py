@@ -90,6 +90,28 @@ def test_the_stitch_that_was_saved_goes_on(source_folder, stitch, vectors_file, 
     assert "60 of them true ones" in capsys.readouterr().out
 
 
+def test_a_killed_command_goes_on_and_ends_with_the_same_bytes(
+    source_folder, stitch, vectors_file, log, tmp_path, monkeypatch, digest, capsys
+):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    options = ["--reembed", "50%", "--query-log", log, "--target", f"file:{vectors_file}"]
+
+    def die(name):
+        if name == "filled":
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("migrate.work.folder.reach", die)
+        assert lead_migrate("translate", source_folder, stitch, *options, "-o", tmp_path / "new") == 130
+    assert "to embed" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
+    assert lead_migrate("translate", source_folder, stitch, *options, "-o", tmp_path / "new") == 0
+    assert "to embed" not in capsys.readouterr().err, "the stitch that was saved is taken"
+    assert lead_migrate("translate", source_folder, stitch, *options, "-o", tmp_path / "whole") == 0
+    assert digest(tmp_path / "new") == digest(tmp_path / "whole")
+    assert digest(tmp_path / "new.stitch") == digest(tmp_path / "whole.stitch")
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
