@@ -94,7 +94,7 @@ class Additive(Stitch):
                 (penalty * near for near in NEARBY),
                 key=lambda one: overlap_of(system.target, system.solve(one).residuals),
             )
-        self._keep(kernels.parts(weighing), system, system.solve(penalty).alpha, system.means, penalty)
+        self._keep(kernels.parts(weighing), system, system.coefficients(penalty), system.means, penalty)
         return self
 
     def _fit_on_landmarks(self, source: Vectors, target: Vectors, texts: TextRows | None) -> Self:
@@ -109,7 +109,13 @@ class Additive(Stitch):
         return self
 
     def cross_predict(
-        self, source: Vectors, target: Vectors, texts: TextRows | None, splits: Sequence[Split]
+        self,
+        source: Vectors,
+        target: Vectors,
+        texts: TextRows | None,
+        splits: Sequence[Split],
+        *,
+        with_variance: bool = True,
     ) -> Iterator[Prediction]:
         """As of any stitch, from one Gram matrix of all pairs: a fold is a part of it."""
         kernels = self._kernels(source, texts)
@@ -117,7 +123,8 @@ class Additive(Stitch):
         total, truth = kernels.total(weighing), target.astype(np.float64)
         for known, asked in splits:
             system = KernelSystem(total[np.ix_(known, known)], truth[known])
-            yield _predict(system, total[np.ix_(asked, known)], np.diag(total)[asked], weighing.total_penalty)
+            prior = np.diag(total)[asked] if with_variance else None
+            yield _predict(system, total[np.ix_(asked, known)], prior, weighing.total_penalty)
 
     def _kernels(self, source: Vectors, texts: TextRows | None, mean: Vectors | None = None) -> Kernels:
         return measure(self._views(source, texts, _mean(source) if mean is None else mean), texts, self.gaussian)
@@ -228,10 +235,12 @@ def _mean(vectors: Vectors) -> Vectors:
     return np.asarray(vectors.mean(axis=0, dtype=np.float64), dtype=np.float32)
 
 
-def _predict(system: KernelSystem, kernel: Matrix, prior: Matrix, penalty: float) -> Prediction:
-    """What a system predicts for documents with this kernel, (m, n), to its own, and `k(x, x)`, (m,)."""
+def _predict(system: KernelSystem, kernel: Matrix, prior: Matrix | None, penalty: float) -> Prediction:
+    """What a system predicts for documents with this kernel, (m, n), to its own; `prior` is `k(x, x)`, (m,)."""
     centred = kernel - system.means
-    vectors = system.mean + centred @ system.solve(penalty).alpha
+    vectors = system.mean + centred @ system.coefficients(penalty)
+    if prior is None:
+        return Prediction(vectors.astype(np.float32))
     explained = np.square(centred @ system.directions(penalty, DIRECTIONS)).sum(axis=1)
     variance = prior - 2 * kernel.mean(axis=1) + system.means.mean() - explained
     return Prediction(vectors.astype(np.float32), variance.astype(np.float32))

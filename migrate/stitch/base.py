@@ -62,9 +62,18 @@ class Stitch(ABC):
         return Prediction(self.transform(vectors, texts))
 
     def cross_predict(
-        self, source: Vectors, target: Vectors, texts: TextRows | None, splits: Sequence[Split]
+        self,
+        source: Vectors,
+        target: Vectors,
+        texts: TextRows | None,
+        splits: Sequence[Split],
+        *,
+        with_variance: bool = True,
     ) -> Iterator[Prediction]:
-        """For each split, what a copy fitted on the one part of the pairs predicts for the other."""
+        """For each split, what a copy fitted on the one part of the pairs predicts for the other.
+
+        A variance that is not asked for may be left out, where it costs something.
+        """
         for known, asked in splits:
             some, others = (None, None) if texts is None else (texts.take(known), texts.take(asked))
             yield copy.copy(self).fit(source[known], target[known], some).predict(source[asked], others)

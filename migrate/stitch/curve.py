@@ -45,7 +45,7 @@ def learning_curve(
     """
     if len(pairs) < _FEWEST:
         return None
-    smaller = [cross_predict(stitch, pairs, share=share, seed=seed).vectors for share in _SHARES]
+    smaller = [cross_predict(stitch, pairs, share=share, seed=seed, with_variance=False).vectors for share in _SHARES]
     steps = np.column_stack([*(neighbours.overlap(unit_rows(one)) for one in smaller), shares])
     learned_from = (1 - 1 / FOLDS) * len(pairs)
     doublings = float(np.log2((len(pairs) + MORE) / len(pairs)))

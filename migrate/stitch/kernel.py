@@ -72,6 +72,15 @@ class KernelSystem:
         diagonal = np.einsum("ij,ij->j", inverse, inverse) - 1 / (n * (constant + penalty))
         return Solution(alpha, alpha / diagonal[:, None])
 
+    def coefficients(self, penalty: float) -> Matrix:
+        """The coefficients of `solve` alone, (n, q), at a third of the work."""
+        from scipy.linalg import cho_factor, cho_solve
+
+        shifted = self.centred.copy()
+        shifted[np.diag_indices_from(shifted)] += penalty
+        factor = cho_factor(shifted, lower=True, overwrite_a=True)
+        return np.asarray(cho_solve(factor, self.target - self.mean))
+
     def directions(self, penalty: float, count: int) -> Matrix:
         """Columns D, (n, r), with `k(x) D` giving what the leading directions explain of a document's variance.
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from migrate.errors import StitchError
 from migrate.stitch.base import Arrays, Matrix, Stitch, centred, check_pairs
-from migrate.stitch.ridge_path import Loss, RidgePath, ridge_path
+from migrate.stitch.ridge_path import RELATIVE_GRID, Loss, RidgePath, ridge_path
 from migrate.stitch.scores import Neighbours
 from migrate.stitch.text_rows import TextRows
 from migrate.vectors import Vectors, unit_rows
@@ -90,6 +90,15 @@ def retrieval_loss(y: Matrix, mean: Matrix) -> Loss:
     return loss
 
 
+def best_penalty(source: Vectors, target: Vectors) -> Matrix:
+    """The one of `RELATIVE_GRID` with the best leave-one-out retrieval, (1,)."""
+    check_pairs(source, target)
+    x, _ = centred(source)
+    y, mean = centred(target)
+    best = ridge_path(x, y, loss=retrieval_loss(y, mean)).best
+    return RELATIVE_GRID[best : best + 1]
+
+
 class Affine(Stitch):
     """A stitch of the form x @ matrix_ + offset_; subclasses say how the matrix is found from centred pairs."""
 
@@ -160,9 +169,16 @@ class Ridge(Affine):
     kind: ClassVar[str] = "ridge"
     lambda_: float
 
+    def __init__(self, penalties: Matrix = RELATIVE_GRID) -> None:
+        self.penalties = penalties
+
+    def tuned(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
+        """A ridge with the one penalty, in units of the mean eigenvalue, that is best for these pairs."""
+        return type(self)(best_penalty(source, target))
+
     def solve(self, x: Matrix, y: Matrix, mean: Matrix) -> Matrix:
         """The ridge solution of the best λ."""
-        path = ridge_path(x, y, loss=retrieval_loss(y, mean))
+        path = ridge_path(x, y, loss=retrieval_loss(y, mean), relative=self.penalties)
         self.lambda_ = path.best_lambda
         return path.coefficients
 
@@ -183,8 +199,13 @@ class LowRank(Stitch):
     up_: Vectors
     offset_: Vectors
 
-    def __init__(self, rank: int | None = None) -> None:
+    def __init__(self, rank: int | None = None, penalties: Matrix = RELATIVE_GRID) -> None:
         self.rank = rank
+        self.penalties = penalties
+
+    def tuned(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
+        """One of the same rank with the one penalty that is best for these pairs."""
+        return type(self)(self.rank, best_penalty(source, target))
 
     @property
     def spec(self) -> str:
@@ -196,7 +217,7 @@ class LowRank(Stitch):
         check_pairs(source, target)
         x, source_mean = centred(source)
         y, target_mean = centred(target)
-        path = ridge_path(x, y, loss=retrieval_loss(y, target_mean))
+        path = ridge_path(x, y, loss=retrieval_loss(y, target_mean), relative=self.penalties)
         directions = np.linalg.svd(x @ path.coefficients, full_matrices=False)[2].T
         up = directions[:, : self._choose_rank(path, y, directions)]
         down = path.coefficients @ up

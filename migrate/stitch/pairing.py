@@ -42,7 +42,13 @@ def fold_rows(n: int, *, folds: int = FOLDS, seed: int = 0) -> list[NDArray[np.i
 
 
 def cross_predict(
-    stitch: Stitch, pairs: Pairing, *, folds: int = FOLDS, share: float = 1.0, seed: int = 0
+    stitch: Stitch,
+    pairs: Pairing,
+    *,
+    folds: int = FOLDS,
+    share: float = 1.0,
+    seed: int = 0,
+    with_variance: bool = True,
 ) -> Prediction:
     """Predictions for every pair from copies of a stitch fitted without its fold, on a `share` of the other pairs."""
     vectors = np.empty_like(pairs.target)
@@ -53,7 +59,9 @@ def cross_predict(
     rest = [_some(np.setdiff1d(np.arange(len(pairs)), rows), share, seed) for rows in held_out]
     splits = list(zip(rest, held_out, strict=True))
     for rows, found in zip(
-        held_out, stitch.cross_predict(pairs.source, pairs.target, pairs.texts, splits), strict=True
+        held_out,
+        stitch.cross_predict(pairs.source, pairs.target, pairs.texts, splits, with_variance=with_variance),
+        strict=True,
     ):
         vectors[rows] = found.vectors
         if found.variance is not None:

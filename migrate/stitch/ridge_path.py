@@ -51,30 +51,42 @@ def mean_square(residuals: Matrix) -> float:
     return float(np.einsum("ij,ij->", residuals, residuals)) / residuals.size
 
 
-def ridge_path(x: Matrix, y: Matrix, lambdas: Matrix | None = None, *, loss: Loss = mean_square) -> RidgePath:
+def ridge_path(
+    x: Matrix, y: Matrix, lambdas: Matrix | None = None, *, loss: Loss = mean_square, relative: Matrix = RELATIVE_GRID
+) -> RidgePath:
     """Solve the ridge problem for each λ and keep the one with the least `loss`, then with the least MSE.
+
+    Without `lambdas` these are `relative` ones, in units of the mean non-zero eigenvalue.
 
     `x`, (n, p), and `y`, (n, q), are centred, n >= 2. One symmetric eigendecomposition, of XᵀX where n > p and of XXᵀ
     otherwise, serves all λ.
     """
-    return _primal(x, y, lambdas, loss) if len(x) > x.shape[1] else _dual(x, y, lambdas, loss)
+    solve = _primal if len(x) > x.shape[1] else _dual
+    return solve(x, y, _Grid(lambdas, relative), loss)
 
 
-def _grid(eigenvalues: Matrix, rank: int, lambdas: Matrix | None) -> Matrix:
-    if lambdas is not None:
-        return np.asarray(lambdas, dtype=np.float64)
-    scale = eigenvalues.sum() / max(rank, 1)
-    return RELATIVE_GRID * (scale if scale > 0 else 1.0)
+@dataclass(frozen=True)
+class _Grid:
+    """The λs to try, as they are or in units of the mean non-zero eigenvalue."""
+
+    lambdas: Matrix | None
+    relative: Matrix
+
+    def of(self, eigenvalues: Matrix, rank: int) -> Matrix:
+        if self.lambdas is not None:
+            return np.asarray(self.lambdas, dtype=np.float64)
+        scale = eigenvalues.sum() / max(rank, 1)
+        return np.asarray(self.relative, dtype=np.float64) * (scale if scale > 0 else 1.0)
 
 
-def _primal(x: Matrix, y: Matrix, lambdas: Matrix | None, loss: Loss) -> RidgePath:
+def _primal(x: Matrix, y: Matrix, lambdas: _Grid, loss: Loss) -> RidgePath:
     n, p = x.shape
     eigenvalues, basis = np.linalg.eigh(x.T @ x)
     eigenvalues = np.maximum(eigenvalues, 0)
     scores = x @ basis
     moments = scores.T @ y
     squares = scores**2
-    grid = _grid(eigenvalues, min(n - 1, p), lambdas)
+    grid = lambdas.of(eigenvalues, min(n - 1, p))
 
     def residuals(penalty: float) -> Matrix:
         shrink = 1 / (eigenvalues + penalty)
@@ -89,13 +101,13 @@ def _primal(x: Matrix, y: Matrix, lambdas: Matrix | None, loss: Loss) -> RidgePa
     return RidgePath(grid, loo_mse, best, coefficients, kept)
 
 
-def _dual(x: Matrix, y: Matrix, lambdas: Matrix | None, loss: Loss) -> RidgePath:
+def _dual(x: Matrix, y: Matrix, lambdas: _Grid, loss: Loss) -> RidgePath:
     n, p = x.shape
     eigenvalues, basis = np.linalg.eigh(x @ x.T)
     eigenvalues = np.maximum(eigenvalues, 0)
     moments = basis.T @ y
     squares = basis**2
-    grid = _grid(eigenvalues, min(n - 1, p), lambdas)
+    grid = lambdas.of(eigenvalues, min(n - 1, p))
 
     def residuals(penalty: float) -> Matrix:
         # Both parts of the quotient vanish with λ, so neither may be a difference of larger numbers: I - H is

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.stitch.base import Prediction, Stitch, check_pairs
+from migrate.stitch.base import Stitch, check_pairs
 from migrate.stitch.confidence import Confidence
 from migrate.stitch.curve import LearningCurve, learning_curve
 from migrate.stitch.kinds import KINDS, new_stitch
@@ -62,7 +62,6 @@ class _Judged:
 
     row: Candidate
     stitch: Stitch
-    prediction: Prediction
     shares: NDArray[np.float64]
 
 
@@ -106,7 +105,7 @@ def select_stitch(
     table += [_judge(spec, pairs, neighbours, seed=seed, is_control=True).row for spec in controls]
     table.append(_random_control(pairs.target, seed=seed))
     progress("fit candidates", len(wanted), len(wanted))
-    confidence = Confidence.fit(chosen.prediction, pairs.target)
+    confidence = Confidence.fit(cross_predict(chosen.stitch, pairs, seed=seed), pairs.target)
     curve = learning_curve(chosen.stitch, pairs, chosen.shares, neighbours, seed=seed)
     return Selection(chosen.row.stitch, tuple(table), confidence, curve, chosen.stitch)
 
@@ -120,11 +119,11 @@ def _reporting(specs: Sequence[str], progress: Progress) -> Sequence[str]:
 def _judge(spec: str, pairs: Pairing, neighbours: Neighbours, *, seed: int, is_control: bool = False) -> _Judged:
     started = time.perf_counter()
     stitch = new_stitch(spec).tuned(pairs.source, pairs.target, pairs.texts)
-    prediction = cross_predict(stitch, pairs, seed=seed)
+    vectors = cross_predict(stitch, pairs, seed=seed, with_variance=False).vectors
     elapsed = time.perf_counter() - started
-    scores = score_predictions(prediction.vectors, pairs.target, seed=seed)
-    shares = neighbours.overlap(unit_rows(prediction.vectors))
-    return _Judged(Candidate(spec, scores, elapsed, is_control), stitch, prediction, shares)
+    scores = score_predictions(vectors, pairs.target, neighbours=neighbours)
+    shares = neighbours.overlap(unit_rows(vectors))
+    return _Judged(Candidate(spec, scores, elapsed, is_control), stitch, shares)
 
 
 def _cheapest_of_the_best(judged: Sequence[_Judged]) -> _Judged:

@@ -1,11 +1,12 @@
 import re
 import unicodedata
+import zlib
 
 import numpy as np
 import pytest
 from sklearn.feature_extraction.text import CountVectorizer
 
-from migrate.stitch.ngrams import BUCKETS, ngram_counts
+from migrate.stitch.ngrams import BUCKETS, ngram_counts, word_counts
 
 ENGLISH = "The cat's owner, Dr. O'Neil (aged 51), paid $3.50 - or 4 % more - at http://shop.example/a_b?c=d today"
 SCRIPTS = [
@@ -32,7 +33,7 @@ SCRIPTS = [
 ]
 
 
-def random_words(seed, count=300):
+def random_words(seed, count=120):
     """Words of up to 12 characters out of letters, digits, punctuation, marks and symbols of several scripts."""
     rng = np.random.default_rng(seed)
     alphabet = list("abcXYZ019.,-_'ßİΣσéñ中文א😀\u093f\u094d\u00ad\u0301")
@@ -114,3 +115,20 @@ def test_ngrams_of_real_words_rarely_share_a_bucket(corpus):
     at_random = BUCKETS * (1 - (1 - 1 / BUCKETS) ** len(ngrams))
     assert len(ngrams) > 5_000
     assert used > 0.95 * at_random
+
+
+@pytest.mark.parametrize("words", [ENGLISH.split(), SCRIPTS, random_words(0)], ids=["english", "scripts", "random"])
+def test_words_are_counted_as_they_are_cut_for_ngrams(words):
+    """By the CRC of their UTF-8, which may never change either."""
+    expected = np.zeros((len(words), BUCKETS), dtype=np.float32)
+    for row, word in enumerate(words):
+        for part in "".join(c if unicodedata.category(c)[0] in "LMN" else " " for c in word.lower()).split():
+            expected[row, zlib.crc32(part.encode()) % BUCKETS] += 1
+    found = word_counts(words)
+    assert (found.dtype, found.shape) == (np.float32, (len(words), BUCKETS))
+    np.testing.assert_array_equal(found.toarray(), expected)
+
+
+def test_no_words_have_no_counts():
+    assert word_counts([]).shape == (0, BUCKETS)
+    assert word_counts(["", "..."]).nnz == 0

@@ -132,7 +132,7 @@ def test_the_random_control_gives_nobody_its_own_vector():
 def judged(spec, shares, mse=1.0):
     shares = np.asarray(shares, dtype=float)
     row = Candidate(spec, HeldOutScores(0, mse, 0, shares.mean()))
-    return select._Judged(row, new_stitch(spec), None, shares)
+    return select._Judged(row, new_stitch(spec), shares)
 
 
 NOISE = np.tile([0.4, 0.6], 50)

@@ -6,7 +6,7 @@ from tokenizers import Tokenizer
 
 from migrate.embedders.base import TokenTable
 from migrate.embedders.weights import packaged_model_path
-from migrate.stitch.ngrams import ngram_counts
+from migrate.stitch.ngrams import ngram_counts, word_counts
 from migrate.stitch.text_reader import N_TOPICS, TOKENIZER_FILE, TextReader
 from migrate.stitch.text_rows import DenseView, TextRows, WordView
 from migrate.stitch.words import split_words
@@ -74,7 +74,30 @@ def test_piece_frequencies_are_those_of_scikit_learn(reader, texts, table):
 def test_without_a_table_there_are_ngrams_and_topics_of_them(plain):
     assert set(plain.read(ASKED).views) == WITHOUT_TABLE
     assert plain.state() == {}
-    assert plain.topics.shape == (len(plain.ngram_idf), 150 // 4)
+    assert plain.topics.shape == (len(plain.term_idf), 150 // 4)
+
+
+@pytest.mark.parametrize("n", [8, 150])
+def test_without_a_table_topics_are_of_words(texts, n):
+    some = texts[:n]
+    reader = TextReader.fit(some)
+    counts = csr_array(np.vstack([word_counts(text.split()).sum(axis=0) for text in some]))
+    np.testing.assert_allclose(reader.term_idf, TfidfTransformer(smooth_idf=True).fit(counts).idf_, rtol=1e-6)
+    expected = np.zeros((1, len(reader.term_idf)))
+    for word, weight in decayed(texts[0]):
+        expected += weight * word_counts([word]).toarray() * reader.term_idf
+    found = reader.read(texts[:1]).views["topics"].matrix()
+    np.testing.assert_allclose(found, unit(unit(expected) @ reader.topics), atol=1e-5)
+
+
+def test_products_in_a_view_are_kept(plain, texts):
+    read = plain.read(texts[:9])
+    for name, view in read.views.items():
+        rows = dense(view.matrix()).astype(float)
+        np.testing.assert_allclose(read.gram(name), rows @ rows.T, atol=1e-5)
+        assert read.gram(name) is read.gram(name)
+        some = np.array([4, 1])
+        np.testing.assert_allclose(read.take(some).gram(name), rows[some] @ rows[some].T, atol=1e-5)
 
 
 def test_with_a_table_there_are_four_views(reader):
