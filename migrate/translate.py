@@ -15,7 +15,7 @@ from migrate.errors import StitchError, StoreError
 from migrate.files import sha256_file, write_bytes
 from migrate.manifest import Manifest
 from migrate.stitch.direction import DOCUMENT, require_direction
-from migrate.stitch.fitted import FittedStitch
+from migrate.stitch.fitted import FittedStitch, TranslatedBatch
 from migrate.stores import index_recall, open_store
 from migrate.stores.base import INDEX_HASH, Fingerprint, Resume, Store, StoreWriter
 from migrate.stores.confidence import ConfidenceFile
@@ -166,15 +166,12 @@ def _translate_rows(
     """
     part_batches = max(_PART_BYTES // (4 * fitted.dim * rows), 1)
     n_true: int = work.facts.get("true", 0)
-    texts = _texts(store, work.rows) if fitted.reads_texts else None
     with work.recorder() as recorder, ConfidenceFile(work.content, store.info.count) as confidence:
-        for number, batch in enumerate(store.batches(rows, start=work.rows), 1):
+        for number, done in enumerate(translated_batches(store, fitted, rows, start=work.rows, patch=patch), 1):
             progress("translate", writer.rows.rows, store.info.count)
-            words = list(islice(texts, len(batch))) if texts is not None else None
-            done = fitted.translate(batch, words, source=str(store.info.path), patch=patch)
             confidence.put(writer.rows.rows, done.confidence)
             writer.append(done)
-            n_true += sum(doc_id in fitted.sample.row_of for doc_id in batch.ids) if patch else 0
+            n_true += sum(doc_id in fitted.sample.row_of for doc_id in done.ids) if patch else 0
             if number % part_batches == 0:
                 confidence.sync()
                 recorder.record(writer.rows, {"true": n_true})
@@ -183,6 +180,22 @@ def _translate_rows(
     writer.finish()
     progress("translate", store.info.count, store.info.count)
     return n_true
+
+
+def translated_batches(
+    store: Store, fitted: FittedStitch, rows: int, *, start: int = 0, patch: bool = True
+) -> Iterator[TranslatedBatch]:
+    """The store's vectors from row `start` on after the stitch, `rows` at a time, each batch with its confidence.
+
+    Raises
+    ------
+    VectorError
+        A vector is zero or not finite, before or after.
+    """
+    texts = _texts(store, start) if fitted.reads_texts else None
+    for batch in store.batches(rows, start=start):
+        words = list(islice(texts, len(batch))) if texts is not None else None
+        yield fitted.translate(batch, words, source=str(store.info.path), patch=patch)
 
 
 def _texts(store: Store, start: int) -> Iterator[str]:

@@ -19,10 +19,12 @@ FLOORS = {
     "stores": 1, "embedders": 1, "datasets": 1, "work": 1,
     "stitch": 2, "search": 2,
     "sample": 3,
-    "fit": 4, "translate": 4, "embed": 4, "audit": 4, "langchain": 4,
-    "report": 5,
-    "pipeline": 6,
-    "cli": 7,
+    "fit": 4, "translate": 4, "embed": 4, "langchain": 4, "cost": 4,
+    "reembed": 5, "backfill": 5,
+    "audit": 6,
+    "report": 7,
+    "pipeline": 8,
+    "cli": 9,
 }  # fmt: skip
 
 # On the ground floor, where modules are single files, these may use those.

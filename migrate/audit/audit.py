@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from migrate.audit.bridge import bridged_store
@@ -23,7 +23,10 @@ from migrate.audit.model import (
     Comparison,
     win_tie_loss,
 )
+from migrate.audit.two_stage import WITHOUT_TWO_STAGE, TwoStage, arm_meaning, arm_name, can_rerank
 from migrate.audit.verdict import MARGIN, RESAMPLES, decide, retention_bounds
+from migrate.backfill import FILLED_IN
+from migrate.cost import price_of
 from migrate.documents import Query
 from migrate.embedders.base import Embedder
 from migrate.errors import InputError, StoreError, VectorError
@@ -71,6 +74,8 @@ def audit_store(
     source_embedder: Embedder | None = None,
     bridge: FittedStitch | None = None,
     bm25: bool = True,
+    two_stage: Sequence[int] = (),
+    price_usd_per_mtok: float | None = None,
     parent_field: str = PARENT_FIELD,
     margin: float = MARGIN,
     seed: int = 0,
@@ -81,7 +86,8 @@ def audit_store(
 
     Arms: the full re-embed (`reference`), the translated store, staying with the source model where `source` and
     `source_embedder` are given, asking `source` through the query stitch `bridge` where it is given, BM25 where there
-    are texts, and a control that gives all documents one vector.
+    are texts, and a control that gives all documents one vector. For each N of `two_stage`, the target model ranks the
+    translated store's first N again (`migrate.audit.two_stage`).
     Vectors are searched exactly, whatever the index, so that no arm is blamed for its index.
 
     Raises
@@ -120,9 +126,16 @@ def audit_store(
     answers = {name: partial(ask.search, stores[name], vectors[name], keys[name]) for name in stores}
     if bm25 and translated.info.has_texts:
         answers[BM25] = partial(ask.bm25, translated, keys[TRANSLATED])
+    depths = two_stage if two_stage and can_rerank(translated, reference) else ()
+    price = price_of(embedder.identity) if price_usd_per_mtok is None else price_usd_per_mtok
+    second = ask.two_stage(translated, reference, vectors[FULL], keys[FULL], depths, price)
+    answers |= {arm_name(depth): partial(ask.again, second, depth) for depth in second.depths}
     answers[MEAN] = partial(ask.same_vector, keys[TRANSLATED])
     runs = {name: _timed(answer) for name, answer in answers.items()}
     arms = {name: _measure(name, run, runs[FULL][0], questions, seconds) for name, (run, seconds) in runs.items()}
+    arms |= {name: _with_cost(arms[name], second, depth) for depth in second.depths for name in [arm_name(depth)]}
+    notes = (*notes, *(arm.reranking.sentence for arm in arms.values() if arm.reranking))
+    notes = notes if depths or not two_stage else (*notes, WITHOUT_TWO_STAGE)
     n_documents = len(set(keys[FULL].values()))
     return _report(arms, translated, questions, n_documents, notes, margin=margin, seed=seed, resamples=resamples)
 
@@ -166,7 +179,8 @@ def _true_vectors(translated: Store) -> tuple[str, ...]:
     n_true = known.counts.get("true vectors", 0) if known else 0
     if not n_true:
         return ()
-    return (f"{n_true:,} of {translated.info.count:,} vectors are true ones: the sample the stitch was fitted on",)
+    origin = "" if known and known.details.get(FILLED_IN) else ": the sample the stitch was fitted on"
+    return (f"{n_true:,} of {translated.info.count:,} vectors are true ones{origin}",)
 
 
 def _check_same_documents(stores: Mapping[str, Store], keys: Mapping[str, Keys]) -> None:
@@ -229,6 +243,30 @@ class _Asking:
         documents = list(store.documents())
         return self._finished(bm25_run(documents, self.questions.queries, key=keys.__getitem__, depth=self._depth))
 
+    def two_stage(
+        self,
+        translated: Store,
+        reference: Store,
+        queries: Vectors,
+        keys: Keys,
+        depths: Sequence[int],
+        price: float | None,
+    ) -> TwoStage:
+        return TwoStage(
+            translated,
+            reference,
+            self.questions.query_ids,
+            queries,
+            depths=depths,
+            keys=keys,
+            kept=self._depth,
+            price_usd_per_mtok=price,
+            progress=self.progress,
+        )
+
+    def again(self, second: TwoStage, depth: int) -> Run:
+        return self._finished(second.run(depth))
+
     def same_vector(self, keys: Keys) -> Run:
         """All documents tie for every query, so that the doc_id alone decides."""
         first = tuple(heapq.nsmallest(self._depth, set(keys.values())))
@@ -255,7 +293,11 @@ def _measure(name: str, run: Run, full: Run, questions: Questions, seconds: floa
         scores["recall@100"] = recall(run, qrels, ids, 100)
         scores["MRR@10"] = reciprocal_rank(run, qrels, ids, 10)
     scores |= {f"overlap@{k}": overlap(run, full, ids, k) for k in (1, 10, 100)}
-    return Arm(name, MEANINGS[name], scores, seconds)
+    return Arm(name, MEANINGS.get(name, ""), scores, seconds)
+
+
+def _with_cost(arm: Arm, second: TwoStage, depth: int) -> Arm:
+    return replace(arm, meaning=arm_meaning(depth), reranking=second.cost(depth))
 
 
 def _report(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from migrate.audit.measures import Scores
+from migrate.audit.two_stage import Reranking
 from migrate.audit.verdict import Bounds, Verdict
 from migrate.manifest import Manifest
 
@@ -32,12 +33,14 @@ class Arm:
 
     `scores` maps a measure (`nDCG@10`, `recall@100`, `MRR@10`, `overlap@1`, `overlap@10`, `overlap@100`) to one value
     a query; without judgements only the overlaps are there. `seconds` is the time to rank, without embedding.
+    `reranking` is what a two-stage arm would embed.
     """
 
     name: str
     meaning: str
     scores: Mapping[str, Scores]
     seconds: float
+    reranking: Reranking | None = None
 
     def mean(self, measure: str) -> float | None:
         """Mean over all queries asked about, or None where the measure could not be taken."""
@@ -67,6 +70,11 @@ class AuditReport:
     dataset: str
     notes: tuple[str, ...]
     manifest: Manifest
+
+    @property
+    def stay(self) -> Scores | None:
+        """What staying scores by nDCG@10, one value a query; None without that arm, or without judgements."""
+        return next((arm.scores.get("nDCG@10") for arm in self.arms if arm.name == STAY), None)
 
     def arm(self, name: str) -> Arm:
         """The arm of that name.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from migrate.cli import options
+from migrate.cli.frontier import read_depths, read_trial
 from migrate.cli.options import ModelOptions, option
 from migrate.cli.terminal import advise, progress_bar
 from migrate.cli.verdict import load_model_of, load_questions, show_report
@@ -48,6 +49,23 @@ _BUILD = "build"
     metavar="STITCH",
     help="Stitch of `fit --direction query`: adds the arm `bridge`, which asks --source with the new model's queries.",
 )
+@option(
+    "--two-stage",
+    metavar="N,N|none",
+    default="50,200",
+    help="Adds an arm for each N: the store's first N for a query, embedded by the target model and ranked anew.",
+)
+@option(
+    "--frontier",
+    "shares",
+    is_flag=False,
+    flag_value="10%,20%,30%,50%",
+    metavar="10%,20%,...",
+    help="Try what re-embedding these shares of --source would keep.  [without shares: 10, 20, 30 and 50 %]",
+)
+@option("--stitch", type=options.PATH, help="Stitch that --frontier starts from, fitted on --source.")
+@options.query_log
+@options.price
 @option("--no-bm25", is_flag=True, help="Leave out the lexical arm.")
 @options.parent_field
 @options.margin
@@ -68,6 +86,11 @@ def command(
     source: Path | None,
     source_model: str | None,
     bridge: Path | None,
+    two_stage: str,
+    shares: str | None,
+    stitch: Path | None,
+    query_log: Path | None,
+    price: float | None,
     no_bm25: bool,
     parent_field: str,
     margin: float,
@@ -79,12 +102,18 @@ def command(
     as_json: bool,
     quiet: bool,
 ) -> int:
-    """Judge a translated STORE: SAFE (exit 0), NOT SAFE (1) or INCONCLUSIVE (3), with the numbers behind it."""
+    """Judge a translated STORE: SAFE (exit 0), NOT SAFE (1) or INCONCLUSIVE (3), with the numbers behind it.
+
+    With --frontier, it also says what re-embedding a part of --source would keep, and the cheapest budget that is SAFE.
+    """
     from migrate.audit.audit import audit_store
+    from migrate.audit.frontier import frontier
     from migrate.files import refuse_existing, refuse_overlap
     from migrate.stores import open_store
 
-    inputs = [Path(path) for path in (store, reference, beir, source) if path is not None]
+    depths = read_depths(two_stage)
+    trial = read_trial(shares, source, stitch, query_log)
+    inputs = [Path(path) for path in (store, reference, beir, source, stitch, query_log) if path is not None]
     if save_reference is not None:
         refuse_overlap(save_reference, *inputs)
     if report is not None:
@@ -94,7 +123,7 @@ def command(
         translated = open_store(store)
         questions = load_questions(beir, split, progress)
         embedder = load_model_of(translated, target, "--target", model)
-        opened, old = _stay(source, source_model, model, bridged=bridge is not None, quiet=quiet)
+        opened, old = _stay(source, source_model, model, needed=bridge is not None or trial is not None, quiet=quiet)
         crossing = None if bridge is None else _bridge(bridge, opened, embedder)
         with _reference(
             reference, save_reference, translated, embedder, progress, force=force, restart=restart
@@ -108,18 +137,37 @@ def command(
                 source_embedder=old,
                 bridge=crossing,
                 bm25=not no_bm25,
+                two_stage=depths,
+                price_usd_per_mtok=price,
                 parent_field=parent_field,
                 margin=margin,
                 seed=seed,
                 progress=progress,
             )
-    return show_report(found, report, force=force, as_json=as_json)
+            tried = None
+            if trial is not None and opened is not None:
+                tried = frontier(
+                    opened,
+                    trial.fitted,
+                    full,
+                    questions,
+                    embedder,
+                    log=trial.log,
+                    shares=trial.shares,
+                    stay=found.stay,
+                    parent_field=parent_field,
+                    price_usd_per_mtok=price,
+                    margin=margin,
+                    seed=seed,
+                    progress=progress,
+                )
+    return show_report(found, report, tried, force=force, as_json=as_json)
 
 
 def _stay(
-    source: Path | None, source_model: str | None, model: ModelOptions, *, bridged: bool, quiet: bool
+    source: Path | None, source_model: str | None, model: ModelOptions, *, needed: bool, quiet: bool
 ) -> tuple[Store | None, Embedder | None]:
-    """The source store and its model, or why there is no arm `stay`; the bridge needs no source model."""
+    """The source store and its model, or why there is no arm `stay`; what else needs the store needs no model."""
     from migrate.stores import open_store
 
     if source is None:
@@ -127,7 +175,7 @@ def _stay(
         return None, None
     opened = open_store(source)
     known = opened.info.manifest
-    if bridged and source_model is None and (known is None or known.model is None):
+    if needed and source_model is None and (known is None or known.model is None):
         advise("no --source-model: the audit cannot say whether staying would be better", quiet=quiet)
         return opened, None
     return opened, load_model_of(opened, source_model, "--source-model", model.for_source())

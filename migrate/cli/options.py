@@ -77,6 +77,12 @@ query_log = option(
     metavar="FILE",
     help="What users asked: a query a line, or JSONL with `text`. Documents near the top of its results go first.",
 )
+price = option(
+    "--price",
+    type=click.FloatRange(0, min_open=True),
+    metavar="USD",
+    help="Dollars per million tokens of the target model.  [default: the registry's]",
+)
 beir = option(
     "--beir",
     required=True,

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from migrate.cli import options
-from migrate.cli.options import option
+from migrate.cli.options import ModelOptions, option
+from migrate.cli.reembedding import ReembedOptions, reembed_options, refitted
 from migrate.cli.terminal import advise, progress_bar, show, show_json
+
+if TYPE_CHECKING:
+    from migrate.stores.base import Store
+    from migrate.translate import Translation
 
 
 @options.command(
@@ -20,6 +26,9 @@ from migrate.cli.terminal import advise, progress_bar, show, show_json
 @option(
     "--any-store", is_flag=True, help="Allow a store that the stitch was not fitted on, such as one that has grown."
 )
+@reembed_options
+@options.model_options
+@options.seed
 @options.force
 @options.restart
 @options.as_json
@@ -29,38 +38,53 @@ def command(
     stitch: Path,
     output: Path,
     any_store: bool,
+    reembedding: ReembedOptions,
+    model: ModelOptions,
+    seed: int,
     force: bool,
     restart: bool,
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Write STORE, translated by STITCH, to a new folder: same kind of store, same ids, texts and metric."""
+    """Write STORE, translated by STITCH, to a new folder: same kind of store, same ids, texts and metric.
+
+    With --reembed, the documents that matter most get their true vectors, and the stitch learns from them.
+    """
     from dataclasses import asdict
 
+    from migrate.errors import UsageError
     from migrate.files import refuse_overlap
-    from migrate.stitch.fitted import load_stitch
     from migrate.stores import open_store
     from migrate.translate import translate_store
 
     refuse_overlap(output, store, stitch)
+    if any_store and reembedding.reembed is not None:
+        raise UsageError("--reembed needs the store that the stitch was fitted on; leave out --any-store, or fit anew")
     with progress_bar(quiet=quiet) as progress:
-        opened, fitted = open_store(store), load_stitch(stitch)
+        opened = open_store(store)
+        fitted = refitted(
+            reembedding, opened, stitch, output, model, seed=seed, force=force, quiet=quiet, progress=progress
+        )
         done = translate_store(
             opened, fitted, output, any_store=any_store, force=force, restart=restart, progress=progress
         )
     if as_json:
         show_json({"schema_version": 1, "kind": "translate", **asdict(done), "path": str(done.path)})
         return
+    _show(done, opened, output)
+    advise(f"next: lead-migrate audit {output} --reference build --beir DIR --source {store}", quiet=quiet)
+
+
+def _show(done: Translation, store: Store, output: Path) -> None:
     dims = f"dimension {done.source_dim} to {done.target_dim}"
     show(f"{output}: {done.count:,} vectors, {dims}, {done.n_true:,} of them true ones, in {done.wall_s:.1f} s")
     if done.index_recall is not None:
         # of a coded source only what coding left is known, so its figure lacks what coding cost
-        before = "" if opened.info.exact else " (over the vectors as read back, which leaves out what coding cost)"
+        before = "" if store.info.exact else " (over the vectors as read back, which leaves out what coding cost)"
         show(f"recall@10 of the new index against exact search: {done.index_recall:.3f}; no stitch changes that")
         show(f"recall@10 of the old one: {_figure(done.source_recall)}{before}")
     for remark in done.remarks:
         show(f"note: {remark}")
-    advise(f"next: lead-migrate audit {output} --reference build --beir DIR --source {store}", quiet=quiet)
 
 
 def _figure(recall: float | None) -> str:

@@ -70,6 +70,19 @@ class CachedEmbedder(Embedder):
             found = file.read(set(keys))
         return [key in found for key in keys]
 
+    def find(self, texts: Sequence[Text], role: Role) -> dict[int, Vectors]:
+        """The vectors that are on disk, (dim,), by the position of their texts; nothing is embedded.
+
+        Raises
+        ------
+        InputError
+            The cache is damaged or something else.
+        """
+        with CacheFile(self.path) as file:
+            keys = self._keys(texts, role)
+            found = file.read(set(keys))
+        return {position: found[key] for position, key in enumerate(keys) if key in found}
+
     def embed(self, texts: Sequence[Text], role: Role, *, progress: Progress = no_progress) -> Vectors:
         """Embed texts, those on disk for free. Progress counts texts that are done, the free ones at once.
 
@@ -118,6 +131,6 @@ class CachedEmbedder(Embedder):
         keys = []
         for text in texts:
             digest = scope.copy()
-            digest.update(text.text.encode())
+            digest.update(text.text.encode(errors="surrogatepass"))  # what no model takes is in no cache
             keys.append(digest.digest())
         return keys

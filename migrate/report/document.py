@@ -46,7 +46,9 @@ def bounds_document(bounds: Bounds) -> dict[str, float | None]:
 def _arm_document(arm: Arm, report: AuditReport) -> dict[str, Any]:
     comparison = report.comparisons.get(arm.name)
     against = None if comparison is None else {**asdict(comparison), "retention": bounds_document(comparison.retention)}
+    reranking = {} if arm.reranking is None else {"reranking": asdict(arm.reranking)}
     return {
+        **reranking,
         "name": arm.name,
         "meaning": arm.meaning,
         "means": {measure: arm.mean(measure) for measure in arm.scores},

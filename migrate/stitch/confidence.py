@@ -11,6 +11,7 @@ from migrate.stitch.base import Matrix, Prediction
 from migrate.vectors import Vectors, squared_norms, unit_rows
 
 _WORST = 0.1
+_HIGHEST = np.nextafter(np.float32(1), np.float32(0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +55,9 @@ class Confidence:
         return cls((a, b, c), spearman(judged, cosine), share, lowest, usual)
 
     def of(self, prediction: Prediction) -> Vectors:
-        """The expected cosine of each prediction, (m,), float32, within -1 and 1."""
+        """The expected cosine of each prediction, (m,), float32, from -1 to just below 1, which true vectors have."""
         found = _signals(prediction) @ np.array(self.coefficients)
-        return np.asarray(np.clip(found, -1, 1), dtype=np.float32)
+        return np.asarray(np.clip(found.astype(np.float32), np.float32(-1), _HIGHEST))
 
 
 def _signals(prediction: Prediction) -> Matrix:

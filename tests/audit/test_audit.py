@@ -1,65 +1,31 @@
 import numpy as np
 import pytest
 from ir_measures import RR, R, calc_aggregate, nDCG
+from topics import (
+    DIM,
+    DOCUMENTS,
+    N_DOCUMENTS,
+    N_QUERIES,
+    QRELS,
+    QUERIES,
+    SOURCE,
+    SOURCE_DIM,
+    TARGET,
+    Topics,
+    audit,
+    make_store,
+    noisy,
+)
 
-from migrate.audit.audit import Questions, audit_store, document_keys
+from migrate.audit.audit import Questions, document_keys
 from migrate.audit.model import BM25, FULL, MEAN, STAY, TRANSLATED, win_tie_loss
 from migrate.audit.verdict import Outcome
 from migrate.documents import Document, Query
-from migrate.embedders.base import Embedder
 from migrate.errors import InputError, StoreError, VectorError
 from migrate.manifest import Manifest, ModelIdentity
-from migrate.stores import create_store, open_store
 
-N_DOCUMENTS, N_QUERIES, DIM, SOURCE_DIM = 150, 60, 8, 6
 MEASURES = {"nDCG@10", "recall@100", "MRR@10", "overlap@1", "overlap@10", "overlap@100"}
 OVERLAPS = {"overlap@1", "overlap@10", "overlap@100"}
-
-
-class Topics(Embedder):
-    """A text of topic 7 is near all texts of topic 7, as far as `blur` lets it; queries and documents are unlike."""
-
-    def __init__(self, dim=DIM, blur=0.3, seed=0):
-        self.dim, self.blur, self.seed = dim, blur, seed
-        self.centres = np.random.default_rng(seed).normal(size=(50, dim))
-        self.asked = []
-
-    @property
-    def identity(self):
-        return ModelIdentity(f"topics-{self.seed}", self.dim, False)
-
-    def embed(self, texts, role, *, progress=None):
-        self.asked.append(role)
-        return np.array([self._one(text.text, role) for text in texts], dtype=np.float32)
-
-    def _one(self, text, role):
-        topic, own = (int(word[1:]) for word in text.split()[:2])
-        noise = np.random.default_rng([self.seed, own, role == "query"]).normal(size=self.dim)
-        return self.centres[topic] + self.blur * noise
-
-
-TARGET = Topics()
-SOURCE = Topics(SOURCE_DIM, blur=0.9, seed=1)
-DOCUMENTS = [Document(f"d{row:03}", f"t{row % 50} n{row} word{row % 9}") for row in range(N_DOCUMENTS)]
-QUERIES = [Query(f"q{row}", f"t{row % 50} n{1000 + row} word{row % 7}") for row in range(N_QUERIES)]
-QRELS = {
-    query.id: {f"d{(row % 50) + 50 * part:03}": part for part in range(3)}  # grades 0, 1 and 2
-    for row, query in enumerate(QUERIES)
-}
-QUESTIONS = Questions(QUERIES, QRELS, "topics")
-
-
-def make_store(folder, embedder=TARGET, documents=DOCUMENTS, *, vectors=None, metric="ip", manifest=None, texts=True):
-    folder.mkdir()
-    vectors = embedder.embed_documents(documents) if vectors is None else vectors
-    writer = create_store(folder, format="faiss", dim=vectors.shape[1], metric=metric)
-    writer.append(documents, vectors)
-    writer.finish()
-    if not texts:
-        (folder / "docs.jsonl").unlink()
-    if manifest:
-        manifest.write(folder)
-    return open_store(folder)
 
 
 @pytest.fixture
@@ -70,16 +36,6 @@ def reference(tmp_path):
 @pytest.fixture
 def source(tmp_path):
     return make_store(tmp_path / "source", SOURCE)
-
-
-def noisy(scale):
-    """The reference's vectors with noise: a translation that is not perfect."""
-    vectors = TARGET.embed_documents(DOCUMENTS)
-    return vectors + np.float32(scale) * np.random.default_rng(3).normal(size=vectors.shape).astype(np.float32)
-
-
-def audit(translated, reference, questions=QUESTIONS, embedder=TARGET, **options):
-    return audit_store(translated, reference, questions, embedder, **{"resamples": 500, **options})
 
 
 @pytest.mark.parametrize("metric", ["ip", "l2"])

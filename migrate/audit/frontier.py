@@ -1,0 +1,123 @@
+"""The frontier: what re-embedding more of the store would buy, by policy, before it is bought.
+
+The reference has every true vector, so each budget is tried for real: its documents are chosen, the stitch is fitted
+again with their true vectors, the store is translated and searched. Nothing is embedded but queries. In memory are
+the true vectors of one budget and the system that is solved for them (`migrate.reembed.refit.MOST_PAIRS`); translated
+vectors are searched as they come, and not kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from migrate.audit.attempts import Attempts, Judge
+from migrate.audit.audit import PARENT_FIELD, Questions, document_keys
+from migrate.audit.measures import Scores
+from migrate.audit.points import Frontier
+from migrate.audit.verdict import MARGIN, RESAMPLES
+from migrate.cost import price_of
+from migrate.documents import Query
+from migrate.embedders.base import Embedder
+from migrate.errors import InputError, StitchError, StoreError, UsageError
+from migrate.reembed.policies import POLICIES, QUERY_LOG
+from migrate.reembed.survey import survey_store
+from migrate.sample.query_log import MOST_QUERIES
+from migrate.stitch.direction import DOCUMENT, require_direction
+from migrate.stitch.fitted import FittedStitch
+from migrate.stores.base import Store
+from migrate.vectors import Progress, no_progress
+
+SHARES = (0.1, 0.2, 0.3, 0.5)
+"""Shares of the store to try, unless told otherwise."""
+
+
+def frontier(
+    store: Store,
+    fitted: FittedStitch,
+    reference: Store,
+    questions: Questions,
+    embedder: Embedder,
+    *,
+    log: Sequence[Query] = (),
+    shares: Sequence[float] = SHARES,
+    policies: Sequence[str] = POLICIES,
+    stay: Scores | None = None,
+    parent_field: str = PARENT_FIELD,
+    price_usd_per_mtok: float | None = None,
+    margin: float = MARGIN,
+    seed: int = 0,
+    resamples: int = RESAMPLES,
+    progress: Progress = no_progress,
+) -> Frontier:
+    """Try every policy at every share of `store`, which `fitted` was fitted on.
+
+    The first point is the store as it is translated now; shares that the sample has already reached are left out.
+    `query-log` is tried where there is a log; queries of the log that judge are left out of it. Each stitch is of the
+    kind that `fitted` is, where `translate --reembed` may find a better one.
+
+    Raises
+    ------
+    UsageError
+        Nothing is left of the log, or a share is not within 0 and 1.
+    StitchError
+        The stitch was fitted on another store, or is one for queries.
+    StoreError
+        The store has no texts, or the reference does not hold its documents.
+    InputError
+        There are no queries.
+    RemoteError
+        A query could not be embedded.
+    """
+    _check(store, fitted, questions, shares)
+    usable, notes = without_judged(log, questions)
+    asked = embedder.embed_queries(questions.queries, progress=progress)
+    logged = embedder.embed_queries(usable[:MOST_QUERIES], progress=progress) if usable else None
+    keys = document_keys(store, parent_field)
+    judge = Judge(questions, asked, store.info.metric, keys, reference, margin, seed, resamples, stay)
+    price = price_of(embedder.identity) if price_usd_per_mtok is None else price_usd_per_mtok
+    survey = survey_store(store, fitted, logged, progress=progress)
+    attempts = Attempts(store, fitted, reference, survey, judge, price, seed)
+    further = [share for share in sorted(shares) if round(share * store.info.count) > survey.paid.sum()]
+    wanted = [(policy, share) for policy in policies if usable or policy != QUERY_LOG for share in further]
+    points = [attempts.sample()]
+    for policy, share in wanted:
+        progress("try budgets", len(points) - 1, len(wanted))
+        points.append(attempts.point(policy, share))
+    return Frontier(tuple(points), store.info.count, judge.measure, notes)
+
+
+def without_judged(log: Sequence[Query], questions: Questions) -> tuple[Sequence[Query], tuple[str, ...]]:
+    """The log without the queries that judge, and a note: documents chosen by these would look better than they are.
+
+    Raises
+    ------
+    UsageError
+        Nothing is left.
+    """
+    judged = {query.text.strip() for query in questions.queries}
+    left = [query for query in log if query.text.strip() not in judged]
+    if log and not left:
+        raise UsageError(
+            f"expected a query log of other queries than those that judge, found only queries of {questions.name}; "
+            "give another log"
+        )
+    dropped = len(log) - len(left)
+    note = f"{dropped:,} of {len(log):,} queries of the log are among those that judge; they are left out of it"
+    return left, ((note,) if dropped else ())
+
+
+def _check(store: Store, fitted: FittedStitch, questions: Questions, shares: Sequence[float]) -> None:
+    if not questions.queries:
+        raise InputError(f"{questions.name}: expected queries to judge by, found none")
+    require_direction(fitted.manifest, DOCUMENT, source=str(store.info.path))
+    if fitted.manifest.details["fingerprint"] != asdict(store.fingerprint()):
+        raise StitchError(
+            f"{store.info.path}: expected the store that the stitch was fitted on, found another; name that one with "
+            "--source"
+        )
+    if not store.info.has_texts:
+        raise StoreError(f"{store.info.path}: expected texts, which are what is re-embedded, found vectors only")
+    wrong = [share for share in shares if not 0 < share <= 1]
+    if wrong or not shares:
+        raise UsageError(f"expected shares of the store above 0 and up to 1, found {wrong or 'none'}; give others")

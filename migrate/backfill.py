@@ -1,0 +1,178 @@
+"""From a translated store and the embedding cache to a store that has every true vector that was paid for since.
+
+Two-stage search embeds documents as queries meet them; what it leaves in the cache makes the store whole over time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.documents import Document
+from migrate.embedders.cache import CachedEmbedder
+from migrate.errors import StoreError, VectorError
+from migrate.files import sha256_file
+from migrate.manifest import Manifest, creation_date
+from migrate.stores.base import INDEX_HASH, Fingerprint, Resume, Store
+from migrate.stores.confidence import ConfidenceFile, read_confidence
+from migrate.translate import batch_rows
+from migrate.vectors import Batch, Progress, Vectors, no_progress
+from migrate.work.configuration import Configuration
+from migrate.work.folder import make_folder
+from migrate.work.place import Work
+
+FILLED_IN = "filled in"
+"""Detail of the manifest of a store that got true vectors after it was translated."""
+
+_TRUE = "true vectors"
+
+
+@dataclass(frozen=True, slots=True)
+class Backfill:
+    """What a backfill did: of `count` vectors `n_true` are true ones now, `n_before` were before."""
+
+    path: Path
+    count: int
+    n_true: int
+    n_before: int
+
+    @property
+    def n_left(self) -> int:
+        """How many are still translated."""
+        return self.count - self.n_true
+
+
+def backfill_store(
+    store: Store,
+    embedder: CachedEmbedder,
+    output: Path,
+    *,
+    force: bool = False,
+    restart: bool = False,
+    progress: Progress = no_progress,
+) -> Backfill:
+    """Write `store` to the folder `output`, with the true vectors of those texts that the cache knows.
+
+    Nothing is embedded. A run that broke off is continued, if the cache has not grown since.
+
+    Raises
+    ------
+    StoreError
+        The store has no texts, does not say its model, or was translated for another.
+    VectorError
+        A vector in the cache is of another dimension.
+    InputError
+        The cache is damaged.
+    UsageError, OutputError, LockedError
+        As `migrate.translate.translate_store`.
+    """
+    before = store.fingerprint()
+    known = _check_fits(store, embedder)
+    rows = batch_rows(store.info.dim)
+    old = read_confidence(store.folder, store.info.count)
+    confidence = np.full(store.info.count, np.nan, dtype=np.float32) if old is None else old
+    found = _known_rows(store, embedder, rows, progress)
+    n_true = int((found | (confidence == 1)).sum())
+    new = replace(known, counts={**known.counts, _TRUE: n_true}, created=creation_date())
+
+    def configure() -> Configuration:
+        digest = hashlib.sha256(np.packbits(found).tobytes()).hexdigest()
+        options = {"model": embedder.cache_scope("document"), "known texts": digest, "rows per batch": rows}
+        return Configuration("backfill", store.identity(), options)
+
+    def fill(work: Work) -> dict[str, Any]:
+        work.total = store.info.count
+        _fill_rows(store, embedder, work, rows, found, confidence, progress)
+        _finish(store, embedder, before, work, new)
+        return {}
+
+    make_folder(output, configure, fill, force=force, restart=restart)
+    return Backfill(output, store.info.count, n_true, known.counts.get(_TRUE, 0))
+
+
+def _check_fits(store: Store, embedder: CachedEmbedder) -> Manifest:
+    """The store's manifest, after making sure that its vectors are of the model whose cache it is."""
+    path, manifest = store.info.path, store.info.manifest
+    if not store.info.has_texts:
+        raise StoreError(
+            f"{path}: expected texts to look up in the cache, found vectors only; nothing can be filled in"
+        )
+    if manifest is None or manifest.model is None:
+        raise StoreError(
+            f"{path}: expected a translated store that says its model, found none; give one that translate made"
+        )
+    if manifest.model != embedder.identity:
+        raise StoreError(
+            f"{path}: expected the cache of {manifest.model.spec}, which the store was translated for, found that of "
+            f"{embedder.identity.spec}; name the store's own model"
+        )
+    return manifest
+
+
+def _known_rows(store: Store, embedder: CachedEmbedder, rows: int, progress: Progress) -> NDArray[np.bool_]:
+    """Whether the cache has the vector of each document, (n,)."""
+    found = np.zeros(store.info.count, dtype=bool)
+    for start, documents in _blocks(store, 0, rows):
+        progress("look into the cache", start, store.info.count)
+        found[start : start + len(documents)] = embedder.known(documents, "document")
+    return found
+
+
+def _blocks(store: Store, start: int, rows: int) -> Iterator[tuple[int, list[Document]]]:
+    documents = store.documents(None if start == 0 else np.arange(start, store.info.count))
+    while block := list(islice(documents, rows)):
+        yield start, block
+        start += len(block)
+
+
+def _fill_rows(
+    store: Store,
+    embedder: CachedEmbedder,
+    work: Work,
+    rows: int,
+    found: NDArray[np.bool_],
+    confidence: Vectors,
+    progress: Progress,
+) -> None:
+    """Stream the rows that are not there yet, each with its true vector where there is one."""
+    writer = store.writer(work.content, store.info.dim, Resume(work.rows, work.scratch))
+    start = work.rows
+    with work.recorder() as recorder, ConfidenceFile(work.content, store.info.count) as file:
+        batches = zip(store.batches(rows, start=start), _blocks(store, start, rows), strict=True)
+        for batch, (first, documents) in batches:
+            progress("fill in", first, store.info.count)
+            here = found[first : first + len(batch)]
+            writer.append(_filled(batch, documents, here, embedder))
+            file.put(first, np.where(here, np.float32(1), confidence[first : first + len(batch)]))
+            file.sync()
+            recorder.record(writer.rows, {})
+    writer.finish()
+
+
+def _filled(batch: Batch, documents: list[Document], known: NDArray[np.bool_], embedder: CachedEmbedder) -> Batch:
+    vectors = batch.vectors.copy()
+    places = np.flatnonzero(known)
+    true = embedder.find([documents[place] for place in places], "document")
+    for number, vector in true.items():
+        if vector.shape != vectors.shape[1:]:
+            raise VectorError(
+                f"{embedder.path}: expected vectors of dimension {vectors.shape[1]}, found {len(vector)} for document "
+                f"{documents[places[number]].id!r}; was the model called with another --dimensions?"
+            )
+        vectors[places[number]] = vector
+    return Batch(batch.ids, vectors)
+
+
+def _finish(store: Store, embedder: CachedEmbedder, before: Fingerprint, work: Work, manifest: Manifest) -> None:
+    store.check_unchanged(before)
+    embedder.save_state(work.content)
+    digest = sha256_file(work.content / str(store.info.details["index"]))
+    details = {**manifest.details, FILLED_IN: "from the cache", INDEX_HASH: digest}
+    replace(manifest, details=details).write(work.content)

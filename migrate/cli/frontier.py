@@ -1,0 +1,69 @@
+"""What `audit` reads for its further arms: the depths of two-stage, and what a frontier is tried with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from migrate.documents import Query
+    from migrate.stitch.fitted import FittedStitch
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """Shares (0-1) to try, the stitch to start from, and the query log, empty where there is none."""
+
+    shares: Sequence[float]
+    fitted: FittedStitch
+    log: Sequence[Query]
+
+
+def read_depths(text: str) -> tuple[int, ...]:
+    """The depths of the two-stage arms; none for `none`.
+
+    Raises
+    ------
+    UsageError
+        They are not numbers above 0.
+    """
+    from migrate.errors import UsageError
+
+    if text.strip().lower() == "none":
+        return ()
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdigit() and int(part) for part in parts):
+        raise UsageError(f"--two-stage: expected numbers of documents such as 50,200, or none, found {text!r}")
+    return tuple(int(part) for part in parts)
+
+
+def read_trial(shares: str | None, source: Path | None, stitch: Path | None, query_log: Path | None) -> Trial | None:
+    """What a frontier is tried with; None where it is not asked for.
+
+    Raises
+    ------
+    UsageError
+        A share is none, or an option is missing or means nothing without the others.
+    StitchError, ManifestError, DatasetError, OutputError
+        The stitch or the log cannot be read.
+    """
+    from migrate.datasets.query_log import read_query_log
+    from migrate.errors import UsageError
+    from migrate.reembed import Budget
+    from migrate.stitch.fitted import load_stitch
+
+    if shares is None:
+        for flag, value in (("--stitch", stitch), ("--query-log", query_log)):
+            if value is not None:
+                raise UsageError(f"{flag} goes with --frontier; add --frontier, or leave it out")
+        return None
+    if source is None or stitch is None:
+        raise UsageError("--frontier: expected --source STORE and the --stitch fitted on it, found fewer; name both")
+    budgets = [Budget.parse(part) for part in shares.split(",")]
+    if any(budget.unit != "share" for budget in budgets):
+        raise UsageError(f"--frontier: expected shares of the store such as 10%,30%, found {shares!r}")
+    log = () if query_log is None else read_query_log(query_log)
+    return Trial([budget.amount for budget in budgets], load_stitch(stitch), log)

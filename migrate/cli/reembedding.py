@@ -1,0 +1,156 @@
+"""What `translate --reembed` adds to a translation: its options, and the stitch that comes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from migrate.cli import options
+from migrate.cli.options import ModelOptions, option
+from migrate.cli.terminal import advise
+
+if TYPE_CHECKING:
+    from migrate.embedders.base import Embedder
+    from migrate.reembed import Plan, Reembedding
+    from migrate.stitch.fitted import FittedStitch
+    from migrate.stores.base import Store
+    from migrate.vectors import Progress
+
+_OPTIONS = (
+    option(
+        "--reembed",
+        metavar="10%|5000|$20",
+        help="Embed so much of the store for real, the sample included, and fit the stitch again on all of it.",
+    ),
+    option(
+        "--policy",
+        type=click.Choice(["query-log", "confidence", "random"]),
+        help="Which documents --reembed takes first.  [default: query-log where there is one, else confidence]",
+    ),
+    options.query_log,
+    option("--save-stitch", type=options.PATH, help="Folder for the stitch fitted again.  [default: OUTPUT.stitch]"),
+    option("--target", metavar="SPEC", help="Model to re-embed with.  [default: the stitch's own]"),
+    options.price,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ReembedOptions:
+    """As they were given."""
+
+    reembed: str | None
+    policy: str | None
+    query_log: Path | None
+    save_stitch: Path | None
+    target: str | None
+    price: float | None
+
+    def check_alone(self) -> None:
+        """Make sure that nothing but `--reembed` itself is missing.
+
+        Raises
+        ------
+        UsageError
+            There is an option that means nothing without it.
+        """
+        from migrate.errors import UsageError
+
+        given = {name: getattr(self, name) for name in ("policy", "query_log", "save_stitch")}
+        for name, value in given.items():
+            if value is not None:
+                raise UsageError(f"--{name.replace('_', '-')} goes with --reembed; add --reembed 10%, or leave it out")
+
+    def wanted(self, seed: int) -> Reembedding:
+        """What is asked for.
+
+        Raises
+        ------
+        UsageError
+            The budget cannot be read.
+        DatasetError, OutputError
+            The query log cannot be read.
+        """
+        from migrate.datasets.query_log import read_query_log
+        from migrate.reembed import Budget, Reembedding
+
+        budget = Budget.parse(str(self.reembed))
+        log = () if self.query_log is None else read_query_log(self.query_log)
+        return Reembedding(budget, self.policy, log, self.price, seed)
+
+
+def reembed_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of `ReembedOptions`; the command gets one argument `reembedding`."""
+    from functools import wraps
+
+    names = list(ReembedOptions.__dataclass_fields__)
+
+    @wraps(command)
+    def with_reembedding(**arguments: Any) -> Any:
+        given = ReembedOptions(**{name: arguments.pop(name) for name in names})
+        return command(reembedding=given, **arguments)
+
+    wrapped: Callable[..., Any] = with_reembedding
+    for add in reversed(_OPTIONS):
+        wrapped = add(wrapped)
+    return wrapped
+
+
+def refitted(
+    given: ReembedOptions,
+    store: Store,
+    stitch: Path,
+    output: Path,
+    model: ModelOptions,
+    *,
+    seed: int,
+    force: bool,
+    quiet: bool,
+    progress: Progress,
+) -> FittedStitch:
+    """The stitch of all that is paid for, once the budget is spent; the stitch as it is where there is no budget."""
+    from migrate.files import refuse_existing, refuse_overlap
+    from migrate.reembed import reembedded_stitch
+    from migrate.stitch.fitted import load_stitch
+
+    fitted = load_stitch(stitch)
+    if given.reembed is None:
+        given.check_alone()
+        return fitted
+    folder = given.save_stitch or output.with_name(f"{output.name}.stitch")
+    refuse_overlap(folder, store.info.path, stitch, output)
+    refuse_existing(output, force=force)  # told before anything is spent
+    wanted = given.wanted(seed)
+    embedder = load_model_of_stitch(fitted, stitch, given.target, model)
+
+    def announce(plan: Plan) -> None:
+        by = f" ({plan.from_log:,} of them hits of the query log)" if plan.from_log else ""
+        advise(f"to embed: {plan.cost.sentence}, estimated at 4 characters a token{by}", quiet=quiet)
+
+    found = reembedded_stitch(
+        store, fitted, embedder, wanted, folder, force=force, announce=announce, progress=progress
+    )
+    advise(f"{folder}: {found.stitch.spec}, fitted on {found.manifest.counts['pairs']:,} pairs", quiet=quiet)
+    return found
+
+
+def load_model_of_stitch(fitted: FittedStitch, folder: Path, spec: str | None, model: ModelOptions) -> Embedder:
+    """The model that a stitch leads to, or the one that was named for it.
+
+    Raises
+    ------
+    UsageError
+        The stitch does not say its model, or names a file of vectors, whose place it does not know.
+    """
+    from migrate.errors import UsageError
+
+    known = fitted.manifest.model
+    if spec is None and (known is None or known.spec.startswith("file:")):
+        what = "its model" if known is None else f"where {known.spec.removeprefix('file:')} is"
+        raise UsageError(f"{folder}: expected a stitch that says {what}, found none; name the model with --target SPEC")
+    if known is None or spec not in (None, known.spec):
+        return model.load(str(spec), state=folder)
+    return model.as_recorded(known).load(known.spec, state=folder)

@@ -1,0 +1,122 @@
+"""The stitch, fitted again on every pair that was ever paid for: most of what re-embedding gains, it gains here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.documents import Document
+from migrate.errors import StitchError
+from migrate.fit import fit_pairs
+from migrate.manifest import Manifest, creation_date
+from migrate.sample import Pairs
+from migrate.sample.distinct import find_copies
+from migrate.stitch.fitted import FittedStitch, TrueVectors, fit_norm
+from migrate.stitch.kinds import new_stitch
+from migrate.stitch.pairing import Pairing
+from migrate.stitch.text_reader import TextReader
+from migrate.stores.base import Store
+from migrate.vectors import Progress, Vectors, check_vectors, no_progress
+
+MOST_PAIRS = 20_000
+"""Pairs that a stitch is fitted on, drawn at random from more: the systems to solve are held in memory, about 1.5 GB
+for so many. Every true vector that was paid for is kept all the same."""
+
+
+def extended(store: Store, known: TrueVectors, documents: Sequence[Document], vectors: Vectors) -> TrueVectors:
+    """What was known and what is new: `documents` with their true vectors, (m, q), and who else has their texts."""
+    copies = {doc_id: len(known.ids) + place for doc_id, place in find_copies(store, documents).items()}
+    ids = [*known.ids, *(document.id for document in documents)]
+    return TrueVectors(ids, np.concatenate([known.vectors, vectors]), {**copies, **known.copies})
+
+
+def refit(
+    store: Store,
+    fitted: FittedStitch,
+    known: TrueVectors,
+    rows: NDArray[np.int64],
+    *,
+    reader: TextReader | None = None,
+    details: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    progress: Progress = no_progress,
+) -> FittedStitch:
+    """A stitch of `known`, the true vectors of the documents in `rows`, all (n,) that were paid for or copy one.
+
+    A stitch that `auto` chose is chosen anew: with more pairs another kind may be the best. The true vectors travel
+    as they are; to scale them down, lest they outrank translated ones, only loses.
+
+    `reader` turns texts into what a stitch reads of them, where the old one did not need one; `details` are added to
+    the manifest.
+
+    Raises
+    ------
+    VectorError
+        An old vector is zero or not finite.
+    StitchError
+        A row is of a document that `known` does not have.
+    """
+    reader = fitted.reader or reader
+    pairs, texts = _pairs(store, known, rows, with_texts=reader is not None, seed=seed)
+    found = fit_pairs(
+        pairs,
+        _specs(fitted),
+        manifest=_manifest(fitted, len(known.ids), details or {}),
+        state=dict(fitted.state),
+        seed=seed,
+        texts=texts,
+        reader=reader,
+        progress=progress,
+    )
+    return replace(found, sample=known)
+
+
+def refit_same_kind(
+    store: Store, fitted: FittedStitch, known: TrueVectors, rows: NDArray[np.int64], *, seed: int = 0
+) -> FittedStitch:
+    """As `refit`, but of the kind that `fitted` is, and without judging it: quick, to try many budgets.
+
+    What it says of its confidence is not to be used.
+    """
+    pairs, texts = _pairs(store, known, rows, with_texts=fitted.reads_texts, seed=seed)
+    read = fitted.reader.read(texts) if fitted.reader is not None and fitted.reads_texts else None
+    pairing = Pairing(pairs.source, pairs.target, read)
+    stitch = pairing.fit(new_stitch(fitted.stitch.spec).tuned(pairing.source, pairing.target, pairing.texts))
+    unjudged = replace(fitted.selection, confidence=None, curve=None, stitch=None)
+    return replace(fitted, stitch=stitch, norm=fit_norm(pairs.target), sample=known, selection=unjudged)
+
+
+def _pairs(
+    store: Store, known: TrueVectors, rows: NDArray[np.int64], *, with_texts: bool, seed: int
+) -> tuple[Pairs, Sequence[str]]:
+    """Up to `MOST_PAIRS` of the pairs, each text once, and their texts."""
+    ids = store.take(rows).ids
+    strange = next((doc_id for doc_id in ids if doc_id not in known.row_of), None)
+    if strange is not None:
+        raise StitchError(
+            f"{store.info.path}: expected the true vector of {strange!r}, found none; fit the stitch again for this "
+            "store"
+        )
+    own = np.array([doc_id not in known.copies for doc_id in ids], dtype=bool)
+    some = np.sort(np.random.default_rng(seed).permutation(rows[own])[:MOST_PAIRS])
+    batch = store.take(some)
+    check_vectors(batch.ids, batch.vectors, source=str(store.info.path))
+    target: Vectors = known.vectors[[known.row_of[doc_id] for doc_id in batch.ids]]
+    texts = [document.text for document in store.documents(some)] if with_texts else []
+    return Pairs(tuple(batch.ids), batch.vectors, target), texts
+
+
+def _specs(fitted: FittedStitch) -> Sequence[str]:
+    """None, which means all that apply, where the kind was chosen among several; else the one the user asked for."""
+    judged = [row for row in fitted.selection.candidates if not row.is_control]
+    return () if len(judged) > 1 else [fitted.stitch.spec]
+
+
+def _manifest(fitted: FittedStitch, n_pairs: int, details: Mapping[str, Any]) -> Manifest:
+    old = fitted.manifest
+    counts, known = {**old.counts, "pairs": n_pairs}, {**old.details, **details}
+    return replace(old, counts=counts, details=known, created=creation_date())

@@ -1,0 +1,62 @@
+"""A frontier as plain text that fits 100 columns, and as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from textwrap import fill
+from typing import Any
+
+from migrate.audit.points import Frontier, Point
+from migrate.report.document import bounds_document
+from migrate.report.terminal import WIDTH, table
+
+
+def frontier_text(frontier: Frontier) -> str:
+    """One line a budget: policy, share, documents, money, retention with its bounds, verdict; the cheapest last."""
+    priced = any(point.price_usd is not None for point in frontier.points)
+    head = ["re-embed by", "share", "documents", "tokens", *(["usd"] if priced else [])]
+    rows = [_row(point, priced=priced) for point in frontier.points]
+    notes = [fill(f"note: {note}", WIDTH, subsequent_indent="  ") for note in frontier.notes]
+    measure = f"retention of {frontier.measure} with a part of the {frontier.count:,} documents re-embedded"
+    found = table([[*head, "retention", "95 % bounds", "verdict"], *rows])
+    return "\n".join([measure, "", found, "", *notes, fill(frontier.sentence, WIDTH, subsequent_indent="  ")])
+
+
+def _row(point: Point, *, priced: bool) -> list[str]:
+    bounds = point.verdict.retention
+    price = "-" if point.price_usd is None else f"{point.price_usd:,.4f}"
+    return [
+        point.policy,
+        f"{point.share:.1%}",
+        f"{point.documents:,}",
+        f"{point.tokens:,}",
+        *([price] if priced else []),
+        f"{bounds.estimate:.3f}",
+        f"{bounds.lower:.3f}..{bounds.upper:.3f}",
+        point.verdict.outcome.value,
+    ]
+
+
+def frontier_document(frontier: Frontier) -> dict[str, Any]:
+    """Every point, and the cheapest that is SAFE, under the key `frontier`."""
+    best = frontier.cheapest_safe
+    points = {
+        "measure": frontier.measure,
+        "documents": frontier.count,
+        "points": [_point_document(point) for point in frontier.points],
+        "cheapest_safe": None if best is None else _point_document(best),
+        "sentence": frontier.sentence,
+        "notes": list(frontier.notes),
+    }
+    return {"frontier": points}
+
+
+def _point_document(point: Point) -> dict[str, Any]:
+    facts = asdict(point)
+    verdict = facts.pop("verdict")
+    return {
+        **facts,
+        "outcome": verdict["outcome"].value,
+        "retention": bounds_document(point.verdict.retention),
+        "worse_than_stay": point.verdict.worse_than_stay,
+    }

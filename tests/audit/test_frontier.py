@@ -1,0 +1,181 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+from migrate.audit.audit import Questions, audit_store
+from migrate.audit.frontier import frontier, without_judged
+from migrate.audit.model import TRANSLATED
+from migrate.audit.points import SAMPLE, Frontier, Point
+from migrate.audit.verdict import Bounds, Outcome, Verdict
+from migrate.documents import Query
+from migrate.embed import reembed_store
+from migrate.embedders import load_embedder
+from migrate.errors import InputError, StitchError, StoreError, UsageError
+from migrate.fit import fit_stitch
+from migrate.reembed import Budget, Reembedding, reembedded_stitch
+from migrate.report.frontier import frontier_document, frontier_text
+from migrate.stores import create_store, open_store
+from migrate.translate import translate_store
+
+
+@pytest.fixture(scope="module")
+def target(source_folder):
+    embedder = load_embedder("tfidf:64")
+    embedder.fit(open_store(source_folder).documents())
+    return embedder
+
+
+@pytest.fixture(scope="module")
+def fitted(source_folder, target):
+    return fit_stitch(open_store(source_folder), target, stitch="ridge", size=20)
+
+
+@pytest.fixture(scope="module")
+def reference(source_folder, target, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("frontier") / "reference"
+    reembed_store(open_store(source_folder), target, folder)
+    return open_store(folder)
+
+
+@pytest.fixture
+def store(source_folder):
+    return open_store(source_folder)
+
+
+@pytest.fixture
+def questions(corpus):
+    return Questions(corpus.queries[:100], corpus.qrels, "docstrings")
+
+
+def tried(store, fitted, reference, questions, target, **options):
+    return frontier(store, fitted, reference, questions, target, **{"resamples": 300, **options})
+
+
+def test_a_point_is_what_the_audit_says_of_the_store_that_is_made(
+    store, fitted, reference, questions, target, corpus, tmp_path
+):
+    log = corpus.queries[100:]
+    found = tried(store, fitted, reference, questions, target, log=log, shares=[0.4])
+    asked = Reembedding(Budget(0.4, "share"), "query-log", log)
+    again = reembedded_stitch(store, fitted, target, asked, tmp_path / "stitch")
+    translate_store(store, again, tmp_path / "new")
+    report = audit_store(open_store(tmp_path / "new"), reference, questions, target, resamples=300)
+    (point,) = [one for one in found.points if one.policy == "query-log"]
+    assert point.verdict.retention == report.comparisons[TRANSLATED].retention
+    assert (point.documents, point.share) == (60, 0.4)
+
+
+def test_every_policy_is_tried_at_every_share_beyond_the_sample(store, fitted, reference, questions, target, corpus):
+    found = tried(store, fitted, reference, questions, target, log=corpus.queries[100:], shares=[0.5, 0.1, 0.3])
+    names = [(point.policy, point.documents) for point in found.points]
+    policies = ("query-log", "confidence", "random")
+    assert names == [(SAMPLE, 20), *((policy, count) for policy in policies for count in (45, 75))]
+    assert found.measure == "nDCG@10"
+
+
+def test_more_true_vectors_keep_more_and_all_of_them_everything(store, fitted, reference, questions, target):
+    found = tried(store, fitted, reference, questions, target, policies=["random"], shares=[0.5, 1.0])
+    kept = [point.verdict.retention.estimate for point in found.points]
+    assert kept == sorted(kept) and kept[0] < kept[1] - 0.02
+    assert kept[-1] == 1
+
+
+def test_without_a_log_the_log_is_not_tried(store, fitted, reference, questions, target):
+    found = tried(store, fitted, reference, questions, target, shares=[0.3])
+    assert [point.policy for point in found.points] == [SAMPLE, "confidence", "random"]
+
+
+def test_without_judgements_retention_is_of_overlap(store, fitted, reference, questions, target):
+    unjudged = dataclasses.replace(questions, qrels=None)
+    found = tried(store, fitted, reference, unjudged, target, shares=[1.0], policies=["random"])
+    assert found.measure == "overlap@10"
+    assert found.points[-1].verdict.provisional
+    assert found.points[-1].verdict.retention.estimate == 1
+
+
+def test_nothing_is_embedded_but_queries(store, fitted, reference, questions, target, corpus, monkeypatch):
+    monkeypatch.setattr(type(target), "embed_documents", None)
+    tried(store, fitted, reference, questions, target, log=corpus.queries[100:], shares=[0.3])
+
+
+def test_tokens_and_money_are_those_of_all_true_vectors(store, fitted, reference, questions, target):
+    options = {"shares": [1.0], "policies": ["random"], "price_usd_per_mtok": 5.0}
+    found = tried(store, fitted, reference, questions, target, **options)
+    tokens = sum(-(-len(document.text) // 4) for document in store.documents())
+    assert found.points[-1].tokens == tokens
+    assert found.points[-1].price_usd == pytest.approx(tokens * 5 / 1e6)
+    assert 0 < found.points[0].tokens < tokens
+
+
+def test_queries_that_judge_choose_no_documents(questions):
+    others = [Query("x", "something else"), Query("y", "another thing")]
+    log = [others[0], Query("renamed", f" {questions.queries[3].text}\n"), others[1]]
+    left, notes = without_judged(log, questions)
+    assert left == others
+    assert notes == ("1 of 3 queries of the log are among those that judge; they are left out of it",)
+    assert without_judged(others, questions) == (others, ())
+    with pytest.raises(UsageError, match="expected a query log of other queries than those that judge"):
+        without_judged(questions.queries, questions)
+
+
+def test_another_store_stitch_or_reference_is_refused(store, fitted, reference, questions, target, tmp_path):
+    with pytest.raises(StitchError, match="expected the store that the stitch was fitted on"):
+        tried(reference, fitted, reference, questions, target)
+    query_stitch = fit_stitch(store, target, direction="query", stitch="ridge", size=20)
+    with pytest.raises(StitchError, match="--direction document"):
+        tried(store, query_stitch, reference, questions, target)
+    documents = list(reference.documents())[1:]
+    writer = create_store(tmp_path, format="faiss", dim=64)
+    writer.append(documents, np.ones((len(documents), 64), dtype=np.float32))
+    writer.finish()
+    with pytest.raises(StoreError, match="found 1 missing"):
+        tried(store, fitted, open_store(tmp_path), questions, target, shares=[1.0], policies=["random"])
+
+
+@pytest.mark.parametrize("shares", [[], [0.0], [0.2, 1.1]])
+def test_shares_that_are_none_are_told(shares, store, fitted, reference, questions, target):
+    with pytest.raises(UsageError, match="expected shares of the store above 0 and up to 1"):
+        tried(store, fitted, reference, questions, target, shares=shares)
+
+
+def test_a_frontier_needs_queries(store, fitted, reference, target):
+    with pytest.raises(InputError, match="expected queries to judge by"):
+        tried(store, fitted, reference, Questions([], {}, "none"), target)
+
+
+def point(policy, documents, outcome, price=None):
+    verdict = Verdict(outcome, Bounds(0.9, 0.85, 0.95), 0.9, 100, None, None, False)
+    return Point(policy, documents / 100, documents, 10 * documents, price, verdict)
+
+
+SAFE, NOT_SAFE, OPEN = Outcome.SAFE, Outcome.NOT_SAFE, Outcome.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    ("points", "cheapest"),
+    [
+        ([(SAMPLE, 10, NOT_SAFE), ("random", 20, NOT_SAFE), ("random", 30, OPEN)], None),
+        ([(SAMPLE, 10, NOT_SAFE), ("random", 20, NOT_SAFE), ("random", 30, SAFE)], ("random", 30)),
+        ([("random", 20, SAFE), ("random", 30, NOT_SAFE), ("random", 50, SAFE)], ("random", 50)),
+        ([("random", 30, SAFE), ("query-log", 20, SAFE), ("query-log", 30, SAFE)], ("query-log", 20)),
+        ([(SAMPLE, 10, SAFE), ("random", 20, SAFE)], (SAMPLE, 10)),
+        ([(SAMPLE, 10, SAFE), ("random", 20, OPEN)], (SAMPLE, 10)),
+    ],
+)
+def test_the_cheapest_safe_budget_has_no_larger_one_that_is_not(points, cheapest):
+    best = Frontier(tuple(point(*one) for one in points), 100, "nDCG@10").cheapest_safe
+    assert (None if best is None else (best.policy, best.documents)) == cheapest
+
+
+def test_the_table_names_the_cheapest_and_the_document_has_every_point():
+    found = Frontier((point(SAMPLE, 10, OPEN, 0.1), point("query-log", 20, SAFE, 0.25)), 100, "nDCG@10", ("a note",))
+    text = frontier_text(found)
+    assert "the cheapest budget that is SAFE: 20% by query-log (20 documents, about 200 tokens, $0.2500" in text
+    assert "note: a note" in text and max(map(len, text.split("\n"))) <= 100
+    document = frontier_document(found)["frontier"]
+    assert [one["outcome"] for one in document["points"]] == ["INCONCLUSIVE", "SAFE"]
+    assert document["cheapest_safe"]["policy"] == "query-log"
+    none = Frontier((point(SAMPLE, 10, OPEN),), 100, "nDCG@10")
+    assert "no budget tried here is SAFE at the margin of 0.9" in frontier_text(none)
+    assert "usd" not in frontier_text(none) and frontier_document(none)["frontier"]["cheapest_safe"] is None

@@ -1,0 +1,219 @@
+"""Budgets, frontiers and backfills as a user runs them."""
+
+import json
+
+import numpy as np
+import pytest
+from openai_server import OpenAIServer
+
+from migrate.cli.main import run
+from migrate.embedders import load_embedder
+from migrate.stores import open_store
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+@pytest.fixture
+def log(corpus, tmp_path):
+    """A query log of 50 queries, a line each."""
+    path = tmp_path / "log.txt"
+    path.write_text("\n".join(query.text.replace("\n", " ") for query in corpus.queries[:50]))
+    return path
+
+
+@pytest.fixture
+def vectors_file(corpus, log, tmp_path):
+    embedder = load_embedder("tfidf:48")
+    embedder.fit(corpus.documents)
+    path = tmp_path / "vectors.npz"
+    logged = log.read_text().split("\n")
+    queries = [*(query.text for query in corpus.queries), *logged]
+    np.savez(
+        path,
+        doc_ids=[document.id for document in corpus.documents],
+        docs=embedder.embed_documents(corpus.documents),
+        query_ids=[f"q{number}" for number in range(len(set(queries)))],
+        query_texts=sorted(set(queries)),
+        queries=embedder.embed([Text(text) for text in sorted(set(queries))], "query"),
+    )
+    return path
+
+
+class Text:
+    def __init__(self, text):
+        self.id = self.text = text
+
+
+def lead_migrate(*arguments):
+    return run([str(argument) for argument in arguments])
+
+
+def complaint(capsys, *arguments):
+    code = lead_migrate(*arguments)
+    captured = capsys.readouterr()
+    (line,) = [line for line in captured.err.split("\n") if line.startswith("lead-migrate: ")]
+    assert captured.out == ""
+    return code, line
+
+
+@pytest.fixture
+def stitch(source_folder, vectors_file, tmp_path, capsys):
+    folder = tmp_path / "stitch"
+    options = ["--target", f"file:{vectors_file}", "--sample", "30", "--stitch", "ridge"]
+    assert lead_migrate("fit", source_folder, *options, "-o", folder) == 0
+    capsys.readouterr()
+    return folder
+
+
+def test_a_budget_is_spent_on_what_the_log_meets(source_folder, stitch, vectors_file, log, tmp_path, capsys):
+    options = ["--reembed", "40%", "--query-log", log, "--target", f"file:{vectors_file}"]
+    assert lead_migrate("translate", source_folder, stitch, *options, "-o", tmp_path / "new") == 0
+    shown = capsys.readouterr()
+    assert "60 of them true ones" in shown.out
+    assert "to embed: 30 documents, about " in shown.err and "(30 of them hits of the query log)" in shown.err
+    assert open_store(tmp_path / "new").info.manifest.counts["true vectors"] == 60
+    assert (tmp_path / "new.stitch" / "lead-migrate.json").exists()
+
+
+def test_the_stitch_that_was_saved_goes_on(source_folder, stitch, vectors_file, tmp_path, capsys):
+    options = ["--target", f"file:{vectors_file}", "--policy", "random"]
+    first = ["--reembed", "60", "--save-stitch", tmp_path / "again", "-o", tmp_path / "new"]
+    assert lead_migrate("translate", source_folder, stitch, *options, *first) == 0
+    more = ["--reembed", "80", "-o", tmp_path / "more"]
+    assert lead_migrate("translate", source_folder, tmp_path / "again", *options, *more) == 0
+    assert "to embed: 20 documents" in capsys.readouterr().err
+    assert lead_migrate("translate", source_folder, tmp_path / "again", "-o", tmp_path / "plain") == 0
+    assert "60 of them true ones" in capsys.readouterr().out
+
+
+def test_a_killed_command_goes_on_and_ends_with_the_same_bytes(
+    source_folder, stitch, vectors_file, log, tmp_path, monkeypatch, digest, capsys
+):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    options = ["--reembed", "50%", "--query-log", log, "--target", f"file:{vectors_file}"]
+
+    def die(name):
+        if name == "filled":
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("migrate.work.folder.reach", die)
+        assert lead_migrate("translate", source_folder, stitch, *options, "-o", tmp_path / "new") == 130
+    assert "to embed" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
+    assert lead_migrate("translate", source_folder, stitch, *options, "-o", tmp_path / "new") == 0
+    assert "to embed" not in capsys.readouterr().err, "the stitch that was saved is taken"
+    assert lead_migrate("translate", source_folder, stitch, *options, "-o", tmp_path / "whole") == 0
+    assert digest(tmp_path / "new") == digest(tmp_path / "whole")
+    assert digest(tmp_path / "new.stitch") == digest(tmp_path / "whole.stitch")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--policy", "random"], "--policy goes with --reembed"),
+        (["--reembed", "lots"], "expected a budget such as 10%"),
+        (["--reembed", "10%"], "30 of 150 documents paid for already"),
+        (["--reembed", "$5"], "expected a model with a price"),
+        (["--reembed", "50%", "--any-store"], "leave out --any-store"),
+        (["--reembed", "50%", "--policy", "query-log"], "name one with --query-log"),
+    ],
+)
+def test_a_budget_that_cannot_be_followed_is_told(
+    options, message, source_folder, stitch, vectors_file, tmp_path, capsys
+):
+    base = ["translate", source_folder, stitch, "--target", f"file:{vectors_file}", "-o", tmp_path / "new"]
+    code, line = complaint(capsys, *base, *options)
+    assert code == 2 and message in line
+    assert not (tmp_path / "new").exists() and not (tmp_path / "new.stitch").exists()
+
+
+def test_a_stitch_to_a_file_of_vectors_asks_where_it_is(source_folder, stitch, tmp_path, capsys):
+    code, line = complaint(capsys, "translate", source_folder, stitch, "--reembed", "50%", "-o", tmp_path / "new")
+    assert code == 2 and "where vectors.npz is" in line and "--target SPEC" in line
+
+
+def test_what_is_there_is_told_before_anything_is_spent(source_folder, stitch, vectors_file, tmp_path, capsys):
+    options = ["--target", f"file:{vectors_file}", "--reembed", "50%", "-o", tmp_path / "new"]
+    for there in ("new", "new.stitch"):
+        (tmp_path / there).mkdir()
+        code, line = complaint(capsys, "translate", source_folder, stitch, *options)
+        assert code == 2 and f"{there} exists" in line
+        (tmp_path / there).rmdir()
+
+
+@pytest.fixture
+def migrated(source_folder, stitch, vectors_file, tmp_path, beir, capsys):
+    """The arguments of an audit of a translated store."""
+    target = f"file:{vectors_file}"
+    assert lead_migrate("translate", source_folder, stitch, "-o", tmp_path / "new") == 0
+    reference = ["--no-chunks", "-o", tmp_path / "full"]
+    assert lead_migrate("embed", beir / "corpus.jsonl", "--model", target, *reference) == 0
+    capsys.readouterr()
+    return ["audit", tmp_path / "new", "--reference", tmp_path / "full", "--beir", beir, "--target", target]
+
+
+def test_a_frontier_is_told_above_the_verdict(migrated, source_folder, stitch, tmp_path, capsys):
+    report = tmp_path / "report.json"
+    options = ["--source", source_folder, "--stitch", stitch, "--frontier", "50%,100%", "--report", report]
+    code = lead_migrate(*migrated, *options, "--margin", "0.9")
+    text = capsys.readouterr().out
+    document = json.loads(report.read_text())
+    assert code == {"SAFE": 0, "NOT SAFE": 1, "INCONCLUSIVE": 3}[document["verdict"]["outcome"]]
+    assert "the cheapest budget that is SAFE: " in text
+    assert text.index("re-embed by") < text.index("full re-embed")
+    assert document["frontier"]["cheapest_safe"]["outcome"] == "SAFE"
+    tried = [(point["policy"], point["documents"]) for point in document["frontier"]["points"]]
+    assert tried == [("sample", 30), ("confidence", 75), ("confidence", 150), ("random", 75), ("random", 150)]
+    assert max(len(line) for line in text.split("\n")) <= 100
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--frontier"], "expected --source STORE and the --stitch fitted on it"),
+        (["--frontier", "5000"], "expected shares of the store such as 10%,30%"),
+        (["--stitch", "x"], "--stitch goes with --frontier"),
+        (["--two-stage", "many"], "--two-stage: expected numbers of documents such as 50,200, or none, found 'many'"),
+    ],
+)
+def test_an_audit_that_cannot_be_had_is_told(options, message, migrated, source_folder, stitch, capsys):
+    if options == ["--frontier", "5000"]:
+        options = [*options, "--source", source_folder, "--stitch", stitch]
+    code, line = complaint(capsys, *migrated, *options)
+    assert code == 2 and message in line
+
+
+def test_judged_queries_are_no_query_log(migrated, source_folder, stitch, log, beir, capsys):
+    base = [*migrated, "--source", source_folder, "--stitch", stitch, "--frontier", "50%"]
+    code, line = complaint(capsys, *base, "--query-log", beir / "queries.jsonl", "-q")
+    assert code == 2 and "expected a query log of other queries than those that judge" in line
+
+
+def test_a_backfill_takes_what_is_in_the_cache_and_asks_for_nothing(source_folder, tmp_path, capsys, monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with OpenAIServer() as server:
+        monkeypatch.setenv("LEAD_MIGRATE_BASE_URL", server.url)
+        options = ["--target", "openai:tiny", "--stitch", "ridge"]
+        assert lead_migrate("fit", source_folder, *options, "--sample", "30", "-o", tmp_path / "stitch") == 0
+        assert lead_migrate("translate", source_folder, tmp_path / "stitch", "-o", tmp_path / "new") == 0
+        assert lead_migrate("fit", source_folder, *options, "--sample", "90", "-o", tmp_path / "other") == 0
+        served = len(server.texts_served)
+        capsys.readouterr()
+        assert lead_migrate("backfill", tmp_path / "new", "--from-cache", "-o", tmp_path / "better", "--json") == 0
+        assert len(server.texts_served) - served <= 1, "at most the question for the dimension"
+    found = json.loads(capsys.readouterr().out)
+    assert (found["count"], found["true"], found["true before"], found["left"]) == (150, 90, 30, 60)
+
+
+def test_a_backfill_needs_a_cache(migrated, source_folder, tmp_path, capsys):
+    code, line = complaint(capsys, "backfill", source_folder, "--from-cache", "-o", tmp_path / "better")
+    assert code == 2 and "expected a model whose vectors are cached" in line
+    code, line = complaint(capsys, "backfill", source_folder, "-o", tmp_path / "better")
+    assert code == 2 and "expected --from-cache" in line
+    code, line = complaint(capsys, "backfill", source_folder, "--from-cache", "-o", source_folder / "inside")
+    assert code == 2 and "overlaps" in line

@@ -1,0 +1,24 @@
+import pytest
+
+from migrate.embedders import load_embedder
+from migrate.fit import fit_stitch
+from migrate.stores import open_store
+
+
+@pytest.fixture(scope="session")
+def fitted(source_folder):
+    """A stitch to tfidf:24 from 40 of 150 documents."""
+    return fit_stitch(open_store(source_folder), load_embedder("tfidf:24"), stitch="ridge", size=40)
+
+
+@pytest.fixture
+def store(source_folder):
+    return open_store(source_folder)
+
+
+@pytest.fixture
+def target(store):
+    """The model that the stitch leads to, as it was fitted."""
+    embedder = load_embedder("tfidf:24")
+    embedder.fit(store.documents())
+    return embedder

@@ -1,0 +1,56 @@
+import pytest
+
+from migrate.cost import Cost
+from migrate.documents import Document
+from migrate.errors import UsageError
+from migrate.reembed.budget import Budget
+from migrate.sample.distinct import Candidate
+
+RANKED = [Candidate(row, Document(f"d{row}", "x" * 400)) for row in range(90)]  # 100 tokens each
+PAID = Cost(10, 1_000, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "amount", "unit"),
+    [
+        ("10%", 0.1, "share"),
+        ("0.5%", 0.005, "share"),
+        ("100%", 1, "share"),
+        ("5000", 5000, "documents"),
+        ("5,000", 5000, "documents"),
+        ("$20", 20, "usd"),
+        ("$0.25", 0.25, "usd"),
+    ],
+)
+def test_a_budget_is_a_share_a_number_or_dollars(text, amount, unit):
+    found = Budget.parse(text)
+    assert (found.amount, found.unit) == (pytest.approx(amount), unit)
+    assert Budget.parse(str(found)) == found
+
+
+@pytest.mark.parametrize("text", ["", "0", "0%", "$0", "101%", "-5", "12.5", "$10%", "ten", "1e3", "10 %%"])
+def test_what_is_no_budget_is_told_what_one_looks_like(text):
+    with pytest.raises(UsageError, match=r"expected a budget such as 10% .* 5000 .* \$20"):
+        Budget.parse(text)
+
+
+@pytest.mark.parametrize(("text", "count"), [("15%", 5), ("100%", 90), ("14", 4), ("5000", 90)])
+def test_what_was_paid_counts(text, count):
+    chosen = list(Budget.parse(text).choose(RANKED, PAID, 100, None))
+    assert chosen == RANKED[:count]
+
+
+def test_dollars_buy_as_many_documents_as_their_tokens_allow():
+    chosen = list(Budget.parse("$0.0035").choose(RANKED, PAID, 100, 2.0))  # 1,750 tokens, 1,000 of them gone
+    assert chosen == RANKED[:7]
+
+
+def test_dollars_need_a_price():
+    with pytest.raises(UsageError, match=r"--reembed \$5: expected a model with a price"):
+        Budget.parse("$5").choose(RANKED, PAID, 100, None)
+
+
+@pytest.mark.parametrize("text", ["10%", "10", "$0.002"])
+def test_a_budget_that_is_used_up_is_told(text):
+    with pytest.raises(UsageError, match=r"paid for already .* larger budget"):
+        Budget.parse(text).choose(RANKED, PAID, 100, 2.0)

@@ -1,0 +1,83 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+from migrate.errors import StitchError, UsageError
+from migrate.reembed.policies import CONFIDENCE, POLICIES, QUERY_LOG, RANDOM, choose_policy, rank_rows
+from migrate.reembed.survey import Survey, paid_rows, survey_store
+from migrate.sample import draw_sample
+from migrate.stores.base import read_all
+from migrate.vectors import unit_rows
+
+PAID = np.array([True, False, False, False, False, False])
+SURE = np.array([0.1, 0.9, 0.5, 0.7, 0.2, 0.5], dtype=np.float32)
+
+
+def test_the_least_sure_come_first_ties_in_the_stores_order():
+    assert rank_rows(CONFIDENCE, Survey(PAID, SURE)).tolist() == [4, 2, 5, 3, 1]
+
+
+def test_every_querys_first_hit_comes_before_any_second_one():
+    survey = Survey(PAID, SURE, [[5, 3, 0], [0, 4], [5, 2]])
+    order = rank_rows(QUERY_LOG, survey).tolist()
+    assert order[:4] == [5, 3, 4, 2]
+    assert sorted(order) == [1, 2, 3, 4, 5], "those that no query meets follow"
+
+
+def test_chance_goes_on_where_the_random_sample_ended(store, fitted):
+    paid = paid_rows(store, fitted)
+    order = rank_rows(RANDOM, Survey(paid, np.zeros(150, dtype=np.float32)), seed=0)
+    larger = draw_sample(store, 60, seed=0).rows
+    assert paid.sum() == 40
+    assert set(np.flatnonzero(paid)) | set(order[:20]) == set(larger)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_no_policy_pays_twice(policy, store, fitted):
+    queries = np.random.default_rng(0).normal(size=(30, 24)).astype(np.float32)
+    survey = survey_store(store, fitted, queries)
+    order = rank_rows(policy, survey, seed=3)
+    assert sorted(order.tolist()) == np.flatnonzero(~survey.paid).tolist()
+    assert survey.paid.sum() == 40
+
+
+def test_a_survey_finds_what_translated_vectors_have_nearest(store, fitted, target, corpus):
+    queries = target.embed_queries(corpus.queries)
+    survey = survey_store(store, fitted, queries)
+    translated = fitted.translate(read_all(store.batches()), source="test")
+    scores = unit_rows(queries).astype(float) @ translated.vectors.T.astype(float)
+    for hits, row in zip(survey.hits, scores, strict=True):
+        assert np.allclose(row[hits[:5]], np.sort(row)[::-1][:5], atol=1e-6)
+    assert np.array_equal(survey.confidence, translated.confidence)
+
+
+def test_a_survey_takes_more_queries_than_a_block_holds(store, fitted):
+    queries = np.random.default_rng(0).normal(size=(501, 24)).astype(np.float32)
+    whole = survey_store(store, fitted, queries)
+    assert len(whole.hits) == 501
+    assert whole.hits[500] == survey_store(store, fitted, queries[500:]).hits[0]
+
+
+def test_a_stitch_without_confidence_cannot_tell_the_least_sure(store, fitted):
+    blind = dataclasses.replace(fitted, selection=dataclasses.replace(fitted.selection, confidence=None))
+    with pytest.raises(StitchError, match="expected a stitch that says how sure it is"):
+        rank_rows(CONFIDENCE, survey_store(store, blind))
+
+
+@pytest.mark.parametrize(("asked", "has_log", "chosen"), [(None, True, QUERY_LOG), (None, False, CONFIDENCE)])
+def test_the_log_is_used_where_there_is_one(asked, has_log, chosen):
+    assert choose_policy(asked, has_log=has_log) == chosen
+
+
+@pytest.mark.parametrize(
+    ("asked", "has_log", "message"),
+    [
+        ("query-log", False, "name one with --query-log"),
+        ("random", True, "expected no query log, as the policy random does not read one"),
+        ("luck", False, "expected a policy of query-log, confidence, random, found 'luck'"),
+    ],
+)
+def test_a_policy_that_cannot_be_followed_is_told(asked, has_log, message):
+    with pytest.raises(UsageError, match=message):
+        choose_policy(asked, has_log=has_log)

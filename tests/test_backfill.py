@@ -1,0 +1,171 @@
+import hashlib
+
+import numpy as np
+import pytest
+
+from migrate.audit.audit import Questions, audit_store
+from migrate.backfill import backfill_store
+from migrate.documents import Document, Query
+from migrate.embedders.base import Embedder
+from migrate.embedders.cache import CachedEmbedder
+from migrate.errors import StoreError, UsageError, VectorError
+from migrate.fit import fit_stitch
+from migrate.manifest import ModelIdentity
+from migrate.stores import open_store
+from migrate.stores.base import read_all
+from migrate.stores.confidence import read_confidence
+from migrate.translate import translate_store
+
+
+class Hashed(Embedder):
+    """A vector for each text, at random but always the same."""
+
+    def __init__(self, name="hashed", dim=12):
+        self.name, self.dim, self.n_asked = name, dim, 0
+
+    @property
+    def identity(self):
+        return ModelIdentity(self.name, self.dim, True)
+
+    def embed(self, texts, role, *, progress=None):
+        self.n_asked += len(texts)
+        rows = [self.one(text.text) for text in texts]
+        return np.array(rows, dtype=np.float32).reshape(-1, self.dim)
+
+    def one(self, text):
+        seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+        row = np.random.default_rng(seed).normal(size=self.dim)
+        return row / np.linalg.norm(row)
+
+
+@pytest.fixture
+def embedder(tmp_path):
+    return CachedEmbedder(Hashed(), tmp_path / "cache.sqlite")
+
+
+@pytest.fixture
+def translated(source_folder, embedder, tmp_path):
+    """150 documents, 40 of them with true vectors."""
+    source = open_store(source_folder)
+    fitted = fit_stitch(source, embedder, stitch="ridge", size=40)
+    translate_store(source, fitted, tmp_path / "translated")
+    return open_store(tmp_path / "translated")
+
+
+def test_what_was_embedded_since_is_true_and_the_rest_stays(translated, embedder, tmp_path):
+    documents = list(translated.documents())
+    embedder.embed_documents(documents[100:130])
+    asked = embedder.embedder.n_asked
+    done = backfill_store(translated, embedder, tmp_path / "new")
+    assert embedder.embedder.n_asked == asked, "nothing is embedded"
+    new, old = (read_all(open_store(tmp_path / name).batches()) for name in ("new", "translated"))
+    truth = np.array([Hashed().one(document.text) for document in documents], dtype=np.float32)
+    same = (new.vectors == truth).all(axis=1)
+    assert list(new.ids) == list(old.ids)
+    assert same[100:130].all() and (old.vectors == truth).all(axis=1)[same].sum() == 40
+    assert np.array_equal(new.vectors[~same], old.vectors[~same])
+    assert (done.n_before, done.n_true, done.n_left) == (40, same.sum(), 150 - same.sum())
+    assert list(open_store(tmp_path / "new").documents()) == documents
+
+
+def test_confidence_and_manifest_know_of_it(translated, embedder, tmp_path):
+    embedder.embed_documents(list(translated.documents())[:50])
+    done = backfill_store(translated, embedder, tmp_path / "new")
+    new = open_store(tmp_path / "new")
+    before, after = read_confidence(translated.folder, 150), read_confidence(new.folder, 150)
+    assert (after[:50] == 1).all()
+    assert np.array_equal(after[50:], before[50:])
+    assert new.info.manifest.counts == {"documents": 150, "true vectors": done.n_true}
+    assert (after == 1).sum() == done.n_true
+    assert new.info.manifest.model == embedder.identity
+    assert new.verify(), "the manifest has the hash of the new index"
+
+
+def test_an_audit_does_not_take_what_was_filled_in_for_the_sample(translated, embedder, tmp_path):
+    documents = list(translated.documents())
+    embedder.embed_documents(documents)
+    backfill_store(translated, embedder, tmp_path / "new")
+    new = open_store(tmp_path / "new")
+    report = audit_store(new, new, Questions([Query("q", "a query")], None, "x"), embedder, resamples=10)
+    assert report.notes == ("150 of 150 vectors are true ones",)
+
+
+def test_a_store_becomes_whole_over_time(translated, embedder, tmp_path):
+    documents, store = list(translated.documents()), translated
+    for number, end in enumerate((60, 110, 150)):
+        embedder.embed_documents(documents[:end])
+        done = backfill_store(store, embedder, tmp_path / f"step{number}")
+        store = open_store(tmp_path / f"step{number}")
+    assert (done.n_true, done.n_left) == (150, 0)
+
+
+def test_a_store_without_confidence_gets_one_for_what_is_true(translated, embedder, tmp_path):
+    (translated.folder / "confidence.npy").unlink()
+    done = backfill_store(translated, embedder, tmp_path / "new")
+    after = read_confidence(tmp_path / "new", 150)
+    assert done.n_true == (after == 1).sum() == 40
+    assert np.isnan(after).sum() == 110
+
+
+def test_a_killed_backfill_goes_on_and_ends_with_the_same_bytes(translated, embedder, tmp_path, digest, monkeypatch):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    monkeypatch.setattr("migrate.backfill.batch_rows", lambda _: 32)
+    embedder.embed_documents(list(translated.documents())[:70])
+    backfill_store(translated, embedder, tmp_path / "whole")
+
+    def die(name):
+        if name == "filled":
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("migrate.work.folder.reach", die)
+        with pytest.raises(KeyboardInterrupt):
+            backfill_store(translated, embedder, tmp_path / "new")
+    assert not (tmp_path / "new").exists() and (tmp_path / ".new.work").exists()
+    backfill_store(translated, embedder, tmp_path / "new")
+    assert digest(tmp_path / "new") == digest(tmp_path / "whole")
+
+
+def test_a_cache_that_grew_since_a_run_was_killed_is_told(translated, embedder, tmp_path, monkeypatch):
+    def die(name):
+        if name == "filled":
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("migrate.work.folder.reach", die)
+        with pytest.raises(KeyboardInterrupt):
+            backfill_store(translated, embedder, tmp_path / "new")
+    embedder.embed_documents(list(translated.documents()))
+    with pytest.raises(UsageError, match=r"other values of known texts; .* --restart"):
+        backfill_store(translated, embedder, tmp_path / "new")
+    assert backfill_store(translated, embedder, tmp_path / "new", restart=True).n_left == 0
+
+
+def test_the_cache_of_another_model_is_refused(translated, tmp_path):
+    other = CachedEmbedder(Hashed("other"), tmp_path / "cache.sqlite")
+    with pytest.raises(StoreError, match=r"expected the cache of hashed, .* found that of other"):
+        backfill_store(translated, other, tmp_path / "new")
+
+
+def test_a_store_that_does_not_say_its_model_is_refused(translated, embedder, tmp_path):
+    (translated.folder / "lead-migrate.json").unlink()
+    with pytest.raises(StoreError, match="expected a translated store that says its model"):
+        backfill_store(open_store(translated.folder), embedder, tmp_path / "new")
+
+
+def test_a_cached_vector_of_another_dimension_is_told(translated, tmp_path):
+    class Shorter(Hashed):
+        def embed(self, texts, role, *, progress=None):
+            return super().embed(texts, role)[:, :7]
+
+    shorter = CachedEmbedder(Shorter(), tmp_path / "other.sqlite")
+    first = next(translated.documents())
+    shorter.embed_documents([first])
+    with pytest.raises(VectorError, match=rf"expected vectors of dimension 12, found 7 for document '{first.id}'"):
+        backfill_store(translated, shorter, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_half_a_surrogate_pair_is_in_no_cache(embedder):
+    assert embedder.known([Document("x", "\ud800")], "document") == [False]
+    assert embedder.find([Document("x", "\ud800")], "document") == {}
