@@ -18,7 +18,7 @@ from migrate.stitch.direction import DOCUMENT, require_direction
 from migrate.stitch.fitted import FittedStitch, TranslatedBatch
 from migrate.stores import index_recall, open_store
 from migrate.stores.base import INDEX_HASH, Fingerprint, Resume, Store, StoreWriter
-from migrate.stores.confidence import ConfidenceFile
+from migrate.stores.confidence import LOWEST, ConfidenceFile, Outside, find_outside
 from migrate.vectors import Progress, no_progress
 from migrate.work.configuration import Configuration
 from migrate.work.folder import make_folder
@@ -34,7 +34,8 @@ class Translation:
     """What a translation did.
 
     The recalls are recall@10 of the two indexes against exact search, None where search is exact; see
-    `migrate.stores.index_recall`. `remarks` says what of the index could not be kept as it was.
+    `migrate.stores.index_recall`. `remarks` says what of the index could not be kept as it was;
+    `outside` which documents the sample of the stitch does not cover.
     """
 
     path: Path
@@ -46,6 +47,7 @@ class Translation:
     source_recall: float | None = None
     index_recall: float | None = None
     remarks: tuple[str, ...] = ()
+    outside: Outside | None = None
 
     @property
     def vectors_per_s(self) -> float:
@@ -128,6 +130,7 @@ def translate_store(
         source_recall=old_recall,
         index_recall=recall,
         remarks=tuple(facts["remarks"]),
+        outside=find_outside(open_store(output)),
     )
 
 
@@ -206,7 +209,9 @@ def _texts(store: Store, start: int) -> Iterator[str]:
 
 def _manifest(store: Store, fingerprint: Fingerprint, fitted: FittedStitch, n_true: int, folder: Path) -> Manifest:
     stitch, index = fitted.manifest, str(store.info.details["index"])
-    facts = {"made by": "translate", "stitch": fitted.stitch.spec, "index": index}
+    facts: dict[str, Any] = {"made by": "translate", "stitch": fitted.stitch.spec, "index": index}
+    if fitted.selection.confidence is not None:
+        facts[LOWEST] = fitted.selection.confidence.lowest
     return Manifest(
         kind="store",
         model=stitch.model,

@@ -335,3 +335,19 @@ def test_a_document_without_a_text_is_translated_too(store, reading, tmp_path):
     translate_store(open_store(folder), reading, tmp_path / "new", any_store=True)
     assert np.isfinite(read_all(open_store(tmp_path / "new").batches()).vectors).all()
     assert np.isfinite(read_confidence(tmp_path / "new", 150)).all()
+
+
+def test_documents_unlike_the_sample_are_counted_and_named(store, tmp_path):
+    fitted = fit_stitch(store, load_embedder("tfidf:24"), stitch="ridge+text", size=100)
+    lowest = fitted.selection.confidence.lowest
+    done = translate_store(store, fitted, tmp_path / "new")
+    values = np.load(tmp_path / "new" / "confidence.npy")
+    assert done.outside.of == len(values) == store.info.count
+    assert done.outside.count == (values < lowest).sum()
+    fearful = dataclasses.replace(fitted.selection.confidence, lowest=float(np.sort(values)[5]))
+    shy = dataclasses.replace(fitted, selection=dataclasses.replace(fitted.selection, confidence=fearful))
+    done = translate_store(store, shy, tmp_path / "shy")
+    ids = read_all(open_store(tmp_path / "shy").batches()).ids
+    assert done.outside.count == 5
+    assert done.outside.examples == tuple(ids[row] for row in np.argsort(values, kind="stable")[:3])
+    assert "5 of 150 documents (3.3%) lie outside" in done.outside.sentence

@@ -35,6 +35,7 @@ from migrate.search.bm25 import bm25_run
 from migrate.search.runs import DEPTH, Run, search, without_self
 from migrate.stitch.fitted import FittedStitch
 from migrate.stores.base import Store
+from migrate.stores.confidence import find_outside
 from migrate.vectors import Batch, Progress, Vectors, check_vectors, no_progress
 
 PARENT_FIELD = "parent_id"
@@ -116,7 +117,7 @@ def audit_store(
         stores[BRIDGE] = bridged_store(bridge, source, embedder.identity)
     keys = {name: document_keys(store, parent_field) for name, store in stores.items()}
     _check_same_documents(stores, keys)
-    notes = (*questions.notes, *_coverage(questions, keys[FULL]), *_true_vectors(translated))
+    notes = (*questions.notes, *_coverage(questions, keys[FULL]), *_true_vectors(translated), *_outside(translated))
 
     vectors = _query_vectors(stores, embedders, questions, progress)
     if bridge is not None:
@@ -172,6 +173,11 @@ def _coverage(questions: Questions, keys: Keys) -> tuple[str, ...]:
     if not missing:
         return ()
     return (f"{len(missing):,} of {len(relevant):,} relevant documents are not in the stores; no arm can find them",)
+
+
+def _outside(translated: Store) -> tuple[str, ...]:
+    found = find_outside(translated)
+    return () if found is None else (found.sentence,)
 
 
 def _true_vectors(translated: Store) -> tuple[str, ...]:

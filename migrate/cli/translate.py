@@ -83,6 +83,8 @@ def _show(done: Translation, store: Store, output: Path) -> None:
         before = "" if store.info.exact else " (over the vectors as read back, which leaves out what coding cost)"
         show(f"recall@10 of the new index against exact search: {done.index_recall:.3f}; no stitch changes that")
         show(f"recall@10 of the old one: {_figure(done.source_recall)}{before}")
+    if done.outside is not None:
+        show(folded(done.outside.sentence))
     for remark in done.remarks:
         show(f"note: {remark}")
 

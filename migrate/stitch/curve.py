@@ -68,4 +68,4 @@ def _gain(overlap: Sequence[float] | NDArray[np.float64], doublings: float) -> f
         return 0.0
     ratio = min(last / before, 1.0) if before > 0 else 1.0
     steps = doublings if ratio > 1 - 1e-6 else (1 - ratio**doublings) / (1 - ratio)
-    return float(last * ratio * steps)
+    return float(min(last * ratio * steps, 1 - overlap[2]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -11,6 +12,7 @@ from typing import Self
 import numpy as np
 
 from migrate.errors import StoreError
+from migrate.stores.base import Store
 from migrate.vectors import Vectors
 
 CONFIDENCE_NAME = "confidence.npy"
@@ -76,3 +78,50 @@ def read_confidence(folder: Path, count: int) -> Vectors | None:
             "translate again"
         )
     return values
+
+
+LOWEST = "confidence_lowest"
+"""Detail of a store's manifest: the confidence that 1 in 100 held-out documents of the fit stayed below."""
+
+_EXAMPLES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """Documents unlike those that the stitch was fitted on: less confident than 99 % of the sample, held out.
+
+    `examples` are the ids of the least confident ones.
+    """
+
+    count: int
+    of: int
+    lowest: float
+    examples: tuple[str, ...]
+
+    @property
+    def sentence(self) -> str:
+        """For a person."""
+        share = self.count / self.of if self.of else 0.0
+        such = f", such as {', '.join(map(repr, self.examples))}" if self.examples else ""
+        return (
+            f"{self.count:,} of {self.of:,} documents ({share:.1%}) lie outside what the sample covers{such}: their "
+            f"confidence is below {self.lowest:.2f}, as that of 1 % of the sample was when it was held out"
+        )
+
+
+def find_outside(store: Store) -> Outside | None:
+    """The documents of a translated store that its sample does not cover, or None where nothing is known of it.
+
+    Raises
+    ------
+    StoreError
+        `confidence.npy` is damaged, or of another store.
+    """
+    manifest = store.info.manifest
+    lowest = manifest.details.get(LOWEST) if manifest else None
+    values = read_confidence(store.folder, store.info.count)
+    if lowest is None or values is None:
+        return None
+    below = np.flatnonzero(values < lowest)
+    worst = below[np.argsort(values[below], kind="stable")[:_EXAMPLES]]
+    return Outside(len(below), len(values), float(lowest), tuple(store.take(worst).ids) if len(worst) else ())
