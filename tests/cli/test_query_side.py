@@ -55,7 +55,8 @@ def test_audit_has_the_arm(prepared, source_folder, beir, capsys):
     options = ("--reference", "build", "--beir", beir, "--source", source_folder, "--bridge", "bridge")
     assert lead_migrate("audit", "new", *options, "--json") in (0, 1, 3)
     arms = json.loads(capsys.readouterr().out)["arms"]
-    assert [arm["name"] for arm in arms] == ["full re-embed", "translated", "stay", "bridge", "BM25", "mean"]
+    names = [arm["name"] for arm in arms]
+    assert names == ["full re-embed", "translated", "stay", "bridge", "BM25", "two-stage 50", "mean"]
     assert lead_migrate("audit", "new", *options) in (0, 1, 3)
     assert any(line.startswith("bridge ") for line in capsys.readouterr().out.split("\n"))
 
