@@ -76,6 +76,8 @@ def command(
 
 
 def _show(done: Translation, store: Store, output: Path) -> None:
+    from migrate.report.terminal import folded
+
     dims = f"dimension {done.source_dim} to {done.target_dim}"
     show(f"{output}: {done.count:,} vectors, {dims}, {done.n_true:,} of them true ones, in {done.wall_s:.1f} s")
     if done.index_recall is not None:
