@@ -1,6 +1,6 @@
 """Retrieval after translation, on real embedding pairs: every stitch, every source space, two BEIR sets.
 
-    python benchmarks/retrieval.py DATA [--pairs 1000] [--no-tokens] [--stitches ridge+text auto ...]
+    python benchmarks/retrieval.py DATA [--pairs 1000 ...] [--no-tokens] [--stitches ridge+text auto ...]
 
 DATA holds `scifact/` and `nfcorpus/` in BEIR layout, and `pairs/SET.SPACE.npz` with `doc_ids`, `docs`, `query_ids`
 and `queries`; the target space is `minilm` (all-MiniLM-L6-v2). A further source, `tfidf:256`, is computed.
@@ -20,7 +20,7 @@ import argparse
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -216,35 +216,77 @@ def read_texts(collection: Collection, table: TokenTable | None) -> TextRows:
 
 
 def main() -> None:
-    """Print the tables."""
+    """Print the tables of each number of pairs, and the means over them where there are several."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
-    parser.add_argument("--pairs", type=int, default=1_000)
+    parser.add_argument("--pairs", type=int, nargs="+", default=[1_000])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--stitches", nargs="+", default=list(STITCHES))
     parser.add_argument("--spaces", nargs="+", default=list(SPACES))
     parser.add_argument("--no-tokens", action="store_true", help="read no token embeddings of the target")
     arguments = parser.parse_args()
-    started = time.perf_counter()
-    table = None if arguments.no_tokens else load_embedder(TARGET_MODEL).token_table()
-    cells: dict[tuple[str, str], dict[str, list[Result]]] = {}
-    for name in SETS:
-        data = load_beir(arguments.data / name)
-        collection = Collection(data, tuple(data.documents()))
-        target = load_space(arguments.data, name, TARGET, collection)
-        print_full_reembed(name, collection, target)
-        texts = read_texts(collection, table)
-        for space in arguments.spaces:
-            source = load_space(arguments.data, name, space, collection)
-            found = cells[name, space] = {}
-            for seed in arguments.seeds:
-                held_out = HeldOut(collection, source, target, texts, arguments.pairs, seed)
-                for stitch, result in results(held_out, arguments.stitches):
-                    found.setdefault(stitch, []).append(result)
-            print(f"  {name} {space}: {time.perf_counter() - started:.0f} s", file=sys.stderr, flush=True)
-    print_cells(cells, arguments.stitches)
-    tokens = "without" if arguments.no_tokens else "with"
-    print(f"\n{arguments.pairs:,} pairs, seeds {arguments.seeds}, {tokens} the target's tokens")
+    tokens = None if arguments.no_tokens else load_embedder(TARGET_MODEL).token_table()
+    read = [read_set(arguments.data, name, arguments.spaces, tokens) for name in SETS]
+    means: dict[int, dict[str, float]] = {}
+    for pairs in arguments.pairs:
+        cells = {
+            (one.name, space): judge_cell(one, space, pairs, arguments.seeds, arguments.stitches)
+            for one in read
+            for space in arguments.spaces
+        }
+        print_cells(cells, arguments.stitches)
+        print(
+            f"\n{pairs:,} pairs, seeds {arguments.seeds}, {'without' if tokens is None else 'with'} the target's tokens"
+        )
+        means[pairs] = {
+            stitch: float(np.nanmean([[one.retention for one in found[stitch]] for found in cells.values()]))
+            for stitch in arguments.stitches
+        }
+    if len(means) > 1:
+        print_plot(means, arguments.stitches)
+
+
+@dataclass(frozen=True)
+class ReadSet:
+    """A BEIR set with its target space, its source spaces and its texts as the stitches see them."""
+
+    name: str
+    collection: Collection
+    target: Space
+    sources: dict[str, Space]
+    texts: TextRows
+
+
+def read_set(data: Path, name: str, spaces: Sequence[str], tokens: TokenTable | None) -> ReadSet:
+    """Read a set, and print what the full re-embed does on it."""
+    beir = load_beir(data / name)
+    collection = Collection(beir, tuple(beir.documents()))
+    target = load_space(data, name, TARGET, collection)
+    print_full_reembed(name, collection, target)
+    sources = {space: load_space(data, name, space, collection) for space in spaces}
+    return ReadSet(name, collection, target, sources, read_texts(collection, tokens))
+
+
+def judge_cell(
+    read: ReadSet, space: str, pairs: int, seeds: Sequence[int], stitches: Sequence[str]
+) -> dict[str, list[Result]]:
+    """Every stitch from one source space, a result a seed."""
+    started, found = time.perf_counter(), dict[str, list[Result]]()
+    for seed in seeds:
+        held_out = HeldOut(read.collection, read.sources[space], read.target, read.texts, pairs, seed)
+        for stitch, result in results(held_out, stitches):
+            found.setdefault(stitch, []).append(result)
+    print(f"  {read.name} {space}: {time.perf_counter() - started:.0f} s", file=sys.stderr, flush=True)
+    return found
+
+
+def print_plot(means: Mapping[int, Mapping[str, float]], stitches: Sequence[str]) -> None:
+    """Mean retention by the number of pairs: a table, and a bar for each figure."""
+    rows = [[f"{pairs:,}", *(f"{found[stitch]:.3f}" for stitch in stitches)] for pairs, found in means.items()]
+    print(f"\nmean retention of nDCG@10\n\n{table([['pairs', *stitches], *rows])}\n")
+    bars = [[stitch, f"{pairs:,}", means[pairs][stitch]] for stitch in stitches for pairs in means]
+    for stitch, pairs, value in bars:
+        print(f"{stitch:12} {pairs:>6}  {'#' * round(60 * float(value)):60}  {float(value):.3f}")
 
 
 Cells = dict[tuple[str, str], dict[str, list[Result]]]
