@@ -284,9 +284,9 @@ def print_plot(means: Mapping[int, Mapping[str, float]], stitches: Sequence[str]
     """Mean retention by the number of pairs: a table, and a bar for each figure."""
     rows = [[f"{pairs:,}", *(f"{found[stitch]:.3f}" for stitch in stitches)] for pairs, found in means.items()]
     print(f"\nmean retention of nDCG@10\n\n{table([['pairs', *stitches], *rows])}\n")
-    bars = [[stitch, f"{pairs:,}", means[pairs][stitch]] for stitch in stitches for pairs in means]
-    for stitch, pairs, value in bars:
-        print(f"{stitch:12} {pairs:>6}  {'#' * round(60 * float(value)):60}  {float(value):.3f}")
+    for stitch in stitches:
+        for pairs, found in means.items():
+            print(f"{stitch:12} {pairs:>6,}  {'#' * round(60 * found[stitch]):60}  {found[stitch]:.3f}")
 
 
 Cells = dict[tuple[str, str], dict[str, list[Result]]]
