@@ -36,11 +36,18 @@ class LearningCurve:
 
 
 def learning_curve(
-    stitch: Stitch, pairs: Pairing, shares: NDArray[np.float64], neighbours: Neighbours, *, seed: int = 0
+    stitch: Stitch,
+    pairs: Pairing,
+    shares: NDArray[np.float64],
+    neighbours: Neighbours,
+    *,
+    n_pairs: int | None = None,
+    seed: int = 0,
 ) -> LearningCurve | None:
     """Fit on a quarter and a half of the pairs too, and go on from there; None for fewer than 40 pairs.
 
-    `shares` is the overlap@10 of each document that `neighbours` asks about, from all pairs. Each doubling is taken
+    `shares` is the overlap@10 of each document that `neighbours` asks about, from all pairs. Where these are some of
+    `n_pairs` that the stitch will learn from, the gain is what comes on top of those. Each doubling is taken
     to gain as much less than the one before as the last doubling did, which is a power law in the number of pairs.
     """
     if len(pairs) < _FEWEST:
@@ -48,17 +55,23 @@ def learning_curve(
     smaller = [cross_predict(stitch, pairs, share=share, seed=seed, with_variance=False).vectors for share in _SHARES]
     steps = np.column_stack([*(neighbours.overlap(unit_rows(one)) for one in smaller), shares])
     learned_from = (1 - 1 / FOLDS) * len(pairs)
-    doublings = float(np.log2((len(pairs) + MORE) / len(pairs)))
+    there = n_pairs or len(pairs)
+    known, wanted = (float(np.log2(count / len(pairs))) for count in (there, there + MORE))
     draws = np.random.default_rng(seed).integers(len(steps), size=(_RESAMPLES, len(steps)))
-    gains = [_gain(steps[draw].mean(axis=0), doublings) for draw in draws]
+    gains = [_gain_between(steps[draw].mean(axis=0), known, wanted) for draw in draws]
     low, high = np.percentile(gains, [2.5, 97.5]).tolist()
     return LearningCurve(
         tuple(round(share * learned_from) for share in (*_SHARES, 1)),
         tuple(steps.mean(axis=0).tolist()),
-        _gain(steps.mean(axis=0), doublings),
+        _gain_between(steps.mean(axis=0), known, wanted),
         low,
         high,
     )
+
+
+def _gain_between(overlap: NDArray[np.float64], known: float, wanted: float) -> float:
+    """What the doublings from `known` to `wanted` add."""
+    return _gain(overlap, wanted) - _gain(overlap, known)
 
 
 def _gain(overlap: Sequence[float] | NDArray[np.float64], doublings: float) -> float:

@@ -23,7 +23,7 @@ AUTO_CANDIDATES = ("identity", "procrustes", "ols", "lowrank", "ridge", "ridge+t
 
 TEXT_CONTROL = "text"
 
-LARGEST_JUDGED = 4_000
+LARGEST_JUDGED = 2_000
 """Pairs that candidates are judged on: their differences are plain by then, and the time goes with the cube."""
 
 
@@ -93,7 +93,8 @@ def select_stitch(
         A spec that is no stitch.
     """
     check_pairs(pairs.source, pairs.target)
-    if len(pairs) > LARGEST_JUDGED:
+    n_pairs = len(pairs)
+    if n_pairs > LARGEST_JUDGED:
         pairs = pairs.take(np.sort(np.random.default_rng(seed).permutation(len(pairs))[:LARGEST_JUDGED]))
     wanted = list(specs) if specs else applicable(pairs)
     neighbours = Neighbours(unit_rows(pairs.target), seed=seed)
@@ -106,7 +107,7 @@ def select_stitch(
     table.append(_random_control(pairs.target, seed=seed))
     progress("fit candidates", len(wanted), len(wanted))
     confidence = Confidence.fit(cross_predict(chosen.stitch, pairs, seed=seed), pairs.target)
-    curve = learning_curve(chosen.stitch, pairs, chosen.shares, neighbours, seed=seed)
+    curve = learning_curve(chosen.stitch, pairs, chosen.shares, neighbours, n_pairs=n_pairs, seed=seed)
     return Selection(chosen.row.stitch, tuple(table), confidence, curve, chosen.stitch)
 
 
