@@ -89,7 +89,7 @@ class KernelSystem:
         """
         from sklearn.utils.extmath import randomized_svd
 
-        basis, values, _ = randomized_svd(self.centred, min(count, len(self.gram) - 1), n_iter=4, random_state=0)
+        basis, values, _ = randomized_svd(self.centred, min(count, len(self.gram) - 1), n_iter=2, random_state=0)
         basis -= basis.mean(axis=0)  # directions without variance are any, even the constant one
         return np.asarray(basis / np.sqrt(values + penalty))
 
