@@ -35,14 +35,18 @@ class HeldOutScores:
 
 
 def score_predictions(
-    predicted: Vectors, truth: Vectors, *, seed: int = 0, neighbours: Neighbours | None = None
+    predicted: Vectors, truth: Vectors, *, seed: int = 0, shares: NDArray[np.float64] | None = None
 ) -> HeldOutScores:
-    """Score raw predictions, (n, q), against the true vectors, (n, q), whose `neighbours` may be known already."""
+    """Score raw predictions, (n, q), against the true vectors, (n, q).
+
+    `shares` is what `Neighbours.overlap` says of the predictions, where that is known already.
+    """
     difference = predicted.astype(np.float64) - truth
     squared = float(np.einsum("ij,ij->", difference, difference))
     spread = float(np.square(truth - truth.mean(axis=0, dtype=np.float64)).sum())
     unit_predicted, unit_truth = unit_rows(predicted), unit_rows(truth)
-    shares = (neighbours or Neighbours(unit_truth, seed=seed)).overlap(unit_predicted)
+    if shares is None:
+        shares = Neighbours(unit_truth, seed=seed).overlap(unit_predicted)
     return HeldOutScores(
         cosine=float(np.einsum("ij,ij->i", unit_predicted, unit_truth).mean(dtype=np.float64)),
         mse=squared / truth.size,

@@ -122,8 +122,8 @@ def _judge(spec: str, pairs: Pairing, neighbours: Neighbours, *, seed: int, is_c
     stitch = new_stitch(spec).tuned(pairs.source, pairs.target, pairs.texts)
     vectors = cross_predict(stitch, pairs, seed=seed, with_variance=False).vectors
     elapsed = time.perf_counter() - started
-    scores = score_predictions(vectors, pairs.target, neighbours=neighbours)
     shares = neighbours.overlap(unit_rows(vectors))
+    scores = score_predictions(vectors, pairs.target, shares=shares)
     return _Judged(Candidate(spec, scores, elapsed, is_control), stitch, shares)
 
 
