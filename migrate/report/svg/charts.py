@@ -53,13 +53,17 @@ def _interval(frame: Frame, row: Interval, y: float) -> str:
     colour = "var(--accent)" if row.marked else "var(--muted)"
     low, middle, high = (frame.at_x(min(value, frame.x[1])) for value in (row.lower, row.estimate, row.upper))
     return (
-        f"<g><title>{escape(f'{row.name}: {row.estimate:.3f} ({row.lower:.3f} to {row.upper:.3f})')}</title>"
+        f"<g><title>{escape(f'{row.name}: {row.estimate:.3f} ({row.lower:.3f} to {_bound(row.upper)})')}</title>"
         f"{text(frame.left - 10, y + 4, _cut(row.name, 40), anchor='end', bold=row.marked)}"
         f'<line x1="{low:g}" x2="{high:g}" y1="{y:g}" y2="{y:g}" style="stroke:{colour}" '
         f'stroke-width="{4 if row.marked else 2.5}" stroke-linecap="round"/>'
         f'<circle cx="{middle:g}" cy="{y:g}" r="{5.5 if row.marked else 4}" style="fill:{colour}"/>'
         f"{text(frame.width, y + 4, f'{row.estimate:.3f}', anchor='end', bold=row.marked)}</g>"
     )
+
+
+def _bound(value: float) -> str:
+    return f"{value:.3f}" if value < np.inf else "no limit"
 
 
 def _cut(name: str, width: int) -> str:
