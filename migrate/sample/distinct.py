@@ -1,4 +1,4 @@
-"""Documents worth embedding: those with a text, each text once."""
+"""Documents worth embedding: those with a text, each text once; of a store without texts any."""
 
 from __future__ import annotations
 
@@ -27,16 +27,20 @@ def distinct_texts(store: Store, order: NDArray[np.int64], count: int) -> Iterat
     """The first `count` documents in `order` with a text that is neither blank nor that of one before.
 
     Texts are read in blocks, no further than needed, and remembered by hash: a store may hold more of them than
-    memory does.
+    memory does. Of a store without texts, the first `count` documents with an empty one.
     """
+    if not store.info.has_texts:
+        return _by_id(store, order[:count])
     return islice(_distinct(store, order, min(count, _BLOCK)), count)
 
 
 def find_copies(store: Store, documents: Sequence[Document]) -> dict[str, int]:
     """Other documents of a store with exactly the text of one of `documents`: their ids, and its place.
 
-    Reads every text of the store, and remembers none.
+    Reads every text of the store, and remembers none. Without texts nobody knows of a copy.
     """
+    if not store.info.has_texts:
+        return {}
     place_of = {text_digest(document.text): place for place, document in enumerate(documents)}
     own = {document.id for document in documents}
     found = ((document.id, place_of.get(text_digest(document.text))) for document in store.documents())
@@ -57,3 +61,10 @@ def _distinct(store: Store, order: NDArray[np.int64], block: int) -> Iterator[Ca
             if document.text.strip() and digest not in seen:
                 seen.add(digest)
                 yield Candidate(row, document)
+
+
+def _by_id(store: Store, rows: NDArray[np.int64]) -> Iterator[Candidate]:
+    for start in range(0, len(rows), _BLOCK):
+        some = rows[start : start + _BLOCK]
+        for row, doc_id in zip(some.tolist(), store.take(some).ids, strict=True):
+            yield Candidate(row, Document(doc_id, ""))
