@@ -121,13 +121,11 @@ def _check_texts(store: Store, stitch: str, views: Mapping[str, Embedder]) -> No
     """Make sure that a stitch that was asked for by name has what it reads."""
     if store.info.has_texts:
         return
-    path, remedy = store.info.path, "put a docs.jsonl beside the index, or leave it out"
+    path, remedy = store.info.path, "put a docs.jsonl beside the index, or leave out"
     if stitch != AUTO and new_stitch(stitch).reads_texts:
-        raise StoreError(
-            f"{path}: the {stitch} stitch reads texts, found a store without; {remedy} for the best of vectors only"
-        )
+        raise StoreError(f"{path}: the {stitch} stitch reads texts, found a store without; {remedy} --stitch")
     if views:
-        raise StoreError(f"{path}: expected texts for --view to be read with, found vectors only; {remedy}")
+        raise StoreError(f"{path}: expected texts for --view to be read with, found vectors only; {remedy} --view")
 
 
 def fit_pairs(

@@ -52,7 +52,9 @@ def target_file(corpus, tmp_path_factory):
     embedder.fit(corpus.documents)
     path = tmp_path_factory.mktemp("data") / "target.npz"
     ids = [document.id for document in corpus.documents]
-    np.savez(path, doc_ids=ids, docs=embedder.embed_documents(corpus.documents))
+    asked = [query.id for query in corpus.queries]
+    documents, queries = embedder.embed_documents(corpus.documents), embedder.embed_queries(corpus.queries)
+    np.savez(path, doc_ids=ids, docs=documents, query_ids=asked, queries=queries)
     return path
 
 

@@ -30,7 +30,8 @@ def distinct_texts(store: Store, order: NDArray[np.int64], count: int) -> Iterat
     memory does. Of a store without texts, the first `count` documents with an empty one.
     """
     if not store.info.has_texts:
-        return _by_id(store, order[:count])
+        rows = order[:count]
+        return map(Candidate, rows.tolist(), known_documents(store, rows))
     return islice(_distinct(store, order, min(count, _BLOCK)), count)
 
 
@@ -63,8 +64,9 @@ def _distinct(store: Store, order: NDArray[np.int64], block: int) -> Iterator[Ca
                 yield Candidate(row, document)
 
 
-def _by_id(store: Store, rows: NDArray[np.int64]) -> Iterator[Candidate]:
-    for start in range(0, len(rows), _BLOCK):
-        some = rows[start : start + _BLOCK]
-        for row, doc_id in zip(some.tolist(), store.take(some).ids, strict=True):
-            yield Candidate(row, Document(doc_id, ""))
+def known_documents(store: Store, rows: NDArray[np.int64]) -> Iterator[Document]:
+    """The documents of some rows, in the order of `rows`; of a store without texts their ids, with empty texts."""
+    if store.info.has_texts:
+        return store.documents(rows)
+    blocks = (rows[start : start + _BLOCK] for start in range(0, len(rows), _BLOCK))
+    return (Document(doc_id, "") for block in blocks for doc_id in store.take(block).ids)

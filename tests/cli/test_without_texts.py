@@ -1,11 +1,14 @@
 """A store without texts as a user meets it: `fit` for vectors that are found by id, `translate` by the fallback."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from migrate.cli.main import run
 from migrate.report.fit import WITHOUT_TEXTS
+from migrate.stores import open_store
+from migrate.stores.base import read_all
 
 
 def lead_migrate(*arguments):
@@ -91,3 +94,16 @@ def test_translate_uses_the_fallback_and_says_what_that_costs(source_folder, bar
 def test_fit_names_what_it_keeps_for_when_the_texts_are_gone(source_folder, capsys):
     assert fit(source_folder, "tfidf:24", "--stitch", "ridge+text") == 0
     assert "should the texts be gone), fitted on 60 of 150 documents" in capsys.readouterr().out
+
+
+def test_the_whole_path_needs_no_texts_where_vectors_are_found_by_id(bare_folder, beir, target_file, capsys):
+    options = ("--target", f"file:{target_file}", "--beir", beir, "--sample", "100", "-o", "migration", "--quiet")
+    code = lead_migrate("run", bare_folder, *options, "--json")
+    report = json.loads(capsys.readouterr().out)
+    assert code == {"SAFE": 0, "NOT SAFE": 1, "INCONCLUSIVE": 3}[report["verdict"]["outcome"]]
+    names = [arm["name"] for arm in report["arms"]]
+    assert names == ["full re-embed", "translated", "stay", "mean"]  # what reads texts is not there
+    full, reference = open_store(Path("migration/reference")), open_store(bare_folder)
+    assert full.info.dim == 24 and list(read_all(full.batches()).ids) == list(read_all(reference.batches()).ids)
+    code, line = complaint(capsys, lead_migrate("run", bare_folder, *options[2:], "--target", "tfidf:24", "--force"))
+    assert code == 4 and "put a docs.jsonl" in line
