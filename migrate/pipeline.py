@@ -67,8 +67,9 @@ def migrate(
     """
     source_model = source_embedder.identity if source_embedder else None
     strategy = choose_strategy(strategy, has_log=query_log is not None)
-    require_texts(store)
-    embedder.fit(store.documents())
+    require_texts(store, embedder)
+    if store.info.has_texts:
+        embedder.fit(store.documents())
     options = {"stitch": stitch, "sample": size, "seed": seed, "model": embedder.cache_scope("document")}
     options["strategy"], options["query log"] = strategy, query_log and query_log.digest()
     options["source model"] = source_model and asdict(source_model)
