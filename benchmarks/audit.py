@@ -3,9 +3,9 @@
     python benchmarks/audit.py DATA
 
 DATA holds `scifact/` in BEIR layout and `pairs/scifact.SPACE.npz`. Prints the seconds of an audit of SciFact (5,183
-documents, 300 queries) with every arm that embeds nothing - stay, hybrid, BM25, two-stage, controls - and all it says of
-where it hurts; and the rate of exact search as a ratio to FAISS's own exhaustive search of the same vectors in the same
-run, each the median of five.
+documents, 300 queries) with every arm that embeds nothing - stay, hybrid, BM25, two-stage, controls - and all that it
+says of where it hurts; and the rate of exact search as a ratio to FAISS's own exhaustive search of the same vectors in
+the same run, each the median of five.
 """
 
 from __future__ import annotations
