@@ -1,4 +1,4 @@
-"""Bounds of the retention of many audits at once: the tool's own, and the usual ones that `verdicts.py` holds beside it."""
+"""Bounds of the retention of many audits at once: the tool's own, and the usual ones beside it, for `verdicts.py`."""
 
 from __future__ import annotations
 
@@ -63,17 +63,6 @@ def bootstrap_bounds(arm: Table, full: Table, rng: np.random.Generator, resample
             np.quantile(_ratios(arms + spare, fulls), CONFIDENCE, axis=0),
         ),
     }
-
-
-def simultaneous_lower(arms: list[Table], full: Table, rng: np.random.Generator, resamples: int) -> list[Table]:
-    """Lower bounds of several arms whose common level is read from their own resamples (Besag et al. 1995, 6.3)."""
-    sums, unseen = weighted_sums(np.hstack([full, *arms]), seed=int(rng.integers(1 << 32)), resamples=resamples)
-    parts = np.split(sums, len(arms) + 1, axis=1)
-    ratios = np.stack([part / (parts[0] + unseen[:, None]) for part in parts[1:]])
-    ranks = ratios.argsort(axis=1).argsort(axis=1).min(axis=0)
-    level = np.quantile(ranks, 1 - CONFIDENCE, axis=0).astype(int)
-    ordered = np.sort(ratios, axis=1)
-    return [one[level, np.arange(len(level))] for one in ordered]
 
 
 def _counts(rng: np.random.Generator, n: int, resamples: int) -> Table:

@@ -1,4 +1,4 @@
-"""Simulated audits whose truth is known, for `verdicts.py`: scores of a full re-embed, and of an arm, query by query."""
+"""Simulated audits whose truth is known, for `verdicts.py`: scores of a full re-embed and of an arm."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def real_cases(data: Path, pairs: int = 2_000) -> Iterator[Resampled]:
     """Two sets: 2 % lose all, and stores from two source spaces, translated by ridge regression on random pairs."""
     for name in ("scifact", "nfcorpus"):
         found = load_beir(data / name)
-        collection = Collection(found, tuple(found.documents))
+        collection = Collection(found, tuple(found.documents()))
         target = load_space(data, name, TARGET, collection)
         full = _scores(collection, target, target.documents)
         yield Resampled(f"{name}: 2 % lose all", full, full, lost=0.02)

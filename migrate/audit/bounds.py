@@ -62,8 +62,7 @@ def family_bounds(
 
     Of k arms that are all at the margin, the best of the k looks better than it is. Each bound here is one of
     confidence 1 - 0.05 / k (Bonferroni; Dunn 1961), so that in 95 % of audits no lower bound lies above its truth, and
-    so for the upper ones. Bounds that use how alike the arms are would be narrower, and wrong for rare harm: arms
-    without a bad query look alike.
+    so for the upper ones. How alike the arms are is not used.
     """
     found = _retentions(list(arms.values()), full, seed, resamples, 1 - (1 - confidence) / max(len(arms), 1))
     return dict(zip(arms, found, strict=True))
@@ -102,7 +101,7 @@ def weighted_sums(
 def ratio_bounds(
     arms: NDArray[np.floating], full: NDArray[np.floating], unseen: NDArray[np.floating], confidence: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Lower and upper bounds of arm / full from their weighted sums, (resamples, k) or (resamples, 1), and the weights."""
+    """Lower and upper bounds of arm / full from their weighted sums, (resamples, k) or (resamples, 1)."""
     spare = unseen[:, None]
     lower = np.quantile(arms / (full + spare), 1 - confidence, axis=0)
     upper = np.quantile((arms + spare) / full, confidence, axis=0)
