@@ -21,7 +21,8 @@ def own_bounds(
     """As `retention_bounds` does; the resamples are the same for all audits of a table."""
     audits = arm.shape[1]
     sums, unseen = weighted_sums(np.hstack([arm, full]), seed=int(rng.integers(1 << 32)), resamples=resamples)
-    return ratio_bounds(sums[:, :audits], sums[:, audits:], unseen, confidence)
+    perfect = bool((full == 1).all())
+    return ratio_bounds(sums[:, :audits], sums[:, audits:], unseen, confidence, perfect=perfect)
 
 
 def own_difference(arm: Table, other: Table, rng: np.random.Generator, resamples: int) -> Sides:

@@ -142,7 +142,7 @@ def several_arms(effort: Effort) -> float:
     rows: list[list[str]] = []
     worst = 0.0
     for case in FAMILIES:
-        for n in (100, 300, 1_000):
+        for n in (100, 300):
             found = [_any_above(case, n, size, effort) for size in effort.sizes]
             family, alone = (share([one[column] for one in found]) for column in range(2))
             worst = max(worst, family)

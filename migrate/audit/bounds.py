@@ -4,7 +4,8 @@ A resample gives each query a random weight, the same for all its scores (the Ba
 more is imagined, the worst there can be for what the bound is to show: for a lower bound of retention, the full
 re-embed answers it perfectly and the arm not at all. A sample without a bad query says little of rare harm, and its
 resamples nothing at all; the imagined query stands for what was not seen. It weighs as much as one real query, so that
-it means little among thousands.
+it means little among thousands. For an upper bound it is the other way round, unless the full re-embed scores 1 for all
+queries, as its overlap with itself does: there is nothing to win then.
 
 This is Gaffke's bound (2005, Three test statistics for a nonparametric one-sided hypothesis on the mean of a
 nonnegative variable; Learned-Miller & Thomas 2019, arXiv:1905.06208) for the mean of arm - margin * full, turned into a
@@ -99,12 +100,20 @@ def weighted_sums(
 
 
 def ratio_bounds(
-    arms: NDArray[np.floating], full: NDArray[np.floating], unseen: NDArray[np.floating], confidence: float
+    arms: NDArray[np.floating],
+    full: NDArray[np.floating],
+    unseen: NDArray[np.floating],
+    confidence: float,
+    *,
+    perfect: bool,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Lower and upper bounds of arm / full from their weighted sums, (resamples, k) or (resamples, 1)."""
+    """Lower and upper bounds of arm / full from their weighted sums, (resamples, k) or (resamples, 1).
+
+    For the upper one the arm answers the unseen query perfectly, and the full re-embed does not unless it is `perfect`.
+    """
     spare = unseen[:, None]
     lower = np.quantile(arms / (full + spare), 1 - confidence, axis=0)
-    upper = np.quantile((arms + spare) / full, confidence, axis=0)
+    upper = np.quantile((arms + spare) / (full + spare * perfect), confidence, axis=0)
     return lower, upper
 
 
@@ -123,7 +132,7 @@ def _retentions(arms: list[Scores], full: Scores, seed: int, resamples: int, con
     if not full.any():
         return [Bounds(estimate, 0.0, np.inf) for estimate in estimates]
     sums, unseen = weighted_sums(np.column_stack([full, *arms]), seed=seed, resamples=resamples)
-    lower, upper = ratio_bounds(sums[:, 1:], sums[:, :1], unseen, confidence)
+    lower, upper = ratio_bounds(sums[:, 1:], sums[:, :1], unseen, confidence, perfect=bool((full == 1).all()))
     return [Bounds(*three) for three in zip(estimates, lower.tolist(), upper.tolist(), strict=True)]
 
 

@@ -32,9 +32,10 @@ def queries_needed(arm: Scores, full: Scores, margin: float) -> int | None:
     """
     if len(arm) < 2 or not full.any():
         return None
-    loss = arm - margin * full
+    above = arm - margin * full
     n = np.unique(np.geomspace(max(len(arm) + 1, FEWEST_QUERIES), MOST_QUERIES, 400).astype(int))
-    settled = _settled(n, loss, worst=margin) + _settled(n, -loss, worst=1.0)
+    best = 1 - margin if (full == 1).all() else 1.0
+    settled = _settled(n, above, worst=margin) + _settled(n, -above, worst=best)
     enough = n[settled >= POWER]
     return int(enough[0]) if len(enough) else None
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 from paired_scores import make
-from scipy.stats import beta, bootstrap
+from scipy.stats import binomtest, bootstrap
 
 from migrate.audit.bounds import difference_bounds, family_bounds, retention_bounds, weighted_sums
 
@@ -36,12 +36,18 @@ def test_bounds_are_quantiles_over_all_weightings_of_the_queries_and_an_imagined
     assert (gain.lower, gain.upper) == pytest.approx(expected, abs=0.04 * (gain.upper - gain.lower))
 
 
-@pytest.mark.parametrize(("n", "right"), [(20, 20), (60, 57), (300, 285), (300, 40)])
-def test_the_lower_bound_of_right_and_wrong_is_that_of_clopper_and_pearson(n, right):
-    arm = (np.arange(n) < right).astype(float)
-    found = retention_bounds(arm, np.ones(n), seed=3, resamples=20_000)
-    expected = beta.ppf(0.05, right, n - right + 1)
-    assert found.lower == pytest.approx(expected, abs=0.03 * (found.estimate - expected) + 1e-3)
+@pytest.mark.parametrize(("n", "right"), [(20, 20), (60, 57), (300, 285), (300, 40), (20, 0)])
+def test_bounds_of_right_and_wrong_are_those_of_clopper_and_pearson(n, right):
+    found = retention_bounds((np.arange(n) < right).astype(float), np.ones(n), seed=3, resamples=20_000)
+    expected = binomtest(right, n).proportion_ci(confidence_level=0.9)
+    tolerance = 0.02 * (expected.high - expected.low)
+    assert (found.lower, found.upper) == pytest.approx((expected.low, expected.high), abs=tolerance)
+
+
+def test_nothing_is_won_over_a_full_re_embed_that_is_always_right():
+    assert retention_bounds(np.ones(30), np.ones(30)).upper == 1
+    assert retention_bounds(np.full(30, 0.9), np.ones(30)).upper < 1
+    assert retention_bounds(np.ones(30), np.append(np.ones(29), 0.99)).upper > 1
 
 
 @pytest.mark.parametrize("statistic", [ratio, difference])

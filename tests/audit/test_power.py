@@ -49,6 +49,11 @@ def test_without_harm_the_worst_case_query_alone_asks_for_queries():
         assert found == pytest.approx(3 / (1 - margin), rel=0.05)
 
 
+def test_an_arm_that_cannot_win_is_sooner_known_to_be_not_safe():
+    arm = np.tile([1.0] * 17 + [0.0] * 3, 2)
+    assert queries_needed(arm, np.ones(40), 0.95) < queries_needed(arm, np.append(np.ones(39), 0.99), 0.95)
+
+
 def test_more_queries_than_can_be_asked_for_are_not_estimated():
     arm, full = alternating(400, 0.901, 0.3)
     assert queries_needed(arm, full, 0.9) is None

@@ -21,7 +21,7 @@ def test_a_sample_without_harm_is_safe_only_if_it_is_large_enough(n, margin, out
     scores = np.ones(n)
     verdict = decide(scores, scores, margin=margin, resamples=2000)
     assert verdict.outcome is outcome
-    assert verdict.retention.lower < verdict.retention.estimate == 1 < verdict.retention.upper
+    assert verdict.retention.lower < verdict.retention.estimate == verdict.retention.upper == 1
 
 
 def test_rare_total_harm_is_seldom_called_safe():
