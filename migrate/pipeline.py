@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from migrate.audit.audit import Questions, audit_store
+from migrate.audit.audit import audit_store
 from migrate.audit.model import AuditReport
+from migrate.audit.questions import Questions
 from migrate.audit.verdict import MARGIN
 from migrate.embed import reembed_store
 from migrate.embedders.base import Embedder

@@ -144,7 +144,6 @@ def command(
                 seed=seed,
                 progress=progress,
             )
-            tried = None
             if trial is not None and opened is not None:
                 tried = frontier(
                     opened,
@@ -161,7 +160,8 @@ def command(
                     seed=seed,
                     progress=progress,
                 )
-    return show_report(found, report, tried, force=force, as_json=as_json)
+                found = found.with_frontier(tried)
+    return show_report(found, report, force=force, as_json=as_json)
 
 
 def _stay(

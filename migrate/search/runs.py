@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +22,14 @@ _SLACK = 1e-5
 
 @dataclass(frozen=True)
 class Run:
-    """The ranked documents of each query, best first: at most `DEPTH`, no document twice, ties by doc_id."""
+    """The ranked documents of each query, best first: at most `DEPTH`, no document twice, ties by doc_id.
+
+    `scores` are those of the ranked documents, as an index gives them: inner products, or squared distances, which
+    grow from the first to the last. Without a search of vectors there are none.
+    """
 
     rankings: Mapping[str, tuple[str, ...]]
+    scores: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
     def top(self, query_id: str, k: int) -> tuple[str, ...]:
         """The first k documents; none for a query that was not answered."""
@@ -100,8 +105,16 @@ class TopK:
 
     def run(self) -> Run:
         """What was found so far."""
-        pairs = zip(self.query_ids, self._best, strict=True)
-        return Run({query_id: tuple(doc_id for doc_id, _ in best) for query_id, best in pairs})
+        found = dict(zip(self.query_ids, self._best, strict=True))
+        rankings = {query_id: tuple(doc_id for doc_id, _ in best) for query_id, best in found.items()}
+        if self.metric == "ip":
+            return Run(rankings, {query_id: tuple(score for _, score in best) for query_id, best in found.items()})
+        squares = np.einsum("nd,nd->n", self._exact_queries, self._exact_queries).tolist()
+        distances = {
+            query_id: tuple(max(square - score, 0.0) for _, score in best)
+            for (query_id, best), square in zip(found.items(), squares, strict=True)
+        }
+        return Run(rankings, distances)
 
 
 def search(
@@ -122,4 +135,8 @@ def search(
 
 def without_self(run: Run) -> Run:
     """The run without the document that is the query itself (ArguAna and Quora ask with their own documents)."""
-    return Run({query_id: tuple(d for d in docs if d != query_id) for query_id, docs in run.rankings.items()})
+    kept = {query_id: [i for i, d in enumerate(docs) if d != query_id] for query_id, docs in run.rankings.items()}
+    return Run(
+        {query_id: tuple(run.rankings[query_id][i] for i in places) for query_id, places in kept.items()},
+        {query_id: tuple(scores[i] for i in kept[query_id]) for query_id, scores in run.scores.items()},
+    )
