@@ -43,7 +43,8 @@ class Verdict:
     `gain_over_stay` is the difference of mean scores, arm minus stay, where staying is possible.
     `queries_needed` is an estimate for an inconclusive verdict: so many queries would settle 80 % of audits like this
     one; None where even 100,000 would not do.
-    A `provisional` verdict rests on overlap@10 with the full re-embed, for want of judgements.
+    A `provisional` verdict rests on overlap@10 with the full re-embed, for want of judgements. `confidence` is that of
+    each bound.
     """
 
     outcome: Outcome
@@ -53,6 +54,7 @@ class Verdict:
     gain_over_stay: Bounds | None
     queries_needed: int | None
     provisional: bool
+    confidence: float = CONFIDENCE
 
     @property
     def worse_than_stay(self) -> bool:
@@ -70,7 +72,8 @@ class Verdict:
     def sentence(self) -> str:
         """The verdict in words."""
         bounds = self.retention
-        span = f"retention {bounds.estimate:.3f}, 95 % bounds {bounds.lower:.3f} to {bounds.upper:.3f}"
+        level = f"{100 * self.confidence:.3g} % bounds"
+        span = f"retention {bounds.estimate:.3f}, {level} {bounds.lower:.3f} to {bounds.upper:.3f}"
         if self.worse_than_stay:
             return f"{span}; the translated store answers significantly worse than the source store does today"
         if self.outcome is Outcome.SAFE:
@@ -95,16 +98,21 @@ def decide(
     seed: int = 0,
     resamples: int = RESAMPLES,
     provisional: bool = False,
+    confidence: float = CONFIDENCE,
 ) -> Verdict:
     """Judge an arm against the full re-embed, and against staying where that is possible.
 
-    All scores are one value a query, shape (n,), between 0 and 1, in the same order.
+    All scores are one value a query, shape (n,), between 0 and 1, in the same order. Of the audits of an arm that is
+    exactly at the margin, 5 % at most say SAFE; more do where several arms are judged and the best is taken. For k of
+    them, a `confidence` of 1 - 0.05 / k makes up for that.
     """
-    retention = retention_bounds(arm, full, seed=seed, resamples=resamples)
-    gain = None if stay is None else difference_bounds(arm, stay, seed=seed, resamples=resamples)
+    retention = retention_bounds(arm, full, seed=seed, resamples=resamples, confidence=confidence)
+    gain = None
+    if stay is not None:
+        gain = difference_bounds(arm, stay, seed=seed, resamples=resamples, confidence=confidence)
     outcome = _outcome(retention, gain, margin) if len(arm) >= FEWEST_QUERIES else Outcome.INCONCLUSIVE
-    needed = queries_needed(arm, full, margin) if outcome is Outcome.INCONCLUSIVE else None
-    return Verdict(outcome, retention, margin, len(arm), gain, needed, provisional)
+    needed = queries_needed(arm, full, margin, confidence=confidence) if outcome is Outcome.INCONCLUSIVE else None
+    return Verdict(outcome, retention, margin, len(arm), gain, needed, provisional, confidence)
 
 
 def _outcome(retention: Bounds, gain: Bounds | None, margin: float) -> Outcome:

@@ -155,3 +155,13 @@ def test_a_handful_of_queries_is_inconclusive_whatever_it_shows(n):
 
 def test_twenty_lost_queries_are_not_safe():
     assert decide(np.zeros(20), np.ones(20), resamples=200).outcome is Outcome.NOT_SAFE
+
+
+def test_one_arm_of_several_is_judged_with_more_confidence():
+    arm, full = np.append(np.ones(149), 0), np.ones(150)
+    alone, one_of_six = (decide(arm, full, 0.9 * full, margin=0.96, confidence=c) for c in (0.95, 1 - 0.05 / 6))
+    assert (alone.outcome, one_of_six.outcome) == (Outcome.SAFE, Outcome.INCONCLUSIVE)
+    assert "95 % bounds" in alone.sentence and "99.2 % bounds" in one_of_six.sentence
+    assert one_of_six.gain_over_stay.lower < alone.gain_over_stay.lower
+    eighty = decide(arm, full, margin=0.96, confidence=0.995).queries_needed
+    assert eighty > one_of_six.queries_needed
