@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,15 @@ def own_bounds(
     sums, unseen = weighted_sums(np.hstack([arm, full]), seed=int(rng.integers(1 << 32)), resamples=resamples)
     perfect = bool((full == 1).all())
     return ratio_bounds(sums[:, :audits], sums[:, audits:], unseen, confidence, perfect=perfect)
+
+
+def own_lower(
+    arms: Sequence[Table], full: Table, rng: np.random.Generator, resamples: int, levels: Sequence[float]
+) -> Table:
+    """Lower bounds of several arms at several levels as `family_bounds` has them, (arms, levels, audits)."""
+    sums, unseen = weighted_sums(np.hstack([full, *arms]), seed=int(rng.integers(1 << 32)), resamples=resamples)
+    standard, *found = np.split(sums, len(arms) + 1, axis=1)
+    return np.stack([np.quantile(one / (standard + unseen[:, None]), 1 - np.array(levels), axis=0) for one in found])
 
 
 def own_difference(arm: Table, other: Table, rng: np.random.Generator, resamples: int) -> Sides:

@@ -33,6 +33,7 @@ from intervals import (
     bootstrap_bounds,
     own_bounds,
     own_difference,
+    own_lower,
     t_bounds,
     t_difference,
 )
@@ -155,11 +156,10 @@ def several_arms(effort: Effort) -> float:
 def _any_above(case: Harm, n: int, audits: int, effort: Effort) -> NDArray[np.bool_]:
     """Whether any arm is above the margin by family bounds, and by its own, (2, audits)."""
     full = np.ones((n, audits)) if case.perfect else full_scores(effort.rng, n, audits)
-    arms, fulls = np.hstack([case.harm(effort.rng, full) for _ in range(ARMS)]), np.hstack([full] * ARMS)
+    arms = [case.harm(effort.rng, full) for _ in range(ARMS)]
     levels = (1 - (1 - CONFIDENCE) / ARMS, CONFIDENCE)
-    lower = [own_bounds(arms, fulls, effort.rng, effort.resamples, level)[0] for level in levels]
-    above = np.stack(lower).reshape(len(levels), ARMS, audits) >= case.truth + _EDGE
-    return np.asarray(above.any(axis=1))
+    lower = own_lower(arms, full, effort.rng, effort.resamples, levels)
+    return np.asarray((lower >= case.truth + _EDGE).any(axis=0))
 
 
 def power(effort: Effort) -> None:
