@@ -92,7 +92,7 @@ def _parts(values: Sequence[float | None], form: str) -> Sequence[str | None]:
     if not len(numbers):
         return [None] * len(values)
     count = int(np.clip(len(numbers) // _PER_PART, 1, _MOST_PARTS))
-    edges = np.unique(np.quantile(numbers, np.linspace(0, 1, count + 1)[1:-1], method="higher"))
+    edges = np.unique(np.quantile(numbers, np.linspace(0, 1, count + 1)[1:-1], method="lower"))
     names = _names(numbers, np.searchsorted(edges, numbers, side="left"), form)
     return [None if value is None else names[int(np.searchsorted(edges, value, side="left"))] for value in values]
 

@@ -73,7 +73,9 @@ _BUILD = "build"
 @options.seed
 @options.force
 @options.restart
-@option("--report", type=options.PATH, help="File to write the JSON report to.")
+@options.slices
+@options.report
+@options.html
 @options.as_json
 @options.quiet
 def command(
@@ -98,7 +100,9 @@ def command(
     seed: int,
     force: bool,
     restart: bool,
+    slice_fields: tuple[str, ...],
     report: Path | None,
+    html: Path | None,
     as_json: bool,
     quiet: bool,
 ) -> int:
@@ -116,9 +120,9 @@ def command(
     inputs = [Path(path) for path in (store, reference, beir, source, stitch, query_log) if path is not None]
     if save_reference is not None:
         refuse_overlap(save_reference, *inputs)
-    if report is not None:
-        refuse_overlap(report, *inputs)
-        refuse_existing(report, force=force)  # told before anything is spent
+    for written in filter(None, (report, html)):
+        refuse_overlap(written, *inputs)
+        refuse_existing(written, force=force)  # told before anything is spent
     with progress_bar(quiet=quiet) as progress:
         translated = open_store(store)
         questions = load_questions(beir, split, progress)
@@ -138,6 +142,7 @@ def command(
                 bridge=crossing,
                 bm25=not no_bm25,
                 two_stage=depths,
+                slice_fields=slice_fields,
                 price_usd_per_mtok=price,
                 parent_field=parent_field,
                 margin=margin,
@@ -161,7 +166,7 @@ def command(
                     progress=progress,
                 )
                 found = found.with_frontier(tried)
-    return show_report(found, report, force=force, as_json=as_json)
+    return show_report(found, report, html, force=force, as_json=as_json)
 
 
 def _stay(

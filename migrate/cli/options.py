@@ -83,6 +83,15 @@ price = option(
     metavar="USD",
     help="Dollars per million tokens of the target model.  [default: the registry's]",
 )
+report = option("--report", type=PATH, metavar="FILE", help="File to write the JSON report to.")
+html = option("--html", type=PATH, metavar="FILE", help="File to write the report to as a page for a browser.")
+slices = option(
+    "--slice",
+    "slice_fields",
+    multiple=True,
+    metavar="FIELD",
+    help="Metadata field of the documents by which to look at queries apart; can be repeated.",
+)
 beir = option(
     "--beir",
     required=True,

@@ -93,4 +93,4 @@ def command(
         show(candidates_table(done.stitch.selection) + "\n")
         if query_log is not None:
             show(told_of_log(done.stitch.manifest, by_vectors=old is not None) + "\n")
-    return show_report(done.report, None, force=force, as_json=as_json)
+    return show_report(done.report, None, None, force=force, as_json=as_json)

@@ -68,9 +68,9 @@ def _check_revision(path: Path, known: ModelIdentity, found: ModelIdentity) -> N
         )
 
 
-def show_report(report: AuditReport, path: Path | None, *, force: bool, as_json: bool) -> int:
-    """Print the report, write it where it is wanted, and return its exit code."""
-    from migrate.files import atomic_file, write_json
+def show_report(report: AuditReport, path: Path | None, html: Path | None, *, force: bool, as_json: bool) -> int:
+    """Print the report, write it where it is wanted, as JSON to `path` and as a page, and return its exit code."""
+    from migrate.files import atomic_file, write_bytes, write_json
     from migrate.report.audit import audit_text
     from migrate.report.document import audit_document
 
@@ -78,6 +78,11 @@ def show_report(report: AuditReport, path: Path | None, *, force: bool, as_json:
     if path is not None:
         with atomic_file(path, force=force) as aside:
             write_json(aside, document)
+    if html is not None:
+        from migrate.report.html import audit_page
+
+        with atomic_file(html, force=force) as aside:
+            write_bytes(aside, audit_page(report).encode())
     if as_json:
         show_json(document)
     else:

@@ -51,7 +51,12 @@ def sentences(report: AuditReport) -> Iterator[str]:
 
 
 def quality_table(report: AuditReport) -> str:
-    """One line an arm: measures, retention with its bounds, queries won, tied and lost, seconds, tokens, dollars."""
+    """The rows of `quality_rows`, aligned."""
+    return table(quality_rows(report))
+
+
+def quality_rows(report: AuditReport) -> list[list[str]]:
+    """One row an arm: measures, retention with its bounds, queries won, tied and lost, seconds, tokens, dollars."""
     shown = _shown(_QUALITY, report)
     priced = any(arm.usd for arm in report.arms)
     head = ["arm", *shown.values(), "retention", "bounds", "win/tie/loss", "s", "Mtok", *(["usd"] if priced else [])]
@@ -66,14 +71,19 @@ def quality_table(report: AuditReport) -> str:
         ]
         for arm in report.arms
     ]
-    return table([head, *rows])
+    return [head, *rows]
 
 
 def likeness_table(report: AuditReport) -> str:
-    """One line an arm: how much of what the full re-embed finds it finds too."""
+    """The rows of `likeness_rows`, aligned."""
+    return table(likeness_rows(report))
+
+
+def likeness_rows(report: AuditReport) -> list[list[str]]:
+    """One row an arm: how much of what the full re-embed finds it finds too."""
     shown = _shown(_LIKENESS, report)
     rows = [[arm.name, *_means(arm, shown)] for arm in report.arms if arm.name != FULL]
-    return table([["against the full re-embed", *shown.values()], *rows])
+    return [["against the full re-embed", *shown.values()], *rows]
 
 
 def _shown(heads: dict[str, str], report: AuditReport) -> dict[str, str]:

@@ -14,7 +14,8 @@ from migrate.report.terminal import WIDTH, table
 
 _QUERIES, _SLICES = 3, 3
 _FEWEST = 10
-_METRICS = {"ip": "inner product, at least", "l2": "squared distance, at most"}
+METRICS = {"ip": "inner product, at least", "l2": "squared distance, at most"}
+"""What a score is, and how it passes a threshold."""
 
 
 def hurt_text(hurt: Hurt, measure: str) -> str:
@@ -22,7 +23,7 @@ def hurt_text(hurt: Hurt, measure: str) -> str:
     parts = [
         _regressions(hurt.regressions[:_QUERIES], measure),
         _slices(hurt.slices),
-        _calibration(hurt.calibration) if hurt.calibration else "",
+        table(calibration_rows(hurt.calibration)) if hurt.calibration else "",
         "\n".join(map(_hubs, hurt.hubness)),
     ]
     return "\n\n".join(filter(None, parts))
@@ -65,8 +66,9 @@ def _slices(slices: tuple[Slice, ...]) -> str:
     return table([["kinds of queries that keep least", "queries", "full", "translated", "retention"], *rows])
 
 
-def _calibration(found: Calibration) -> str:
-    old, new = (_METRICS[metric] for metric in found.metrics)
+def calibration_rows(found: Calibration) -> list[list[str]]:
+    """One row a threshold: old, the share of hits that passes it, new for as many, new for as precise ones."""
+    old, new = (METRICS[metric] for metric in found.metrics)
     head = [f"threshold, old ({old})", "passes", f"new ({new})", "for the same precision"]
     rows = [
         [
@@ -77,7 +79,7 @@ def _calibration(found: Calibration) -> str:
         ]
         for one in found.thresholds
     ]
-    return table([head, *rows])
+    return [head, *rows]
 
 
 def _hubs(found: Hubness) -> str:

@@ -58,7 +58,7 @@ def html_table(rows: Sequence[Sequence[str]], *, marked: Sequence[int] = (), tex
     """
     head, *body = rows
     lines = "".join(
-        f"<tr{' class=marked' if number in marked else ''}>{_cells(row, 'td', text_columns)}</tr>"
+        f"<tr{_MARKED if number in marked else ''}>{_cells(row, 'td', text_columns)}</tr>"
         for number, row in enumerate(body)
     )
     return (
