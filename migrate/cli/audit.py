@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from migrate.cli import options
+from migrate.cli.ci import CI, ci_options
 from migrate.cli.frontier import read_depths, read_trial
 from migrate.cli.options import ModelOptions, option
 from migrate.cli.terminal import advise, progress_bar
@@ -76,6 +77,7 @@ _BUILD = "build"
 @options.slices
 @options.report
 @options.html
+@ci_options
 @options.as_json
 @options.quiet
 def command(
@@ -103,6 +105,7 @@ def command(
     slice_fields: tuple[str, ...],
     report: Path | None,
     html: Path | None,
+    ci: CI,
     as_json: bool,
     quiet: bool,
 ) -> int:
@@ -120,6 +123,7 @@ def command(
     inputs = [Path(path) for path in (store, reference, beir, source, stitch, query_log) if path is not None]
     if save_reference is not None:
         refuse_overlap(save_reference, *inputs)
+    ci.refuse(*inputs, force=force)
     for written in filter(None, (report, html)):
         refuse_overlap(written, *inputs)
         refuse_existing(written, force=force)  # told before anything is spent
@@ -166,7 +170,7 @@ def command(
                     progress=progress,
                 )
                 found = found.with_frontier(tried)
-    return show_report(found, report, html, force=force, as_json=as_json)
+    return show_report(found, report, html, ci, force=force, as_json=as_json)
 
 
 def _stay(

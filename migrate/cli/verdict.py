@@ -10,6 +10,7 @@ from migrate.cli.terminal import coloured_verdict, show, show_json
 if TYPE_CHECKING:
     from migrate.audit.model import AuditReport
     from migrate.audit.questions import Questions
+    from migrate.cli.ci import CI
     from migrate.cli.options import ModelOptions
     from migrate.embedders.base import Embedder
     from migrate.manifest import ModelIdentity
@@ -68,11 +69,14 @@ def _check_revision(path: Path, known: ModelIdentity, found: ModelIdentity) -> N
         )
 
 
-def show_report(report: AuditReport, path: Path | None, html: Path | None, *, force: bool, as_json: bool) -> int:
+def show_report(
+    report: AuditReport, path: Path | None, html: Path | None, ci: CI, *, force: bool, as_json: bool
+) -> int:
     """Print the report, write it where it is wanted, as JSON to `path` and as a page, and return its exit code."""
     from migrate.files import atomic_file, write_bytes, write_json
     from migrate.report.audit import audit_text
     from migrate.report.document import audit_document
+    from migrate.report.suite import audit_suite
 
     document = audit_document(report)
     if path is not None:
@@ -83,6 +87,7 @@ def show_report(report: AuditReport, path: Path | None, html: Path | None, *, fo
 
         with atomic_file(html, force=force) as aside:
             write_bytes(aside, audit_page(report).encode())
+    ci.leave(audit_suite(report), force=force)
     if as_json:
         show_json(document)
     else:
