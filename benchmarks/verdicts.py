@@ -88,24 +88,24 @@ def every_bound(arm: Table, full: Table, effort: Effort) -> dict[str, Sides]:
     return {"own": own, **bootstrap_bounds(arm, full, effort.rng, effort.resamples), "t": t_bounds(arm, full)}
 
 
-def wrong_verdicts(cases: Sequence[Case], effort: Effort) -> float:
-    """Print how often SAFE, and NOT SAFE, is said at the margin; the tool's greatest share."""
+def wrong_verdicts(cases: Sequence[Case], effort: Effort) -> tuple[float, float]:
+    """Print how often SAFE, and NOT SAFE, is said at the margin; the tool's greatest share of each."""
     safe: list[list[str]] = []
     unsafe: list[list[str]] = []
-    worst = 0.0
+    worst = [0.0, 0.0]
     for case in cases:
         for n in SIZES:
             found = [every_bound(arm, full, effort) for arm, full in effort.chunks(case, n)]
             low = {m: share([f[m][0] >= case.truth + _EDGE for f in found]) for m in found[0]}
             high = {m: share([f[m][1] < case.truth - _EDGE for f in found]) for m in found[0]}
-            for rows, shares in ((safe, low), (unsafe, high)):
+            for said, (rows, shares) in enumerate(((safe, low), (unsafe, high))):
                 rest = [f"{100 * value:.1f}" for method, value in shares.items() if method != "own"]
                 rows.append([case.name, f"{case.truth:.3f}", f"{n:,}", effort.shown(shares["own"]), *rest])
-                worst = max(worst, shares["own"])
+                worst[said] = max(worst[said], shares["own"])
     head = ["truth at the margin", "margin", "queries", "own", "percentile", "BCa", "worst query", "t"]
-    for said, rows in (("SAFE", safe), ("NOT SAFE", unsafe)):
-        print(f"\n{said} is said, % of {effort.audits:,} audits\n\n{table([head, *rows])}", flush=True)
-    return worst
+    for outcome, rows in ((Outcome.SAFE, safe), (Outcome.NOT_SAFE, unsafe)):
+        print(f"\n{outcome} is said, % of {effort.audits:,} audits\n\n{table([head, *rows])}", flush=True)
+    return worst[0], worst[1]
 
 
 LEVEL = 0.9
@@ -246,12 +246,16 @@ def main() -> int:
     started = time.perf_counter()
     effort = Effort(arguments.audits, arguments.resamples, np.random.default_rng(arguments.seed))
     cases = [*AT_THE_MARGIN, *(real_cases(arguments.data) if arguments.data else ())]
-    worst = max(wrong_verdicts(cases, effort), staying(effort), several_arms(effort))
+    safe, unsafe = wrong_verdicts(cases, effort)
+    others = max(staying(effort), several_arms(effort))
     power(replace(effort, audits=min(500, effort.audits)))
     queries_asked_for(effort)
     same_as_the_tool(effort)
-    print(f"\nat worst {worst:.1%} of a line's audits are wrong; {time.perf_counter() - started:.0f} s")
-    return 1 if worst > 1 - CONFIDENCE + _EDGE else 0
+    print(
+        f"\nwrong at worst, of a line's audits: SAFE {safe:.1%}, NOT SAFE {unsafe:.1%}, all else {others:.1%}; "
+        f"{time.perf_counter() - started:.0f} s"
+    )
+    return 1 if max(safe, unsafe, others) > 1 - CONFIDENCE + _EDGE else 0
 
 
 if __name__ == "__main__":
