@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from migrate.audit.asking import Answered
-from migrate.audit.measures import Scores, ndcg, overlap, recall, reciprocal_rank
+from migrate.audit.measures import Scores, judged, ndcg, overlap, rank_biased_overlap, recall, reciprocal_rank
 from migrate.audit.questions import Questions
 from migrate.audit.two_stage import Reranking
 from migrate.audit.verdict import Bounds, retention_bounds
@@ -44,10 +44,10 @@ NDCG, OVERLAP = "nDCG@10", "overlap@10"
 class Arm:
     """One way of answering the queries, and how well it does.
 
-    `scores` maps a measure (`nDCG@10`, `recall@100`, `MRR@10`, `overlap@1`, `overlap@10`, `overlap@100`) to one value
-    a query; without judgements only those against the full re-embed are there. `seconds` is the time to rank, without
-    embedding. `tokens` is about what the target model embeds of documents to have this arm, `usd` their price; None
-    where it is not known. `reranking` is what a two-stage arm would embed.
+    `scores` maps a measure (`nDCG@10`, `recall@100`, `MRR@10`, `judged@10`, `overlap@1`, `overlap@10`, `overlap@100`,
+    `RBO`) to one value a query; without judgements only those against the full re-embed are there. `seconds` is the
+    time to rank, without embedding. `tokens` is about what the target model embeds of documents to have this arm, `usd`
+    their price; None where it is not known. `reranking` is what a two-stage arm would embed.
     """
 
     name: str
@@ -103,7 +103,9 @@ def measure_arm(
         scores[NDCG] = ndcg(run, qrels, ids, 10)
         scores["recall@100"] = recall(run, qrels, ids, 100)
         scores["MRR@10"] = reciprocal_rank(run, qrels, ids, 10)
+        scores["judged@10"] = judged(run, qrels, ids, 10)
     scores |= {f"overlap@{k}": overlap(run, full, ids, k) for k in (1, 10, 100)}
+    scores["RBO"] = rank_biased_overlap(run, full, ids)
     usd = None if tokens is None else usd_of(tokens, price_usd_per_mtok)
     return Arm(name, meaning or MEANINGS.get(name, ""), scores, answered.seconds, tokens, usd, reranking)
 
