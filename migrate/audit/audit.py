@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from migrate.audit.arms import (
     BM25,
+    BRIDGE,
     FULL,
     HYBRID,
     HYBRID_FULL,
@@ -31,7 +32,7 @@ from migrate.audit.model import AuditReport
 from migrate.audit.outlay import outlay_of
 from migrate.audit.questions import PARENT_FIELD, Questions
 from migrate.audit.two_stage import TwoStage, arm_meaning, arm_name, can_rerank
-from migrate.audit.verdict import MARGIN, RESAMPLES, Verdict, decide
+from migrate.audit.verdict import MARGIN, RESAMPLES, Bounds, Verdict, decide, family_bounds
 from migrate.cost import price_of
 from migrate.embedders.base import Embedder
 from migrate.manifest import Manifest
@@ -114,6 +115,7 @@ def audit_store(
         dataset=questions.name,
         notes=(*notes, *(arm.reranking.sentence for arm in arms.values() if arm.reranking)),
         manifest=_manifest(ground, judging),
+        family=judging.family(arms),
         missing=missing_arms(arms, has_texts=translated.info.has_texts, asked_two_stage=bool(two_stage)),
         held_out=judge_held_out(ground, asking, margin=margin, resamples=resamples),
         hurt=find_hurt(ground, runs, slice_fields=slice_fields, seed=seed, resamples=resamples),
@@ -194,6 +196,11 @@ class _Judging:
             for name, arm in arms.items()
             if name != FULL
         }
+
+    def family(self, arms: Mapping[str, Arm]) -> dict[str, Bounds]:
+        """Bounds of the arms that could serve instead of the translated store, which hold for all of them at once."""
+        scores = {name: arm.scores[self.measure] for name, arm in arms.items() if name == BRIDGE or arm.reranking}
+        return family_bounds(scores, arms[FULL].scores[self.measure], seed=self.seed, resamples=self.resamples)
 
     def verdict(self, arms: Mapping[str, Arm], *, provisional: bool) -> Verdict:
         """The verdict on the translated store."""

@@ -11,7 +11,7 @@ from migrate.audit.hurt import Hurt
 from migrate.audit.measures import Scores
 from migrate.audit.missing import REEMBEDDED
 from migrate.audit.points import Frontier
-from migrate.audit.verdict import Verdict
+from migrate.audit.verdict import FEWEST_QUERIES, Bounds, Verdict
 from migrate.manifest import Manifest
 
 
@@ -19,8 +19,9 @@ from migrate.manifest import Manifest
 class AuditReport:
     """The whole finding. `measure` is what the verdict rests on: nDCG@10, or overlap@10 where nothing is judged.
 
-    `missing` has what each arm needs that could not be had. `held_out` is the verdict without true vectors, None where
-    there are none. `frontier` are the budgets that were tried.
+    `family` are the arms that could serve instead, with bounds that hold for all of them at once. `missing` has what
+    each arm needs that could not be had. `held_out` is the verdict without true vectors, None where there are none.
+    `frontier` are the budgets that were tried.
     """
 
     verdict: Verdict
@@ -32,6 +33,7 @@ class AuditReport:
     dataset: str
     notes: tuple[str, ...]
     manifest: Manifest
+    family: Mapping[str, Bounds] = field(default_factory=dict)
     missing: Mapping[str, str] = field(default_factory=dict)
     held_out: HeldOut | None = None
     hurt: Hurt = field(default_factory=Hurt)
@@ -41,6 +43,12 @@ class AuditReport:
     def stay(self) -> Scores | None:
         """What staying scores by nDCG@10, one value a query; None without that arm, or without judgements."""
         return next((arm.scores.get(NDCG) for arm in self.arms if arm.name == STAY), None)
+
+    @property
+    def ways_out(self) -> tuple[str, ...]:
+        """Arms that could serve instead and keep the margin, whichever of them one picks."""
+        enough = self.verdict.n_queries >= FEWEST_QUERIES
+        return tuple(name for name, bounds in self.family.items() if enough and bounds.lower >= self.verdict.margin)
 
     def arm(self, name: str) -> Arm:
         """The arm of that name.

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from migrate.audit.arms import FULL, Arm, Comparison
 from migrate.audit.model import AuditReport
 from migrate.audit.verdict import Bounds
+from migrate.report.advice import advice
 from migrate.report.frontier import frontier_text
 from migrate.report.hurt import hurt_text
 from migrate.report.terminal import folded, table
@@ -46,6 +47,7 @@ def sentences(report: AuditReport) -> Iterator[str]:
     if gain is not None:
         span = f"95 % bounds {gain.lower:+.3f} to {gain.upper:+.3f}"
         yield f"against staying: {gain.estimate:+.3f} {report.measure}, {span}"
+    yield from (f"next: {step}" for step in advice(report))
     stars = " (provisional: nothing is judged, so this rests on overlap@10)" if verdict.provisional else ""
     yield f"{verdict.outcome}{stars}: {verdict.sentence}"
 

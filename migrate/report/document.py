@@ -8,6 +8,7 @@ from migrate.audit.arms import Arm
 from migrate.audit.held_out import HeldOut
 from migrate.audit.model import AuditReport
 from migrate.audit.verdict import Verdict
+from migrate.report.advice import advice
 from migrate.report.frontier import frontier_document
 from migrate.report.plain import as_plain
 
@@ -23,6 +24,8 @@ def audit_document(report: AuditReport) -> dict[str, Any]:
         "verdict": {**_verdict(report.verdict), "measure": report.measure},
         "dataset": {"name": report.dataset, "queries": len(report.query_ids), "documents": report.n_documents},
         "arms": [_arm(arm, report) for arm in report.arms],
+        "family": as_plain(report.family),
+        "next": list(advice(report)),
         "missing": dict(report.missing),
         "held_out": None if report.held_out is None else _held_out(report.held_out),
         "regressions": as_plain(hurt.regressions),

@@ -9,9 +9,10 @@ from migrate.audit.arms import FULL, MEAN, RANDOM, STAY, TRANSLATED
 from migrate.audit.model import AuditReport
 from migrate.audit.points import SAMPLE
 from migrate.audit.verdict import Outcome
+from migrate.report.advice import advice
 from migrate.report.audit import likeness_rows, quality_rows, sentences
 from migrate.report.html_hurt import hurt_sections
-from migrate.report.page import Section, html_page, html_table
+from migrate.report.page import Section, html_page, html_table, html_words
 from migrate.report.svg.charts import Interval, Line, difference_chart, interval_chart, line_chart
 from migrate.report.svg.frame import percent
 
@@ -36,8 +37,14 @@ def _lead(report: AuditReport) -> str:
     provisional = " This is provisional: nothing is judged." if verdict.provisional else ""
     return (
         f'<p class="lead">{stamp}{escape(_sentence(verdict.sentence))}.{provisional}</p>'
+        f"{_steps(report)}"
         f'<dl class="figures">{"".join(_figure(name, value) for name, value in _figures(report))}</dl>'
     )
+
+
+def _steps(report: AuditReport) -> str:
+    steps = "".join(f"<li>{html_words(_sentence(step))}.</li>" for step in advice(report))
+    return f"<p>What to do next:</p><ul>{steps}</ul>" if steps else ""
 
 
 def _sentence(words: str) -> str:
@@ -70,7 +77,7 @@ def _arms(report: AuditReport) -> Section:
     head, *body = quality_rows(report)
     marked = [place for place, row in enumerate(body) if row[0] == TRANSLATED]
     meanings = "".join(f"<li><b>{escape(arm.name)}</b>: {escape(arm.meaning)}</li>" for arm in report.arms)
-    needs = "".join(f"<li><b>{escape(name)}</b> {escape(need)}</li>" for name, need in report.missing.items())
+    needs = "".join(f"<li><b>{escape(name)}</b> {html_words(need)}</li>" for name, need in report.missing.items())
     absent = f"<h3>Not in the table</h3><ul>{needs}</ul>" if needs else ""
     return Section(
         "The arms",
@@ -117,7 +124,7 @@ def _differences(report: AuditReport) -> Section:
 
 
 def _provenance(report: AuditReport) -> Section:
-    notes = "".join(f"<li>{escape(one)}</li>" for one in list(sentences(report))[:-1])
+    notes = "".join(f"<li>{html_words(one)}</li>" for one in list(sentences(report))[:-1])
     known = report.manifest
     models = {"target model": known.model, "source model": known.source_model}
     facts = [

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -7,6 +8,7 @@ from migrate.audit.arms import BM25, FULL, MEAN, MEANINGS, STAY, TRANSLATED, Arm
 from migrate.audit.model import AuditReport
 from migrate.audit.verdict import Bounds, Outcome, Verdict
 from migrate.manifest import Manifest, ModelIdentity
+from migrate.report.advice import advice
 from migrate.report.audit import audit_text, likeness_table, quality_table
 from migrate.report.document import SCHEMA_VERSION, audit_document
 from migrate.report.plain import as_plain
@@ -198,3 +200,21 @@ def test_a_control_of_the_chosen_name_is_not_marked():
 def test_the_candidates_table_fits_the_terminal():
     selection = Selection("x", (make_candidate("lowrank:1024", is_control=True, mse=123456.7),))
     assert max(len(line) for line in candidates_table(selection).splitlines()) <= WIDTH
+
+
+def test_a_way_out_is_an_arm_whose_family_bound_keeps_the_margin():
+    bounds = {"two-stage 50": Bounds(0.97, 0.94, 1.0), "two-stage 200": Bounds(0.99, 0.96, 1.0)}
+    report = replace(make_report(), family=bounds)
+    assert report.ways_out == ("two-stage 200",)
+    steps = list(advice(report))
+    assert steps[0].startswith("`two-stage 200` keeps the margin (retention 0.990, at least 0.960")
+    assert "whichever of 2 further arms" in steps[0]
+    assert steps[-1] == "or judge about 1,234 queries"
+    assert "next: " + steps[0] in unfolded(audit_text(report))
+    assert list(advice(replace(make_report(5), family=bounds)))[0].startswith("try "), "five queries bear out nothing"
+
+
+def test_a_safe_store_is_to_be_used_and_a_worse_one_is_not():
+    assert list(advice(make_report(outcome=Outcome.SAFE)))[0].startswith("put the translated store")
+    worse = make_report(outcome=Outcome.NOT_SAFE, gain=Bounds(-0.2, -0.3, -0.1))
+    assert list(advice(worse))[0].startswith("stay with the source store")
