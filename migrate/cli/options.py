@@ -83,8 +83,6 @@ price = option(
     metavar="USD",
     help="Dollars per million tokens of the target model.  [default: the registry's]",
 )
-report = option("--report", type=PATH, metavar="FILE", help="File to write the JSON report to.")
-html = option("--html", type=PATH, metavar="FILE", help="File to write the report to as a page for a browser.")
 slices = option(
     "--slice",
     "slice_fields",

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from migrate.cli import options
-from migrate.cli.ci import CI, ci_options
 from migrate.cli.options import ModelOptions
+from migrate.cli.outlets import CI, Outlets, ci_options
 from migrate.cli.terminal import advise, progress_bar, show
 from migrate.cli.verdict import load_model_of, load_questions, show_report
 
@@ -97,4 +97,4 @@ def command(
         show(candidates_table(done.stitch.selection) + "\n")
         if query_log is not None:
             show(told_of_log(done.stitch.manifest, by_vectors=old is not None) + "\n")
-    return show_report(done.report, None, None, ci, force=force, as_json=as_json)
+    return show_report(done.report, Outlets(None, None, ci), force=force, as_json=as_json)

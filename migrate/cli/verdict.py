@@ -10,8 +10,8 @@ from migrate.cli.terminal import coloured_verdict, show, show_json
 if TYPE_CHECKING:
     from migrate.audit.model import AuditReport
     from migrate.audit.questions import Questions
-    from migrate.cli.ci import CI
     from migrate.cli.options import ModelOptions
+    from migrate.cli.outlets import Outlets
     from migrate.embedders.base import Embedder
     from migrate.manifest import ModelIdentity
     from migrate.stores.base import Store
@@ -69,25 +69,22 @@ def _check_revision(path: Path, known: ModelIdentity, found: ModelIdentity) -> N
         )
 
 
-def show_report(
-    report: AuditReport, path: Path | None, html: Path | None, ci: CI, *, force: bool, as_json: bool
-) -> int:
-    """Print the report, write it where it is wanted, as JSON to `path` and as a page, and return its exit code."""
+def show_report(report: AuditReport, outlets: Outlets, *, force: bool, as_json: bool) -> int:
+    """Print the report, write it where it is wanted, and return its exit code."""
     from migrate.files import atomic_file, write_bytes, write_json
     from migrate.report.audit import audit_text
     from migrate.report.document import audit_document
+    from migrate.report.html import audit_page
     from migrate.report.suite import audit_suite
 
     document = audit_document(report)
-    if path is not None:
-        with atomic_file(path, force=force) as aside:
+    if outlets.report is not None:
+        with atomic_file(outlets.report, force=force) as aside:
             write_json(aside, document)
-    if html is not None:
-        from migrate.report.html import audit_page
-
-        with atomic_file(html, force=force) as aside:
+    if outlets.html is not None:
+        with atomic_file(outlets.html, force=force) as aside:
             write_bytes(aside, audit_page(report).encode())
-    ci.leave(audit_suite(report), force=force)
+    outlets.ci.leave(audit_suite(report), force=force)
     if as_json:
         show_json(document)
     else:

@@ -1,9 +1,9 @@
-"""What a command leaves for CI: a JUnit file, annotations, a summary of the step."""
+"""Where a finding goes besides the terminal: files, and what CI reads."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from migrate.report.suite import Suite
 
 _SUMMARY = "GITHUB_STEP_SUMMARY"
+_REPORT = option("--report", type=PATH, metavar="FILE", help="File to write the JSON report to.")
+_HTML = option("--html", type=PATH, metavar="FILE", help="File to write the report to as a page for a browser.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +36,7 @@ class CI:
         UsageError
             It is there already, or is one of the inputs.
         """
-        from migrate.files import refuse_existing, refuse_overlap
-
-        if self.junit is not None:
-            refuse_overlap(self.junit, *inputs)
-            refuse_existing(self.junit, force=force)
+        _refuse([self.junit], inputs, force=force)
 
     def leave(self, suite: Suite, *, force: bool) -> None:
         """Write what was asked for. Annotations go to stderr, where GitHub reads them too, and no JSON is spoilt."""
@@ -55,11 +53,49 @@ class CI:
             _summarize(suite.markdown)
 
 
+@dataclass(frozen=True, slots=True)
+class Outlets:
+    """Where a report goes besides the terminal: JSON, a page, and what CI reads."""
+
+    report: Path | None
+    html: Path | None
+    ci: CI
+
+    def refuse(self, *inputs: Path, force: bool) -> None:
+        """Make sure, before anything is spent, that the files can be written.
+
+        Raises
+        ------
+        UsageError
+            One is there already, or is one of the inputs.
+        """
+        _refuse([self.report, self.html], inputs, force=force)
+        self.ci.refuse(*inputs, force=force)
+
+
+def _refuse(outputs: Sequence[Path | None], inputs: Sequence[Path], *, force: bool) -> None:
+    from migrate.files import refuse_existing, refuse_overlap
+
+    for path in filter(None, outputs):
+        refuse_overlap(path, *inputs)
+        refuse_existing(path, force=force)
+
+
 def _summarize(markdown: str) -> None:
     path = os.environ.get(_SUMMARY)
     if path:
         with Path(path).open("a", encoding="utf-8") as file:
             file.write(markdown + "\n")
+
+
+def report_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of `Outlets`; the command gets one argument `outlets`."""
+
+    @wraps(command)
+    def with_outlets(ci: CI, **arguments: Any) -> Any:
+        return command(outlets=Outlets(arguments.pop("report"), arguments.pop("html"), ci), **arguments)
+
+    return _REPORT(_HTML(ci_options(with_outlets)))
 
 
 def ci_options(command: Callable[..., Any]) -> Callable[..., Any]:
