@@ -34,7 +34,7 @@ _BLOCK = 1 << 22
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """An estimate between one-sided bounds, of 95 % unless told otherwise: the truth crosses each in 5 % of audits."""
+    """An estimate between one-sided bounds, of 95 % unless told otherwise: the truth crosses each in at most 5 %."""
 
     estimate: float
     lower: float
