@@ -13,7 +13,7 @@ from migrate.audit.asking import Answered, Asking
 from migrate.audit.measures import Scores
 from migrate.audit.points import SAMPLE, Point, arm_name
 from migrate.audit.questions import Keys, Questions
-from migrate.audit.verdict import Verdict, decide
+from migrate.audit.verdict import CONFIDENCE, Verdict, decide
 from migrate.cost import estimate_cost
 from migrate.errors import StoreError
 from migrate.reembed.budget import Budget
@@ -40,6 +40,7 @@ class Judge:
     reference: Store
     margin: float
     resamples: int
+    confidence: float = CONFIDENCE
     stay: Scores | None = None
 
     @property
@@ -66,6 +67,7 @@ class Judge:
             seed=self.asking.seed,
             resamples=self.resamples,
             provisional=self.questions.qrels is None,
+            confidence=self.confidence,
         )
 
     def comparison(self, arm: Arm) -> Comparison:

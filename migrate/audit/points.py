@@ -63,7 +63,8 @@ class Frontier:
         """The SAFE point of the fewest tokens; None where no budget is SAFE.
 
         A budget counts only if every larger one of its policy is SAFE too: tests in a fixed order, up to the first
-        that fails, need no correction for being many (Maurer, Hothorn & Lehmacher 1995).
+        that fails, need no correction for being many (Maurer, Hothorn & Lehmacher 1995). That the best of several
+        policies is picked is made up for by the confidence of each verdict (Bonferroni).
         """
         safe = [point for policy in dict.fromkeys(p.policy for p in self.points) for point in self._safe_down(policy)]
         return min(safe, key=lambda point: point.tokens, default=None)

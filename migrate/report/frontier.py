@@ -17,7 +17,9 @@ def frontier_text(frontier: Frontier) -> str:
     rows = [_row(point, priced=priced) for point in frontier.points]
     notes = [fill(f"note: {note}", WIDTH, subsequent_indent="  ") for note in frontier.notes]
     measure = f"retention of {frontier.measure} with a part of the {frontier.count:,} documents re-embedded"
-    found = table([[*head, "retention", "95 % bounds", "verdict"], *rows])
+    found = table(
+        [[*head, "retention", f"{100 * frontier.points[0].verdict.confidence:.3g} % bounds", "verdict"], *rows]
+    )
     return "\n".join([measure, "", found, "", *notes, fill(frontier.sentence, WIDTH, subsequent_indent="  ")])
 
 

@@ -12,7 +12,7 @@ from migrate.audit.model import AuditReport
 from migrate.audit.regressions import Hit, Regression
 from migrate.audit.slices import Slice
 from migrate.audit.spaces import Spaces
-from migrate.report.hurt import METRICS, calibration_rows
+from migrate.report.hurt import METRICS, calibration_rows, calibration_title
 from migrate.report.page import Section, html_table
 from migrate.report.svg.charts import Interval, Line, histogram_chart, interval_chart, line_chart, map_chart
 
@@ -70,7 +70,7 @@ def _calibration(found: Calibration) -> str:
     return (
         "<p>A similarity threshold that was tuned on the old store must move. The table has the new one that lets as "
         "many hits pass, and the loosest one that is as precise.</p>"
-        f"{charts}{html_table(calibration_rows(found))}"
+        f"{charts}<h3>{escape(calibration_title(found).capitalize())}</h3>{html_table(calibration_rows(found))}"
     )
 
 

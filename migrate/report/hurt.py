@@ -23,7 +23,9 @@ def hurt_text(hurt: Hurt, measure: str) -> str:
     parts = [
         _regressions(hurt.regressions[:_QUERIES], measure),
         _slices(hurt.slices),
-        table(calibration_rows(hurt.calibration)) if hurt.calibration else "",
+        f"{calibration_title(hurt.calibration)}\n{table(calibration_rows(hurt.calibration))}"
+        if hurt.calibration
+        else "",
         "\n".join(map(_hubs, hurt.hubness)),
     ]
     return "\n\n".join(filter(None, parts))
@@ -66,10 +68,15 @@ def _slices(slices: tuple[Slice, ...]) -> str:
     return table([["kinds of queries that keep least", "queries", "full", "translated", "retention"], *rows])
 
 
+def calibration_title(found: Calibration) -> str:
+    """What the thresholds are."""
+    old, new = (METRICS[metric] for metric in found.metrics)
+    return f"similarity thresholds, old ({old}) and new ({new})"
+
+
 def calibration_rows(found: Calibration) -> list[list[str]]:
     """One row a threshold: old, the share of hits that passes it, new for as many, new for as precise ones."""
-    old, new = (METRICS[metric] for metric in found.metrics)
-    head = [f"threshold, old ({old})", "passes", f"new ({new})", "for the same precision"]
+    head = ["old", "hits that pass", "new", "new, for the same precision"]
     rows = [
         [
             f"{one.old:.4f}",

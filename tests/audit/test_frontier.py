@@ -63,7 +63,8 @@ def test_a_point_is_what_the_audit_says_of_the_store_that_is_made(
     translate_store(store, again, tmp_path / "new")
     report = audit_store(open_store(tmp_path / "new"), reference, questions, target, resamples=300)
     (point,) = [one for one in found.points if one.policy == "query-log"]
-    assert point.verdict.retention == report.comparisons[TRANSLATED].retention
+    assert point.comparison.retention == report.comparisons[TRANSLATED].retention
+    assert point.verdict.retention.estimate == report.verdict.retention.estimate
     assert (point.documents, point.share) == (60, 0.4)
 
 
@@ -169,6 +170,18 @@ SAFE, NOT_SAFE, OPEN = Outcome.SAFE, Outcome.NOT_SAFE, Outcome.INCONCLUSIVE
 def test_the_cheapest_safe_budget_has_no_larger_one_that_is_not(points, cheapest):
     best = Frontier(tuple(point(*one) for one in points), 100, "nDCG@10").cheapest_safe
     assert (None if best is None else (best.policy, best.documents)) == cheapest
+
+
+def test_bounds_make_up_for_the_number_of_policies(store, fitted, reference, questions, target):
+    one, both = (
+        tried(store, fitted, reference, questions, target, shares=[0.5], policies=policies)
+        for policies in (["random"], ["random", "confidence"])
+    )
+    assert [point.verdict.confidence for point in one.points] == pytest.approx([0.95, 0.95])
+    assert [point.verdict.confidence for point in both.points] == pytest.approx([0.975] * 3)
+    narrow, wide = (found.points[1].verdict.retention for found in (one, both))
+    assert wide.lower < narrow.lower <= narrow.estimate == wide.estimate
+    assert "97.5 % bounds" in frontier_text(both)
 
 
 def test_the_table_names_the_cheapest_and_the_document_has_every_point():

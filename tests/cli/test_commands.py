@@ -79,7 +79,7 @@ def test_a_reference_is_built_when_asked_for(beir, source_folder, vectors_file, 
     options = ["--reference", "build", "--save-reference", tmp_path / "full", "--target", target, "--json"]
     lead_migrate("audit", tmp_path / "new", "--beir", beir, *options, "--no-bm25", "--two-stage", "none")
     document = json.loads(capsys.readouterr().out)
-    assert [arm["name"] for arm in document["arms"]] == ["full re-embed", "translated", "mean"]
+    assert [arm["name"] for arm in document["arms"]] == ["full re-embed", "translated", "mean", "random"]
     assert open_store(tmp_path / "full").info.count == 150
 
 
@@ -92,7 +92,7 @@ def test_run_leaves_everything_in_one_folder(beir, source_folder, tmp_path, caps
     assert document["verdict"]["gain_over_stay"] is not None  # the store's manifest says its model
     assert document["verdict"]["outcome"] in shown
     assert {path.name for path in out.iterdir() if not path.name.startswith(".")} == {
-        "stitch", "store", "reference", "report.json",
+        "stitch", "store", "reference", "report.json", "report.html",
     }  # fmt: skip
 
 

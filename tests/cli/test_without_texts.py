@@ -102,7 +102,7 @@ def test_the_whole_path_needs_no_texts_where_vectors_are_found_by_id(bare_folder
     report = json.loads(capsys.readouterr().out)
     assert code == {"SAFE": 0, "NOT SAFE": 1, "INCONCLUSIVE": 3}[report["verdict"]["outcome"]]
     names = [arm["name"] for arm in report["arms"]]
-    assert names == ["full re-embed", "translated", "stay", "mean"]  # what reads texts is not there
+    assert names == ["full re-embed", "translated", "stay", "mean", "random"]  # what reads texts is not there
     full, reference = open_store(Path("migration/reference")), open_store(bare_folder)
     assert full.info.dim == 24 and list(read_all(full.batches()).ids) == list(read_all(reference.batches()).ids)
     code, line = complaint(capsys, lead_migrate("run", bare_folder, *options[2:], "--target", "tfidf:24", "--force"))
