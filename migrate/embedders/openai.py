@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import deque
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 
@@ -144,13 +144,14 @@ class OpenAIEmbedder(Embedder):
         """
         if not texts:
             return np.empty((0, self.identity.dim), dtype=np.float32)
-        parts: dict[int, Vectors] = {}
+        rows: list[Vectors | None] = [None] * len(texts)
 
         def keep(positions: Sequence[int], vectors: Vectors) -> None:
-            parts[positions[0]] = vectors
+            for position, vector in zip(positions, vectors, strict=True):
+                rows[position] = vector
 
         self.embed_each(texts, role, keep, progress=progress)
-        return np.concatenate([parts[start] for start in sorted(parts)])
+        return np.stack([row for row in rows if row is not None])
 
     def embed_each(self, texts: Sequence[Text], role: Role, keep: Keep, *, progress: Progress = no_progress) -> None:
         """Embed texts, and hand over the vectors of each answer as it comes; errors as of `embed`.
@@ -161,47 +162,43 @@ class OpenAIEmbedder(Embedder):
         require_texts(texts, model=f"openai:{self.name}")
         inputs = [self.prefixes[role] + text.text for text in texts]
         tokens = [self._count(text) for text in inputs]
-        endpoint = Endpoint(self.name, self.base_url, self._key, self.dimensions, self.timeout_s)
-        done = 0
 
-        def send(request: range) -> Future[Answer]:
-            total = sum(tokens[request.start : request.stop])
-            self.before_request(total)
-            return loop.start(session.ask(inputs[request.start : request.stop], total))
+        def take(answers: Mapping[range, Answer]) -> None:
+            vectors = np.concatenate([answer.vectors for answer in answers.values()])
+            self._learn(vectors)
+            keep(list(chain.from_iterable(answers)), vectors)
 
-        def take(request: range, answer: Answer) -> None:
-            self._learn(answer)
-            keep(request, answer.vectors)
-
-        def landed(count: int) -> None:
-            nonlocal done
-            done += count
-            progress("embed", done, len(texts))
-
-        def refuse(position: int, error: TooLongError) -> None:
-            raise InputError(
-                f"{texts[position].id!r} is longer than openai:{self.name} takes ({error}); cut it into chunks"
-            ) from error
-
-        with self._one_call, LoopThread() as loop:
-            session = Session(endpoint, self._throttle, self.retry, dim=self._dim, charge=self._charge)
-            requests = deque(split_requests(tokens, max_texts=self._texts_in_request(len(texts))))
-            flight = Flight(requests, self.concurrency, send, take, landed, refuse, lambda: loop.call(session.stop))
+        with self._one_call, self._take_off(inputs, tokens) as flight:
             try:
-                flight.run()
-            finally:
-                loop.close(session.close())
+                flight.run(
+                    split_requests(tokens, max_texts=self._texts_in_request(len(texts))),
+                    keep=take,
+                    landed=lambda done: progress("embed", done, len(texts)),
+                )
+            except TooLongError as error:
+                raise InputError(
+                    f"{texts[error.position].id!r} is longer than openai:{self.name} takes ({error}); "
+                    "cut it into chunks"
+                ) from error
+
+    @contextmanager
+    def _take_off(self, inputs: Sequence[str], tokens: Sequence[int]) -> Iterator[Flight]:
+        """What sends requests for runs of `inputs`; its connections are closed in the end."""
+        endpoint = Endpoint(self.name, self.base_url, self._key, self.dimensions, self.timeout_s)
+        session = Session(endpoint, self._throttle, self.retry, dim=self._dim, charge=self._charge)
+        with LoopThread(session.close) as loop:
+            yield Flight(loop, session, inputs, tokens, before_request=self.before_request)
 
     def _texts_in_request(self, count: int) -> int:
         if self.request_texts is not None:
             return self.request_texts
         return fair_share(count, self.concurrency, MAX_REQUEST_TEXTS if self.base_url is None else MANY_TEXTS)
 
-    def _learn(self, answer: Answer) -> None:
+    def _learn(self, vectors: Vectors) -> None:
         """From the first answer of an unknown model, learn its dimension and normalisation."""
-        self._dim = answer.vectors.shape[1]
+        self._dim = vectors.shape[1]
         if self._normalized is None:
-            self._normalized = summarize_norms(answer.vectors).is_unit
+            self._normalized = summarize_norms(vectors).is_unit
 
     def _charge(self, tokens: int) -> None:
         with self._charging:

@@ -26,7 +26,12 @@ _LENGTH_WORDS = ("maximum context length", "too many tokens", "tokens per reques
 
 
 class TooLongError(Exception):
-    """The request holds more tokens than the server takes, in all or in one text; never leaves this package."""
+    """The request holds more tokens than the server takes, in all or in one text; never leaves this package.
+
+    `position` is that of the text, where a request of this text alone was refused.
+    """
+
+    position: int = 0
 
 
 @dataclass(frozen=True, slots=True)

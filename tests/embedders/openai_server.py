@@ -129,6 +129,7 @@ class OpenAIServer:
 
     `billed` are the texts of all answers with HTTP 200, written down before the answer leaves; `in_flight` is how many
     requests are being answered and `most_in_flight` how many ever were; `latency_s` passes before each answer.
+    `before_bill` is called while nothing else is billed; where it raises, the request is neither billed nor answered.
     """
 
     def __init__(self, *, key: str | None = None, encoding: str | None = None) -> None:
@@ -142,6 +143,7 @@ class OpenAIServer:
         self.in_flight = self.most_in_flight = 0
         self.latency_s = 0.0
         self.headers: Callable[[], dict[str, str]] = dict
+        self.before_bill: Callable[[Request], None] | None = None
         self.lock = threading.Lock()
         self.max_request_tokens = MAX_REQUEST_TOKENS
         self.stopping = threading.Event()
@@ -241,6 +243,8 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             answer = self._good_answer(request)
             with self.owner.lock:
+                if self.owner.before_bill is not None:
+                    self.owner.before_bill(request)
                 self.owner.billed += request.inputs
                 self.owner.billed_tokens += answer["usage"]["total_tokens"]
                 if fault in (Fault(), SHUFFLED):
