@@ -126,7 +126,7 @@ def test_a_rate_of_the_users_own_is_kept_to(server, texts):
     arrivals = []
     server.gate = lambda _number: arrivals.append(time.monotonic())
     embedder_of(server, rate_per_s=20).embed_documents(texts[:100])
-    assert arrivals[-1] - arrivals[0] >= 9 / 20 - 0.05
+    assert arrivals[-1] - arrivals[1] >= 8 / 20 - 0.05  # the first one had to connect
 
 
 MISBEHAVIOUR = {
