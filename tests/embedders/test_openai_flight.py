@@ -9,10 +9,12 @@ import numpy as np
 import openai_server as fake
 import pytest
 
+from migrate.embed import embed_corpus
 from migrate.embedders.cache import CachedEmbedder
 from migrate.embedders.openai import OpenAIEmbedder
 from migrate.embedders.retry import RetryPolicy
 from migrate.errors import InputError, RemoteError
+from migrate.stores import open_store
 
 
 @pytest.fixture
@@ -249,3 +251,20 @@ def test_few_texts_are_dealt_out_to_all_and_many_travel_together(server, documen
     del server.requests[:]
     embedder.embed_documents(documents(*map(str, range(1_000, 9_300))))
     assert max(len(request.inputs) for request in server.requests) == 256
+
+
+@pytest.mark.parametrize(("is_cached", "most_in_flight"), [(True, 8), (False, 4)])
+def test_a_corpus_is_embedded_in_large_blocks_where_a_cache_keeps_what_comes(
+    is_cached, most_in_flight, server, texts, tmp_path, monkeypatch
+):
+    """Parts of 40 documents are 4 requests; a part that breaks off without a cache is paid for again."""
+    monkeypatch.setattr("migrate.embed.parts.BATCH_DOCUMENTS", 40)
+    server.latency_s = 0.05
+    api = embedder_of(server)
+    embedder = CachedEmbedder(api, tmp_path / "cache.sqlite") if is_cached else api
+    seen = []
+    embed_corpus(lambda: texts, embedder, tmp_path / "out", progress=lambda *step: seen.append(step[1]))
+    batches = open_store(tmp_path / "out").batches()
+    np.testing.assert_array_equal(np.concatenate([batch.vectors for batch in batches]), expected(texts))
+    assert server.most_in_flight == most_in_flight
+    assert seen == sorted(seen) and seen[-1] == 400
