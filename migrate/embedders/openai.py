@@ -33,6 +33,9 @@ from migrate.vectors import Progress, Vectors, no_progress, summarize_norms
 DEFAULT_CONCURRENCY = 8
 MAX_CONCURRENCY = 256
 
+MOST_AT_ONCE = 16_384
+"""Texts that are worth handing over at once, whatever the concurrency: their vectors have to be held."""
+
 _PLACEHOLDER_KEY = "none-needed"
 
 
@@ -97,7 +100,7 @@ class OpenAIEmbedder(Embedder):
         }
         self.request_texts = batch_size
         self.concurrency = concurrency
-        self.batch_size = 4 * concurrency * (batch_size or MANY_TEXTS)
+        self.batch_size = min(MOST_AT_ONCE, 4 * concurrency * (batch_size or MANY_TEXTS))
         self.timeout_s = timeout_s
         self.retry = retry or RetryPolicy()
         self.usage_tokens = 0

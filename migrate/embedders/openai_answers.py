@@ -24,6 +24,9 @@ _TRANSIENT_STATUSES = (408, 409, 425, 429)
 _LENGTH_CODES = ("max_tokens_per_request", "context_length_exceeded")
 _LENGTH_WORDS = ("maximum context length", "too many tokens", "tokens per request", "too long", "token limit")
 
+_TOO_LARGE_FOR_A_MINUTE = "request too large"
+"""What OpenAI says with a 429 where one request has more tokens than the account has a minute: waiting never helps."""
+
 
 class TooLongError(Exception):
     """The request holds more tokens than the server takes, in all or in one text; never leaves this package.
@@ -103,6 +106,8 @@ def translate_status(error: APIStatusError, *, service: str, model: str, key: st
     status = error.status_code
     if code == "insufficient_quota":
         return RemoteError(f"{service}: the account has no quota left ({code}); add credit, then run the same again")
+    if status == 429 and _TOO_LARGE_FOR_A_MINUTE in message.lower():
+        return TooLongError(message)
     if status in _TRANSIENT_STATUSES or status >= 500:
         wait_s = asked_wait_s(error.response.headers)
         return TransientError(f"HTTP {status} ({message})", wait_s=wait_s, is_throttled=status == 429)
