@@ -83,7 +83,7 @@ def test_after_five_kills_the_bill_equals_one_pass(server, start, tmp_path, caps
         codes.append(children[-1].wait(60))
     assert codes == [-signal.SIGKILL] * KILLS + [0]
     assert kept == [True] * KILLS  # each answer was kept as it came, not at the end of a call
-    assert server.most_in_flight == CONCURRENCY
+    assert 1 < server.most_in_flight <= CONCURRENCY
     assert sorted(server.billed) == sorted(f"text {number}" for number in range(TEXTS))
     check_store(tmp_path / "out")
     with capsys.disabled():

@@ -33,7 +33,7 @@ def test_the_options_of_a_server_reach_it(embed, server, tmp_path):
     server.latency_s = 0.05
     assert embed("--dimensions", "16", "--concurrency", "3", "--batch-size", "4") == 0
     assert {(len(request.inputs), request.dimensions) for request in server.requests} == {(4, 16)}
-    assert server.most_in_flight == 3
+    assert 1 < server.most_in_flight <= 3
     assert open_store(tmp_path / "out").info.dim == 16
 
 
