@@ -227,6 +227,13 @@ def test_counts_the_tokens_that_were_charged(server, embedder, documents):
     assert embedder.usage_tokens == server.billed_tokens == 4 + 4 + 2
 
 
+def test_counts_what_was_charged_for_nothing(server, embedder, documents):
+    server.faults += [fake.NAN] * 4
+    with pytest.raises(RemoteError):
+        embedder.embed_documents(documents("one two three"))
+    assert embedder.usage_tokens == server.billed_tokens == 12
+
+
 def test_identity_of_a_known_model_asks_nobody(server):
     embedder = OpenAIEmbedder("Text-Embedding-3-Small", base_url=server.url)
     assert (embedder.identity.spec, embedder.identity.dim) == ("openai:text-embedding-3-small", 1536)
