@@ -38,7 +38,7 @@ HOMES = {
     "sentence_transformers": ["embedders/"],
     "openai": ["embedders/"],
     "tiktoken": ["embedders/openai_tokens"],
-    "sklearn": ["embedders/tfidf", "stitch/kernel", "stitch/text_reader"],
+    "sklearn": ["audit/clusters", "embedders/tfidf", "stitch/kernel", "stitch/text_reader"],
     "tokenizers": ["embedders/sentence_transformers", "stitch/pieces"],
     "rank_bm25": ["search/bm25"],
     "langchain_core": ["langchain.py"],
