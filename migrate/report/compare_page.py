@@ -1,0 +1,117 @@
+"""Compared stores as one HTML page: heat maps of every measure, tables, spectra."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from migrate import __version__
+from migrate.report.compare import labels_rows, labels_sentence, number
+from migrate.report.heat_map import Shading, heat_map
+from migrate.report.page import Section, html_page, html_table
+from migrate.report.spectra import spectra
+from migrate.similarity.comparison import StoresComparison
+from migrate.similarity.measures import MEASURES, Matrix, Measure
+
+_FEW = 8
+"""Stores up to which two heat maps stand side by side."""
+
+
+def compare_page(found: StoresComparison) -> str:
+    """The page, complete in itself."""
+    spaces = [measure for measure in MEASURES if not measure.directed]
+    stitches = [measure for measure in MEASURES if measure.directed]
+    sections = [
+        Section("The stores", _stores(found)),
+        Section("How alike the spaces are", _maps(spaces, found)),
+        Section("What a stitch makes of them", _stitches(stitches, found)),
+        Section("Spectra", _spectra(found)),
+    ]
+    if found.downstream is not None:
+        sections.insert(3, Section("Labels", _labels(found)))
+    footer = f"lead-migrate {escape(__version__)}, seed {found.seed}"
+    return html_page("Comparison of vector stores", _title(found), _lead(found), sections, footer=footer)
+
+
+def _title(found: StoresComparison) -> str:
+    return f"{len(found.stores)} spaces of the same {found.documents:,} documents"
+
+
+def _lead(found: StoresComparison) -> str:
+    names = [escape(one.name) for one in found.stores]
+    order = sorted(found.pairs, key=lambda pair: found.pairs[pair].cka)
+    sentences = [
+        f"{word} by CKA: <b>{names[a]}</b> and <b>{names[b]}</b> ({number(found.pairs[a, b].cka)})."
+        for word, (a, b) in (("Most alike", order[-1]), ("Least alike", order[0]))[: len(order)]
+    ]
+    return f'<p class="lead">{" ".join(sentences)}</p>'
+
+
+def _stores(found: StoresComparison) -> str:
+    head = ["store", "dim", "documents", "dimension near a document", "dimension by TwoNN", "read back"]
+    rows = [
+        [one.name, str(one.dim), f"{one.documents:,}", number(one.dimension), number(one.two_nn),
+         "exact" if one.exact else "approximate"]
+        for one in found.stores
+    ]  # fmt: skip
+    notes = "".join(f'<p class="note">{escape(note)}</p>' for note in found.notes)
+    about = (
+        "The intrinsic dimension near a document is the maximum likelihood estimate of Levina and Bickel from its 20 "
+        "nearest, the harmonic mean over documents; TwoNN (Facco et al.) takes the ratio of the two nearest distances."
+    )
+    return f'{html_table([head, *rows])}<p class="note">{about}</p>{notes}'
+
+
+def _stitches(measures: Sequence[Measure], found: StoresComparison) -> str:
+    first = next(iter(found.pairs.values())).forth
+    about = (
+        "An affine stitch, ridge with a penalty chosen by retrieval, from the store of the row to the store of the "
+        f"column: fitted on {first.fitted_on:,} documents, judged on {first.judged_on:,} others."
+    )
+    return f"<p>{about}</p>{_maps(measures, found)}"
+
+
+def _maps(measures: Sequence[Measure], found: StoresComparison) -> str:
+    names = [one.name for one in found.stores]
+    maps = "".join(
+        f'<div><h3>{escape(measure.title)}</h3><p class="note">{escape(measure.meaning)}</p>'
+        f"{heat_map(measure.title, names, matrix, shading_of(measure, matrix), number)}</div>"
+        for measure, matrix in ((measure, measure.matrix(found)) for measure in measures)
+    )
+    return f'<div class="pair">{maps}</div>' if len(names) <= _FEW else maps
+
+
+def shading_of(measure: Measure, matrix: Matrix) -> Shading:
+    """From the value least alike to the most alike, with 0 and what a space has with itself, where that is known."""
+    values = [value for row, line in enumerate(matrix) for column, value in enumerate(line) if row != column]
+    known = [value for value in values if value is not None] or [0.0]
+    if measure.itself is not None:
+        known += [measure.itself, 0.0]
+    if measure.alike is None:
+        return Shading(min(known), max(known), "deeper: more")
+    low, high = min(known), max(known)
+    return (
+        Shading(low, high, "deeper: more alike")
+        if measure.alike == "more"
+        else Shading(high, low, "deeper: more alike")
+    )
+
+
+def _spectra(found: StoresComparison) -> str:
+    target = escape(found.stores[0].name)
+    series = {found.stores[b].name: found.pairs[a, b].back.singular_values for a, b in found.pairs if a == 0}
+    about = (
+        f"Singular values of the stitches to {target}, in units of the greatest. A line that falls early belongs to a "
+        "stitch that uses few directions."
+    )
+    return f"<p>{about}</p>{spectra(series)}"
+
+
+def _labels(found: StoresComparison) -> str:
+    scored = found.downstream
+    if scored is None:
+        return ""
+    head = ["vectors of", "probe accuracy", "probe macro-F1", "kNN accuracy", "kNN macro-F1"]
+    return (
+        f"<p>{escape(labels_sentence(found, scored))}</p>{html_table([head, *labels_rows(found, scored)], marked=[0])}"
+    )
