@@ -6,9 +6,10 @@ DATA holds `scifact/` in BEIR layout and `pairs/SET.SPACE.npz` with `doc_ids` an
 these files and, for `tfidf`, from the texts; the first one is `minilm` (all-MiniLM-L6-v2). Labels say how an abstract
 begins: with a heading such as BACKGROUND or OBJECTIVE, or without one.
 
-Prints what `lead-migrate compare` prints, and at last whether the layers are in order: the nearer a layer is to the last
-one, the more alike are the spaces by CKA, neighbours and R², and TF-IDF is less alike than the two nearest layers.
-Exits with 1 where they are not.
+Prints what `lead-migrate compare` prints, and at last whether the layers are in order: the nearer a layer is to the
+last one, the more alike are the spaces by CKA, cosines of pairs, R² and stitching penalty, and TF-IDF is less alike
+than the two nearest layers. Exits with 1 where they are not. Neighbours shared without a stitch are no such judge: the
+cosines of a middle layer are dominated by what all its vectors have in common, and TF-IDF shares more of them.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from migrate.embedders import load_embedder
 SPACES = ("minilm", "layer5-mean", "layer4-mean", "layer3-cls", "wordpieces", "tfidf")
 TFIDF = "tfidf:256"
 ORDER = ("layer5-mean", "layer4-mean", "tfidf")
-JUDGES = ("cka", "jaccard", "r2")
+JUDGES = {"cka": 1, "relative_orientation": 1, "r2": 1, "penalty": -1}
 _HEADING = re.compile(r"[A-Z]{5,}")
 
 
@@ -73,7 +74,16 @@ def main() -> int:
         stores = build_stores(arguments.data, arguments.name, Path(aside))
         labels = write_labels(arguments.data, arguments.name, Path(aside) / "labels.jsonl")
         table = arguments.csv or Path(aside) / "figures.csv"
-        options: list[Any] = ["--labels", labels, "--csv", table, "--sample", arguments.sample, "--seed", arguments.seed]
+        options: list[Any] = [
+            "--labels",
+            labels,
+            "--csv",
+            table,
+            "--sample",
+            arguments.sample,
+            "--seed",
+            arguments.seed,
+        ]
         options += ["--html", arguments.html, "--force"] if arguments.html else []
         started = time.perf_counter()
         code = run([str(argument) for argument in ("compare", *stores, *options)])
@@ -84,11 +94,13 @@ def main() -> int:
 def judge(found: dict[tuple[str, str, str], float]) -> int:
     """Say by each of `JUDGES` whether `ORDER` is the order of likeness to the first space."""
     wrong = 0
-    for measure in JUDGES:
+    for measure, sign in JUDGES.items():
         values = [found[measure, space, SPACES[0]] for space in ORDER]
-        fine = values == sorted(values, reverse=True)
+        fine = values == sorted(values, key=lambda value: -sign * value)
         wrong += not fine
-        listed = " > ".join(f"{space} {value:.3f}" for space, value in zip(ORDER, values, strict=True))
+        listed = f" {'>' if sign > 0 else '<'} ".join(
+            f"{space} {value:.3f}" for space, value in zip(ORDER, values, strict=True)
+        )
         print(f"{measure} to {SPACES[0]}: {listed}{'' if fine else ' - NOT in order'}")
     return 1 if wrong else 0
 

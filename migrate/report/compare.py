@@ -12,7 +12,7 @@ from migrate.similarity.downstream import Accuracy, Downstream
 from migrate.similarity.measures import MEASURES
 
 _LONGEST = 50
-_SMALL, _GREAT = 0.01, 1_000
+_SMALL, _MIDDLING, _GREAT = 0.01, 10, 10_000
 _SPACES = {
     "cka": "CKA", "cka_distance": "arccos", "jaccard": "Jaccard@10", "rank_similarity": "rank@10",
     "relative_orientation": "orientation", "local_geometry": "local geom.", "dimension_agreement": "dimension",
@@ -27,14 +27,20 @@ _BY_KEY = {measure.key: measure for measure in MEASURES}
 def number(value: float | None) -> str:
     """A figure in few characters; a dash where there is none.
 
-    >>> [number(value) for value in (0.71788, -0.00064, 1234.5, None)]
-    ['0.718', '-0.00064', '1.23e+03', '-']
+    >>> [number(value) for value in (0.71788, -0.00064, 123.45, -12345.6, None)]
+    ['0.718', '-0.00064', '123.5', '-1.2e+04', '-']
     """
     if value is None or not isfinite(value):
         return "-"
-    if 0 < abs(value) < _SMALL:
+    size = abs(value)
+    if 0 < size < _SMALL or size >= _GREAT:
         return f"{value:.2g}"
-    return f"{value:.3f}" if abs(value) < _GREAT else f"{value:.3g}"
+    return f"{value:.3f}" if size < _MIDDLING else f"{value:.1f}"
+
+
+def tenths(value: float) -> str:
+    """An intrinsic dimension; a dash where it is not known."""
+    return f"{value:.1f}" if isfinite(value) else "-"
 
 
 def compare_text(found: StoresComparison) -> str:
@@ -42,8 +48,8 @@ def compare_text(found: StoresComparison) -> str:
     letters = [letter(place) for place in range(len(found.stores))]
     stores = [["", "store", "dim", "documents", "dimension", "TwoNN"]]
     stores += [
-        [mark, shorten(one.name, _LONGEST), str(one.dim), f"{one.documents:,}", number(one.dimension),
-         number(one.two_nn)]
+        [mark, shorten(one.name, _LONGEST), str(one.dim), f"{one.documents:,}", tenths(one.dimension),
+         tenths(one.two_nn)]
         for mark, one in zip(letters, found.stores, strict=True)
     ]  # fmt: skip
     pairs = [(a, b) for a, b in found.pairs]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from migrate import __version__
-from migrate.report.compare import labels_rows, labels_sentence, number
+from migrate.report.compare import labels_rows, labels_sentence, number, tenths
 from migrate.report.heat_map import Shading, heat_map
 from migrate.report.page import Section, html_page, html_table
 from migrate.report.spectra import spectra
@@ -15,6 +15,11 @@ from migrate.similarity.measures import MEASURES, Matrix, Measure
 
 _FEW = 8
 """Stores up to which two heat maps stand side by side."""
+
+_LEAST = -1.0
+"""A value from which on down the shade is the same: R² has no lower end."""
+
+_CONTROLS = ("r2_mean", "r2_random")
 
 
 def compare_page(found: StoresComparison) -> str:
@@ -50,7 +55,7 @@ def _lead(found: StoresComparison) -> str:
 def _stores(found: StoresComparison) -> str:
     head = ["store", "dim", "documents", "dimension near a document", "dimension by TwoNN", "read back"]
     rows = [
-        [one.name, str(one.dim), f"{one.documents:,}", number(one.dimension), number(one.two_nn),
+        [one.name, str(one.dim), f"{one.documents:,}", tenths(one.dimension), tenths(one.two_nn),
          "exact" if one.exact else "approximate"]
         for one in found.stores
     ]  # fmt: skip
@@ -64,11 +69,19 @@ def _stores(found: StoresComparison) -> str:
 
 def _stitches(measures: Sequence[Measure], found: StoresComparison) -> str:
     first = next(iter(found.pairs.values())).forth
+    controls = [measure for measure in measures if measure.key in _CONTROLS]
+    spans = "; ".join(f"{escape(measure.title)}: {_span(measure.matrix(found))}" for measure in controls)
     about = (
         "An affine stitch, ridge with a penalty chosen by retrieval, from the store of the row to the store of the "
-        f"column: fitted on {first.fitted_on:,} documents, judged on {first.judged_on:,} others."
+        f"column: fitted on {first.fitted_on:,} documents, judged on {first.judged_on:,} others. Errors are in the "
+        f"target's own units. Controls, over all pairs: {spans}."
     )
-    return f"<p>{about}</p>{_maps(measures, found)}"
+    return f"<p>{about}</p>{_maps([measure for measure in measures if measure not in controls], found)}"
+
+
+def _span(matrix: Matrix) -> str:
+    values = [value for line in matrix for value in line if value is not None]
+    return f"{number(min(values))} to {number(max(values))}" if values else "-"
 
 
 def _maps(measures: Sequence[Measure], found: StoresComparison) -> str:
@@ -89,12 +102,9 @@ def shading_of(measure: Measure, matrix: Matrix) -> Shading:
         known += [measure.itself, 0.0]
     if measure.alike is None:
         return Shading(min(known), max(known), "deeper: more")
-    low, high = min(known), max(known)
-    return (
-        Shading(low, high, "deeper: more alike")
-        if measure.alike == "more"
-        else Shading(high, low, "deeper: more alike")
-    )
+    low, high = max(min(known), _LEAST), max(known)
+    ends = (low, high) if measure.alike == "more" else (high, low)
+    return Shading(*ends, "deeper: more alike")
 
 
 def _spectra(found: StoresComparison) -> str:

@@ -75,14 +75,14 @@ def _stitched(
 
 
 MEASURES: tuple[Measure, ...] = (
-    _both("cka", "CKA", "Linear and unbiased: 1 alike up to rotation and scale, about 0 unlike.", "more", 1),
+    _both("cka", "CKA", "1: alike up to rotation and scale; about 0: unlike.", "more", 1),
     _both("cka_distance", "arccos CKA", "The angle of CKA in radians, a distance.", "less", 0),
     _both("jaccard", "Jaccard@10", "Share of both spaces' 10 nearest documents that are the same.", "more", 1),
     _both("rank_similarity", "rank similarity@10", "Whether the shared ones are in the same order.", "more", 1),
     _both("relative_orientation", "relative orientation", "Correlation of the cosines of all pairs.", "more", 1),
-    _both("local_geometry", "local geometry", "Correlation of the weights that rebuild a document from its neighbours.",
+    _both("local_geometry", "local geometry", "Do neighbours rebuild a document with like weights?",
           "more", 1),
-    _both("dimension_agreement", "dimension agreement", "Rank correlation of the intrinsic dimensions near documents.",
+    _both("dimension_agreement", "dimension agreement", "Rank correlation of dimensions near documents.",
           "more", 1),
     _stitched("r2", "R² of the stitch", "Share of the held-out variance that an affine stitch explains.", "more", 1,
               lambda s: s.stitch.r2),
