@@ -134,7 +134,9 @@ def loaded_by(code):
     return set(done.stdout.split("\n")[-2].split())
 
 
-@pytest.mark.parametrize("arguments", [["--help"], *([c, "--help"] for c in ("fit", "audit", "run", "demo", "embed", "compare"))])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], *([c, "--help"] for c in ("fit", "audit", "run", "demo", "embed", "compare"))]
+)
 def test_help_imports_no_heavy_library(arguments):
     loaded = loaded_by(f"from migrate.cli.main import run\nassert run({arguments!r}) == 0")
     assert "click" in loaded

@@ -60,7 +60,8 @@ def intrinsic_dimension(vectors: Vectors, k: int = NEIGHBOURS, *, seed: int = 0)
 
 
 def _ratios(distances: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Second over first distance that is not 0, of each row that has both."""
-    first = (distances > 0).argmax(axis=1)
-    rows = np.flatnonzero((distances > 0).any(axis=1) & (first + 1 < distances.shape[1]))
-    return np.asarray(distances[rows, first[rows] + 1] / distances[rows, first[rows]])
+    """Second over first distance that is not 0, of each row that has two different ones."""
+    first = np.where(distances > 0, distances, np.inf).min(axis=1)
+    second = np.where(distances > first[:, None], distances, np.inf).min(axis=1)
+    known = np.isfinite(second)
+    return np.asarray(second[known] / first[known])

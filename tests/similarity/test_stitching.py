@@ -1,0 +1,84 @@
+import numpy as np
+import pytest
+from scipy.stats import entropy, ortho_group
+from sklearn.metrics import mean_absolute_error, mean_squared_error, r2_score
+
+from migrate.errors import VectorError
+from migrate.similarity.stitching import halves, judge_stitching
+from migrate.stitch.linear import Ridge
+
+
+def make(n=240, noise=0.2, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, 8)).astype(np.float32)
+    return x, (x @ rng.normal(size=(8, 5)) + 2 + noise * rng.normal(size=(n, 5))).astype(np.float32)
+
+
+def test_no_document_is_fitted_and_judged():
+    for count in (4, 7, 240, 9_001):
+        known, asked = halves(count, seed=3)
+        assert not set(known.tolist()) & set(asked.tolist())
+        assert len(known) == min(count // 2, 2_000) and len(asked) == min(count - count // 2, 2_000)
+
+
+def test_figures_are_those_of_scikit_learn_on_the_held_out_half():
+    x, y = make()
+    known, asked = halves(len(x), seed=1)
+    predicted = Ridge().fit(x[known], y[known]).transform(x[asked])
+    truth = y[asked].astype(float)
+    found = judge_stitching(x, y, seed=1)
+    assert found.stitch.mse == pytest.approx(mean_squared_error(truth, predicted), rel=1e-5)
+    assert found.stitch.mae == pytest.approx(mean_absolute_error(truth, predicted), rel=1e-5)
+    assert found.stitch.r2 == pytest.approx(r2_score(truth, predicted, multioutput="variance_weighted"), rel=1e-5)
+    assert (found.fitted_on, found.judged_on) == (120, 120)
+
+
+def test_the_penalty_is_the_share_of_neighbours_that_is_missed():
+    x, y = make()
+    found = judge_stitching(x, y)
+    assert found.stitch.penalty == 1 - found.stitch.overlap_at_10
+    assert judge_stitching(y, y).identity.penalty == 0
+    assert 0 < found.stitch.penalty < found.random.penalty
+
+
+def test_controls_explain_nothing():
+    x, y = make(n=4_000)
+    found = judge_stitching(x, y)
+    assert found.mean.r2 == pytest.approx(0, abs=0.01)
+    assert found.random.r2 == pytest.approx(-1, abs=0.05)  # twice the variance, drawn independently
+    assert found.random.overlap_at_10 < 0.05
+
+
+def test_a_rotation_with_a_shift_is_found_out():
+    x = make(n=400)[0]
+    turned = ortho_group.rvs(8, random_state=0)
+    shift = np.arange(8)
+    found = judge_stitching(x, (2 * x @ turned + shift).astype(np.float32))
+    np.testing.assert_allclose(found.singular_values, 2, rtol=1e-3)
+    assert found.bias_norm == pytest.approx(np.linalg.norm(shift), rel=1e-3)
+    assert found.effective_rank == pytest.approx(8, rel=1e-3)
+    assert found.stitch.r2 > 0.9999 and found.stitch.penalty < 0.01
+    assert found.identity.r2 < 0
+
+
+def test_a_stitch_of_two_directions_has_their_rank():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(400, 6)).astype(np.float32)
+    y = (x @ rng.normal(size=(6, 2)) @ rng.normal(size=(2, 6))).astype(np.float32)
+    found = judge_stitching(x, y)
+    values = np.array(found.singular_values)
+    assert found.effective_rank == pytest.approx(np.exp(entropy(values / values.sum())), rel=1e-4)
+    assert 1 < found.effective_rank < 2.01
+    assert len(values) == 6 and (np.diff(values) <= 0).all()
+
+
+def test_without_equal_dimensions_there_is_no_identity():
+    x, y = make()
+    assert judge_stitching(x, y).identity is None
+    assert judge_stitching(x, x).identity.mse == 0
+
+
+def test_four_documents_are_needed():
+    x, y = make()
+    with pytest.raises(VectorError, match="same 4 or more"):
+        judge_stitching(x[:3], y[:3])
