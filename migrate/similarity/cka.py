@@ -6,7 +6,7 @@ import numpy as np
 
 from migrate.errors import VectorError
 from migrate.similarity.rows import check_same_documents
-from migrate.stitch.base import Matrix, centred
+from migrate.stitch.base import Matrix
 from migrate.vectors import Vectors
 
 BATCH_SIZE = 256
@@ -46,11 +46,12 @@ def linear_cka(a: Vectors, b: Vectors, *, batch_size: int = BATCH_SIZE, seed: in
     check_same_documents(a, b, FEWEST)
     if batch_size < FEWEST:
         raise VectorError(f"expected minibatches of at least {FEWEST} documents, found {batch_size}")
-    x, y = centred(a)[0], centred(b)[0]
-    order = np.random.default_rng(seed).permutation(len(x))
+    means = [side.mean(axis=0, dtype=np.float64) for side in (a, b)]
+    order = np.random.default_rng(seed).permutation(len(a))
     sums = np.zeros(3)
-    for rows in np.array_split(order, max(len(x) // batch_size, 1)):
-        k, l = x[rows] @ x[rows].T, y[rows] @ y[rows].T  # noqa: E741
+    for rows in np.array_split(order, max(len(a) // batch_size, 1)):
+        x, y = a[rows] - means[0], b[rows] - means[1]
+        k, l = x @ x.T, y @ y.T  # noqa: E741
         sums += unbiased_hsic(k, l), unbiased_hsic(k, k), unbiased_hsic(l, l)
     both, one, other = sums.tolist()
     return float(both / np.sqrt(one * other)) if one > 0 and other > 0 else 0.0

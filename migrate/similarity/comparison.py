@@ -11,6 +11,7 @@ from migrate.errors import DatasetError, UsageError
 from migrate.similarity.downstream import Downstream, judge_labels
 from migrate.similarity.matching import SAMPLE, Matched, match_documents
 from migrate.similarity.spaces import Similarity, Space, compare_described, describe_space
+from migrate.similarity.stitching import halves
 from migrate.stores.base import Store
 from migrate.vectors import Progress, Vectors, no_progress
 
@@ -120,6 +121,15 @@ def _notes(stores: Sequence[Store], names: Sequence[str], matched: Matched) -> l
     ]
     if len(matched.ids) < matched.shared:
         notes.append(f"{len(matched.ids):,} of the {matched.shared:,} shared documents are compared, drawn by the seed")
+    fitted_on = len(halves(len(matched.ids), seed=0)[0])
+    wide = [
+        f"{name} ({store.info.dim:,})" for name, store in zip(names, stores, strict=True) if store.info.dim > fitted_on
+    ]
+    if wide:
+        notes.append(
+            f"stitches are fitted on {fitted_on:,} documents, fewer than the dimensions of {', '.join(wide)}: what "
+            "they reach says as much of that number as of the spaces"
+        )
     lossy = [name for name, store in zip(names, stores, strict=True) if not store.info.exact]
     if lossy:
         notes.append(f"the vectors of {', '.join(lossy)} are approximate, as the index keeps them")

@@ -19,10 +19,9 @@ from migrate.vectors import Vectors, unit_rows
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Space:
-    """A space with what several comparisons need of it: unit rows, neighbours, dimensions near the documents asked."""
+    """A space with what several comparisons need of it: neighbours of the documents asked, dimensions near them."""
 
     vectors: Vectors
-    directions: Vectors
     near: Nearest
     local: NDArray[np.float64]
 
@@ -85,10 +84,9 @@ def compare_spaces(a: Vectors, b: Vectors, *, seed: int = 0) -> Similarity:
 
 def describe_space(vectors: Vectors, *, seed: int = 0) -> Space:
     """What comparisons need of (n, d); only spaces described with the same seed go together."""
-    directions = unit_rows(vectors)
     asked = some_rows(len(vectors), seed=seed)
-    near = find_nearest(directions, max(NEIGHBOURS, dimension.NEIGHBOURS), asked=asked)
-    return Space(vectors, directions, near, local_dimensions(near))
+    near = find_nearest(unit_rows(vectors), max(NEIGHBOURS, dimension.NEIGHBOURS), asked=asked)
+    return Space(vectors, near, local_dimensions(near))
 
 
 def compare_described(a: Space, b: Space, *, seed: int = 0) -> Similarity:
@@ -102,7 +100,7 @@ def compare_described(a: Space, b: Space, *, seed: int = 0) -> Similarity:
         jaccard=jaccard_of(one, other),
         rank_similarity=rank_similarity_of(one, other),
         relative_orientation=relative_orientation(a.vectors, b.vectors, seed=seed),
-        local_geometry=local_geometry_of(a.directions, b.directions, one, other),
+        local_geometry=local_geometry_of(unit_rows(a.vectors), unit_rows(b.vectors), one, other),
         dimension_agreement=_agreement(a.local, b.local),
         dimensions=(a.dimension, b.dimension),
         two_nn=(a.two_nn, b.two_nn),

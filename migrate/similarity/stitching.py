@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.similarity.rows import check_same_documents
+from migrate.stitch.base import Matrix, centred
 from migrate.stitch.linear import Mean, Ridge
 from migrate.stitch.scores import Neighbours, score_predictions
 from migrate.vectors import Vectors, unit_rows
@@ -56,7 +57,7 @@ class Stitching:
     mean : the control that knows the target's mean alone
     random : the control that draws from a Gaussian with the target's mean and deviation of each column
     identity : the vectors as they are; None where the dimensions differ
-    singular_values : of the stitch's matrix, the greatest first
+    singular_values : of the stitch's matrix, the greatest first, as many as the pairs allow
     bias_norm : Euclidean norm of the stitch's offset
     """
 
@@ -100,7 +101,7 @@ def judge_stitching(source: Vectors, target: Vectors, *, seed: int = 0) -> Stitc
         mean=_judge(Mean().fit(x, y).transform(source[asked]), truth, neighbours),
         random=_judge(_gaussian(y, len(asked), seed=seed), truth, neighbours),
         identity=None if as_it_is is None else _judge(as_it_is, truth, neighbours),
-        singular_values=tuple(np.linalg.svd(stitch.matrix_.astype(np.float64), compute_uv=False).tolist()),
+        singular_values=tuple(_singular_values(stitch.matrix_, x).tolist()),
         bias_norm=float(np.linalg.norm(stitch.offset_.astype(np.float64))),
     )
 
@@ -110,6 +111,19 @@ def halves(count: int, *, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int6
     order = np.random.default_rng(seed).permutation(count)
     middle = count // 2
     return order[:middle][:MOST_PAIRS], order[middle:][:MOST_PAIRS]
+
+
+def _singular_values(matrix: Vectors, source: Vectors) -> Matrix:
+    """Singular values of a stitch's matrix, (p, q), fitted on (n, p), the greatest first: min(n, p, q) of them.
+
+    The matrix maps nothing outside of what the centred pairs span, so with few pairs a small one has the same values.
+    They are the roots of eigenvalues: what is below 10⁻⁸ of the greatest is rounding.
+    """
+    whole = matrix.astype(np.float64)
+    if len(source) < len(whole):
+        whole = np.linalg.qr(centred(source)[0].T)[0].T @ whole
+    gram = whole @ whole.T if len(whole) <= whole.shape[1] else whole.T @ whole
+    return np.asarray(np.sqrt(np.maximum(np.linalg.eigvalsh(gram)[::-1], 0)))
 
 
 def _judge(predicted: Vectors, truth: Vectors, neighbours: Neighbours) -> Scores:

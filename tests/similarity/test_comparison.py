@@ -59,6 +59,9 @@ def test_what_is_left_out_is_told(stores, tmp_path):
     assert found.shared == 40 and found.documents == 15
     assert "a has 20 documents that not all of the others have; they are left out" in found.notes
     assert any(note.startswith("15 of the 40 shared documents") for note in found.notes)
+    assert any(
+        note.startswith("stitches are fitted on 7 documents, fewer than") and "few (60)" in note for note in found.notes
+    )
 
 
 def test_labels_are_for_the_documents_that_are_compared(stores):

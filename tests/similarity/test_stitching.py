@@ -72,6 +72,19 @@ def test_a_stitch_of_two_directions_has_their_rank():
     assert len(values) == 6 and (np.diff(values) <= 0).all()
 
 
+@pytest.mark.parametrize(("n", "p", "q"), [(400, 12, 30), (400, 30, 12), (40, 30, 12), (24, 30, 26)])
+def test_the_spectrum_is_that_of_the_whole_matrix(n, p, q):
+    rng = np.random.default_rng(0)
+    x = (rng.normal(size=(n, p)) + 1).astype(np.float32)
+    y = (x @ rng.normal(size=(p, q)) + rng.normal(size=(n, q))).astype(np.float32)
+    known, _ = halves(n, seed=0)
+    values = np.linalg.svd(Ridge().fit(x[known], y[known]).matrix_.astype(float), compute_uv=False)
+    found = np.array(judge_stitching(x, y).singular_values)
+    assert len(found) == min(len(known), p, q)
+    np.testing.assert_allclose(found, values[: len(found)], rtol=1e-5, atol=1e-6 * values[0])
+    assert (values[len(found) :] < 1e-6 * values[0]).all()
+
+
 def test_without_equal_dimensions_there_is_no_identity():
     x, y = make()
     assert judge_stitching(x, y).identity is None
