@@ -61,7 +61,7 @@ def compare_text(found: StoresComparison) -> str:
             f"{len(found.stores)} spaces of the same {found.documents:,} documents\n",
             _left(stores),
             *([""] if found.notes else []),
-            *(folded(f"note: {shorten(note, 1_000)}") for note in found.notes),
+            *(folded(f"note: {note}") for note in found.notes),
             "\nspaces\n",
             table([["pair", *_SPACES.values()], *_rows(found, pairs, letters, "–", list(_SPACES))]),
             f"\n{judged}\n",
@@ -96,8 +96,7 @@ def _left(rows: Sequence[Sequence[str]]) -> str:
 
 def labels_text(found: StoresComparison, scored: Downstream) -> str:
     """What a classifier trained on the first store's vectors makes of each store's."""
-    head = ["vectors of", "probe accuracy", "probe macro-F1", "kNN accuracy", "kNN macro-F1"]
-    return "\n".join([folded(labels_sentence(found, scored)), "", table([head, *labels_rows(found, scored)])])
+    return "\n".join([folded(labels_sentence(found, scored)), "", table(list(labels_rows(found, scored)))])
 
 
 def labels_sentence(found: StoresComparison, scored: Downstream) -> str:
@@ -111,7 +110,8 @@ def labels_sentence(found: StoresComparison, scored: Downstream) -> str:
 
 
 def labels_rows(found: StoresComparison, scored: Downstream) -> Iterator[list[str]]:
-    """A row for each store: its name, accuracy and macro-F1 of the probe and of kNN."""
+    """A head, and a row for each store: its name, accuracy and macro-F1 of the probe and of kNN."""
+    yield ["vectors of", "probe accuracy", "probe macro-F1", "kNN accuracy", "kNN macro-F1"]
     for place, store in enumerate(found.stores):
         name = shorten(store.name, 30) + (" (true)" if place == 0 else "")
         yield [name, *_cells(scored.probe[place]), *_cells(scored.knn[place])]

@@ -56,12 +56,11 @@ def heat_map(title: str, names: Sequence[str], matrix: Matrix, shading: Shading,
 
 
 def shorten(name: str, longest: int) -> str:
-    """The name, without its middle where it is longer than that, and with nothing that a terminal obeys.
+    """The name, without its middle where it is longer than that.
 
     >>> shorten("a-very-long-name", 9)
     'a-ve…name'
     """
-    name = "".join(char if char.isprintable() else "?" for char in name)
     if len(name) <= longest:
         return name
     tail = (longest - 1) // 2

@@ -46,7 +46,7 @@ def match_documents(
     Raises
     ------
     StoreError
-        The stores share fewer than 10 ids.
+        The stores share fewer than 10 ids, or one changed while it was read.
     VectorError
         One of the vectors is zero or not finite.
     """
@@ -55,6 +55,8 @@ def match_documents(
     if len(shared) < FEWEST:
         raise _strangers(stores, len(shared))
     read = [_take(store, own, shared[:sample]) for store, own in zip(stores, keys, strict=True)]
+    for stamp in (stamp for store in stores for stamp in store.stamps):
+        stamp.check()
     # Two ids with one hash are as good as impossible; if it happens they are left out.
     kept = [row for row, ids in enumerate(zip(*(ids for ids, _ in read), strict=True)) if len(set(ids)) == 1]
     ids = tuple(read[0][0][row] for row in kept)

@@ -1,3 +1,6 @@
+import os
+import re
+
 import numpy as np
 import pytest
 from stores_tools import make_store
@@ -53,6 +56,17 @@ def test_stores_of_other_documents_are_refused(tmp_path):
     assert str(tmp_path / "a") in str(caught.value) and "\n" not in str(caught.value)
     with pytest.raises(StoreError, match="found 5 ids in common"):
         match_documents([a, c])
+
+
+def test_a_store_that_changed_since_it_was_opened_is_refused(tmp_path):
+    a, b = (make_store(tmp_path / name, ids(*range(20)), vectors(20)) for name in "ab")
+    docs = tmp_path / "b" / "docs.jsonl"
+    content = docs.read_bytes()
+    docs.unlink()
+    docs.write_bytes(content)
+    os.utime(docs, (1, 1))
+    with pytest.raises(StoreError, match=re.escape(str(docs))):
+        match_documents([a, b])
 
 
 def test_a_bad_vector_is_named(tmp_path):

@@ -69,6 +69,26 @@ def test_few_documents_are_enough(n):
     assert all(math.isfinite(found[name]) for name in ("cka", "jaccard", "relative_orientation", "local_geometry"))
 
 
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda x: np.ones_like(x),
+        lambda x: x[:, :1] ** 2 + 1,
+        lambda x: np.repeat(x[: len(x) // 4], 4, axis=0),
+        lambda x: x * 1e-6,
+        lambda x: x * 1e6,
+    ],
+    ids=["all equal", "one dimension", "copies", "small", "great"],
+)
+def test_a_strange_space_is_no_obstacle(spoil):
+    x, y = make(n=80)
+    strange = spoil(x).astype(np.float32)
+    found = compare_spaces(strange, y)
+    for figure in ("cka", "jaccard", "rank_similarity", "relative_orientation", "local_geometry"):
+        assert -1 <= getattr(found, figure) <= 1
+    assert all(math.isfinite(scores.r2) for way in (found.forth, found.back) for scores in (way.stitch, way.mean))
+
+
 def test_both_sides_must_have_the_same_documents():
     x, y = make(n=20)
     with pytest.raises(VectorError, match="found 20 and 19"):
