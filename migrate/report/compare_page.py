@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
+from math import pi
 
 from migrate import __version__
 from migrate.report.compare import labels_rows, labels_sentence, number, tenths
@@ -18,6 +19,9 @@ _FEW = 8
 
 _LEAST = -1.0
 """A value from which on down the shade is the same: R² has no lower end."""
+
+_FAR = {"cka_distance": pi / 2, "penalty": 1.0, "penalty_identity": 1.0}
+"""What spaces have that have nothing in common, where it is not 0."""
 
 _CONTROLS = ("r2_mean", "r2_random")
 
@@ -95,11 +99,11 @@ def _maps(measures: Sequence[Measure], found: StoresComparison) -> str:
 
 
 def shading_of(measure: Measure, matrix: Matrix) -> Shading:
-    """From the value least alike to the most alike, with 0 and what a space has with itself, where that is known."""
+    """From the value least alike to the most alike, with what strangers have and what a space has with itself."""
     values = [value for row, line in enumerate(matrix) for column, value in enumerate(line) if row != column]
     known = [value for value in values if value is not None] or [0.0]
     if measure.itself is not None:
-        known += [measure.itself, 0.0]
+        known += [measure.itself, _FAR.get(measure.key, 0.0)]
     if measure.alike is None:
         return Shading(min(known), max(known), "deeper: more")
     low, high = max(min(known), _LEAST), max(known)
@@ -121,7 +125,4 @@ def _labels(found: StoresComparison) -> str:
     scored = found.downstream
     if scored is None:
         return ""
-    head = ["vectors of", "probe accuracy", "probe macro-F1", "kNN accuracy", "kNN macro-F1"]
-    return (
-        f"<p>{escape(labels_sentence(found, scored))}</p>{html_table([head, *labels_rows(found, scored)], marked=[0])}"
-    )
+    return f"<p>{escape(labels_sentence(found, scored))}</p>{html_table(list(labels_rows(found, scored)), marked=[0])}"

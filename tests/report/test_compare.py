@@ -100,6 +100,7 @@ def test_the_page_is_whole_and_needs_nothing_from_outside(found):
     assert all(link.startswith(("#", "data:")) for link in page.links)
     assert f"old → other: {found.pairs[0, 2].cka:.3f}" in page.tips
     assert {"Labels", "Spectra", "The stores"} <= set(page.texts)
+    assert page.texts.count("probe macro-F1") == 1
 
 
 def test_names_are_shown_and_not_obeyed(found):

@@ -85,6 +85,7 @@ def test_one_store_is_none_to_compare(stores):
         (["x/a", "x/b"], ["a", "b"]),
         (["x/store", "y/store", "y/other"], ["x/store", "y/store", "y/other"]),
         (["x/a", "x/a"], ["a", "a (2)"]),
+        (["x/a\x1b[31m", "x/b"], ["a?[31m", "b"]),
     ],
 )
 def test_names_are_short_and_different(paths, names):
