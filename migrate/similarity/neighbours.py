@@ -40,6 +40,8 @@ def find_nearest(vectors: Vectors, k: int, *, asked: NDArray[np.int64] | None = 
     """
     asked = np.arange(len(vectors)) if asked is None else asked
     k = min(k, len(vectors) - 1)
+    # Distances are the same around the mean, and float32 tells them apart where all vectors lie close together.
+    vectors = (vectors - vectors.mean(axis=0, dtype=np.float64)).astype(np.float32)
     norms = squared_norms(vectors)
     rows = np.empty((len(asked), k), dtype=np.int64)
     distances = np.empty((len(asked), k))

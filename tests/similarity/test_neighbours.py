@@ -47,6 +47,25 @@ def test_nearest_are_those_of_scikit_learn():
     np.testing.assert_allclose(found.distances, distances[:, 1:], rtol=1e-6)
 
 
+@pytest.mark.parametrize("narrow", [1e-3, 1e-4])
+def test_vectors_close_together_are_told_apart(narrow):
+    """A middle layer of a network: all cosines are nearly 1."""
+    rng = np.random.default_rng(0)
+    x = unit_rows((rng.normal(size=40) + narrow * rng.normal(size=(900, 40))).astype(np.float32))
+    found = find_nearest(x, 10)
+    expected = NearestNeighbors(n_neighbors=11, algorithm="kd_tree").fit(x.astype(float)).kneighbors(x.astype(float))
+    np.testing.assert_allclose(found.distances, expected[0][:, 1:], rtol=1e-3)
+
+
+def test_near_ties_are_ordered_as_float64_orders_them():
+    rng = np.random.default_rng(0)
+    around = unit_rows(rng.normal(size=(60, 30)).astype(np.float32)) * (1 + 5e-8 * np.arange(60)[:, None])
+    x = np.vstack([np.zeros((1, 30)), around, -around]).astype(np.float32)
+    found = find_nearest(x, 20, asked=np.array([0]))
+    exact = np.sort(np.linalg.norm(x[1:].astype(float), axis=1))
+    np.testing.assert_allclose(found.distances[0], exact[:20], rtol=1e-12)
+
+
 def test_a_space_agrees_with_itself_and_its_rotation():
     x, _ = make()
     turned = (3 * x @ np.linalg.qr(np.random.default_rng(1).normal(size=(6, 6)))[0]).astype(np.float32)
