@@ -40,8 +40,7 @@ def find_nearest(vectors: Vectors, k: int, *, asked: NDArray[np.int64] | None = 
     """
     asked = np.arange(len(vectors)) if asked is None else asked
     k = min(k, len(vectors) - 1)
-    # Distances are the same around the mean, and float32 tells them apart where all vectors lie close together.
-    vectors = (vectors - vectors.mean(axis=0, dtype=np.float64)).astype(np.float32)
+    vectors = _around_mean(vectors)
     norms = squared_norms(vectors)
     rows = np.empty((len(asked), k), dtype=np.int64)
     distances = np.empty((len(asked), k))
@@ -62,6 +61,27 @@ def _nearest_of(
     exact = np.sqrt(np.einsum("mkd,mkd->mk", differences, differences))
     best = np.argsort(exact, axis=1, kind="stable")[:, :k]
     return np.take_along_axis(near, best, axis=1), np.take_along_axis(exact, best, axis=1)
+
+
+def found_by_cosine(queries: Vectors, documents: Vectors, own: NDArray[np.int64], k: int) -> NDArray[np.int64]:
+    """The rows of the k documents, (n, d), that are nearest to each query, (m, d), but for its `own` row, (m,).
+
+    All have unit length; the found ones, (m, k), or n - 1 where n is small, are in no order.
+    """
+    documents = _around_mean(documents)
+    k = min(k, len(documents) - 1)
+    found = np.empty((len(queries), k), dtype=np.int64)
+    for start in range(0, len(queries), _BLOCK):
+        block = slice(start, start + _BLOCK)
+        scores = queries[block] @ documents.T
+        scores[np.arange(len(scores)), own[block]] = -np.inf
+        found[block] = np.argpartition(-scores, k - 1, axis=1)[:, :k]
+    return found
+
+
+def _around_mean(vectors: Vectors) -> Vectors:
+    """The rows minus their mean: neighbours keep their order, and float32 tells those apart that are near."""
+    return np.asarray(vectors - vectors.mean(axis=0, dtype=np.float64), dtype=np.float32)
 
 
 def neighbour_jaccard(a: Vectors, b: Vectors, k: int = NEIGHBOURS, *, seed: int = 0) -> float:

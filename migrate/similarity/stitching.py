@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.similarity.rows import check_same_documents
+from migrate.similarity.neighbours import NEIGHBOURS, found_by_cosine
+from migrate.similarity.rows import check_same_documents, some_rows
 from migrate.stitch.base import Matrix, centred
 from migrate.stitch.linear import Mean, Ridge
-from migrate.stitch.scores import Neighbours, score_predictions
+from migrate.stitch.scores import score_predictions
 from migrate.vectors import Vectors, unit_rows
 
 MOST_PAIRS = 2_000
@@ -92,15 +93,15 @@ def judge_stitching(source: Vectors, target: Vectors, *, seed: int = 0) -> Stitc
     known, asked = halves(len(source), seed=seed)
     x, y, truth = source[known], target[known], target[asked]
     stitch = Ridge().tuned(x[:_PENALTY_PAIRS], y[:_PENALTY_PAIRS]).fit(x, y)
-    neighbours = Neighbours(unit_rows(truth), seed=seed)
+    task = _Task(truth, seed=seed)
     as_it_is = source[asked] if source.shape[1] == target.shape[1] else None
     return Stitching(
         fitted_on=len(known),
         judged_on=len(asked),
-        stitch=_judge(stitch.transform(source[asked]), truth, neighbours),
-        mean=_judge(Mean().fit(x, y).transform(source[asked]), truth, neighbours),
-        random=_judge(_gaussian(y, len(asked), seed=seed), truth, neighbours),
-        identity=None if as_it_is is None else _judge(as_it_is, truth, neighbours),
+        stitch=task.judge(stitch.transform(source[asked])),
+        mean=task.judge(Mean().fit(x, y).transform(source[asked])),
+        random=task.judge(_gaussian(y, len(asked), seed=seed)),
+        identity=None if as_it_is is None else task.judge(as_it_is),
         singular_values=tuple(_singular_values(stitch.matrix_, x).tolist()),
         bias_norm=float(np.linalg.norm(stitch.offset_.astype(np.float64))),
     )
@@ -126,10 +127,23 @@ def _singular_values(matrix: Vectors, source: Vectors) -> Matrix:
     return np.asarray(np.sqrt(np.maximum(np.linalg.eigvalsh(gram)[::-1], 0)))
 
 
-def _judge(predicted: Vectors, truth: Vectors, neighbours: Neighbours) -> Scores:
-    found = score_predictions(predicted, truth, shares=neighbours.overlap(unit_rows(predicted)))
-    mae = float(np.abs(predicted.astype(np.float64) - truth).mean())
-    return Scores(found.mse, mae, found.r2, found.overlap_at_10)
+class _Task:
+    """Held-out documents to predict: (n, q). Up to 1,000 of them, drawn by `seed`, ask for their neighbours."""
+
+    def __init__(self, truth: Vectors, *, seed: int) -> None:
+        self.truth = truth
+        self._asked = some_rows(len(truth), seed=seed)
+        self._queries = unit_rows(truth)[self._asked]
+        self._true = self._found(truth)
+
+    def judge(self, predicted: Vectors) -> Scores:
+        same = self._found(predicted)[:, :, None] == self._true[:, None, :]
+        scores = score_predictions(predicted, self.truth, shares=same.any(axis=2).mean(axis=1))
+        mae = float(np.abs(predicted.astype(np.float64) - self.truth).mean())
+        return Scores(scores.mse, mae, scores.r2, scores.overlap_at_10)
+
+    def _found(self, documents: Vectors) -> NDArray[np.int64]:
+        return found_by_cosine(self._queries, unit_rows(documents), self._asked, NEIGHBOURS)
 
 
 def _gaussian(target: Vectors, count: int, *, seed: int) -> Vectors:

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from scipy.stats import entropy, ortho_group
 from sklearn.metrics import mean_absolute_error, mean_squared_error, r2_score
+from sklearn.metrics.pairwise import cosine_similarity
 
 from migrate.errors import VectorError
 from migrate.similarity.stitching import halves, judge_stitching
@@ -39,6 +40,22 @@ def test_the_penalty_is_the_share_of_neighbours_that_is_missed():
     assert found.stitch.penalty == 1 - found.stitch.overlap_at_10
     assert judge_stitching(y, y).identity.penalty == 0
     assert 0 < found.stitch.penalty < found.random.penalty
+
+
+@pytest.mark.parametrize("narrow", [1.0, 3e-3])
+def test_neighbours_are_those_that_float64_finds_even_where_all_vectors_are_alike(narrow):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(300, 30)).astype(np.float32)
+    y = (rng.normal(size=40) + narrow * (x @ rng.normal(size=(30, 40)))).astype(np.float32)
+    y /= np.linalg.norm(y, axis=1, keepdims=True)
+    known, asked = halves(300, seed=0)
+    predicted = Ridge().fit(x[known], y[known]).transform(x[asked])
+    likeness = [cosine_similarity(y[asked].astype(float), side.astype(float)) for side in (y[asked], predicted)]
+    for one in likeness:
+        np.fill_diagonal(one, -1)
+    tops = [np.argsort(-one, axis=1)[:, :10] for one in likeness]
+    expected = np.mean([len(set(a) & set(b)) / 10 for a, b in zip(*(top.tolist() for top in tops), strict=True)])
+    assert judge_stitching(x, y).stitch.overlap_at_10 == pytest.approx(expected, abs=2e-3)
 
 
 def test_controls_explain_nothing():
