@@ -37,7 +37,7 @@ HOMES = {
     "torch": ["embedders/", "stitch/mlp"],
     "sentence_transformers": ["embedders/"],
     "openai": ["embedders/"],
-    "sklearn": ["embedders/tfidf", "similarity/downstream", "stitch/kernel", "stitch/text_reader"],
+    "sklearn": ["audit/clusters", "embedders/tfidf", "similarity/downstream", "stitch/kernel", "stitch/text_reader"],
     "tokenizers": ["embedders/sentence_transformers", "stitch/pieces"],
     "rank_bm25": ["search/bm25"],
     "langchain_core": ["langchain.py"],

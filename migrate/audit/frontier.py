@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 
+from migrate.audit.asking import Asking
 from migrate.audit.attempts import Attempts, Judge
-from migrate.audit.audit import PARENT_FIELD, Questions, document_keys
 from migrate.audit.measures import Scores
 from migrate.audit.points import Frontier
+from migrate.audit.questions import PARENT_FIELD, Questions, document_keys
 from migrate.audit.verdict import MARGIN, RESAMPLES
 from migrate.cost import price_of
 from migrate.documents import Query
@@ -74,7 +75,9 @@ def frontier(
     asked = embedder.embed_queries(questions.queries, progress=progress)
     logged = embedder.embed_queries(usable[:MOST_QUERIES], progress=progress) if usable else None
     keys = document_keys(store, parent_field)
-    judge = Judge(questions, asked, store.info.metric, keys, reference, margin, seed, resamples, stay)
+    judge = Judge(
+        Asking(questions, no_progress, seed), asked, store.info.metric, keys, reference, margin, resamples, stay
+    )
     price = price_of(embedder.identity) if price_usd_per_mtok is None else price_usd_per_mtok
     survey = survey_store(store, fitted, logged, progress=progress)
     attempts = Attempts(store, fitted, reference, survey, judge, price, seed)

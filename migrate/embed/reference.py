@@ -20,6 +20,7 @@ from migrate.embed.parts import (
 from migrate.embedders.base import Embedder
 from migrate.files import sha256_file
 from migrate.manifest import MANIFEST_NAME, read_manifest
+from migrate.sample.distinct import known_documents
 from migrate.stores.base import Resume, Store, StoreWriter
 from migrate.vectors import Batch, Progress, no_progress
 from migrate.work.configuration import Configuration
@@ -43,7 +44,7 @@ def reembed_store(
     Raises
     ------
     StoreError
-        The store has no texts.
+        The store has no texts, and the embedder reads them.
     UsageError, OutputError, LockedError, RemoteError, InputError
         As `embed_corpus`.
     """
@@ -56,7 +57,7 @@ def reembed_store(
         work.total = count = store.info.count
         writer: StoreWriter | None = None
         with work.recorder() as recorder:
-            for batch in batched(store.documents(np.arange(work.rows, count))):
+            for batch in batched(known_documents(store, np.arange(work.rows, count))):
                 report = further(progress, "embed the reference", work.rows, count)
                 vectors = embedder.embed_documents(batch, progress=report)
                 writer = writer or _reference_writer(store, work, vectors.shape[1])

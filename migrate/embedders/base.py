@@ -65,6 +65,11 @@ class Embedder(ABC):
         """Embed texts as queries."""
         return self.embed(texts, "query", progress=progress)
 
+    @property
+    def needs_texts(self) -> bool:
+        """Whether it reads the texts; vectors in a file may be found by the ids alone."""
+        return True
+
     def token_table(self) -> TokenTable | None:
         """The tokens of a model that runs here, or None where there are none to be had."""
         return None

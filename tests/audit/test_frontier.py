@@ -3,10 +3,11 @@ import dataclasses
 import numpy as np
 import pytest
 
-from migrate.audit.audit import Questions, audit_store
+from migrate.audit.arms import TRANSLATED, Arm, Comparison
+from migrate.audit.audit import audit_store
 from migrate.audit.frontier import frontier, without_judged
-from migrate.audit.model import TRANSLATED
-from migrate.audit.points import SAMPLE, Frontier, Point
+from migrate.audit.points import SAMPLE, Frontier, Point, arm_name
+from migrate.audit.questions import Questions
 from migrate.audit.verdict import Bounds, Outcome, Verdict
 from migrate.documents import Query
 from migrate.embed import reembed_store
@@ -146,7 +147,9 @@ def test_a_frontier_needs_queries(store, fitted, reference, target):
 
 def point(policy, documents, outcome, price=None):
     verdict = Verdict(outcome, Bounds(0.9, 0.85, 0.95), 0.9, 100, None, None, False)
-    return Point(policy, documents / 100, documents, 10 * documents, price, verdict)
+    arm = Arm(arm_name(documents / 100), "", {"nDCG@10": np.ones(3)}, 0.0)
+    comparison = Comparison(verdict.retention, 0, 3, 0)
+    return Point(policy, documents / 100, documents, 10 * documents, price, verdict, arm, comparison)
 
 
 SAFE, NOT_SAFE, OPEN = Outcome.SAFE, Outcome.NOT_SAFE, Outcome.INCONCLUSIVE
@@ -173,9 +176,9 @@ def test_the_table_names_the_cheapest_and_the_document_has_every_point():
     text = frontier_text(found)
     assert "the cheapest budget that is SAFE: 20% by query-log (20 documents, about 200 tokens, $0.2500" in text
     assert "note: a note" in text and max(map(len, text.split("\n"))) <= 100
-    document = frontier_document(found)["frontier"]
+    document = frontier_document(found)
     assert [one["outcome"] for one in document["points"]] == ["INCONCLUSIVE", "SAFE"]
     assert document["cheapest_safe"]["policy"] == "query-log"
     none = Frontier((point(SAMPLE, 10, OPEN),), 100, "nDCG@10")
     assert "no budget tried here is SAFE at the margin of 0.9" in frontier_text(none)
-    assert "usd" not in frontier_text(none) and frontier_document(none)["frontier"]["cheapest_safe"] is None
+    assert "usd" not in frontier_text(none) and frontier_document(none)["cheapest_safe"] is None
