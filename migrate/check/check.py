@@ -30,6 +30,7 @@ from migrate.check.model import Cause, Compatibility, Example, Figures, Finding
 from migrate.check.shares import share_of
 from migrate.check.tolerance import tolerance_of
 from migrate.embedders.base import Embedder
+from migrate.errors import RemoteError
 from migrate.manifest import ModelIdentity
 from migrate.stores.base import Store
 from migrate.vectors import Progress, no_progress
@@ -123,18 +124,25 @@ def _by_facts(store: Store, model: ModelIdentity, findings: tuple[Finding, ...])
 def _other_dimension(store: Store, embedder: Embedder, dimension: Finding, seed: int) -> Compatibility:
     """Another dimension: another model, or the first part of this one's vectors."""
     model, dim = embedder.quick_identity(), store.info.dim
-    others = (fitting_models(store, seed),)
-    result = Compatibility(
-        store.info.path, model, Cause.DIMENSION, dimension.message, "facts", (dimension,), notes=others
+    notes = (fitting_models(store, seed),)
+    other = Compatibility(
+        store.info.path, model, Cause.DIMENSION, dimension.message, "facts", (dimension,), notes=notes
     )
     if dim > model.dim or not store.info.has_texts:
-        return result
-    sample, stored = draw(store, _SHORTENED_SIZE, seed)
-    fresh = np.ascontiguousarray(embedder.embed_documents(sample.documents)[:, :dim])
-    if not agree(stored, fresh, tolerance_of(store.info)).all():
-        return result
+        return other
+    try:
+        shortened = _is_shortened(store, embedder, seed)
+    except RemoteError as error:
+        untried = f"whether these are the first {dim:,} dimensions of the model's could not be tried: {error}"
+        return replace(other, notes=(*notes, untried))
     sentence = f"the store has the first {dim:,} of the model's {model.dim:,} dimensions; ask the model for as many"
-    return replace(result, cause=Cause.SHORTENED, sentence=sentence, basis="sample", notes=())
+    return replace(other, cause=Cause.SHORTENED, sentence=sentence, basis="sample", notes=()) if shortened else other
+
+
+def _is_shortened(store: Store, embedder: Embedder, seed: int) -> bool:
+    sample, stored = draw(store, _SHORTENED_SIZE, seed)
+    fresh = np.ascontiguousarray(embedder.embed_documents(sample.documents)[:, : store.info.dim])
+    return bool(agree(stored, fresh, tolerance_of(store.info)).all())
 
 
 def _by_sample(
@@ -149,7 +157,7 @@ def _by_sample(
     findings = (*known, Finding("vectors", found.cause is Cause.COMPATIBLE, found.sentence))
     if compared.agreeing.any():
         rows = np.flatnonzero(compared.agreeing)
-        exact = not compared.tolerance.coded
+        exact = not compared.tolerance.loose
         findings = (*findings, norms_by_vectors(compared.stored[rows], compared.fresh[rows], exact=exact))
     cause, sentence = _answer(found, findings)
     return Compatibility(

@@ -16,7 +16,8 @@ from migrate.embedders.base import Embedder
 from migrate.stores.base import Store
 from migrate.vectors import Progress
 
-_SIGNIFICANT = 0.01
+_SIGNIFICANT = 0.001
+_NOT_SIGNIFICANT = 0.05
 _MAJORITY = 0.5
 _FEWEST_FOR_STRUCTURE = 8
 
@@ -83,7 +84,7 @@ def _a_part_agrees(compared: Comparison, tried: Tried, disagreeing: Share) -> Di
     if tried.best is not None and explained.sum() >= rest.sum():
         cause, what = Cause.MIXED, f"was embedded {tried.best.hypothesis.meaning}"
     elif compared.near[rest].mean() > _MAJORITY:
-        cause, what = Cause.STALE, "is near its texts but not theirs: they were changed since, or not re-embedded"
+        cause, what = Cause.STALE, "is near what its texts give now, but not equal: these were changed since"
     else:
         cause, what = Cause.MIXED, "is of another model: no nearer to its own texts than to others"
     share = f"{(~compared.agreeing).sum()} of {len(compared)} sampled documents disagree ({_bounds(disagreeing)})"
@@ -128,10 +129,11 @@ def _by_structure(
     structure, by_chance = compared.structure(seed)
     if compared.is_rotated:
         cause, sentence = Cause.ROTATED, "the vectors are the model's, all turned in the same way, as by a PCA or OPQ"
-    elif by_chance < _SIGNIFICANT and structure > 0:
-        alike = f"the same texts are neighbours in both (rank correlation {structure:.2f})"
-        cause, sentence = Cause.OTHER_MODEL, f"another model of the same dimension: {chance}, yet {alike}"
-    else:
+    elif by_chance >= _NOT_SIGNIFICANT:
         unlike = f"nor are the same texts neighbours (rank correlation {structure:.2f})"
         cause, sentence = Cause.OTHER_TEXTS, f"these are not vectors of these texts: {chance}, {unlike}"
+    else:
+        alike = "yet the same texts are neighbours" if by_chance <= _SIGNIFICANT else "the same texts may be neighbours"
+        found = f"{chance}, {alike} (rank correlation {structure:.2f})"
+        cause, sentence = Cause.OTHER_MODEL, f"another model of the same dimension: {found}"
     return Diagnosis(cause, sentence, labels, trials, structure)

@@ -30,15 +30,21 @@ class Hypothesis:
     embed: Callable[[Sequence[Document]], Vectors]
 
 
-def hypotheses(embedder: Embedder, documents: Sequence[Document]) -> Iterator[Hypothesis]:
-    """Every other way that can matter to these documents, the most usual mistakes first; set up when asked for."""
-    yield from _prefixes(embedder)
-    for meaning, change in _FORMS:
-        if any(change(document) != document.text for document in documents):
-            yield Hypothesis(Cause.TEXT_FORM, meaning, _changed(embedder, change))
+def hypotheses(embedder: Embedder, documents: Sequence[Document], *, texts_may_differ: bool) -> Iterator[Hypothesis]:
+    """Every other way that can matter to these documents, the most usual mistakes first; set up when asked for.
+
+    A prefix or another form of the text moves a vector a little, so where vectors are at chance, they are left out.
+    """
+    if texts_may_differ:
+        yield from _prefixes(embedder)
+        for meaning, change in _FORMS:
+            if any(change(document) != document.text for document in documents):
+                yield Hypothesis(Cause.TEXT_FORM, meaning, _changed(embedder, change))
     causes = {"pooling": Cause.POOLING, "length": Cause.LENGTH}
+    longest = max(len(document.text) for document in documents)
     for variant in embedder.variants():
-        yield Hypothesis(causes[variant.kind], variant.meaning, variant.embed)
+        if longest >= variant.fewest_characters:
+            yield Hypothesis(causes[variant.kind], variant.meaning, variant.embed)
 
 
 def _prefixes(embedder: Embedder) -> Iterator[Hypothesis]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,7 +12,8 @@ from migrate.check.check import SAMPLE_SIZE, check_store
 from migrate.check.facts import MADE_BY_STAMP, dimension_finding, document_hashes
 from migrate.check.model import Compatibility
 from migrate.embedders.base import Embedder
-from migrate.files import atomic_file, output_errors, refuse_existing, sha256_file, write_json
+from migrate.errors import UsageError
+from migrate.files import atomic_file, output_errors, sha256_file, write_json
 from migrate.manifest import MANIFEST_NAME, Manifest
 from migrate.stores.base import INDEX_HASH, Store
 from migrate.vectors import Progress, no_progress
@@ -58,7 +60,8 @@ def stamp_store(
         As `check_store`.
     """
     path = store.folder / MANIFEST_NAME
-    refuse_existing(path, force=force)
+    if not force and os.path.lexists(path):
+        raise UsageError(f"{path} exists: the store is stamped already; replace it with --force")
     before = store.fingerprint()
     checked = None
     if not trust or not dimension_finding(store, embedder.identity).ok:

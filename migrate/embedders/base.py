@@ -32,11 +32,15 @@ class TokenTable:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """The same weights used in another way, as a store may have been built: `meaning` completes "embedded ..."."""
+    """The same weights used in another way, as a store may have been built: `meaning` completes "embedded ...".
+
+    Texts of fewer than `fewest_characters` come out the same as ever.
+    """
 
     kind: Literal["pooling", "length"]
     meaning: str
     embed: Callable[[Sequence[Text]], Vectors]
+    fewest_characters: int = 0
 
 
 class Embedder(ABC):

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -113,17 +114,18 @@ class SentenceTransformersEmbedder(Embedder):
         return next((prompt for name in prompt_names if (prompt := prompts.get(name))), "")
 
     def quick_identity(self) -> ModelIdentity:
-        """The identity out of the registry and the weights' hash, for a model of the registry; torch is not needed."""
-        facts = find_model(self.source.name)
-        if facts is None or (self.source.folder is not None and not self.packaged):
+        """Out of the registry and the hash of the weights on this machine: neither torch nor a network is needed."""
+        facts = find_model(self.name)
+        if facts is None or (Path(self.name).expanduser().exists() and not self.packaged):
             return self.identity
+        source = self.source if self.packaged else ModelSource(facts.name)
         return ModelIdentity(
-            spec=f"sentence-transformers:{self.source.name}",
+            spec=f"sentence-transformers:{facts.name}",
             dim=facts.dim,
             normalized=facts.normalized,
             document_prefix=self._prefix(self.document_prefix, facts, ("document", "passage")),
             query_prefix=self._prefix(self.query_prefix, facts, ("query",)),
-            revision=weights_revision(self.source),
+            revision=weights_revision(source),
         )
 
     def with_prefixes(self, document_prefix: str, query_prefix: str) -> SentenceTransformersEmbedder:

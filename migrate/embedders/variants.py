@@ -44,7 +44,9 @@ def other_lengths(model: SentenceTransformer, embed: Callable[[Sequence[Text]], 
     longest, used = _positions(model), model.max_seq_length
     for tokens in LENGTHS:
         if used is not None and tokens != used and tokens <= longest:
-            yield Variant("length", f"with texts cut at {tokens} tokens instead of {used}", _cut(model, tokens, embed))
+            meaning = f"with texts cut at {tokens} tokens instead of {used}"
+            # No token is shorter than a character; two are special ones
+            yield Variant("length", meaning, _cut(model, tokens, embed), min(tokens, used) - 2)
 
 
 def _positions(model: SentenceTransformer) -> int:

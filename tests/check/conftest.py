@@ -3,16 +3,14 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from sentence_transformers import SentenceTransformer
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from migrate.datasets.stdlib import stdlib_beir
 from migrate.documents import Document
-from migrate.embedders.sentence_transformers import SentenceTransformersEmbedder, packaged_model_path
+from migrate.embedders.sentence_transformers import SentenceTransformersEmbedder
 from migrate.stores import open_store
 from migrate.stores.create import create_store
 
-COUNT = 64
+COUNT = 48
 
 
 @pytest.fixture(scope="session")
@@ -27,22 +25,22 @@ def prefixed(minilm):
 
 
 @pytest.fixture(scope="session")
-def texts():
-    """64 first sentences of docstrings, all different."""
-    found = (" ".join(document.text.split()[:14]) for document in stdlib_beir(max_docs=200, seed=3).documents)
+def texts(corpus):
+    """48 first sentences of docstrings, all different."""
+    found = (" ".join(document.text.split()[:10]) for document in corpus.documents)
     return list(dict.fromkeys(found))[:COUNT]
 
 
 @pytest.fixture(scope="session")
-def by_hand():
+def by_hand(minilm):
     """Vectors as somebody else would make them: sentence-transformers asked directly."""
-    model = SentenceTransformer(str(packaged_model_path()), device="cpu")
+    model = minilm.model
 
     def embed(texts):
         return model.encode(texts, show_progress_bar=False)
 
     def tokens(texts):
-        return [t.numpy() for t in model.encode(texts, output_value="token_embeddings", show_progress_bar=False)]
+        return [rows.numpy() for rows in model.encode(texts, output_value="token_embeddings", show_progress_bar=False)]
 
     def cut(texts, length):
         before, model.max_seq_length = model.max_seq_length, length
@@ -59,7 +57,7 @@ def lexical():
     """Another model of 384 dimensions: TF-IDF, projected at random."""
 
     def embed(texts):
-        table = TfidfVectorizer().fit_transform(texts).toarray()
+        table = TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 5)).fit_transform(texts).toarray()
         rows = table @ np.random.default_rng(5).normal(size=(table.shape[1], 384))
         return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
