@@ -20,6 +20,7 @@ Mask = NDArray[np.bool_]
 
 _RIVALS = 0.05
 _LONELY = 0.5
+_MAJORITY = 0.5
 _PERMUTATIONS = 999
 
 
@@ -49,8 +50,12 @@ class Comparison:
 
     @cached_property
     def agreeing(self) -> Mask:
-        """Which documents have the vector that the model gives, (n,)."""
-        return agree(self.stored, self.fresh, self.tolerance)
+        """Which documents have the vector that the model gives, (n,).
+
+        Of a code, single vectors stray from what it does on average; where most agree, those that are near do too.
+        """
+        found = agree(self.stored, self.fresh, self.tolerance)
+        return found | self.near if self.tolerance.coded and found.mean() > _MAJORITY else found
 
     @property
     def chance(self) -> float:

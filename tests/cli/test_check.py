@@ -35,7 +35,9 @@ def test_the_answer_stands_first_and_everything_fits(store, capsys):
 def test_texts_that_changed_are_told_with_examples_and_exit_code_1(store, capsys):
     docs = store / "docs.jsonl"
     lines = docs.read_text().splitlines()
-    edited = [json.dumps({**json.loads(line), "text": json.loads(line)["text"] + " return list value"}) for line in lines]
+    edited = [
+        json.dumps({**json.loads(line), "text": json.loads(line)["text"] + " return list value"}) for line in lines
+    ]
     docs.write_text("\n".join([*edited[:50], *lines[50:]]) + "\n")
     assert lead_migrate("check", store, "--model", "tfidf:32", "--sample", "all") == 1
     text = capsys.readouterr().out
