@@ -22,6 +22,8 @@ _RIVALS = 0.05
 _LONELY = 0.5
 _MAJORITY = 0.5
 _PERMUTATIONS = 999
+_OTHERS = 256
+_STRUCTURE = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,15 +40,17 @@ class Comparison:
         return len(self.documents)
 
     @cached_property
-    def crossed(self) -> NDArray[np.float32]:
-        """Cosine of each stored vector (row) with each new one (column), (n, n)."""
-        product: NDArray[np.float32] = unit_rows(self.stored) @ unit_rows(self.fresh).T
-        return product
-
-    @property
-    def cosines(self) -> NDArray[np.float32]:
+    def cosines(self) -> NDArray[np.float64]:
         """Cosine of each stored vector with that of the same text, (n,)."""
-        return self.crossed.diagonal()
+        return pairwise(self.stored, self.fresh)
+
+    @cached_property
+    def crossed(self) -> NDArray[np.float32]:
+        """Cosine of each stored vector with new ones of at most 256 other texts; NaN for its own, (n, m)."""
+        others = spread(len(self), _OTHERS)
+        product: NDArray[np.float32] = unit_rows(self.stored) @ unit_rows(self.fresh[others]).T
+        product[others, np.arange(len(others))] = np.nan
+        return product
 
     @cached_property
     def agreeing(self) -> Mask:
@@ -60,8 +64,7 @@ class Comparison:
     @property
     def chance(self) -> float:
         """Median cosine over different texts, 0 where there is one text only."""
-        others = self.crossed[~np.eye(len(self), dtype=bool)]
-        return float(np.median(others)) if others.size else 0.0
+        return float(np.nanmedian(self.crossed)) if len(self) > 1 else 0.0
 
     @cached_property
     def near(self) -> Mask:
@@ -72,26 +75,38 @@ class Comparison:
         if len(self) == 1:
             return np.array(self.cosines > _LONELY)
         rivals = (self.crossed > self.cosines[:, None]).sum(axis=1)
-        return np.array(rivals <= _RIVALS * (len(self) - 1))
+        return np.array(rivals <= _RIVALS * (self.crossed.shape[1] - 1))
+
+    def closeness(self, some: Mask) -> float:
+        """How far some documents, (n,), have come from chance (0) to the model's vectors (1): their median cosine."""
+        chance = float(np.nanmedian(self.crossed[some])) if len(self) > 1 else 0.0
+        return (float(np.median(self.cosines[some])) - chance) / max(1 - chance, 1e-6)
 
     def structure(self, seed: int) -> tuple[float, float]:
         """Spearman correlation of the cosines inside `stored` with those inside `fresh`, and how often chance does it.
 
         Mantel's permutation test (Cancer Research 27, 1967, 209-220): the documents of one side change places.
         """
-        upper = np.triu_indices(len(self), 1)
-        old, new = (_ranked(vectors, upper) for vectors in (self.stored, self.fresh))
+        some = spread(len(self), _STRUCTURE)
+        upper = np.triu_indices(len(some), 1)
+        old, new = (_ranked(vectors[some], upper) for vectors in (self.stored, self.fresh))
         found = _correlation(old[upper], new[upper])
         rng = np.random.default_rng(seed)
-        orders = (rng.permutation(len(self)) for _ in range(_PERMUTATIONS))
+        orders = (rng.permutation(len(some)) for _ in range(_PERMUTATIONS))
         better = sum(_correlation(old[order][:, order][upper], new[upper]) >= found for order in orders)
         return found, (better + 1) / (_PERMUTATIONS + 1)
 
     @property
     def is_rotated(self) -> bool:
         """Whether both sides have the same angles inside, so that one is the other turned."""
-        inside = [unit_rows(vectors) @ unit_rows(vectors).T for vectors in (self.stored, self.fresh)]
+        some = spread(len(self), _STRUCTURE)
+        inside = [unit_rows(vectors[some]) @ unit_rows(vectors[some]).T for vectors in (self.stored, self.fresh)]
         return bool(np.abs(inside[0] - inside[1]).max() < self.tolerance.allowed)
+
+
+def spread(count: int, most: int) -> NDArray[np.int64]:
+    """At most `most` of the numbers below `count`, evenly spread."""
+    return np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.int64))
 
 
 def pairwise(left: Vectors, right: Vectors) -> NDArray[np.float64]:

@@ -19,6 +19,9 @@ from migrate.vectors import Progress
 _SIGNIFICANT = 0.001
 _NOT_SIGNIFICANT = 0.05
 _MAJORITY = 0.5
+_CLOSE = 0.5
+"""A text of which a quarter is cut off, or which gets a sentence in front, stays above 0.7 of the way from chance;
+another layer of the same network comes to 0.2."""
 _FEWEST_FOR_STRUCTURE = 8
 
 
@@ -83,10 +86,10 @@ def _a_part_agrees(compared: Comparison, tried: Tried, disagreeing: Share) -> Di
         return Diagnosis(tried.best.hypothesis.cause, sentence, labels, tried.trials)
     if tried.best is not None and explained.sum() >= rest.sum():
         cause, what = Cause.MIXED, f"was embedded {tried.best.hypothesis.meaning}"
-    elif compared.near[rest].mean() > _MAJORITY:
+    elif compared.near[rest].mean() > _MAJORITY and compared.closeness(rest) > _CLOSE:
         cause, what = Cause.STALE, "is near what its texts give now, but not equal: these were changed since"
     else:
-        cause, what = Cause.MIXED, "is of another model: no nearer to its own texts than to others"
+        cause, what = Cause.MIXED, "is of another model"
     share = f"{(~compared.agreeing).sum()} of {len(compared)} sampled documents disagree ({_bounds(disagreeing)})"
     where = describe_rows(compared.rows, compared.agreeing)
     return Diagnosis(cause, f"a part of the store {what}; {share}; {where}", labels, tried.trials)
@@ -101,7 +104,7 @@ def _bounds(share: Share) -> str:
 def _nothing_agrees(store: Store, compared: Comparison, tried: Tried, seed: int, progress: Progress) -> Diagnosis:
     labels, trials = _labels(compared, tried), tried.trials
     cosine = float(np.median(compared.cosines))
-    if compared.near.mean() > _MAJORITY:
+    if compared.near.mean() > _MAJORITY and compared.closeness(np.ones(len(compared), bool)) > _CLOSE:
         sentence = (
             f"no vector is the model's, but most are near it (median cosine {cosine:.3f}): every text was changed "
             "before it was embedded, or the model is a near relative: another revision, fine-tuned, of less precision"
@@ -133,7 +136,7 @@ def _by_structure(
         unlike = f"nor are the same texts neighbours (rank correlation {structure:.2f})"
         cause, sentence = Cause.OTHER_TEXTS, f"these are not vectors of these texts: {chance}, {unlike}"
     else:
-        alike = "yet the same texts are neighbours" if by_chance <= _SIGNIFICANT else "the same texts may be neighbours"
-        found = f"{chance}, {alike} (rank correlation {structure:.2f})"
+        sure, unsure = "yet the same texts are neighbours", "and too few texts to tell whose neighbours they are"
+        found = f"{chance}, {sure if by_chance <= _SIGNIFICANT else unsure} (rank correlation {structure:.2f})"
         cause, sentence = Cause.OTHER_MODEL, f"another model of the same dimension: {found}"
     return Diagnosis(cause, sentence, labels, trials, structure)

@@ -95,7 +95,7 @@ def manifest_finding(manifest: Manifest, model: ModelIdentity) -> Finding:
     if known is None:
         return Finding("manifest", False, "names no model")
     differences = [
-        f"{_WORDS[field.name]} is {getattr(known, field.name)!r}, of the model named {getattr(model, field.name)!r}"
+        f"{_WORDS[field.name]} is {getattr(known, field.name)!r}, for the model as named {getattr(model, field.name)!r}"
         for field in fields(known)
         if getattr(known, field.name) != getattr(model, field.name)
         and not (field.name == "revision" and None in (known.revision, model.revision))

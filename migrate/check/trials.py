@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.check.comparison import Comparison, Mask, pairwise
+from migrate.check.comparison import Comparison, Mask, pairwise, spread
 from migrate.check.hypotheses import Hypothesis, hypotheses
 from migrate.check.model import Trial
 from migrate.embedders.base import Embedder
@@ -43,7 +43,8 @@ def try_hypotheses(compared: Comparison, embedder: Embedder, progress: Progress)
     """
     trials: list[Trial] = []
     best: Explanation | None = None
-    probes = _spread(np.arange(len(compared)) if compared.tolerance.loose else np.flatnonzero(~compared.agreeing))
+    doubtful = np.arange(len(compared)) if compared.tolerance.loose else np.flatnonzero(~compared.agreeing)
+    probes = doubtful[spread(len(doubtful), _PROBES)]
     ways = hypotheses(embedder, compared.documents, texts_may_differ=bool(compared.near[probes].any()))
     for number, hypothesis in enumerate(ways):
         progress("try other ways", number, None)
@@ -54,10 +55,6 @@ def try_hypotheses(compared: Comparison, embedder: Embedder, progress: Progress)
         if best is not None and best.agreeing.all() and not compared.tolerance.loose:
             break
     return Tried(tuple(trials), best)
-
-
-def _spread(rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    return rows[np.unique(np.linspace(0, len(rows) - 1, min(_PROBES, len(rows))).astype(np.int64))]
 
 
 def _try(compared: Comparison, hypothesis: Hypothesis, probes: NDArray[np.int64]) -> tuple[Trial, Explanation | None]:

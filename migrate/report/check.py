@@ -6,7 +6,7 @@ from dataclasses import asdict
 from textwrap import fill
 from typing import Any
 
-from migrate.check.model import Compatibility, Example, Figures
+from migrate.check.model import Compatibility, Example, Figures, Trial
 from migrate.check.stamp import Stamp
 from migrate.report.terminal import WIDTH, table
 
@@ -17,7 +17,7 @@ _BASES = {
     "sample": "told by texts embedded again",
     "facts": "told without embedding a text",
 }
-_ID_WIDTH = 40
+_SHOWN = 5
 
 
 def check_text(found: Compatibility) -> str:
@@ -28,7 +28,7 @@ def check_text(found: Compatibility) -> str:
     if found.examples:
         parts += ["", table([["document", "row", "cosine", "taken for"], *map(_example_row, found.examples)])]
     if found.trials and not found.compatible:
-        parts += ["", _trials(found)]
+        parts += ["", _trials(found.trials)]
     return "\n".join([*parts, *([""] if found.notes else []), *(folded(f"note: {note}") for note in found.notes)])
 
 
@@ -67,17 +67,22 @@ def _figure_sentences(figures: Figures) -> list[str]:
 
 
 def _example_row(example: Example) -> list[str]:
-    shown = "".join(char if char.isprintable() else repr(char)[1:-1] for char in example.doc_id)
-    name = shown if len(shown) <= _ID_WIDTH else shown[: _ID_WIDTH - 3] + "..."
-    return [name, f"{example.row:,}", f"{example.cosine:.4f}", example.taken_for]
+    name = "".join(char if char.isprintable() else repr(char)[1:-1] for char in example.doc_id)
+    return [_cut(name, 36), f"{example.row:,}", f"{example.cosine:.4f}", _cut(example.taken_for, 40)]
 
 
-def _trials(found: Compatibility) -> str:
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 3] + "..."
+
+
+def _trials(trials: tuple[Trial, ...]) -> str:
+    """The ways that came nearest."""
+    best = sorted(trials, key=lambda trial: (-trial.agreeing / trial.tried, -trial.median_cosine))[:_SHOWN]
     rows = [
-        [f"embedded {trial.meaning}", f"{trial.agreeing} of {trial.tried}", f"{trial.median_cosine:.4f}"]
-        for trial in found.trials
+        [_cut(f"embedded {trial.meaning}", 70), f"{trial.agreeing} of {trial.tried}", f"{trial.median_cosine:.4f}"]
+        for trial in best
     ]
-    return table([["tried", "agree", "median cosine"], *rows])
+    return table([[f"the nearest of {len(trials)} other ways", "agree", "median cosine"], *rows])
 
 
 def check_document(found: Compatibility) -> dict[str, Any]:

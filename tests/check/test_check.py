@@ -161,3 +161,13 @@ def test_findings_are_named_and_plain(make_store, trees, vectors, model):
         ("dimension", True), ("vectors", True), ("norms", True),
     ]  # fmt: skip
     json.dumps([finding.message for finding in found.findings])
+
+
+def test_all_of_many_documents_fit_into_memory(make_store, model):
+    """3,000 texts against each other would be 9 million cosines; a few hundred others tell chance as well."""
+    rng = np.random.default_rng(0)
+    texts = [" ".join(rng.choice(WORDS, 9)) for _ in range(3_000)]
+    rows = model.embed_documents([Document(str(row), text) for row, text in enumerate(texts)])
+    rows[2_000:] = np.roll(rows[2_000:], 5, axis=1)
+    found = check_store(make_store(texts, rows), model, sample=3_000)
+    assert found.cause is Cause.MIXED and found.figures.sampled - found.figures.agreeing == pytest.approx(1_000, abs=5)
