@@ -18,7 +18,7 @@ from migrate import __version__
 from migrate.cli.terminal import printable
 from migrate.errors import LeadMigrateError
 
-COMMANDS = ("inspect", "embed", "fit", "translate", "backfill", "audit", "compare", "run", "demo")
+COMMANDS = ("inspect", "check", "stamp", "embed", "fit", "translate", "backfill", "audit", "compare", "run", "demo")
 
 _BUG = (
     "this is a bug in lead-migrate. Please report it with the command and, from a run with LEAD_MIGRATE_DEBUG=1, "
@@ -65,8 +65,8 @@ class _LazyGroup(click.Group):
 @click.group(
     cls=_LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Exit codes: 0 done or SAFE, 1 NOT SAFE, 2 usage, 3 INCONCLUSIVE, 4 bad input, 5 input/output, "
-    "6 locked, 7 remote service, 70 bug, 130 and 143 interrupted.",
+    epilog="Exit codes: 0 done, SAFE or compatible, 1 NOT SAFE or not compatible, 2 usage, 3 INCONCLUSIVE, "
+    "4 bad input, 5 input/output, 6 locked, 7 remote service, 70 bug, 130 and 143 interrupted.",
 )
 @click.option(
     "--config",

@@ -10,6 +10,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from functools import cached_property
 from itertools import chain
 
@@ -128,6 +129,12 @@ class OpenAIEmbedder(Embedder):
             document_prefix=self.prefixes["document"],
             query_prefix=self.prefixes["query"],
         )
+
+    def with_prefixes(self, document_prefix: str, query_prefix: str) -> OpenAIEmbedder:
+        """The same model of the same server with other prefixes."""
+        other = copy(self)
+        other.prefixes = {"document": document_prefix, "query": query_prefix}
+        return other
 
     def cache_scope(self, role: Role) -> str:
         """Two servers may mean two things by one name, so the server counts; the dimension need not be known."""

@@ -191,6 +191,8 @@ def prepared(tmp_path, monkeypatch, beir, source_folder):
 def test_the_example_of_the_help_works(name, prepared, monkeypatch, capsys):
     if name == "audit":
         (prepared / "translated").rename(prepared / "new-store")
+    if name == "stamp":
+        (prepared / "my-store" / "lead-migrate.json").unlink()
     with OpenAIServer() as server:
         monkeypatch.setenv("LEAD_MIGRATE_BASE_URL", server.url)
         if name == "backfill":  # of what is cached, which tfidf: is not
