@@ -87,10 +87,10 @@ def test_the_length_of_a_prediction_plays_no_part_in_retrieval():
 
 
 def test_neighbours_are_told_apart_where_all_vectors_lie_close_together():
-    """Cosines of 0.99999: their differences are near what float32 can hold."""
+    """Cosines of 0.9999999: their differences are near what float32 can hold."""
     rng = np.random.default_rng(4)
     direction = np.ones(32) / np.sqrt(32)
-    wide = direction * 300 + rng.normal(size=(400, 32))
+    wide = direction * 3000 + rng.normal(size=(400, 32))
     truth = (wide / np.linalg.norm(wide, axis=1, keepdims=True)).astype(np.float32)
     moved = wide + 0.3 * rng.normal(size=wide.shape)
     predicted = (moved / np.linalg.norm(moved, axis=1, keepdims=True)).astype(np.float32)
