@@ -107,6 +107,7 @@ def test_the_shell_of_the_action_ends_as_it_should(code, inconclusive, ends, tmp
 
 def test_the_action_runs_the_real_command(tmp_path):
     """Not a stand-in: the command line itself, out of the shell of the action."""
+    store = make_store(tmp_path / "store").folder
     real = "from migrate.cli.main import main; main()"
     code, told, output = run_action(tmp_path, 0, arguments=f"check {store} --model {MODEL}", program=real)
     assert (code, output) == (1, "exit-code=1")
