@@ -110,13 +110,12 @@ def _nothing_agrees(store: Store, compared: Comparison, tried: Tried, seed: int,
             "before it was embedded, or the model is a near relative: another revision, fine-tuned, of less precision"
         )
         return Diagnosis(Cause.NEAR, sentence, labels, trials)
-    elsewhere = rows_elsewhere(store, compared, progress)
-    if (moved := elsewhere >= 0).mean() > _MAJORITY:
-        first = int(np.flatnonzero(moved)[0])
-        example = (
-            f"that of document {compared.documents[first].id!r} (row {compared.rows[first]}) in row {elsewhere[first]}"
-        )
-        sentence = f"{moved.sum()} of {len(compared)} texts have their vector in another row, such as {example}"
+    some, elsewhere = rows_elsewhere(store, compared, progress)
+    moved = np.flatnonzero(elsewhere >= 0)
+    if len(moved) > _MAJORITY * len(some):
+        first = some[moved[0]]
+        example = f"document {compared.documents[first].id!r} (row {compared.rows[first]}) in row {elsewhere[moved[0]]}"
+        sentence = f"{len(moved)} of {len(some)} texts have their vector in another row, such as that of {example}"
         return Diagnosis(Cause.OUT_OF_STEP, sentence, labels, trials)
     chance = f"cosine {cosine:.3f}, where different texts have {compared.chance:.3f}"
     if len(compared) < _FEWEST_FOR_STRUCTURE:
