@@ -20,8 +20,7 @@ _SIGNIFICANT = 0.001
 _NOT_SIGNIFICANT = 0.05
 _MAJORITY = 0.5
 _CLOSE = 0.5
-"""A text of which a quarter is cut off, or which gets a sentence in front, stays above 0.7 of the way from chance;
-another layer of the same network comes to 0.2."""
+"""The median text came 0.9 of the way from chance when a quarter was cut off, another layer's vector 0.2."""
 _FEWEST_FOR_STRUCTURE = 8
 
 
