@@ -76,7 +76,7 @@ def sign_test(better: int, n: int) -> float:
     >>> sign_test(3, 3)
     0.125
     """
-    return sum(comb(n, number) for number in range(better, n + 1)) / 2**n
+    return sum(comb(n, number) for number in range(better, n + 1)) / (1 << n)
 
 
 def _judge(compared: Comparison, hypothesis: Hypothesis, rows: NDArray[np.int64]) -> tuple[NDArray[np.float64], Mask]:
