@@ -11,7 +11,7 @@ import yaml
 from topics import audit as audit_topics
 from topics import make_store, noisy
 
-from migrate.cli.main import run
+from migrate.cli.main import cli, run
 from migrate.report.audit_suite import audit_suite
 from migrate.report.github import annotation_lines
 from migrate.report.junit import junit_xml
@@ -119,3 +119,27 @@ def test_the_shell_of_the_action_runs_nothing_that_stands_in_its_arguments(tmp_p
     _, told, _ = run_action(tmp_path, 0, arguments="check $(touch made) `touch made` ; touch made")
     assert not (tmp_path / "made").exists()
     assert told.startswith("check|$(touch|made)")
+
+
+def test_the_workflow_of_the_readme_uses_the_action_as_it_is():
+    text = (ACTION.parents[3] / "README.md").read_text(encoding="utf-8")
+    workflow = yaml.safe_load(text.split("```yaml\n")[1].split("```")[0])
+    (step,) = [step for step in workflow["jobs"]["check"]["steps"] if "lead-migrate" in step["uses"]]
+    path = step["uses"].partition("@")[0].removeprefix("OWNER/lead-migrate/")
+    assert ACTION.parents[3] / path == ACTION.parent
+    action = yaml.safe_load(ACTION.read_text())
+    assert set(step["with"]) <= set(action["inputs"])
+    command, *arguments = step["with"]["arguments"].split()
+    with cli.get_command(None, command).make_context(
+        command, [*arguments, "--github", "--junit", "x", "--force"]
+    ) as context:
+        assert context.params["store"] == Path("my-store")
+
+
+def test_the_options_that_the_readme_puts_into_pyproject_are_read(tmp_path, monkeypatch, capsys):
+    text = (ACTION.parents[3] / "README.md").read_text(encoding="utf-8")
+    (tmp_path / "pyproject.toml").write_text(text.split("```toml\n")[1].split("```")[0])
+    monkeypatch.chdir(tmp_path)
+    assert run(["audit", "--help"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "[default: 0.97; 0<x<=1]" in told and "judge by. [default: dev]" in told
