@@ -14,6 +14,7 @@ from migrate.vectors import unit_rows
 
 CLUSTERS = 8
 _SAMPLE = 2_000
+_STREAM = 2
 _WORDS = 3
 _WORD = r"(?u)\b[^\W\d_]{3,}\b"
 _VOCABULARY = 20_000
@@ -27,7 +28,7 @@ def topics_of(ground: Ground, wanted: Sequence[str], *, seed: int = 0) -> Mappin
     The clusters are those of up to 2,000 vectors of the full re-embed, the wanted ones among them.
     """
     names = sorted(set(ground.keys[FULL].values()))
-    drawn = np.random.default_rng(seed).permutation(len(names))[:_SAMPLE]
+    drawn = np.random.default_rng([seed, _STREAM]).permutation(len(names))[:_SAMPLE]
     sample = list(dict.fromkeys([*sorted(set(wanted)), *(names[i] for i in drawn)]))[: max(_SAMPLE, len(set(wanted)))]
     count = min(CLUSTERS, len(sample) // _FEWEST)
     rows = rows_of(ground.keys[FULL], sample)

@@ -176,3 +176,13 @@ def test_stores_of_other_chunks_have_no_map(tmp_path):
     chunks = [Document(f"{d.id}#{part}", d.text, {"parent_id": d.id}) for d in DOCUMENTS for part in range(2)]
     hurt = audit(make_store(tmp_path / "t"), make_store(tmp_path / "r", documents=chunks), QUESTIONS).hurt
     assert (hurt.spaces, hurt.hubness) == (None, ())
+
+
+def test_the_sample_is_not_that_of_a_fit_by_the_same_seed(tmp_path):
+    """A fit draws its pairs as a permutation by the seed; were it the same one, most on the map would be true vectors."""
+    paid = np.random.default_rng(0).permutation(len(DOCUMENTS))[:60]
+    vectors = noisy(1.0)
+    vectors[paid] = TARGET.embed_documents(DOCUMENTS)[paid]
+    found = audit(make_store(tmp_path / "t", vectors=vectors), make_store(tmp_path / "r"), seed=0).hurt.spaces
+    still = [one == other for one, other in zip(found.true, found.translated, strict=True)]
+    assert 0.2 < np.mean(still[:60]) < 0.6
