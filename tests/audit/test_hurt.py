@@ -179,7 +179,7 @@ def test_stores_of_other_chunks_have_no_map(tmp_path):
 
 
 def test_the_sample_is_not_that_of_a_fit_by_the_same_seed(tmp_path):
-    """A fit draws its pairs as a permutation by the seed; were it the same one, most on the map would be true vectors."""
+    """A fit draws its pairs as a permutation by the seed; by the same one, most on the map would be true vectors."""
     paid = np.random.default_rng(0).permutation(len(DOCUMENTS))[:60]
     vectors = noisy(1.0)
     vectors[paid] = TARGET.embed_documents(DOCUMENTS)[paid]
