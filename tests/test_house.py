@@ -38,7 +38,8 @@ HOMES = {
     "sentence_transformers": ["embedders/"],
     "openai": ["embedders/"],
     "sklearn": ["embedders/tfidf", "stitch/kernel", "stitch/text_reader"],
-    "tokenizers": ["embedders/sentence_transformers", "stitch/pieces"],
+    "tokenizers": ["embedders/sentence_transformers", "stitch/pieces", "cost/tokenizer_file"],
+    "tiktoken": ["cost/tiktoken_file"],
     "rank_bm25": ["search/bm25"],
     "langchain_core": ["langchain.py"],
     "langchain_text_splitters": ["datasets/chunking"],
@@ -118,10 +119,10 @@ def test_every_required_package_is_used_and_every_import_is_required():
     brought = {"transformers", "tokenizers", "huggingface_hub", "scipy"}
     outside = imported - set(sys.stdlib_module_names) - {"migrate"} - brought
     # Needed for some files only; what needs it asks for the extra by name
-    optional = {"pyarrow"}
-    for name in optional:
-        assert any(line.startswith(name) for line in config["options.extras_require"]["parquet"].split("\n"))
-    assert modules == outside - optional
+    optional = {"pyarrow": "parquet", "tiktoken": "tokens"}
+    for name, extra in optional.items():
+        assert any(line.startswith(name) for line in config["options.extras_require"][extra].split("\n"))
+    assert modules == outside - set(optional)
 
 
 def test_metadata_stands_in_one_place():

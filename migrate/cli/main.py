@@ -17,7 +17,7 @@ from migrate import __version__
 from migrate.cli.terminal import printable
 from migrate.errors import LeadMigrateError
 
-COMMANDS = ("inspect", "embed", "fit", "translate", "backfill", "audit", "run", "demo")
+COMMANDS = ("inspect", "assess", "embed", "fit", "translate", "backfill", "audit", "run", "demo")
 
 _BUG = (
     "this is a bug in lead-migrate. Please report it with the command and, from a run with LEAD_MIGRATE_DEBUG=1, "
