@@ -37,6 +37,7 @@ HOMES = {
     "torch": ["embedders/", "stitch/mlp"],
     "sentence_transformers": ["embedders/"],
     "openai": ["embedders/"],
+    "tiktoken": ["embedders/openai_tokens"],
     "sklearn": ["embedders/tfidf", "stitch/kernel", "stitch/text_reader"],
     "tokenizers": ["embedders/sentence_transformers", "stitch/pieces", "cost/tokenizer_file"],
     "tiktoken": ["cost/tiktoken_file"],

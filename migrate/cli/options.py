@@ -102,6 +102,8 @@ _MODEL_OPTIONS = (
     option("--base-url", metavar="URL", help="Server to use for openai: models."),
     option("--device", default="auto", help="Where sentence-transformers: models run: auto, cpu, cuda, mps."),
     option("--batch-size", type=click.IntRange(min=1), help="Texts per batch of the model.  [default: the model's]"),
+    option("--concurrency", type=click.IntRange(1, 256), default=8, help="Requests in flight at once, for openai:."),
+    option("--rate", metavar="N/UNIT", help="Most requests to openai:, as 3000/min, 50/s, 100/h.  [default: server's]"),
     option("--dimensions", type=click.IntRange(min=1), help="Shorter vectors, for openai: models that offer them."),
     option("--document-prefix", metavar="TEXT", help="Put before documents.  [default: the registry's]"),
     option("--query-prefix", metavar="TEXT", help="Put before queries.  [default: the registry's]"),
@@ -117,6 +119,8 @@ class ModelOptions:
     base_url: str | None
     device: str
     batch_size: int | None
+    concurrency: int
+    rate: str | None
     dimensions: int | None
     document_prefix: str | None
     query_prefix: str | None
@@ -132,6 +136,8 @@ class ModelOptions:
             base_url=self.base_url,
             device=self.device,
             batch_size=self.batch_size,
+            concurrency=self.concurrency,
+            rate=self.rate,
             dimensions=self.dimensions,
             document_prefix=self.document_prefix,
             query_prefix=self.query_prefix,

@@ -9,7 +9,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 from migrate.documents import Document
-from migrate.embed.parts import Embedding, as_embedding, batched, finish_beside, further, model_options, record_batch
+from migrate.embed.parts import (
+    Embedding,
+    as_embedding,
+    batched,
+    embedded,
+    finish_beside,
+    further,
+    model_options,
+    record_batch,
+)
 from migrate.embedders.base import Embedder
 from migrate.errors import DatasetError
 from migrate.stamps import FileStamp
@@ -78,9 +87,7 @@ def embed_corpus(
         batches = batched(_with_text(read_documents(), skipped, skip_blank=skip_blank))
         writer = _take_up_documents(work, batches, str(output), store_format, metric)
         with work.recorder() as recorder:
-            for batch in batches:
-                report = further(progress, "embed", work.rows, None)
-                vectors = embedder.embed_documents(batch, progress=report)
+            for batch, vectors in embedded(embedder, batches, lambda: further(progress, "embed", work.rows, None)):
                 writer = writer or create_store(work.content, format=store_format, dim=vectors.shape[1], metric=metric)
                 writer.append(batch, vectors)
                 record_batch(recorder, work, writer.rows, embedder, {"documents": _digest(batch)})

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -14,7 +14,7 @@ from migrate.embedders.base import Embedder
 from migrate.files import sha256_file
 from migrate.manifest import Manifest, ModelIdentity
 from migrate.stores.base import INDEX_HASH
-from migrate.vectors import Progress
+from migrate.vectors import Progress, Vectors
 from migrate.work.parts import GrowingRows, PartRecorder
 from migrate.work.place import Work
 
@@ -39,6 +39,24 @@ def batched(documents: Iterable[Document]) -> Iterator[Sequence[Document]]:
     stream = iter(documents)
     while batch := list(islice(stream, BATCH_DOCUMENTS)):
         yield batch
+
+
+def embedded(
+    embedder: Embedder, batches: Iterable[Sequence[Document]], report: Callable[[], Progress]
+) -> Iterator[tuple[Sequence[Document], Vectors]]:
+    """Each batch with its vectors, (n, dim); `report` is asked anew, before each call, whom to tell of its progress.
+
+    An embedder that keeps what it pays for is handed several batches at once, as many as keep a server at work all the
+    time: a run that breaks off pays for none of them twice. Any other is handed one.
+    """
+    stream = iter(batches)
+    ahead = max(1, embedder.batch_size // BATCH_DOCUMENTS) if embedder.keeps else 1
+    while block := list(islice(stream, ahead)):
+        vectors = embedder.embed_documents(list(chain.from_iterable(block)), progress=report())
+        start = 0
+        for batch in block:
+            yield batch, vectors[start : start + len(batch)]
+            start += len(batch)
 
 
 def model_options(embedder: Embedder) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from migrate.embed.parts import (
     Embedding,
     as_embedding,
     batched,
+    embedded,
     finish_beside,
     further,
     model_options,
@@ -56,9 +57,10 @@ def reembed_store(
         work.total = count = store.info.count
         writer: StoreWriter | None = None
         with work.recorder() as recorder:
-            for batch in batched(store.documents(np.arange(work.rows, count))):
-                report = further(progress, "embed the reference", work.rows, count)
-                vectors = embedder.embed_documents(batch, progress=report)
+            batches = batched(store.documents(np.arange(work.rows, count)))
+            for batch, vectors in embedded(
+                embedder, batches, lambda: further(progress, "embed the reference", work.rows, count)
+            ):
                 writer = writer or _reference_writer(store, work, vectors.shape[1])
                 writer.append(Batch([document.id for document in batch], vectors))
                 record_batch(recorder, work, writer.rows, embedder, {})

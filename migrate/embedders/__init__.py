@@ -11,6 +11,7 @@ A bare name is looked up in the model registry.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from migrate.embedders.base import Embedder, Role
@@ -58,6 +59,8 @@ def load_embedder(
     base_url: str | None = None,
     device: str = "auto",
     batch_size: int | None = None,
+    concurrency: int | None = None,
+    rate: str | None = None,
     dimensions: int | None = None,
     document_prefix: str | None = None,
     query_prefix: str | None = None,
@@ -77,6 +80,10 @@ def load_embedder(
         Where a local model runs: auto, cpu, cuda, cuda:1, mps ...; other providers pay no attention to it.
     batch_size
         Texts in one request or one forward pass; None takes what suits the provider.
+    concurrency
+        Requests in flight at once, for `openai:`; None for 8. Other providers pay no attention to it.
+    rate
+        The most requests to send to a server, such as 3000/min, 50/s or 100/h; None leaves that to the server.
     dimensions
         Shorter vectors from an API that offers them.
     document_prefix, query_prefix
@@ -102,7 +109,7 @@ def load_embedder(
         raise UsageError(f"expected dimensions of at least 1 with openai: only, found {dimensions} for {spec!r}")
     prefixes = (document_prefix, query_prefix)
     if provider == "openai":
-        embedder = _load_openai(name, base_url, dimensions, prefixes, batch_size)
+        embedder = _load_openai(name, base_url, dimensions, prefixes, _Sending(batch_size, concurrency, rate))
     elif provider in ("file", "tfidf"):
         _refuse_prefixes(spec, prefixes)
         embedder = _load_file(name) if provider == "file" else _load_tfidf(name, state, seed)
@@ -118,10 +125,20 @@ def load_embedder(
 _Prefixes = tuple[str | None, str | None]
 
 
+@dataclass(frozen=True, slots=True)
+class _Sending:
+    """How requests go to a server."""
+
+    batch_size: int | None
+    concurrency: int | None
+    rate: str | None
+
+
 def _load_openai(
-    name: str, base_url: str | None, dimensions: int | None, prefixes: _Prefixes, batch_size: int | None
+    name: str, base_url: str | None, dimensions: int | None, prefixes: _Prefixes, sending: _Sending
 ) -> Embedder:
-    from migrate.embedders.openai import OpenAIEmbedder
+    from migrate.embedders.openai import DEFAULT_CONCURRENCY, OpenAIEmbedder
+    from migrate.embedders.openai_limits import parse_rate
 
     return OpenAIEmbedder(
         name,
@@ -129,7 +146,9 @@ def _load_openai(
         dimensions=dimensions,
         document_prefix=prefixes[0],
         query_prefix=prefixes[1],
-        batch_size=batch_size or Embedder.batch_size,
+        batch_size=sending.batch_size,
+        concurrency=DEFAULT_CONCURRENCY if sending.concurrency is None else sending.concurrency,
+        rate_per_s=None if sending.rate is None else parse_rate(sending.rate),
     )
 
 

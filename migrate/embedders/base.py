@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -15,6 +15,9 @@ from migrate.manifest import ModelIdentity
 from migrate.vectors import Progress, Vectors, no_progress
 
 Role = Literal["document", "query"]
+
+Keep = Callable[[Sequence[int], Vectors], None]
+"""Called as keep(positions, vectors): vectors (n, dim) of the texts at these n positions, as soon as they are there."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,10 +37,12 @@ class Embedder(ABC):
     """Turns texts into vectors. Prefixes are added inside; callers pass texts as they are.
 
     `cacheable` says whether a vector depends on nothing but the identity, the role and the text, so that it may be
-    kept across runs; `batch_size` is how many texts are worth handing over at once.
+    kept across runs; `keeps` whether that is done here, so that nothing is paid for twice; `batch_size` is how many
+    texts are worth handing over at once.
     """
 
     cacheable: bool = True
+    keeps: bool = False
     batch_size: int = 256
 
     @property
@@ -56,6 +61,21 @@ class Embedder(ABC):
         RemoteError
             A remote service failed, and trying again did not help.
         """
+
+    def embed_each(self, texts: Sequence[Text], role: Role, keep: Keep, *, progress: Progress = no_progress) -> None:
+        """Embed texts, and hand over their vectors as they come, in any order, in the thread that called.
+
+        Where `progress` or anything else raises, what was paid for by then has been handed over.
+
+        Raises
+        ------
+        InputError, RemoteError
+            As `embed`.
+        """
+        for start in range(0, len(texts), self.batch_size):
+            batch = range(start, min(start + self.batch_size, len(texts)))
+            keep(batch, self.embed([texts[position] for position in batch], role))
+            progress("embed", batch.stop, len(texts))
 
     def embed_documents(self, texts: Sequence[Text], *, progress: Progress = no_progress) -> Vectors:
         """Embed texts as documents."""

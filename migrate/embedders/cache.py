@@ -24,8 +24,8 @@ def default_cache_path() -> Path:
 class CachedEmbedder(Embedder):
     """An embedder that asks another one only for texts it has not seen under the same model and prefix.
 
-    A text that occurs twice is embedded once. What is new is embedded in batches of the other's `batch_size`, and each
-    batch is on disk before the next one is asked for.
+    A text that occurs twice is embedded once. What is new is on disk as soon as the other hands it over, batch by batch
+    or answer by answer, whatever happens to the run after that.
 
     Attributes
     ----------
@@ -34,6 +34,7 @@ class CachedEmbedder(Embedder):
     """
 
     cacheable = False
+    keeps = True
 
     def __init__(self, embedder: Embedder, path: Path) -> None:
         self.embedder = embedder
@@ -112,17 +113,21 @@ class CachedEmbedder(Embedder):
     def _embed_missing(
         self, file: CacheFile, missing: dict[bytes, Text], role: Role, progress: Progress, total: int
     ) -> dict[bytes, Vectors]:
-        """Embed and keep, batch by batch."""
+        """Embed, and keep what comes when it comes."""
         found: dict[bytes, Vectors] = {}
         keys = list(missing)
-        for start in range(0, len(keys), self.batch_size):
-            batch = keys[start : start + self.batch_size]
-            vectors = self.embedder.embed([missing[key] for key in batch], role)
-            rows = dict(zip(batch, vectors, strict=True))
+
+        def keep(positions: Sequence[int], vectors: Vectors) -> None:
+            rows = {keys[position]: vector for position, vector in zip(positions, vectors, strict=True)}
             file.write(rows)
+            self.misses += len(rows.keys() - found.keys())
             found.update(rows)
-            self.misses += len(batch)
-            progress("embed", total - len(keys) + len(found), total)
+
+        def report(stage: str, done: int, _total: int | None) -> None:
+            progress(stage, total - len(keys) + done, total)
+
+        if missing:
+            self.embedder.embed_each(list(missing.values()), role, keep, progress=report)
         return found
 
     def _keys(self, texts: Sequence[Text], role: Role) -> list[bytes]:

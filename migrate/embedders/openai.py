@@ -1,30 +1,37 @@
 """Models behind OpenAI's embeddings API, or behind any server that speaks it.
 
-Requests stay within the API's limits, are tried again when that can help, and their answers are checked.
+Requests stay within the API's limits, several are in flight at once, they are tried again when that can help, and their
+answers are checked.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING
+from itertools import chain
 
 import numpy as np
 
 from migrate.documents import Query, Text
-from migrate.embedders.base import Embedder, Role, require_texts
-from migrate.embedders.openai_answers import Answer, TooLongError, read_answer, translate_status
-from migrate.embedders.openai_requests import MAX_REQUEST_TEXTS, split_requests
+from migrate.embedders.base import Embedder, Keep, Role, require_texts
+from migrate.embedders.openai_answers import Answer, TooLongError
+from migrate.embedders.openai_flight import Flight, LoopThread
+from migrate.embedders.openai_limits import Throttle
+from migrate.embedders.openai_requests import MANY_TEXTS, MAX_REQUEST_TEXTS, fair_share, split_requests
+from migrate.embedders.openai_session import Endpoint, Session
+from migrate.embedders.openai_tokens import token_counter
 from migrate.embedders.registry import find_model
-from migrate.embedders.retry import RetryPolicy, TransientError
+from migrate.embedders.retry import RetryPolicy
 from migrate.errors import AuthenticationError, InputError, UsageError
 from migrate.files import canonical_json
 from migrate.manifest import ModelIdentity
 from migrate.vectors import Progress, Vectors, no_progress, summarize_norms
 
-if TYPE_CHECKING:
-    from openai import OpenAI
+DEFAULT_CONCURRENCY = 8
+MAX_CONCURRENCY = 256
 
 _PLACEHOLDER_KEY = "none-needed"
 
@@ -41,16 +48,24 @@ class OpenAIEmbedder(Embedder):
     dimensions
         Ask for shorter vectors; None takes what the model gives.
     batch_size
-        Texts in one request, 1 to 2048.
+        Texts in one request, 1 to 2048; None shares them out among the requests that are in flight, up to 2,048 for
+        OpenAI and 256 for other servers, and 300,000 tokens.
+    concurrency
+        Requests in flight at most, 1 to 256.
+    rate_per_s
+        Requests a second at most; None for no limit but the server's own, which is always kept to.
     timeout_s
-        Seconds to wait for one answer.
+        Seconds to wait for one answer, from the first byte sent to the last one received.
     retry
         How often, and after which waits, a failed request is sent again.
 
     Attributes
     ----------
     usage_tokens
-        Tokens the server has charged for so far.
+        Tokens the server has charged for so far, those of answers that could not be used included.
+    before_request
+        Called before each request with its tokens, estimated high, in the thread that called `embed`. Where it raises,
+        nothing further is sent, and what is in flight is kept.
     """
 
     def __init__(
@@ -61,12 +76,16 @@ class OpenAIEmbedder(Embedder):
         dimensions: int | None = None,
         document_prefix: str | None = None,
         query_prefix: str | None = None,
-        batch_size: int = 256,
+        batch_size: int | None = None,
+        concurrency: int = DEFAULT_CONCURRENCY,
+        rate_per_s: float | None = None,
         timeout_s: float = 120.0,
         retry: RetryPolicy | None = None,
     ) -> None:
-        if not 1 <= batch_size <= MAX_REQUEST_TEXTS:
+        if batch_size is not None and not 1 <= batch_size <= MAX_REQUEST_TEXTS:
             raise UsageError(f"expected a batch size from 1 to {MAX_REQUEST_TEXTS} for openai, found {batch_size}")
+        if not 1 <= concurrency <= MAX_CONCURRENCY:
+            raise UsageError(f"expected a concurrency from 1 to {MAX_CONCURRENCY}, found {concurrency}")
         facts = find_model(name)
         self.facts = facts if facts and facts.provider == "openai" else None
         self.name = self.facts.name if self.facts else name
@@ -76,10 +95,16 @@ class OpenAIEmbedder(Embedder):
             "document": document_prefix if document_prefix is not None else "",
             "query": query_prefix if query_prefix is not None else "",
         }
-        self.batch_size = batch_size
+        self.request_texts = batch_size
+        self.concurrency = concurrency
+        self.batch_size = 4 * concurrency * (batch_size or MANY_TEXTS)
         self.timeout_s = timeout_s
         self.retry = retry or RetryPolicy()
         self.usage_tokens = 0
+        self.before_request: Callable[[int], None] = _allow
+        self._throttle = Throttle(concurrency, rate_per_s)
+        self._one_call = threading.RLock()
+        self._charging = threading.Lock()
         self._dim = dimensions or (self.facts.dim if self.facts else None)
         self._normalized = self.facts.normalized if self.facts else None
 
@@ -92,7 +117,7 @@ class OpenAIEmbedder(Embedder):
     def identity(self) -> ModelIdentity:
         """The model as artefacts remember it; a model that is not in the registry is asked for one word's vector."""
         if self._dim is None or self._normalized is None:
-            self._embed_batch([Query("probe", "word")], "document")
+            self.embed([Query("probe", "word")], "document")
         return ModelIdentity(
             spec=f"openai:{self.name}",
             dim=self._dim or 0,
@@ -106,7 +131,7 @@ class OpenAIEmbedder(Embedder):
         return canonical_json([f"openai:{self.name}", self.base_url, self.dimensions, self.prefixes[role]])
 
     def embed(self, texts: Sequence[Text], role: Role, *, progress: Progress = no_progress) -> Vectors:
-        """Embed texts in requests of at most `batch_size` texts and 300,000 tokens.
+        """Embed texts, some requests at a time.
 
         Raises
         ------
@@ -117,56 +142,71 @@ class OpenAIEmbedder(Embedder):
         RemoteError
             The server kept failing, has no such model, or the account has no quota left.
         """
-        require_texts(texts, model=f"openai:{self.name}")
         if not texts:
             return np.empty((0, self.identity.dim), dtype=np.float32)
-        parts: list[Vectors] = []
-        done = 0
-        for request in split_requests(texts, len(self.prefixes[role].encode()), max_texts=self.batch_size):
-            parts.append(self._embed_batch(request, role))
-            done += len(request)
-            progress("embed", done, len(texts))
-        return np.concatenate(parts)
+        rows: list[Vectors | None] = [None] * len(texts)
 
-    def _embed_batch(self, texts: Sequence[Text], role: Role) -> Vectors:
-        """Embed the texts of one request; where the server finds them too long, each half of them on its own."""
+        def keep(positions: Sequence[int], vectors: Vectors) -> None:
+            for position, vector in zip(positions, vectors, strict=True):
+                rows[position] = vector
+
+        self.embed_each(texts, role, keep, progress=progress)
+        return np.stack([row for row in rows if row is not None])
+
+    def embed_each(self, texts: Sequence[Text], role: Role, keep: Keep, *, progress: Progress = no_progress) -> None:
+        """Embed texts, and hand over the vectors of each answer as it comes; errors as of `embed`.
+
+        Whatever raises, `progress`, `keep`, the server or Ctrl-C: no further request is sent, and what is answered
+        within ten seconds is handed over before the error goes on. Calls from several threads take turns.
+        """
+        require_texts(texts, model=f"openai:{self.name}")
         inputs = [self.prefixes[role] + text.text for text in texts]
-        try:
-            answer = self.retry.call(lambda: self._request(inputs), service=self.service)
-        except TooLongError as error:
-            if len(texts) == 1:
+        tokens = [self._count(text) for text in inputs]
+
+        def take(answers: Mapping[range, Answer]) -> None:
+            vectors = np.concatenate([answer.vectors for answer in answers.values()])
+            self._learn(vectors)
+            keep(list(chain.from_iterable(answers)), vectors)
+
+        with self._one_call, self._take_off(inputs, tokens) as flight:
+            try:
+                flight.run(
+                    split_requests(tokens, max_texts=self._texts_in_request(len(texts))),
+                    keep=take,
+                    landed=lambda done: progress("embed", done, len(texts)),
+                )
+            except TooLongError as error:
                 raise InputError(
-                    f"{texts[0].id!r} is longer than openai:{self.name} takes ({error}); cut it into chunks"
+                    f"{texts[error.position].id!r} is longer than openai:{self.name} takes ({error}); "
+                    "cut it into chunks"
                 ) from error
-            half = len(texts) // 2
-            return np.concatenate([self._embed_batch(texts[:half], role), self._embed_batch(texts[half:], role)])
-        return self._learn(answer)
 
-    def _learn(self, answer: Answer) -> Vectors:
-        """Count the tokens; from the first answer of an unknown model, learn its dimension and normalisation."""
-        self.usage_tokens += answer.tokens
-        self._dim = answer.vectors.shape[1]
+    @contextmanager
+    def _take_off(self, inputs: Sequence[str], tokens: Sequence[int]) -> Iterator[Flight]:
+        """What sends requests for runs of `inputs`; its connections are closed in the end."""
+        endpoint = Endpoint(self.name, self.base_url, self._key, self.dimensions, self.timeout_s)
+        session = Session(endpoint, self._throttle, self.retry, dim=self._dim, charge=self._charge)
+        with LoopThread(session.close) as loop:
+            yield Flight(loop, session, inputs, tokens, before_request=self.before_request)
+
+    def _texts_in_request(self, count: int) -> int:
+        if self.request_texts is not None:
+            return self.request_texts
+        return fair_share(count, self.concurrency, MAX_REQUEST_TEXTS if self.base_url is None else MANY_TEXTS)
+
+    def _learn(self, vectors: Vectors) -> None:
+        """From the first answer of an unknown model, learn its dimension and normalisation."""
+        self._dim = vectors.shape[1]
         if self._normalized is None:
-            self._normalized = summarize_norms(answer.vectors).is_unit
-        return answer.vectors
+            self._normalized = summarize_norms(vectors).is_unit
 
-    def _request(self, inputs: list[str]) -> Answer:
-        """Send one request once, and read the answer as bytes: the client's own parser trusts the server."""
-        import openai
+    def _charge(self, tokens: int) -> None:
+        with self._charging:
+            self.usage_tokens += tokens
 
-        create = self._client.embeddings.with_raw_response.create
-        try:
-            if self.dimensions is None:
-                response = create(input=inputs, model=self.name, encoding_format="base64")
-            else:
-                response = create(input=inputs, model=self.name, encoding_format="base64", dimensions=self.dimensions)
-        except openai.APITimeoutError as error:
-            raise TransientError(f"no answer within {self.timeout_s:g} s") from error
-        except openai.APIConnectionError as error:
-            raise TransientError(f"the connection failed ({type(error.__cause__ or error).__name__})") from error
-        except openai.APIStatusError as error:
-            raise translate_status(error, service=self.service, model=self.name, key=self._key) from error
-        return read_answer(response.content, count=len(inputs), dim=self._dim)
+    @cached_property
+    def _count(self) -> Callable[[str], int]:
+        return token_counter(self.name)
 
     @cached_property
     def _key(self) -> str:
@@ -179,12 +219,9 @@ class OpenAIEmbedder(Embedder):
             raise AuthenticationError("OPENAI_API_KEY holds characters that no key has; paste it again")
         return key or _PLACEHOLDER_KEY
 
-    @cached_property
-    def _client(self) -> OpenAI:
-        """Its own retries are off: it tries again where no quota is left, and counts nothing."""
-        import openai
 
-        return openai.OpenAI(api_key=self._key, base_url=self.base_url, max_retries=0, timeout=self.timeout_s)
+def _allow(_tokens: int) -> None:
+    """Let every request go."""
 
 
 def _check_url(url: str | None) -> str | None:

@@ -26,7 +26,12 @@ _LENGTH_WORDS = ("maximum context length", "too many tokens", "tokens per reques
 
 
 class TooLongError(Exception):
-    """The request holds more tokens than the server takes, in all or in one text; never leaves this package."""
+    """The request holds more tokens than the server takes, in all or in one text; never leaves this package.
+
+    `position` is that of the text, where a request of this text alone was refused.
+    """
+
+    position: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +55,19 @@ def read_answer(body: bytes, *, count: int, dim: int | None) -> Answer:
         items = sorted(facts["data"], key=lambda item: int(item["index"]))
         rows = [_read_vector(item["embedding"]) for item in items]
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-        raise TransientError(f"an answer that is not a list of embeddings ({len(body)} bytes)") from error
+        raise _unusable(f"an answer that is not a list of embeddings ({len(body)} bytes)") from error
     if [item["index"] for item in items] != list(range(count)):
-        raise TransientError(f"{len(rows)} embeddings for {count} texts")
+        raise _unusable(f"{len(rows)} embeddings for {count} texts")
     dims = {len(row) for row in rows}
     if len(dims) != 1 or (dim is not None and dims != {dim}):
         found = ", ".join(map(str, sorted(dims)))
-        raise TransientError(f"embeddings of dimension {found} where {dim or 'one dimension'} was expected")
+        raise _unusable(f"embeddings of dimension {found} where {dim or 'one dimension'} was expected")
     return Answer(_check_values(np.stack(rows)), _read_tokens(facts))
+
+
+def _unusable(reason: str) -> TransientError:
+    """What was answered is charged for, whether it can be used or not."""
+    return TransientError(reason, is_charged=True)
 
 
 def _read_vector(embedding: Any) -> Vectors:
@@ -75,7 +85,7 @@ def _check_values(vectors: Vectors) -> Vectors:
     with np.errstate(over="ignore", invalid="ignore"):
         squares = squared_norms(vectors)
     if not (np.isfinite(squares) & (squares > 0)).all():
-        raise TransientError("an embedding that is zero, NaN or Inf")
+        raise _unusable("an embedding that is zero, NaN or Inf")
     return vectors
 
 
@@ -94,7 +104,8 @@ def translate_status(error: APIStatusError, *, service: str, model: str, key: st
     if code == "insufficient_quota":
         return RemoteError(f"{service}: the account has no quota left ({code}); add credit, then run the same again")
     if status in _TRANSIENT_STATUSES or status >= 500:
-        return TransientError(f"HTTP {status} ({message})", wait_s=asked_wait_s(error.response.headers))
+        wait_s = asked_wait_s(error.response.headers)
+        return TransientError(f"HTTP {status} ({message})", wait_s=wait_s, is_throttled=status == 429)
     if status == 413 or (status in (400, 422) and _is_about_length(code, message)):
         return TooLongError(message)
     return _final_error(status, message, service=service, model=model)

@@ -2,41 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-
-from migrate.documents import Text
+from collections.abc import Iterator, Sequence
 
 MAX_REQUEST_TEXTS = 2048
 MAX_REQUEST_TOKENS = 300_000
 
+FEW_TEXTS = 16
+"""A request of fewer texts takes hardly less time than one of so many."""
 
-def estimate_tokens(text: str) -> int:
-    """Tokens of a text, estimated high: a third of its UTF-8 bytes, rounded up.
+MANY_TEXTS = 256
+"""Texts in a request that are worth its round trip, and that a server on a modest machine answers in time."""
 
-    English has about 4.5 bytes a token, code and Chinese about 3. Where it is still too low, the server says so
-    and the request is cut in half.
 
-    >>> estimate_tokens("a stitch in time")
-    6
+def fair_share(count: int, concurrency: int, most: int) -> int:
+    """Texts in a request where `count` are to be sent, `concurrency` requests at a time, of at most `most` texts.
+
+    Few texts are dealt out to all; of many, requests grow up to the limit only where each place has four of them to
+    send, so that none waits long for the last one.
+
+    >>> [fair_share(count, 8, 2048) for count in (10, 1_000, 8_192, 1_000_000)]
+    [16, 125, 256, 2048]
     """
-    return -(-len(text.encode()) // 3)
+    once, four_times = -(-count // concurrency), -(-count // (4 * concurrency))
+    return min(most, max(FEW_TEXTS, min(once, MANY_TEXTS // 2), four_times))
 
 
 def split_requests(
-    texts: Sequence[Text],
-    prefix_bytes: int = 0,
-    *,
-    max_texts: int = MAX_REQUEST_TEXTS,
-    max_tokens: int = MAX_REQUEST_TOKENS,
-    count: Callable[[str], int] = estimate_tokens,
-) -> Iterator[Sequence[Text]]:
-    """Cut texts into runs of at most `max_texts` and, unless one text alone is longer, `max_tokens`."""
-    start, tokens = 0, 0
-    for position, text in enumerate(texts):
-        more = count(text.text) + -(-prefix_bytes // 3)
-        if position > start and (position - start == max_texts or tokens + more > max_tokens):
-            yield texts[start:position]
-            start, tokens = position, 0
-        tokens += more
-    if start < len(texts):
-        yield texts[start:]
+    tokens: Sequence[int], *, max_texts: int = MAX_REQUEST_TEXTS, max_tokens: int = MAX_REQUEST_TOKENS
+) -> Iterator[range]:
+    """Cut texts, given by their tokens, into runs of at most `max_texts` and `max_tokens`; a longer text goes alone.
+
+    >>> list(split_requests([5, 5, 5, 9], max_tokens=10))
+    [range(0, 2), range(2, 3), range(3, 4)]
+    """
+    start, total = 0, 0
+    for position, more in enumerate(tokens):
+        if position > start and (position - start == max_texts or total + more > max_tokens):
+            yield range(start, position)
+            start, total = position, 0
+        total += more
+    if start < len(tokens):
+        yield range(start, len(tokens))

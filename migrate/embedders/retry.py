@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TypeVar
 
 import numpy as np
 
 from migrate.errors import RemoteError
 
-_Answer = TypeVar("_Answer")
-
 
 class TransientError(Exception):
     """A failure that may pass; never leaves this package.
 
-    `wait_s` is how long the server asked to be left alone, in seconds; None where it did not.
+    `wait_s` is how long the server asked to be left alone, in seconds; None where it did not. `is_throttled` says that
+    it wants fewer requests, `is_charged` that it answered, and so charged for what cannot be used.
     """
 
-    def __init__(self, reason: str, *, wait_s: float | None = None) -> None:
+    def __init__(
+        self, reason: str, *, wait_s: float | None = None, is_throttled: bool = False, is_charged: bool = False
+    ) -> None:
         super().__init__(reason)
         self.reason = reason
         self.wait_s = wait_s
+        self.is_throttled = is_throttled
+        self.is_charged = is_charged
 
 
 def _random_share() -> float:
@@ -33,19 +36,31 @@ def _random_share() -> float:
     return float(np.random.default_rng().random())
 
 
+class Clock:
+    """Time as it passes; a test may have one that does not make it wait."""
+
+    def now(self) -> float:
+        """Seconds since some moment."""
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        """Come back after so many seconds."""
+        await asyncio.sleep(seconds)
+
+
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
     """Exponential backoff with jitter: the k-th wait is first_wait_s · 2^(k-1), of which half is random.
 
     A wait that the server asks for is obeyed instead, up to `longest_obeyed_s`; a server that asks for more is taken
-    to be out for today. `sleep` and `share` (a random number in [0, 1)) are parameters so that tests need not wait.
+    to be out for today. `clock` and `share` (a random number in [0, 1)) are parameters so that tests need not wait.
     """
 
     max_attempts: int = 6
     first_wait_s: float = 1.0
     longest_wait_s: float = 60.0
     longest_obeyed_s: float = 600.0
-    sleep: Callable[[float], None] = field(default=time.sleep)
+    clock: Clock = field(default_factory=Clock)
     share: Callable[[], float] = field(default=_random_share)
 
     def wait_s(self, failures: int) -> float:
@@ -53,26 +68,18 @@ class RetryPolicy:
         longest = min(self.longest_wait_s, self.first_wait_s * 2.0 ** (failures - 1))
         return longest * (0.5 + 0.5 * self.share())
 
-    def call(self, attempt: Callable[[], _Answer], *, service: str) -> _Answer:
-        """What `attempt` returns, as soon as it raises no TransientError.
+    def wait_after(self, error: TransientError, failures: int, *, service: str) -> float:
+        """Seconds until the next attempt, after so many failures.
 
         Raises
         ------
         RemoteError
-            It still does after `max_attempts`, or the server asks for a longer wait than is obeyed.
+            There were `max_attempts`, or the server asks for a longer wait than is obeyed.
         """
-        for failures in range(1, self.max_attempts + 1):
-            try:
-                return attempt()
-            except TransientError as error:
-                if failures == self.max_attempts:
-                    raise RemoteError(
-                        f"{service} failed {failures} times, the last time with: {error.reason}; try again later"
-                    ) from error
-                self.sleep(self._wait_after(error, failures, service))
-        raise ValueError("max_attempts must be at least 1")
-
-    def _wait_after(self, error: TransientError, failures: int, service: str) -> float:
+        if failures >= self.max_attempts:
+            raise RemoteError(
+                f"{service} failed {failures} times, the last time with: {error.reason}; try again later"
+            ) from error
         if error.wait_s is None:
             return self.wait_s(failures)
         if error.wait_s > self.longest_obeyed_s:

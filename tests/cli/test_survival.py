@@ -51,7 +51,7 @@ class Gate:
 
 def embed_command(server, beir, *options):
     model = ["--model", "openai:text-embedding-3-small", "--dimensions", "8", "--base-url", server.url]
-    return ["embed", str(beir), *model, "--batch-size", "8", "--no-chunks", "--quiet", *options]
+    return ["embed", str(beir), *model, "--batch-size", "8", "--concurrency", "1", "--no-chunks", "--quiet", *options]
 
 
 def start(gate, command):

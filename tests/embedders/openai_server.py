@@ -1,11 +1,13 @@
 """A local server that speaks OpenAI's embeddings protocol, keeps its limits, and misbehaves on demand.
 
 Used as a context manager; `server.url` is the base URL for clients. Each entry of `server.faults` spoils one request,
-in order; what comes after them is answered well. Vectors are a function of model and text: see `vector_of`.
+in order; what comes after them is answered well. Vectors are a function of model and text: see `vector_of`. What is
+answered with HTTP 200 is billed, whether the answer can be used or not: see `billed`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import json
@@ -13,12 +15,15 @@ import socket
 import struct
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import numpy as np
+
+from migrate.embedders.retry import Clock
 
 KEY = "sk-test-0123456789"
 DIMENSIONS = {"text-embedding-3-small": 1536, "text-embedding-ada-002": 1536, "tiny": 8, "tiny-raw": 8}
@@ -50,6 +55,8 @@ class Fault:
     truncate: bool = False
     slow: bool = False
     reset: bool = False
+    drip: bool = False
+    reset_midway: bool = False
 
 
 def status(code: int, message: str = "spoiled", error_code: str | None = None, **headers: str) -> Fault:
@@ -71,7 +78,9 @@ def _replace_first(change: Callable[[np.ndarray], np.ndarray]) -> Fault:
 
 
 SLOW = Fault(slow=True)
+DRIP = Fault(drip=True)
 RESET = Fault(reset=True)
+RESET_MIDWAY = Fault(reset_midway=True)
 TRUNCATED = Fault(truncate=True)
 NOT_JSON = Fault(spoil=lambda answer: "<html>bad gateway</html>")
 TOO_FEW = _spoil_items(lambda items: items[:-1])
@@ -81,6 +90,27 @@ SHUFFLED = _spoil_items(lambda items: [*items[1::2], *items[::2]])
 NAN = _replace_first(lambda vector: np.full_like(vector, np.nan))
 ZERO = _replace_first(np.zeros_like)
 RAGGED = _replace_first(lambda vector: vector[:-1])
+SHORTER = Fault(spoil=lambda answer: {**answer, "data": [_cut(item) for item in answer["data"]]})
+
+
+def _cut(item: dict[str, Any]) -> dict[str, Any]:
+    return {**item, "embedding": _encode(np.frombuffer(base64.b64decode(item["embedding"]), "<f4")[:-1], "base64")}
+
+
+class ImpatientClock(Clock):
+    """Waits for nothing: time passes by what was waited for, which is noted."""
+
+    def __init__(self, waits: list[float] | None = None) -> None:
+        self.time = 0.0
+        self.waits = [] if waits is None else waits
+
+    def now(self) -> float:
+        return self.time
+
+    async def sleep(self, seconds: float) -> None:
+        self.waits.append(seconds)
+        self.time += seconds
+        await asyncio.sleep(0)
 
 
 @dataclass
@@ -95,7 +125,12 @@ class Request:
 
 
 class OpenAIServer:
-    """The server. `requests` are all that came in; `texts_served` counts the texts of good answers only."""
+    """The server. `requests` are all that came in; `texts_served` are the texts of good answers only.
+
+    `billed` are the texts of all answers with HTTP 200, written down before the answer leaves; `in_flight` is how many
+    requests are being answered and `most_in_flight` how many ever were; `latency_s` passes before each answer.
+    `before_bill` is called while nothing else is billed; where it raises, the request is neither billed nor answered.
+    """
 
     def __init__(self, *, key: str | None = None, encoding: str | None = None) -> None:
         self.key = key
@@ -103,6 +138,13 @@ class OpenAIServer:
         self.faults: deque[Fault] = deque()
         self.requests: list[Request] = []
         self.texts_served: list[str] = []
+        self.billed: list[str] = []
+        self.billed_tokens = 0
+        self.in_flight = self.most_in_flight = 0
+        self.latency_s = 0.0
+        self.headers: Callable[[], dict[str, str]] = dict
+        self.before_bill: Callable[[Request], None] | None = None
+        self.lock = threading.Lock()
         self.max_request_tokens = MAX_REQUEST_TOKENS
         self.stopping = threading.Event()
         self.gate: Callable[[int], None] | None = None
@@ -149,14 +191,30 @@ class _Handler(BaseHTTPRequestHandler):
             facts.get("encoding_format", "float"),
             self.headers.get("Authorization", ""),
         )
-        self.owner.requests.append(request)
-        if self.owner.gate is not None:
-            self.owner.gate(len(self.owner.requests))
-        fault = self.owner.faults.popleft() if self.owner.faults else Fault()
-        refusal = self._refusal(request)
-        if refusal is not None and fault == Fault():
-            fault = refusal
-        self._answer(request, fault)
+        with self._counted(request) as number:
+            if self.owner.gate is not None:
+                self.owner.gate(number)
+            with self.owner.lock:
+                fault = self.owner.faults.popleft() if self.owner.faults else Fault()
+            refusal = self._refusal(request)
+            if refusal is not None and fault == Fault():
+                fault = refusal
+            self.owner.stopping.wait(self.owner.latency_s)
+            self._answer(request, fault)
+
+    @contextmanager
+    def _counted(self, request: Request) -> Iterator[int]:
+        owner = self.owner
+        with owner.lock:
+            owner.requests.append(request)
+            number = len(owner.requests)
+            owner.in_flight += 1
+            owner.most_in_flight = max(owner.most_in_flight, owner.in_flight)
+        try:
+            yield number
+        finally:
+            with owner.lock:
+                owner.in_flight -= 1
 
     def _refusal(self, request: Request) -> Fault | None:
         tokens = [count_tokens(text) for text in request.inputs]
@@ -174,21 +232,37 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, request: Request, fault: Fault) -> None:
         if fault.reset:
-            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            self.connection.close()
-            self.close_connection = True
-            return
-        if fault.slow:
+            self._reset()
+        elif fault.slow:
             self.owner.stopping.wait(30)
             self.close_connection = True
-            return
-        if fault.status is not None:
+        elif fault.drip:
+            self._drip()
+        elif fault.status is not None:
             self._send(fault.status, {"error": fault.error}, fault.headers)
-            return
-        answer = self._good_answer(request)
-        if fault == Fault():
-            self.owner.texts_served += request.inputs
-        self._send(200, fault.spoil(answer) if fault.spoil else answer, {}, truncate=fault.truncate)
+        else:
+            answer = self._good_answer(request)
+            with self.owner.lock:
+                if self.owner.before_bill is not None:
+                    self.owner.before_bill(request)
+                self.owner.billed += request.inputs
+                self.owner.billed_tokens += answer["usage"]["total_tokens"]
+                if fault in (Fault(), SHUFFLED):
+                    self.owner.texts_served += request.inputs
+            spoilt = fault.spoil(answer) if fault.spoil else answer
+            self._send(200, spoilt, self.owner.headers(), truncate=fault.truncate, reset=fault.reset_midway)
+
+    def _reset(self) -> None:
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.connection.close()
+        self.close_connection = True
+
+    def _drip(self) -> None:
+        """An answer that never ends, a byte at a time, so that no wait for the next byte is long."""
+        self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n")
+        self.close_connection = True
+        while not self.owner.stopping.wait(0.02):
+            self.wfile.write(b" ")
 
     def _good_answer(self, request: Request) -> dict[str, Any]:
         dim = request.dimensions or DIMENSIONS[request.model]
@@ -202,7 +276,9 @@ class _Handler(BaseHTTPRequestHandler):
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
         return {"object": "list", "data": items, "model": request.model, "usage": usage}
 
-    def _send(self, code: int, answer: Any, headers: dict[str, str], *, truncate: bool = False) -> None:
+    def _send(
+        self, code: int, answer: Any, headers: dict[str, str], *, truncate: bool = False, reset: bool = False
+    ) -> None:
         body = (answer if isinstance(answer, str) else json.dumps(answer)).encode()
         body = body[: len(body) // 2] if truncate else body
         self.send_response(code)
@@ -211,7 +287,10 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in headers.items():
             self.send_header(name, value)
         self.end_headers()
-        self.wfile.write(body)
+        self.wfile.write(body[: len(body) // 2] if reset else body)
+        if reset:
+            self.wfile.flush()
+            self._reset()
 
 
 def _encode(vector: np.ndarray, encoding: str) -> str | list[float]:

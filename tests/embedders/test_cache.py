@@ -137,7 +137,7 @@ import sys
 from pathlib import Path
 from migrate.documents import Document
 from migrate.embedders import load_embedder
-embedder = load_embedder("openai:tiny", base_url=sys.argv[1], cache=Path(sys.argv[2]), batch_size=10)
+embedder = load_embedder("openai:tiny", base_url=sys.argv[1], cache=Path(sys.argv[2]), batch_size=10, concurrency=1)
 vectors = embedder.embed_documents([Document(str(n), f"text {n}") for n in range(200)])
 sys.stdout.buffer.write(vectors.tobytes())
 """

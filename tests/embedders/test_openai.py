@@ -4,9 +4,8 @@ import numpy as np
 import openai_server as fake
 import pytest
 
-from migrate.documents import Document
 from migrate.embedders.openai import OpenAIEmbedder
-from migrate.embedders.openai_requests import estimate_tokens, split_requests
+from migrate.embedders.openai_tokens import estimate_tokens
 from migrate.embedders.retry import RetryPolicy
 from migrate.errors import AuthenticationError, InputError, RemoteError, UsageError
 
@@ -18,7 +17,7 @@ def waits():
 
 @pytest.fixture
 def embedder(server, waits):
-    policy = RetryPolicy(max_attempts=4, sleep=waits.append, share=lambda: 1.0)
+    policy = RetryPolicy(max_attempts=4, clock=fake.ImpatientClock(waits), share=lambda: 1.0)
     return OpenAIEmbedder("tiny", base_url=server.url, retry=policy, timeout_s=0.2)
 
 
@@ -50,6 +49,8 @@ TRANSIENT = {
     "NaN": fake.NAN,
     "zero": fake.ZERO,
     "ragged": fake.RAGGED,
+    "dripping": fake.DRIP,
+    "reset midway": fake.RESET_MIDWAY,
 }
 
 
@@ -102,7 +103,7 @@ def test_gives_up_and_says_what_happened(name, server, embedder, waits, document
 def test_gives_up_on_a_server_that_is_not_there(waits, documents):
     with fake.OpenAIServer() as server:
         url = server.url
-    policy = RetryPolicy(max_attempts=3, sleep=waits.append)
+    policy = RetryPolicy(max_attempts=3, clock=fake.ImpatientClock(waits))
     with pytest.raises(RemoteError, match="ConnectError"):
         OpenAIEmbedder("tiny", base_url=url, retry=policy).embed_documents(documents("one"))
     assert len(waits) == 2
@@ -162,9 +163,10 @@ def test_an_unknown_model_is_named(server, waits, documents):
     assert len(server.requests) == 1
 
 
-def test_splits_a_request_that_the_server_finds_too_large(server, embedder, documents):
+def test_splits_a_request_that_the_server_finds_too_large(server, documents):
     server.max_request_tokens = 10
     texts = [f"a b c {number}" for number in range(8)]
+    embedder = OpenAIEmbedder("tiny", base_url=server.url, concurrency=1)
     np.testing.assert_array_equal(embedder.embed_documents(documents(*texts)), expected(*texts))
     assert sorted(server.texts_served) == sorted(texts)
     assert [len(request.inputs) for request in server.requests] == [8, 4, 2, 2, 4, 2, 2]
@@ -199,11 +201,6 @@ def test_requests_stay_within_both_limits(server, documents):
     assert len(server.texts_served) == 6200
 
 
-def test_a_text_larger_than_a_request_travels_alone():
-    texts = [Document("a", "x" * 10), Document("b", "x" * 1_000_000), Document("c", "x" * 10)]
-    assert [[text.id for text in part] for part in split_requests(texts)] == [["a"], ["b"], ["c"]]
-
-
 def test_prefixes_are_sent_by_role(server, documents):
     embedder = OpenAIEmbedder("tiny", base_url=server.url, document_prefix="passage: ", query_prefix="query: ")
     document, query = embedder.embed_documents(documents("x")), embedder.embed_queries(documents("x"))
@@ -216,7 +213,7 @@ def test_counts_the_tokens_that_were_charged(server, embedder, documents):
     server.faults.append(fake.TOO_FEW)
     embedder.embed_documents(documents("one two three", "four"))
     embedder.embed_queries(documents("five six"))
-    assert embedder.usage_tokens == 6
+    assert embedder.usage_tokens == server.billed_tokens == 4 + 4 + 2
 
 
 def test_identity_of_a_known_model_asks_nobody(server):
@@ -259,7 +256,7 @@ def test_a_model_of_another_dimension_than_its_name_promises_is_refused(server, 
 
 def test_reports_progress(server, documents):
     seen = []
-    embedder = OpenAIEmbedder("tiny", base_url=server.url, batch_size=2)
+    embedder = OpenAIEmbedder("tiny", base_url=server.url, batch_size=2, concurrency=1)
     embedder.embed_documents(documents(*"abcde"), progress=lambda *step: seen.append(step))
     assert seen == [("embed", 2, 5), ("embed", 4, 5), ("embed", 5, 5)]
 

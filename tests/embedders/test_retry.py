@@ -4,7 +4,7 @@ from email.utils import format_datetime
 import pytest
 
 from migrate.embedders.retry import RetryPolicy, TransientError, asked_wait_s
-from migrate.errors import InputError
+from migrate.errors import RemoteError
 
 
 def test_waits_double_up_to_a_limit():
@@ -19,28 +19,14 @@ def test_half_of_a_wait_is_random():
     assert all(2 <= wait <= 4 for wait in waits)
 
 
-def test_other_errors_are_not_tried_again():
-    calls = []
-
-    def attempt():
-        calls.append(1)
-        raise InputError("no")
-
-    with pytest.raises(InputError):
-        RetryPolicy(sleep=calls.append).call(attempt, service="x")
-    assert calls == [1]
-
-
-def test_returns_the_first_success():
-    answers = iter([TransientError("a"), TransientError("b"), 3])
-
-    def attempt():
-        answer = next(answers)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    assert RetryPolicy(sleep=lambda s: None).call(attempt, service="x") == 3
+def test_a_wait_that_is_asked_for_is_obeyed_within_reason():
+    policy = RetryPolicy(max_attempts=3, longest_obeyed_s=60, share=lambda: 1.0)
+    assert policy.wait_after(TransientError("busy"), 2, service="x") == 2
+    assert policy.wait_after(TransientError("busy", wait_s=60), 2, service="x") == 60
+    with pytest.raises(RemoteError, match="asks to wait 61 s"):
+        policy.wait_after(TransientError("busy", wait_s=61), 1, service="x")
+    with pytest.raises(RemoteError, match="failed 3 times, the last time with: busy"):
+        policy.wait_after(TransientError("busy"), 3, service="x")
 
 
 def test_reads_the_wait_a_server_asks_for():

@@ -1,0 +1,169 @@
+"""What a server allows, read off its answers, and a limit of the user's own; waits for nothing itself.
+
+A `Throttle` is asked before each request how long to wait, and told of each answer. Servers that speak OpenAI's
+protocol send, for requests and for tokens, `x-ratelimit-limit-*`, `x-ratelimit-remaining-*` and `x-ratelimit-reset-*`
+(OpenAI, "Rate limits in headers"): a bucket that fills evenly, and the time until it is full again.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from migrate.errors import UsageError
+
+_UNIT_S = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ns|us|µs|ms|s|m|h|d))+", re.ASCII)
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h|d)", re.ASCII)
+_RATE = re.compile(r"(\d+(?:\.\d+)?)/(s|min|h)", re.ASCII)
+_RATE_UNIT_S = {"s": 1.0, "min": 60.0, "h": 3600.0}
+_LONGEST_ADVICE_S = 600.0
+
+
+def parse_duration_s(text: str) -> float | None:
+    """Seconds of a duration as servers write it; None where it is none.
+
+    >>> parse_duration_s("6m0s"), parse_duration_s("120ms"), parse_duration_s("1.5"), parse_duration_s("soon")
+    (360.0, 0.12, 1.5, None)
+    """
+    if _DURATION.fullmatch(text):
+        return sum(float(number) * _UNIT_S[unit] for number, unit in _PART.findall(text))
+    return _number(text)
+
+
+def parse_rate(text: str) -> float:
+    """Requests a second, of `3000/min`, `50/s` or `100/h`.
+
+    >>> parse_rate("3000/min")
+    50.0
+
+    Raises
+    ------
+    UsageError
+        It is none of these, or zero.
+    """
+    match = _RATE.fullmatch(text.replace(" ", ""))
+    per_s = float(match[1]) / _RATE_UNIT_S[match[2]] if match else 0.0
+    if per_s <= 0 or not math.isfinite(per_s):
+        raise UsageError(f"expected a rate of requests such as 3000/min, 50/s or 100/h, found {text!r}")
+    return per_s
+
+
+def _number(text: str | None) -> float | None:
+    """A finite number of at least zero, or None."""
+    try:
+        number = float(text or "")
+    except ValueError:
+        return None
+    return number if 0 <= number < math.inf else None
+
+
+@dataclass(slots=True)
+class Allowance:
+    """What is left of one limit: a bucket of `limit`, at `level` at the time `at`, filling by `refill_per_s`."""
+
+    limit: float = math.inf
+    level: float = math.inf
+    refill_per_s: float = 0.0
+    at: float = 0.0
+
+    def learn(self, headers: Mapping[str, str], kind: str, *, in_flight: float, now: float) -> None:
+        """Take over what an answer says of a kind, `requests` or `tokens`; nothing where it does not say all.
+
+        What is in flight may have been counted by the server or not; it is taken off, to be safe.
+        """
+        limit, remaining = (_number(headers.get(f"x-ratelimit-{word}-{kind}")) for word in ("limit", "remaining"))
+        reset_s = parse_duration_s(headers.get(f"x-ratelimit-reset-{kind}", ""))
+        if not limit or remaining is None or reset_s is None:
+            return
+        if reset_s > 0 and remaining < limit:
+            self.refill_per_s = (limit - remaining) / reset_s
+        self.limit, self.level, self.at = limit, remaining - in_flight, now
+
+    def take(self, amount: float, now: float) -> None:
+        """Count what is sent."""
+        self.level, self.at = self._level_at(now) - amount, now
+
+    def wait_s(self, amount: float, now: float) -> float:
+        """Seconds until there is room for the amount, or for as much of it as there ever is."""
+        lacking = min(amount, self.limit) - self._level_at(now)
+        if lacking <= 0 or not self.refill_per_s:
+            return 0.0
+        return lacking / self.refill_per_s
+
+    def _level_at(self, now: float) -> float:
+        return min(self.limit, self.level + self.refill_per_s * (now - self.at))
+
+
+@dataclass(slots=True)
+class Throttle:
+    """When the next request may be sent, and how many at once. Times are seconds of one clock.
+
+    The first request goes alone: a key that is refused is refused once, and its answer tells the limits. A 429 halves
+    how many may be in flight, each answer after it allows one more; a wait that the server asks for is everybody's.
+
+    Attributes
+    ----------
+    concurrency
+        Requests in flight at most.
+    rate_per_s
+        Requests a second at most, evenly spaced; None for the server's limits alone.
+    answered
+        Requests that were answered well so far.
+    """
+
+    concurrency: int
+    rate_per_s: float | None = None
+    answered: int = 0
+    _width: int = 1
+    _flying: list[int] = field(default_factory=list)
+    _paused_until: float = -math.inf
+    _next_start: float = -math.inf
+    _requests: Allowance = field(default_factory=Allowance)
+    _tokens: Allowance = field(default_factory=Allowance)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a request has to come back before another one goes."""
+        return len(self._flying) >= self._width
+
+    def wait_s(self, tokens: int, now: float) -> float:
+        """Seconds to wait before a request of so many tokens; ask again after them.
+
+        What headers advise is waited for up to ten minutes: after that the server may say no in its own words.
+        """
+        advised = max(self._requests.wait_s(1, now), self._tokens.wait_s(tokens, now))
+        advised = advised if advised <= _LONGEST_ADVICE_S else 0.0
+        return max(0.0, self._paused_until - now, self._next_start - now, advised)
+
+    def send(self, tokens: int, now: float) -> None:
+        """Count a request that is sent."""
+        self._flying.append(tokens)
+        self._requests.take(1, now)
+        self._tokens.take(tokens, now)
+        if self.rate_per_s is not None:
+            self._next_start = max(now, self._next_start) + 1 / self.rate_per_s
+
+    def come_back(self, tokens: int) -> None:
+        """Count a request that came back, answered or not."""
+        self._flying.remove(tokens)
+
+    def learn(self, headers: Mapping[str, str], tokens: int, now: float) -> None:
+        """Read the limits off what answered a request of so many tokens, before it is counted as back."""
+        self._requests.learn(headers, "requests", in_flight=len(self._flying) - 1, now=now)
+        self._tokens.learn(headers, "tokens", in_flight=sum(self._flying) - tokens, now=now)
+
+    def succeed(self) -> None:
+        """Count an answer: more may go at once."""
+        self._width = min(self.concurrency, self._width + 1) if self.answered else self.concurrency
+        self.answered += 1
+
+    def pause(self, wait_s: float, now: float) -> None:
+        """Nobody sends anything for some seconds."""
+        self._paused_until = max(self._paused_until, now + wait_s)
+
+    def narrow(self) -> None:
+        """Let half as many requests go at once."""
+        self._width = max(1, self._width // 2)

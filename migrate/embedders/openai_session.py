@@ -1,0 +1,181 @@
+"""One conversation with an OpenAI-compatible server: sends requests when they may be sent, and tries again.
+
+Everything here runs in one event loop, so nothing needs a lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from migrate.embedders.openai_answers import Answer, read_answer, translate_status
+from migrate.embedders.openai_limits import Throttle
+from migrate.embedders.retry import RetryPolicy, TransientError
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where requests go, and what they ask for; `base_url` None is OpenAI, `dimensions` None what the model gives."""
+
+    model: str
+    base_url: str | None
+    key: str
+    dimensions: int | None
+    timeout_s: float
+
+    @property
+    def service(self) -> str:
+        """What messages call the server."""
+        return self.base_url or "OpenAI"
+
+
+class Session:
+    """Asks for vectors. `dim` is what is known of their dimension; the first answer tells it otherwise.
+
+    `charge` is told the tokens that the server charged for, once for each answer, usable or not.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        throttle: Throttle,
+        retry: RetryPolicy,
+        *,
+        dim: int | None,
+        charge: Callable[[int], None],
+    ) -> None:
+        self.endpoint = endpoint
+        self.throttle = throttle
+        self.retry = retry
+        self.dim = dim
+        self._charge = charge
+        self._turn = asyncio.Lock()
+        self._came_back = asyncio.Event()
+        self._idle: set[asyncio.Task[Any]] = set()
+        self._stopping = False
+
+    async def ask(self, inputs: list[str], tokens: int) -> Answer:
+        """The answer to a request of about so many tokens, after as many attempts as it takes.
+
+        A 429 counts as a failure of this request only where no other one was answered meanwhile: it is then the server
+        that is down, not its patience.
+
+        Raises
+        ------
+        RemoteError, AuthenticationError, TooLongError
+            The server refused the request or kept failing.
+        """
+        failures, spoiled, answered = 0, 0, self.throttle.answered
+        while True:
+            try:
+                answer = await self._attempt(inputs, tokens)
+            except TransientError as error:
+                if self._stopping:
+                    raise
+                others = self.throttle.answered > answered
+                failures = 1 if error.is_throttled and others else failures + 1
+                answered = self.throttle.answered
+                spoiled += error.is_charged
+                await self._wait_after(error, failures)
+            else:
+                # An answer that could not be read was charged like this one: it was to the same texts
+                self._charge(answer.tokens * (1 + spoiled))
+                return answer
+
+    def stop(self) -> None:
+        """Send nothing any more; what is in flight may come back."""
+        self._stopping = True
+        for task in self._idle:
+            task.cancel()
+
+    async def _attempt(self, inputs: list[str], tokens: int) -> Answer:
+        with self._idling():
+            await self._wait_for_leave(tokens)
+        try:
+            answer = await self._send(inputs, tokens)
+        finally:
+            self.throttle.come_back(tokens)
+            self._came_back.set()
+        return answer
+
+    async def _wait_for_leave(self, tokens: int) -> None:
+        """Return when the request may be sent, and has been counted as sent; first come, first served."""
+        async with self._turn:
+            while True:
+                now = self.retry.clock.now()
+                if self.throttle.is_full:
+                    self._came_back.clear()
+                    await self._came_back.wait()
+                elif (wait_s := self.throttle.wait_s(tokens, now)) > 0:
+                    await self.retry.clock.sleep(wait_s)
+                else:
+                    return self.throttle.send(tokens, now)
+
+    async def _wait_after(self, error: TransientError, failures: int) -> None:
+        """Wait before the next attempt: all requests together where the server is asking for it, this one otherwise."""
+        wait_s = self.retry.wait_after(error, failures, service=self.endpoint.service)
+        if error.is_throttled or error.wait_s is not None:
+            self.throttle.pause(wait_s, self.retry.clock.now())
+        else:
+            with self._idling():
+                await self.retry.clock.sleep(wait_s)
+
+    @contextmanager
+    def _idling(self) -> Iterator[None]:
+        """Nothing is in flight here, so that `stop` may end it."""
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - for mypy: coroutines run in tasks
+        self._idle.add(task)
+        try:
+            yield
+        finally:
+            self._idle.discard(task)
+
+    async def _send(self, inputs: list[str], tokens: int) -> Answer:
+        """Send one request once, and read the answer as bytes: the client's own parser trusts the server."""
+        import openai
+
+        endpoint = self.endpoint
+        options: dict[str, Any] = {} if endpoint.dimensions is None else {"dimensions": endpoint.dimensions}
+        create = self._client.embeddings.with_raw_response.create
+        try:
+            # The client's own limit starts again with each byte that comes; this one is for the whole answer.
+            async with asyncio.timeout(endpoint.timeout_s):
+                response = await create(input=inputs, model=endpoint.model, encoding_format="base64", **options)
+        except (TimeoutError, openai.APITimeoutError) as error:
+            raise TransientError(f"no answer within {endpoint.timeout_s:g} s") from error
+        except openai.APIConnectionError as error:
+            raise TransientError(f"the connection failed ({type(error.__cause__ or error).__name__})") from error
+        except openai.APIStatusError as error:
+            self.throttle.learn(error.response.headers, tokens, self.retry.clock.now())
+            refusal = translate_status(error, service=endpoint.service, model=endpoint.model, key=endpoint.key)
+            if isinstance(refusal, TransientError) and refusal.is_throttled:
+                self.throttle.narrow()
+            raise refusal from error
+        self.throttle.learn(response.headers, tokens, self.retry.clock.now())
+        answer = read_answer(response.content, count=len(inputs), dim=self.dim)
+        self.dim = answer.vectors.shape[1]
+        self.throttle.succeed()
+        return answer
+
+    @cached_property
+    def _client(self) -> AsyncOpenAI:
+        """Its own retries are off: it tries again where no quota is left, and counts nothing."""
+        import openai
+
+        endpoint = self.endpoint
+        return openai.AsyncOpenAI(
+            api_key=endpoint.key, base_url=endpoint.base_url, max_retries=0, timeout=endpoint.timeout_s
+        )
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if "_client" in self.__dict__:
+            await self._client.close()

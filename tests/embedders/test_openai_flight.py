@@ -1,0 +1,251 @@
+"""Several requests in flight: order, limits, misbehaving servers, and what is kept when a run ends early."""
+
+import asyncio
+import random
+import threading
+import time
+
+import numpy as np
+import openai_server as fake
+import pytest
+
+from migrate.embedders.cache import CachedEmbedder
+from migrate.embedders.openai import OpenAIEmbedder
+from migrate.embedders.retry import RetryPolicy
+from migrate.errors import InputError, RemoteError
+
+
+@pytest.fixture
+def texts(documents):
+    return documents(*(f"text {number}" for number in range(400)))
+
+
+def expected(texts):
+    return np.stack([fake.vector_of(text.text) for text in texts])
+
+
+def embedder_of(server, *, batch_size=10, **options):
+    return OpenAIEmbedder("tiny", base_url=server.url, batch_size=batch_size, **options)
+
+
+@pytest.mark.parametrize("concurrency", [1, 3, 8])
+def test_results_are_in_the_order_of_the_texts_whatever_comes_first(concurrency, server, texts):
+    delays = random.Random(0)
+    server.gate = lambda _number: time.sleep(delays.random() * 0.03)
+    seen = []
+    embedder = embedder_of(server, concurrency=concurrency)
+    vectors = embedder.embed(texts, "document", progress=lambda *step: seen.append(step))
+    np.testing.assert_array_equal(vectors, expected(texts))
+    assert server.most_in_flight == concurrency
+    steps = [done for _, done, _ in seen]
+    assert steps == sorted(set(steps)) and steps[-1] == 400 and len(steps) > 10
+    assert embedder.usage_tokens == server.billed_tokens == 800
+
+
+def test_it_is_used_inside_a_running_event_loop_and_from_two_threads(server, texts):
+    embedder, found = embedder_of(server), []
+
+    async def notebook():
+        return embedder.embed_documents(texts[:40])
+
+    threads = [threading.Thread(target=lambda: found.append(asyncio.run(notebook()))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for vectors in found:
+        np.testing.assert_array_equal(vectors, expected(texts[:40]))
+    assert len(found) == 2 and embedder.usage_tokens == 160
+
+
+def test_all_pause_when_one_is_told_to(server, texts):
+    arrivals, lock = [], threading.Lock()
+
+    def gate(number):
+        with lock:
+            arrivals.append(time.monotonic())
+        if number == 12:
+            server.faults.append(fake.status(429, retry_after_ms="600"))
+        time.sleep(0.02)
+
+    server.gate = gate
+    np.testing.assert_array_equal(embedder_of(server).embed_documents(texts), expected(texts))
+    assert len(arrivals) == 41
+    # Were it one place that pauses, seven others would go on
+    assert np.diff(arrivals).max() > 0.5
+
+
+def test_a_429_that_hits_all_at_once_costs_no_attempts_while_others_are_answered(server, texts):
+    """A window of 5 requests, then 429 until it is over: 40 requests take 8 windows, more than there are attempts."""
+    clock, window = fake.ImpatientClock(), {"id": None, "left": 0}
+
+    def gate(_number):
+        with server.lock:
+            here = int(clock.time // 10)
+            if window["id"] != here:
+                window.update(id=here, left=5)
+            window["left"] -= 1
+            if window["left"] < 0:
+                server.faults.append(fake.status(429, retry_after=str(10 - clock.time % 10)))
+
+    server.gate = gate
+    policy = RetryPolicy(max_attempts=3, clock=clock)
+    vectors = embedder_of(server, retry=policy).embed_documents(texts)
+    np.testing.assert_array_equal(vectors, expected(texts))
+    assert len(server.billed) == 400
+
+
+def test_requests_keep_to_the_pace_that_headers_tell(server, texts):
+    """A bucket of 2 requests that fills at 20 a second: 20 requests take 0.9 s, and none of them is refused."""
+    bucket = {"level": 2.0, "at": time.monotonic()}
+
+    def spend():
+        now = time.monotonic()
+        bucket["level"] = min(2.0, bucket["level"] + 20 * (now - bucket["at"]))
+        bucket["at"] = now
+
+    def gate(_number):
+        with server.lock:
+            spend()
+            bucket["level"] -= 1
+            if bucket["level"] < 0:
+                server.faults.append(fake.status(429))
+
+    def headers():
+        reset_ms = 1000 * (2 - bucket["level"]) / 20
+        left = str(int(bucket["level"]))
+        names = ("limit", "2"), ("remaining", left), ("reset", f"{reset_ms:.3f}ms")
+        return {f"x-ratelimit-{name}-requests": value for name, value in names}
+
+    server.gate, server.headers = gate, headers
+    np.testing.assert_array_equal(embedder_of(server).embed_documents(texts[:200]), expected(texts[:200]))
+    assert len(server.requests) <= 22
+
+
+def test_a_rate_of_the_users_own_is_kept_to(server, texts):
+    arrivals = []
+    server.gate = lambda _number: arrivals.append(time.monotonic())
+    embedder_of(server, rate_per_s=20).embed_documents(texts[:100])
+    assert arrivals[-1] - arrivals[0] >= 9 / 20 - 0.05
+
+
+MISBEHAVIOUR = {
+    "429 with retry-after": fake.status(429, retry_after_ms="20"),
+    "429": fake.status(429),
+    "500": fake.status(500),
+    "truncated JSON": fake.TRUNCATED,
+    "not JSON": fake.NOT_JSON,
+    "too few": fake.TOO_FEW,
+    "too many": fake.TOO_MANY,
+    "wrong dimension": fake.SHORTER,
+    "ragged": fake.RAGGED,
+    "NaN": fake.NAN,
+    "same index": fake.SAME_INDEX,
+    "shuffled": fake.SHUFFLED,
+    "slow": fake.SLOW,
+    "dripping": fake.DRIP,
+    "reset": fake.RESET,
+    "reset midway": fake.RESET_MIDWAY,
+}
+NOT_BILLED = ("429 with retry-after", "429", "500", "slow", "dripping", "reset")
+
+
+def test_a_server_that_misbehaves_in_every_way_loses_nothing_and_the_bill_is_told(server, texts, tmp_path, capsys):
+    rng = random.Random(7)
+    names = [*MISBEHAVIOUR, *MISBEHAVIOUR]
+    rng.shuffle(names)
+    plan = [name for bad in names for name in (bad, *["good"] * rng.randint(0, 2))]
+    server.faults.extend(MISBEHAVIOUR.get(name, fake.Fault()) for name in plan)
+    policy = RetryPolicy(max_attempts=20, first_wait_s=0.01, longest_wait_s=0.05)
+    api = OpenAIEmbedder(
+        "text-embedding-3-small", base_url=server.url, dimensions=8, batch_size=10, retry=policy, timeout_s=0.5
+    )
+    vectors = CachedEmbedder(api, tmp_path / "cache.sqlite").embed_documents(texts)
+    np.testing.assert_array_equal(vectors, expected(texts))
+    assert not server.faults
+    assert sorted(server.texts_served) == sorted(text.text for text in texts)
+    unusable = [name for name in names if name not in NOT_BILLED and name != "shuffled"]
+    assert len(server.billed) == 400 + 10 * len(unusable)
+    # All that was charged is counted, but for the answers that broke off on their way
+    lost = 2 * 10 * names.count("reset midway")
+    assert api.usage_tokens == server.billed_tokens - lost
+    with capsys.disabled():
+        print(f"\n400 texts, {len(server.requests)} requests, {len(names)} spoiled: {len(server.billed)} texts billed")
+
+
+def test_a_drip_is_ended_by_the_time_for_the_whole_answer(server, texts):
+    server.faults.append(fake.DRIP)
+    started = time.monotonic()
+    with pytest.raises(RemoteError, match=r"no answer within 0\.3 s"):
+        embedder_of(server, timeout_s=0.3, retry=RetryPolicy(max_attempts=1)).embed_documents(texts[:10])
+    assert time.monotonic() - started < 3
+
+
+class Stop(Exception):
+    pass
+
+
+def stop_at(count):
+    def progress(_stage, done, _total):
+        if done >= count:
+            raise Stop
+
+    return progress
+
+
+def guard(count):
+    calls = []
+
+    def before_request(tokens):
+        calls.append(tokens)
+        if len(calls) > count:
+            raise Stop
+
+    return before_request
+
+
+@pytest.mark.parametrize("where", ["progress", "before_request", "too long", "refused"])
+def test_what_is_in_flight_when_a_run_is_stopped_is_kept(where, server, texts, documents, tmp_path):
+    api = embedder_of(server, retry=RetryPolicy(max_attempts=1))
+    cached, error = CachedEmbedder(api, tmp_path / "cache.sqlite"), Stop
+    server.latency_s = 0.1
+    if where == "before_request":
+        api.before_request = guard(13)
+    elif where == "too long":
+        long = documents(*["w " * (fake.MAX_TEXT_TOKENS + 1)])
+        texts, error = [*texts[:60], *long, *texts[60:]], InputError
+    elif where == "refused":
+        server.gate = lambda number: server.faults.append(fake.status(403)) if number == 12 else None
+        error = RemoteError
+    with pytest.raises(error):
+        cached.embed(texts, "document", progress=stop_at(100) if where == "progress" else lambda *_: None)
+    assert 0 < len(server.billed) < len(texts)
+    assert sum(cached.known(texts, "document")) == len(server.billed) == cached.misses
+    assert api.usage_tokens == server.billed_tokens
+    assert server.most_in_flight == 8
+
+
+def test_one_that_waits_is_not_waited_for(server, texts):
+    server.faults.extend([fake.Fault()] * 4 + [fake.status(500)] * 4)
+    policy = RetryPolicy(first_wait_s=600, longest_wait_s=600)
+    started = time.monotonic()
+    with pytest.raises(Stop):
+        embedder_of(server, retry=policy).embed(texts, "document", progress=stop_at(60))
+    assert time.monotonic() - started < 5
+
+
+def test_a_cache_that_cannot_be_written_is_the_error_that_is_told(server, texts):
+    def keep(_positions, _vectors):
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left"):
+        embedder_of(server).embed_each(texts, "document", keep)
+
+
+def test_few_texts_are_dealt_out_to_all_and_many_travel_together(server, documents):
+    embedder = OpenAIEmbedder("tiny", base_url=server.url)
+    embedder.embed_documents(documents(*map(str, range(1_000))))
+    assert [len(request.inputs) for request in server.requests] == [125] * 8
+    del server.requests[:]
+    embedder.embed_documents(documents(*map(str, range(1_000, 9_300))))
+    assert max(len(request.inputs) for request in server.requests) == 256
