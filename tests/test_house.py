@@ -40,7 +40,6 @@ HOMES = {
     "tiktoken": ["embedders/openai_tokens"],
     "sklearn": ["embedders/tfidf", "stitch/kernel", "stitch/text_reader"],
     "tokenizers": ["embedders/sentence_transformers", "stitch/pieces", "cost/tokenizer_file"],
-    "tiktoken": ["cost/tiktoken_file"],
     "rank_bm25": ["search/bm25"],
     "langchain_core": ["langchain.py"],
     "langchain_text_splitters": ["datasets/chunking"],

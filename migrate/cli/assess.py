@@ -29,12 +29,6 @@ if TYPE_CHECKING:
 @options.query_log
 @option("--budget", type=USD, metavar="USD", help="Dollars to spend, such as $50: says what they buy.")
 @option(
-    "--rate",
-    metavar="3000/min",
-    help="Requests (texts, for a local model) or tokens that can be embedded: 3000/min, 50/s, 1000000tok/min, or one "
-    "of each with a comma between.  [default: the limits of --tier]",
-)
-@option(
     "--tier",
     type=click.Choice(["free", "1", "2", "3", "4", "5"]),
     default="1",
@@ -55,7 +49,6 @@ def command(
     target: str,
     query_log: Path | None,
     budget: float | None,
-    rate: str | None,
     tier: str,
     calibrate: bool,
     stitch: Path | None,
@@ -71,6 +64,9 @@ def command(
     """Set a full re-embed of STORE beside migrations of 1 to 50 %: tokens, money, time, room, and what is known.
 
     Nothing is sent anywhere and no key is needed. Texts that are in the embedding cache count as paid for.
+
+    Here `--rate` may count texts of a local model, and tokens: 1000000tok/min, or one of each with a comma between.
+    Without it the limits of `--tier` hold.
     """
     from migrate.cost import assess_store
     from migrate.cost.target import find_target
@@ -88,12 +84,12 @@ def command(
         found = assess_store(
             opened,
             facts,
-            rate=_rate(rate, tier, facts, opened, model, calibrate=calibrate, seed=seed),
+            rate=_rate(tier, facts, opened, model, calibrate=calibrate, seed=seed),
             queries=() if query_log is None else read_query_log(query_log),
             known=_known(opened, facts, stitch, report),
             cached=cached_texts(model, facts),
             budget_usd=budget,
-            texts_per_request=model.batch_size or 256,
+            texts_per_request=model.batch_size,
             progress=progress,
         )
     if html is not None:
@@ -105,9 +101,7 @@ def command(
         show(assess_text(found))
 
 
-def _rate(
-    given: str | None, tier: str, target: Target, store: Store, model: ModelOptions, *, calibrate: bool, seed: int
-) -> Rate | None:
+def _rate(tier: str, target: Target, store: Store, model: ModelOptions, *, calibrate: bool, seed: int) -> Rate | None:
     """What was given, what was measured now, or what the provider allows; None where nobody knows."""
     import os
 
@@ -115,6 +109,7 @@ def _rate(
     from migrate.errors import UsageError
     from migrate.sample import draw_sample
 
+    given = model.rate
     if calibrate and (target.is_api or given is not None):
         found = "an API, and nothing is spent here" if target.is_api else "--rate beside it"
         raise UsageError(f"--calibrate: expected a local model to time, found {found}; leave it out, or give --rate")

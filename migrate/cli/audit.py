@@ -13,6 +13,7 @@ import click
 from migrate.cli import options
 from migrate.cli.frontier import read_depths, read_trial
 from migrate.cli.options import ModelOptions, option
+from migrate.cli.spending import SpendingOptions, spending_options
 from migrate.cli.terminal import advise, progress_bar
 from migrate.cli.verdict import load_model_of, load_questions, show_report
 
@@ -69,6 +70,7 @@ _BUILD = "build"
 @option("--no-bm25", is_flag=True, help="Leave out the lexical arm.")
 @options.parent_field
 @options.margin
+@spending_options
 @options.model_options
 @options.seed
 @options.force
@@ -94,6 +96,7 @@ def command(
     no_bm25: bool,
     parent_field: str,
     margin: float,
+    spending: SpendingOptions,
     model: ModelOptions,
     seed: int,
     force: bool,
@@ -122,9 +125,12 @@ def command(
     with progress_bar(quiet=quiet) as progress:
         translated = open_store(store)
         questions = load_questions(beir, split, progress)
-        embedder = load_model_of(translated, target, "--target", model)
+        paid = spending.watch(load_model_of(translated, target, "--target", model), price=price, quiet=quiet)
+        embedder = paid.embedder
         opened, old = _stay(source, source_model, model, needed=bridge is not None or trial is not None, quiet=quiet)
         crossing = None if bridge is None else _bridge(bridge, opened, embedder)
+        if reference == _BUILD:
+            paid.agree(translated.documents, queries=questions.queries, progress=progress)
         with _reference(
             reference, save_reference, translated, embedder, progress, force=force, restart=restart
         ) as full:
@@ -161,6 +167,7 @@ def command(
                     seed=seed,
                     progress=progress,
                 )
+    paid.finish()
     return show_report(found, report, tried, force=force, as_json=as_json)
 
 

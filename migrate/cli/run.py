@@ -8,6 +8,7 @@ import click
 
 from migrate.cli import options
 from migrate.cli.options import ModelOptions
+from migrate.cli.spending import SpendingOptions, spending_options
 from migrate.cli.terminal import advise, progress_bar, show
 from migrate.cli.verdict import load_model_of, load_questions, show_report
 
@@ -28,6 +29,7 @@ from migrate.cli.verdict import load_model_of, load_questions, show_report
 @options.query_log
 @options.source_model
 @options.margin
+@spending_options
 @options.model_options
 @options.seed
 @options.force
@@ -46,6 +48,7 @@ def command(
     query_log: Path | None,
     source_model: str | None,
     margin: float,
+    spending: SpendingOptions,
     model: ModelOptions,
     seed: int,
     force: bool,
@@ -73,10 +76,13 @@ def command(
             old = load_model_of(opened, source_model, "--source-model", model.for_source())
         else:
             advise("no --source-model: the audit cannot say whether staying would be better", quiet=quiet)
+        questions = load_questions(beir, split, progress)
+        paid = spending.watch(model.load(target, seed=seed), quiet=quiet)
+        paid.agree(opened.documents, queries=questions.queries, progress=progress)
         done = migrate(
             opened,
-            model.load(target, seed=seed),
-            load_questions(beir, split, progress),
+            paid.embedder,
+            questions,
             output,
             source_embedder=old,
             stitch=stitch,
@@ -89,6 +95,7 @@ def command(
             restart=restart,
             progress=progress,
         )
+    paid.finish()
     if not as_json:
         show(candidates_table(done.stitch.selection) + "\n")
         if query_log is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
@@ -163,7 +163,7 @@ def cached_texts(model: ModelOptions, target: Target) -> Known | None:
     path = model.cache_file
     if not target.is_api or path is None or not path.is_file():
         return None
-    embedder = model.load(target.spec)
+    embedder = replace(model, rate=None).load(target.spec)
     if not isinstance(embedder, CachedEmbedder):
         return None
     return lambda texts: embedder.known(texts, "document")

@@ -1,6 +1,6 @@
 """Tokens, money, time and room, before anything is spent; and the meter that holds spending to what was said.
 
-tokens ← tokenizer_file, tiktoken_file, estimate   who counts: the model's tokenizer, or an estimate
+tokens ← tokenizer_file, api_tokens, estimate   who counts: the model's tokenizer, or an estimate
 target      a model without loading it             count      a store's texts, streaming
 rates, resources, quality                          plans      the ways to move, side by side
 assess      all of it                              answers    the two answers in words

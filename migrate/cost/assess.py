@@ -20,7 +20,6 @@ from migrate.search.bm25 import bm25_run
 from migrate.stores.base import Store, StoreInfo
 from migrate.vectors import Progress, no_progress
 
-TEXTS_PER_REQUEST = 256
 _MOST_SEARCHED = 50_000
 """Documents up to which the words of a query log are looked up: BM25 holds all texts in memory."""
 
@@ -53,7 +52,7 @@ def assess_store(
     known: Sequence[KnownPoint] = (),
     cached: Known | None = None,
     budget_usd: float | None = None,
-    texts_per_request: int = TEXTS_PER_REQUEST,
+    texts_per_request: int | None = None,
     today: date | None = None,
     progress: Progress = no_progress,
 ) -> Assessment:

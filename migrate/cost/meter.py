@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from migrate.cost.answers import dollars
 from migrate.cost.count import whole
 from migrate.cost.quick import usd_of
-from migrate.cost.tokens import TokenCounter
+from migrate.cost.tokens import Counts, TokenCounter
 from migrate.documents import Text
-from migrate.embedders.base import Embedder, Role, TokenTable
+from migrate.embedders.base import Embedder, Keep, Role, TokenTable
 from migrate.embedders.cache import CachedEmbedder
 from migrate.errors import SpendingError
 from migrate.manifest import ModelIdentity
@@ -45,6 +47,7 @@ class MeteredEmbedder(Embedder):
         self.cap_usd = cap_usd
         self.kept = kept
         self.cacheable = embedder.cacheable
+        self.keeps = embedder.keeps
         self.batch_size = embedder.batch_size
         self._counted = 0
         self._charged_before = self._charged()
@@ -70,22 +73,43 @@ class MeteredEmbedder(Embedder):
         SpendingError
             The texts would cost more than what is left of the cap; none of them was sent.
         """
-        tokens = int(self.counter.count([whole(text.text) for text in texts]).sum()) if texts else 0
-        self._refuse_beyond_cap(tokens)
+        tokens = int(self._count(texts).sum())
+        if not self._is_within(tokens):
+            raise self._beyond_cap(tokens)
         vectors = self.embedder.embed(texts, role, progress=progress)
         self._counted += tokens
         return vectors
 
-    def _refuse_beyond_cap(self, tokens: int) -> None:
+    def embed_each(self, texts: Sequence[Text], role: Role, keep: Keep, *, progress: Progress = no_progress) -> None:
+        """As the embedder below, up to the last text that the cap has room for.
+
+        Raises
+        ------
+        SpendingError
+            There are more texts than that; what was embedded of them has been handed over.
+        """
+        running = np.cumsum(self._count(texts))
+        fits = sum(map(self._is_within, running.tolist()))
+        if fits:
+            self.embedder.embed_each(texts[:fits], role, keep, progress=progress)
+            self._counted += int(running[fits - 1])
+        if fits < len(texts):
+            raise self._beyond_cap(int(running[fits] - (running[fits - 1] if fits else 0)))
+
+    def _count(self, texts: Sequence[Text]) -> Counts:
+        return self.counter.count([whole(text.text) for text in texts]) if texts else np.zeros(0, dtype=np.int64)
+
+    def _is_within(self, tokens: int) -> bool:
+        """Whether so many tokens more leave the cap unbroken."""
         after = usd_of(self.tokens + tokens, self.price)
-        if after is None or self.cap_usd is None or after <= self.cap_usd:
-            return
-        where = (
-            "everything paid for is in the cache" if self.kept else "--no-cache keeps nothing of a part not finished"
-        )
-        raise SpendingError(
-            f"expected to spend at most {dollars(self.cap_usd)}, found {dollars(usd_of(self.tokens, self.price) or 0)} "
-            f"spent and {dollars(after)} with the next {tokens:,} tokens; {where}, raise --max-cost to go on"
+        return after is None or self.cap_usd is None or after <= self.cap_usd
+
+    def _beyond_cap(self, tokens: int) -> SpendingError:
+        after = dollars(usd_of(self.tokens + tokens, self.price) or 0)
+        kept = "everything paid for is in the cache" if self.kept else "without a cache only finished parts are kept"
+        return SpendingError(
+            f"expected to spend at most {dollars(self.cap_usd or 0)}, found {dollars(self.usd or 0)} spent and {after} "
+            f"with what comes next; {kept}, raise --max-cost to go on"
         )
 
     @property

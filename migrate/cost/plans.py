@@ -12,12 +12,13 @@ from migrate.cost.quick import usd_of
 from migrate.cost.rates import Rate
 from migrate.cost.resources import StoreBytes, cache_bytes, embed_memory, migrate_memory, stitch_bytes
 from migrate.cost.target import Target
-from migrate.embedders.openai_requests import MAX_REQUEST_TOKENS
+from migrate.embedders.openai_requests import MAX_REQUEST_TEXTS, MAX_REQUEST_TOKENS, fair_share
 
 SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)
 """Shares of the store that a migration may re-embed, each a plan."""
 
 DEPTH = 50
+_IN_FLIGHT = 8
 QUERIES = 1_000
 FEWEST_PAIRS = 40
 """Below these a fit draws no learning curve: too few to learn a map from."""
@@ -60,7 +61,7 @@ class Pricing:
     size: StoreBytes | None
     source_dim: int
     rate: Rate | None
-    texts_per_request: int
+    texts_per_request: int | None = None
 
     @property
     def tokens_per_document(self) -> float:
@@ -72,7 +73,8 @@ class Pricing:
         target, rate = self.target, self.rate
         sent = documents
         if target.is_api:
-            sent = ceil(max(documents / self.texts_per_request, tokens / MAX_REQUEST_TOKENS))
+            each = self.texts_per_request or fair_share(documents, _IN_FLIGHT, MAX_REQUEST_TEXTS)
+            sent = ceil(max(documents / each, tokens / MAX_REQUEST_TOKENS))
         return Plan(
             kind,
             name,

@@ -15,7 +15,8 @@ from migrate.errors import UsageError
 CALIBRATION_TEXTS = 64
 """Texts that a calibration embeds and times."""
 
-_PART = re.compile(r"(?P<amount>\d+(\.\d+)?)\s*(?P<tokens>tok)?/(?P<unit>min|s)")
+_PER_MIN = {"h": 1 / 60, "min": 1, "s": 60}
+_PART = re.compile(r"(?P<amount>\d+(\.\d+)?)\s*(?P<tokens>tok)?/(?P<unit>h|min|s)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +40,9 @@ class Rate:
             It is none of these.
         """
         found: dict[bool, float] = {}
-        for part in text.replace("_", "").split(","):
+        for part in text.split(","):
             read = _PART.fullmatch(part.strip())
-            per_min = 0.0 if read is None else float(read["amount"]) * (60 if read["unit"] == "s" else 1)
+            per_min = 0.0 if read is None else float(read["amount"]) * _PER_MIN[read["unit"]]
             if read is None or not per_min or bool(read["tokens"]) in found:
                 raise UsageError(
                     f"--rate: expected requests or tokens in a time, such as 3000/min, 50/s or 1000000tok/min, found "

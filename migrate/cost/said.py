@@ -14,6 +14,7 @@ from migrate.cost.target import Target
 from migrate.documents import Text
 from migrate.embedders.base import Embedder, Role
 from migrate.embedders.cache import CachedEmbedder
+from migrate.embedders.openai_requests import MANY_TEXTS
 from migrate.vectors import Progress, no_progress
 
 
@@ -67,7 +68,7 @@ def say(
     tokens = documents.tokens_to_embed + asked.tokens_to_embed
     count = documents.to_embed + asked.to_embed
     own_server = getattr(_inner(embedder), "base_url", None) or os.environ.get("OPENAI_BASE_URL")
-    minutes = None if own_server else tier_rate().minutes(count / embedder.batch_size, tokens)
+    minutes = None if own_server else tier_rate().minutes(count / MANY_TEXTS, tokens)
     return Said(
         documents.to_embed,
         asked.to_embed,

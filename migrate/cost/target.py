@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from migrate.cost.api_tokens import find_api_counter
 from migrate.cost.estimate import BYTE_PAIRS, WORD_PIECES, EstimateCounter
-from migrate.cost.tiktoken_file import find_tiktoken
 from migrate.cost.tokenizer_file import read_tokenizer
 from migrate.cost.tokens import TokenCounter
 from migrate.embedders import PACKAGED_NAME, find_model, parse_spec
@@ -79,14 +79,14 @@ def find_target(
         _max_tokens(facts, folder),
         known if price_usd_per_mtok is None else price_usd_per_mtok,
         batch,
-        find_counter(provider, folder),
+        find_counter(provider, name, folder),
     )
 
 
-def find_counter(provider: str, folder: Path | None = None) -> TokenCounter:
+def find_counter(provider: str, name: str, folder: Path | None = None) -> TokenCounter:
     """The best counter there is on this machine: the model's own tokenizer, or else an estimate."""
     if provider == OPENAI:
-        return find_tiktoken() or EstimateCounter(BYTE_PAIRS)
+        return find_api_counter(name) or EstimateCounter(BYTE_PAIRS)
     if folder is not None and (folder / _TOKENIZER).is_file():
         return read_tokenizer(folder / _TOKENIZER)
     return EstimateCounter(WORD_PIECES, special=_BERT_SPECIAL)
