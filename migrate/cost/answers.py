@@ -30,8 +30,6 @@ def answers(plans: Sequence[Plan], pricing: Pricing, budget_usd: float | None = 
 
 def cheapest_safe(plans: Sequence[Plan], full: Plan, pricing: Pricing) -> str:
     """The cheapest plan expected to be SAFE, as far as anything is known."""
-    if _small(full):
-        return f"cheapest plan expected to be SAFE: {FULL} ({priced(full)}); it is SAFE by definition"
     known = [plan for plan in plans if plan.known is not None]
     judged = [plan for plan in known if plan.known is not None and plan.known.outcome is not None]
     best = next((plan for plan in judged if plan.known is not None and plan.known.is_cheapest_safe), None)
@@ -51,6 +49,8 @@ def cheapest_safe(plans: Sequence[Plan], full: Plan, pricing: Pricing) -> str:
             f"cheapest plan expected to be SAFE: not known yet; the stitch, of {plan.documents:,} documents, has "
             f"{plan.quality}, and what that means for queries only an audit says (audit --frontier)"
         )
+    if _small(full):
+        return f"cheapest plan expected to be SAFE: {FULL} ({priced(full)}); it is SAFE by definition"
     pairs = min(SAMPLE_SIZE, full.documents)
     tokens = pairs * pricing.tokens_per_document
     usd = None if full.usd is None or not full.tokens else full.usd * tokens / full.tokens

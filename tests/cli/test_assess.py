@@ -8,9 +8,11 @@ import pytest
 from openai_server import OpenAIServer
 
 from migrate.cli.main import run
+from migrate.cost.count import TextCount
 from migrate.stores import open_store
 
 SMALL, TINY = "openai:text-embedding-3-small", "openai:tiny"
+SAMPLE = ["--sample", 50, "--stitch", "mean"]
 
 
 @pytest.fixture(autouse=True)
@@ -83,7 +85,7 @@ def test_a_budget_is_told_what_it_buys(source_folder, capsys):
     full = assessed(capsys, *base)["plans"][0]["usd"]
     found = assessed(capsys, *base, "--budget", f"${full / 2:.4f}")
     (bought,) = [plan for plan in found["plans"] if plan["name"].startswith("what $")]
-    assert bought["documents"] in (74, 75) and bought["usd"] <= full / 2 + 1e-4
+    assert bought["documents"] in (74, 75) and bought["usd"] <= full / 2 + 2e-3
     assert "buys true vectors for 50.0% of the store" in found["answers"][-1]
     assert "buys everything" in assessed(capsys, *base, "--budget", "1000")["answers"][-1]
 
@@ -128,7 +130,7 @@ def test_a_stitch_and_a_frontier_tell_what_is_known(source_folder, beir, corpus,
 
 def test_a_stitch_of_another_store_is_refused(source_folder, beir, tmp_path, capsys):
     lead_migrate("embed", beir, "--model", "tfidf:16", "--no-chunks", "-o", tmp_path / "other")
-    lead_migrate("fit", tmp_path / "other", "--target", "tfidf:8", "--sample", 50, "-o", tmp_path / "stitch")
+    lead_migrate("fit", tmp_path / "other", "--target", "tfidf:8", *SAMPLE, "-o", tmp_path / "stitch")
     code, line = complaint(capsys, "assess", source_folder, "--target", "tfidf:8", "--stitch", tmp_path / "stitch")
     assert code == 4 and "expected a stitch fitted on" in line
 
@@ -145,9 +147,8 @@ def test_the_page_holds_answers_plans_and_a_drawing(source_folder, tmp_path, cap
     page = tmp_path / "cost.html"
     assert lead_migrate("assess", source_folder, "--target", SMALL, "--html", page) == 0
     html = page.read_text()
-    assert (
-        "<svg" in html and html.count("<circle") == 6 and "better deal" in html and "http" not in html.split("<svg")[1]
-    )
+    assert html.count("<svg") == 1 and html.count("<circle") == 6 and "better deal" in html
+    assert "http" not in html.split("<svg")[1].split("</svg>")[0]
     code, line = complaint(capsys, "assess", source_folder, "--target", SMALL, "--html", page)
     assert code == 2 and "exists" in line
 
@@ -161,14 +162,14 @@ def test_a_query_log_says_what_two_stage_meets(source_folder, corpus, tmp_path, 
 
 
 def test_what_is_in_the_cache_is_paid_for(source_folder, server, tmp_path, capsys):
-    assert lead_migrate("fit", source_folder, "--target", SMALL, "--sample", 50, "-o", tmp_path / "stitch") == 0
+    assert lead_migrate("fit", source_folder, "--target", SMALL, *SAMPLE, "-o", tmp_path / "stitch") == 0
     capsys.readouterr()
     found = assessed(capsys, source_folder, "--target", SMALL)
     assert (found["texts"]["cached"], found["plans"][0]["documents"]) == (50, 100)
 
 
 def test_a_fit_says_what_it_costs_before_and_after(source_folder, server, tmp_path, capsys):
-    command = ["fit", source_folder, "--target", SMALL, "--sample", 50]
+    command = ["fit", source_folder, "--target", SMALL, *SAMPLE]
     assert lead_migrate(*command, "-o", tmp_path / "first") == 0
     told = capsys.readouterr().err
     served = sum(len(text.split()) for text in server.texts_served)
@@ -182,7 +183,7 @@ COSTLY = ["--max-cost", "$0.00001"]
 
 
 def test_a_price_beyond_the_cap_is_refused_where_nobody_can_be_asked(source_folder, server, tmp_path, capsys):
-    command = ["fit", source_folder, "--target", SMALL, "--sample", 50, "-o", tmp_path / "stitch", *COSTLY]
+    command = ["fit", source_folder, "--target", SMALL, *SAMPLE, "-o", tmp_path / "stitch", *COSTLY]
     code, line = complaint(capsys, *command)
     assert code == 2 and "raise --max-cost, or agree with --yes" in line
     assert server.requests == []
@@ -193,13 +194,13 @@ def test_a_price_beyond_the_cap_is_refused_where_nobody_can_be_asked(source_fold
 def test_a_person_is_asked(answer, code, source_folder, server, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     monkeypatch.setattr("click.termui.visible_prompt_func", lambda _: answer)
-    command = ["fit", source_folder, "--target", SMALL, "--sample", 50, "-o", tmp_path / "stitch", *COSTLY]
+    command = ["fit", source_folder, "--target", SMALL, *SAMPLE, "-o", tmp_path / "stitch", *COSTLY]
     assert lead_migrate(*command) == code
     assert len(server.texts_served) == (50 if answer == "y" else 0)
 
 
 def test_every_spending_command_asks_before_it_starts(source_folder, beir, server, tmp_path, capsys):
-    lead_migrate("fit", source_folder, "--target", SMALL, "--sample", 50, "-o", tmp_path / "stitch")
+    lead_migrate("fit", source_folder, "--target", SMALL, *SAMPLE, "-o", tmp_path / "stitch")
     lead_migrate("translate", source_folder, tmp_path / "stitch", "-o", tmp_path / "new")
     served = len(server.texts_served)
     out = ["-o", tmp_path / "out", *COSTLY]
@@ -218,20 +219,15 @@ def test_every_spending_command_asks_before_it_starts(source_folder, beir, serve
 
 def test_a_run_that_meets_the_cap_keeps_what_it_paid_for(source_folder, beir, server, tmp_path, monkeypatch, capsys):
     """The count beforehand is made far too low, as that of a server with another tokenizer may be."""
-    monkeypatch.setattr(
-        "migrate.cost.said.count_texts", lambda *_, **__: __import__("migrate.cost.count").cost.count.TextCount()
-    )
+    monkeypatch.setattr("migrate.cost.said.count_texts", lambda *_, **__: TextCount())
     command = ["embed", beir, "--model", SMALL, "--no-chunks", "-o", tmp_path / "out", "--batch-size", 20]
     code, line = complaint(capsys, *command, "--max-cost", "0.0001")
     assert code == 2 and "everything paid for is in the cache" in line and not (tmp_path / "out").exists()
     paid = list(server.texts_served)
     assert 0 < len(paid) < 150
     assert lead_migrate(*command) == 0
-    assert (
-        len(server.texts_served)
-        == len(set(server.texts_served))
-        == len({d.text for d in open_store(tmp_path / "out").documents()})
-    )
+    texts = {document.text for document in open_store(tmp_path / "out").documents()}
+    assert sorted(server.texts_served) == sorted(texts), "each text once"
 
 
 def test_a_model_that_runs_here_costs_no_money(source_folder, tmp_path, capsys):
@@ -240,7 +236,7 @@ def test_a_model_that_runs_here_costs_no_money(source_folder, tmp_path, capsys):
 
 
 def test_a_model_without_a_price_is_not_asked_about(source_folder, server, tmp_path, capsys):
-    command = ["fit", source_folder, "--target", TINY, "--sample", 50, *COSTLY, "-o", tmp_path / "stitch"]
+    command = ["fit", source_folder, "--target", TINY, *SAMPLE, *COSTLY, "-o", tmp_path / "stitch"]
     assert lead_migrate(*command) == 0
     assert "tokens, no price known" in capsys.readouterr().err
 
