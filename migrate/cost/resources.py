@@ -16,8 +16,8 @@ _CACHE_OVERHEAD = 64
 
 _PART_DOCUMENTS = 1_024
 _MIB = 1 << 20
-_BASE = 150 * _MIB
-"""Python with NumPy, FAISS and the reader of a store."""
+_BASE = 64 * _MIB
+"""Python with NumPy, a client and the reader of a store."""
 
 _BASE_FIT = 350 * _MIB
 """The same with SciPy, scikit-learn and what a fit that reads texts keeps of them."""
@@ -81,10 +81,10 @@ def embed_memory(size: StoreBytes, documents: int, dim: int, *, is_local: bool) 
 def migrate_memory(size: StoreBytes, pairs: int, source_dim: int, dim: int, *, is_local: bool) -> int:
     """Peak memory of a fit on so many pairs, or of the translation, whichever is more.
 
-    A fit holds the pairs in float64 some times over, and the system of the old dimension; a translation holds a few
-    batches of 16 MiB.
+    A fit holds the pairs in float64 some times over, and the system of the old dimension; a translation holds batches
+    of 16 MiB and, where the stitch reads texts, many times that of their words.
     """
     fit = 4 * pairs * (source_dim + dim) * 2 * FLOAT_BYTES + 3 * source_dim * (source_dim + dim) * 2 * FLOAT_BYTES
-    translate = 4 * 16 * _MIB + (2 * size.index_after if size.is_built else 0)
+    translate = 20 * 16 * _MIB + (2 * size.index_after if size.is_built else 0)
     base = _BASE_LOCAL if is_local else _BASE_FIT
     return base + max(fit, translate) + 3 * (size.now - size.index_now)
