@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 MAX_COST_USD = 5.0
 _ROOM = 1.1
-"""What was agreed to may cost a tenth more than was said, as counts may be estimates and queries come on top."""
+"""What was agreed to may cost a tenth more than was said, beside what an estimate may be off by."""
 
 
 class _Dollars(click.ParamType[float]):
@@ -123,7 +123,7 @@ class Spending:
         advise(said.sentence, quiet=self.quiet)
         if said.usd is not None and said.usd > self.given.max_cost:
             self._ask(said.usd)
-            self.meter.cap_usd = said.usd * _ROOM
+            self.meter.cap_usd = said.usd * (1 + self.target.counter.error) * _ROOM
 
     def _ask(self, usd: float) -> None:
         from migrate.cost.answers import dollars

@@ -11,7 +11,10 @@ from migrate.sample import SAMPLE_SIZE
 SMALL_USD = 1.0
 """A full re-embed at this price is cheaper than an hour of anybody's thoughts about it."""
 
-SMALL_MINUTES = 15.0
+SMALL_MINUTES = 60.0
+_TENTH = 0.095
+"""A tenth, whatever rounding to documents made of it."""
+
 _SMALL_DOCUMENTS = 2 * SAMPLE_SIZE
 _AUDIT = (
     "an audit that builds its reference embeds every text of the store it judges; to save money, audit on a part of "
@@ -68,7 +71,7 @@ def full_or_not(plans: Sequence[Plan], full: Plan) -> str:
         return "a full re-embed costs nothing more: every text is in the embedding cache already"
     if why := _small(full):
         return f"a full re-embed is the better deal here: {why}; nothing else keeps all of the quality"
-    tenth = next((plan for plan in plans if plan.kind == MIGRATE and plan.share >= 0.1), plans[1])
+    tenth = next((plan for plan in plans if plan.kind == MIGRATE and plan.share >= _TENTH), plans[1])
     if full.usd is None and full.minutes is None:
         return (
             f"a full re-embed embeds {full.tokens:,} tokens, {tenth.name} {tenth.tokens:,}; without a price or a rate "

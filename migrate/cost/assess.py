@@ -113,10 +113,10 @@ def _notes(pricing: Pricing, chunking: Chunking | None, store: Store, today: dat
         notes.append(age)
     if target.batch_price_usd_per_mtok is not None:
         notes.append("the batch price is that of the provider's own batch service, which lead-migrate does not use")
-    rate = pricing.rate
-    notes.append(f"time: {rate.sentence}" if rate else f"time is not known; {_how_to_know(target)}")
+    notes.append(_told_of_time(pricing.rate, target))
     if count.over_limit:
         notes.append(_told_of_long(count, chunking, target))
+    notes.append("disk is the new store, the embedding cache and the stitch; memory is about, at the peak")
     if size is not None and not size.is_exact:
         notes.append(f"the new index is of {store.info.index_type}: its bytes are about what the old one suggests")
     notes.append(
@@ -125,10 +125,12 @@ def _notes(pricing: Pricing, chunking: Chunking | None, store: Store, today: dat
     return tuple(notes)
 
 
-def _how_to_know(target: Target) -> str:
+def _told_of_time(rate: Rate | None, target: Target) -> str:
+    if rate is not None:
+        return f"time: {rate.sentence(is_api=target.is_api)}"
     if target.is_api:
-        return "--rate says what the server allows"
-    return "--calibrate embeds 64 documents and times them, --rate 50/s says it"
+        return "time is not known; --rate says what the server allows"
+    return "time is not known; --calibrate embeds 64 documents and times them, --rate 50/s says it"
 
 
 def _told_of_long(count: TextCount, chunking: Chunking | None, target: Target) -> str:

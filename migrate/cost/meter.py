@@ -73,7 +73,7 @@ class MeteredEmbedder(Embedder):
         SpendingError
             The texts would cost more than what is left of the cap; none of them was sent.
         """
-        tokens = int(self._count(texts).sum())
+        tokens = int(self._count(texts, role).sum())
         if not self._is_within(tokens):
             raise self._beyond_cap(tokens)
         vectors = self.embedder.embed(texts, role, progress=progress)
@@ -88,7 +88,7 @@ class MeteredEmbedder(Embedder):
         SpendingError
             There are more texts than that; what was embedded of them has been handed over.
         """
-        running = np.cumsum(self._count(texts))
+        running = np.cumsum(self._count(texts, role))
         fits = sum(map(self._is_within, running.tolist()))
         if fits:
             self.embedder.embed_each(texts[:fits], role, keep, progress=progress)
@@ -96,16 +96,19 @@ class MeteredEmbedder(Embedder):
         if fits < len(texts):
             raise self._beyond_cap(int(running[fits] - (running[fits - 1] if fits else 0)))
 
-    def _count(self, texts: Sequence[Text]) -> Counts:
-        return self.counter.count([whole(text.text) for text in texts]) if texts else np.zeros(0, dtype=np.int64)
+    def _count(self, texts: Sequence[Text], role: Role) -> Counts:
+        if not texts:
+            return np.zeros(0, dtype=np.int64)
+        prefix = getattr(self.embedder, "prefixes", {}).get(role, "")
+        return self.counter.count([prefix + whole(text.text) for text in texts])
 
     def _is_within(self, tokens: int) -> bool:
-        """Whether so many tokens more leave the cap unbroken."""
-        after = usd_of(self.tokens + tokens, self.price)
+        """Whether so many tokens more leave the cap unbroken, be they as many more as the counter may be off."""
+        after = usd_of(self.tokens + tokens * (1 + self.counter.error), self.price)
         return after is None or self.cap_usd is None or after <= self.cap_usd
 
     def _beyond_cap(self, tokens: int) -> SpendingError:
-        after = dollars(usd_of(self.tokens + tokens, self.price) or 0)
+        after = dollars(usd_of(self.tokens + tokens * (1 + self.counter.error), self.price) or 0)
         kept = "everything paid for is in the cache" if self.kept else "without a cache only finished parts are kept"
         return SpendingError(
             f"expected to spend at most {dollars(self.cap_usd or 0)}, found {dollars(self.usd or 0)} spent and {after} "

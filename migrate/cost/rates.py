@@ -60,12 +60,16 @@ class Rate:
         by_requests = 0 if self.requests_per_min is None else requests / self.requests_per_min
         return max(by_requests, 0 if self.tokens_per_min is None else tokens / self.tokens_per_min)
 
-    @property
-    def sentence(self) -> str:
-        """The rate in words."""
+    def sentence(self, *, is_api: bool) -> str:
+        """The rate in words: requests of an API, texts of a local model.
+
+        >>> Rate(50, None, "as given by --rate").sentence(is_api=False)
+        '50 texts/min, as given by --rate'
+        """
+        unit = "requests" if is_api else "texts"
         parts = [
             f"{amount:,.0f} {what}/min"
-            for amount, what in ((self.requests_per_min, "requests"), (self.tokens_per_min, "tokens"))
+            for amount, what in ((self.requests_per_min, unit), (self.tokens_per_min, "tokens"))
             if amount is not None
         ]
         return f"{' and '.join(parts)}, {self.source}"
