@@ -116,14 +116,14 @@ def _rate(tier: str, target: Target, store: Store, model: ModelOptions, *, calib
     if given is not None:
         return Rate.parse(given)
     if calibrate:
-        embedder = replace_cache(model).load(target.spec, seed=seed)
+        embedder = _uncached(model).load(target.spec, seed=seed)
         embedder.fit(store.documents())
         return measure_rate(embedder, draw_sample(store, CALIBRATION_TEXTS, seed=seed).documents)
     own_server = model.base_url or os.environ.get("OPENAI_BASE_URL")
     return tier_rate(tier) if target.is_api and not own_server else None
 
 
-def replace_cache(model: ModelOptions) -> ModelOptions:
+def _uncached(model: ModelOptions) -> ModelOptions:
     """The options without the cache: what is in it would be no measure of the model."""
     from dataclasses import replace
 

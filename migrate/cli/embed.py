@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 @option("--max-docs", type=click.IntRange(min=1), help="Cap of a BEIR corpus; relevant documents come first.")
 @options.split
 @option("--skip-bad", is_flag=True, help="Drop documents without text, count and list them, instead of failing.")
+@options.price
 @spending_options
 @options.model_options
 @options.seed
@@ -52,6 +53,7 @@ def command(
     max_docs: int | None,
     split: str,
     skip_bad: bool,
+    price: float | None,
     spending: SpendingOptions,
     model: ModelOptions,
     seed: int,
@@ -70,7 +72,7 @@ def command(
         chunks = None if no_chunks else [chunk_tokens, chunk_overlap]
         cap = None if max_docs is None else [max_docs, split, seed]
         documents = read if no_chunks else _chunked(read, chunk_tokens, chunk_overlap)
-        paid = spending.watch(model.load(spec, seed=seed), quiet=quiet)
+        paid = spending.watch(model.load(spec, seed=seed), price=price, quiet=quiet)
         paid.agree(documents, progress=progress)
         done = embed_corpus(
             documents,

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 @options.query_log
 @options.source_model
 @options.view
+@options.price
 @spending_options
 @options.model_options
 @options.seed
@@ -53,6 +54,7 @@ def command(
     query_log: Path | None,
     source_model: str | None,
     views: tuple[str, ...],
+    price: float | None,
     spending: SpendingOptions,
     model: ModelOptions,
     seed: int,
@@ -83,7 +85,7 @@ def command(
         opened = open_store(store)
         old = model.for_source().load(source_model, state=opened.folder) if source_model else None
         log = load_log(query_log, strategy, old)
-        paid = spending.watch(model.load(target, seed=seed), quiet=quiet)
+        paid = spending.watch(model.load(target, seed=seed), price=price, quiet=quiet)
         paid.agree(lambda: expected_sample(opened, size, strategy, log, seed), progress=progress)
         fitted = fit_stitch(
             opened,

@@ -29,6 +29,7 @@ from migrate.cli.verdict import load_model_of, load_questions, show_report
 @options.query_log
 @options.source_model
 @options.margin
+@options.price
 @spending_options
 @options.model_options
 @options.seed
@@ -48,6 +49,7 @@ def command(
     query_log: Path | None,
     source_model: str | None,
     margin: float,
+    price: float | None,
     spending: SpendingOptions,
     model: ModelOptions,
     seed: int,
@@ -77,7 +79,7 @@ def command(
         else:
             advise("no --source-model: the audit cannot say whether staying would be better", quiet=quiet)
         questions = load_questions(beir, split, progress)
-        paid = spending.watch(model.load(target, seed=seed), quiet=quiet)
+        paid = spending.watch(model.load(target, seed=seed), price=price, quiet=quiet)
         paid.agree(opened.documents, queries=questions.queries, progress=progress)
         done = migrate(
             opened,

@@ -239,6 +239,8 @@ def test_a_model_without_a_price_is_not_asked_about(source_folder, server, tmp_p
     command = ["fit", source_folder, "--target", TINY, *SAMPLE, *COSTLY, "-o", tmp_path / "stitch"]
     assert lead_migrate(*command) == 0
     assert "tokens, no price known" in capsys.readouterr().err
+    code, line = complaint(capsys, *command[:-1], tmp_path / "other", "--price", 10, "--no-cache")
+    assert code == 2 and "raise --max-cost" in line
 
 
 @pytest.mark.parametrize("amount", ["lots", "-1", "nan"])
