@@ -20,10 +20,11 @@ import time
 from functools import cached_property
 from pathlib import Path
 
-from migrate.audit.audit import Questions, audit_store
+from migrate.audit.audit import audit_store
 from migrate.audit.frontier import frontier
 from migrate.audit.model import AuditReport
 from migrate.audit.points import Frontier
+from migrate.audit.questions import Questions
 from migrate.datasets.beir import load_beir
 from migrate.documents import Query
 from migrate.embed import embed_corpus
@@ -32,8 +33,9 @@ from migrate.embedders.base import Embedder, TokenTable
 from migrate.embedders.file import FileEmbedder
 from migrate.fit import fit_stitch
 from migrate.reembed.policies import POLICIES, QUERY_LOG
+from migrate.report.audit import audit_text
 from migrate.report.frontier import frontier_text
-from migrate.report.terminal import audit_text, table
+from migrate.report.terminal import table
 from migrate.stores import open_store
 from migrate.stores.base import Store
 from migrate.translate import translate_store

@@ -8,12 +8,14 @@ python examples/library.py my-store my-beir packaged:all-MiniLM-L6-v2 out
 import sys
 from pathlib import Path
 
-from migrate.audit.audit import Questions, audit_store
+from migrate.audit.audit import audit_store
+from migrate.audit.questions import Questions
 from migrate.datasets.beir import load_beir
 from migrate.embed import reembed_store
 from migrate.embedders import load_embedder
 from migrate.fit import fit_stitch
-from migrate.report.terminal import audit_text, candidates_table
+from migrate.report.audit import audit_text
+from migrate.report.terminal import candidates_table
 from migrate.stores import open_store
 from migrate.translate import translate_store
 

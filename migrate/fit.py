@@ -16,6 +16,7 @@ from migrate.manifest import Manifest, ModelIdentity
 from migrate.sample import SAMPLE_SIZE, Pairs, QueryLog, Sample, choose_strategy, draw_sample, embed_pairs
 from migrate.stitch.adjoint import Adjoint
 from migrate.stitch.direction import DIRECTION, DIRECTIONS, DOCUMENT, QUERY, Direction
+from migrate.stitch.fallback import fit_fallback
 from migrate.stitch.fitted import FittedStitch, TrueVectors, fit_norm
 from migrate.stitch.kinds import new_stitch
 from migrate.stitch.pairing import Pairing
@@ -53,10 +54,13 @@ def fit_stitch(
     ones, so that the store as it is can answer queries of the target model: see `FittedStitch.map_queries`. Texts are
     embedded, but the stitch does not read them.
 
+    A store without texts can be fitted with an embedder that does without, which a file of vectors by id does. The
+    stitch then reads the old vectors alone; what that costs is nothing that such a store could tell.
+
     Raises
     ------
     StoreError
-        The store has no texts to embed.
+        The store has no texts, and the embedder or the stitch reads them.
     StitchError
         There are fewer than two documents.
     UsageError
@@ -65,17 +69,19 @@ def fit_stitch(
         As the embedders.
     """
     choose_strategy(strategy, has_log=query_log is not None)
-    require_texts(store)
+    require_texts(store, embedder)
     _check_choice(stitch, direction)  # before anything is spent
     _check_views(views or {}, stitch, direction)
-    embedder.fit(store.documents())
+    _check_texts(store, stitch, views or {})
+    if store.info.has_texts:
+        embedder.fit(store.documents())
     sample = draw_sample(store, size, strategy=strategy, query_log=query_log, seed=seed, progress=progress)
     pairs = embed_pairs(store, embedder, sample, progress=progress)
     manifest = _manifest(store, embedder, sample, source_model, seed, direction)
     specs, state = () if stitch == AUTO else (stitch,), embedder_state(embedder)
     if direction == QUERY:
         return fit_query_pairs(pairs, specs, manifest=manifest, state=state, seed=seed, progress=progress)
-    reads = stitch == AUTO or new_stitch(stitch).reads_texts
+    reads = store.info.has_texts and (stitch == AUTO or new_stitch(stitch).reads_texts)
     reader = fit_reader(store, embedder, views, seed=seed) if reads else None
     return fit_pairs(
         pairs,
@@ -111,6 +117,17 @@ def _check_views(views: Mapping[str, Embedder], stitch: str, direction: Directio
         raise UsageError("--view is for stitches that read texts, such as --stitch ridge+text; leave it out")
 
 
+def _check_texts(store: Store, stitch: str, views: Mapping[str, Embedder]) -> None:
+    """Make sure that a stitch that was asked for by name has what it reads."""
+    if store.info.has_texts:
+        return
+    path, remedy = store.info.path, "put a docs.jsonl beside the index, or leave out"
+    if stitch != AUTO and new_stitch(stitch).reads_texts:
+        raise StoreError(f"{path}: the {stitch} stitch reads texts, found a store without; {remedy} --stitch")
+    if views:
+        raise StoreError(f"{path}: expected texts for --view to be read with, found vectors only; {remedy} --view")
+
+
 def fit_pairs(
     pairs: Pairs,
     specs: Sequence[str],
@@ -124,14 +141,18 @@ def fit_pairs(
 ) -> FittedStitch:
     """Choose among `specs` (none: all that apply) on held-out pairs, and fit the chosen one on all pairs.
 
-    `texts` are those of the pairs; without a `reader` no stitch can read them.
+    `texts` are those of the pairs; without a `reader` no stitch can read them. One that does gets a fallback that does
+    not.
     """
     pairing = Pairing(pairs.source, pairs.target, None if reader is None else reader.read(texts))
     selection = select_stitch(pairing, specs=specs, seed=seed, progress=progress)
     fitted = pairing.fit(selection.stitch or new_stitch(selection.chosen))
     sample = TrueVectors(pairs.ids, pairs.target, pairs.copies)
-    kept = reader if fitted.reads_texts else None
-    return FittedStitch(fitted, fit_norm(pairs.target), sample, selection, manifest, state, kept)
+    norm = fit_norm(pairs.target)
+    if not fitted.reads_texts:
+        return FittedStitch(fitted, norm, sample, selection, manifest, state)
+    fallback = fit_fallback(pairing, selection, seed=seed)
+    return FittedStitch(fitted, norm, sample, selection, manifest, state, reader, fallback)
 
 
 def fit_reader(
@@ -159,19 +180,21 @@ def fit_query_pairs(
     return FittedStitch(fitted, fit_norm(pairs.source), none, selection, manifest, state)
 
 
-def require_texts(store: Store) -> None:
-    """Make sure that a store has texts to embed.
+def require_texts(store: Store, embedder: Embedder | None = None) -> None:
+    """Make sure that a store has texts to embed, or that the embedder does without.
 
     Raises
     ------
     StoreError
-        It has none.
+        It has none, and they are needed.
     """
-    if not store.info.has_texts:
-        raise StoreError(
-            f"{store.info.path}: expected texts to embed again, found vectors only; put a docs.jsonl "
-            '({"id", "text"} a line) beside the index'
-        )
+    if store.info.has_texts or (embedder is not None and not embedder.needs_texts):
+        return
+    instead = "" if embedder is None else ", or take vectors found by id: --target file:VECTORS.npz, without doc_texts"
+    raise StoreError(
+        f"{store.info.path}: expected texts to embed again, found vectors only; put a docs.jsonl "
+        f'({{"id", "text"}} a line) beside the index{instead}'
+    )
 
 
 def embedder_state(embedder: Embedder) -> dict[str, bytes]:
@@ -200,5 +223,6 @@ def _manifest(
             "fingerprint": asdict(store.fingerprint()),
             DIRECTION: direction,
             "sample": {"strategy": sample.strategy, "from query log": sample.from_log},
+            "texts": store.info.has_texts,
         },
     )

@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from migrate.audit.audit import Questions, audit_store
+from migrate.audit.audit import audit_store
 from migrate.audit.model import AuditReport
+from migrate.audit.questions import Questions
 from migrate.audit.verdict import MARGIN
 from migrate.embed import reembed_store
 from migrate.embedders.base import Embedder
-from migrate.files import atomic_file, write_json
+from migrate.files import atomic_file, write_bytes, write_json
 from migrate.fit import AUTO, fit_stitch, require_texts
 from migrate.report.document import audit_document
+from migrate.report.html import audit_page
 from migrate.sample import SAMPLE_SIZE, QueryLog, choose_strategy
 from migrate.stitch.fitted import FittedStitch, load_stitch
 from migrate.stores import open_store
@@ -23,7 +25,7 @@ from migrate.vectors import Progress, no_progress
 from migrate.work.configuration import Configuration
 from migrate.work.steps import Steps, open_steps
 
-STITCH, STORE, REFERENCE, REPORT = "stitch", "store", "reference", "report.json"
+STITCH, STORE, REFERENCE, REPORT, PAGE = "stitch", "store", "reference", "report.json", "report.html"
 """What `migrate` leaves in its folder."""
 
 
@@ -55,8 +57,8 @@ def migrate(
 ) -> Migration:
     """Fit a stitch on a sample, translate the store, embed it in full for comparison, and audit.
 
-    Leaves `stitch`, `store`, `reference` and `report.json` in `folder`, each complete or absent. A run that broke off
-    is continued by the same call, unless `restart` discards it.
+    Leaves `stitch`, `store`, `reference`, `report.json` and `report.html` in `folder`, each complete or absent. A run
+    that broke off is continued by the same call, unless `restart` discards it.
 
     Raises
     ------
@@ -65,13 +67,16 @@ def migrate(
     """
     source_model = source_embedder.identity if source_embedder else None
     strategy = choose_strategy(strategy, has_log=query_log is not None)
-    require_texts(store)
-    embedder.fit(store.documents())
+    require_texts(store, embedder)
+    if store.info.has_texts:
+        embedder.fit(store.documents())
     options = {"stitch": stitch, "sample": size, "seed": seed, "model": embedder.cache_scope("document")}
     options["strategy"], options["query log"] = strategy, query_log and query_log.digest()
     options["source model"] = source_model and asdict(source_model)
     configuration = Configuration("run", store.identity(), options)
-    with open_steps(folder, (STITCH, STORE, REFERENCE, REPORT), configuration, force=force, restart=restart) as steps:
+    with open_steps(
+        folder, (STITCH, STORE, REFERENCE, REPORT, PAGE), configuration, force=force, restart=restart
+    ) as steps:
         fitted = None
         if steps.known(STITCH) is None:
             fitted = fit_stitch(
@@ -107,6 +112,8 @@ def migrate(
         )
         with atomic_file(folder / REPORT, force=steps.force) as aside:
             write_json(aside, audit_document(report))
+        with atomic_file(folder / PAGE, force=steps.force) as aside:
+            write_bytes(aside, audit_page(report).encode())
     return Migration(fitted or saved, translation, report)
 
 

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from migrate.errors import StitchError, StoreError
+from migrate.errors import StitchError
 from migrate.files import sha256_file, write_bytes
 from migrate.manifest import Manifest
 from migrate.stitch.direction import DOCUMENT, require_direction
+from migrate.stitch.fallback import FallbackUse
 from migrate.stitch.fitted import FittedStitch, TranslatedBatch
 from migrate.stores import index_recall, open_store
 from migrate.stores.base import INDEX_HASH, Fingerprint, Resume, Store, StoreWriter
@@ -35,7 +36,8 @@ class Translation:
 
     The recalls are recall@10 of the two indexes against exact search, None where search is exact; see
     `migrate.stores.index_recall`. `remarks` says what of the index could not be kept as it was;
-    `outside` which documents the sample of the stitch does not cover.
+    `outside` which documents the sample of the stitch does not cover; `fallback` that the store has no texts, and what
+    took the place of a stitch that reads them.
     """
 
     path: Path
@@ -48,6 +50,7 @@ class Translation:
     index_recall: float | None = None
     remarks: tuple[str, ...] = ()
     outside: Outside | None = None
+    fallback: FallbackUse | None = None
 
     @property
     def vectors_per_s(self) -> float:
@@ -79,10 +82,13 @@ def translate_store(
     With `any_store` the stitch may be used for a store that it was not fitted on (one that has grown, say); the true
     vectors of its sample are then left out, as equal ids need not mean equal texts.
 
+    Of a store without texts the fallback of a stitch that reads them takes the old vectors alone; the manifest says so.
+
     Raises
     ------
     StitchError
-        The stitch was fitted for another store, for another dimension, or for queries.
+        The stitch was fitted for another store, for another dimension, or for queries; or it reads texts, has no
+        fallback, and the store has none.
     VectorError
         A vector is zero or not finite, before or after.
     StoreError
@@ -94,11 +100,8 @@ def translate_store(
     started = time.perf_counter()
     before = store.fingerprint()
     same_store = _check_fits(store, before, fitted, any_store=any_store)
-    if fitted.reads_texts and not store.info.has_texts:
-        raise StoreError(
-            f"{store.info.path}: the {fitted.stitch.spec} stitch reads texts, found a store without; fit one of "
-            "vectors only, such as --stitch ridge"
-        )
+    fallback = fitted.fallback_use() if not store.info.has_texts else None
+    fitted = fitted if store.info.has_texts else fitted.without_texts(source=str(store.info.path))
     rows = batch_rows(max(store.info.dim, fitted.dim))
 
     def configure() -> Configuration:
@@ -112,7 +115,7 @@ def translate_store(
         store.check_unchanged(before)
         for name, payload in fitted.state.items():
             write_bytes(work.content / name, payload)
-        _manifest(store, before, fitted, n_true, work.content).write(work.content)
+        _manifest(store, before, fitted, fallback, n_true, work.content).write(work.content)
         return {"true": n_true, "recall": writer.recall, "remarks": list(writer.remarks)}
 
     facts = make_folder(output, configure, fill, force=force, restart=restart)
@@ -131,6 +134,7 @@ def translate_store(
         index_recall=recall,
         remarks=tuple(facts["remarks"]),
         outside=find_outside(open_store(output)),
+        fallback=fallback,
     )
 
 
@@ -207,11 +211,20 @@ def _texts(store: Store, start: int) -> Iterator[str]:
     return (document.text for document in store.documents(rows))
 
 
-def _manifest(store: Store, fingerprint: Fingerprint, fitted: FittedStitch, n_true: int, folder: Path) -> Manifest:
+def _manifest(
+    store: Store,
+    fingerprint: Fingerprint,
+    fitted: FittedStitch,
+    fallback: FallbackUse | None,
+    n_true: int,
+    folder: Path,
+) -> Manifest:
     stitch, index = fitted.manifest, str(store.info.details["index"])
     facts: dict[str, Any] = {"made by": "translate", "stitch": fitted.stitch.spec, "index": index}
     if fitted.selection.confidence is not None:
         facts[LOWEST] = fitted.selection.confidence.lowest
+    if fallback is not None:
+        facts["fallback"] = asdict(fallback)
     return Manifest(
         kind="store",
         model=stitch.model,

@@ -1,6 +1,9 @@
 import hashlib
+import json
+import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from migrate.datasets.beir import write_beir
@@ -30,6 +33,29 @@ def source_folder(corpus, tmp_path_factory):
     folder = tmp_path_factory.mktemp("stores") / "source"
     embed_corpus(lambda: corpus.documents, load_embedder(SOURCE_SPEC), folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def bare_folder(source_folder, tmp_path_factory):
+    """The same store, ids and all, without its texts; nobody writes to it."""
+    folder = tmp_path_factory.mktemp("stores") / "bare"
+    shutil.copytree(source_folder, folder)
+    lines = (json.loads(line) for line in (folder / "docs.jsonl").read_text().splitlines())
+    (folder / "docs.jsonl").write_text("".join(json.dumps({"id": line["id"]}) + "\n" for line in lines))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def target_file(corpus, tmp_path_factory):
+    """A model whose vectors of the corpus somebody else computed, in 24 dimensions, to be found by id."""
+    embedder = load_embedder("tfidf:24")
+    embedder.fit(corpus.documents)
+    path = tmp_path_factory.mktemp("data") / "target.npz"
+    ids = [document.id for document in corpus.documents]
+    asked = [query.id for query in corpus.queries]
+    documents, queries = embedder.embed_documents(corpus.documents), embedder.embed_queries(corpus.queries)
+    np.savez(path, doc_ids=ids, docs=documents, query_ids=asked, queries=queries)
+    return path
 
 
 @pytest.fixture

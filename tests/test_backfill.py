@@ -3,7 +3,8 @@ import hashlib
 import numpy as np
 import pytest
 
-from migrate.audit.audit import Questions, audit_store
+from migrate.audit.audit import audit_store
+from migrate.audit.questions import Questions
 from migrate.backfill import backfill_store
 from migrate.documents import Document, Query
 from migrate.embedders.base import Embedder

@@ -1,4 +1,5 @@
 import json
+import re
 
 import numpy as np
 import pytest
@@ -7,9 +8,13 @@ from migrate.documents import Document
 from migrate.embedders import load_embedder
 from migrate.errors import StitchError, StoreError, UsageError
 from migrate.fit import fit_reader, fit_stitch
+from migrate.sample import QueryLog
 from migrate.stitch.fitted import load_stitch
+from migrate.stitch.kinds import new_stitch
+from migrate.stitch.select import AUTO_CANDIDATES
 from migrate.stitch.text_reader import TextReader
 from migrate.stores import open_store
+from migrate.stores.base import read_all
 from migrate.vectors import Batch
 
 
@@ -62,6 +67,75 @@ def test_a_store_without_texts_is_told_what_to_do(source_folder, tmp_path):
     (tmp_path / "index.faiss").write_bytes((source_folder / "index.faiss").read_bytes())
     with pytest.raises(StoreError, match=r"put a docs\.jsonl"):
         fit_stitch(open_store(tmp_path / "index.faiss"), load_embedder("tfidf:24"))
+
+
+def file_target(path):
+    return load_embedder(f"file:{path}")
+
+
+def test_a_store_without_texts_is_fitted_to_vectors_that_are_found_by_id(bare_folder, target_file):
+    bare = open_store(bare_folder)
+    found = fit_stitch(bare, file_target(target_file), size=60)
+    plain = [spec for spec in AUTO_CANDIDATES if not new_stitch(spec).reads_texts and spec != "identity"]
+    assert [row.stitch for row in found.selection.candidates if not row.is_control] == plain
+    assert len(found.sample.ids) == 60 and found.sample.copies == {}
+    by_id = dict(zip(found.sample.ids, found.sample.vectors, strict=True))
+    with np.load(target_file) as arrays:
+        truth = dict(zip(arrays["doc_ids"], arrays["docs"], strict=True))
+    assert all(np.allclose(vector, truth[doc_id], atol=1e-6) for doc_id, vector in by_id.items())
+    assert found.manifest.details["texts"] is False and found.fallback is None and found.reader is None
+    whole = read_all(bare.batches())
+    old = dict(zip(whole.ids, whole.vectors, strict=True))
+    x = np.array([old[doc_id] for doc_id in found.sample.ids])
+    expected = new_stitch(found.stitch.spec).fit(x, found.sample.vectors).transform(x)
+    np.testing.assert_allclose(found.stitch.transform(x), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("strategy", ["random", "diverse", "query-log"])
+def test_every_strategy_finds_a_sample_without_texts(bare_folder, target_file, strategy, corpus):
+    bare = open_store(bare_folder)
+    log = QueryLog(corpus.queries[:20], load_embedder("tfidf:32", state=bare_folder))
+    chosen = {"query_log": log} if strategy == "query-log" else {"strategy": strategy}
+    fitted = fit_stitch(bare, file_target(target_file), size=40, stitch="ridge", **chosen)
+    assert len(set(fitted.sample.ids)) == 40
+    assert fitted.manifest.details["sample"]["strategy"] == strategy
+
+
+def test_a_log_of_words_finds_nothing_without_texts(bare_folder, target_file, corpus):
+    with pytest.raises(StoreError, match="expected lines with a"):
+        fit_stitch(open_store(bare_folder), file_target(target_file), query_log=QueryLog(corpus.queries), size=40)
+
+
+def test_a_fit_without_texts_is_deterministic(bare_folder, target_file, tmp_path, digest, monkeypatch):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    for name in ("a", "b"):
+        fit_stitch(open_store(bare_folder), file_target(target_file), size=60).save(tmp_path / name)
+    assert digest(tmp_path / "a") == digest(tmp_path / "b")
+
+
+@pytest.mark.parametrize("stitch", ["text", "ridge+text", "kernel+text"])
+def test_a_stitch_that_reads_texts_is_refused_where_there_are_none(bare_folder, target_file, stitch):
+    with pytest.raises(StoreError, match=re.escape(f"the {stitch} stitch reads texts, found a store without")):
+        fit_stitch(open_store(bare_folder), file_target(target_file), stitch=stitch)
+
+
+def test_a_view_of_texts_is_refused_where_there_are_none(bare_folder, target_file):
+    with pytest.raises(StoreError, match="expected texts for --view"):
+        fit_stitch(open_store(bare_folder), file_target(target_file), views={"packaged:all-MiniLM-L6-v2": None})
+
+
+def test_vectors_that_are_found_by_text_need_the_texts(bare_folder, target_file, corpus, tmp_path):
+    with np.load(target_file) as arrays:
+        np.savez(tmp_path / "texts.npz", **arrays, doc_texts=[document.text for document in corpus.documents])
+    with pytest.raises(StoreError, match=r"put a docs\.jsonl.*file:VECTORS\.npz, without doc_texts"):
+        fit_stitch(open_store(bare_folder), file_target(tmp_path / "texts.npz"))
+
+
+def test_a_stitch_that_reads_texts_keeps_one_that_does_not(store):
+    fitted = fit_stitch(store, load_embedder("tfidf:24"), stitch="ridge+text", size=60)
+    assert not fitted.fallback.stitch.reads_texts
+    assert fitted.without_texts().reader is None
+    assert fit_stitch(store, load_embedder("tfidf:24"), stitch="ridge", size=60).fallback is None
 
 
 def test_one_document_is_too_few(tmp_path, source_folder):

@@ -18,8 +18,8 @@ FLOORS = {
     "errors": 0, "documents": 0, "vectors": 0, "files": 0, "manifest": 0, "stamps": 0,
     "stores": 1, "embedders": 1, "datasets": 1, "work": 1,
     "stitch": 2, "search": 2,
-    "sample": 3,
-    "fit": 4, "translate": 4, "embed": 4, "langchain": 4, "cost": 4,
+    "sample": 3, "similarity": 3,
+    "fit": 4, "translate": 4, "embed": 4, "langchain": 4, "cost": 4, "check": 4,
     "reembed": 5, "backfill": 5,
     "audit": 6,
     "report": 7,
@@ -38,7 +38,7 @@ HOMES = {
     "sentence_transformers": ["embedders/"],
     "openai": ["embedders/"],
     "tiktoken": ["embedders/openai_tokens"],
-    "sklearn": ["embedders/tfidf", "stitch/kernel", "stitch/text_reader"],
+    "sklearn": ["audit/clusters", "embedders/tfidf", "similarity/downstream", "stitch/kernel", "stitch/text_reader"],
     "tokenizers": ["embedders/sentence_transformers", "stitch/pieces", "cost/tokenizer_file"],
     "rank_bm25": ["search/bm25"],
     "langchain_core": ["langchain.py"],
@@ -135,7 +135,9 @@ def loaded_by(code):
     return set(done.stdout.split("\n")[-2].split())
 
 
-@pytest.mark.parametrize("arguments", [["--help"], *([c, "--help"] for c in ("fit", "audit", "run", "demo", "embed"))])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], *([c, "--help"] for c in ("fit", "audit", "run", "demo", "embed", "compare"))]
+)
 def test_help_imports_no_heavy_library(arguments):
     loaded = loaded_by(f"from migrate.cli.main import run\nassert run({arguments!r}) == 0")
     assert "click" in loaded

@@ -14,7 +14,7 @@ from scipy.stats import spearmanr
 import migrate.translate
 from migrate.cli.main import run
 from migrate.embedders import load_embedder
-from migrate.errors import LockedError, OutputError, StitchError, StoreError, UsageError, VectorError
+from migrate.errors import LockedError, OutputError, StitchError, UsageError, VectorError
 from migrate.files import output_lock
 from migrate.fit import fit_stitch
 from migrate.stitch.fitted import TrueVectors, load_stitch
@@ -294,19 +294,76 @@ def test_a_translation_that_broke_off_goes_on_with_the_right_texts(
     assert digest(tmp_path / "new") == digest(tmp_path / "whole")
 
 
-def test_a_store_without_texts_is_told_before_anything_is_written(source_folder, reading, tmp_path, capsys):
-    folder = tmp_path / "bare"
+def test_a_store_whose_texts_are_gone_is_translated_by_its_vectors(bare_folder, reading, tmp_path):
+    bare = open_store(bare_folder)
+    done = translate_store(bare, reading, tmp_path / "new")
+    new, confidence = read_all(open_store(tmp_path / "new").batches()), read_confidence(tmp_path / "new", 150)
+    spare = reading.fallback.stitch
+    old = read_all(bare.batches())
+    raw = spare.transform(old.vectors)
+    expected = raw / np.linalg.norm(raw, axis=1, keepdims=True)
+    of_sample = np.isin(old.ids, reading.sample.ids)
+    np.testing.assert_allclose(new.vectors[~of_sample], expected[~of_sample], atol=1e-5)
+    for row in np.flatnonzero(of_sample):
+        assert np.array_equal(new.vectors[row], reading.sample.vectors[reading.sample.row_of[old.ids[row]]])
+    known = reading.fallback.selection.confidence
+    np.testing.assert_allclose(confidence[~of_sample], known.of(spare.predict(old.vectors))[~of_sample], atol=1e-5)
+    assert done.n_true == of_sample.sum() == 60 and done.outside.lowest == known.lowest
+
+
+def test_the_fallback_stands_in_the_manifest_with_what_it_costs(bare_folder, store, reading, tmp_path):
+    done = translate_store(open_store(bare_folder), reading, tmp_path / "new")
+    details = open_store(tmp_path / "new").info.manifest.details
+    assert details["stitch"] == reading.fallback.stitch.spec
+    assert details["fallback"] == dataclasses.asdict(done.fallback)
+    assert done.fallback.stitch == "ridge+text" and done.fallback.fallback == details["stitch"]
+    assert done.fallback.overlap_at_10 == reading.selection.best.scores.overlap_at_10
+    assert done.fallback.fallback_overlap_at_10 == reading.fallback.selection.best.scores.overlap_at_10
+    assert translate_store(store, reading, tmp_path / "read").fallback is None
+    assert "fallback" not in open_store(tmp_path / "read").info.manifest.details
+
+
+@pytest.mark.parametrize("broken_at", [32, 64])
+def test_a_translation_by_the_fallback_goes_on_where_it_broke_off(
+    bare_folder, reading, tmp_path, small_batches, broken_at, digest
+):
+    bare = open_store(bare_folder)
+    reading.save(tmp_path / "stitch")
+    translate_store(bare, load_stitch(tmp_path / "stitch"), tmp_path / "whole")
+
+    def interrupt(stage, done, total):
+        if stage == "translate" and broken_at <= done < 150:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        translate_store(bare, reading, tmp_path / "new", progress=interrupt)
+    translate_store(bare, load_stitch(tmp_path / "stitch"), tmp_path / "new")
+    assert digest(tmp_path / "new") == digest(tmp_path / "whole")
+
+
+def test_an_index_alone_is_translated_by_the_fallback_without_true_vectors(source_folder, reading, tmp_path):
+    """Its labels are not the ids that the texts had, so that nobody knows which were embedded."""
+    folder = tmp_path / "alone"
     folder.mkdir()
     (folder / "index.faiss").write_bytes((source_folder / "index.faiss").read_bytes())
-    with pytest.raises(StoreError, match=r"the ridge\+text stitch reads texts, found a store without.*--stitch ridge"):
-        translate_store(open_store(folder), reading, tmp_path / "new", any_store=True)
-    reading.save(tmp_path / "stitch")
-    command = ["translate", str(folder), str(tmp_path / "stitch"), "-o", str(tmp_path / "new"), "--any-store"]
+    with pytest.raises(StitchError, match="--any-store"):
+        translate_store(open_store(folder), reading, tmp_path / "new")
+    done = translate_store(open_store(folder), reading, tmp_path / "new", any_store=True)
+    assert done.n_true == 0 and done.fallback is not None
+
+
+def test_a_stitch_from_before_there_were_fallbacks_is_refused_before_anything_is_written(
+    bare_folder, reading, tmp_path, capsys
+):
+    dataclasses.replace(reading, fallback=None).save(tmp_path / "stitch")
+    with pytest.raises(StitchError, match=r"the ridge\+text stitch reads texts, found a store without.*--stitch ridge"):
+        translate_store(open_store(bare_folder), load_stitch(tmp_path / "stitch"), tmp_path / "new")
+    command = ["translate", str(bare_folder), str(tmp_path / "stitch"), "-o", str(tmp_path / "new")]
     assert run(command) == 4
     told = capsys.readouterr()
     assert told.out == "" and len(told.err.strip().split("\n")) == 1
-    assert told.err.startswith("lead-migrate: ") and "reads texts" in told.err
-    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["bare", "stitch"]
+    assert told.err.startswith("lead-migrate: ") and "fit it again" in told.err
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["stitch"]
 
 
 def test_the_commands_choose_and_use_stitches_that_read_texts(source_folder, tmp_path, capsys):

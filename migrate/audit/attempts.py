@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from migrate.audit.audit import Keys, Questions
-from migrate.audit.measures import Scores, ndcg, overlap
-from migrate.audit.points import SAMPLE, Point
-from migrate.audit.verdict import Verdict, decide
+from migrate.audit.arms import FULL, Arm, Comparison, compare_arm, deciding_measure, measure_arm
+from migrate.audit.asking import Answered, Asking
+from migrate.audit.measures import Scores
+from migrate.audit.points import SAMPLE, Point, arm_name
+from migrate.audit.questions import Keys, Questions
+from migrate.audit.verdict import CONFIDENCE, Verdict, decide
 from migrate.cost import estimate_cost
 from migrate.errors import StoreError
 from migrate.reembed.budget import Budget
 from migrate.reembed.plan import make_plan
 from migrate.reembed.refit import extended, refit_same_kind
 from migrate.reembed.survey import Survey
-from migrate.search.runs import DEPTH, Run, search, without_self
 from migrate.stitch.fitted import FittedStitch
 from migrate.stores.base import Metric, Store
 from migrate.translate import batch_rows, translated_batches
@@ -32,50 +33,58 @@ class Judge:
     `asked` are the queries' vectors by the target model, (q, dim); `stay` the scores of staying, where they are known.
     """
 
-    questions: Questions
+    asking: Asking
     asked: Vectors
     metric: Metric
     keys: Keys
     reference: Store
     margin: float
-    seed: int
     resamples: int
+    confidence: float = CONFIDENCE
     stay: Scores | None = None
+
+    @property
+    def questions(self) -> Questions:
+        """What is asked."""
+        return self.asking.questions
 
     @property
     def measure(self) -> str:
         """What retention is of."""
-        return "overlap@10" if self.questions.qrels is None else "nDCG@10"
+        return deciding_measure(self.questions)
 
-    def verdict(self, batches: Iterable[Batch]) -> Verdict:
-        """The verdict on a store of these vectors."""
+    def arm(self, name: str, batches: Iterable[Batch]) -> Arm:
+        """What a store of these vectors scores."""
+        return measure_arm(name, self._answered(batches, self.metric), self._full.run, self.questions)
+
+    def verdict(self, arm: Arm) -> Verdict:
+        """The verdict on an arm."""
         return decide(
-            self._scores(self._run(batches, self.metric)),
-            self._full,
+            arm.scores[self.measure],
+            self.full.scores[self.measure],
             None if self.questions.qrels is None else self.stay,
             margin=self.margin,
-            seed=self.seed,
+            seed=self.asking.seed,
             resamples=self.resamples,
             provisional=self.questions.qrels is None,
+            confidence=self.confidence,
         )
 
-    def _run(self, batches: Iterable[Batch], metric: Metric) -> Run:
-        depth = DEPTH + self.questions.exclude_self
-        ids = self.questions.query_ids
-        found = search(batches, ids, self.asked, metric=metric, key=self.keys.__getitem__, depth=depth)
-        return without_self(found) if self.questions.exclude_self else found
+    def comparison(self, arm: Arm) -> Comparison:
+        """The arm against the full re-embed."""
+        return compare_arm(arm, self.full, self.measure, seed=self.asking.seed, resamples=self.resamples)
 
-    def _scores(self, run: Run) -> Scores:
-        ids, qrels = self.questions.query_ids, self.questions.qrels
-        return overlap(run, self._full_run, ids, 10) if qrels is None else ndcg(run, qrels, ids, 10)
+    def _answered(self, batches: Iterable[Batch], metric: Metric) -> Answered:
+        return self.asking.batches(batches, self.asked, self.keys, metric)
 
     @cached_property
-    def _full_run(self) -> Run:
-        return self._run(self.reference.batches(), self.reference.info.metric)
+    def full(self) -> Arm:
+        """What the full re-embed scores."""
+        return measure_arm(FULL, self._full, self._full.run, self.questions)
 
     @cached_property
-    def _full(self) -> Scores:
-        return self._scores(self._full_run)
+    def _full(self) -> Answered:
+        return self._answered(self.reference.batches(), self.reference.info.metric)
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,8 +119,16 @@ class Attempts:
     def _point(self, policy: str, paid: np.ndarray, fitted: FittedStitch) -> Point:
         rows = np.flatnonzero(paid)
         cost = estimate_cost(self.store.documents(rows), self.price_usd_per_mtok)
-        verdict = self.judge.verdict(translated_batches(self.store, fitted, batch_rows(self._widest)))
-        return Point(policy, len(rows) / self.store.info.count, len(rows), cost.tokens, cost.usd, verdict)
+        share = len(rows) / self.store.info.count
+        batches = translated_batches(self.store, fitted, batch_rows(self._widest))
+        arm = replace(
+            self.judge.arm(arm_name(share), batches),
+            meaning=f"{share:.0%} of the documents embedded for real, chosen by {policy}, and the stitch fitted again",
+            tokens=cost.tokens,
+            usd=cost.usd,
+        )
+        verdict, comparison = self.judge.verdict(arm), self.judge.comparison(arm)
+        return Point(policy, share, len(rows), cost.tokens, cost.usd, verdict, arm, comparison)
 
     @property
     def _widest(self) -> int:

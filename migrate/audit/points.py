@@ -5,10 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from migrate.audit.arms import Arm, Comparison
 from migrate.audit.verdict import Outcome, Verdict
 
 SAMPLE = "sample"
 """Stands for the policy where nothing is re-embedded beyond what the stitch was fitted on."""
+
+
+def arm_name(share: float) -> str:
+    """The name of a budget's arm.
+
+    >>> arm_name(0.3)
+    'translated + 30%'
+    """
+    return f"translated + {share:.0%}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +26,8 @@ class Point:
     """One policy under one budget.
 
     `documents` have true vectors, a `share` (0-1) of the store; all of them, the sample too, cost about `tokens` and
-    `price_usd`, None where no price is known. The verdict is on the store that comes of it.
+    `price_usd`, None where no price is known. The verdict is on the store that comes of it, `arm` what it scores,
+    `comparison` how that compares with the full re-embed.
     """
 
     policy: str
@@ -25,6 +36,8 @@ class Point:
     tokens: int
     price_usd: float | None
     verdict: Verdict
+    arm: Arm
+    comparison: Comparison
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +53,18 @@ class Frontier:
     notes: tuple[str, ...] = ()
 
     @property
+    def arms(self) -> tuple[tuple[Arm, Comparison], ...]:
+        """The budgets of the first policy that was tried, as arms of the audit."""
+        policy = next((point.policy for point in self.points if point.policy != SAMPLE), SAMPLE)
+        return tuple((point.arm, point.comparison) for point in self.points if point.policy == policy != SAMPLE)
+
+    @property
     def cheapest_safe(self) -> Point | None:
         """The SAFE point of the fewest tokens; None where no budget is SAFE.
 
         A budget counts only if every larger one of its policy is SAFE too: tests in a fixed order, up to the first
-        that fails, need no correction for being many (Maurer, Hothorn & Lehmacher 1995).
+        that fails, need no correction for being many (Maurer, Hothorn & Lehmacher 1995). That the best of several
+        policies is picked is made up for by the confidence of each verdict (Bonferroni).
         """
         safe = [point for policy in dict.fromkeys(p.policy for p in self.points) for point in self._safe_down(policy)]
         return min(safe, key=lambda point: point.tokens, default=None)

@@ -21,7 +21,7 @@ from migrate.vectors import Batch, Progress, Vectors, check_vectors, no_progress
 DEPTHS = (50, 200)
 """How many documents are embedded for a query, unless told otherwise."""
 
-WITHOUT_TWO_STAGE = "no two-stage arms: the reference is of other ids than the translated store, or has no texts"
+WITHOUT_TWO_STAGE = "needs a reference with texts and of the same ids as the translated store"
 
 _PREFIX = "two-stage"
 

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from migrate.cli import options
+from migrate.cli.audit_inputs import BUILD, open_bridge, open_reference, open_source
 from migrate.cli.frontier import read_depths, read_trial
 from migrate.cli.options import ModelOptions, option
+from migrate.cli.outlets import Outlets, report_options
 from migrate.cli.spending import SpendingOptions, spending_options
-from migrate.cli.terminal import advise, progress_bar
+from migrate.cli.terminal import progress_bar
 from migrate.cli.verdict import load_model_of, load_questions, show_report
-
-if TYPE_CHECKING:
-    from migrate.embedders.base import Embedder
-    from migrate.stitch.fitted import FittedStitch
-    from migrate.stores.base import Store
-    from migrate.vectors import Progress
-
-_BUILD = "build"
 
 
 @options.command(
@@ -75,7 +65,8 @@ _BUILD = "build"
 @options.seed
 @options.force
 @options.restart
-@option("--report", type=options.PATH, help="File to write the JSON report to.")
+@options.slices
+@report_options
 @options.as_json
 @options.quiet
 def command(
@@ -101,7 +92,8 @@ def command(
     seed: int,
     force: bool,
     restart: bool,
-    report: Path | None,
+    slice_fields: tuple[str, ...],
+    outlets: Outlets,
     as_json: bool,
     quiet: bool,
 ) -> int:
@@ -111,7 +103,7 @@ def command(
     """
     from migrate.audit.audit import audit_store
     from migrate.audit.frontier import frontier
-    from migrate.files import refuse_existing, refuse_overlap
+    from migrate.files import refuse_overlap
     from migrate.stores import open_store
 
     depths = read_depths(two_stage)
@@ -119,19 +111,19 @@ def command(
     inputs = [Path(path) for path in (store, reference, beir, source, stitch, query_log) if path is not None]
     if save_reference is not None:
         refuse_overlap(save_reference, *inputs)
-    if report is not None:
-        refuse_overlap(report, *inputs)
-        refuse_existing(report, force=force)  # told before anything is spent
+    outlets.refuse(*inputs, force=force)  # told before anything is spent
     with progress_bar(quiet=quiet) as progress:
         translated = open_store(store)
         questions = load_questions(beir, split, progress)
         paid = spending.watch(load_model_of(translated, target, "--target", model), price=price, quiet=quiet)
         embedder = paid.embedder
-        opened, old = _stay(source, source_model, model, needed=bridge is not None or trial is not None, quiet=quiet)
-        crossing = None if bridge is None else _bridge(bridge, opened, embedder)
-        if reference == _BUILD:
+        opened, old = open_source(
+            source, source_model, model, needed=bridge is not None or trial is not None, quiet=quiet
+        )
+        crossing = None if bridge is None else open_bridge(bridge, opened, embedder)
+        if reference == BUILD:
             paid.agree(translated.documents, queries=questions.queries, progress=progress)
-        with _reference(
+        with open_reference(
             reference, save_reference, translated, embedder, progress, force=force, restart=restart
         ) as full:
             found = audit_store(
@@ -144,13 +136,13 @@ def command(
                 bridge=crossing,
                 bm25=not no_bm25,
                 two_stage=depths,
+                slice_fields=slice_fields,
                 price_usd_per_mtok=price,
                 parent_field=parent_field,
                 margin=margin,
                 seed=seed,
                 progress=progress,
             )
-            tried = None
             if trial is not None and opened is not None:
                 tried = frontier(
                     opened,
@@ -167,60 +159,6 @@ def command(
                     seed=seed,
                     progress=progress,
                 )
+                found = found.with_frontier(tried)
     paid.finish()
-    return show_report(found, report, tried, force=force, as_json=as_json)
-
-
-def _stay(
-    source: Path | None, source_model: str | None, model: ModelOptions, *, needed: bool, quiet: bool
-) -> tuple[Store | None, Embedder | None]:
-    """The source store and its model, or why there is no arm `stay`; what else needs the store needs no model."""
-    from migrate.stores import open_store
-
-    if source is None:
-        advise("no --source: the audit cannot say whether staying would be better", quiet=quiet)
-        return None, None
-    opened = open_store(source)
-    known = opened.info.manifest
-    if needed and source_model is None and (known is None or known.model is None):
-        advise("no --source-model: the audit cannot say whether staying would be better", quiet=quiet)
-        return opened, None
-    return opened, load_model_of(opened, source_model, "--source-model", model.for_source())
-
-
-def _bridge(path: Path, source: Store | None, embedder: Embedder) -> FittedStitch:
-    """The stitch of the arm `bridge`, refused before anything is embedded if it cannot be used."""
-    from migrate.audit.bridge import bridged_store
-    from migrate.stitch.fitted import load_stitch
-
-    fitted = load_stitch(path)
-    bridged_store(fitted, source, embedder.identity)
-    return fitted
-
-
-@contextmanager
-def _reference(
-    reference: str,
-    keep: Path | None,
-    translated: Store,
-    embedder: Embedder,
-    progress: Progress,
-    *,
-    force: bool,
-    restart: bool,
-) -> Iterator[Store]:
-    """The store to compare with: one that is there, or one that is embedded now and kept only if asked for."""
-    from migrate.embed import is_reembedded, reembed_store
-    from migrate.stores import open_store
-
-    if reference != _BUILD:
-        yield open_store(Path(reference))
-        return
-    if keep is not None and not (force or restart) and is_reembedded(translated, embedder, keep):
-        # An earlier run came that far, and broke off in the audit.
-        yield open_store(keep)
-        return
-    with tempfile.TemporaryDirectory() as aside:
-        path = keep or Path(aside) / "reference"
-        reembed_store(translated, embedder, path, force=force, restart=restart, progress=progress)
-        yield open_store(path)
+    return show_report(found, outlets, force=force, as_json=as_json)

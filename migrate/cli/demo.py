@@ -33,12 +33,13 @@ def command(output: Path | None, docs: int, size: int, seed: int, force: bool, q
     without network and without key, once the extra `demo` is installed. Ends with the verdict, whatever it is, and
     exit code 0: it is the demo that worked.
     """
-    from migrate.audit.audit import Questions
+    from migrate.audit.questions import Questions
     from migrate.datasets.stdlib import stdlib_beir
     from migrate.embed import embed_corpus
     from migrate.embedders import load_embedder
     from migrate.pipeline import migrate
-    from migrate.report.terminal import audit_text, candidates_table
+    from migrate.report.audit import audit_text
+    from migrate.report.terminal import candidates_table
     from migrate.stores import open_store
 
     with _folder(output) as folder, progress_bar(quiet=quiet) as progress:

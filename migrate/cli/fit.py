@@ -67,6 +67,9 @@ def command(
     Prints the candidates as they do on documents held out of the fit. The stitch keeps the embedded sample, so those
     documents get their true vectors.
 
+    A store without texts can be fitted with a target of file:VECTORS.npz, whose vectors are found by id; the old
+    vectors are then all that the stitch reads.
+
     With `--direction query` the map is learned the other way round, so that STORE as it is can be asked by the target
     model: by the arm `bridge` of an audit, or in an app by migrate.langchain.TranslatedEmbeddings.
     """
@@ -75,7 +78,7 @@ def command(
     from migrate.cli.sampling import expected_sample, load_log, told_of_log
     from migrate.files import refuse_existing, refuse_overlap
     from migrate.fit import fit_stitch
-    from migrate.report.fit import fit_sentences
+    from migrate.report.fit import WITHOUT_TEXTS, fit_sentences
     from migrate.report.terminal import candidates_table, folded
     from migrate.stores import open_store
 
@@ -102,15 +105,20 @@ def command(
         )
         fitted.save(output, force=force)
     paid.finish()
+    bare = direction == "document" and not opened.info.has_texts
     if as_json:
+        use = fitted.fallback_use()
         facts = {**asdict(replace(fitted.selection, stitch=None)), "stitch": str(output), "direction": direction}
+        facts["fallback"] = None if use is None else asdict(use)
+        facts["without_texts"] = asdict(WITHOUT_TEXTS) if bare else None
         show_json({**facts, "schema_version": 1, "kind": "fit"})
         return
     show(candidates_table(fitted.selection) + "\n")
-    for sentence in fit_sentences(fitted.selection):
+    for sentence in [*fit_sentences(fitted.selection), *([WITHOUT_TEXTS.sentence] if bare else [])]:
         show(folded(sentence))
     pairs = fitted.manifest.counts["pairs"]
-    show(f"{output}: {fitted.stitch.spec}, fitted on {pairs:,} of {opened.info.count:,} documents")
+    spare = f" (and {fitted.fallback.stitch.spec}, should the texts be gone)" if fitted.fallback is not None else ""
+    show(f"{output}: {fitted.stitch.spec}{spare}, fitted on {pairs:,} of {opened.info.count:,} documents")
     if query_log is not None:
         show(told_of_log(fitted.manifest, by_vectors=old is not None))
     usage = {

@@ -8,6 +8,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -17,7 +18,20 @@ from migrate import __version__
 from migrate.cli.terminal import printable
 from migrate.errors import LeadMigrateError
 
-COMMANDS = ("inspect", "assess", "embed", "fit", "translate", "backfill", "audit", "run", "demo")
+COMMANDS = (
+    "inspect",
+    "assess",
+    "check",
+    "stamp",
+    "embed",
+    "fit",
+    "translate",
+    "backfill",
+    "audit",
+    "compare",
+    "run",
+    "demo",
+)
 
 _BUG = (
     "this is a bug in lead-migrate. Please report it with the command and, from a run with LEAD_MIGRATE_DEBUG=1, "
@@ -37,6 +51,7 @@ class _LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; an interruption goes past click, which would print an empty line."""
+        ctx.default_map = self._defaults(ctx)
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as error:
@@ -49,15 +64,31 @@ class _LazyGroup(click.Group):
         command: click.Command = module.command
         return command
 
+    def _defaults(self, ctx: click.Context) -> dict[str, Any]:
+        """What the pyproject.toml of the project around us says, where it says something."""
+        from migrate.cli.configuration import find_configuration, read_defaults
+
+        path = ctx.params.get("config") or find_configuration(Path.cwd())
+        if path is None:
+            return {}
+        commands = {name: self.get_command(ctx, name) for name in COMMANDS}
+        return dict(read_defaults(path, {name: command for name, command in commands.items() if command}))
+
 
 @click.group(
     cls=_LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Exit codes: 0 done or SAFE, 1 NOT SAFE, 2 usage, 3 INCONCLUSIVE, 4 bad input, 5 input/output, "
-    "6 locked, 7 remote service, 70 bug, 130 and 143 interrupted.",
+    epilog="Exit codes: 0 done, SAFE or compatible, 1 NOT SAFE or not compatible, 2 usage, 3 INCONCLUSIVE, "
+    "4 bad input, 5 input/output, 6 locked, 7 remote service, 70 bug, 130 and 143 interrupted.",
+)
+@click.option(
+    "--config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    envvar="LEAD_MIGRATE_CONFIG",
+    help="TOML file with a table [tool.lead-migrate].  [default: the nearest pyproject.toml with one]",
 )
 @click.version_option(__version__, prog_name="lead-migrate")
-def cli() -> None:
+def cli(config: Path | None) -> None:
     """Move a vector store to another embedding model without re-embedding it all, and prove that it is safe."""
 
 

@@ -84,6 +84,13 @@ price = option(
     metavar="USD",
     help="Dollars per million tokens of the target model.  [default: the registry's]",
 )
+slices = option(
+    "--slice",
+    "slice_fields",
+    multiple=True,
+    metavar="FIELD",
+    help="Metadata field of the documents by which to look at queries apart; can be repeated.",
+)
 beir = option(
     "--beir",
     required=True,

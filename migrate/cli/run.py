@@ -8,6 +8,7 @@ import click
 
 from migrate.cli import options
 from migrate.cli.options import ModelOptions
+from migrate.cli.outlets import CI, Outlets, ci_options
 from migrate.cli.spending import SpendingOptions, spending_options
 from migrate.cli.terminal import advise, progress_bar, show
 from migrate.cli.verdict import load_model_of, load_questions, show_report
@@ -35,6 +36,7 @@ from migrate.cli.verdict import load_model_of, load_questions, show_report
 @options.seed
 @options.force
 @options.restart
+@ci_options
 @options.as_json
 @options.quiet
 def command(
@@ -55,6 +57,7 @@ def command(
     seed: int,
     force: bool,
     restart: bool,
+    ci: CI,
     as_json: bool,
     quiet: bool,
 ) -> int:
@@ -69,6 +72,7 @@ def command(
     from migrate.stores import open_store
 
     refuse_overlap(output, store, Path(beir))
+    ci.refuse(store, Path(beir), force=force)
     with progress_bar(quiet=quiet) as progress:
         opened = open_store(store)
         known = opened.info.manifest
@@ -102,4 +106,4 @@ def command(
         show(candidates_table(done.stitch.selection) + "\n")
         if query_log is not None:
             show(told_of_log(done.stitch.manifest, by_vectors=old is not None) + "\n")
-    return show_report(done.report, None, force=force, as_json=as_json)
+    return show_report(done.report, Outlets(None, None, ci), force=force, as_json=as_json)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from migrate.cli.terminal import coloured_verdict, show, show_json
 
 if TYPE_CHECKING:
-    from migrate.audit.audit import Questions
     from migrate.audit.model import AuditReport
-    from migrate.audit.points import Frontier
+    from migrate.audit.questions import Questions
     from migrate.cli.options import ModelOptions
+    from migrate.cli.outlets import Outlets
     from migrate.embedders.base import Embedder
     from migrate.manifest import ModelIdentity
     from migrate.stores.base import Store
@@ -23,7 +23,7 @@ _ASKS_WITH_DOCUMENTS = ("arguana", "quora")
 
 def load_questions(beir: str, split: str, progress: Progress) -> Questions:
     """Queries and judgements of a BEIR folder, or of a set by name."""
-    from migrate.audit.audit import Questions
+    from migrate.audit.questions import Questions
     from migrate.datasets.beir import load_beir
     from migrate.datasets.download import resolve_beir
 
@@ -69,22 +69,24 @@ def _check_revision(path: Path, known: ModelIdentity, found: ModelIdentity) -> N
         )
 
 
-def show_report(
-    report: AuditReport, path: Path | None, tried: Frontier | None = None, *, force: bool, as_json: bool
-) -> int:
-    """Print the report, with the budgets that were tried, write it where it is wanted, and return its exit code."""
-    from migrate.files import atomic_file, write_json
+def show_report(report: AuditReport, outlets: Outlets, *, force: bool, as_json: bool) -> int:
+    """Print the report, write it where it is wanted, and return its exit code."""
+    from migrate.files import atomic_file, write_bytes, write_json
+    from migrate.report.audit import audit_text
     from migrate.report.document import audit_document
-    from migrate.report.frontier import frontier_document, frontier_text
-    from migrate.report.terminal import audit_text
+    from migrate.report.html import audit_page
+    from migrate.report.suite import audit_suite
 
-    document = audit_document(report) if tried is None else {**audit_document(report), **frontier_document(tried)}
-    if path is not None:
-        with atomic_file(path, force=force) as aside:
+    document = audit_document(report)
+    if outlets.report is not None:
+        with atomic_file(outlets.report, force=force) as aside:
             write_json(aside, document)
+    if outlets.html is not None:
+        with atomic_file(outlets.html, force=force) as aside:
+            write_bytes(aside, audit_page(report).encode())
+    outlets.ci.leave(audit_suite(report), force=force)
     if as_json:
         show_json(document)
     else:
-        text = audit_text(report)
-        show(coloured_verdict(text if tried is None else f"{frontier_text(tried)}\n\n{text}"))
+        show(coloured_verdict(audit_text(report)))
     return _EXIT_CODES[report.verdict.outcome.value]

@@ -21,6 +21,7 @@ from migrate.embed.parts import (
 from migrate.embedders.base import Embedder
 from migrate.files import sha256_file
 from migrate.manifest import MANIFEST_NAME, read_manifest
+from migrate.sample.distinct import known_documents
 from migrate.stores.base import Resume, Store, StoreWriter
 from migrate.vectors import Batch, Progress, no_progress
 from migrate.work.configuration import Configuration
@@ -44,7 +45,7 @@ def reembed_store(
     Raises
     ------
     StoreError
-        The store has no texts.
+        The store has no texts, and the embedder reads them.
     UsageError, OutputError, LockedError, RemoteError, InputError
         As `embed_corpus`.
     """
@@ -57,7 +58,7 @@ def reembed_store(
         work.total = count = store.info.count
         writer: StoreWriter | None = None
         with work.recorder() as recorder:
-            batches = batched(store.documents(np.arange(work.rows, count)))
+            batches = batched(known_documents(store, np.arange(work.rows, count)))
             for batch, vectors in embedded(
                 embedder, batches, lambda: further(progress, "embed the reference", work.rows, count)
             ):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -31,6 +31,19 @@ class TokenTable:
     tokenizer: str
     vectors: Vectors
     limit: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """The same weights used in another way, as a store may have been built: `meaning` completes "embedded ...".
+
+    Texts of fewer than `fewest_characters` come out the same as ever.
+    """
+
+    kind: Literal["pooling", "length"]
+    meaning: str
+    embed: Callable[[Sequence[Text]], Vectors]
+    fewest_characters: int = 0
 
 
 class Embedder(ABC):
@@ -84,6 +97,23 @@ class Embedder(ABC):
     def embed_queries(self, texts: Sequence[Text], *, progress: Progress = no_progress) -> Vectors:
         """Embed texts as queries."""
         return self.embed(texts, "query", progress=progress)
+
+    @property
+    def needs_texts(self) -> bool:
+        """Whether it reads the texts; vectors in a file may be found by the ids alone."""
+        return True
+
+    def quick_identity(self) -> ModelIdentity:
+        """The identity as far as it is known without loading a model that is in the registry."""
+        return self.identity
+
+    def with_prefixes(self, document_prefix: str, query_prefix: str) -> Embedder | None:
+        """The same model, not loaded again, with other prefixes; None for one that takes none."""
+        return None
+
+    def variants(self) -> Iterator[Variant]:
+        """Other ways to make vectors with the same weights; most models have none."""
+        return iter(())
 
     def token_table(self) -> TokenTable | None:
         """The tokens of a model that runs here, or None where there are none to be had."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from migrate.documents import Text
-from migrate.embedders.base import Embedder, Role, TokenTable, require_texts
+from migrate.embedders.base import Embedder, Role, TokenTable, Variant, require_texts
 from migrate.embedders.cache_file import CacheFile
 from migrate.files import cache_folder
 from migrate.manifest import ModelIdentity
@@ -47,6 +47,19 @@ class CachedEmbedder(Embedder):
     def identity(self) -> ModelIdentity:
         """That of the embedder behind the cache."""
         return self.embedder.identity
+
+    def quick_identity(self) -> ModelIdentity:
+        """That of the embedder behind the cache."""
+        return self.embedder.quick_identity()
+
+    def with_prefixes(self, document_prefix: str, query_prefix: str) -> Embedder | None:
+        """The embedder behind the cache with other prefixes, behind the same cache."""
+        other = self.embedder.with_prefixes(document_prefix, query_prefix)
+        return None if other is None else CachedEmbedder(other, self.path)
+
+    def variants(self) -> Iterator[Variant]:
+        """Those of the embedder behind the cache, which must not hold them: a key does not tell them apart."""
+        return self.embedder.variants()
 
     def cache_scope(self, role: Role) -> str:
         """That of the embedder behind the cache."""

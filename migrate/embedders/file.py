@@ -67,6 +67,11 @@ class FileEmbedder(Embedder):
             revision=sha256_file(self.path),
         )
 
+    @property
+    def needs_texts(self) -> bool:
+        """Whether documents are found by their texts, and not by their ids."""
+        return self._tables["document"].row_of_text is not None
+
     @cached_property
     def _tables(self) -> dict[Role, _Table]:
         arrays = read_arrays(self.path)

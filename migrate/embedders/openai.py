@@ -10,6 +10,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from functools import cached_property
 from itertools import chain
 
@@ -32,6 +33,9 @@ from migrate.vectors import Progress, Vectors, no_progress, summarize_norms
 
 DEFAULT_CONCURRENCY = 8
 MAX_CONCURRENCY = 256
+
+MOST_AT_ONCE = 16_384
+"""Texts that are worth handing over at once, whatever the concurrency: their vectors have to be held."""
 
 _PLACEHOLDER_KEY = "none-needed"
 
@@ -97,7 +101,7 @@ class OpenAIEmbedder(Embedder):
         }
         self.request_texts = batch_size
         self.concurrency = concurrency
-        self.batch_size = 4 * concurrency * (batch_size or MANY_TEXTS)
+        self.batch_size = min(MOST_AT_ONCE, 4 * concurrency * (batch_size or MANY_TEXTS))
         self.timeout_s = timeout_s
         self.retry = retry or RetryPolicy()
         self.usage_tokens = 0
@@ -125,6 +129,12 @@ class OpenAIEmbedder(Embedder):
             document_prefix=self.prefixes["document"],
             query_prefix=self.prefixes["query"],
         )
+
+    def with_prefixes(self, document_prefix: str, query_prefix: str) -> OpenAIEmbedder:
+        """The same model of the same server with other prefixes."""
+        other = copy(self)
+        other.prefixes = {"document": document_prefix, "query": query_prefix}
+        return other
 
     def cache_scope(self, role: Role) -> str:
         """Two servers may mean two things by one name, so the server counts; the dimension need not be known."""

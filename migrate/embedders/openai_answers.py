@@ -24,6 +24,9 @@ _TRANSIENT_STATUSES = (408, 409, 425, 429)
 _LENGTH_CODES = ("max_tokens_per_request", "context_length_exceeded")
 _LENGTH_WORDS = ("maximum context length", "too many tokens", "tokens per request", "too long", "token limit")
 
+_TOO_LARGE_FOR_A_MINUTE = "request too large"
+"""What OpenAI says with a 429 where one request has more tokens than the account has a minute: waiting never helps."""
+
 
 class TooLongError(Exception):
     """The request holds more tokens than the server takes, in all or in one text; never leaves this package.
@@ -50,24 +53,43 @@ def read_answer(body: bytes, *, count: int, dim: int | None) -> Answer:
     TransientError
         Anything is wrong with the answer: servers behind a load balancer do this, and the next try is right.
     """
+    facts: Any = None
     try:
-        facts = json.loads(body)
+        facts = _parse(body)
+        return Answer(_read_vectors(facts, body, count, dim), _read_tokens(facts))
+    except _UnusableError as error:
+        raise TransientError(str(error), charged_tokens=_read_tokens(facts) or None) from error
+
+
+class _UnusableError(Exception):
+    """An answer that cannot be used; it is charged for all the same."""
+
+
+def _parse(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise _no_embeddings(body) from error
+
+
+def _no_embeddings(body: bytes) -> _UnusableError:
+    return _UnusableError(f"an answer that is not a list of embeddings ({len(body)} bytes)")
+
+
+def _read_vectors(facts: Any, body: bytes, count: int, dim: int | None) -> Vectors:
+    """Vectors (count, dim) in the order of the texts, which need not be that of the answer."""
+    try:
         items = sorted(facts["data"], key=lambda item: int(item["index"]))
         rows = [_read_vector(item["embedding"]) for item in items]
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-        raise _unusable(f"an answer that is not a list of embeddings ({len(body)} bytes)") from error
+        raise _no_embeddings(body) from error
     if [item["index"] for item in items] != list(range(count)):
-        raise _unusable(f"{len(rows)} embeddings for {count} texts")
+        raise _UnusableError(f"{len(rows)} embeddings for {count} texts")
     dims = {len(row) for row in rows}
     if len(dims) != 1 or (dim is not None and dims != {dim}):
         found = ", ".join(map(str, sorted(dims)))
-        raise _unusable(f"embeddings of dimension {found} where {dim or 'one dimension'} was expected")
-    return Answer(_check_values(np.stack(rows)), _read_tokens(facts))
-
-
-def _unusable(reason: str) -> TransientError:
-    """What was answered is charged for, whether it can be used or not."""
-    return TransientError(reason, is_charged=True)
+        raise _UnusableError(f"embeddings of dimension {found} where {dim or 'one dimension'} was expected")
+    return _check_values(np.stack(rows))
 
 
 def _read_vector(embedding: Any) -> Vectors:
@@ -85,14 +107,14 @@ def _check_values(vectors: Vectors) -> Vectors:
     with np.errstate(over="ignore", invalid="ignore"):
         squares = squared_norms(vectors)
     if not (np.isfinite(squares) & (squares > 0)).all():
-        raise _unusable("an embedding that is zero, NaN or Inf")
+        raise _UnusableError("an embedding that is zero, NaN or Inf")
     return vectors
 
 
 def _read_tokens(facts: Any) -> int:
-    usage = facts.get("usage")
+    usage = facts.get("usage") if isinstance(facts, dict) else None
     tokens = usage.get("total_tokens") if isinstance(usage, dict) else None
-    return int(tokens) if isinstance(tokens, int | float) and math.isfinite(tokens) else 0
+    return max(0, int(tokens)) if isinstance(tokens, int | float) and math.isfinite(tokens) else 0
 
 
 def translate_status(error: APIStatusError, *, service: str, model: str, key: str) -> Exception:
@@ -103,6 +125,8 @@ def translate_status(error: APIStatusError, *, service: str, model: str, key: st
     status = error.status_code
     if code == "insufficient_quota":
         return RemoteError(f"{service}: the account has no quota left ({code}); add credit, then run the same again")
+    if status == 429 and _TOO_LARGE_FOR_A_MINUTE in message.lower():
+        return TooLongError(message)
     if status in _TRANSIENT_STATUSES or status >= 500:
         wait_s = asked_wait_s(error.response.headers)
         return TransientError(f"HTTP {status} ({message})", wait_s=wait_s, is_throttled=status == 429)

@@ -103,7 +103,7 @@ class Flight:
         waiting = deque(requests)
         try:
             while waiting or self._aloft:
-                while waiting and len(self._aloft) < self._session.throttle.concurrency:
+                while waiting and len(self._aloft) < self._session.throttle.places:
                     self._send(waiting.popleft())
                 wait(self._aloft, return_when=FIRST_COMPLETED)
                 if self._keep_answers(keep):

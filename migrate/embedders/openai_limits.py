@@ -125,6 +125,11 @@ class Throttle:
     _tokens: Allowance = field(default_factory=Allowance)
 
     @property
+    def places(self) -> int:
+        """How many requests are worth having ready, to be sent or to be tried again."""
+        return self.concurrency if self.answered else 1
+
+    @property
     def is_full(self) -> bool:
         """Whether a request has to come back before another one goes."""
         return len(self._flying) >= self._width

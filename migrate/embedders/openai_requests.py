@@ -18,11 +18,13 @@ def fair_share(count: int, concurrency: int, most: int) -> int:
     """Texts in a request where `count` are to be sent, `concurrency` requests at a time, of at most `most` texts.
 
     Few texts are dealt out to all; of many, requests grow up to the limit only where each place has four of them to
-    send, so that none waits long for the last one.
+    send, so that none waits long for the last one. A place that is the only one takes as many as it may.
 
     >>> [fair_share(count, 8, 2048) for count in (10, 1_000, 8_192, 1_000_000)]
     [16, 125, 256, 2048]
     """
+    if concurrency == 1:
+        return most
     once, four_times = -(-count // concurrency), -(-count // (4 * concurrency))
     return min(most, max(FEW_TEXTS, min(once, MANY_TEXTS // 2), four_times))
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from migrate.embedders.openai_answers import Answer, read_answer, translate_status
 from migrate.embedders.openai_limits import Throttle
@@ -39,7 +39,7 @@ class Endpoint:
 class Session:
     """Asks for vectors. `dim` is what is known of their dimension; the first answer tells it otherwise.
 
-    `charge` is told the tokens that the server charged for, once for each answer, usable or not.
+    `charge` is told the tokens that the server charged for, for each answer, usable or not.
     """
 
     def __init__(
@@ -72,21 +72,22 @@ class Session:
         RemoteError, AuthenticationError, TooLongError
             The server refused the request or kept failing.
         """
-        failures, spoiled, answered = 0, 0, self.throttle.answered
+        failures, unread, answered = 0, 0, self.throttle.answered
         while True:
             try:
                 answer = await self._attempt(inputs, tokens)
             except TransientError as error:
+                self._charge(error.charged_tokens or 0)
+                unread += error.charged_tokens is None
                 if self._stopping:
                     raise
                 others = self.throttle.answered > answered
                 failures = 1 if error.is_throttled and others else failures + 1
                 answered = self.throttle.answered
-                spoiled += error.is_charged
                 await self._wait_after(error, failures)
             else:
                 # An answer that could not be read was charged like this one: it was to the same texts
-                self._charge(answer.tokens * (1 + spoiled))
+                self._charge(answer.tokens * (1 + unread))
                 return answer
 
     def stop(self) -> None:
@@ -129,9 +130,10 @@ class Session:
 
     @contextmanager
     def _idling(self) -> Iterator[None]:
-        """Nothing is in flight here, so that `stop` may end it."""
-        task = asyncio.current_task()
-        assert task is not None  # noqa: S101 - for mypy: coroutines run in tasks
+        """Nothing is in flight here, so that `stop` may end it, or has."""
+        if self._stopping:
+            raise asyncio.CancelledError
+        task = cast("asyncio.Task[Any]", asyncio.current_task())  # coroutines run in tasks
         self._idle.add(task)
         try:
             yield

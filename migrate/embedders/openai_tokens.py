@@ -17,6 +17,8 @@ from migrate.files import sha256_file
 _ENCODING = "cl100k_base"
 _ENCODING_URL = "https://openaipublic.blob.core.windows.net/encodings/cl100k_base.tiktoken"
 _ENCODING_SHA256 = "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7"
+_SMALL = bytes(range(ord("a"), ord("z") + 1))
+_NOT_ALONE = _SMALL + b" " + bytes(range(0xC0, 0x100))
 _LONGEST_COUNTED = 100_000
 """Characters; what is longer than any model takes is not worth counting, and takes tiktoken long."""
 
@@ -24,15 +26,20 @@ _MODELS = ("text-embedding-3-small", "text-embedding-3-large", "text-embedding-a
 
 
 def estimate_tokens(text: str) -> int:
-    """Tokens of a text, estimated high: a third of its UTF-8 bytes, rounded up.
+    """Tokens of a text, estimated high: three small letters to a token, but no word less than one, and all else alone.
 
-    English has about 4.5 bytes a token, code and Chinese about 3. Where it is still too low, the server says so
-    and the request is cut in half.
+    All else is: capitals, digits and signs, each a token, and what is not ASCII, a token for each byte of a character
+    but its first. Measured with cl100k_base, that is 1.7 times what English and code have, 1.8 times for Chinese, and
+    not too little for numbers, base64 or emoji. It is too little for letters in no order, and for a few scripts such as
+    Ethiopic: then the server says so, and the request is cut in half, which costs nothing.
 
-    >>> estimate_tokens("a stitch in time")
-    6
+    >>> estimate_tokens("a stitch in time"), estimate_tokens("3.14159")
+    (5, 8)
     """
-    return -(-len(text.encode()) // 3)
+    content = text.encode()
+    rest = content.translate(None, _NOT_ALONE)
+    small = len(content) - len(content.translate(None, _SMALL))
+    return max(-(-small // 3), len(content.split())) + len(rest)
 
 
 def token_counter(model: str) -> Callable[[str], int]:

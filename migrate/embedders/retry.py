@@ -18,17 +18,18 @@ class TransientError(Exception):
     """A failure that may pass; never leaves this package.
 
     `wait_s` is how long the server asked to be left alone, in seconds; None where it did not. `is_throttled` says that
-    it wants fewer requests, `is_charged` that it answered, and so charged for what cannot be used.
+    it wants fewer requests, `charged_tokens` what it charged for an answer that cannot be used, None where it did but
+    that cannot be read.
     """
 
     def __init__(
-        self, reason: str, *, wait_s: float | None = None, is_throttled: bool = False, is_charged: bool = False
+        self, reason: str, *, wait_s: float | None = None, is_throttled: bool = False, charged_tokens: int | None = 0
     ) -> None:
         super().__init__(reason)
         self.reason = reason
         self.wait_s = wait_s
         self.is_throttled = is_throttled
-        self.is_charged = is_charged
+        self.charged_tokens = charged_tokens
 
 
 def _random_share() -> float:

@@ -5,16 +5,20 @@ The vectors are what the model gives, in float32; a model that does not normalis
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from copy import copy
+from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from migrate.documents import Text
-from migrate.embedders.base import Embedder, Role, TokenTable, require_texts
+from migrate.embedders.base import Embedder, Role, TokenTable, Variant, require_texts
 from migrate.embedders.loading import dimension_of, encoding_error, is_normalizing, load_model, pick_device, quiet
 from migrate.embedders.registry import ModelFacts, find_model
+from migrate.embedders.variants import other_lengths, other_poolings
 from migrate.embedders.weights import (
     PACKAGED_MODEL,
     ModelSource,
@@ -108,6 +112,36 @@ class SentenceTransformersEmbedder(Embedder):
             return facts.query_prefix if "query" in prompt_names else facts.document_prefix
         prompts = self.model.prompts
         return next((prompt for name in prompt_names if (prompt := prompts.get(name))), "")
+
+    def quick_identity(self) -> ModelIdentity:
+        """Out of the registry and the hash of the weights on this machine: neither torch nor a network is needed."""
+        facts = find_model(self.name)
+        if facts is None or (Path(self.name).expanduser().exists() and not self.packaged):
+            return self.identity
+        source = self.source if self.packaged else ModelSource(facts.name)
+        return ModelIdentity(
+            spec=f"sentence-transformers:{facts.name}",
+            dim=facts.dim,
+            normalized=facts.normalized,
+            document_prefix=self._prefix(self.document_prefix, facts, ("document", "passage")),
+            query_prefix=self._prefix(self.query_prefix, facts, ("query",)),
+            revision=weights_revision(source),
+        )
+
+    def with_prefixes(self, document_prefix: str, query_prefix: str) -> SentenceTransformersEmbedder:
+        """The same model, loaded once for both, with other prefixes."""
+        identity = replace(self.identity, document_prefix=document_prefix, query_prefix=query_prefix)
+        other = copy(self)
+        other.document_prefix, other.query_prefix, other.identity = document_prefix, query_prefix, identity
+        return other
+
+    def variants(self) -> Iterator[Variant]:
+        """Documents embedded with another pooling of the same tokens, or cut off at another length."""
+        for mode, model in other_poolings(self.model):
+            other = copy(self)
+            other.model = model
+            yield Variant("pooling", f"with {mode} pooling", other.embed_documents)
+        yield from other_lengths(self.model, self.embed_documents)
 
     def embed(self, texts: Sequence[Text], role: Role, *, progress: Progress = no_progress) -> Vectors:
         """Embed texts, `batch_size` at a time; a text beyond the model's token limit is cut off by the model."""

@@ -2,57 +2,73 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from math import isfinite
 from typing import Any
 
-from migrate.audit.model import Arm, AuditReport
-from migrate.audit.verdict import Bounds
+from migrate.audit.arms import Arm
+from migrate.audit.held_out import HeldOut
+from migrate.audit.model import AuditReport
+from migrate.audit.verdict import Verdict
+from migrate.report.advice import advice
+from migrate.report.frontier import frontier_document
+from migrate.report.plain import as_plain
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 def audit_document(report: AuditReport) -> dict[str, Any]:
     """Everything the report knows, per query too, as values that JSON holds; a bound without limit is null."""
-    verdict = report.verdict
+    hurt = report.hurt
     return {
         "schema_version": SCHEMA_VERSION,
         "kind": "audit",
-        "verdict": {
-            "outcome": verdict.outcome.value,
-            "sentence": verdict.sentence,
-            "provisional": verdict.provisional,
-            "measure": report.measure,
-            "margin": verdict.margin,
-            "retention": bounds_document(verdict.retention),
-            "gain_over_stay": None if verdict.gain_over_stay is None else bounds_document(verdict.gain_over_stay),
-            "worse_than_stay": verdict.worse_than_stay,
-            "queries": verdict.n_queries,
-            "queries_needed": verdict.queries_needed,
-        },
+        "verdict": {**_verdict(report.verdict), "measure": report.measure},
         "dataset": {"name": report.dataset, "queries": len(report.query_ids), "documents": report.n_documents},
-        "arms": [_arm_document(arm, report) for arm in report.arms],
+        "arms": [_arm(arm, report) for arm in report.arms],
+        "family": as_plain(report.family),
+        "next": list(advice(report)),
+        "missing": dict(report.missing),
+        "held_out": None if report.held_out is None else _held_out(report.held_out),
+        "regressions": as_plain(hurt.regressions),
+        "slices": as_plain(hurt.slices),
+        "calibration": as_plain(hurt.calibration),
+        "hubness": as_plain(hurt.hubness),
+        "spaces": as_plain(hurt.spaces),
         "query_ids": list(report.query_ids),
         "notes": list(report.notes),
-        "manifest": asdict(report.manifest),
+        "manifest": as_plain(report.manifest),
+        **({} if report.frontier is None else {"frontier": frontier_document(report.frontier)}),
     }
 
 
-def bounds_document(bounds: Bounds) -> dict[str, float | None]:
-    """An estimate with its bounds."""
-    return {name: value if isfinite(value) else None for name, value in asdict(bounds).items()}
+def _verdict(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "outcome": verdict.outcome.value,
+        "sentence": verdict.sentence,
+        "provisional": verdict.provisional,
+        "margin": verdict.margin,
+        "retention": as_plain(verdict.retention),
+        "gain_over_stay": as_plain(verdict.gain_over_stay),
+        "worse_than_stay": verdict.worse_than_stay,
+        "queries": verdict.n_queries,
+        "queries_needed": verdict.queries_needed,
+    }
 
 
-def _arm_document(arm: Arm, report: AuditReport) -> dict[str, Any]:
-    comparison = report.comparisons.get(arm.name)
-    against = None if comparison is None else {**asdict(comparison), "retention": bounds_document(comparison.retention)}
-    reranking = {} if arm.reranking is None else {"reranking": asdict(arm.reranking)}
+def _held_out(held_out: HeldOut) -> dict[str, Any]:
+    facts = {"documents": held_out.documents, "relevant": held_out.relevant, "sentence": held_out.sentence}
+    return {**facts, "verdict": _verdict(held_out.verdict)}
+
+
+def _arm(arm: Arm, report: AuditReport) -> dict[str, Any]:
+    reranking = {} if arm.reranking is None else {"reranking": as_plain(arm.reranking)}
     return {
         **reranking,
         "name": arm.name,
         "meaning": arm.meaning,
         "means": {measure: arm.mean(measure) for measure in arm.scores},
-        "against_full": against,
+        "against": as_plain(report.comparisons.get(arm.name)),
         "seconds": arm.seconds,
+        "tokens": arm.tokens,
+        "usd": arm.usd,
         "per_query": {measure: values.tolist() for measure, values in arm.scores.items()},
     }

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from textwrap import fill
 from typing import Any
 
 from migrate.audit.points import Frontier, Point
-from migrate.report.document import bounds_document
+from migrate.report.plain import as_plain
 from migrate.report.terminal import WIDTH, table
 
 
@@ -18,7 +17,9 @@ def frontier_text(frontier: Frontier) -> str:
     rows = [_row(point, priced=priced) for point in frontier.points]
     notes = [fill(f"note: {note}", WIDTH, subsequent_indent="  ") for note in frontier.notes]
     measure = f"retention of {frontier.measure} with a part of the {frontier.count:,} documents re-embedded"
-    found = table([[*head, "retention", "95 % bounds", "verdict"], *rows])
+    found = table(
+        [[*head, "retention", f"{100 * frontier.points[0].verdict.confidence:.3g} % bounds", "verdict"], *rows]
+    )
     return "\n".join([measure, "", found, "", *notes, fill(frontier.sentence, WIDTH, subsequent_indent="  ")])
 
 
@@ -38,9 +39,9 @@ def _row(point: Point, *, priced: bool) -> list[str]:
 
 
 def frontier_document(frontier: Frontier) -> dict[str, Any]:
-    """Every point, and the cheapest that is SAFE, under the key `frontier`."""
+    """Every point, and the cheapest that is SAFE."""
     best = frontier.cheapest_safe
-    points = {
+    return {
         "measure": frontier.measure,
         "documents": frontier.count,
         "points": [_point_document(point) for point in frontier.points],
@@ -48,15 +49,16 @@ def frontier_document(frontier: Frontier) -> dict[str, Any]:
         "sentence": frontier.sentence,
         "notes": list(frontier.notes),
     }
-    return {"frontier": points}
 
 
 def _point_document(point: Point) -> dict[str, Any]:
-    facts = asdict(point)
-    verdict = facts.pop("verdict")
     return {
-        **facts,
-        "outcome": verdict["outcome"].value,
-        "retention": bounds_document(point.verdict.retention),
+        "policy": point.policy,
+        "share": point.share,
+        "documents": point.documents,
+        "tokens": point.tokens,
+        "price_usd": point.price_usd,
+        "outcome": point.verdict.outcome.value,
+        "retention": as_plain(point.verdict.retention),
         "worse_than_stay": point.verdict.worse_than_stay,
     }

@@ -9,6 +9,7 @@ from html import escape
 from importlib.resources import files
 
 _CSS = "page.css"
+_CODE = re.compile(r"`([^`]+)`")
 _SHORT = re.compile(r"[^a-z0-9]+")
 _MARKED = ' class="marked"'
 _BLANK = "data:,"
@@ -50,6 +51,15 @@ def _section(part: Section) -> str:
     return f'<section id="{part.anchor}">\n<h2>{escape(part.heading)}</h2>\n{part.body}\n</section>'
 
 
+def html_words(text: str) -> str:
+    """A sentence as HTML; what stands between backticks is code.
+
+    >>> html_words("run `a < b`")
+    'run <code>a &lt; b</code>'
+    """
+    return _CODE.sub(r"<code>\1</code>", escape(text))
+
+
 def html_table(rows: Sequence[Sequence[str]], *, marked: Sequence[int] = (), text_columns: Sequence[int] = ()) -> str:
     """A table of texts, its first row the head. `marked` numbers the rows that stand out, from 0 below the head.
 
@@ -58,7 +68,7 @@ def html_table(rows: Sequence[Sequence[str]], *, marked: Sequence[int] = (), tex
     """
     head, *body = rows
     lines = "".join(
-        f"<tr{' class=marked' if number in marked else ''}>{_cells(row, 'td', text_columns)}</tr>"
+        f"<tr{_MARKED if number in marked else ''}>{_cells(row, 'td', text_columns)}</tr>"
         for number, row in enumerate(body)
     )
     return (

@@ -1,4 +1,4 @@
-"""Documents worth embedding: those with a text, each text once."""
+"""Documents worth embedding: those with a text, each text once; of a store without texts any."""
 
 from __future__ import annotations
 
@@ -27,16 +27,21 @@ def distinct_texts(store: Store, order: NDArray[np.int64], count: int) -> Iterat
     """The first `count` documents in `order` with a text that is neither blank nor that of one before.
 
     Texts are read in blocks, no further than needed, and remembered by hash: a store may hold more of them than
-    memory does.
+    memory does. Of a store without texts, the first `count` documents with an empty one.
     """
+    if not store.info.has_texts:
+        rows = order[:count]
+        return map(Candidate, rows.tolist(), known_documents(store, rows))
     return islice(_distinct(store, order, min(count, _BLOCK)), count)
 
 
 def find_copies(store: Store, documents: Sequence[Document]) -> dict[str, int]:
     """Other documents of a store with exactly the text of one of `documents`: their ids, and its place.
 
-    Reads every text of the store, and remembers none.
+    Reads every text of the store, and remembers none. Without texts nobody knows of a copy.
     """
+    if not store.info.has_texts:
+        return {}
     place_of = {text_digest(document.text): place for place, document in enumerate(documents)}
     own = {document.id for document in documents}
     found = ((document.id, place_of.get(text_digest(document.text))) for document in store.documents())
@@ -57,3 +62,11 @@ def _distinct(store: Store, order: NDArray[np.int64], block: int) -> Iterator[Ca
             if document.text.strip() and digest not in seen:
                 seen.add(digest)
                 yield Candidate(row, document)
+
+
+def known_documents(store: Store, rows: NDArray[np.int64]) -> Iterator[Document]:
+    """The documents of some rows, in the order of `rows`; of a store without texts their ids, with empty texts."""
+    if store.info.has_texts:
+        return store.documents(rows)
+    blocks = (rows[start : start + _BLOCK] for start in range(0, len(rows), _BLOCK))
+    return (Document(doc_id, "") for block in blocks for doc_id in store.take(block).ids)

@@ -43,6 +43,8 @@ def draw_sample(
 ) -> Sample:
     """Choose documents with distinct texts, none of them blank; all of these where the store has no more.
 
+    Of a store without texts any documents are chosen, with empty ones, for an embedder that does without.
+
     `random` takes every document with equal chance. `diverse` takes documents far from each other in the store's
     space, out of a random pool (`migrate.sample.diverse`). `query-log` takes those that the log's queries would find,
     best ranks first, and random ones where the log touches too few (`migrate.sample.query_log`). By default
@@ -53,7 +55,7 @@ def draw_sample(
     UsageError
         There is no such strategy, or it does not go with the presence of a log.
     StoreError
-        The store has no texts, or none that is not blank.
+        The store has no documents to choose, or the strategy reads texts and there are none.
     VectorError
         The strategy looks at vectors, and one is zero or not finite, or of another dimension than the log's model.
     RemoteError
@@ -69,9 +71,10 @@ def draw_sample(
         order = np.concatenate([first, order[~np.isin(order, first)]])
     found = sorted(distinct_texts(store, order, size), key=lambda candidate: candidate.row)
     if not found:
-        raise StoreError(
-            f"{store.info.path}: expected documents with texts to embed again, found none that is not blank"
+        wanted, found_none = (
+            ("documents with texts", " that is not blank") if store.info.has_texts else ("documents", "")
         )
+        raise StoreError(f"{store.info.path}: expected {wanted} to embed again, found none{found_none}")
     rows = np.array([candidate.row for candidate in found], dtype=np.int64)
     documents = tuple(candidate.document for candidate in found)
     return Sample(rows, documents, chosen, int(np.isin(rows, first).sum()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,13 +18,20 @@ DocKey = Callable[[str], str]
 """From a store's id to the document that is judged: the parent of a chunk, else the id itself."""
 
 _SLACK = 1e-5
+_GROUPS = 8
+"""Groups of scores to each document to find: the more, the fewer documents are looked at twice."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """The ranked documents of each query, best first: at most `DEPTH`, no document twice, ties by doc_id."""
+    """The ranked documents of each query, best first: at most `DEPTH`, no document twice, ties by doc_id.
+
+    `scores` are those of the ranked documents, as an index gives them: inner products, or squared distances, which
+    grow from the first to the last. Without a search of vectors there are none.
+    """
 
     rankings: Mapping[str, tuple[str, ...]]
+    scores: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
     def top(self, query_id: str, k: int) -> tuple[str, ...]:
         """The first k documents; none for a query that was not answered."""
@@ -58,7 +65,7 @@ class TopK:
         self.depth = depth
         self._exact_queries = queries.astype(np.float64)
         self._query_norms = np.sqrt(squared_norms(queries))
-        self._best: list[list[tuple[str, float]]] = [[] for _ in query_ids]
+        self._best = [_NOTHING for _ in query_ids]
         self._floor = np.full(len(query_ids), -np.inf, dtype=np.float32)
 
     def add(self, keys: Sequence[str], vectors: Vectors) -> None:
@@ -72,8 +79,10 @@ class TopK:
             scores -= norms
         slack = _SLACK * (self._query_norms * np.sqrt(norms.max()) + (norms.max() if self.metric == "l2" else 0))
         floor = np.maximum(self._floor, self._batch_floor(keys, scores)) - slack
-        for query in np.flatnonzero((scores >= floor[:, None]).any(axis=1)):
-            self._merge(int(query), keys, vectors, np.flatnonzero(scores[query] >= floor[query]))
+        places, rows = np.nonzero(scores >= floor[:, None])
+        found, starts = np.unique(places, return_index=True)
+        for query, near in zip(found.tolist(), np.split(rows, starts[1:]), strict=False):  # nothing splits into one
+            self._merge(query, keys, vectors, near)
 
     def _batch_floor(self, keys: Sequence[str], scores: Vectors) -> Vectors:
         """A score that `depth` documents of the batch reach, for each query; -inf where they are too few."""
@@ -85,23 +94,55 @@ class TopK:
         width = scores.shape[1]
         if width < self.depth:
             return np.full(len(scores), -np.inf, dtype=np.float32)
-        cut = width - self.depth
-        return np.partition(scores, cut, axis=1)[:, cut]
+        # As many groups as there are documents to find reach the score, each by one document at least.
+        size = max(width // (_GROUPS * self.depth), 1)
+        groups = width // size
+        tops = scores[:, : groups * size].reshape(len(scores), size, groups).max(axis=1)
+        return np.partition(tops, groups - self.depth, axis=1)[:, groups - self.depth]
 
     def _merge(self, query: int, keys: Sequence[str], vectors: Vectors, rows: NDArray[np.intp]) -> None:
         near = vectors[rows].astype(np.float64)
         exact = np.einsum("nd,d->n", near, self._exact_queries[query])
         if self.metric == "l2":
             exact = 2 * exact - np.einsum("nd,nd->n", near, near)
-        found = zip((keys[row] for row in rows), exact.tolist(), strict=True)
-        self._best[query] = rank([*self._best[query], *found], self.depth)
-        if len(self._best[query]) == self.depth:
-            self._floor[query] = self._best[query][-1][1]
+        best = self._best[query].joined([keys[row] for row in rows], exact, self.depth)
+        self._best[query] = best
+        if len(best.keys) == self.depth:
+            self._floor[query] = best.scores[-1]
 
     def run(self) -> Run:
         """What was found so far."""
-        pairs = zip(self.query_ids, self._best, strict=True)
-        return Run({query_id: tuple(doc_id for doc_id, _ in best) for query_id, best in pairs})
+        found = dict(zip(self.query_ids, self._best, strict=True))
+        rankings = {query_id: tuple(best.keys) for query_id, best in found.items()}
+        if self.metric == "ip":
+            return Run(rankings, {query_id: tuple(best.scores.tolist()) for query_id, best in found.items()})
+        squares = np.einsum("nd,nd->n", self._exact_queries, self._exact_queries)
+        distances = {
+            query_id: tuple(np.maximum(square - best.scores, 0).tolist())
+            for (query_id, best), square in zip(found.items(), squares, strict=True)
+        }
+        return Run(rankings, distances)
+
+
+@dataclass(frozen=True, slots=True)
+class _Best:
+    """The best documents of one query so far, and their scores, descending; no document twice, ties by doc_id."""
+
+    keys: Sequence[str]
+    scores: NDArray[np.float64]
+
+    def joined(self, keys: Sequence[str], scores: NDArray[np.float64], depth: int) -> _Best:
+        """The best `depth` of these and others."""
+        names, all_scores = [*self.keys, *keys], np.concatenate([self.scores, scores])
+        order = np.argsort(-all_scores, kind="stable")
+        ranked, first = all_scores[order[: depth + 1]], [names[i] for i in order[:depth]]
+        if (ranked[1:] < ranked[:-1]).all() and len(set(first)) == len(first):
+            return _Best(first, ranked[:depth])
+        pairs = rank(zip(names, all_scores.tolist(), strict=True), depth)  # equal scores, or chunks of one document
+        return _Best([name for name, _ in pairs], np.array([score for _, score in pairs]))
+
+
+_NOTHING = _Best((), np.empty(0))
 
 
 def search(
@@ -122,4 +163,8 @@ def search(
 
 def without_self(run: Run) -> Run:
     """The run without the document that is the query itself (ArguAna and Quora ask with their own documents)."""
-    return Run({query_id: tuple(d for d in docs if d != query_id) for query_id, docs in run.rankings.items()})
+    kept = {query_id: [i for i, d in enumerate(docs) if d != query_id] for query_id, docs in run.rankings.items()}
+    return Run(
+        {query_id: tuple(run.rankings[query_id][i] for i in places) for query_id, places in kept.items()},
+        {query_id: tuple(scores[i] for i in kept[query_id]) for query_id, scores in run.scores.items()},
+    )

@@ -19,7 +19,7 @@ from migrate.errors import StitchError
 from migrate.stitch.base import Arrays, Matrix, Prediction, Split, Stitch, check_pairs
 from migrate.stitch.kernel import KernelSystem
 from migrate.stitch.kernels import VECTOR, Kernels, measure
-from migrate.stitch.nystrom import draw_landmarks, solve_on_landmarks
+from migrate.stitch.nystrom import LANDMARKS, draw_landmarks, solve_on_landmarks
 from migrate.stitch.parts import Part, in_order, restore_parts
 from migrate.stitch.text_rows import DenseView, TextRows, View
 from migrate.stitch.weighing import NEARBY, SEARCH_SIZE, Search, Weighing, overlap_of
@@ -37,6 +37,9 @@ DIRECTIONS = 64
 
 class Additive(Stitch):
     """Kernel ridge regression over views; `weighing` is what `tuned` finds, and `fit` where nobody has.
+
+    With `landmarks` so many of the pairs are landmarks; by default `LANDMARKS` of more than `LARGEST_EXACT` pairs,
+    while fewer are solved exactly.
 
     Attributes
     ----------
@@ -57,14 +60,15 @@ class Additive(Stitch):
     penalty_: float
     parts_: tuple[Part, ...]
 
-    def __init__(self, weighing: Weighing | None = None) -> None:
+    def __init__(self, weighing: Weighing | None = None, *, landmarks: int | None = None) -> None:
         self.weighing = weighing
+        self.landmarks = landmarks
 
     def tuned(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
         """A stitch of this kind, not fitted, with weights and penalty chosen on up to `SEARCH_SIZE` pairs."""
         check_pairs(source, target)
         self._check_texts(source, texts)
-        return type(self)(self._weigh(self._kernels(source, texts), target))
+        return type(self)(self._weigh(self._kernels(source, texts), target), landmarks=self.landmarks)
 
     def _weigh(self, kernels: Kernels, target: Vectors) -> Weighing:
         rows = np.sort(np.random.default_rng(0).permutation(len(target))[:SEARCH_SIZE])
@@ -73,7 +77,7 @@ class Additive(Stitch):
         return Search(grams, target[rows].astype(np.float64)).best(start)
 
     def fit(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
-        """Solve for all pairs, exactly up to `LARGEST_EXACT` of them.
+        """Solve for all pairs, exactly or on landmarks.
 
         Raises
         ------
@@ -83,7 +87,7 @@ class Additive(Stitch):
         check_pairs(source, target)
         self._check_texts(source, texts)
         self.mean_, self.dim_ = _mean(source), target.shape[1]
-        if len(source) > LARGEST_EXACT:
+        if self.landmarks is not None or len(source) > LARGEST_EXACT:
             return self._fit_on_landmarks(source, target, texts)
         kernels = self._kernels(source, texts)
         weighing = self.weighing = self.weighing or self._weigh(kernels, target)
@@ -98,7 +102,7 @@ class Additive(Stitch):
         return self
 
     def _fit_on_landmarks(self, source: Vectors, target: Vectors, texts: TextRows | None) -> Self:
-        rows = draw_landmarks(len(target))
+        rows = draw_landmarks(len(target), self.landmarks or LANDMARKS)
         kernels = self._kernels(source[rows], None if texts is None else texts.take(rows), self.mean_)
         weighing = self.weighing = self.weighing or self._weigh(kernels, target[rows])
         every = Kernels(self._views(source, texts, self.mean_), kernels.scales, kernels.width)

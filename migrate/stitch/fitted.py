@@ -22,6 +22,7 @@ from migrate.stitch.base import Prediction, Stitch
 from migrate.stitch.confidence import Confidence
 from migrate.stitch.curve import LearningCurve
 from migrate.stitch.direction import DOCUMENT, QUERY, Direction, direction_of, input_dim, require_direction
+from migrate.stitch.fallback import Fallback, FallbackUse
 from migrate.stitch.kinds import new_stitch
 from migrate.stitch.scores import HeldOutScores
 from migrate.stitch.select import Candidate, Selection
@@ -33,8 +34,10 @@ WEIGHTS_NAME = "weights.safetensors"
 SAMPLE_NAME = "sample.json"
 _DAMAGED = (OSError, SafetensorError, AttributeError, LookupError, RecursionError, TypeError, UsageError, ValueError)
 _STATE_NAME = re.compile(r"embedder\.[a-z]+")
-_PREFIX, _READER_PREFIX = "stitch.", "reader."
+_PREFIX, _READER_PREFIX, _FALLBACK_PREFIX = "stitch.", "reader.", "fallback."
 _SAMPLE_KEY = "sample.vectors"
+_FALLBACK = "fallback"
+"""Detail of the manifest: how the fallback was judged; absent where there is none."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,7 @@ class FittedStitch:
     is 1 for the models that normalise. `sample` is empty in a stitch for queries: nothing is put into the old space
     that is not there. `state` holds the files that a target model fitted on the corpus needs to embed
     queries the same way later; they travel with the stitch and with every store it translates. `reader` turns texts
-    into what a stitch that reads texts wants of them.
+    into what a stitch that reads texts wants of them; `fallback` takes over where there are none.
     """
 
     stitch: Stitch
@@ -86,6 +89,7 @@ class FittedStitch:
     manifest: Manifest
     state: Mapping[str, bytes] = field(default_factory=dict)
     reader: TextReader | None = None
+    fallback: Fallback | None = None
 
     @property
     def reads_texts(self) -> bool:
@@ -101,6 +105,31 @@ class FittedStitch:
     def direction(self) -> Direction:
         """Whether it maps documents forth or queries back."""
         return direction_of(self.manifest)
+
+    def without_texts(self, *, source: str = "stitch") -> FittedStitch:
+        """The stitch for a store without texts, `source`: the fallback in the place of one that reads them.
+
+        Raises
+        ------
+        StitchError
+            The stitch reads texts, and has no fallback: it was fitted before stitches had one.
+        """
+        if not self.reads_texts:
+            return self
+        if self.fallback is None:
+            raise StitchError(
+                f"{source}: the {self.stitch.spec} stitch reads texts, found a store without; fit it again, which "
+                "keeps one of vectors only beside it, or fit one such as --stitch ridge"
+            )
+        used, judged = self.fallback.stitch, self.fallback.selection
+        return replace(self, stitch=used, selection=judged, reader=None, fallback=None)
+
+    def fallback_use(self) -> FallbackUse | None:
+        """What using the fallback costs, None where there is none."""
+        if self.fallback is None:
+            return None
+        best, other = self.selection.best, self.fallback.selection.best
+        return FallbackUse(best.stitch, other.stitch, best.scores.overlap_at_10, other.scores.overlap_at_10)
 
     def translate(
         self, batch: Batch, texts: Sequence[str] | None = None, *, source: str, patch: bool = True
@@ -155,7 +184,7 @@ class FittedStitch:
         return np.multiply(found, scale[:, None], out=found if found is not given else None)
 
     def digest(self) -> str:
-        """SHA-256 of all that a translation depends on."""
+        """SHA-256 of all that a translation depends on; one without texts depends on `without_texts` instead."""
         parts = {name: hashlib.sha256(array.tobytes()).hexdigest() for name, array in self._arrays().items()}
         parts |= {name: hashlib.sha256(payload).hexdigest() for name, payload in self._payloads().items()}
         whole = canonical_json([self.stitch.spec, self.norm, list(self.sample.ids), dict(self.sample.copies), parts])
@@ -171,7 +200,9 @@ class FittedStitch:
 
     def save(self, folder: Path, *, force: bool = False) -> None:
         """Write the stitch into a new folder, atomically. Same fit, same bytes, but for the date in the manifest."""
-        tensors = {name: np.ascontiguousarray(array) for name, array in self._arrays().items()}
+        spare = {} if self.fallback is None else self.fallback.stitch.arrays()
+        arrays = {**self._arrays(), **{_FALLBACK_PREFIX + name: array for name, array in spare.items()}}
+        tensors = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
         with atomic_folder(folder, force=force) as aside:
             write_bytes(aside / WEIGHTS_NAME, save(tensors))
             write_json(aside / SAMPLE_NAME, {"ids": list(self.sample.ids), "copies": dict(self.sample.copies)})
@@ -181,9 +212,11 @@ class FittedStitch:
 
     def manifest_with_files(self, folder: Path) -> Manifest:
         """The manifest with the facts of the fit and the hashes of the files in `folder`."""
-        known = self.manifest.details
+        known = {name: fact for name, fact in self.manifest.details.items() if name != _FALLBACK}
+        spare = {} if self.fallback is None else {_FALLBACK: _selection_facts(self.fallback.selection)}
         details = {
             **known,
+            **spare,
             "stitch": self.stitch.spec,
             "norm": self.norm,
             "facts": self.stitch.facts() or known.get("facts", {}),
@@ -225,20 +258,21 @@ def load_stitch(folder: Path) -> FittedStitch:
         tensors = load_file(folder / WEIGHTS_NAME)
         known = json.loads((folder / SAMPLE_NAME).read_bytes())
         sample = TrueVectors(known["ids"], tensors.pop(_SAMPLE_KEY), known["copies"])
-        arrays = _with_prefix(tensors, _PREFIX)
-        stitch = new_stitch(details["stitch"]).restore(arrays)
+        stitch = new_stitch(details["stitch"]).restore(_with_prefix(tensors, _PREFIX))
+        fallback = _read_fallback(details.get(_FALLBACK), _with_prefix(tensors, _FALLBACK_PREFIX))
         selection = _read_selection(details["selection"])
         norm = float(details["norm"])
         state = {n: (folder / n).read_bytes() for n in details["files"] if n not in (WEIGHTS_NAME, SAMPLE_NAME)}
         tokenizer = {name: state.pop(name) for name in READER_FILES if name in state}
         learned = _with_prefix(tensors, _READER_PREFIX)
         reader = TextReader.restore(learned, tokenizer) if learned else None
-        _check_loaded(folder, stitch, arrays, sample, norm, input_dim(manifest, source=str(folder)), reader)
+        fitted = FittedStitch(stitch, norm, sample, selection, manifest, state, reader, fallback)
+        _check_loaded(folder, fitted, input_dim(manifest, source=str(folder)))
     except _DAMAGED as error:
         raise StitchError(
             f"{folder}: expected a complete stitch, found a damaged one ({error}); fit it again"
         ) from error
-    return FittedStitch(stitch, norm, sample, selection, manifest, state, reader)
+    return fitted
 
 
 def _with_prefix(tensors: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
@@ -265,26 +299,33 @@ def _read_selection(facts: Mapping[str, Any]) -> Selection:
     )
 
 
-def _check_loaded(
-    folder: Path,
-    stitch: Stitch,
-    arrays: Mapping[str, Vectors],
-    sample: TrueVectors,
-    norm: float,
-    source_dim: int,
-    reader: TextReader | None,
-) -> None:
-    finite = all(np.isfinite(array).all() for array in (*arrays.values(), squared_norms(sample.vectors)))
-    if not finite or not 0 < norm < np.inf:
+def _read_fallback(facts: Mapping[str, Any] | None, arrays: Mapping[str, NDArray[Any]]) -> Fallback | None:
+    if facts is None:
+        return None
+    selection = _read_selection(facts)
+    return Fallback(new_stitch(selection.chosen).restore(arrays), selection)
+
+
+def _check_loaded(folder: Path, fitted: FittedStitch, source_dim: int) -> None:
+    _check_sample(folder, fitted.sample)
+    _check_map(folder, fitted, source_dim)
+    if fitted.fallback is not None:
+        if fitted.fallback.stitch.reads_texts:
+            raise StitchError(
+                f"{folder}: expected a fallback of vectors only, found one that reads texts; fit it again"
+            )
+        _check_map(folder, fitted.without_texts(), source_dim)
+
+
+def _check_map(folder: Path, fitted: FittedStitch, source_dim: int) -> None:
+    arrays = (*fitted.stitch.arrays().values(), squared_norms(fitted.sample.vectors))
+    if not all(np.isfinite(array).all() for array in arrays) or not 0 < fitted.norm < np.inf:
         raise StitchError(f"{folder}: expected finite weights, found NaN or Inf; fit the stitch again")
-    _check_sample(folder, sample)
-    if stitch.reads_texts and reader is None:
+    if fitted.reads_texts and fitted.reader is None:
         raise StitchError(f"{folder}: expected what a stitch needs to read texts, found none; fit it again")
-    found = _dim_of(stitch, source_dim, reader)
-    if found != sample.vectors.shape[1]:
-        raise StitchError(
-            f"{folder}: expected a map to {sample.vectors.shape[1]} dimensions, found one to {found}; fit it again"
-        )
+    found = _dim_of(fitted.stitch, source_dim, fitted.reader)
+    if found != fitted.dim:
+        raise StitchError(f"{folder}: expected a map to {fitted.dim} dimensions, found one to {found}; fit it again")
 
 
 def _check_sample(folder: Path, sample: TrueVectors) -> None:

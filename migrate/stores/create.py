@@ -17,7 +17,7 @@ from migrate.errors import StoreError
 from migrate.files import output_errors
 from migrate.stores.base import Metric, NewStoreWriter
 from migrate.stores.docs_jsonl import DOCS_NAME
-from migrate.stores.docs_scan import scan_docs
+from migrate.stores.docs_scan import as_integer, scan_docs
 from migrate.stores.faiss_head import flat_head
 from migrate.stores.langchain_write import current_state, write_docstore
 from migrate.stores.row_file import RowFile
@@ -103,7 +103,7 @@ class _NewFaissStore(_NewIndex):
             self._docs.write_bytes(b"")
 
     def _append_documents(self, documents: Sequence[Document]) -> None:
-        lines = b"".join(_line(document) for document in documents)
+        lines = b"".join(_line(document, row) for row, document in enumerate(documents, start=len(self._hashes)))
         self._hashes.extend(hash(document.id) for document in documents)
         with output_errors(self._docs), self._docs.open("ab") as file:
             file.write(lines)
@@ -136,8 +136,11 @@ class _NewLangchainStore(_NewIndex):
         write_docstore(self._folder / PICKLE_NAME, states, dict(enumerate(states)))
 
 
-def _line(document: Document) -> bytes:
-    fields = {"id": document.id, "text": document.text, "metadata": dict(document.metadata)}
+def _line(document: Document, row: int) -> bytes:
+    """A line of docs.jsonl; an id that could pass for another document's label says which label is its own."""
+    fields: dict[str, object] = {"id": document.id, "text": document.text, "metadata": dict(document.metadata)}
+    if as_integer(document.id) is not None:
+        fields["faiss_id"] = row
     try:
         return (json.dumps(fields, ensure_ascii=False) + "\n").encode()
     except (TypeError, ValueError) as error:

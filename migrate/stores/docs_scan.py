@@ -131,7 +131,7 @@ def scan_docs(path: Path) -> DocsScan:
             sizes.append(len(line))
             numbers.append(number)
             hashes.append(hash(document.id))
-            values.append(_as_integer(document.id))
+            values.append(as_integer(document.id))
             faiss_id = fields.get("faiss_id")
             faiss_ids.append(faiss_id if type(faiss_id) is int else None)
             with_text += fields.get("text") is not None
@@ -158,7 +158,7 @@ def _lines(file: Any, path: Path) -> Iterator[tuple[int, int, bytes]]:
         offset += len(line)
 
 
-def _as_integer(doc_id: str) -> int | None:
+def as_integer(doc_id: str) -> int | None:
     """The number an id writes out, if it writes it as `str` would."""
     if not (len(doc_id) < 21 and doc_id.isascii() and doc_id.lstrip("-").isdigit()):
         return None

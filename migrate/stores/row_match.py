@@ -18,8 +18,8 @@ def match_rows(
 
     The first of these that fits decides:
 
-    1. the ids are the labels, written out: by value;
-    2. every document has an integer `faiss_id`: by that;
+    1. every document has an integer `faiss_id`, and these are the labels: by that;
+    2. the ids are the labels, written out: by value;
     3. the labels are 0 to n-1: document i belongs to label i.
 
     Parameters
@@ -45,13 +45,11 @@ def match_rows(
         Nothing fits.
     """
     wanted = np.arange(count) if labels is None else labels
-    if values is not None and (places := _places_of(wanted, values)) is not None:
-        return places, "matched by id"
+    for integers, how in ((faiss_ids, "matched by faiss_id"), (values, "matched by id")):
+        if integers is not None and (places := _places_of(wanted, integers)) is not None:
+            return places, how
     if faiss_ids is not None and count:
-        places = _places_of(wanted, faiss_ids)
-        if places is None:
-            raise _mismatch(path, count, "faiss_id differs from the labels of the index")
-        return places, "matched by faiss_id"
+        raise _mismatch(path, count, "faiss_id differs from the labels of the index")
     if np.array_equal(np.sort(wanted), np.arange(count)):
         return labels, "matched by position"
     raise _mismatch(path, count, "the labels of the index are neither their ids nor 0 to n-1")

@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 from ir_measures import calc_aggregate, nDCG
 
-from migrate.audit.audit import Questions, audit_store
-from migrate.audit.model import BRIDGE, FULL, MEANINGS, STAY
+from migrate.audit.arms import BRIDGE, FULL, MEANINGS, STAY
+from migrate.audit.audit import audit_store
+from migrate.audit.questions import Questions
 from migrate.datasets.beir import load_beir
 from migrate.embedders import load_embedder
 from migrate.errors import StitchError, UsageError
 from migrate.fit import fit_stitch
 from migrate.manifest import ModelIdentity
+from migrate.report.audit import audit_text
 from migrate.report.document import audit_document
-from migrate.report.terminal import audit_text
 from migrate.stores import create_store, open_store
 from migrate.stores.base import read_all
 
@@ -107,20 +108,20 @@ def test_the_adjoint_of_the_same_model_is_nearly_as_good(stitch, source, questio
 
 def test_it_stands_in_table_and_document_without_a_source_model(reference, source, questions, new_model, bridge):
     report = audit(reference, questions, new_model, source=source, bridge=bridge)
-    assert [arm.name for arm in report.arms] == ["full re-embed", "translated", "bridge", "mean"]
+    assert [arm.name for arm in report.arms] == ["full re-embed", "translated", "bridge", "mean", "random"]
     assert 0.05 < report.arm(BRIDGE).mean("nDCG@10") <= report.arm(FULL).mean("nDCG@10")
     row = next(line for line in audit_text(report).split("\n") if line.startswith("bridge "))
     assert f"{report.comparisons[BRIDGE].retention.estimate:.3f}" in row
     arm = next(arm for arm in audit_document(report)["arms"] if arm["name"] == "bridge")
     assert arm["meaning"] == MEANINGS[BRIDGE]
-    assert arm["against_full"]["retention"]["estimate"] == report.comparisons[BRIDGE].retention.estimate
+    assert arm["against"]["retention"]["estimate"] == report.comparisons[BRIDGE].retention.estimate
 
 
 def test_it_changes_no_other_arm_and_no_verdict(reference, source, questions, new_model, old_model, bridge):
     options = {"source": source, "source_embedder": old_model}
     without = audit(reference, questions, new_model, **options)
     with_it = audit(reference, questions, new_model, bridge=bridge, **options)
-    assert [arm.name for arm in with_it.arms] == ["full re-embed", "translated", "stay", "bridge", "mean"]
+    assert [arm.name for arm in with_it.arms] == ["full re-embed", "translated", "stay", "bridge", "mean", "random"]
     assert with_it.verdict == without.verdict
     assert with_it.comparisons[STAY] == without.comparisons[STAY]
 

@@ -3,10 +3,11 @@ import dataclasses
 import numpy as np
 import pytest
 
-from migrate.audit.audit import Questions, audit_store
+from migrate.audit.arms import TRANSLATED, Arm, Comparison
+from migrate.audit.audit import audit_store
 from migrate.audit.frontier import frontier, without_judged
-from migrate.audit.model import TRANSLATED
-from migrate.audit.points import SAMPLE, Frontier, Point
+from migrate.audit.points import SAMPLE, Frontier, Point, arm_name
+from migrate.audit.questions import Questions
 from migrate.audit.verdict import Bounds, Outcome, Verdict
 from migrate.documents import Query
 from migrate.embed import reembed_store
@@ -62,7 +63,8 @@ def test_a_point_is_what_the_audit_says_of_the_store_that_is_made(
     translate_store(store, again, tmp_path / "new")
     report = audit_store(open_store(tmp_path / "new"), reference, questions, target, resamples=300)
     (point,) = [one for one in found.points if one.policy == "query-log"]
-    assert point.verdict.retention == report.comparisons[TRANSLATED].retention
+    assert point.comparison.retention == report.comparisons[TRANSLATED].retention
+    assert point.verdict.retention.estimate == report.verdict.retention.estimate
     assert (point.documents, point.share) == (60, 0.4)
 
 
@@ -146,7 +148,9 @@ def test_a_frontier_needs_queries(store, fitted, reference, target):
 
 def point(policy, documents, outcome, price=None):
     verdict = Verdict(outcome, Bounds(0.9, 0.85, 0.95), 0.9, 100, None, None, False)
-    return Point(policy, documents / 100, documents, 10 * documents, price, verdict)
+    arm = Arm(arm_name(documents / 100), "", {"nDCG@10": np.ones(3)}, 0.0)
+    comparison = Comparison(verdict.retention, 0, 3, 0)
+    return Point(policy, documents / 100, documents, 10 * documents, price, verdict, arm, comparison)
 
 
 SAFE, NOT_SAFE, OPEN = Outcome.SAFE, Outcome.NOT_SAFE, Outcome.INCONCLUSIVE
@@ -168,14 +172,26 @@ def test_the_cheapest_safe_budget_has_no_larger_one_that_is_not(points, cheapest
     assert (None if best is None else (best.policy, best.documents)) == cheapest
 
 
+def test_bounds_make_up_for_the_number_of_policies(store, fitted, reference, questions, target):
+    one, both = (
+        tried(store, fitted, reference, questions, target, shares=[0.5], policies=policies)
+        for policies in (["random"], ["random", "confidence"])
+    )
+    assert [point.verdict.confidence for point in one.points] == pytest.approx([0.95, 0.95])
+    assert [point.verdict.confidence for point in both.points] == pytest.approx([0.975] * 3)
+    narrow, wide = (found.points[1].verdict.retention for found in (one, both))
+    assert wide.lower < narrow.lower <= narrow.estimate == wide.estimate
+    assert "97.5 % bounds" in frontier_text(both)
+
+
 def test_the_table_names_the_cheapest_and_the_document_has_every_point():
     found = Frontier((point(SAMPLE, 10, OPEN, 0.1), point("query-log", 20, SAFE, 0.25)), 100, "nDCG@10", ("a note",))
     text = frontier_text(found)
     assert "the cheapest budget that is SAFE: 20% by query-log (20 documents, about 200 tokens, $0.2500" in text
     assert "note: a note" in text and max(map(len, text.split("\n"))) <= 100
-    document = frontier_document(found)["frontier"]
+    document = frontier_document(found)
     assert [one["outcome"] for one in document["points"]] == ["INCONCLUSIVE", "SAFE"]
     assert document["cheapest_safe"]["policy"] == "query-log"
     none = Frontier((point(SAMPLE, 10, OPEN),), 100, "nDCG@10")
     assert "no budget tried here is SAFE at the margin of 0.9" in frontier_text(none)
-    assert "usd" not in frontier_text(none) and frontier_document(none)["frontier"]["cheapest_safe"] is None
+    assert "usd" not in frontier_text(none) and frontier_document(none)["cheapest_safe"] is None

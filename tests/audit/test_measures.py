@@ -3,9 +3,9 @@ from collections.abc import Callable
 import ir_measures
 import numpy as np
 import pytest
-from ir_measures import RR, R, nDCG
+from ir_measures import RR, Judged, R, nDCG
 
-from migrate.audit.measures import ndcg, overlap, recall, reciprocal_rank
+from migrate.audit.measures import judged, ndcg, overlap, rank_biased_overlap, recall, reciprocal_rank
 from migrate.search.runs import Run
 
 MEASURES: list[tuple[Callable, int, object]] = [
@@ -23,8 +23,8 @@ def make_qrels(rng, *, grades, n_queries=30, n_documents=150):
     qrels = {}
     for query in range(n_queries):
         docs = rng.choice(n_documents, size=rng.integers(1, 70), replace=False)
-        judged = rng.choice(grades, size=len(docs)) if query % 5 else np.zeros(len(docs), int)
-        qrels[f"q{query}"] = {f"d{doc}": int(grade) for doc, grade in zip(docs, judged, strict=True)}
+        found = rng.choice(grades, size=len(docs)) if query % 5 else np.zeros(len(docs), int)
+        qrels[f"q{query}"] = {f"d{doc}": int(grade) for doc, grade in zip(docs, found, strict=True)}
     return qrels
 
 
@@ -48,9 +48,9 @@ def test_measures_are_those_of_ir_measures(measure, k, judge, grades, seed):
     ids = list(qrels)
     found = dict(zip(ids, measure(run, qrels, ids, k), strict=True))
     scored = as_scored(run)
-    judged = {metric.query_id: metric.value for metric in ir_measures.iter_calc([judge], qrels, scored)}
-    assert len(judged) == len(ids)
-    assert found == pytest.approx(judged)
+    theirs = {metric.query_id: metric.value for metric in ir_measures.iter_calc([judge], qrels, scored)}
+    assert len(theirs) == len(ids)
+    assert found == pytest.approx(theirs)
     assert np.mean(list(found.values())) == pytest.approx(ir_measures.calc_aggregate([judge], qrels, scored)[judge])
     assert any(found.values())
 
@@ -100,3 +100,97 @@ def test_overlap_is_the_share_of_the_references_documents(k, seed):
 def test_a_run_overlaps_itself_where_it_answers():
     run = Run({"a": ("x", "y"), "b": ()})
     assert overlap(run, run, ["a", "b", "c"], 10).tolist() == [1, 0, 0]
+
+
+@pytest.mark.parametrize("k", [3, 10, 100])
+@pytest.mark.parametrize("grades", [[0, 1], [-1, 0, 1, 3]])
+def test_the_judged_share_is_that_of_ir_measures(grades, k):
+    rng = np.random.default_rng(k)
+    qrels = make_qrels(rng, grades=grades)
+    run = make_run(rng, qrels)
+    answered = Run({query_id: docs for query_id, docs in run.rankings.items() if docs})  # theirs divides by none
+    theirs = {m.query_id: m.value for m in ir_measures.iter_calc([Judged @ k], qrels, as_scored(answered))}
+    ids = list(theirs)
+    assert set(ids) >= set(answered.rankings)
+    assert judged(run, qrels, ids, k).tolist() == pytest.approx(list(theirs.values()))
+
+
+def test_zero_and_negative_grades_are_judgements():
+    run = Run({"a": ("x", "y", "z", "w"), "short": ("x",), "strange": ("x", "y")})
+    qrels = {"a": {"x": 1, "y": 0, "z": -2, "elsewhere": 1}, "short": {"x": 1}, "unanswered": {"x": 1}}
+    ids = ["a", "short", "unanswered", "strange"]
+    assert judged(run, qrels, ids, 4).tolist() == [0.75, 1, 0, 0]
+    assert judged(run, qrels, ids, 2).tolist() == [1, 1, 0, 0]
+
+
+def make_pair(rng, *, n_short, n_long, n_documents):
+    pools = (rng.permutation(n_documents)[:n] for n in (n_short, n_long))
+    return tuple(tuple(f"d{document}" for document in pool) for pool in pools)
+
+
+def rbo_bounds(first, second, p, further=200):
+    """Least and greatest overlap of the rankings continued for ever: by nothing in common, or by all that can be.
+
+    Straight from the definition, (1 - p) * sum of p**(d - 1) * agreement at d (Webber, Moffat & Zobel 2010, eq. 4).
+    """
+
+    def summed(one, other):
+        overlaps = (len(set(one[:d]) & set(other[:d])) / d for d in range(1, len(one) + 1))
+        return (1 - p) * sum(p ** (d - 1) * agreement for d, agreement in enumerate(overlaps, start=1))
+
+    strange = [[f"{name}{i}" for i in range(further)] for name in "ab"]
+    shared = [f"c{i}" for i in range(further)]
+    lacking = [[d for d in other if d not in one] for one, other in ((first, second), (second, first))]
+    least = summed([*first, *strange[0]][:further], [*second, *strange[1]][:further])
+    most = summed([*first, *lacking[0], *shared][:further], [*second, *lacking[1], *shared][:further])
+    return least, most
+
+
+@pytest.mark.parametrize("p", [0.5, 0.9])
+@pytest.mark.parametrize("lengths", [(10, 10), (5, 30), (1, 8), (20, 3)])
+def test_rank_biased_overlap_lies_between_what_the_rankings_can_become(lengths, p):
+    rng = np.random.default_rng(sum(lengths))
+    for _ in range(5):
+        first, second = make_pair(rng, n_short=lengths[0], n_long=lengths[1], n_documents=35)
+        found = rank_biased_overlap(Run({"q": first}), Run({"q": second}), ["q"], p=p)[0]
+        least, most = rbo_bounds(first, second, p)
+        assert least - 1e-8 <= found <= most + 1e-8
+
+
+def extrapolated(first, second, p):
+    """Agreement goes on beyond the end of the shorter ranking as it was there, and then beyond that of the longer."""
+    short, long = sorted((first, second), key=len)
+    at_short = len(set(short) & set(long[: len(short)])) / len(short)
+
+    def agreement(d):
+        """Of the documents that the short ranking lacks at depth d, the share `at_short` is taken to be common."""
+        common = len(set(short[:d]) & set(long[:d]))
+        return (common + max(d - len(short), 0) * at_short) / d
+
+    depths = range(1, 3_000)
+    agreements = [agreement(min(d, len(long))) for d in depths]
+    return (1 - p) * sum(p ** (d - 1) * a for d, a in zip(depths, agreements, strict=True))
+
+
+@pytest.mark.parametrize("p", [0.3, 0.9, 0.98])
+@pytest.mark.parametrize("lengths", [(10, 10), (5, 30), (1, 8), (20, 3)])
+def test_rank_biased_overlap_goes_on_as_the_rankings_do(lengths, p):
+    rng = np.random.default_rng(sum(lengths))
+    for _ in range(5):
+        pair = make_pair(rng, n_short=lengths[0], n_long=lengths[1], n_documents=35)
+        found = rank_biased_overlap(Run({"q": pair[0]}), Run({"q": pair[1]}), ["q"], p=p)
+        assert found[0] == pytest.approx(extrapolated(*pair, p))
+
+
+def test_rank_biased_overlap_of_equal_strange_and_empty_rankings():
+    run = Run({"same": ("x", "y", "z"), "other": ("x", "y"), "turned": ("x", "y")})
+    reference = Run({"same": ("x", "y", "z"), "other": ("v", "w"), "turned": ("y", "x"), "unanswered": ("x",)})
+    found = rank_biased_overlap(run, reference, ["same", "other", "turned", "unanswered"], p=0.9)
+    assert found.tolist() == pytest.approx([1, 0, 0.9, 0])
+
+
+def test_the_first_places_count_most_in_rank_biased_overlap():
+    documents = tuple(f"d{i}" for i in range(50))
+    late, early = (*documents[:40], *documents[:39:-1]), (*documents[9::-1], *documents[10:])
+    found = [rank_biased_overlap(Run({"q": r}), Run({"q": documents}), ["q"])[0] for r in (documents, late, early)]
+    assert found[0] > found[1] > 0.99 > found[2] > 0.5

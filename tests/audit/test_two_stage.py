@@ -2,13 +2,14 @@ import numpy as np
 import pytest
 from topics import DOCUMENTS, N_DOCUMENTS, N_QUERIES, QRELS, QUERIES, QUESTIONS, TARGET, audit, make_store, noisy
 
-from migrate.audit.audit import Questions
-from migrate.audit.model import BM25, FULL, MEAN, TRANSLATED
+from migrate.audit.arms import BM25, FULL, HYBRID, HYBRID_FULL, MEAN, RANDOM, TRANSLATED
+from migrate.audit.questions import Questions
 from migrate.audit.two_stage import WITHOUT_TWO_STAGE
 from migrate.documents import Document, Query
+from migrate.report.audit import audit_text
 from migrate.report.document import audit_document
-from migrate.report.terminal import audit_text
 
+ARMS = [FULL, TRANSLATED, HYBRID, HYBRID_FULL, BM25, MEAN, RANDOM, "two-stage 20", "two-stage 100"]
 TRUTH = TARGET.embed_documents(DOCUMENTS).astype(float)
 ASKED = TARGET.embed_queries(QUERIES).astype(float)
 
@@ -45,7 +46,7 @@ def test_the_first_documents_are_ranked_by_their_true_vectors(depth, translated,
 
 def test_more_documents_come_nearer_to_the_full_re_embed(translated, reference):
     report = audit(translated, reference, two_stage=[20, 100])
-    assert [arm.name for arm in report.arms] == [FULL, TRANSLATED, BM25, "two-stage 20", "two-stage 100", MEAN]
+    assert [arm.name for arm in report.arms] == ARMS
     kept = [report.arm(name).mean("overlap@10") for name in (TRANSLATED, "two-stage 20", "two-stage 100", FULL)]
     assert kept == sorted(kept) and kept[0] < kept[1] < kept[2]
     assert "two-stage 100" in report.comparisons
@@ -95,4 +96,4 @@ def test_a_reference_of_other_chunks_has_no_two_stage_arm(translated, tmp_path):
     chunks = [Document(f"{d.id}#{part}", d.text, {"parent_id": d.id}) for d in DOCUMENTS for part in range(2)]
     report = audit(translated, make_store(tmp_path / "chunks", documents=chunks), QUESTIONS, two_stage=[7])
     assert not any("stage" in arm.name for arm in report.arms)
-    assert WITHOUT_TWO_STAGE in report.notes
+    assert report.missing["two-stage"] == WITHOUT_TWO_STAGE

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from migrate.audit.audit import Questions, audit_store
+from migrate.audit.audit import audit_store
+from migrate.audit.questions import Questions
 from migrate.documents import Document, Query
 from migrate.embedders.base import Embedder
 from migrate.manifest import ModelIdentity

@@ -66,7 +66,8 @@ def test_the_whole_path_by_hand(beir, vectors_file, tmp_path, capsys):
     assert code == {"SAFE": 0, "NOT SAFE": 1, "INCONCLUSIVE": 3}[outcome]
     assert text.strip().split("\n\n")[-1].split("\n")[-1].strip() and outcome in text
     names = [arm["name"] for arm in document["arms"]]
-    assert names == ["full re-embed", "translated", "stay", "BM25", "two-stage 50", "mean"]
+    hybrid = ["hybrid", "hybrid, full", "BM25"]
+    assert names == ["full re-embed", "translated", "stay", *hybrid, "mean", "random", "two-stage 50"]
     assert max(len(line) for line in text.split("\n")) <= 100
 
 
@@ -78,7 +79,7 @@ def test_a_reference_is_built_when_asked_for(beir, source_folder, vectors_file, 
     options = ["--reference", "build", "--save-reference", tmp_path / "full", "--target", target, "--json"]
     lead_migrate("audit", tmp_path / "new", "--beir", beir, *options, "--no-bm25", "--two-stage", "none")
     document = json.loads(capsys.readouterr().out)
-    assert [arm["name"] for arm in document["arms"]] == ["full re-embed", "translated", "mean"]
+    assert [arm["name"] for arm in document["arms"]] == ["full re-embed", "translated", "mean", "random"]
     assert open_store(tmp_path / "full").info.count == 150
 
 
@@ -91,7 +92,7 @@ def test_run_leaves_everything_in_one_folder(beir, source_folder, tmp_path, caps
     assert document["verdict"]["gain_over_stay"] is not None  # the store's manifest says its model
     assert document["verdict"]["outcome"] in shown
     assert {path.name for path in out.iterdir() if not path.name.startswith(".")} == {
-        "stitch", "store", "reference", "report.json",
+        "stitch", "store", "reference", "report.json", "report.html",
     }  # fmt: skip
 
 
@@ -190,6 +191,8 @@ def prepared(tmp_path, monkeypatch, beir, source_folder):
 def test_the_example_of_the_help_works(name, prepared, monkeypatch, capsys):
     if name == "audit":
         (prepared / "translated").rename(prepared / "new-store")
+    if name == "stamp":
+        (prepared / "my-store" / "lead-migrate.json").unlink()
     with OpenAIServer() as server:
         monkeypatch.setenv("LEAD_MIGRATE_BASE_URL", server.url)
         if name == "backfill":  # of what is cached, which tfidf: is not

@@ -165,7 +165,7 @@ def test_a_frontier_is_told_above_the_verdict(migrated, source_folder, stitch, t
     document = json.loads(report.read_text())
     assert code == {"SAFE": 0, "NOT SAFE": 1, "INCONCLUSIVE": 3}[document["verdict"]["outcome"]]
     assert "the cheapest budget that is SAFE: " in text
-    assert text.index("re-embed by") < text.index("full re-embed")
+    assert text.index("re-embed by") < text.index(f"{document['verdict']['outcome']}: ")
     assert document["frontier"]["cheapest_safe"]["outcome"] == "SAFE"
     tried = [(point["policy"], point["documents"]) for point in document["frontier"]["points"]]
     assert tried == [("sample", 30), ("confidence", 75), ("confidence", 150), ("random", 75), ("random", 150)]

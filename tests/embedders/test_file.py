@@ -153,6 +153,14 @@ def test_a_zip_bomb_is_not_unpacked(path):
         _ = FileEmbedder(path).identity
 
 
+def test_only_vectors_that_are_found_by_text_need_the_texts(path):
+    vectors = np.eye(2, dtype=np.float32)
+    np.savez(path, doc_ids=["a", "b"], docs=vectors)
+    assert not FileEmbedder(path).needs_texts
+    np.savez(path, doc_ids=["a", "b"], docs=vectors, doc_texts=["one", "two"])
+    assert FileEmbedder(path).needs_texts
+
+
 def test_a_header_that_claims_too_much_allocates_nothing(path):
     header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000, 1000), }"
     header += b" " * (64 - (10 + len(header) + 1) % 64) + b"\n"

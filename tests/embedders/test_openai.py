@@ -172,6 +172,17 @@ def test_splits_a_request_that_the_server_finds_too_large(server, documents):
     assert [len(request.inputs) for request in server.requests] == [8, 4, 2, 2, 4, 2, 2]
 
 
+def test_a_request_larger_than_the_minutes_tokens_is_split_and_not_sent_again(server, waits, documents):
+    message = "Request too large for text-embedding-3-small on tokens per min (TPM): Limit 10, Requested 16."
+    server.faults.append(fake.status(429, message, "rate_limit_exceeded"))
+    texts = [f"a {number}" for number in range(8)]
+    policy = RetryPolicy(clock=fake.ImpatientClock(waits))
+    embedder = OpenAIEmbedder("tiny", base_url=server.url, concurrency=1, retry=policy)
+    np.testing.assert_array_equal(embedder.embed_documents(documents(*texts)), expected(*texts))
+    assert [len(request.inputs) for request in server.requests] == [8, 4, 4]
+    assert waits == []
+
+
 def test_names_the_document_that_is_too_long(server, embedder, documents):
     texts = ["short", "short too", "w " * (fake.MAX_TEXT_TOKENS + 1), "last"]
     with pytest.raises(InputError, match=r"'d2'.*cut it into chunks"):
@@ -214,6 +225,13 @@ def test_counts_the_tokens_that_were_charged(server, embedder, documents):
     embedder.embed_documents(documents("one two three", "four"))
     embedder.embed_queries(documents("five six"))
     assert embedder.usage_tokens == server.billed_tokens == 4 + 4 + 2
+
+
+def test_counts_what_was_charged_for_nothing(server, embedder, documents):
+    server.faults += [fake.NAN] * 4
+    with pytest.raises(RemoteError):
+        embedder.embed_documents(documents("one two three"))
+    assert embedder.usage_tokens == server.billed_tokens == 12
 
 
 def test_identity_of_a_known_model_asks_nobody(server):

@@ -34,9 +34,21 @@ def test_a_share_keeps_every_place_busy_and_no_request_tiny(count, concurrency):
         assert -(-count // share) >= min(concurrency, count // 128)
 
 
-def test_tokens_of_english_are_not_underestimated():
-    # Counted with cl100k_base: "The quick brown fox jumps over the lazy dog." has 10 tokens
-    assert 10 <= estimate_tokens("The quick brown fox jumps over the lazy dog.") <= 20
+# As cl100k_base of tiktoken 0.14 has them
+COUNTED = {
+    "The quick brown fox jumps over the lazy dog.": 10,
+    "def wait_s(self, tokens: int, now: float) -> float:": 16,
+    "人工智能是计算机科学的一个分支": 15,
+    "3.14159,2.71828,1.41421": 14,
+    "😀🎉🚀": 8,
+    "aGVsbG8gd29ybGQ=": 11,
+    "x y z": 3,
+}
+
+
+@pytest.mark.parametrize("text", COUNTED)
+def test_tokens_are_estimated_high_but_not_much(text):
+    assert COUNTED[text] <= estimate_tokens(text) <= 2.1 * COUNTED[text]
 
 
 @pytest.fixture
@@ -57,7 +69,7 @@ def encoding_cache(tmp_path, monkeypatch):
 def test_tokens_are_counted_where_the_encoding_is_here(encoding_cache):
     count = token_counter("text-embedding-3-small")
     assert count("one two three") == 3
-    assert count("x" * 300_000) == 100_000  # too long to be worth counting
+    assert count("x" * 300_000) == 100_000  # estimated: too long to be worth counting
     assert token_counter("another-model") is estimate_tokens
 
 

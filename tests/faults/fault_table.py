@@ -214,11 +214,11 @@ INDEX = [
     # there is no audit of nothing: the way there is refused before it
     Fault(21, "no vectors, fitted", faiss_writes(index.empty), FIT, 4,
           "store: expected texts to embed again, found vectors only; put a docs.jsonl ({\"id\", \"text\"} a line) "
-          "beside the index"),
+          "beside the index, or take vectors found by id: --target file:VECTORS.npz, without doc_texts"),
     Fault(21, "no vectors, with documents", then(faiss_writes(index.empty), stores.write("store/docs.jsonl", b"")),
           FIT, 4,
           "store: expected texts to embed again, found vectors only; put a docs.jsonl ({\"id\", \"text\"} a line) "
-          "beside the index"),
+          "beside the index, or take vectors found by id: --target file:VECTORS.npz, without doc_texts"),
     Fault(22, "lists on disk are missing", index.lists_missing, INSPECT, 4,
           "store/index.faiss: expected its inverted lists in the file lists.ivfdata beside it, found no such file; "
           "copy or link */elsewhere/lists.ivfdata there"),
@@ -295,7 +295,7 @@ INDEX = [
           "store/docs.jsonl: expected a file, found a pipe or a device; write the documents to a file"),
     Fault(32, "a pickle in a pipe", then(stores.langchain, index.fifo("store/index.pkl")), FIT, 4,
           "store: expected texts to embed again, found vectors only; put a docs.jsonl ({\"id\", \"text\"} a line) "
-          "beside the index"),
+          "beside the index, or take vectors found by id: --target file:VECTORS.npz, without doc_texts"),
     Fault(32, "a manifest in a pipe", index.fifo("store/lead-migrate.json"), INSPECT, 4,
           "store/lead-migrate.json: expected a file, found a pipe or a device; make it again"),
     Fault(32, "a model in a pipe", index.fifo("store/embedder.json"), AUDIT, 4,

@@ -1,13 +1,18 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from migrate.audit.model import BM25, FULL, MEAN, MEANINGS, STAY, TRANSLATED, Arm, AuditReport, Comparison
+from migrate.audit.arms import BM25, FULL, MEAN, MEANINGS, STAY, TRANSLATED, Arm, Comparison
+from migrate.audit.model import AuditReport
 from migrate.audit.verdict import Bounds, Outcome, Verdict
 from migrate.manifest import Manifest, ModelIdentity
-from migrate.report.document import SCHEMA_VERSION, audit_document, bounds_document
-from migrate.report.terminal import audit_table, audit_text, candidates_table, table
+from migrate.report.advice import advice
+from migrate.report.audit import audit_text, likeness_table, quality_table
+from migrate.report.document import SCHEMA_VERSION, audit_document
+from migrate.report.plain import as_plain
+from migrate.report.terminal import candidates_table, table
 from migrate.stitch.scores import HeldOutScores
 from migrate.stitch.select import Candidate, Selection
 
@@ -57,7 +62,7 @@ def cells(text, start):
 @pytest.mark.parametrize("judged", [True, False])
 def test_the_document_is_strict_json_with_a_schema_version(judged):
     document = strict(json.dumps(audit_document(make_report(judged=judged)), allow_nan=False))
-    assert document["schema_version"] == SCHEMA_VERSION == 1
+    assert document["schema_version"] == SCHEMA_VERSION == 2
     assert document["kind"] == "audit"
 
 
@@ -89,9 +94,10 @@ def test_the_document_holds_the_numbers_of_the_report():
 
 def test_every_arm_but_the_full_re_embed_is_compared_with_it():
     full, *others = audit_document(make_report(n=31))["arms"]
-    assert full["against_full"] is None
+    assert full["against"] is None
     for arm in others:
-        assert arm["against_full"] == {
+        assert arm["against"] == {
+            "standard": FULL,
             "retention": {"estimate": 0.9231, "lower": 0.8761, "upper": 0.9712},
             "wins": 10,
             "ties": 11,
@@ -100,12 +106,12 @@ def test_every_arm_but_the_full_re_embed_is_compared_with_it():
 
 
 def test_a_bound_without_limit_is_null():
-    assert bounds_document(Bounds(1.0, 0.0, np.inf)) == {"estimate": 1.0, "lower": 0.0, "upper": None}
-    assert bounds_document(Bounds(np.inf, -np.inf, np.nan)) == {"estimate": None, "lower": None, "upper": None}
+    assert as_plain(Bounds(1.0, 0.0, np.inf)) == {"estimate": 1.0, "lower": 0.0, "upper": None}
+    assert as_plain(Bounds(np.inf, -np.inf, np.nan)) == {"estimate": None, "lower": None, "upper": None}
     endless = Bounds(np.inf, -np.inf, np.inf)
     document = audit_document(make_report(retention=endless, gain=endless, queries_needed=None))
     found = strict(json.dumps(document, allow_nan=False))
-    assert found["verdict"]["retention"] == found["arms"][1]["against_full"]["retention"]
+    assert found["verdict"]["retention"] == found["arms"][1]["against"]["retention"]
     assert found["verdict"]["gain_over_stay"]["upper"] is None
 
 
@@ -126,28 +132,29 @@ def test_a_table_is_aligned():
 @pytest.mark.parametrize("n", [1, 300, 9_999])
 def test_the_audit_table_fits_the_terminal(n, judged):
     report = make_report(n, judged=judged)
-    lines = audit_table(report).splitlines()
-    assert len(lines) == 6
-    assert max(len(line) for line in lines) <= WIDTH
+    for lines in (quality_table(report).splitlines(), likeness_table(report).splitlines()):
+        assert len(lines) in (5, 6)
+        assert max(len(line) for line in lines) <= WIDTH
     assert max(len(line) for line in audit_text(report).splitlines()) <= WIDTH
 
 
 def test_the_audit_table_shows_each_arm_with_its_means_and_its_comparison():
     report = make_report(n=30)
-    text = audit_table(report)
-    assert text.splitlines()[0].split()[:7] == ["arm", "nDCG@10", "R@100", "MRR@10", "ov@1", "ov@10", "ov@100"]
+    quality, likeness = quality_table(report), likeness_table(report)
+    assert quality.splitlines()[0].split()[:4] == ["arm", "nDCG@10", "R@100", "MRR@10"]
+    assert likeness.splitlines()[0].split()[-3:] == ["ov@1", "ov@10", "ov@100"]
     for arm in report.arms:
         means = [f"{np.mean(arm.scores[measure]):.3f}" for measure in MEASURES]
         against = [] if arm.name == FULL else ["0.923", "0.876..0.971", "10/10/10"]
-        found = cells(text, arm.name)
-        assert found[:6] == means
-        assert found[6:] == against
+        assert cells(quality, arm.name) == [*means[:3], *against, f"{arm.seconds:.1f}", "-"]
+        if arm.name != FULL:
+            assert cells(likeness, arm.name) == means[3:]
 
 
 def test_measures_that_were_not_taken_are_left_out():
-    head = audit_table(make_report(judged=False)).splitlines()[0]
-    assert "nDCG" not in head
-    assert "ov@10" in head
+    report = make_report(judged=False)
+    assert "nDCG" not in quality_table(report).splitlines()[0]
+    assert "ov@10" in likeness_table(report).splitlines()[0]
 
 
 def unfolded(text):
@@ -193,3 +200,23 @@ def test_a_control_of_the_chosen_name_is_not_marked():
 def test_the_candidates_table_fits_the_terminal():
     selection = Selection("x", (make_candidate("lowrank:1024", is_control=True, mse=123456.7),))
     assert max(len(line) for line in candidates_table(selection).splitlines()) <= WIDTH
+
+
+def test_a_way_out_is_an_arm_whose_family_bound_keeps_the_margin():
+    bounds = {"two-stage 50": Bounds(0.97, 0.94, 1.0), "two-stage 200": Bounds(0.99, 0.96, 1.0)}
+    report = replace(make_report(), family=bounds)
+    assert report.ways_out == ("two-stage 200",)
+    steps = list(advice(report))
+    assert steps[0].startswith("`two-stage 200` keeps the margin (retention 0.990, at least 0.960")
+    assert "whichever of 2 further arms" in steps[0]
+    assert steps[-1] == "or judge about 1,234 queries"
+    assert "next: " + steps[0] in unfolded(audit_text(report))
+    assert next(iter(advice(replace(make_report(5), family=bounds)))).startswith("try "), (
+        "five queries bear out nothing"
+    )
+
+
+def test_a_safe_store_is_to_be_used_and_a_worse_one_is_not():
+    assert next(iter(advice(make_report(outcome=Outcome.SAFE)))).startswith("put the translated store")
+    worse = make_report(outcome=Outcome.NOT_SAFE, gain=Bounds(-0.2, -0.3, -0.1))
+    assert next(iter(advice(worse))).startswith("stay with the source store")

@@ -13,7 +13,6 @@ from migrate.stitch import additive
 from migrate.stitch.additive import Kernel, KernelText, RidgeText, Text
 from migrate.stitch.base import Stitch
 from migrate.stitch.kinds import new_stitch
-from migrate.stitch.nystrom import draw_landmarks
 from migrate.stitch.pairing import Pairing, cross_predict, fold_rows
 from migrate.stitch.scores import Neighbours
 from migrate.stitch.select import select_stitch
@@ -403,13 +402,12 @@ def test_all_pairs_as_landmarks_give_the_exact_stitch(world, asked, stitch, monk
 
 
 @pytest.mark.parametrize("stitch", STITCHES)
-def test_half_of_the_pairs_as_landmarks_come_close(world, asked, stitch, monkeypatch):
+def test_half_of_the_pairs_as_landmarks_come_close(world, asked, stitch):
     x, y = mixed(world)
     texts, new = world.reader.read(world.texts), mixed(asked[0])[0]
     exact = made(stitch).fit(x, y, texts).predict(new, asked[1])
-    monkeypatch.setattr(additive, "LARGEST_EXACT", 100)
-    monkeypatch.setattr(additive, "draw_landmarks", lambda n: draw_landmarks(n, n // 2))
-    fitted = made(stitch).fit(x, y, texts)
+    weighing = made(stitch).weighing
+    fitted = stitch(weighing, landmarks=80).fit(x, y, texts)
     assert len(fitted.alpha_) == 80 and all(part.rows.shape[0] == 80 for part in fitted.parts_)
     found = fitted.predict(new, asked[1])
     cosines = np.einsum("ij,ij->i", unit_rows(found.vectors), unit_rows(exact.vectors))

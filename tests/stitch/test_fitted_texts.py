@@ -15,6 +15,7 @@ from migrate.errors import StitchError
 from migrate.files import sha256_file
 from migrate.manifest import MANIFEST_NAME, Manifest
 from migrate.stitch.additive import RidgeText
+from migrate.stitch.fallback import fit_fallback
 from migrate.stitch.fitted import WEIGHTS_NAME, FittedStitch, TrueVectors, load_stitch
 from migrate.stitch.kinds import new_stitch
 from migrate.stitch.pairing import Pairing
@@ -254,6 +255,73 @@ def test_wrong_content_is_found_even_with_the_right_hash(change, make_fitted, wo
         load_stitch(folder)
     assert str(folder) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.fixture(scope="module")
+def with_fallback(fitted, world):
+    """As it comes out of a fit: beside it a stitch of the vectors alone."""
+    x = np.random.default_rng(4).normal(size=(N, P)).astype(np.float32)
+    pairs = Pairing(x, fitted.sample.vectors, fitted.reader.read(world.texts))
+    selection = select_stitch(pairs, specs=["ridge", "ridge+text"], seed=3)
+    return replace(fitted, fallback=fit_fallback(pairs, selection, seed=3))
+
+
+def test_a_loaded_fallback_translates_without_texts_to_the_same_bytes(with_fallback, batch, tmp_path):
+    with_fallback.save(tmp_path / "stitch")
+    loaded, (asked, _) = load_stitch(tmp_path / "stitch"), batch
+    expected = with_fallback.without_texts().translate(asked, source="s")
+    found = loaded.without_texts().translate(asked, source="s")
+    assert found.vectors.tobytes() == expected.vectors.tobytes()
+    assert found.confidence.tobytes() == expected.confidence.tobytes()
+    assert loaded.fallback.selection == with_fallback.fallback.selection
+    assert loaded.fallback_use() == with_fallback.fallback_use()
+    loaded.save(tmp_path / "again")
+    for path in (tmp_path / "stitch").iterdir():
+        assert (tmp_path / "again" / path.name).read_bytes() == path.read_bytes()
+
+
+def test_the_fallback_has_a_digest_of_its_own_and_changes_none(with_fallback, fitted):
+    assert with_fallback.digest() == fitted.digest() != with_fallback.without_texts().digest()
+
+
+def test_a_stitch_of_vectors_is_what_it_is_without_texts(make_fitted):
+    ridge = make_fitted("ridge")
+    assert ridge.without_texts() is ridge and ridge.fallback_use() is None
+
+
+def test_a_stitch_from_before_there_were_fallbacks_loads_and_has_none(saved):
+    loaded = load_stitch(saved)
+    assert loaded.fallback is None and loaded.fallback_use() is None
+    with pytest.raises(StitchError, match=r"^my store: the ridge\+text stitch reads texts.*fit it again"):
+        loaded.without_texts(source="my store")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        drop("fallback.offset"),
+        put("fallback.offset", lambda found: found * np.nan),
+        put("fallback.offset", lambda found: found[:-1]),
+        put("fallback.matrix", lambda found: found[:, :-1]),
+        put("fallback.matrix", lambda found: found[:-1]),
+    ],
+)
+def test_a_damaged_fallback_is_found_even_with_the_right_hash(change, with_fallback, tmp_path):
+    with_fallback.save(tmp_path / "stitch")
+    edit(tmp_path / "stitch", change)
+    with pytest.raises(StitchError, match="again"):
+        load_stitch(tmp_path / "stitch")
+
+
+@pytest.mark.parametrize("facts", [5, {}, {"chosen": "text", "candidates": []}, {"chosen": "none", "candidates": []}])
+def test_a_fallback_that_is_none_is_found(facts, with_fallback, tmp_path):
+    with_fallback.save(tmp_path / "stitch")
+    path = tmp_path / "stitch" / MANIFEST_NAME
+    known = json.loads(path.read_bytes())
+    known["details"]["fallback"] = facts
+    path.write_text(json.dumps(known))
+    with pytest.raises(StitchError, match="again"):
+        load_stitch(tmp_path / "stitch")
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"\xff\xfe", b"null", b'{"version": "1.0"}'])

@@ -84,3 +84,22 @@ def test_the_length_of_a_prediction_plays_no_part_in_retrieval():
     assert scaled.overlap_at_10 == found.overlap_at_10
     assert scaled.cosine == pytest.approx(found.cosine, abs=1e-6)
     assert scaled.mse > found.mse
+
+
+def test_neighbours_are_told_apart_where_all_vectors_lie_close_together():
+    """Cosines of 0.9999999: their differences are near what float32 can hold."""
+    rng = np.random.default_rng(4)
+    direction = np.ones(32) / np.sqrt(32)
+    wide = direction * 3000 + rng.normal(size=(400, 32))
+    truth = (wide / np.linalg.norm(wide, axis=1, keepdims=True)).astype(np.float32)
+    moved = wide + 0.3 * rng.normal(size=wide.shape)
+    predicted = (moved / np.linalg.norm(moved, axis=1, keepdims=True)).astype(np.float32)
+    exact = []
+    for row in range(400):
+        tops = []
+        for documents in (truth, predicted):
+            scores = documents.astype(np.float64) @ truth[row].astype(np.float64)
+            scores[row] = -np.inf
+            tops.append(set(np.argsort(-scores)[:10].tolist()))
+        exact.append(len(tops[0] & tops[1]) / 10)
+    assert Neighbours(truth).overlap(predicted).mean() == pytest.approx(np.mean(exact), abs=0.005)

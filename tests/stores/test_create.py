@@ -44,6 +44,30 @@ def test_docs_are_plain_utf8_lines(vectors, tmp_path):
 
 
 @pytest.mark.parametrize("store_format", ["faiss", "langchain"])
+@pytest.mark.parametrize("others", [[], ["x"]])
+def test_ids_that_could_pass_for_row_numbers_keep_their_vectors(others, store_format, tmp_path):
+    """Written into a file of their own, "2" in the first line might be taken for the document of row 2."""
+    documents = [Document(name, f"text {name}") for name in ["2", "0", "3", "1", *others]]
+    vectors = np.arange(1, 3 * len(documents) + 1, dtype=np.float32).reshape(-1, 3)
+    (tmp_path / "new").mkdir()
+    writer = create_store(tmp_path / "new", format=store_format, dim=3)
+    writer.append(documents[:2], vectors[:2])
+    writer.append(documents[2:], vectors[2:])
+    writer.finish()
+    store = open_store(tmp_path / "new")
+    ids, found = read(store)
+    assert ids == [document.id for document in store.documents()] == [document.id for document in documents]
+    assert np.array_equal(found, vectors)
+    (tmp_path / "copy").mkdir()
+    copy = store.writer(tmp_path / "copy", 3)
+    for batch in store.batches():
+        copy.append(batch)
+    copy.finish()
+    ids, found = read(open_store(tmp_path / "copy"))
+    assert (ids, found.tolist()) == ([document.id for document in documents], vectors.tolist())
+
+
+@pytest.mark.parametrize("store_format", ["faiss", "langchain"])
 def test_the_bytes_are_the_same_every_time(store_format, vectors, tmp_path):
     for name in ("one", "two"):
         (tmp_path / name).mkdir()

@@ -1,0 +1,87 @@
+"""What must hold of the stores before an audit can compare them, and what a reader should know of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from migrate.audit.questions import Keys, Questions
+from migrate.backfill import FILLED_IN
+from migrate.errors import InputError, StoreError
+from migrate.stores.base import Store
+from migrate.stores.confidence import find_outside
+
+
+def check_same_model(translated: Store, reference: Store) -> None:
+    """Two manifests that name different models contradict each other; vectors from files say nothing of a model.
+
+    Raises
+    ------
+    StoreError
+        They do.
+    """
+    manifests = (translated.info.manifest, reference.info.manifest)
+    models = [manifest.model for manifest in manifests if manifest is not None and manifest.model is not None]
+    specs = [model.spec for model in models if not model.spec.startswith("file:")]
+    if len(set(specs)) > 1:
+        raise StoreError(
+            f"{reference.info.path}: expected a reference embedded by {specs[0]}, as the translated store says, found "
+            f"{specs[1]}; audit against a full re-embed by the same model"
+        )
+
+
+def check_same_documents(stores: Mapping[str, Store], keys: Mapping[str, Keys], *, standard: str) -> None:
+    """Make sure that every store holds the documents of the store called `standard`.
+
+    Raises
+    ------
+    StoreError
+        One does not.
+    """
+    expected = set(keys[standard].values())
+    for name, store in stores.items():
+        strange = expected.symmetric_difference(keys[name].values())
+        if strange:
+            raise StoreError(
+                f"{store.info.path}: expected the documents of {stores[standard].info.path}, found {len(strange)} "
+                f"that only one of them has, such as {min(strange)!r}; audit stores of the same corpus"
+            )
+
+
+def remarks(questions: Questions, keys: Keys, translated: Store) -> tuple[str, ...]:
+    """What is known of the judgements and of the translated store before it is searched.
+
+    Raises
+    ------
+    InputError
+        None of the relevant documents is in the stores.
+    """
+    return (*questions.notes, *_coverage(questions, keys), *_true_vectors(translated), *_outside(translated))
+
+
+def _coverage(questions: Questions, keys: Keys) -> tuple[str, ...]:
+    """What the judgements say of documents that the stores do not hold."""
+    relevant = {d for grades in (questions.qrels or {}).values() for d, grade in grades.items() if grade > 0}
+    missing = relevant.difference(keys.values())
+    if relevant and missing == relevant:
+        raise InputError(
+            f"{questions.name}: expected judgements of the documents in the stores, found none ({min(relevant)!r} is "
+            f"relevant, the stores have {next(iter(keys.values()), 'nothing')!r}); is it the right BEIR set, and "
+            "--parent-field the right field?"
+        )
+    if not missing:
+        return ()
+    return (f"{len(missing):,} of {len(relevant):,} relevant documents are not in the stores; no arm can find them",)
+
+
+def _outside(translated: Store) -> tuple[str, ...]:
+    found = find_outside(translated)
+    return () if found is None else (found.sentence,)
+
+
+def _true_vectors(translated: Store) -> tuple[str, ...]:
+    known = translated.info.manifest
+    n_true = known.counts.get("true vectors", 0) if known else 0
+    if not n_true:
+        return ()
+    origin = "" if known and known.details.get(FILLED_IN) else ": the sample the stitch was fitted on"
+    return (f"{n_true:,} of {translated.info.count:,} vectors are true ones{origin}",)

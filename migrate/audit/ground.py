@@ -1,0 +1,96 @@
+"""What an audit stands on: stores of the same documents, and the queries as each store's model embeds them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from migrate.audit.arms import BRIDGE, FULL, STAY, TRANSLATED
+from migrate.audit.bridge import bridged_store
+from migrate.audit.checks import check_same_documents, check_same_model
+from migrate.audit.questions import PARENT_FIELD, Keys, Questions, document_keys, keys_of
+from migrate.documents import Document
+from migrate.embedders.base import Embedder
+from migrate.errors import InputError, VectorError
+from migrate.stitch.fitted import FittedStitch
+from migrate.stores.base import Store
+from migrate.vectors import Progress, Vectors, no_progress
+
+
+@dataclass(frozen=True, eq=False)
+class Ground:
+    """Arms that search a store, by name: the store, the document that each id is judged as, the queries' vectors.
+
+    `documents` are those of the translated store, where words are to be ranked.
+    """
+
+    questions: Questions
+    stores: Mapping[str, Store]
+    keys: Mapping[str, Keys]
+    vectors: Mapping[str, Vectors]
+    documents: Sequence[Document] | None
+
+    @property
+    def n_documents(self) -> int:
+        """Documents that are judged; one that was cut into chunks counts once."""
+        return len(set(self.keys[FULL].values()))
+
+
+def prepare_ground(
+    translated: Store,
+    reference: Store,
+    questions: Questions,
+    embedder: Embedder,
+    *,
+    source: Store | None = None,
+    source_embedder: Embedder | None = None,
+    bridge: FittedStitch | None = None,
+    words: bool = True,
+    parent_field: str = PARENT_FIELD,
+    progress: Progress = no_progress,
+) -> Ground:
+    """Check everything against everything, then embed the queries, which may cost money.
+
+    Raises
+    ------
+    UsageError, StitchError, InputError, StoreError, VectorError, RemoteError
+        As `migrate.audit.audit.audit_store`.
+    """
+    if not questions.queries:
+        raise InputError(f"{questions.name}: expected queries to audit with, found none")
+    check_same_model(translated, reference)
+    stores = {FULL: reference, TRANSLATED: translated}
+    embedders = {FULL: embedder, TRANSLATED: embedder}
+    if source is not None and source_embedder is not None:
+        stores[STAY], embedders[STAY] = source, source_embedder
+    if bridge is not None:
+        stores[BRIDGE] = bridged_store(bridge, source, embedder.identity)
+    documents = list(translated.documents()) if words and translated.info.has_texts else None
+    keys = {
+        name: keys_of(documents, parent_field)
+        if documents is not None and name == TRANSLATED
+        else document_keys(store, parent_field)
+        for name, store in stores.items()
+    }
+    check_same_documents(stores, keys, standard=FULL)
+    vectors = _query_vectors(stores, embedders, questions, progress)
+    if bridge is not None:
+        vectors[BRIDGE] = bridge.map_queries(vectors[FULL], source=questions.name)
+    return Ground(questions, stores, keys, vectors, documents)
+
+
+def _query_vectors(
+    stores: Mapping[str, Store], embedders: Mapping[str, Embedder], questions: Questions, progress: Progress
+) -> dict[str, Vectors]:
+    """The queries as each arm's model embeds them; arms of one model share the vectors, which may cost money."""
+    found: dict[int, Vectors] = {}
+    for name, embedder in embedders.items():
+        if id(embedder) not in found:
+            found[id(embedder)] = embedder.embed_queries(questions.queries, progress=progress)
+        dim, store = found[id(embedder)].shape[1], stores[name]
+        if dim != store.info.dim:
+            raise VectorError(
+                f"{store.info.path}: expected vectors of dimension {dim}, as {embedder.identity.spec} gives, "
+                f"found {store.info.dim}; name the model that the store was built with"
+            )
+    return {name: found[id(embedder)] for name, embedder in embedders.items()}

@@ -1,0 +1,132 @@
+"""Kinds of queries apart: a migration that is safe on the whole may fail those of one kind."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.audit.arms import TRANSLATED
+from migrate.audit.clusters import topics_of
+from migrate.audit.ground import Ground
+from migrate.audit.homes import rows_of
+from migrate.audit.measures import Scores
+from migrate.audit.verdict import Bounds, retention_bounds
+from migrate.stores.confidence import read_confidence
+
+_MOST_VALUES = 10
+_PER_PART = 30
+_MOST_PARTS = 10
+_OTHERS = "(others)"
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """The queries that have one `value` `by` something; mean scores by the deciding measure, and retention."""
+
+    by: str
+    value: str
+    queries: int
+    full: float
+    translated: float
+    retention: Bounds
+
+
+def find_slices(
+    ground: Ground,
+    homes: Mapping[str, str],
+    scores: tuple[Scores, Scores],
+    *,
+    fields: Sequence[str] = (),
+    seed: int = 0,
+    resamples: int,
+) -> tuple[Slice, ...]:
+    """Queries by their length, by topic, by confidence and by metadata of their home documents.
+
+    `scores` are those of the translated store and of the full re-embed, (q,) each. What is not known of the stores
+    makes no slice.
+    """
+    return tuple(
+        _slice(by, value, rows, scores, seed, resamples)
+        for by, labels in _labellings(ground, homes, fields, seed).items()
+        for value, rows in _groups(labels).items()
+    )
+
+
+def _labellings(
+    ground: Ground, homes: Mapping[str, str], fields: Sequence[str], seed: int
+) -> dict[str, Sequence[str | None]]:
+    """A label for each query, None where it has none, by what they tell."""
+    store, asked = ground.stores[TRANSLATED], ground.questions.queries
+    rows = rows_of(ground.keys[TRANSLATED], list(homes.values()))
+    at = [rows.get(homes.get(query.id, "")) for query in asked]
+    found: dict[str, Sequence[str | None]] = {
+        "words in the query": _parts([len(query.text.split()) for query in asked], "{:.0f}")
+    }
+    topics = topics_of(ground, list(homes.values()), seed=seed)
+    if topics:
+        found["topic"] = [topics.get(homes.get(query.id, "")) for query in asked]
+    confidence = read_confidence(store.folder, store.info.count)
+    if confidence is not None:
+        found["confidence"] = _parts([None if row is None else float(confidence[row]) for row in at], "{:.2f}")
+    return found | {field: _metadata(ground, at, field) for field in fields}
+
+
+def _metadata(ground: Ground, rows: Sequence[int | None], field: str) -> Sequence[str | None]:
+    """The field of each query's home document; rare values together."""
+    known = sorted({row for row in rows if row is not None})
+    store = ground.stores[TRANSLATED]
+    documents = store.documents(np.array(known, dtype=np.int64)) if store.info.has_texts else iter(())
+    values = {row: document.metadata.get(field) for row, document in zip(known, documents, strict=False)}
+    labels = [None if row is None or values.get(row) is None else str(values[row]) for row in rows]
+    common = {value for value, _ in Counter(filter(None, labels)).most_common(_MOST_VALUES)}
+    return [label if label is None or label in common else _OTHERS for label in labels]
+
+
+def _parts(values: Sequence[float | None], form: str) -> Sequence[str | None]:
+    """Up to ten parts of equally many, each named by its ends; fewer where they would hold few queries."""
+    numbers = np.array([value for value in values if value is not None], dtype=float)
+    if not len(numbers):
+        return [None] * len(values)
+    count = int(np.clip(len(numbers) // _PER_PART, 1, _MOST_PARTS))
+    edges = np.unique(np.quantile(numbers, np.linspace(0, 1, count + 1)[1:-1], method="lower"))
+    names = _names(numbers, np.searchsorted(edges, numbers, side="left"), form)
+    return [None if value is None else names[int(np.searchsorted(edges, value, side="left"))] for value in values]
+
+
+def _names(numbers: NDArray[np.float64], part_of: NDArray[np.int64], form: str) -> dict[int, str]:
+    ends = {int(part): (numbers[part_of == part].min(), numbers[part_of == part].max()) for part in np.unique(part_of)}
+    return {
+        part: form.format(low)
+        if form.format(low) == form.format(high)
+        else f"{form.format(low)} to {form.format(high)}"
+        for part, (low, high) in ends.items()
+    }
+
+
+def _groups(labels: Iterable[str | None]) -> dict[str, NDArray[np.int64]]:
+    """The places of each label, in the order of the labels as numbers where they are numbers."""
+    places: dict[str, list[int]] = {}
+    for place, label in enumerate(labels):
+        if label is not None:
+            places.setdefault(label, []).append(place)
+    return {label: np.array(places[label], dtype=np.int64) for label in sorted(places, key=_order)}
+
+
+def _order(label: str) -> tuple[float, str]:
+    first = label.split(" ")[0]
+    try:
+        return float(first), label
+    except ValueError:
+        return np.inf, label
+
+
+def _slice(
+    by: str, value: str, rows: NDArray[np.int64], scores: tuple[Scores, Scores], seed: int, resamples: int
+) -> Slice:
+    arm, full = (one[rows] for one in scores)
+    bounds = retention_bounds(arm, full, seed=seed, resamples=resamples)
+    return Slice(by, value, len(rows), float(full.mean()), float(arm.mean()), bounds)

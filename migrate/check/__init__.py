@@ -1,0 +1,18 @@
+"""Whether a store's vectors come from a model: told by its manifest, or by embedding a few of its texts again."""
+
+from migrate.check.check import SAMPLE_SIZE, check_store
+from migrate.check.model import Cause, Compatibility, Example, Figures, Finding, Trial
+from migrate.check.stamp import Stamp, stamp_store
+
+__all__ = [
+    "SAMPLE_SIZE",
+    "Cause",
+    "Compatibility",
+    "Example",
+    "Figures",
+    "Finding",
+    "Stamp",
+    "Trial",
+    "check_store",
+    "stamp_store",
+]

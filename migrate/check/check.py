@@ -1,0 +1,236 @@
+"""Whether a store's vectors come from a model. Nothing is written; the texts of a small sample are embedded again.
+
+dimension ── other ──▶ not compatible
+    │
+manifest, if trusted and its hash is that of the index ──▶ told at once
+    │
+texts ── none ──▶ norms only
+    │
+embed a sample ──▶ diagnose ──▶ norms
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final, Literal
+
+import numpy as np
+
+from migrate.check.comparison import Comparison, agree, compare, draw
+from migrate.check.diagnose import Diagnosis, diagnose
+from migrate.check.facts import (
+    dimension_finding,
+    fitting_models,
+    manifest_finding,
+    norms_by_model,
+    norms_by_vectors,
+    unchanged_finding,
+)
+from migrate.check.model import Cause, Compatibility, Example, Figures, Finding
+from migrate.check.shares import share_of
+from migrate.check.tolerance import tolerance_of
+from migrate.embedders.base import Embedder
+from migrate.errors import RemoteError
+from migrate.manifest import ModelIdentity
+from migrate.stores.base import Store
+from migrate.vectors import Progress, no_progress
+
+ManifestUse = Literal["trust", "compare", "ignore"]
+
+SAMPLE_SIZE: Final = 32
+
+_SHORTENED_SIZE: Final = 8
+_EXAMPLES: Final = 5
+_MOST: Final = 0.9
+
+
+def check_store(
+    store: Store,
+    embedder: Embedder,
+    *,
+    sample: int = SAMPLE_SIZE,
+    manifest: ManifestUse = "trust",
+    seed: int = 0,
+    progress: Progress = no_progress,
+) -> Compatibility:
+    """Say whether a store's vectors are those that a model gives to its texts, or why not.
+
+    Parameters
+    ----------
+    sample
+        Documents to embed again, at least 1; all of them where the store has no more.
+    manifest
+        "trust" lets a manifest answer whose hash is that of the index; "compare" holds it against what is found;
+        "ignore" does not look at it.
+    seed
+        Of the sample, and of the permutations that tell another model from other texts.
+
+    Raises
+    ------
+    VectorError
+        A vector that was looked at is zero or not finite.
+    StoreError
+        The store has texts, but none that is not blank.
+    RemoteError, InputError
+        As the embedder.
+    """
+    model = embedder.quick_identity()
+    dimension = dimension_finding(store, model)
+    if not dimension.ok:
+        return _other_dimension(store, embedder, dimension, seed)
+    known = () if manifest == "ignore" else _from_manifest(store, model)
+    if manifest == "trust" and known and known[-1].name == "unchanged" and known[-1].ok:
+        return _by_manifest(store, model, (dimension, *known))
+    if not store.info.has_texts:
+        return _by_facts(store, model, (dimension, *known, norms_by_model(store, model, seed)))
+    return _by_sample(store, embedder, (dimension, *known), sample, seed, progress)
+
+
+def _from_manifest(store: Store, model: ModelIdentity) -> tuple[Finding, ...]:
+    """What the manifest says, and last whether it is of this index, where it can tell."""
+    manifest = store.info.manifest
+    if manifest is None or manifest.model is None:
+        return ()
+    unchanged = unchanged_finding(store, manifest)
+    return (manifest_finding(manifest, model), *([] if unchanged is None else [unchanged]))
+
+
+def _by_manifest(store: Store, model: ModelIdentity, findings: tuple[Finding, ...]) -> Compatibility:
+    wrong = [finding for finding in findings if not finding.ok]
+    cause = Cause.MANIFEST if wrong else Cause.COMPATIBLE
+    sentence = wrong[0].message if wrong else f"the manifest {findings[1].message}, and the index is unchanged"
+    return Compatibility(store.info.path, model, cause, sentence, "manifest", findings, notes=_translated(store))
+
+
+def _translated(store: Store) -> tuple[str, ...]:
+    source = store.info.manifest.source_model if store.info.manifest else None
+    if source is None:
+        return ()
+    return (f"translated from {source.spec}: in the space of the model, but not its vectors; an audit says how good",)
+
+
+def _by_facts(store: Store, model: ModelIdentity, findings: tuple[Finding, ...]) -> Compatibility:
+    """Without texts: nothing can be proved, but much refuted."""
+    wrong = [finding for finding in findings if not finding.ok]
+    causes = {"manifest": Cause.MANIFEST, "unchanged": Cause.CHANGED, "norms": Cause.NORMS}
+    if wrong:
+        cause, sentence = causes[wrong[0].name], f"{wrong[0].name}: {wrong[0].message}"
+    else:
+        names = " and ".join(finding.name for finding in findings)
+        cause, sentence = Cause.COMPATIBLE, f"nothing speaks against it: {names} fit"
+    note = "the store has no texts, so whether the vectors are the model's could not be checked"
+    return Compatibility(store.info.path, model, cause, sentence, "facts", findings, notes=(note,))
+
+
+def _other_dimension(store: Store, embedder: Embedder, dimension: Finding, seed: int) -> Compatibility:
+    """Another dimension: another model, or the first part of this one's vectors."""
+    model, dim = embedder.quick_identity(), store.info.dim
+    notes = (fitting_models(store, seed),)
+    other = Compatibility(
+        store.info.path, model, Cause.DIMENSION, dimension.message, "facts", (dimension,), notes=notes
+    )
+    if dim > model.dim or not store.info.has_texts:
+        return other
+    try:
+        shortened = _is_shortened(store, embedder, seed)
+    except RemoteError as error:
+        untried = f"whether these are the first {dim:,} dimensions of the model's could not be tried: {error}"
+        return replace(other, notes=(*notes, untried))
+    sentence = f"the store has the first {dim:,} of the model's {model.dim:,} dimensions; ask the model for as many"
+    return replace(other, cause=Cause.SHORTENED, sentence=sentence, basis="sample", notes=()) if shortened else other
+
+
+def _is_shortened(store: Store, embedder: Embedder, seed: int) -> bool:
+    sample, stored = draw(store, _SHORTENED_SIZE, seed)
+    fresh = np.ascontiguousarray(embedder.embed_documents(sample.documents)[:, : store.info.dim])
+    return bool(agree(stored, fresh, tolerance_of(store.info)).all())
+
+
+def _by_sample(
+    store: Store, embedder: Embedder, known: tuple[Finding, ...], size: int, seed: int, progress: Progress
+) -> Compatibility:
+    sample, stored = draw(store, size, seed)
+    compared = compare(sample, stored, embedder, tolerance_of(store.info), progress)
+    figures = _figures(store, compared, size)
+    found = diagnose(store, embedder, compared, figures.disagreeing, seed, progress)
+    if _translated(store) and not compared.agreeing.all() and compared.near.mean() > _MOST:
+        found = _excused(found, figures)
+    findings = (*known, Finding("vectors", found.cause is Cause.COMPATIBLE, found.sentence))
+    if compared.agreeing.any():
+        rows = np.flatnonzero(compared.agreeing)
+        exact = not compared.tolerance.loose
+        findings = (*findings, norms_by_vectors(compared.stored[rows], compared.fresh[rows], exact=exact))
+    cause, sentence = _answer(found, findings)
+    return Compatibility(
+        store.info.path,
+        embedder.identity,
+        cause,
+        sentence,
+        "sample",
+        findings,
+        figures=replace(figures, structure=found.structure),
+        trials=found.trials,
+        examples=_examples(compared, found),
+        notes=(*_others(store, cause, seed), *_translated(store), *_doubts(store, compared, embedder.identity)),
+    )
+
+
+def _others(store: Store, cause: Cause, seed: int) -> tuple[str, ...]:
+    return (fitting_models(store, seed),) if cause is Cause.OTHER_MODEL else ()
+
+
+def _excused(found: Diagnosis, figures: Figures) -> Diagnosis:
+    """Translated vectors are near those of the model, which is all that they promise."""
+    others = f"{figures.sampled - figures.agreeing} of {figures.sampled} sampled vectors are translated"
+    sentence = f"{others}, and near the model's (median cosine {figures.median_cosine:.3f}); the others are its own"
+    return replace(found, cause=Cause.COMPATIBLE, sentence=sentence)
+
+
+def _answer(found: Diagnosis, findings: tuple[Finding, ...]) -> tuple[Cause, str]:
+    """The vectors speak first; where they agree, what else is not as expected."""
+    if found.cause is not Cause.COMPATIBLE:
+        return found.cause, found.sentence
+    causes = {"norms": Cause.NORMS, "manifest": Cause.MANIFEST, "unchanged": Cause.CHANGED}
+    for name, cause in causes.items():
+        for finding in findings:
+            if finding.name == name and not finding.ok:
+                again = "" if name == "norms" else "; the vectors agree, so stamp the store anew"
+                return cause, finding.message + again
+    return found.cause, found.sentence
+
+
+def _figures(store: Store, compared: Comparison, size: int) -> Figures:
+    n, agreeing = len(compared), int(compared.agreeing.sum())
+    # Fewer than were asked for: these are all the different texts that there are
+    population = n if n < size or n == store.info.count else store.info.count
+    return Figures(
+        sampled=n,
+        agreeing=agreeing,
+        disagreeing=share_of(n - agreeing, n, population),
+        tolerance=compared.tolerance.allowed,
+        median_cosine=float(np.median(compared.cosines)),
+        chance_cosine=compared.chance,
+    )
+
+
+def _examples(compared: Comparison, found: Diagnosis) -> tuple[Example, ...]:
+    """Those that disagree most."""
+    order = np.argsort(compared.cosines, kind="stable").tolist()
+    rows = [row for row in order if found.taken_for[row] != "agrees"]
+    return tuple(
+        Example(compared.documents[row].id, int(compared.rows[row]), float(compared.cosines[row]), found.taken_for[row])
+        for row in rows[:_EXAMPLES]
+    )
+
+
+def _doubts(store: Store, compared: Comparison, model: ModelIdentity) -> list[str]:
+    doubts = []
+    prefix = model.document_prefix
+    if prefix and all(document.text.startswith(prefix) for document in compared.documents):
+        doubts.append(f"the stored texts begin with the prefix {prefix!r} already, and the model puts it before them")
+    if compared.tolerance.loose:
+        factory = store.info.details.get("factory", store.info.index_type)
+        doubts.append(
+            f"the index ({factory}) is lossy: small changes, such as of few texts, could not be told from its loss"
+        )
+    return doubts

@@ -1,0 +1,149 @@
+"""Stored vectors beside those that a model gives to the same texts now, and what nothing in common looks like."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.check.tolerance import Tolerance
+from migrate.documents import Document
+from migrate.embedders.base import Embedder
+from migrate.sample import Sample, draw_sample
+from migrate.stores.base import Store
+from migrate.vectors import Progress, Vectors, check_vectors, unit_rows
+
+Mask = NDArray[np.bool_]
+
+_RIVALS = 0.05
+_LONELY = 0.5
+_MAJORITY = 0.5
+_PERMUTATIONS = 999
+_OTHERS = 256
+_STRUCTURE = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Row i of `stored` and of `fresh`, both (n, dim), belongs to `documents[i]`, in row `rows[i]` of the store."""
+
+    rows: NDArray[np.int64]
+    documents: Sequence[Document]
+    stored: Vectors
+    fresh: Vectors
+    tolerance: Tolerance
+
+    def __len__(self) -> int:
+        return len(self.documents)
+
+    @cached_property
+    def cosines(self) -> NDArray[np.float64]:
+        """Cosine of each stored vector with that of the same text, (n,)."""
+        return pairwise(self.stored, self.fresh)
+
+    @cached_property
+    def crossed(self) -> NDArray[np.float32]:
+        """Cosine of each stored vector with new ones of at most 256 other texts; NaN for its own, (n, m)."""
+        others = spread(len(self), _OTHERS)
+        product: NDArray[np.float32] = unit_rows(self.stored) @ unit_rows(self.fresh[others]).T
+        product[others, np.arange(len(others))] = np.nan
+        return product
+
+    @cached_property
+    def agreeing(self) -> Mask:
+        """Which documents have the vector that the model gives, (n,).
+
+        Of a code, single vectors stray from what it does on average; where most agree, those that are near do too.
+        """
+        found = agree(self.stored, self.fresh, self.tolerance)
+        return found | self.near if self.tolerance.coded and found.mean() > _MAJORITY else found
+
+    @property
+    def chance(self) -> float:
+        """Median cosine over different texts, 0 where there is one text only."""
+        return float(np.nanmedian(self.crossed)) if len(self) > 1 else 0.0
+
+    @cached_property
+    def near(self) -> Mask:
+        """Whose stored vector has, of all sampled texts, its own among the nearest 5 %; (n,).
+
+        A rank rather than a cosine: in a narrow space, cosines of different texts are high too.
+        """
+        if len(self) == 1:
+            return np.array(self.cosines > _LONELY)
+        rivals = (self.crossed > self.cosines[:, None]).sum(axis=1)
+        return np.array(rivals <= _RIVALS * (self.crossed.shape[1] - 1))
+
+    def closeness(self, some: Mask) -> float:
+        """How far some documents, (n,), have come from chance (0) to the model's vectors (1): their median cosine."""
+        chance = float(np.nanmedian(self.crossed[some])) if len(self) > 1 else 0.0
+        return (float(np.median(self.cosines[some])) - chance) / max(1 - chance, 1e-6)
+
+    def structure(self, seed: int) -> tuple[float, float]:
+        """Spearman correlation of the cosines inside `stored` with those inside `fresh`, and how often chance does it.
+
+        Mantel's permutation test (Cancer Research 27, 1967, 209-220): the documents of one side change places.
+        """
+        some = spread(len(self), _STRUCTURE)
+        upper = np.triu_indices(len(some), 1)
+        old, new = (_ranked(vectors[some], upper) for vectors in (self.stored, self.fresh))
+        found = _correlation(old[upper], new[upper])
+        rng = np.random.default_rng(seed)
+        orders = (rng.permutation(len(some)) for _ in range(_PERMUTATIONS))
+        better = sum(_correlation(old[order][:, order][upper], new[upper]) >= found for order in orders)
+        return found, (better + 1) / (_PERMUTATIONS + 1)
+
+    @property
+    def is_rotated(self) -> bool:
+        """Whether both sides have the same angles inside, so that one is the other turned."""
+        some = spread(len(self), _STRUCTURE)
+        inside = [unit_rows(vectors[some]) @ unit_rows(vectors[some]).T for vectors in (self.stored, self.fresh)]
+        return bool(np.abs(inside[0] - inside[1]).max() < self.tolerance.allowed)
+
+
+def spread(count: int, most: int) -> NDArray[np.int64]:
+    """At most `most` of the numbers below `count`, evenly spread."""
+    return np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.int64))
+
+
+def pairwise(left: Vectors, right: Vectors) -> NDArray[np.float64]:
+    """Cosine of each row of `left` with the same row of `right`, (n,)."""
+    cosines: NDArray[np.float64] = np.einsum("ij,ij->i", unit_rows(left), unit_rows(right)).astype(np.float64)
+    return cosines
+
+
+def agree(stored: Vectors, fresh: Vectors, tolerance: Tolerance) -> Mask:
+    """Which rows of `stored`, (n, dim), are those of `fresh`."""
+    return pairwise(stored, fresh) >= tolerance.least(stored, fresh)
+
+
+def _ranked(vectors: Vectors, upper: tuple[NDArray[np.int64], NDArray[np.int64]]) -> NDArray[np.float64]:
+    """Ranks of the cosines between rows, symmetric, (n, n)."""
+    rows = unit_rows(vectors)
+    table = np.zeros((len(rows), len(rows)))
+    values = (rows @ rows.T)[upper]
+    table[upper] = np.argsort(np.argsort(values, kind="stable"), kind="stable")
+    return table + table.T
+
+
+def _correlation(left: NDArray[np.float64], right: NDArray[np.float64]) -> float:
+    return float(np.corrcoef(left, right)[0, 1])
+
+
+def draw(store: Store, size: int, seed: int) -> tuple[Sample, Vectors]:
+    """Random documents with different texts, and their stored vectors, all finite and not zero."""
+    sample = draw_sample(store, size, strategy="random", seed=seed)
+    batch = store.take(sample.rows)
+    check_vectors(batch.ids, batch.vectors, source=str(store.info.path))
+    return sample, batch.vectors
+
+
+def compare(
+    sample: Sample, stored: Vectors, embedder: Embedder, tolerance: Tolerance, progress: Progress
+) -> Comparison:
+    """Embed a sample as documents and put its stored vectors beside."""
+    fresh = embedder.embed_documents(sample.documents, progress=progress)
+    return Comparison(sample.rows, sample.documents, stored, fresh, tolerance)

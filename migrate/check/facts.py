@@ -1,0 +1,132 @@
+"""What can be told without embedding a text: dimension, norms, and what a manifest says."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import numpy as np
+
+from migrate.check.model import Finding
+from migrate.embedders import known_models
+from migrate.errors import StoreError
+from migrate.files import output_errors, sha256_file
+from migrate.manifest import Manifest, ModelIdentity
+from migrate.stores.base import Store
+from migrate.vectors import NormSummary, Vectors, check_vectors, squared_norms, summarize_norms
+
+MADE_BY_STAMP = "stamp"
+
+_NORM_ROWS = 256
+_SAME_NORM = 0.01
+_LISTED = 5
+_WORDS = {
+    "spec": "the model",
+    "dim": "the dimension",
+    "normalized": "unit length",
+    "document_prefix": "the document prefix",
+    "query_prefix": "the query prefix",
+    "revision": "the revision",
+}
+
+
+def dimension_finding(store: Store, model: ModelIdentity) -> Finding:
+    """Whether the dimensions are equal."""
+    found = store.info.dim
+    if found == model.dim:
+        return Finding("dimension", True, f"{found:,}, as the model's")
+    return Finding("dimension", False, f"the store has {found:,} dimensions, the model gives {model.dim:,}")
+
+
+def fitting_models(store: Store, seed: int) -> str:
+    """Known models of the dimension of a store, and of its norms where the index keeps these."""
+    norms = summarize_norms(_some_vectors(store, seed))
+    fits = [facts for facts in known_models() if facts.dim == store.info.dim]
+    if store.info.exact:
+        fits = [facts for facts in fits if facts.normalized == norms.is_unit]
+    names = ", ".join(facts.short_name for facts in fits[:_LISTED]) + (", ..." if len(fits) > _LISTED else "")
+    return f"known models that would fit: {names or 'none'} (norms of {_told(norms)})"
+
+
+def _some_vectors(store: Store, seed: int) -> Vectors:
+    """Vectors of some random rows, all finite and not zero."""
+    rows = np.sort(np.random.default_rng(seed).permutation(store.info.count)[:_NORM_ROWS])
+    batch = store.take(rows)
+    check_vectors(batch.ids, batch.vectors, source=str(store.info.path))
+    return batch.vectors
+
+
+def norms_by_model(store: Store, model: ModelIdentity, seed: int) -> Finding:
+    """Whether some random rows have the norms that are known of the model.
+
+    Raises
+    ------
+    VectorError
+        A vector is zero or not finite.
+    """
+    norms = summarize_norms(_some_vectors(store, seed))
+    if not store.info.exact:
+        return Finding("norms", True, f"{_told(norms)}; not compared, as the index keeps them only roughly")
+    fits = norms.is_unit == model.normalized
+    return Finding("norms", fits, f"{_told(norms)}; the model's are {'1' if model.normalized else 'not all 1'}")
+
+
+def norms_by_vectors(stored: Vectors, fresh: Vectors, *, exact: bool) -> Finding:
+    """Whether vectors that point the same way, (n, dim) each, are equally long."""
+    old, new = summarize_norms(stored), summarize_norms(fresh)
+    if not exact:
+        return Finding("norms", True, f"{_told(old)}; not compared, as the index keeps them only roughly")
+    ratios = np.sqrt(squared_norms(stored).astype(np.float64) / squared_norms(fresh))
+    if (np.abs(ratios - 1) < _SAME_NORM).mean() > 1 / 2:
+        return Finding("norms", True, f"{_told(old)}, as the model's")
+    if old.is_unit:
+        how = "normalised in the store, not by the model"
+    else:
+        how = "not normalised in the store, but by the model" if new.is_unit else "scaled"
+    return Finding("norms", False, f"{how}: {_told(old)} in the store, {_told(new)} by the model")
+
+
+def _told(norms: NormSummary) -> str:
+    return "1" if norms.is_unit else f"{norms.minimum:.3g} to {norms.maximum:.3g}"
+
+
+def manifest_finding(manifest: Manifest, model: ModelIdentity) -> Finding:
+    """Whether the manifest names this model, with these prefixes; a revision counts where both sides know it."""
+    known = manifest.model
+    if known is None:
+        return Finding("manifest", False, "names no model")
+    differences = [
+        f"{_WORDS[field.name]} is {getattr(known, field.name)!r}, for the model as named {getattr(model, field.name)!r}"
+        for field in fields(known)
+        if getattr(known, field.name) != getattr(model, field.name)
+        and not (field.name == "revision" and None in (known.revision, model.revision))
+    ]
+    if differences:
+        return Finding("manifest", False, f"in the manifest {'; '.join(differences)}")
+    return Finding(
+        "manifest", True, f"names {known.spec}, made by {manifest.details.get('made by', 'an unknown command')}"
+    )
+
+
+def unchanged_finding(store: Store, manifest: Manifest) -> Finding | None:
+    """Whether index and texts are the ones of the manifest; None where it holds no hash. Reads the files."""
+    try:
+        if not store.verify():
+            return None
+    except StoreError as error:
+        return Finding("unchanged", False, str(error))
+    if manifest.details.get("made by") == MADE_BY_STAMP:
+        for name, found in document_hashes(store).items():
+            if manifest.inputs.get(name, found) != found:
+                return Finding("unchanged", False, f"{name} is not the file that was there when the store was stamped")
+    return Finding("unchanged", True, "the index is the one of the manifest, by its SHA-256")
+
+
+def document_hashes(store: Store) -> dict[str, str]:
+    """SHA-256 of each file that a store's documents are read from, by name."""
+    index = str(store.info.details["index"])
+    paths = [stamp.path for stamp in store.stamps if stamp.path.name != index]
+    hashes = {}
+    for path in paths:
+        with output_errors(path):
+            hashes[path.name] = sha256_file(path)
+    return hashes

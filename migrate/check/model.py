@@ -1,0 +1,119 @@
+"""What a check finds: the cause, a sentence, named findings, and the figures and examples they rest on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Literal
+
+from migrate.check.shares import Share
+from migrate.manifest import ModelIdentity
+
+Basis = Literal["manifest", "sample", "facts"]
+"""What the answer rests on: the manifest alone, texts embedded again, or dimension and norms alone."""
+
+
+class Cause(StrEnum):
+    """Why a store is compatible with a model, or why not."""
+
+    COMPATIBLE = "compatible"
+    DIMENSION = "other dimension"
+    SHORTENED = "shortened vectors"
+    OTHER_MODEL = "other model"
+    OTHER_TEXTS = "vectors of other texts"
+    OUT_OF_STEP = "ids and vectors out of step"
+    ROTATED = "rotated vectors"
+    MISSING_PREFIX = "missing prefix"
+    DOUBLED_PREFIX = "doubled prefix"
+    QUERY_PREFIX = "query prefix"
+    OTHER_PREFIX = "other prefix"
+    POOLING = "other pooling"
+    LENGTH = "texts cut at another length"
+    TEXT_FORM = "texts changed before embedding"
+    NEAR = "near but not equal"
+    NORMS = "other norms"
+    MIXED = "mixed store"
+    STALE = "stale vectors"
+    MANIFEST = "manifest of another model"
+    CHANGED = "changed since it was stamped"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at, under a name that does not change: whether it is as expected, and in words."""
+
+    name: str
+    ok: bool
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A sampled document that disagrees: how near its vector is to that of its text, and what that was taken for."""
+
+    doc_id: str
+    row: int
+    cosine: float
+    taken_for: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A way of embedding that was tried on `tried` sampled documents, and for how many it gives the stored vector."""
+
+    cause: Cause
+    meaning: str
+    tried: int
+    agreeing: int
+    median_cosine: float
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """The figures of a comparison with vectors made anew.
+
+    Attributes
+    ----------
+    sampled, agreeing
+        Documents that were embedded again, and those whose stored vector is what came out.
+    disagreeing
+        The share of the store's documents that disagree, with bounds.
+    tolerance
+        How far below 1 a cosine may be in an agreement.
+    median_cosine
+        Of stored vectors and those of the same texts made anew.
+    chance_cosine
+        Median over pairs of different texts: what nothing in common looks like in this store.
+    structure
+        Spearman correlation of the cosines inside the stored vectors with those inside the new ones.
+    """
+
+    sampled: int
+    agreeing: int
+    disagreeing: Share
+    tolerance: float
+    median_cosine: float
+    chance_cosine: float
+    structure: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Compatibility:
+    """Whether a store's vectors are those of a model. `compatible` is so only if every finding is as expected."""
+
+    store: Path
+    model: ModelIdentity
+    cause: Cause
+    sentence: str
+    basis: Basis
+    findings: tuple[Finding, ...]
+    figures: Figures | None = None
+    trials: tuple[Trial, ...] = ()
+    examples: tuple[Example, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def compatible(self) -> bool:
+        """Whether the store may be used with the model."""
+        return self.cause is Cause.COMPATIBLE

@@ -1,0 +1,99 @@
+"""Writes beside a store which model it comes from, so that later checks need no embedding. Nothing else is touched."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from migrate.check.check import SAMPLE_SIZE, check_store
+from migrate.check.facts import MADE_BY_STAMP, dimension_finding, document_hashes
+from migrate.check.model import Compatibility
+from migrate.embedders.base import Embedder
+from migrate.errors import UsageError
+from migrate.files import atomic_file, output_errors, sha256_file, write_json
+from migrate.manifest import MANIFEST_NAME, Manifest
+from migrate.stores.base import INDEX_HASH, Store
+from migrate.vectors import Progress, no_progress
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """The manifest that was written, or None where the check refused; `checked` is None where it was left out."""
+
+    path: Path | None
+    checked: Compatibility | None
+
+
+def stamp_store(
+    store: Store,
+    embedder: Embedder,
+    *,
+    sample: int = SAMPLE_SIZE,
+    trust: bool = False,
+    force: bool = False,
+    seed: int = 0,
+    progress: Progress = no_progress,
+) -> Stamp:
+    """Write the manifest of a store that comes from a model, after checking that it does.
+
+    Parameters
+    ----------
+    sample, seed, progress
+        Of the check.
+    trust
+        Write it unchecked; the dimension must fit all the same.
+    force
+        Replace a manifest.
+
+    Raises
+    ------
+    UsageError
+        There is a manifest and `force` is not given.
+    StoreError
+        The store changed meanwhile; or as `check_store`.
+    OutputError
+        The folder cannot be written to.
+    VectorError, RemoteError, InputError
+        As `check_store`.
+    """
+    path = store.folder / MANIFEST_NAME
+    if not force and os.path.lexists(path):
+        raise UsageError(f"{path} exists: the store is stamped already; replace it with --force")
+    before = store.fingerprint()
+    checked = None
+    if not trust or not dimension_finding(store, embedder.identity).ok:
+        checked = check_store(store, embedder, sample=sample, manifest="ignore", seed=seed, progress=progress)
+        if not checked.compatible:
+            return Stamp(None, checked)
+    manifest = _manifest(store, embedder, checked, seed)
+    store.check_unchanged(before)
+    with atomic_file(path, force=force) as aside:
+        write_json(aside, asdict(manifest))
+    return Stamp(path, checked)
+
+
+def _manifest(store: Store, embedder: Embedder, checked: Compatibility | None, seed: int) -> Manifest:
+    index = str(store.info.details["index"])
+    with output_errors(store.folder / index):
+        digest = sha256_file(store.folder / index)
+    details = {"made by": MADE_BY_STAMP, "index": index, INDEX_HASH: digest, "checked": _checked(checked)}
+    return Manifest(
+        "store",
+        model=embedder.identity,
+        seed=seed,
+        inputs=document_hashes(store),
+        counts={"documents": store.info.count},
+        details=details,
+    )
+
+
+def _checked(checked: Compatibility | None) -> Mapping[str, Any] | None:
+    """What the stamp rests on, None for somebody's word alone."""
+    if checked is None:
+        return None
+    figures = checked.figures
+    counts = {} if figures is None else {"sampled": figures.sampled, "agreeing": figures.agreeing}
+    return {"basis": checked.basis, **counts}

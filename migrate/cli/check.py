@@ -1,0 +1,96 @@
+"""`lead-migrate check`: whether a store's vectors come from a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from migrate.cli import options
+from migrate.cli.options import ModelOptions, option
+from migrate.cli.terminal import progress_bar, show, show_json
+
+if TYPE_CHECKING:
+    _ParamType = click.ParamType[int | str]
+else:  # generic for the type checker alone before click 8.4
+    _ParamType = click.ParamType
+
+_ALL = "all"
+
+
+class _SampleSize(_ParamType):
+    """A number of documents, or `all`."""
+
+    name = "N|all"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        """The number, or "all"."""
+        if value == _ALL:
+            return _ALL
+        return int(click.IntRange(min=1).convert(value, param, ctx))
+
+
+spec = option("--model", "spec", required=True, metavar="SPEC", help="Model that the store should come from.")
+sample = option(
+    "--sample",
+    "size",
+    type=_SampleSize(),
+    metavar="N|all",
+    help="Documents to embed again, whatever a manifest says.  [default: 32, where no manifest answers]",
+)
+
+
+@options.command(
+    "check", "Whether a store comes from a model.", example="lead-migrate check my-store/ --model tfidf:32"
+)
+@click.argument("store", type=options.PATH)
+@spec
+@sample
+@option("--full", is_flag=True, help="Embed the sample even where a manifest answers.")
+@options.model_options
+@options.seed
+@options.as_json
+@options.quiet
+def command(
+    store: Path,
+    spec: str,
+    size: int | str | None,
+    full: bool,
+    model: ModelOptions,
+    seed: int,
+    as_json: bool,
+    quiet: bool,
+) -> int:
+    """Say whether the vectors of STORE are those that a model gives to its texts, or why not.
+
+    Exits with 0 if so, with 1 if not. A manifest whose hash is that of the index answers at once.
+    """
+    from migrate.check import check_store
+    from migrate.report.check import check_document, check_text
+    from migrate.stores import open_store
+
+    opened = open_store(store)
+    with progress_bar(quiet=quiet) as progress:
+        found = check_store(
+            opened,
+            model.load(spec, state=opened.folder),
+            sample=documents(size, opened.info.count),
+            manifest="trust" if size is None and not full else "compare",
+            seed=seed,
+            progress=progress,
+        )
+    if as_json:
+        show_json(check_document(found))
+    else:
+        show(check_text(found))
+    return 0 if found.compatible else 1
+
+
+def documents(size: int | str | None, count: int) -> int:
+    """How many documents to embed of `count`."""
+    from migrate.check import SAMPLE_SIZE
+
+    if size is None:
+        return SAMPLE_SIZE
+    return count if isinstance(size, str) else size

@@ -1,0 +1,119 @@
+"""`lead-migrate compare`: how alike the spaces of several stores are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from migrate.cli import options
+from migrate.cli.options import option
+from migrate.cli.terminal import progress_bar, show, show_json
+
+if TYPE_CHECKING:
+    from migrate.similarity.comparison import StoresComparison
+
+
+@options.command(
+    "compare",
+    "How alike the spaces of stores are.",
+    example="lead-migrate compare my-store translated --html spaces.html",
+)
+@click.argument("stores", nargs=-1, required=True, type=options.PATH, metavar="STORE STORE...")
+@option("--html", type=options.PATH, metavar="FILE", help="Page to write, with heat maps of every measure.")
+@option(
+    "--csv",
+    "table",
+    type=options.PATH,
+    metavar="FILE.csv|FOLDER",
+    help="One table of all figures to write, or a folder with a matrix for each measure.",
+)
+@option(
+    "--sample",
+    type=click.IntRange(min=10),
+    default=10_000,
+    help="Documents to compare at most, drawn at random from those that all stores have.",
+)
+@option(
+    "--labels",
+    type=options.PATH,
+    metavar="FILE",
+    help="Labels of documents, as JSONL with id and label or two columns: classifiers are trained on the first store.",
+)
+@options.seed
+@options.force
+@options.as_json
+@options.quiet
+def command(
+    stores: tuple[Path, ...],
+    html: Path | None,
+    table: Path | None,
+    sample: int,
+    labels: Path | None,
+    seed: int,
+    force: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Compare the spaces of two or more STOREs over the documents that all of them have, matched by id.
+
+    CKA, its angle, neighbours shared and their order, cosines of pairs, local geometry and intrinsic dimension say how
+    alike two spaces are. R², errors, the stitching penalty (the share of true neighbours that is missed), spectrum and
+    bias say what an affine stitch makes of one in the other, both ways, on documents that it was not fitted on; beside
+    them stand the target's mean, a random Gaussian, and the vectors as they are. With --labels, a linear probe and kNN
+    trained on the first store's vectors classify those of the others.
+    """
+    from migrate.datasets.document_labels import read_labels
+    from migrate.similarity.comparison import compare_stores
+    from migrate.stores import open_store
+
+    _refuse_outputs(html, table, [*stores, *([labels] if labels else [])], force=force)
+    by_id = None if labels is None else read_labels(labels)
+    with progress_bar(quiet=quiet) as progress:
+        opened = [open_store(store) for store in stores]
+        found = compare_stores(opened, sample=sample, labels=by_id, seed=seed, progress=progress)
+    _write(found, html, table, force=force)
+    _show(found, as_json=as_json)
+
+
+def _refuse_outputs(html: Path | None, table: Path | None, inputs: Sequence[Path], *, force: bool) -> None:
+    from migrate.errors import UsageError
+    from migrate.files import real_path, refuse_existing, refuse_overlap
+
+    outputs = [path for path in (html, table) if path is not None]
+    if len({real_path(path) for path in outputs}) < len(outputs):
+        raise UsageError(f"--html and --csv: expected two different outputs, found {html} twice; choose another")
+    for path in outputs:
+        refuse_overlap(path, *inputs)
+        refuse_existing(path, force=force)
+
+
+def _write(found: StoresComparison, html: Path | None, table: Path | None, *, force: bool) -> None:
+    """Each output whole or not at all."""
+    from migrate.files import atomic_file, atomic_folder, write_bytes
+    from migrate.report.compare_document import long_csv, matrix_csv
+    from migrate.report.compare_page import compare_page
+    from migrate.similarity.measures import MEASURES
+
+    with ExitStack() as outputs:
+        if html is not None:
+            write_bytes(outputs.enter_context(atomic_file(html, force=force)), compare_page(found).encode())
+        if table is not None and table.suffix == ".csv":
+            write_bytes(outputs.enter_context(atomic_file(table, force=force)), long_csv(found).encode())
+        elif table is not None:
+            folder = outputs.enter_context(atomic_folder(table, force=force))
+            for measure in MEASURES:
+                write_bytes(folder / f"{measure.key}.csv", matrix_csv(measure, found).encode())
+
+
+def _show(found: StoresComparison, *, as_json: bool) -> None:
+    from migrate.report.compare import compare_text
+    from migrate.report.compare_document import compare_document
+
+    if as_json:
+        show_json(compare_document(found))
+    else:
+        show(compare_text(found))

@@ -1,0 +1,114 @@
+"""Where a finding goes besides the terminal: files, and what CI reads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from migrate.cli.options import PATH, option
+
+if TYPE_CHECKING:
+    from migrate.report.suite import Suite
+
+_SUMMARY = "GITHUB_STEP_SUMMARY"
+_REPORT = option("--report", type=PATH, metavar="FILE", help="File to write the JSON report to.")
+_HTML = option("--html", type=PATH, metavar="FILE", help="File to write the report to as a page for a browser.")
+
+
+@dataclass(frozen=True, slots=True)
+class CI:
+    """Where a finding goes besides the terminal."""
+
+    junit: Path | None
+    github: bool
+
+    def refuse(self, *inputs: Path, force: bool) -> None:
+        """Make sure, before anything is spent, that the JUnit file can be written.
+
+        Raises
+        ------
+        UsageError
+            It is there already, or is one of the inputs.
+        """
+        _refuse([self.junit], inputs, force=force)
+
+    def leave(self, suite: Suite, *, force: bool) -> None:
+        """Write what was asked for. Annotations go to stderr, where GitHub reads them too, and no JSON is spoilt."""
+        from migrate.files import atomic_file, write_bytes
+        from migrate.report.github import annotation_lines
+        from migrate.report.junit import junit_xml
+
+        if self.junit is not None:
+            with atomic_file(self.junit, force=force) as aside:
+                write_bytes(aside, junit_xml(suite))
+        if self.github:
+            for line in annotation_lines(suite):
+                click.echo(line, err=True)
+            _summarize(suite.markdown)
+
+
+@dataclass(frozen=True, slots=True)
+class Outlets:
+    """Where a report goes besides the terminal: JSON, a page, and what CI reads."""
+
+    report: Path | None
+    html: Path | None
+    ci: CI
+
+    def refuse(self, *inputs: Path, force: bool) -> None:
+        """Make sure, before anything is spent, that the files can be written.
+
+        Raises
+        ------
+        UsageError
+            One is there already, or is one of the inputs.
+        """
+        _refuse([self.report, self.html], inputs, force=force)
+        self.ci.refuse(*inputs, force=force)
+
+
+def _refuse(outputs: Sequence[Path | None], inputs: Sequence[Path], *, force: bool) -> None:
+    from migrate.files import refuse_existing, refuse_overlap
+
+    for path in filter(None, outputs):
+        refuse_overlap(path, *inputs)
+        refuse_existing(path, force=force)
+
+
+def _summarize(markdown: str) -> None:
+    path = os.environ.get(_SUMMARY)
+    if path:
+        with Path(path).open("a", encoding="utf-8") as file:
+            file.write(markdown + "\n")
+
+
+def report_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of `Outlets`; the command gets one argument `outlets`."""
+
+    @wraps(command)
+    def with_outlets(ci: CI, **arguments: Any) -> Any:
+        return command(outlets=Outlets(arguments.pop("report"), arguments.pop("html"), ci), **arguments)
+
+    return _REPORT(_HTML(ci_options(with_outlets)))
+
+
+def ci_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of `CI`; the command gets one argument `ci`."""
+
+    @wraps(command)
+    def with_ci(**arguments: Any) -> Any:
+        return command(ci=CI(arguments.pop("junit"), arguments.pop("github")), **arguments)
+
+    wrapped: Callable[..., Any] = with_ci
+    for add in (
+        option("--github", is_flag=True, help="Annotate the run of GitHub Actions, and summarize it on its page."),
+        option("--junit", type=PATH, metavar="FILE", help="File to write the finding to as JUnit XML."),
+    ):
+        wrapped = add(wrapped)
+    return wrapped

@@ -1,0 +1,114 @@
+"""A check as plain text that fits 100 columns, the answer first, and as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from textwrap import fill
+from typing import Any
+
+from migrate.check.model import Compatibility, Example, Figures, Trial
+from migrate.check.stamp import Stamp
+from migrate.report.terminal import WIDTH, table
+
+SCHEMA_VERSION = 1
+
+_BASES = {
+    "manifest": "told by the manifest; no text was embedded",
+    "sample": "told by texts embedded again",
+    "facts": "told without embedding a text",
+}
+_SHOWN = 5
+
+
+def check_text(found: Compatibility) -> str:
+    """The answer, the findings, the figures, the documents that disagree, and what was tried to explain them."""
+    parts = [answer_line(found), "", *_findings(found)]
+    if found.figures is not None:
+        parts += ["", *map(folded, _figure_sentences(found.figures))]
+    if found.examples:
+        parts += ["", table([["document", "row", "cosine", "taken for"], *map(_example_row, found.examples)])]
+    if found.trials and not found.compatible:
+        parts += ["", _trials(found.trials)]
+    return "\n".join([*parts, *([""] if found.notes else []), *(folded(f"note: {note}") for note in found.notes)])
+
+
+def answer_line(found: Compatibility) -> str:
+    """Compatible or not, with which model, and why."""
+    if found.compatible:
+        return folded(f"compatible with {found.model.spec}: {found.sentence}")
+    return folded(f"not compatible with {found.model.spec}: {found.cause.value}: {found.sentence}")
+
+
+def folded(sentence: str) -> str:
+    """A sentence in lines that fit, none of which ends within a name or an option."""
+    return fill(sentence, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+
+
+def _findings(found: Compatibility) -> list[str]:
+    """What was looked at; what the answer has said already is only named."""
+    told = [_BASES[found.basis]]
+    for finding in found.findings:
+        said = "" if finding.message == found.sentence else f": {finding.message}"
+        told.append(folded(f"{'ok ' if finding.ok else 'NOT'}  {finding.name}{said}"))
+    return told
+
+
+def _figure_sentences(figures: Figures) -> list[str]:
+    agreeing = f"{figures.agreeing} of {figures.sampled} sampled documents agree"
+    told = [
+        f"{agreeing} (cosine of at least {1 - figures.tolerance:g}); median cosine {figures.median_cosine:.4f}, of "
+        f"different texts {figures.chance_cosine:.4f}"
+    ]
+    if figures.agreeing == figures.sampled:
+        missed = figures.disagreeing.upper
+        sure = "no other text is left" if not missed else f"up to {missed:.1%} of the store could differ unseen"
+        told.append(f"{sure} (95 % confidence); --sample N|all looks further" if missed else sure)
+    return told
+
+
+def _example_row(example: Example) -> list[str]:
+    name = "".join(char if char.isprintable() else repr(char)[1:-1] for char in example.doc_id)
+    return [_cut(name, 36), f"{example.row:,}", f"{example.cosine:.4f}", _cut(example.taken_for, 40)]
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 3] + "..."
+
+
+def _trials(trials: tuple[Trial, ...]) -> str:
+    """The ways that came nearest."""
+    best = sorted(trials, key=lambda trial: (-trial.agreeing / trial.tried, -trial.median_cosine))[:_SHOWN]
+    rows = [
+        [_cut(f"embedded {trial.meaning}", 70), f"{trial.agreeing} of {trial.tried}", f"{trial.median_cosine:.4f}"]
+        for trial in best
+    ]
+    return table([[f"the nearest of {len(trials)} other ways", "agree", "median cosine"], *rows])
+
+
+def check_document(found: Compatibility) -> dict[str, Any]:
+    """Everything the check knows, as values that JSON holds."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "kind": "check",
+        "store": str(found.store),
+        "model": asdict(found.model),
+        "compatible": found.compatible,
+        "cause": found.cause.value,
+        "sentence": found.sentence,
+        "basis": found.basis,
+        "findings": [asdict(finding) for finding in found.findings],
+        "figures": None if found.figures is None else asdict(found.figures),
+        "trials": [asdict(trial) for trial in found.trials],
+        "examples": [asdict(example) for example in found.examples],
+        "notes": list(found.notes),
+    }
+
+
+def stamp_document(stamp: Stamp) -> dict[str, Any]:
+    """Where the manifest was written, null if nowhere, and the check it rests on, null if it was left out."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "kind": "stamp",
+        "manifest": None if stamp.path is None else str(stamp.path),
+        "check": None if stamp.checked is None else check_document(stamp.checked),
+    }

@@ -1,0 +1,1 @@
+"""Charts as inline SVG: no script, no network, colours from the page."""

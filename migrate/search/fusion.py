@@ -1,0 +1,31 @@
+"""Two rankings made one: what vectors find and what words find, as hybrid search does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from migrate.search.runs import DEPTH, Run, rank
+
+SMOOTHING = 60
+"""The constant of reciprocal rank fusion, as its authors and most search engines have it."""
+
+
+def reciprocal_rank_fusion(runs: Sequence[Run], *, depth: int = DEPTH, smoothing: int = SMOOTHING) -> Run:
+    """Score each document by the sum over the runs of 1 / (smoothing + rank), rank from 1; ties by doc_id.
+
+    Cormack, Clarke & Büttcher 2009, "Reciprocal Rank Fusion outperforms Condorcet and individual Rank Learning
+    Methods".
+
+    >>> reciprocal_rank_fusion([Run({"q": ("a", "b")}), Run({"q": ("b", "c")})]).top("q", 3)
+    ('b', 'a', 'c')
+    """
+    asked = dict.fromkeys(query_id for run in runs for query_id in run.rankings)
+    return Run({query_id: _fused(runs, query_id, depth, smoothing) for query_id in asked})
+
+
+def _fused(runs: Sequence[Run], query_id: str, depth: int, smoothing: int) -> tuple[str, ...]:
+    scores: dict[str, float] = {}
+    for run in runs:
+        for place, doc_id in enumerate(run.rankings.get(query_id, ()), start=1):
+            scores[doc_id] = scores.get(doc_id, 0.0) + 1 / (smoothing + place)
+    return tuple(doc_id for doc_id, _ in rank(scores.items(), depth))

@@ -1,0 +1,23 @@
+"""How alike embedding spaces are: functions of two arrays, and all stores of the same documents against each other."""
+
+from migrate.similarity.cka import cka_distance, linear_cka
+from migrate.similarity.comparison import StoresComparison, compare_stores
+from migrate.similarity.geometry import local_geometry, relative_orientation
+from migrate.similarity.neighbours import neighbour_jaccard, rank_similarity
+from migrate.similarity.spaces import Similarity, compare_spaces
+from migrate.similarity.stitching import Stitching, judge_stitching
+
+__all__ = [
+    "Similarity",
+    "Stitching",
+    "StoresComparison",
+    "cka_distance",
+    "compare_spaces",
+    "compare_stores",
+    "judge_stitching",
+    "linear_cka",
+    "local_geometry",
+    "neighbour_jaccard",
+    "rank_similarity",
+    "relative_orientation",
+]

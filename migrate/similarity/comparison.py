@@ -1,0 +1,136 @@
+"""Any number of stores of the same documents, each pair compared by every measure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from migrate.errors import DatasetError, UsageError
+from migrate.similarity.downstream import Downstream, judge_labels
+from migrate.similarity.matching import SAMPLE, Matched, match_documents
+from migrate.similarity.names import distinct_names
+from migrate.similarity.spaces import Similarity, Space, compare_described, describe_space
+from migrate.similarity.stitching import halves
+from migrate.stores.base import Store
+from migrate.vectors import Progress, Vectors, no_progress
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A store that took part: the shortest name that tells it from the others, its facts, its intrinsic dimensions."""
+
+    name: str
+    path: str
+    documents: int
+    dim: int
+    exact: bool
+    dimension: float
+    two_nn: float
+
+
+@dataclass(frozen=True, slots=True)
+class StoresComparison:
+    """Stores compared.
+
+    Attributes
+    ----------
+    stores : in the order they were given
+    shared : documents that all of them have
+    documents : how many of these were compared
+    pairs : by the places of both stores, the earlier one first, which is a
+    downstream : scores by labels, where these were given; the first store's vectors are the true ones
+    notes : sentences for a person
+    """
+
+    stores: tuple[Compared, ...]
+    shared: int
+    documents: int
+    seed: int
+    pairs: Mapping[tuple[int, int], Similarity]
+    downstream: Downstream | None
+    notes: tuple[str, ...]
+
+
+def compare_stores(
+    stores: Sequence[Store],
+    *,
+    sample: int = SAMPLE,
+    labels: Mapping[str, str] | None = None,
+    seed: int = 0,
+    progress: Progress = no_progress,
+) -> StoresComparison:
+    """Compare every pair of stores on up to `sample` documents that all have; `labels` are by document id.
+
+    Raises
+    ------
+    UsageError
+        There are fewer than two stores.
+    StoreError
+        They share fewer than 10 ids.
+    VectorError
+        One of the vectors is zero or not finite.
+    DatasetError
+        The labels name too few of the documents.
+    """
+    if len(stores) < 2:
+        raise UsageError(f"expected two or more stores to compare, found {len(stores)}; name another")
+    matched = match_documents(stores, sample=sample, seed=seed, progress=progress)
+    spaces = [describe_space(vectors, seed=seed) for vectors in matched.vectors]
+    downstream = None if labels is None else _by_labels(matched, labels, seed=seed)
+    names = distinct_names([store.info.path for store in stores])
+    return StoresComparison(
+        stores=tuple(_facts(*one) for one in zip(names, stores, spaces, strict=True)),
+        shared=matched.shared,
+        documents=len(matched.ids),
+        seed=seed,
+        pairs=_compare_pairs(spaces, seed, progress),
+        downstream=downstream,
+        notes=tuple(_notes(stores, names, matched)),
+    )
+
+
+def _compare_pairs(spaces: Sequence[Space], seed: int, progress: Progress) -> dict[tuple[int, int], Similarity]:
+    places = list(combinations(range(len(spaces)), 2))
+    found = {}
+    for done, (a, b) in enumerate(places):
+        progress("compare spaces", done, len(places))
+        found[a, b] = compare_described(spaces[a], spaces[b], seed=seed)
+    progress("compare spaces", len(places), len(places))
+    return found
+
+
+def _by_labels(matched: Matched, labels: Mapping[str, str], *, seed: int) -> Downstream:
+    rows = [row for row, doc_id in enumerate(matched.ids) if doc_id in labels]
+    if not rows:
+        raise DatasetError("expected labels of documents that are compared, found none; check the ids of the labels")
+    labelled: list[Vectors] = [vectors[rows] for vectors in matched.vectors]
+    return judge_labels(labelled, [labels[matched.ids[row]] for row in rows], seed=seed)
+
+
+def _facts(name: str, store: Store, space: Space) -> Compared:
+    info = store.info
+    return Compared(name, str(info.path), info.count, info.dim, info.exact, space.dimension, space.two_nn)
+
+
+def _notes(stores: Sequence[Store], names: Sequence[str], matched: Matched) -> list[str]:
+    notes = [
+        f"{name} has {store.info.count - matched.shared:,} documents that not all of the others have; they are left out"
+        for name, store in zip(names, stores, strict=True)
+        if store.info.count > matched.shared
+    ]
+    if len(matched.ids) < matched.shared:
+        notes.append(f"{len(matched.ids):,} of the {matched.shared:,} shared documents are compared, drawn by the seed")
+    fitted_on = len(halves(len(matched.ids), seed=0)[0])
+    wide = [
+        f"{name} ({store.info.dim:,})" for name, store in zip(names, stores, strict=True) if store.info.dim > fitted_on
+    ]
+    if wide:
+        notes.append(
+            f"stitches are fitted on {fitted_on:,} documents, fewer than the dimensions of {', '.join(wide)}: what "
+            "they reach says as much of that number as of the spaces"
+        )
+    lossy = [name for name, store in zip(names, stores, strict=True) if not store.info.exact]
+    if lossy:
+        notes.append(f"the vectors of {', '.join(lossy)} are approximate, as the index keeps them")
+    return notes

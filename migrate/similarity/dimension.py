@@ -1,0 +1,67 @@
+"""How many dimensions a space really has: near each document, and as a whole."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.similarity.neighbours import Nearest, find_nearest
+from migrate.similarity.rows import some_rows
+from migrate.vectors import Vectors
+
+NEIGHBOURS = 20
+"""Neighbours that the dimension near a document is estimated from."""
+
+_KEPT = 0.9
+
+
+def local_dimensions(near: Nearest) -> NDArray[np.float64]:
+    """Intrinsic dimension near each of the documents asked about, (m,), from their k nearest.
+
+    The maximum likelihood estimate of Levina & Bickel 2004, eq. 8, with k - 2 for k - 1, which takes its bias away.
+    Copies of a document are left out; where fewer than three others are left, or these are equally far, it is NaN.
+    """
+    apart = near.distances > 0
+    farthest = near.distances[:, -1:]
+    logs = np.log(np.divide(farthest, near.distances, where=apart, out=np.ones_like(near.distances)))
+    sums = logs.sum(axis=1)
+    known = (apart.sum(axis=1) > 2) & (sums > 0)
+    found: NDArray[np.float64] = np.divide(apart.sum(axis=1) - 2, sums, where=known, out=np.full(len(sums), np.nan))
+    return found
+
+
+def mean_dimension(local: NDArray[np.float64]) -> float:
+    """One figure from many, (m,): the harmonic mean (MacKay & Ghahramani 2005), which few great ones do not carry away.
+
+    NaN where none is known.
+    """
+    known = local[np.isfinite(local)]
+    return float(1 / np.mean(1 / known)) if known.size else float("nan")
+
+
+def two_nn_dimension(near: Nearest) -> float:
+    """Intrinsic dimension of the space as a whole, from the ratio of the distances to the two nearest documents.
+
+    TwoNN (Facco et al. 2017): the slope through the origin of -log(1 - F(μ)) over log μ, without the tenth of the
+    documents with the greatest ratios. Copies of a document count as one. NaN where fewer than two are known.
+    """
+    ratios = np.sort(_ratios(near.distances))
+    kept = int(_KEPT * len(ratios))
+    if kept < 2 or ratios[kept - 1] <= 1:
+        return float("nan")
+    x = np.log(ratios[:kept])
+    y = -np.log1p(-np.arange(1, kept + 1) / len(ratios))
+    return float((x @ y) / (x @ x))
+
+
+def intrinsic_dimension(vectors: Vectors, k: int = NEIGHBOURS, *, seed: int = 0) -> float:
+    """`mean_dimension` of (n, d), near up to 1,000 documents drawn by `seed`."""
+    return mean_dimension(local_dimensions(find_nearest(vectors, k, asked=some_rows(len(vectors), seed=seed))))
+
+
+def _ratios(distances: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Second over first distance that is not 0, of each row that has two different ones."""
+    first = np.where(distances > 0, distances, np.inf).min(axis=1)
+    second = np.where(distances > first[:, None], distances, np.inf).min(axis=1)
+    known = np.isfinite(second)
+    return np.asarray(second[known] / first[known])

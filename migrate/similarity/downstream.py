@@ -1,0 +1,117 @@
+"""What translated vectors are worth to a classifier that was trained on true ones: a linear probe, and kNN."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.errors import DatasetError
+from migrate.vectors import Vectors, squared_norms, unit_rows
+
+NEIGHBOURS = 10
+_STEPS = 1_000
+_STRENGTH = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    """How well held-out documents are classified: share that is right, and F1 averaged over the labels."""
+
+    accuracy: float
+    macro_f1: float
+
+
+@dataclass(frozen=True, slots=True)
+class Downstream:
+    """Scores by vectors: of the true ones first, then of each other space; None where the dimension is another.
+
+    Attributes
+    ----------
+    labels : how many there are among the documents
+    trained_on, judged_on : documents, of which no one is in both
+    majority : accuracy of always guessing the most frequent label
+    probe : multinomial logistic regression
+    knn : majority of the 10 nearest by cosine
+    """
+
+    labels: int
+    trained_on: int
+    judged_on: int
+    majority: float
+    probe: tuple[Accuracy | None, ...]
+    knn: tuple[Accuracy | None, ...]
+
+
+def judge_labels(spaces: Sequence[Vectors], labels: Sequence[str], *, seed: int = 0) -> Downstream:
+    """Train on the first space, (n, d), with one half of the documents; classify the other half's vectors of every one.
+
+    `labels[i]` is that of row i. The halves are drawn by `seed`, and each label is divided evenly between them.
+
+    Raises
+    ------
+    DatasetError
+        There are fewer than two labels with two documents each.
+    """
+    kinds, numbers = np.unique(np.asarray(labels, dtype=object).astype(str), return_inverse=True)
+    known, asked = _divide(numbers, seed)
+    if len(np.unique(numbers[known])) < 2:
+        raise DatasetError(
+            f"expected two or more labels with two or more documents each, found {len(kinds)} labels for "
+            f"{len(numbers)} documents that are compared; check the labels"
+        )
+    true = spaces[0]
+    usable = [space[asked] if space.shape[1] == true.shape[1] else None for space in spaces]
+    truth = numbers[asked]
+    judges = [fit(true[known], numbers[known]) for fit in (_Probe, _Nearest)]
+    probe, knn = ([None if one is None else _score(truth, judge.predict(one)) for one in usable] for judge in judges)
+    majority = np.bincount(numbers[known]).argmax()
+    return Downstream(len(kinds), len(known), len(asked), float((truth == majority).mean()), tuple(probe), tuple(knn))
+
+
+class _Probe:
+    """Logistic regression on vectors in units of the training vectors' mean norm: its strength then fits any store."""
+
+    def __init__(self, vectors: Vectors, numbers: NDArray[np.int64]) -> None:
+        import warnings
+
+        from sklearn.exceptions import ConvergenceWarning
+        from sklearn.linear_model import LogisticRegression
+
+        self._scale = np.float32(np.sqrt(squared_norms(vectors)).mean())
+        self._model: Any = LogisticRegression(C=_STRENGTH, max_iter=_STEPS)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # the last step is near enough
+            self._model.fit(vectors / self._scale, numbers)
+
+    def predict(self, vectors: Vectors) -> NDArray[np.int64]:
+        return np.asarray(self._model.predict(vectors / self._scale), dtype=np.int64)
+
+
+class _Nearest:
+    def __init__(self, vectors: Vectors, numbers: NDArray[np.int64]) -> None:
+        from sklearn.neighbors import KNeighborsClassifier
+
+        self._model: Any = KNeighborsClassifier(min(NEIGHBOURS, len(vectors)), algorithm="brute")
+        self._model.fit(unit_rows(vectors), numbers)
+
+    def predict(self, vectors: Vectors) -> NDArray[np.int64]:
+        return np.asarray(self._model.predict(unit_rows(vectors)), dtype=np.int64)
+
+
+def _score(truth: NDArray[np.int64], guess: NDArray[np.int64]) -> Accuracy:
+    from sklearn.metrics import f1_score
+
+    return Accuracy(float((truth == guess).mean()), float(f1_score(truth, guess, average="macro")))
+
+
+def _divide(numbers: NDArray[np.int64], seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Every other document of each label, in random order; the odd one of a label is trained on."""
+    order = np.random.default_rng(seed).permutation(len(numbers))
+    order = order[np.argsort(numbers[order], kind="stable")]
+    counts = np.bincount(numbers)
+    place = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return order[place % 2 == 0], order[place % 2 == 1]

@@ -1,0 +1,90 @@
+"""The documents that several stores share, and their vectors in each; a sample of them where they are many."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.errors import StoreError
+from migrate.stores.base import Store
+from migrate.vectors import Progress, Vectors, check_vectors, no_progress
+
+SAMPLE = 10_000
+"""Documents that are compared at most."""
+
+FEWEST = 10
+"""Shared documents without which nothing can be said."""
+
+Keys = NDArray[np.uint64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Matched:
+    """Documents by id: row i of each of `vectors`, (n, dim of the store), is `ids[i]`; `shared` is how many there are.
+
+    The order is random, by the seed.
+    """
+
+    ids: tuple[str, ...]
+    vectors: tuple[Vectors, ...]
+    shared: int
+
+
+def match_documents(
+    stores: Sequence[Store], *, sample: int = SAMPLE, seed: int = 0, progress: Progress = no_progress
+) -> Matched:
+    """Read the vectors of up to `sample` documents that all of the stores have.
+
+    Every id gets a 64-bit hash keyed by `seed`; those with the least hashes are the sample, whatever order the stores
+    are in. Held in memory are 8 bytes a document of each store, and the sample's vectors.
+
+    Raises
+    ------
+    StoreError
+        The stores share fewer than 10 ids, or one changed while it was read.
+    VectorError
+        One of the vectors is zero or not finite.
+    """
+    keys = [_keys(store, seed, progress, number, len(stores)) for number, store in enumerate(stores)]
+    shared = reduce(np.intersect1d, keys)
+    if len(shared) < FEWEST:
+        raise _strangers(stores, len(shared))
+    read = [_take(store, own, shared[:sample]) for store, own in zip(stores, keys, strict=True)]
+    for stamp in (stamp for store in stores for stamp in store.stamps):
+        stamp.check()
+    # Two ids with one hash are as good as impossible; if it happens they are left out.
+    kept = [row for row, ids in enumerate(zip(*(ids for ids, _ in read), strict=True)) if len(set(ids)) == 1]
+    ids = tuple(read[0][0][row] for row in kept)
+    return Matched(ids, tuple(np.ascontiguousarray(vectors[kept]) for _, vectors in read), len(shared))
+
+
+def _keys(store: Store, seed: int, progress: Progress, number: int, total: int) -> Keys:
+    """A hash for each row, (n,); equal ids have equal ones."""
+    progress("match documents", number, total)
+    secret = str(seed).encode()
+    found = bytearray()
+    for batch in store.batches():
+        for doc_id in batch.ids:
+            found += hashlib.blake2b(doc_id.encode("utf-8", "surrogatepass"), digest_size=8, key=secret).digest()
+    return np.frombuffer(bytes(found), dtype=np.uint64)
+
+
+def _take(store: Store, keys: Keys, wanted: Keys) -> tuple[Sequence[str], Vectors]:
+    """Ids and vectors in the order of `wanted`, which the store has all."""
+    own, rows = np.unique(keys, return_index=True)
+    batch = store.take(rows[np.searchsorted(own, wanted)].astype(np.int64))
+    check_vectors(batch.ids, batch.vectors, source=str(store.info.path))
+    return list(batch.ids), batch.vectors
+
+
+def _strangers(stores: Sequence[Store], shared: int) -> StoreError:
+    names = ", ".join(str(store.info.path) for store in stores)
+    return StoreError(
+        f"{names}: expected stores of the same documents, found {shared or 'no'} ids in common; compare stores with "
+        f"at least {FEWEST} ids in common"
+    )

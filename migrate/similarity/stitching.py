@@ -1,0 +1,152 @@
+"""What an affine stitch makes of one space in another: errors beside controls, penalty, spectrum and bias."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.similarity.neighbours import NEIGHBOURS, found_by_cosine
+from migrate.similarity.rows import check_same_documents, some_rows
+from migrate.stitch.base import Matrix, centred
+from migrate.stitch.linear import Mean, Ridge
+from migrate.stitch.scores import score_predictions
+from migrate.vectors import Vectors, unit_rows
+
+MOST_PAIRS = 2_000
+"""Documents that a stitch is fitted on at most, and as many again that it is judged on."""
+
+_PENALTY_PAIRS = 1_000
+FEWEST = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """How near predicted vectors are to the true ones of held-out documents.
+
+    Attributes
+    ----------
+    mse, mae : mean over rows and columns of the squared and of the absolute difference
+    r2 : 1 - squared error / squared deviation from the mean of the truth, all columns together
+    overlap_at_10 : mean share of the 10 true neighbours that the predictions find, asked with true vectors
+    """
+
+    mse: float
+    mae: float
+    r2: float
+    overlap_at_10: float
+
+    @property
+    def penalty(self) -> float:
+        """The stitching penalty: what is lost of `overlap_at_10` by asking predictions and not the target space itself.
+
+        Bansal, Nakkiran & Barak 2021 define it as the loss of the stitched network less that of the
+        whole one. The task here is to find neighbours, and the target space finds all of its own: 1 - overlap@10.
+        """
+        return 1 - self.overlap_at_10
+
+
+@dataclass(frozen=True, slots=True)
+class Stitching:
+    """An affine stitch from one space to another, fitted on some documents and judged on others.
+
+    Attributes
+    ----------
+    fitted_on, judged_on : documents, of which no one is in both
+    stitch : `ridge`, its penalty chosen by retrieval
+    mean : the control that knows the target's mean alone
+    random : the control that draws from a Gaussian with the target's mean and deviation of each column
+    identity : the vectors as they are; None where the dimensions differ
+    singular_values : of the stitch's matrix, the greatest first, as many as the pairs allow
+    bias_norm : Euclidean norm of the stitch's offset
+    """
+
+    fitted_on: int
+    judged_on: int
+    stitch: Scores
+    mean: Scores
+    random: Scores
+    identity: Scores | None
+    singular_values: tuple[float, ...]
+    bias_norm: float
+
+    @property
+    def effective_rank(self) -> float:
+        """The exponential of the entropy of the singular values' shares (Roy & Vetterli 2007)."""
+        values = np.array(self.singular_values)
+        shares = values[values > 0] / values.sum()
+        return float(np.exp(-(shares * np.log(shares)).sum())) if shares.size else 0.0
+
+
+def judge_stitching(source: Vectors, target: Vectors, *, seed: int = 0) -> Stitching:
+    """Fit a stitch from (n, p) to (n, q) on one half of the documents, and judge it on the other.
+
+    Each half is drawn by `seed` and has up to 2,000 documents; the penalty of the ridge is chosen on up to 1,000.
+
+    Raises
+    ------
+    VectorError
+        The two differ in length, or there are fewer than 4 documents.
+    """
+    check_same_documents(source, target, FEWEST)
+    known, asked = halves(len(source), seed=seed)
+    x, y, truth = source[known], target[known], target[asked]
+    stitch = Ridge().tuned(x[:_PENALTY_PAIRS], y[:_PENALTY_PAIRS]).fit(x, y)
+    task = _Task(truth, seed=seed)
+    as_it_is = source[asked] if source.shape[1] == target.shape[1] else None
+    return Stitching(
+        fitted_on=len(known),
+        judged_on=len(asked),
+        stitch=task.judge(stitch.transform(source[asked])),
+        mean=task.judge(Mean().fit(x, y).transform(source[asked])),
+        random=task.judge(_gaussian(y, len(asked), seed=seed)),
+        identity=None if as_it_is is None else task.judge(as_it_is),
+        singular_values=tuple(_singular_values(stitch.matrix_, x).tolist()),
+        bias_norm=float(np.linalg.norm(stitch.offset_.astype(np.float64))),
+    )
+
+
+def halves(count: int, *, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows to fit on and rows to judge, none in both, up to 2,000 each, in random order."""
+    order = np.random.default_rng(seed).permutation(count)
+    middle = count // 2
+    return order[:middle][:MOST_PAIRS], order[middle:][:MOST_PAIRS]
+
+
+def _singular_values(matrix: Vectors, source: Vectors) -> Matrix:
+    """Singular values of a stitch's matrix, (p, q), fitted on (n, p), the greatest first: min(n, p, q) of them.
+
+    The matrix maps nothing outside of what the centred pairs span, so with few pairs a small one has the same values.
+    They are the roots of eigenvalues: what is below 10⁻⁸ of the greatest is rounding.
+    """
+    whole = matrix.astype(np.float64)
+    if len(source) < len(whole):
+        whole = np.linalg.qr(centred(source)[0].T)[0].T @ whole
+    gram = whole @ whole.T if len(whole) <= whole.shape[1] else whole.T @ whole
+    return np.asarray(np.sqrt(np.maximum(np.linalg.eigvalsh(gram)[::-1], 0)))
+
+
+class _Task:
+    """Held-out documents to predict: (n, q). Up to 1,000 of them, drawn by `seed`, ask for their neighbours."""
+
+    def __init__(self, truth: Vectors, *, seed: int) -> None:
+        self.truth = truth
+        self._asked = some_rows(len(truth), seed=seed)
+        self._queries = unit_rows(truth)[self._asked]
+        self._true = self._found(truth)
+
+    def judge(self, predicted: Vectors) -> Scores:
+        same = self._found(predicted)[:, :, None] == self._true[:, None, :]
+        scores = score_predictions(predicted, self.truth, shares=same.any(axis=2).mean(axis=1))
+        mae = float(np.abs(predicted.astype(np.float64) - self.truth).mean())
+        return Scores(scores.mse, mae, scores.r2, scores.overlap_at_10)
+
+    def _found(self, documents: Vectors) -> NDArray[np.int64]:
+        return found_by_cosine(self._queries, unit_rows(documents), self._asked, NEIGHBOURS)
+
+
+def _gaussian(target: Vectors, count: int, *, seed: int) -> Vectors:
+    rows = target.astype(np.float64)
+    drawn = np.random.default_rng(seed).standard_normal((count, rows.shape[1]))
+    return np.asarray(drawn * rows.std(axis=0) + rows.mean(axis=0), dtype=np.float32)

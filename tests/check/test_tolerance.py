@@ -1,0 +1,50 @@
+import faiss
+import numpy as np
+import pytest
+from scipy.stats import ortho_group
+
+from migrate.check.comparison import agree
+from migrate.check.tolerance import Tolerance, tolerance_of
+from migrate.stores import open_store
+from migrate.vectors import unit_rows
+
+# Many small indexes on a busy machine: waiting for threads costs more than they save.
+faiss.omp_set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def spread():
+    """1,000 unit vectors as a model's are: a few directions matter more than others."""
+    rng = np.random.default_rng(1)
+    rows = rng.normal(size=(1_000, 48)) / np.arange(1, 49) ** 0.5
+    return unit_rows((rows @ ortho_group.rvs(48, random_state=2)).astype(np.float32))
+
+
+@pytest.mark.parametrize("factory", ["PQ12x4", "RQ8x4", "IVF8,PQ12x4"])
+def test_a_code_is_as_much_too_short_as_it_is_off(factory, spread):
+    index = faiss.index_factory(48, factory)
+    index.train(spread)
+    index.add(spread)
+    if factory.startswith("IVF"):
+        index.make_direct_map()
+    stored = index.reconstruct_n(0, len(spread))
+    tolerance = Tolerance(0.07, coded=True)
+    assert agree(stored, spread, tolerance).mean() > 0.9
+    assert agree(np.roll(stored, 1, axis=0), spread, tolerance).mean() < 0.1
+
+
+@pytest.mark.parametrize(("factory", "allowed", "loose"), [
+    ("Flat", 1e-3, False), ("SQfp16", 1e-3, False), ("SQ8", 2e-3, False), ("IVF4,SQ4", 2e-2, True),
+    ("PQ6x4", 0.07, True), ("PCA24,SQ8", 0.07, True),
+])  # fmt: skip
+def test_the_kind_of_the_index_sets_the_tolerance(factory, allowed, loose, spread, tmp_path):
+    index = faiss.index_factory(48, factory)
+    index.train(spread)
+    index.add(spread)
+    faiss.write_index(index, str(tmp_path / "index.faiss"))
+    found = tolerance_of(open_store(tmp_path).info)
+    assert (found.allowed, found.loose) == (allowed, loose)
+    if not found.coded:
+        rows = np.arange(len(spread))
+        order = [int(doc_id) for doc_id in open_store(tmp_path).take(rows).ids]
+        assert agree(open_store(tmp_path).take(rows).vectors, spread[order], found).all()

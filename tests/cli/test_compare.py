@@ -1,0 +1,109 @@
+"""Comparing stores from the command line."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from stores_tools import make_store
+
+from migrate.cli.main import run
+from migrate.similarity.measures import MEASURES
+
+IDS = [f"d{row}" for row in range(40)]
+
+
+@pytest.fixture
+def stores(tmp_path, monkeypatch):
+    """a and b of the same documents, c of some of them, and d of none."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(40, 6)).astype(np.float32)
+    make_store(tmp_path / "a", IDS, x)
+    make_store(tmp_path / "b", IDS, (x @ rng.normal(size=(6, 6))).astype(np.float32))
+    make_store(tmp_path / "c", IDS[:25], rng.normal(size=(25, 4)).astype(np.float32))
+    make_store(tmp_path / "d", [f"else{row}" for row in range(40)], x)
+    return tmp_path
+
+
+def test_two_stores_are_compared_in_a_table(stores, capsys):
+    assert run(["compare", "a", "b"]) == 0
+    text = capsys.readouterr().out
+    assert "A–B" in text and "A→B" in text and "B→A" in text
+    assert max(map(len, text.split("\n"))) <= 100
+
+
+def test_three_stores_are_compared_on_what_all_have(stores, capsys):
+    assert run(["compare", "a", "b", "c", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["kind"], document["documents"]) == ("compare", 25)
+    assert any("a has 15 documents" in note for note in document["notes"])
+    assert len(document["measures"]) == len(MEASURES)
+
+
+def test_a_sample_is_the_same_for_the_same_seed(stores, capsys):
+    shown = []
+    for seed in ("1", "1", "2"):
+        run(["compare", "a", "b", "--sample", "20", "--seed", seed, "--json"])
+        shown.append(json.loads(capsys.readouterr().out))
+    assert shown[0] == shown[1]
+    assert shown[0]["documents"] == 20
+    assert shown[0]["measures"] != shown[2]["measures"]
+
+
+def test_page_and_tables_are_written(stores, capsys):
+    assert run(["compare", "a", "b", "--html", "page.html", "--csv", "figures"]) == 0
+    assert Path("page.html").read_text().startswith("<!doctype html>")
+    assert {path.stem for path in Path("figures").iterdir()} == {measure.key for measure in MEASURES}
+    assert run(["compare", "a", "b", "--csv", "figures.csv"]) == 0
+    with Path("figures.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert {row["measure"] for row in rows} == {measure.key for measure in MEASURES}
+
+
+@pytest.mark.parametrize("output", [["--html", "out"], ["--csv", "out"], ["--csv", "out.csv"]])
+def test_an_output_is_replaced_only_when_told(stores, output, capsys):
+    Path(output[1]).write_text("mine")
+    assert run(["compare", "a", "b", *output]) == 2
+    assert Path(output[1]).read_text() == "mine" and "--force" in capsys.readouterr().err
+    assert run(["compare", "a", "b", *output, "--force"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["a"], 2, "two or more stores"),
+        (["a", "d"], 4, "found no ids in common"),
+        (["a", "missing"], 4, "missing"),
+        (["a", "b", "--html", "a/page.html"], 2, "overlaps"),
+        (["a", "b", "--html", "x", "--csv", "x"], 2, "two different outputs"),
+        (["a", "b", "--labels", "none.tsv"], 4, "expected a file"),
+    ],
+)
+def test_what_cannot_be_compared_is_one_line(stores, arguments, code, message, capsys):
+    before = sorted(path.name for path in stores.rglob("*"))
+    assert run(["compare", *arguments]) == code
+    captured = capsys.readouterr()
+    assert captured.out == "" and captured.err.count("\n") == 1 and message in captured.err
+    assert sorted(path.name for path in stores.rglob("*")) == before
+
+
+def test_labels_are_scored_beside_the_true_vectors(stores, capsys):
+    lines = (f"{doc_id}\t{'even' if row % 2 else 'odd'}" for row, doc_id in enumerate(IDS))
+    Path("labels.tsv").write_text("\n".join(lines))
+    assert run(["compare", "a", "b", "--labels", "labels.tsv"]) == 0
+    assert "a (true)" in capsys.readouterr().out
+    run(["compare", "a", "b", "--labels", "labels.tsv", "--json"])
+    scored = json.loads(capsys.readouterr().out)["downstream"]
+    assert scored["labels"] == 2 and scored["trained_on"] + scored["judged_on"] == 40
+    assert set(scored["probe"][1]) == {"accuracy", "macro_f1"}
+
+
+def test_a_store_is_like_its_copy(stores, capsys):
+    run(["compare", "a", "a", "--json"])
+    document = json.loads(capsys.readouterr().out)
+    assert [store["name"] for store in document["stores"]] == ["a", "a (2)"]
+    matrices = {one["key"]: one["matrix"] for one in document["measures"]}
+    for key in ("cka", "jaccard", "rank_similarity", "r2_identity"):
+        assert matrices[key][0][1] == pytest.approx(1)

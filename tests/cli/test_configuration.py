@@ -1,0 +1,76 @@
+"""Options out of pyproject.toml, as a project's own commands meet them."""
+
+import pytest
+
+from migrate.cli.configuration import find_configuration
+from migrate.cli.main import run
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A folder inside a project whose pyproject.toml is to be written."""
+    inner = tmp_path / "project" / "inner"
+    inner.mkdir(parents=True)
+    monkeypatch.chdir(inner)
+    return tmp_path / "project" / "pyproject.toml"
+
+
+def shown(capsys, *arguments):
+    code = run(list(arguments))
+    told = capsys.readouterr()
+    return code, " ".join(told.out.split()), told.err
+
+
+def test_the_nearest_file_with_the_table_counts(project, tmp_path):
+    assert find_configuration(project.parent / "inner") is None
+    (tmp_path / "pyproject.toml").write_text("[tool.lead-migrate]\nmargin = 0.5\n")
+    project.write_text("[tool.other]\nmargin = 0.7\n")
+    assert find_configuration(project.parent / "inner") == tmp_path / "pyproject.toml"
+    project.write_text("[tool.lead-migrate]\nmargin = 0.7\n")
+    assert find_configuration(project.parent / "inner") == project
+
+
+def test_options_for_all_commands_and_for_one(project, capsys):
+    project.write_text(
+        '[tool.lead-migrate]\nmargin = 0.91\n[tool.lead-migrate.audit]\nsplit = "dev"\nsource-model = "tfidf:9"\n'
+    )
+    assert "must be retained. [default: 0.91; 0<x<=1]" in shown(capsys, "audit", "--help")[1]
+    assert "judge by. [default: dev]" in shown(capsys, "audit", "--help")[1]
+    assert "must be retained. [default: 0.91; 0<x<=1]" in shown(capsys, "run", "--help")[1]
+    assert "judge by. [default: test]" in shown(capsys, "run", "--help")[1]
+
+
+def test_what_is_typed_or_in_the_environment_goes_first(project, source_folder, tmp_path, monkeypatch, capsys):
+    project.write_text('[tool.lead-migrate.fit]\ntarget = "tfidf:16"\nstitch = "nonsense"\n')
+    arguments = ["fit", str(source_folder), "--sample", "60", "-o", str(tmp_path / "stitch")]
+    code, _, error = shown(capsys, *arguments)
+    assert code == 2 and "nonsense" in error
+    monkeypatch.setenv("LEAD_MIGRATE_STITCH", "other")
+    assert "other" in shown(capsys, *arguments)[2]
+    assert shown(capsys, *arguments, "--stitch", "ridge")[0] == 0, "--target is required, and stands in the file"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[tool.lead-migrate]\nmargn = 0.9\n", "the name of a known option in [tool.lead-migrate], found 'margn'"),
+        ("[tool.lead-migrate.audti]\nsplit = 'x'\n", "of a known command in [tool.lead-migrate], found 'audti'"),
+        ("[tool.lead-migrate.fit]\nmargin = 0.9\n", "known option of fit in [tool.lead-migrate], found 'margin'"),
+        ("[tool.lead-migrate]\nmargin = 7\n", "Invalid value for '--margin'"),
+        ("[tool.lead-migrate\n", "expected TOML, found something else"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_in_the_file_is_told(text, told, project, capsys):
+    project.write_text(text)
+    code, out, error = shown(capsys, "audit", "store", "--reference", "build", "--beir", "x")
+    assert (code, out) == (2, "")
+    assert told in error
+    assert error.count("\n") == 1
+
+
+def test_a_file_can_be_named(project, tmp_path, capsys):
+    named = tmp_path / "ci.toml"
+    named.write_text("[tool.lead-migrate]\nmargin = 0.42\n")
+    assert "[default: 0.42;" in shown(capsys, "--config", str(named), "audit", "--help")[1]
+    named.write_text("[tool.other]\n")
+    assert "expected a table [tool.lead-migrate], found none" in shown(capsys, "--config", str(named), "demo")[2]

@@ -1,0 +1,61 @@
+import numpy as np
+import pytest
+
+from migrate.documents import Document
+from migrate.embedders import load_embedder
+from migrate.embedders.cache import CachedEmbedder
+from migrate.embedders.sentence_transformers import SentenceTransformersEmbedder
+
+DOCUMENTS = [Document("a", "A cat sits on the mat."), Document("b", "Interest rates rose. " * 40)]
+
+
+@pytest.fixture(scope="module")
+def minilm():
+    return SentenceTransformersEmbedder(packaged=True, device="cpu")
+
+
+def test_variants_pool_the_same_tokens_and_cut_the_same_texts_otherwise(minilm):
+    own = minilm.embed_documents(DOCUMENTS)
+    found = {variant.meaning: variant.embed(DOCUMENTS) for variant in minilm.variants()}
+    tokens = [
+        rows.numpy()
+        for rows in minilm.model.encode(
+            [document.text for document in DOCUMENTS], output_value="token_embeddings", show_progress_bar=False
+        )
+    ]
+    for mode, pool in {"cls": lambda rows: rows[0], "max": lambda rows: rows.max(axis=0)}.items():
+        expected = np.stack([pool(rows) / np.linalg.norm(pool(rows)) for rows in tokens])
+        np.testing.assert_allclose(found[f"with {mode} pooling"], expected, atol=1e-5)
+    assert "with mean pooling" not in found
+    cut = found["with texts cut at 128 tokens instead of 256"]
+    np.testing.assert_allclose(cut[0], own[0], atol=1e-5)
+    assert cut[1] @ own[1] < 1 - 1e-4
+    np.testing.assert_array_equal(minilm.embed_documents(DOCUMENTS), own)  # and the model is as it was
+
+
+def test_other_prefixes_need_no_other_model(minilm, tmp_path):
+    other = CachedEmbedder(minilm, tmp_path / "cache").with_prefixes("passage: ", "query: ")
+    assert other.embedder.model is minilm.model
+    assert (other.identity.document_prefix, other.identity.query_prefix) == ("passage: ", "query: ")
+    assert minilm.identity.document_prefix == ""
+    prefixed = [Document(document.id, "passage: " + document.text) for document in DOCUMENTS]
+    np.testing.assert_allclose(other.embed_documents(DOCUMENTS), minilm.embed_documents(prefixed), atol=1e-6)
+
+
+def test_the_quick_identity_is_the_identity_and_loads_nothing(minilm):
+    fresh = SentenceTransformersEmbedder(packaged=True, document_prefix="passage: ")
+    assert fresh.quick_identity() == SentenceTransformersEmbedder(packaged=True, document_prefix="passage: ").identity
+    assert "model" not in vars(fresh)
+
+
+def test_models_without_variants_say_so():
+    embedder = load_embedder("tfidf:4")
+    assert list(embedder.variants()) == [] and embedder.with_prefixes("a", "b") is None
+    assert embedder.quick_identity() == embedder.identity
+
+
+def test_other_prefixes_at_a_server_leave_the_first_embedder_as_it_was():
+    embedder = load_embedder("openai:text-embedding-3-small", base_url="http://127.0.0.1:9/v1")
+    other = embedder.with_prefixes("a: ", "b: ")
+    assert other.cache_scope("document") != embedder.cache_scope("document")
+    assert other.identity.document_prefix == "a: " and embedder.identity.document_prefix == ""

@@ -1,0 +1,47 @@
+from pathlib import Path
+
+import pytest
+
+from migrate.check import Cause, Compatibility, Example, Figures, Finding, Trial
+from migrate.check.shares import Share
+from migrate.manifest import ModelIdentity
+from migrate.report.check import check_document, check_text
+
+LONG = "Represent this sentence for searching relevant passages, whatever they are about: "
+
+
+@pytest.fixture
+def found():
+    """A finding in which everything is as long as can be."""
+    trials = tuple(Trial(Cause.OTHER_PREFIX, f"with the prefix {LONG!r}", 32, n, 0.1 * n) for n in range(9))
+    return Compatibility(
+        Path("store"),
+        ModelIdentity("sentence-transformers:" + "m" * 60, 384, True),
+        Cause.MIXED,
+        "a part of the store is of another model; " * 4,
+        "sample",
+        (Finding("dimension", True, "384, as the model's"), Finding("vectors", False, "as such a thing may be " * 9)),
+        Figures(32, 20, Share(0.375, 0.21, 0.56), 1e-3, 0.98, 0.1),
+        trials,
+        (Example("id\x1b[31m" + "x" * 80, 123_456_789, -0.5, f"embedded with {LONG!r}"),),
+        ("a note " * 30,),
+    )
+
+
+def test_the_text_fits_and_obeys_no_id(found):
+    text = check_text(found)
+    assert max(map(len, text.split("\n"))) <= 100
+    assert "\x1b" not in text and "\\x1b[31m" in text
+
+
+def test_the_ways_that_came_nearest_are_shown_best_first(found):
+    lines = check_text(found).split("\n")
+    start = next(row for row, line in enumerate(lines) if line.startswith("the nearest of 9 other ways"))
+    assert [line.split()[-4] for line in lines[start + 1 : start + 6]] == ["8", "7", "6", "5", "4"]
+
+
+def test_the_document_holds_everything(found):
+    document = check_document(found)
+    assert (document["kind"], document["cause"], document["compatible"]) == ("check", "mixed store", False)
+    assert len(document["trials"]) == 9 and document["figures"]["disagreeing"]["upper"] == 0.56
+    assert [finding["name"] for finding in document["findings"]] == ["dimension", "vectors"]

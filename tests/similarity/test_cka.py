@@ -1,0 +1,105 @@
+import numpy as np
+import pytest
+from scipy.stats import ortho_group
+
+from migrate.errors import VectorError
+from migrate.similarity.cka import cka_distance, linear_cka, unbiased_hsic
+
+
+def make(n=60, p=8, q=5, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, p)) + 3
+    y = x @ rng.normal(size=(p, q)) + rng.normal(size=(n, q))
+    return x.astype(np.float32), y.astype(np.float32)
+
+
+def hsic_by_sums(k, l):  # noqa: E741
+    """The U-statistic of Song et al. 2012 as sums over tuples of different documents, without any matrix identity."""
+    n = len(k)
+    rows = range(n)
+    pairs = sum(k[i, j] * l[i, j] for i in rows for j in rows if i != j)
+    triples = sum(k[i, j] * l[i, m] for i in rows for j in rows for m in rows if len({i, j, m}) == 3)
+    quads = sum(k[i, j] * l[m, o] for i in rows for j in rows for m in rows for o in rows if len({i, j, m, o}) == 4)
+    return pairs / (n * (n - 1)) - 2 * triples / (n * (n - 1) * (n - 2)) + quads / (n * (n - 1) * (n - 2) * (n - 3))
+
+
+def full_batch_cka(x, y):
+    """Unbiased CKA from explicit Gram matrices, centring included, with matrix products as the formula is written."""
+
+    def hsic(k, l):  # noqa: E741
+        n = len(k)
+        k, l = k - np.diag(np.diag(k)), l - np.diag(np.diag(l))  # noqa: E741
+        one = np.ones((n, 1))
+        middle = (one.T @ k @ one).item() * (one.T @ l @ one).item() / ((n - 1) * (n - 2))
+        return (np.trace(k @ l) + middle - 2 / (n - 2) * (one.T @ k @ l @ one).item()) / (n * (n - 3))
+
+    x, y = x.astype(float), y.astype(float)
+    k, l = x @ x.T, y @ y.T  # noqa: E741
+    return hsic(k, l) / np.sqrt(hsic(k, k) * hsic(l, l))
+
+
+def test_hsic_is_the_sum_over_different_documents():
+    x, y = (side[:9].astype(float) for side in make())
+    assert unbiased_hsic(x @ x.T, y @ y.T) == pytest.approx(hsic_by_sums(x @ x.T, y @ y.T), rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_full_batch_cka_is_that_of_explicit_gram_matrices(seed):
+    x, y = make(n=50 + seed, seed=seed)
+    assert linear_cka(x, y, batch_size=len(x)) == pytest.approx(full_batch_cka(x, y), abs=1e-6)
+
+
+@pytest.mark.parametrize(("n", "batch_size"), [(60, 10), (61, 10), (67, 13), (60, 4)])
+def test_minibatches_are_a_plain_loop_over_the_shuffled_documents(n, batch_size):
+    x, y = make(n=n)
+    order = np.random.default_rng(5).permutation(n)
+    sums, seen = np.zeros(3), 0
+    for rows in np.array_split(order, n // batch_size):
+        a, b = x[rows].astype(float), y[rows].astype(float)
+        k, l = a @ a.T, b @ b.T  # noqa: E741
+        sums += [unbiased_hsic(k, l), unbiased_hsic(k, k), unbiased_hsic(l, l)]
+        seen += len(rows)
+        assert len(rows) >= batch_size
+    assert seen == n
+    assert linear_cka(x, y, batch_size=batch_size, seed=5) == pytest.approx(
+        sums[0] / np.sqrt(sums[1] * sums[2]), abs=1e-6
+    )
+
+
+def test_minibatches_estimate_the_full_batch():
+    x, y = make(n=900)
+    assert linear_cka(x, y, batch_size=100) == pytest.approx(full_batch_cka(x, y), abs=0.01)
+
+
+def test_rotation_scale_and_shift_change_nothing():
+    x, _ = make(n=200)
+    turned = (7 * x @ ortho_group.rvs(8, random_state=0) + 2).astype(np.float32)
+    assert linear_cka(x, turned, batch_size=50) == pytest.approx(1, abs=1e-5)
+    assert cka_distance(linear_cka(x, turned)) == pytest.approx(0, abs=5e-3)
+
+
+def test_independent_spaces_have_none_though_dimensions_are_many():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(2, 600, 300)).astype(np.float32)
+    assert linear_cka(x, y, batch_size=200) == pytest.approx(0, abs=0.02)
+
+
+def test_the_distance_is_an_angle():
+    assert cka_distance(1.0) == 0
+    assert cka_distance(0.5) == pytest.approx(np.pi / 3)
+    assert cka_distance(1 + 1e-9) == 0
+
+
+def test_a_space_without_spread_is_like_nothing():
+    x, _ = make()
+    assert linear_cka(x, np.ones_like(x)) == 0
+
+
+def test_documents_must_be_the_same_and_four():
+    x, y = make()
+    with pytest.raises(VectorError, match="found 60 and 59"):
+        linear_cka(x, y[:-1])
+    with pytest.raises(VectorError, match="same 4 or more"):
+        linear_cka(x[:3], y[:3])
+    with pytest.raises(VectorError, match="minibatches"):
+        linear_cka(x, y, batch_size=3)

@@ -1,0 +1,92 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from stores_tools import make_store
+
+from migrate.errors import DatasetError, UsageError
+from migrate.similarity.comparison import compare_stores
+from migrate.similarity.measures import MEASURES
+from migrate.similarity.names import distinct_names
+from migrate.similarity.spaces import compare_spaces
+
+BY_KEY = {measure.key: measure for measure in MEASURES}
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("spaces")
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 5)).astype(np.float32)
+    tables = {"a": x, "b": (x @ rng.normal(size=(5, 5))).astype(np.float32), "c": rng.normal(size=(60, 3)).astype("f")}
+    return [make_store(folder / name, [f"d{row}" for row in range(60)], table) for name, table in tables.items()]
+
+
+@pytest.fixture(scope="module")
+def found(stores):
+    return compare_stores(stores, seed=1)
+
+
+def test_every_pair_is_compared_on_the_shared_documents(stores, found):
+    assert list(found.pairs) == [(0, 1), (0, 2), (1, 2)]
+    from migrate.similarity.matching import match_documents
+
+    tables = match_documents(stores, seed=1).vectors
+    assert found.pairs[0, 2] == compare_spaces(tables[0], tables[2], seed=1)
+    assert [(one.name, one.dim, one.documents) for one in found.stores] == [("a", 5, 60), ("b", 5, 60), ("c", 3, 60)]
+
+
+def test_matrices_stand_the_right_way_round(found):
+    r2 = BY_KEY["r2"].matrix(found)
+    assert r2[0][2] == found.pairs[0, 2].forth.stitch.r2 and r2[2][0] == found.pairs[0, 2].back.stitch.r2
+    cka = BY_KEY["cka"].matrix(found)
+    assert cka[0][1] == cka[1][0] == found.pairs[0, 1].cka
+    assert [cka[place][place] for place in range(3)] == [1, 1, 1]
+
+
+def test_there_is_no_figure_where_dimensions_differ(found):
+    identity = BY_KEY["r2_identity"].matrix(found)
+    assert identity[0][2] is None and identity[1][0] is not None
+
+
+def test_measures_know_whether_they_are_directed():
+    directed = {measure.key for measure in MEASURES if measure.directed}
+    assert "cka" not in directed and "jaccard" not in directed and {"r2", "penalty", "bias_norm"} <= directed
+
+
+def test_what_is_left_out_is_told(stores, tmp_path):
+    few = make_store(tmp_path / "few", [f"d{row}" for row in range(20, 80)], np.eye(60, dtype=np.float32))
+    found = compare_stores([stores[0], few], sample=15)
+    assert found.shared == 40 and found.documents == 15
+    assert "a has 20 documents that not all of the others have; they are left out" in found.notes
+    assert any(note.startswith("15 of the 40 shared documents") for note in found.notes)
+    assert any(
+        note.startswith("stitches are fitted on 7 documents, fewer than") and "few (60)" in note for note in found.notes
+    )
+
+
+def test_labels_are_for_the_documents_that_are_compared(stores):
+    labels = {f"d{row}": "even" if row % 2 == 0 else "odd" for row in range(10, 500)}
+    found = compare_stores(stores, labels=labels).downstream
+    assert found.trained_on + found.judged_on == 50
+    assert found.probe[1] is not None and found.probe[2] is None
+    with pytest.raises(DatasetError, match="found none"):
+        compare_stores(stores, labels={"elsewhere": "x"})
+
+
+def test_one_store_is_none_to_compare(stores):
+    with pytest.raises(UsageError, match="two or more"):
+        compare_stores(stores[:1])
+
+
+@pytest.mark.parametrize(
+    ("paths", "names"),
+    [
+        (["x/a", "x/b"], ["a", "b"]),
+        (["x/store", "y/store", "y/other"], ["x/store", "y/store", "y/other"]),
+        (["x/a", "x/a"], ["a", "a (2)"]),
+        (["x/a\x1b[31m", "x/b"], ["a?[31m", "b"]),
+    ],
+)
+def test_names_are_short_and_different(paths, names):
+    assert distinct_names([Path(path) for path in paths]) == names

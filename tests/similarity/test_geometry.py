@@ -1,0 +1,53 @@
+import numpy as np
+import pytest
+from scipy.stats import pearsonr
+from sklearn.manifold._locally_linear import barycenter_weights
+from sklearn.metrics.pairwise import cosine_similarity
+
+from migrate.similarity.geometry import local_geometry, reconstruction_weights, relative_orientation
+from migrate.similarity.neighbours import find_nearest
+from migrate.vectors import unit_rows
+
+
+def make(n=90, noise=0.3, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, 7)).astype(np.float32)
+    return x, (x @ rng.normal(size=(7, 5)) + noise * rng.normal(size=(n, 5))).astype(np.float32)
+
+
+def test_relative_orientation_is_the_correlation_of_cosines():
+    x, y = make()
+    above = np.triu_indices(len(x), 1)
+    expected = pearsonr(cosine_similarity(x)[above], cosine_similarity(y)[above]).statistic
+    assert relative_orientation(x, y) == pytest.approx(expected, abs=1e-6)
+
+
+def test_weights_are_those_of_scikit_learn():
+    x = unit_rows(make(n=600)[0])
+    near = find_nearest(x, 4)
+    expected = barycenter_weights(x.astype(float), x.astype(float), near.rows, reg=1e-3)
+    np.testing.assert_allclose(reconstruction_weights(x, near), expected, rtol=1e-6)
+
+
+def test_local_geometry_is_the_mean_correlation_of_weights_both_ways():
+    x, y = (unit_rows(side) for side in make())
+    found = []
+    for near in (find_nearest(x, 4).rows, find_nearest(y, 4).rows):
+        one, other = (barycenter_weights(s.astype(float), s.astype(float), near, reg=1e-3) for s in (x, y))
+        found += [pearsonr(a, b).statistic for a, b in zip(one, other, strict=True)]
+    assert local_geometry(x, y, 4) == pytest.approx(np.mean(found), abs=1e-6)
+
+
+@pytest.mark.parametrize("measure", [relative_orientation, local_geometry])
+def test_a_rotation_changes_nothing_and_a_stranger_has_nothing(measure):
+    x, _ = make(n=1_200)
+    turned = (2 * x @ np.linalg.qr(np.random.default_rng(1).normal(size=(7, 7)))[0]).astype(np.float32)
+    stranger = np.random.default_rng(2).normal(size=x.shape).astype(np.float32)
+    assert measure(x, turned) == pytest.approx(1, abs=1e-4)
+    assert measure(x, stranger) == pytest.approx(0, abs=0.05)
+
+
+def test_equal_documents_are_no_obstacle():
+    x = np.ones((12, 3), dtype=np.float32)
+    assert relative_orientation(x, x) == 0
+    assert local_geometry(x, x) == 1

@@ -1,0 +1,98 @@
+import numpy as np
+import pytest
+from sklearn.neighbors import NearestNeighbors
+
+from migrate.similarity.neighbours import find_nearest, neighbour_jaccard, rank_similarity
+from migrate.vectors import unit_rows
+
+
+def make(n=80, seed=0, noise=0.5):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, 6)).astype(np.float32)
+    return x, np.hstack([x + noise * rng.normal(size=x.shape), rng.normal(size=(n, 2))]).astype(np.float32)
+
+
+def brute_lists(vectors, k):
+    """Nearest first, by cosine, without the document itself."""
+    found = NearestNeighbors(n_neighbors=k + 1, metric="cosine", algorithm="brute").fit(vectors.astype(float))
+    lists = found.kneighbors(vectors.astype(float), return_distance=False)
+    return [[other for other in row if other != own][:k] for own, row in enumerate(lists.tolist())]
+
+
+def plain_rank_similarity(one, other):
+    shared = set(one) & set(other)
+    if not shared:
+        return 0.0
+    total = sum(
+        2 / ((1 + abs(one.index(d) - other.index(d))) * (one.index(d) + 1 + other.index(d) + 1)) for d in shared
+    )
+    return total / sum(1 / i for i in range(1, len(shared) + 1))
+
+
+@pytest.mark.parametrize("k", [1, 5, 10])
+def test_both_are_those_of_plain_lists(k):
+    x, y = make()
+    pairs = list(zip(brute_lists(x, k), brute_lists(y, k), strict=True))
+    jaccards = [len(set(a) & set(b)) / len(set(a) | set(b)) for a, b in pairs]
+    assert neighbour_jaccard(x, y, k) == pytest.approx(np.mean(jaccards))
+    assert rank_similarity(x, y, k) == pytest.approx(np.mean([plain_rank_similarity(a, b) for a, b in pairs]))
+
+
+def test_nearest_are_those_of_scikit_learn():
+    x, _ = make(n=700)
+    asked = np.array([3, 699, 250])
+    found = find_nearest(x, 12, asked=asked)
+    distances, rows = NearestNeighbors(n_neighbors=13).fit(x.astype(float)).kneighbors(x[asked].astype(float))
+    assert np.array_equal(found.rows, rows[:, 1:])
+    np.testing.assert_allclose(found.distances, distances[:, 1:], rtol=1e-6)
+
+
+@pytest.mark.parametrize("narrow", [1e-3, 1e-4])
+def test_vectors_close_together_are_told_apart(narrow):
+    """A middle layer of a network: all cosines are nearly 1."""
+    rng = np.random.default_rng(0)
+    x = unit_rows((rng.normal(size=40) + narrow * rng.normal(size=(900, 40))).astype(np.float32))
+    found = find_nearest(x, 10)
+    expected = NearestNeighbors(n_neighbors=11, algorithm="kd_tree").fit(x.astype(float)).kneighbors(x.astype(float))
+    np.testing.assert_allclose(found.distances, expected[0][:, 1:], rtol=1e-3)
+
+
+def test_near_ties_are_ordered_as_float64_orders_them():
+    rng = np.random.default_rng(0)
+    around = unit_rows(rng.normal(size=(60, 30)).astype(np.float32)) * (1 + 5e-8 * np.arange(60)[:, None])
+    x = np.vstack([np.zeros((1, 30)), around, -around]).astype(np.float32)
+    found = find_nearest(x, 20, asked=np.array([0]))
+    exact = np.sort(np.linalg.norm(x[1:].astype(float), axis=1))
+    np.testing.assert_allclose(found.distances[0], exact[:20], rtol=1e-12)
+
+
+def test_a_space_agrees_with_itself_and_its_rotation():
+    x, _ = make()
+    turned = (3 * x @ np.linalg.qr(np.random.default_rng(1).normal(size=(6, 6)))[0]).astype(np.float32)
+    for other in (x, turned):
+        assert (neighbour_jaccard(x, other), rank_similarity(x, other)) == (1, pytest.approx(1))
+
+
+def test_strangers_share_by_chance_only():
+    x, y = np.random.default_rng(0).normal(size=(2, 3_000, 20)).astype(np.float32)
+    assert neighbour_jaccard(x, y) < 0.01
+    assert rank_similarity(x, y) < 0.05
+
+
+def test_order_counts_where_the_neighbours_are_the_same():
+    angles = np.array([0.0, 0.1, 0.2, 0.3])
+    x = np.column_stack([np.cos(angles), np.sin(angles)]).astype(np.float32)
+    y = x[[0, 3, 2, 1]]
+    assert neighbour_jaccard(x, y, 3) == 1
+    assert rank_similarity(x, y, 3) < 1
+
+
+def test_equal_vectors_are_at_no_distance():
+    x = np.repeat(make()[0][:5], 3, axis=0)
+    assert (find_nearest(unit_rows(x), 2).distances == 0).all()
+
+
+def test_few_documents_have_few_neighbours():
+    x, y = make(n=4)
+    assert find_nearest(x, 10).rows.shape == (4, 3)
+    assert neighbour_jaccard(x, y, 10) == 1

@@ -1,0 +1,114 @@
+import numpy as np
+import pytest
+from scipy.stats import entropy, ortho_group
+from sklearn.metrics import mean_absolute_error, mean_squared_error, r2_score
+from sklearn.metrics.pairwise import cosine_similarity
+
+from migrate.errors import VectorError
+from migrate.similarity.stitching import halves, judge_stitching
+from migrate.stitch.linear import Ridge
+
+
+def make(n=240, noise=0.2, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, 8)).astype(np.float32)
+    return x, (x @ rng.normal(size=(8, 5)) + 2 + noise * rng.normal(size=(n, 5))).astype(np.float32)
+
+
+def test_no_document_is_fitted_and_judged():
+    for count in (4, 7, 240, 9_001):
+        known, asked = halves(count, seed=3)
+        assert not set(known.tolist()) & set(asked.tolist())
+        assert len(known) == min(count // 2, 2_000) and len(asked) == min(count - count // 2, 2_000)
+
+
+def test_figures_are_those_of_scikit_learn_on_the_held_out_half():
+    x, y = make()
+    known, asked = halves(len(x), seed=1)
+    predicted = Ridge().fit(x[known], y[known]).transform(x[asked])
+    truth = y[asked].astype(float)
+    found = judge_stitching(x, y, seed=1)
+    assert found.stitch.mse == pytest.approx(mean_squared_error(truth, predicted), rel=1e-5)
+    assert found.stitch.mae == pytest.approx(mean_absolute_error(truth, predicted), rel=1e-5)
+    assert found.stitch.r2 == pytest.approx(r2_score(truth, predicted, multioutput="variance_weighted"), rel=1e-5)
+    assert (found.fitted_on, found.judged_on) == (120, 120)
+
+
+def test_the_penalty_is_the_share_of_neighbours_that_is_missed():
+    x, y = make()
+    found = judge_stitching(x, y)
+    assert found.stitch.penalty == 1 - found.stitch.overlap_at_10
+    assert judge_stitching(y, y).identity.penalty == 0
+    assert 0 < found.stitch.penalty < found.random.penalty
+
+
+@pytest.mark.parametrize("narrow", [1.0, 3e-3])
+def test_neighbours_are_those_that_float64_finds_even_where_all_vectors_are_alike(narrow):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(300, 30)).astype(np.float32)
+    y = (rng.normal(size=40) + narrow * (x @ rng.normal(size=(30, 40)))).astype(np.float32)
+    y /= np.linalg.norm(y, axis=1, keepdims=True)
+    known, asked = halves(300, seed=0)
+    predicted = Ridge().fit(x[known], y[known]).transform(x[asked])
+    likeness = [cosine_similarity(y[asked].astype(float), side.astype(float)) for side in (y[asked], predicted)]
+    for one in likeness:
+        np.fill_diagonal(one, -1)
+    tops = [np.argsort(-one, axis=1)[:, :10] for one in likeness]
+    expected = np.mean([len(set(a) & set(b)) / 10 for a, b in zip(*(top.tolist() for top in tops), strict=True)])
+    assert judge_stitching(x, y).stitch.overlap_at_10 == pytest.approx(expected, abs=2e-3)
+
+
+def test_controls_explain_nothing():
+    x, y = make(n=4_000)
+    found = judge_stitching(x, y)
+    assert found.mean.r2 == pytest.approx(0, abs=0.01)
+    assert found.random.r2 == pytest.approx(-1, abs=0.05)  # twice the variance, drawn independently
+    assert found.random.overlap_at_10 < 0.05
+
+
+def test_a_rotation_with_a_shift_is_found_out():
+    x = make(n=400)[0]
+    turned = ortho_group.rvs(8, random_state=0)
+    shift = np.arange(8)
+    found = judge_stitching(x, (2 * x @ turned + shift).astype(np.float32))
+    np.testing.assert_allclose(found.singular_values, 2, rtol=1e-3)
+    assert found.bias_norm == pytest.approx(np.linalg.norm(shift), rel=1e-3)
+    assert found.effective_rank == pytest.approx(8, rel=1e-3)
+    assert found.stitch.r2 > 0.9999 and found.stitch.penalty < 0.01
+    assert found.identity.r2 < 0
+
+
+def test_a_stitch_of_two_directions_has_their_rank():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(400, 6)).astype(np.float32)
+    y = (x @ rng.normal(size=(6, 2)) @ rng.normal(size=(2, 6))).astype(np.float32)
+    found = judge_stitching(x, y)
+    values = np.array(found.singular_values)
+    assert found.effective_rank == pytest.approx(np.exp(entropy(values / values.sum())), rel=1e-4)
+    assert 1 < found.effective_rank < 2.01
+    assert len(values) == 6 and (np.diff(values) <= 0).all()
+
+
+@pytest.mark.parametrize(("n", "p", "q"), [(400, 12, 30), (400, 30, 12), (40, 30, 12), (24, 30, 26)])
+def test_the_spectrum_is_that_of_the_whole_matrix(n, p, q):
+    rng = np.random.default_rng(0)
+    x = (rng.normal(size=(n, p)) + 1).astype(np.float32)
+    y = (x @ rng.normal(size=(p, q)) + rng.normal(size=(n, q))).astype(np.float32)
+    known, _ = halves(n, seed=0)
+    values = np.linalg.svd(Ridge().fit(x[known], y[known]).matrix_.astype(float), compute_uv=False)
+    found = np.array(judge_stitching(x, y).singular_values)
+    assert len(found) == min(len(known), p, q)
+    np.testing.assert_allclose(found, values[: len(found)], rtol=1e-5, atol=1e-6 * values[0])
+    assert (values[len(found) :] < 1e-6 * values[0]).all()
+
+
+def test_without_equal_dimensions_there_is_no_identity():
+    x, y = make()
+    assert judge_stitching(x, y).identity is None
+    assert judge_stitching(x, x).identity.mse == 0
+
+
+def test_four_documents_are_needed():
+    x, y = make()
+    with pytest.raises(VectorError, match="same 4 or more"):
+        judge_stitching(x[:3], y[:3])
