@@ -9,7 +9,7 @@ demo: .venv/with-demo
 	$(BIN)/lead-migrate demo
 
 test: .venv/with-test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 lint: .venv/with-lint
 	$(BIN)/ruff check .

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -16,20 +16,28 @@ from migrate.audit.regressions import Regression, find_regressions
 from migrate.audit.slices import Slice, find_slices
 from migrate.audit.spaces import Spaces, map_spaces
 from migrate.search.runs import Run
+from migrate.similarity import Similarity, compare_spaces
 from migrate.vectors import Vectors
 
 _SAMPLE = 2_000
+_COMPARED = 1_000
+_FEWEST = 50
+"""Documents to compare spaces by: half of them fit a stitch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hurt:
-    """What is behind the mean. What could not be had is empty or None: calibration needs the arm `stay`."""
+    """What is behind the mean. What could not be had is empty or None: calibration needs the arm `stay`.
+
+    `likeness` holds the space of each arm that has one of its own against that of the full re-embed.
+    """
 
     regressions: tuple[Regression, ...] = ()
     slices: tuple[Slice, ...] = ()
     calibration: Calibration | None = None
     hubness: tuple[Hubness, ...] = ()
     spaces: Spaces | None = None
+    likeness: Mapping[str, Similarity] = field(default_factory=dict)
 
 
 def find_hurt(
@@ -55,6 +63,11 @@ def find_hurt(
             if len(ids) > NEIGHBOURS
         ),
         map_spaces(ids, sampled[FULL], sampled[TRANSLATED]) if len(ids) > 1 else None,
+        {
+            name: compare_spaces(vectors[:_COMPARED], sampled[FULL][:_COMPARED], seed=seed)
+            for name, vectors in sampled.items()
+            if name != FULL and len(ids) >= _FEWEST
+        },
     )
 
 
@@ -70,7 +83,7 @@ def _sample(ground: Ground, seed: int) -> tuple[tuple[str, ...], dict[str, Vecto
     names = [name for name in (STAY, TRANSLATED, FULL) if name in ground.stores]
     common = set.intersection(*(set(ground.keys[name]) for name in names))
     ids = [doc_id for doc_id in ground.keys[TRANSLATED] if doc_id in common]
-    drawn = np.sort(np.random.default_rng(seed).permutation(len(ids))[:_SAMPLE])
+    drawn = np.random.default_rng(seed).permutation(len(ids))[:_SAMPLE]
     chosen = tuple(ids[i] for i in drawn)
     return chosen, {name: _vectors(ground, name, chosen) for name in names}
 

@@ -24,6 +24,7 @@ DEPTHS = (50, 200)
 WITHOUT_TWO_STAGE = "needs a reference with texts and of the same ids as the translated store"
 
 _PREFIX = "two-stage"
+_BLOCK_BYTES = 1 << 28
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,16 +117,26 @@ class TwoStage:
             A vector of either store is zero or not finite.
         """
         rankings: dict[str, tuple[str, ...]] = {}
-        for number, query_id in enumerate(self.query_ids):
-            rows = self._rows[number][:depth]
-            self.progress(f"rank {depth} again", number, len(self.query_ids))
-            batch = self.reference.take(rows)
-            check_vectors(batch.ids, batch.vectors, source=str(self.reference.info.path))
-            metric = self.reference.info.metric
-            top = TopK([query_id], self.asked[number : number + 1], metric=metric, depth=self.kept)
-            top.add([self.keys[doc_id] for doc_id in batch.ids], batch.vectors)
-            rankings |= top.run().rankings
+        step = max(_BLOCK_BYTES // (4 * self.reference.info.dim * depth), 1)
+        for start in range(0, len(self.query_ids), step):
+            self.progress(f"rank {depth} again", start, len(self.query_ids))
+            rankings |= self._ranked(range(start, min(start + step, len(self.query_ids))), depth)
         return Run(rankings)
+
+    def _ranked(self, numbers: range, depth: int) -> dict[str, tuple[str, ...]]:
+        """The rankings of some queries; what several of them find is read once."""
+        wanted = [self._rows[number][:depth] for number in numbers]
+        rows = np.unique(np.concatenate(wanted))
+        batch = self.reference.take(rows)
+        check_vectors(batch.ids, batch.vectors, source=str(self.reference.info.path))
+        rankings: dict[str, tuple[str, ...]] = {}
+        for number, own in zip(numbers, wanted, strict=True):
+            places = np.searchsorted(rows, own)
+            query_id, asked = self.query_ids[number], self.asked[number : number + 1]
+            top = TopK([query_id], asked, metric=self.reference.info.metric, depth=self.kept)
+            top.add([self.keys[batch.ids[place]] for place in places], batch.vectors[places])
+            rankings |= top.run().rankings
+        return rankings
 
     @cached_property
     def _rows(self) -> list[NDArray[np.int64]]:

@@ -125,7 +125,7 @@ def _by_facts(store: Store, model: ModelIdentity, findings: tuple[Finding, ...])
 def _other_dimension(store: Store, embedder: Embedder, dimension: Finding, seed: int) -> Compatibility:
     """Another dimension: another model, or the first part of this one's vectors."""
     model, dim = embedder.quick_identity(), store.info.dim
-    notes = (fitting_models(store, seed),)
+    notes = (fitting_models(store, model, seed),)
     other = Compatibility(
         store.info.path, model, Cause.DIMENSION, dimension.message, "facts", (dimension,), notes=notes
     )
@@ -171,12 +171,16 @@ def _by_sample(
         figures=replace(figures, structure=found.structure),
         trials=found.trials,
         examples=_examples(compared, found),
-        notes=(*_others(store, cause, seed), *_translated(store), *_doubts(store, compared, embedder.identity)),
+        notes=(
+            *_others(store, embedder.identity, cause, seed),
+            *_translated(store),
+            *_doubts(store, compared, embedder.identity),
+        ),
     )
 
 
-def _others(store: Store, cause: Cause, seed: int) -> tuple[str, ...]:
-    return (fitting_models(store, seed),) if cause is Cause.OTHER_MODEL else ()
+def _others(store: Store, model: ModelIdentity, cause: Cause, seed: int) -> tuple[str, ...]:
+    return (fitting_models(store, model, seed),) if cause is Cause.OTHER_MODEL else ()
 
 
 def _excused(found: Diagnosis, figures: Figures) -> Diagnosis:

@@ -37,10 +37,10 @@ def dimension_finding(store: Store, model: ModelIdentity) -> Finding:
     return Finding("dimension", False, f"the store has {found:,} dimensions, the model gives {model.dim:,}")
 
 
-def fitting_models(store: Store, seed: int) -> str:
-    """Known models of the dimension of a store, and of its norms where the index keeps these."""
+def fitting_models(store: Store, model: ModelIdentity, seed: int) -> str:
+    """Known models but `model` of a store's dimension, and of its norms where the index keeps these."""
     norms = summarize_norms(_some_vectors(store, seed))
-    fits = [facts for facts in known_models() if facts.dim == store.info.dim]
+    fits = [facts for facts in known_models() if facts.dim == store.info.dim and facts.spec != model.spec]
     if store.info.exact:
         fits = [facts for facts in fits if facts.normalized == norms.is_unit]
     names = ", ".join(facts.short_name for facts in fits[:_LISTED]) + (", ..." if len(fits) > _LISTED else "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import comb
 from typing import Final
 
 import numpy as np
@@ -16,7 +17,8 @@ from migrate.vectors import Progress
 
 _PROBES: Final = 4
 _NEARER: Final = 0.875
-"""Share of the documents to which a way must be nearer. By chance, 28 of 32 happens once in 100,000 (sign test)."""
+_CHANCE: Final = 1e-4
+"""How likely a way may be nearer to so many documents by chance; about 20 ways are tried."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,9 +65,18 @@ def _try(compared: Comparison, hypothesis: Hypothesis, probes: NDArray[np.int64]
     if not enough:
         return _trial(hypothesis, cosines, agreeing), None
     cosines, agreeing = _judge(compared, hypothesis, np.arange(len(compared)))
-    if compared.tolerance.loose and agreeing.mean() < _NEARER:
+    if compared.tolerance.loose and sign_test(int(agreeing.sum()), len(agreeing)) > _CHANCE:
         return _trial(hypothesis, cosines, agreeing), None
     return _trial(hypothesis, cosines, agreeing), Explanation(hypothesis, agreeing, cosines)
+
+
+def sign_test(better: int, n: int) -> float:
+    """How likely a fair coin falls one way `better` times of `n` or more often.
+
+    >>> sign_test(3, 3)
+    0.125
+    """
+    return sum(comb(n, number) for number in range(better, n + 1)) / (1 << n)
 
 
 def _judge(compared: Comparison, hypothesis: Hypothesis, rows: NDArray[np.int64]) -> tuple[NDArray[np.float64], Mask]:

@@ -9,6 +9,7 @@ import click
 
 from migrate.cli import options
 from migrate.cli.options import ModelOptions, option
+from migrate.cli.outlets import CI, ci_options
 from migrate.cli.terminal import progress_bar, show, show_json
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ sample = option(
 @option("--full", is_flag=True, help="Embed the sample even where a manifest answers.")
 @options.model_options
 @options.seed
+@ci_options
+@options.force
 @options.as_json
 @options.quiet
 def command(
@@ -59,6 +62,8 @@ def command(
     full: bool,
     model: ModelOptions,
     seed: int,
+    ci: CI,
+    force: bool,
     as_json: bool,
     quiet: bool,
 ) -> int:
@@ -68,8 +73,10 @@ def command(
     """
     from migrate.check import check_store
     from migrate.report.check import check_document, check_text
+    from migrate.report.check_suite import check_suite
     from migrate.stores import open_store
 
+    ci.refuse(store, force=force)
     opened = open_store(store)
     with progress_bar(quiet=quiet) as progress:
         found = check_store(
@@ -80,6 +87,7 @@ def command(
             seed=seed,
             progress=progress,
         )
+    ci.leave(check_suite(found), force=force)
     if as_json:
         show_json(check_document(found))
     else:

@@ -73,9 +73,9 @@ def show_report(report: AuditReport, outlets: Outlets, *, force: bool, as_json: 
     """Print the report, write it where it is wanted, and return its exit code."""
     from migrate.files import atomic_file, write_bytes, write_json
     from migrate.report.audit import audit_text
+    from migrate.report.audit_suite import audit_suite
     from migrate.report.document import audit_document
     from migrate.report.html import audit_page
-    from migrate.report.suite import audit_suite
 
     document = audit_document(report)
     if outlets.report is not None:

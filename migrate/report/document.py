@@ -10,6 +10,7 @@ from migrate.audit.model import AuditReport
 from migrate.audit.verdict import Verdict
 from migrate.report.advice import advice
 from migrate.report.frontier import frontier_document
+from migrate.report.likeness import likeness_document
 from migrate.report.plain import as_plain
 
 SCHEMA_VERSION = 2
@@ -33,6 +34,7 @@ def audit_document(report: AuditReport) -> dict[str, Any]:
         "calibration": as_plain(hurt.calibration),
         "hubness": as_plain(hurt.hubness),
         "spaces": as_plain(hurt.spaces),
+        "likeness": as_plain(likeness_document(hurt.likeness)),
         "query_ids": list(report.query_ids),
         "notes": list(report.notes),
         "manifest": as_plain(report.manifest),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from html import escape
 
 from migrate.audit.arms import FULL, TRANSLATED
@@ -13,8 +13,11 @@ from migrate.audit.regressions import Hit, Regression
 from migrate.audit.slices import Slice
 from migrate.audit.spaces import Spaces
 from migrate.report.hurt import METRICS, calibration_rows, calibration_title
+from migrate.report.likeness import likeness_rows
 from migrate.report.page import Section, html_table
+from migrate.report.spectra import spectra
 from migrate.report.svg.charts import Interval, Line, histogram_chart, interval_chart, line_chart, map_chart
+from migrate.similarity import Similarity
 
 
 def hurt_sections(report: AuditReport) -> Iterator[Section]:
@@ -26,6 +29,8 @@ def hurt_sections(report: AuditReport) -> Iterator[Section]:
         yield Section("Kinds of queries", _slices(hurt.slices, report))
     if hurt.calibration:
         yield Section("Thresholds", _calibration(hurt.calibration))
+    if hurt.likeness:
+        yield Section("How alike the spaces are", _likeness(hurt.likeness))
     if hurt.spaces:
         yield Section("The two spaces", _spaces(hurt.spaces, hurt.hubness))
 
@@ -71,6 +76,16 @@ def _calibration(found: Calibration) -> str:
         "<p>A similarity threshold that was tuned on the old store must move. The table has the new one that lets as "
         "many hits pass, and the loosest one that is as precise.</p>"
         f"{charts}<h3>{escape(calibration_title(found).capitalize())}</h3>{html_table(calibration_rows(found))}"
+    )
+
+
+def _likeness(found: Mapping[str, Similarity]) -> str:
+    values = {f"{name} to full": one.forth.singular_values for name, one in found.items() if one.forth.singular_values}
+    documents = next(iter(found.values())).documents
+    return (
+        f"<p>Each space against that of the full re-embed, on {documents:,} documents. A stitch is a ridge, fitted on "
+        f"one half of them and judged on the other.</p>{html_table(likeness_rows(found), text_columns=[1])}"
+        f"<h3>Singular values of the stitches, in units of the greatest</h3>{spectra(values) if values else ''}"
     )
 
 

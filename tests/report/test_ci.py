@@ -11,11 +11,16 @@ import yaml
 from topics import audit as audit_topics
 from topics import make_store, noisy
 
+from migrate.cli.main import cli, run
+from migrate.report.audit_suite import audit_suite
 from migrate.report.github import annotation_lines
 from migrate.report.junit import junit_xml
-from migrate.report.suite import Case, State, Suite, audit_suite
+from migrate.report.suite import Case, State, Suite
 
 ACTION = Path(__file__).parents[2] / ".github" / "actions" / "lead-migrate" / "action.yml"
+MODEL = "openai:text-embedding-3-small"
+"""Its dimension is known without asking it."""
+
 CASES = [
     Case("one", State.PASSED, "fine"),
     Case("two: x", State.FAILED, "100 %\nlost, <all>\x07"),
@@ -56,13 +61,32 @@ def test_an_audit_is_a_case_of_its_verdict(scale, state, tmp_path):
     assert suite.markdown.count("\n| ") == len(report.arms) + 1
 
 
-def run_action(tmp_path, code, *, inconclusive="fail", arguments="check 'my store' --model tfidf:8"):
+def test_a_check_is_a_case_of_its_answer_and_of_each_finding(tmp_path, monkeypatch, capsys):
+    store = str(make_store(tmp_path / "store").folder)
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
+    junit = tmp_path / "junit.xml"
+    options = ["--junit", str(junit), "--github", "--no-cache"]
+    assert run(["check", store, "--model", MODEL, *options]) == 1
+    told = capsys.readouterr()
+    (suite,) = ElementTree.parse(junit).getroot()
+    cases = {case.get("name"): case for case in suite.findall("testcase")}
+    assert "other dimension" in cases["compatible"].find("failure").get("message")
+    assert int(suite.get("failures")) == sum(case.find("failure") is not None for case in cases.values()) >= 2
+    assert f"::error title=lead-migrate check%3A compatible::not compatible with {MODEL}" in told.err
+    assert "::" not in told.out
+    assert (tmp_path / "summary.md").read_text().startswith(f"## ❌ lead-migrate: not compatible with {MODEL}")
+    assert run(["check", store, "--model", MODEL, *options]) == 2, "the file is there already"
+    assert run(["check", store, "--model", MODEL, *options, "--force"]) == 1
+
+
+def run_action(tmp_path, code, *, inconclusive="fail", arguments="check 'my store' --model tfidf:8", program=None):
     """The action's own shell, with a lead-migrate that notes what it was given and exits as it is told."""
     step = next(step for step in yaml.safe_load(ACTION.read_text())["runs"]["steps"] if step.get("id") == "run")
     tools = tmp_path / "bin"
     tools.mkdir()
     fake = tools / "lead-migrate"
-    fake.write_text(f'#!{sys.executable}\nimport sys\nprint(*sys.argv[1:], sep="|")\nsys.exit({code})\n')
+    told = f'import sys\nprint(*sys.argv[1:], sep="|")\nsys.exit({code})'
+    fake.write_text(f"#!{sys.executable}\n{program or told}\n")
     fake.chmod(0o755)
     given = {"ARGUMENTS": arguments, "JUNIT": "out.xml", "INCONCLUSIVE": inconclusive}
     environment = {"PATH": f"{tools}:{os.environ['PATH']}", "GITHUB_OUTPUT": str(tmp_path / "output"), **given}
@@ -81,7 +105,41 @@ def test_the_shell_of_the_action_ends_as_it_should(code, inconclusive, ends, tmp
     assert told == "check|my store|--model|tfidf:8|--github|--junit|out.xml|--force"
 
 
+def test_the_action_runs_the_real_command(tmp_path):
+    """Not a stand-in: the command line itself, out of the shell of the action."""
+    store = make_store(tmp_path / "store").folder
+    real = "from migrate.cli.main import main; main()"
+    code, told, output = run_action(tmp_path, 0, arguments=f"check {store} --model {MODEL}", program=real)
+    assert (code, output) == (1, "exit-code=1")
+    assert told.startswith(f"not compatible with {MODEL}: other dimension")
+    assert (tmp_path / "out.xml").read_bytes().startswith(b"<?xml")
+
+
 def test_the_shell_of_the_action_runs_nothing_that_stands_in_its_arguments(tmp_path):
     _, told, _ = run_action(tmp_path, 0, arguments="check $(touch made) `touch made` ; touch made")
     assert not (tmp_path / "made").exists()
     assert told.startswith("check|$(touch|made)")
+
+
+def test_the_workflow_of_the_readme_uses_the_action_as_it_is():
+    text = (ACTION.parents[3] / "README.md").read_text(encoding="utf-8")
+    workflow = yaml.safe_load(text.split("```yaml\n")[1].split("```")[0])
+    (step,) = [step for step in workflow["jobs"]["check"]["steps"] if "lead-migrate" in step["uses"]]
+    path = step["uses"].partition("@")[0].removeprefix("OWNER/lead-migrate/")
+    assert ACTION.parents[3] / path == ACTION.parent
+    action = yaml.safe_load(ACTION.read_text())
+    assert set(step["with"]) <= set(action["inputs"])
+    command, *arguments = step["with"]["arguments"].split()
+    with cli.get_command(None, command).make_context(
+        command, [*arguments, "--github", "--junit", "x", "--force"]
+    ) as context:
+        assert context.params["store"] == Path("my-store")
+
+
+def test_the_options_that_the_readme_puts_into_pyproject_are_read(tmp_path, monkeypatch, capsys):
+    text = (ACTION.parents[3] / "README.md").read_text(encoding="utf-8")
+    (tmp_path / "pyproject.toml").write_text(text.split("```toml\n")[1].split("```")[0])
+    monkeypatch.chdir(tmp_path)
+    assert run(["audit", "--help"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "[default: 0.97; 0<x<=1]" in told and "judge by. [default: dev]" in told
