@@ -2,6 +2,7 @@
 
     LeadMigrateError            70   a bug, unless a subclass below says otherwise
     ├── UsageError               2   wrong or contradictory options
+    │   └── SpendingError        2   it costs more than may be spent
     ├── InputError               4   something that was read is not usable
     │   ├── StoreError           4   a vector store: unreadable, malformed, inconsistent
     │   │   └── UnsupportedStoreError  4   well formed, but of a kind that is not read
@@ -31,6 +32,10 @@ class UsageError(LeadMigrateError):
     """Options that are wrong or contradict each other."""
 
     exit_code = 2
+
+
+class SpendingError(UsageError):
+    """It costs, or would cost, more than may be spent."""
 
 
 class InputError(LeadMigrateError):

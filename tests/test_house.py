@@ -39,7 +39,7 @@ HOMES = {
     "openai": ["embedders/"],
     "tiktoken": ["embedders/openai_tokens"],
     "sklearn": ["audit/clusters", "embedders/tfidf", "similarity/downstream", "stitch/kernel", "stitch/text_reader"],
-    "tokenizers": ["embedders/sentence_transformers", "stitch/pieces"],
+    "tokenizers": ["embedders/sentence_transformers", "stitch/pieces", "cost/tokenizer_file"],
     "rank_bm25": ["search/bm25"],
     "langchain_core": ["langchain.py"],
     "langchain_text_splitters": ["datasets/chunking"],

@@ -7,10 +7,11 @@ from pathlib import Path
 import click
 
 from migrate.cli import options
-from migrate.cli.audit_inputs import open_bridge, open_reference, open_source
+from migrate.cli.audit_inputs import BUILD, open_bridge, open_reference, open_source
 from migrate.cli.frontier import read_depths, read_trial
 from migrate.cli.options import ModelOptions, option
 from migrate.cli.outlets import Outlets, report_options
+from migrate.cli.spending import SpendingOptions, spending_options
 from migrate.cli.terminal import progress_bar
 from migrate.cli.verdict import load_model_of, load_questions, show_report
 
@@ -59,6 +60,7 @@ from migrate.cli.verdict import load_model_of, load_questions, show_report
 @option("--no-bm25", is_flag=True, help="Leave out the lexical arm.")
 @options.parent_field
 @options.margin
+@spending_options
 @options.model_options
 @options.seed
 @options.force
@@ -85,6 +87,7 @@ def command(
     no_bm25: bool,
     parent_field: str,
     margin: float,
+    spending: SpendingOptions,
     model: ModelOptions,
     seed: int,
     force: bool,
@@ -112,11 +115,14 @@ def command(
     with progress_bar(quiet=quiet) as progress:
         translated = open_store(store)
         questions = load_questions(beir, split, progress)
-        embedder = load_model_of(translated, target, "--target", model)
+        paid = spending.watch(load_model_of(translated, target, "--target", model), price=price, quiet=quiet)
+        embedder = paid.embedder
         opened, old = open_source(
             source, source_model, model, needed=bridge is not None or trial is not None, quiet=quiet
         )
         crossing = None if bridge is None else open_bridge(bridge, opened, embedder)
+        if reference == BUILD:
+            paid.agree(translated.documents, queries=questions.queries, progress=progress)
         with open_reference(
             reference, save_reference, translated, embedder, progress, force=force, restart=restart
         ) as full:
@@ -154,4 +160,5 @@ def command(
                     progress=progress,
                 )
                 found = found.with_frontier(tried)
+    paid.finish()
     return show_report(found, outlets, force=force, as_json=as_json)

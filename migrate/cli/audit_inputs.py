@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from migrate.stores.base import Store
     from migrate.vectors import Progress
 
-_BUILD = "build"
+BUILD = "build"
 
 
 def open_source(
@@ -63,7 +63,7 @@ def open_reference(
     from migrate.embed import is_reembedded, reembed_store
     from migrate.stores import open_store
 
-    if reference != _BUILD:
+    if reference != BUILD:
         yield open_store(Path(reference))
         return
     if keep is not None and not (force or restart) and is_reembedded(translated, embedder, keep):

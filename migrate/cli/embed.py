@@ -9,6 +9,7 @@ import click
 
 from migrate.cli import options
 from migrate.cli.options import ModelOptions, option
+from migrate.cli.spending import SpendingOptions, spending_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 @option("--max-docs", type=click.IntRange(min=1), help="Cap of a BEIR corpus; relevant documents come first.")
 @options.split
 @option("--skip-bad", is_flag=True, help="Drop documents without text, count and list them, instead of failing.")
+@options.price
+@spending_options
 @options.model_options
 @options.seed
 @options.force
@@ -50,6 +53,8 @@ def command(
     max_docs: int | None,
     split: str,
     skip_bad: bool,
+    price: float | None,
+    spending: SpendingOptions,
     model: ModelOptions,
     seed: int,
     force: bool,
@@ -66,9 +71,12 @@ def command(
         read, files = _reader(corpus, split, max_docs, seed, progress)
         chunks = None if no_chunks else [chunk_tokens, chunk_overlap]
         cap = None if max_docs is None else [max_docs, split, seed]
+        documents = read if no_chunks else _chunked(read, chunk_tokens, chunk_overlap)
+        paid = spending.watch(model.load(spec, seed=seed), price=price, quiet=quiet)
+        paid.agree(documents, progress=progress)
         done = embed_corpus(
-            read if no_chunks else _chunked(read, chunk_tokens, chunk_overlap),
-            model.load(spec, seed=seed),
+            documents,
+            paid.embedder,
             output,
             store_format=store_format,
             metric=metric,
@@ -78,6 +86,7 @@ def command(
             restart=restart,
             progress=progress,
         )
+    paid.finish()
     if done.skipped:
         shown = ", ".join(done.skipped[:10]) + (" ..." if len(done.skipped) > 10 else "")
         advise(f"skipped {len(done.skipped):,} documents without text: {shown}", quiet=quiet)

@@ -9,6 +9,7 @@ import click
 
 from migrate.cli import options
 from migrate.cli.options import ModelOptions, option
+from migrate.cli.spending import SpendingOptions, spending_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 @options.query_log
 @options.source_model
 @options.view
+@options.price
+@spending_options
 @options.model_options
 @options.seed
 @options.force
@@ -51,6 +54,8 @@ def command(
     query_log: Path | None,
     source_model: str | None,
     views: tuple[str, ...],
+    price: float | None,
+    spending: SpendingOptions,
     model: ModelOptions,
     seed: int,
     force: bool,
@@ -70,7 +75,7 @@ def command(
     """
     from dataclasses import asdict, replace
 
-    from migrate.cli.sampling import load_log, told_of_log
+    from migrate.cli.sampling import expected_sample, load_log, told_of_log
     from migrate.files import refuse_existing, refuse_overlap
     from migrate.fit import fit_stitch
     from migrate.report.fit import WITHOUT_TEXTS, fit_sentences
@@ -82,20 +87,24 @@ def command(
     with progress_bar(quiet=quiet) as progress:
         opened = open_store(store)
         old = model.for_source().load(source_model, state=opened.folder) if source_model else None
+        log = load_log(query_log, strategy, old)
+        paid = spending.watch(model.load(target, seed=seed), price=price, quiet=quiet)
+        paid.agree(lambda: expected_sample(opened, size, strategy, log, seed), progress=progress)
         fitted = fit_stitch(
             opened,
-            model.load(target, seed=seed),
+            paid.embedder,
             direction=direction,
             stitch=stitch,
             size=size,
             strategy=strategy,
-            query_log=load_log(query_log, strategy, old),
+            query_log=log,
             source_model=old.identity if old else None,
             views={spec: model.for_source().load(spec) for spec in views},
             seed=seed,
             progress=progress,
         )
         fitted.save(output, force=force)
+    paid.finish()
     bare = direction == "document" and not opened.info.has_texts
     if as_json:
         use = fitted.fallback_use()

@@ -18,7 +18,20 @@ from migrate import __version__
 from migrate.cli.terminal import printable
 from migrate.errors import LeadMigrateError
 
-COMMANDS = ("inspect", "check", "stamp", "embed", "fit", "translate", "backfill", "audit", "compare", "run", "demo")
+COMMANDS = (
+    "inspect",
+    "assess",
+    "check",
+    "stamp",
+    "embed",
+    "fit",
+    "translate",
+    "backfill",
+    "audit",
+    "compare",
+    "run",
+    "demo",
+)
 
 _BUG = (
     "this is a bug in lead-migrate. Please report it with the command and, from a run with LEAD_MIGRATE_DEBUG=1, "

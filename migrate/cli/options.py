@@ -79,6 +79,7 @@ query_log = option(
 )
 price = option(
     "--price",
+    "--price-per-mtok",
     type=click.FloatRange(0, min_open=True),
     metavar="USD",
     help="Dollars per million tokens of the target model.  [default: the registry's]",

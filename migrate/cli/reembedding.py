@@ -11,6 +11,7 @@ import click
 
 from migrate.cli import options
 from migrate.cli.options import ModelOptions, option
+from migrate.cli.spending import SpendingOptions
 from migrate.cli.terminal import advise
 
 if TYPE_CHECKING:
@@ -101,6 +102,7 @@ def reembed_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def refitted(
     given: ReembedOptions,
+    spending: SpendingOptions,
     store: Store,
     stitch: Path,
     output: Path,
@@ -124,15 +126,19 @@ def refitted(
     refuse_overlap(folder, store.info.path, stitch, output)
     refuse_existing(output, force=force)  # told before anything is spent
     wanted = given.wanted(seed)
-    embedder = load_model_of_stitch(fitted, stitch, given.target, model)
+    paid = spending.watch(load_model_of_stitch(fitted, stitch, given.target, model), price=given.price, quiet=quiet)
 
     def announce(plan: Plan) -> None:
+        if paid.target is not None:
+            paid.agree(lambda: plan.sample.documents, progress=progress)
+            return
         by = f" ({plan.from_log:,} of them hits of the query log)" if plan.from_log else ""
         advise(f"to embed: {plan.cost.sentence}, estimated at 4 characters a token{by}", quiet=quiet)
 
     found = reembedded_stitch(
-        store, fitted, embedder, wanted, folder, force=force, announce=announce, progress=progress
+        store, fitted, paid.embedder, wanted, folder, force=force, announce=announce, progress=progress
     )
+    paid.finish()
     advise(f"{folder}: {found.stitch.spec}, fitted on {found.manifest.counts['pairs']:,} pairs", quiet=quiet)
     return found
 

@@ -9,6 +9,7 @@ import click
 from migrate.cli import options
 from migrate.cli.options import ModelOptions
 from migrate.cli.outlets import CI, Outlets, ci_options
+from migrate.cli.spending import SpendingOptions, spending_options
 from migrate.cli.terminal import advise, progress_bar, show
 from migrate.cli.verdict import load_model_of, load_questions, show_report
 
@@ -29,6 +30,8 @@ from migrate.cli.verdict import load_model_of, load_questions, show_report
 @options.query_log
 @options.source_model
 @options.margin
+@options.price
+@spending_options
 @options.model_options
 @options.seed
 @options.force
@@ -48,6 +51,8 @@ def command(
     query_log: Path | None,
     source_model: str | None,
     margin: float,
+    price: float | None,
+    spending: SpendingOptions,
     model: ModelOptions,
     seed: int,
     force: bool,
@@ -77,10 +82,13 @@ def command(
             old = load_model_of(opened, source_model, "--source-model", model.for_source())
         else:
             advise("no --source-model: the audit cannot say whether staying would be better", quiet=quiet)
+        questions = load_questions(beir, split, progress)
+        paid = spending.watch(model.load(target, seed=seed), price=price, quiet=quiet)
+        paid.agree(opened.documents, queries=questions.queries, progress=progress)
         done = migrate(
             opened,
-            model.load(target, seed=seed),
-            load_questions(beir, split, progress),
+            paid.embedder,
+            questions,
             output,
             source_embedder=old,
             stitch=stitch,
@@ -93,6 +101,7 @@ def command(
             restart=restart,
             progress=progress,
         )
+    paid.finish()
     if not as_json:
         show(candidates_table(done.stitch.selection) + "\n")
         if query_log is not None:

@@ -6,9 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from migrate.documents import Document
     from migrate.embedders.base import Embedder
     from migrate.manifest import Manifest
     from migrate.sample import QueryLog
+    from migrate.stores.base import Store
 
 
 def load_log(path: Path | None, strategy: str | None, embedder: Embedder | None) -> QueryLog | None:
@@ -26,6 +30,17 @@ def load_log(path: Path | None, strategy: str | None, embedder: Embedder | None)
 
     choose_strategy(strategy, has_log=path is not None)
     return None if path is None else QueryLog(read_query_log(path), embedder)
+
+
+def expected_sample(
+    store: Store, size: int, strategy: str | None, log: QueryLog | None, seed: int
+) -> Sequence[Document]:
+    """The documents that a fit will draw, or as many others where drawing them would ask a model."""
+    from migrate.sample import draw_sample
+
+    if log is not None and log.embedder is not None:
+        return draw_sample(store, size, seed=seed).documents
+    return draw_sample(store, size, strategy=strategy, query_log=log, seed=seed).documents
 
 
 def told_of_log(stitch: Manifest, *, by_vectors: bool) -> str:

@@ -10,6 +10,7 @@ import click
 from migrate.cli import options
 from migrate.cli.options import ModelOptions, option
 from migrate.cli.reembedding import ReembedOptions, reembed_options, refitted
+from migrate.cli.spending import SpendingOptions, spending_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     "--any-store", is_flag=True, help="Allow a store that the stitch was not fitted on, such as one that has grown."
 )
 @reembed_options
+@spending_options
 @options.model_options
 @options.seed
 @options.force
@@ -39,6 +41,7 @@ def command(
     output: Path,
     any_store: bool,
     reembedding: ReembedOptions,
+    spending: SpendingOptions,
     model: ModelOptions,
     seed: int,
     force: bool,
@@ -63,7 +66,7 @@ def command(
     with progress_bar(quiet=quiet) as progress:
         opened = open_store(store)
         fitted = refitted(
-            reembedding, opened, stitch, output, model, seed=seed, force=force, quiet=quiet, progress=progress
+            reembedding, spending, opened, stitch, output, model, seed=seed, force=force, quiet=quiet, progress=progress
         )
         done = translate_store(
             opened, fitted, output, any_store=any_store, force=force, restart=restart, progress=progress

@@ -8,14 +8,17 @@ stores were built with. Facts are from the model cards and their `modules.json`,
 - mxbai-embed-large-v1 and UAE-Large-V1 have no Normalize module, so their vectors are not of unit length.
 - A local model costs no money, so its price is None.
 
-Prices are US dollars per million tokens, standard (not batch) rates: text-embedding-3-large from OpenAI's own model
-page, the others from pages that quote it, all as of `PRICES_DATE`. They change: show them with their date.
+Prices are US dollars per million tokens: text-embedding-3-large from OpenAI's own model page, the others from pages
+that quote it; the batch price is half, as OpenAI's guide to its Batch API says. Limits are those of OpenAI's usage
+tiers for its embedding models, from copies of the model pages. All as of `PRICES_DATE`. They change: show them with
+their date.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import date
 from difflib import get_close_matches
 from functools import cache
 from typing import Literal
@@ -23,7 +26,12 @@ from typing import Literal
 Provider = Literal["sentence-transformers", "openai"]
 
 PRICES_DATE = "2026-05"
-"""Year and month of `ModelFacts.price_usd_per_mtok`."""
+"""Year and month of the prices and of `RATE_LIMITS`."""
+
+PRICES_SOURCE = "developers.openai.com/api/docs/models"
+
+_OLD_MONTHS = 3
+_BATCH_SHARE = 0.5
 
 _RETRIEVAL_INSTRUCTION = "Represent this sentence for searching relevant passages: "
 
@@ -45,6 +53,11 @@ class ModelFacts:
     price_usd_per_mtok: float | None
 
     @property
+    def batch_price_usd_per_mtok(self) -> float | None:
+        """The price through the provider's batch service, which answers within a day."""
+        return None if self.price_usd_per_mtok is None else self.price_usd_per_mtok * _BATCH_SHARE
+
+    @property
     def spec(self) -> str:
         """The model as `load_embedder` takes it."""
         return f"{self.provider}:{self.name}"
@@ -53,6 +66,41 @@ class ModelFacts:
     def short_name(self) -> str:
         """The name without the organisation."""
         return self.name.rpartition("/")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimit:
+    """What a provider lets an account of one tier ask for in a minute."""
+
+    tier: str
+    requests_per_min: int
+    tokens_per_min: int
+
+
+RATE_LIMITS = (
+    RateLimit("free", 100, 40_000),
+    RateLimit("1", 3_000, 1_000_000),
+    RateLimit("2", 5_000, 1_000_000),
+    RateLimit("3", 5_000, 5_000_000),
+    RateLimit("4", 10_000, 5_000_000),
+    RateLimit("5", 10_000, 10_000_000),
+)
+"""OpenAI's limits for its embedding models, by usage tier."""
+
+
+def prices_age(today: date) -> str:
+    """How old the prices are, in words; empty while they are young.
+
+    >>> prices_age(date(2026, 6, 1))
+    ''
+    >>> prices_age(date(2027, 5, 1))
+    'prices and limits are of 2026-05, 12 months old; check developers.openai.com/api/docs/models or give --price'
+    """
+    year, month = map(int, PRICES_DATE.split("-"))
+    months = 12 * (today.year - year) + today.month - month
+    if months < _OLD_MONTHS:
+        return ""
+    return f"prices and limits are of {PRICES_DATE}, {months} months old; check {PRICES_SOURCE} or give --price"
 
 
 def _local(

@@ -141,3 +141,27 @@ def _module_folders(folder: Path) -> list[Path]:
         return [folder / module["path"] for module in modules]
     except (OSError, ValueError, KeyError, TypeError):
         return [folder]
+
+
+def local_folder(name_or_path: str, *, packaged: bool = False) -> Path | None:
+    """Where a model's files are on this machine, found without asking the network; None where they are not."""
+    folder = Path(name_or_path).expanduser()
+    if not packaged and folder.is_dir():
+        return folder
+    facts = find_model(name_or_path)
+    name = facts.name if facts else name_or_path
+    if packaged or name == PACKAGED_MODEL:
+        try:
+            return packaged_model_path()
+        except UsageError:
+            return None if packaged else _hub_folder(name)
+    return _hub_folder(name)
+
+
+def _hub_folder(name: str) -> Path | None:
+    from huggingface_hub import errors
+
+    try:
+        return _cached_snapshot(name)
+    except errors.HFValidationError:
+        return None

@@ -1,4 +1,4 @@
-"""What embedding would cost, before anything is spent: tokens by a rule of thumb, dollars by the registry's price."""
+"""What texts would cost by a rule of thumb: four characters a token, dollars by the price table. Fast, and rough."""
 
 from __future__ import annotations
 

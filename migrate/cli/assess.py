@@ -1,0 +1,137 @@
+"""`lead-migrate assess`: what moving a store would cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from migrate.cli import options
+from migrate.cli.options import ModelOptions, option
+from migrate.cli.spending import USD, cached_texts
+from migrate.cli.terminal import progress_bar, show, show_json
+
+if TYPE_CHECKING:
+    from migrate.cost.quality import KnownPoint
+    from migrate.cost.rates import Rate
+    from migrate.cost.target import Target
+    from migrate.stores.base import Store
+
+
+@options.command(
+    "assess",
+    "What moving a store would cost; spends nothing.",
+    example="lead-migrate assess my-store --target openai:text-embedding-3-small",
+)
+@click.argument("store", type=options.PATH)
+@options.target
+@options.query_log
+@option("--budget", type=USD, metavar="USD", help="Dollars to spend, such as $50: says what they buy.")
+@option(
+    "--tier",
+    type=click.Choice(["free", "1", "2", "3", "4", "5"]),
+    default="1",
+    help="OpenAI's usage tier of the account.",
+)
+@option("--calibrate", is_flag=True, help="Embed 64 documents with a local model, and time them.")
+@option("--stitch", type=options.PATH, help="Stitch fitted on STORE: says what is known of its quality.")
+@option("--report", type=options.PATH, help="JSON report of an audit with --frontier: says which plans are SAFE.")
+@option("--html", type=options.PATH, metavar="FILE", help="File to write the assessment to as an HTML page.")
+@options.price
+@options.model_options
+@options.seed
+@options.force
+@options.as_json
+@options.quiet
+def command(
+    store: Path,
+    target: str,
+    query_log: Path | None,
+    budget: float | None,
+    tier: str,
+    calibrate: bool,
+    stitch: Path | None,
+    report: Path | None,
+    html: Path | None,
+    price: float | None,
+    model: ModelOptions,
+    seed: int,
+    force: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Set a full re-embed of STORE beside migrations of 1 to 50 %: tokens, money, time, room, and what is known.
+
+    Nothing is sent anywhere and no key is needed. Texts that are in the embedding cache count as paid for.
+
+    Here `--rate` may count texts of a local model, and tokens: 1000000tok/min, or one of each with a comma between.
+    Without it the limits of `--tier` hold.
+    """
+    from migrate.cost import assess_store
+    from migrate.cost.target import find_target
+    from migrate.datasets.query_log import read_query_log
+    from migrate.files import atomic_file, refuse_existing, write_bytes
+    from migrate.report.assess import assess_document, assess_text
+    from migrate.report.assess_page import assess_page
+    from migrate.stores import open_store
+
+    if html is not None:
+        refuse_existing(html, force=force)
+    facts = find_target(target, price_usd_per_mtok=price, prefix=model.document_prefix, dimensions=model.dimensions)
+    with progress_bar(quiet=quiet) as progress:
+        opened = open_store(store)
+        found = assess_store(
+            opened,
+            facts,
+            rate=_rate(tier, facts, opened, model, calibrate=calibrate, seed=seed),
+            queries=() if query_log is None else read_query_log(query_log),
+            known=_known(opened, facts, stitch, report),
+            cached=cached_texts(model, facts),
+            budget_usd=budget,
+            texts_per_request=model.batch_size,
+            progress=progress,
+        )
+    if html is not None:
+        with atomic_file(html, force=force) as aside:
+            write_bytes(aside, assess_page(found).encode())
+    if as_json:
+        show_json(assess_document(found))
+    else:
+        show(assess_text(found))
+
+
+def _rate(tier: str, target: Target, store: Store, model: ModelOptions, *, calibrate: bool, seed: int) -> Rate | None:
+    """What was given, what was measured now, or what the provider allows; None where nobody knows."""
+    import os
+
+    from migrate.cost.rates import CALIBRATION_TEXTS, Rate, measure_rate, tier_rate
+    from migrate.errors import UsageError
+    from migrate.sample import draw_sample
+
+    given = model.rate
+    if calibrate and (target.is_api or given is not None):
+        found = "an API, and nothing is spent here" if target.is_api else "--rate beside it"
+        raise UsageError(f"--calibrate: expected a local model to time, found {found}; leave it out, or give --rate")
+    if given is not None:
+        return Rate.parse(given)
+    if calibrate:
+        embedder = _uncached(model).load(target.spec, seed=seed)
+        embedder.fit(store.documents())
+        return measure_rate(embedder, draw_sample(store, CALIBRATION_TEXTS, seed=seed).documents)
+    own_server = model.base_url or os.environ.get("OPENAI_BASE_URL")
+    return tier_rate(tier) if target.is_api and not own_server else None
+
+
+def _uncached(model: ModelOptions) -> ModelOptions:
+    """The options without the cache: what is in it would be no measure of the model."""
+    from dataclasses import replace
+
+    return replace(model, no_cache=True)
+
+
+def _known(store: Store, target: Target, stitch: Path | None, report: Path | None) -> list[KnownPoint]:
+    from migrate.cost.quality import read_frontier, read_stitch_quality
+
+    known = [] if stitch is None else [read_stitch_quality(stitch, store, target.spec)]
+    return known if report is None else [*known, *read_frontier(report, store.info.count)]

@@ -1,0 +1,145 @@
+"""What moving a store would cost, by every plan. Reads the store, and spends nothing: no server, no weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+
+from migrate.cost.answers import answers
+from migrate.cost.count import Chunking, Known, TextCount, chunk_long, count_texts
+from migrate.cost.plans import DEPTH, QUERIES, Plan, Pricing, make_plans, migrate_plan, two_stage_plan
+from migrate.cost.quality import KnownPoint
+from migrate.cost.rates import Rate
+from migrate.cost.resources import StoreBytes, store_bytes
+from migrate.cost.target import Target
+from migrate.documents import Query
+from migrate.embedders.registry import prices_age
+from migrate.errors import StoreError
+from migrate.search.bm25 import bm25_run
+from migrate.stores.base import Store, StoreInfo
+from migrate.vectors import Progress, no_progress
+
+_MOST_SEARCHED = 50_000
+"""Documents up to which the words of a query log are looked up: BM25 holds all texts in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """A store, what its texts are to the target, the plans side by side, and what to make of them.
+
+    `size` is None where the target's dimension is not known, `rate` where nobody knows how fast it embeds.
+    `answers` are sentences, the most important first; `notes` are what a reader should know of the figures.
+    """
+
+    store: StoreInfo
+    target: Target
+    count: TextCount
+    chunking: Chunking | None
+    size: StoreBytes | None
+    rate: Rate | None
+    plans: tuple[Plan, ...]
+    answers: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def assess_store(
+    store: Store,
+    target: Target,
+    *,
+    rate: Rate | None = None,
+    queries: Sequence[Query] = (),
+    known: Sequence[KnownPoint] = (),
+    cached: Known | None = None,
+    budget_usd: float | None = None,
+    texts_per_request: int | None = None,
+    today: date | None = None,
+    progress: Progress = no_progress,
+) -> Assessment:
+    """Count the store's texts and set the plans side by side.
+
+    `known` is what was measured of quality before, `cached` tells which texts are paid for, `queries` are a log's.
+
+    Raises
+    ------
+    StoreError
+        The store has no texts, or none that is not blank.
+    """
+    info = store.info
+    if not info.has_texts:
+        raise StoreError(
+            f"{info.path}: expected texts, which are what is embedded, found vectors only; put a docs.jsonl "
+            '({"id", "text"} a line) beside the index'
+        )
+    count = count_texts(store.documents(), target, known=cached, total=info.count, progress=progress)
+    if not count.distinct:
+        raise StoreError(f"{info.path}: expected documents with texts, found none that is not blank")
+    size = None if target.dim is None else store_bytes(store, target.dim)
+    pricing = Pricing(target, count, size, info.dim, rate, texts_per_request)
+    plans = make_plans(pricing, known)
+    full = plans[0]
+    if budget_usd is not None and full.usd and budget_usd < full.usd:
+        documents = int(budget_usd / full.usd * full.documents)
+        plans.append(migrate_plan(pricing, documents, f"what ${budget_usd:g} buys"))
+    plans.append(_two_stage(store, pricing, queries, progress))
+    chunking = chunk_long(count, target)
+    said = answers(plans, pricing, budget_usd)
+    notes = _notes(pricing, chunking, store, today or date.today())
+    return Assessment(info, target, count, chunking, size, rate, tuple(plans), said, notes)
+
+
+def _two_stage(store: Store, pricing: Pricing, queries: Sequence[Query], progress: Progress) -> Plan:
+    """What 1,000 queries embed: at most 50 documents each; where there is a log, what its words find."""
+    total = pricing.count.to_embed
+    if not queries:
+        return two_stage_plan(pricing, min(QUERIES * DEPTH, total), 0, is_bound=True)
+    asked = queries[:QUERIES]
+    tokens = round(int(pricing.target.counter.count([query.text for query in asked]).sum()) * QUERIES / len(asked))
+    if store.info.count > _MOST_SEARCHED:
+        return two_stage_plan(pricing, min(QUERIES * DEPTH, total), tokens, is_bound=True)
+    progress("look up the query log", 0, len(asked))
+    run = bm25_run(list(store.documents()), asked, depth=DEPTH)
+    found = len({doc_id for ranking in run.rankings.values() for doc_id in ranking})
+    return two_stage_plan(pricing, min(round(found * QUERIES / len(asked)), total), tokens, is_bound=False)
+
+
+def _notes(pricing: Pricing, chunking: Chunking | None, store: Store, today: date) -> tuple[str, ...]:
+    target, count, size = pricing.target, pricing.count, pricing.size
+    notes = [f"tokens: {target.counter.sentence}"]
+    if target.price_usd_per_mtok is None:
+        why = "no price is known" if target.is_api else "a model that runs here costs no money"
+        notes.append(f"{why}; --price sets one")
+    elif target.is_api and (age := prices_age(today)):
+        notes.append(age)
+    if target.batch_price_usd_per_mtok is not None:
+        notes.append("the batch price is that of the provider's own batch service, which lead-migrate does not use")
+    notes.append(_told_of_time(pricing.rate, target))
+    if count.over_limit:
+        notes.append(_told_of_long(count, chunking, target))
+    notes.append("disk is the new store, the embedding cache and the stitch; memory is about, at the peak")
+    if size is not None and not size.is_exact:
+        notes.append(f"the new index is of {store.info.index_type}: its bytes are about what the old one suggests")
+    notes.append(
+        "downtime is none: the old store is only read and goes on serving; the new one appears, complete, by a rename"
+    )
+    return tuple(notes)
+
+
+def _told_of_time(rate: Rate | None, target: Target) -> str:
+    if rate is not None:
+        return f"time: {rate.sentence(is_api=target.is_api)}"
+    if target.is_api:
+        return "time is not known; --rate says what the server allows"
+    return "time is not known; --calibrate embeds 64 documents and times them, --rate 50/s says it"
+
+
+def _told_of_long(count: TextCount, chunking: Chunking | None, target: Target) -> str:
+    fate = "the API refuses them: cut them into chunks first" if target.is_api else "the model cuts off the rest"
+    told = f"{count.over_limit:,} documents are longer than the {target.max_tokens:,} tokens the model takes; {fate}"
+    if chunking is None:
+        return told
+    about = "about " if chunking.is_sampled else ""
+    return (
+        f"{told}; as chunks of {chunking.chunk_tokens} tokens they would be {about}{chunking.chunks:,} of "
+        f"{chunking.tokens:,} tokens"
+    )

@@ -1,0 +1,165 @@
+"""Counting the tokens of many texts: streaming, each text once, in memory that grows by a hash for each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+from migrate.cost.target import Target
+from migrate.datasets.chunking import chunk_documents
+from migrate.documents import Document, Text
+from migrate.sample.distinct import text_digest
+from migrate.vectors import Progress, no_progress
+
+Known = Callable[[Sequence[Text]], list[bool]]
+"""Whether each text is in the embedding cache, so that it costs nothing."""
+
+BLOCK = 1_024
+CHUNK_TOKENS, CHUNK_OVERLAP = 256, 25
+"""As `embed` cuts documents unless told otherwise."""
+
+_MOST_LONG = 100
+
+
+@dataclass
+class TextCount:
+    """What some texts are to a model.
+
+    Attributes
+    ----------
+    documents, blank, duplicates : texts in all, those of nothing but white space, those that came before
+    tokens, tokens_read : of the other texts, with prefix and special tokens: all, and as much as the model takes
+    over_limit, longest : texts beyond the model's limit, and the tokens of the longest
+    cached, cached_tokens : of them those that are in the embedding cache, and their tokens
+    text_bytes : of all texts, in UTF-8
+    long_documents : the first of the texts beyond the limit
+    """
+
+    documents: int = 0
+    blank: int = 0
+    duplicates: int = 0
+    tokens: int = 0
+    tokens_read: int = 0
+    over_limit: int = 0
+    longest: int = 0
+    cached: int = 0
+    cached_tokens: int = 0
+    text_bytes: int = 0
+    long_documents: list[Document] = field(default_factory=list, repr=False)
+
+    @property
+    def distinct(self) -> int:
+        """Texts that are embedded once each."""
+        return self.documents - self.blank - self.duplicates
+
+    @property
+    def to_embed(self) -> int:
+        """Texts that must be embedded, as the cache has the others."""
+        return self.distinct - self.cached
+
+    @property
+    def tokens_to_embed(self) -> int:
+        """Tokens of these."""
+        return self.tokens_read - self.cached_tokens
+
+
+def count_texts(
+    texts: Iterable[Text],
+    target: Target,
+    *,
+    known: Known | None = None,
+    total: int | None = None,
+    progress: Progress = no_progress,
+) -> TextCount:
+    """Count texts as the target model will take them. `known` says which of them are paid for already."""
+    found, seen = TextCount(), set[bytes]()
+    for block in _blocks(texts):
+        progress("count tokens", found.documents, total)
+        _add_block(found, _fresh(block, seen, found), target, known)
+    progress("count tokens", found.documents, found.documents)
+    return found
+
+
+def _blocks(texts: Iterable[Text]) -> Iterator[list[Text]]:
+    stream = iter(texts)
+    while block := list(islice(stream, BLOCK)):
+        yield block
+
+
+def _fresh(block: Sequence[Text], seen: set[bytes], found: TextCount) -> list[Text]:
+    """The texts of a block that are not blank and did not come before; the others are counted."""
+    fresh = []
+    for text in block:
+        found.documents += 1
+        found.text_bytes += len(text.text.encode(errors="surrogatepass"))
+        digest = text_digest(text.text)
+        if not text.text.strip():
+            found.blank += 1
+        elif digest in seen:
+            found.duplicates += 1
+        else:
+            seen.add(digest)
+            fresh.append(text)
+    return fresh
+
+
+def _add_block(found: TextCount, texts: Sequence[Text], target: Target, known: Known | None) -> None:
+    counts = target.counter.count([target.prefix + whole(text.text) for text in texts])
+    read = counts if target.max_tokens is None else counts.clip(max=target.max_tokens)
+    found.tokens += int(counts.sum())
+    found.tokens_read += int(read.sum())
+    found.longest = max(found.longest, int(counts.max(initial=0)))
+    for text, here, taken in zip(texts, counts, read, strict=True):
+        if here > taken:
+            found.over_limit += 1
+            if len(found.long_documents) < _MOST_LONG:
+                found.long_documents.append(Document(text.id, whole(text.text)))
+    if known is not None and texts:
+        paid = known(texts)
+        found.cached += sum(paid)
+        found.cached_tokens += int(read[paid].sum())
+
+
+def whole(text: str) -> str:
+    """The text without halves of surrogate pairs, which no tokenizer takes."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+@dataclass(frozen=True, slots=True)
+class Chunking:
+    """What the documents beyond a model's limit would become if they were cut into chunks, the others left as they are.
+
+    Of `documents` of them `chunks` chunks of at most `chunk_tokens` tokens come, with `tokens` in all. Where there are
+    more than 100 such documents it is what the first 100 become, raised in proportion: `is_sampled`.
+    """
+
+    documents: int
+    chunks: int
+    tokens: int
+    chunk_tokens: int
+    is_sampled: bool
+
+
+def chunk_long(found: TextCount, target: Target) -> Chunking | None:
+    """Cut the documents beyond the limit as `embed` would, measured by the target's own tokens; None without any."""
+    if not found.long_documents or target.max_tokens is None:
+        return None
+    counter, prefix = target.counter, target.prefix
+    spare = int(counter.count([prefix])[0]) if prefix else counter.special
+    limit = max(min(CHUNK_TOKENS, target.max_tokens - spare), 1)
+
+    def measure(text: str) -> int:
+        return int(counter.count([text])[0]) - counter.special
+
+    made = list(
+        chunk_documents(
+            (Document(str(number), document.text) for number, document in enumerate(found.long_documents)),
+            chunk_tokens=limit,
+            chunk_overlap=min(CHUNK_OVERLAP, limit - 1),
+            count_tokens=measure,
+        )
+    )
+    tokens = int(counter.count([prefix + chunk.text for chunk in made]).sum())
+    scale = found.over_limit / len(found.long_documents)
+    return Chunking(found.over_limit, round(len(made) * scale), round(tokens * scale), limit, scale > 1)

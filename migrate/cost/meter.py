@@ -1,0 +1,148 @@
+"""An embedder that knows what it costs, and refuses the batch that would go beyond a cap before it is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from migrate.cost.answers import dollars
+from migrate.cost.count import whole
+from migrate.cost.quick import usd_of
+from migrate.cost.tokens import Counts, TokenCounter
+from migrate.documents import Text
+from migrate.embedders.base import Embedder, Keep, Role, TokenTable
+from migrate.embedders.cache import CachedEmbedder
+from migrate.errors import SpendingError
+from migrate.manifest import ModelIdentity
+from migrate.vectors import Progress, Vectors, no_progress
+
+
+class MeteredEmbedder(Embedder):
+    """Counts what another embedder is asked for, and stops before it costs more than `cap_usd`.
+
+    It stands below the embedding cache, which keeps each batch before it asks for the next: what was paid for when the
+    cap is reached is on disk, and what is on disk is not counted. What the server says it charged goes before what was
+    counted here.
+
+    Attributes
+    ----------
+    cap_usd : dollars, None for no cap; may be changed while it runs
+    kept : whether what is paid for is in a cache, for the message
+    """
+
+    def __init__(
+        self,
+        embedder: Embedder,
+        counter: TokenCounter,
+        price_usd_per_mtok: float | None,
+        *,
+        cap_usd: float | None = None,
+        kept: bool = True,
+    ) -> None:
+        self.embedder = embedder
+        self.counter = counter
+        self.price = price_usd_per_mtok
+        self.cap_usd = cap_usd
+        self.kept = kept
+        self.cacheable = embedder.cacheable
+        self.keeps = embedder.keeps
+        self.batch_size = embedder.batch_size
+        self._counted = 0
+        self._charged_before = self._charged()
+
+    def _charged(self) -> int:
+        return int(getattr(self.embedder, "usage_tokens", 0))
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that were paid for since the meter began: the server's figure, or that of the counter."""
+        return self._charged() - self._charged_before or self._counted
+
+    @property
+    def usd(self) -> float | None:
+        """What these cost; None where no price is known."""
+        return usd_of(self.tokens, self.price)
+
+    def embed(self, texts: Sequence[Text], role: Role, *, progress: Progress = no_progress) -> Vectors:
+        """As the embedder below.
+
+        Raises
+        ------
+        SpendingError
+            The texts would cost more than what is left of the cap; none of them was sent.
+        """
+        tokens = int(self._count(texts, role).sum())
+        if not self._is_within(tokens):
+            raise self._beyond_cap(tokens)
+        vectors = self.embedder.embed(texts, role, progress=progress)
+        self._counted += tokens
+        return vectors
+
+    def embed_each(self, texts: Sequence[Text], role: Role, keep: Keep, *, progress: Progress = no_progress) -> None:
+        """As the embedder below, up to the last text that the cap has room for.
+
+        Raises
+        ------
+        SpendingError
+            There are more texts than that; what was embedded of them has been handed over.
+        """
+        running = np.cumsum(self._count(texts, role))
+        fits = sum(map(self._is_within, running.tolist()))
+        if fits:
+            self.embedder.embed_each(texts[:fits], role, keep, progress=progress)
+            self._counted += int(running[fits - 1])
+        if fits < len(texts):
+            raise self._beyond_cap(int(running[fits] - (running[fits - 1] if fits else 0)))
+
+    def _count(self, texts: Sequence[Text], role: Role) -> Counts:
+        if not texts:
+            return np.zeros(0, dtype=np.int64)
+        prefix = getattr(self.embedder, "prefixes", {}).get(role, "")
+        return self.counter.count([prefix + whole(text.text) for text in texts])
+
+    def _is_within(self, tokens: int) -> bool:
+        """Whether so many tokens more leave the cap unbroken, be they as many more as the counter may be off."""
+        after = usd_of(self.tokens + tokens * (1 + self.counter.error), self.price)
+        return after is None or self.cap_usd is None or after <= self.cap_usd
+
+    def _beyond_cap(self, tokens: int) -> SpendingError:
+        after = dollars(usd_of(self.tokens + tokens * (1 + self.counter.error), self.price) or 0)
+        kept = "everything paid for is in the cache" if self.kept else "without a cache only finished parts are kept"
+        return SpendingError(
+            f"expected to spend at most {dollars(self.cap_usd or 0)}, found {dollars(self.usd or 0)} spent and {after} "
+            f"with what comes next; {kept}, raise --max-cost to go on"
+        )
+
+    @property
+    def identity(self) -> ModelIdentity:
+        """That of the embedder below."""
+        return self.embedder.identity
+
+    def cache_scope(self, role: Role) -> str:
+        """That of the embedder below."""
+        return self.embedder.cache_scope(role)
+
+    def token_table(self) -> TokenTable | None:
+        """That of the embedder below."""
+        return self.embedder.token_table()
+
+    def fit(self, corpus: Iterable[Text]) -> None:
+        """Fit the embedder below."""
+        self.embedder.fit(corpus)
+
+    def save_state(self, folder: Path) -> None:
+        """Save the state of the embedder below."""
+        self.embedder.save_state(folder)
+
+
+def put_meter(
+    embedder: Embedder, counter: TokenCounter, price_usd_per_mtok: float | None
+) -> tuple[Embedder, MeteredEmbedder]:
+    """An embedder with a meter in it: below the cache where there is one, around it otherwise; and the meter."""
+    if isinstance(embedder, CachedEmbedder):
+        meter = MeteredEmbedder(embedder.embedder, counter, price_usd_per_mtok)
+        return CachedEmbedder(meter, embedder.path), meter
+    meter = MeteredEmbedder(embedder, counter, price_usd_per_mtok, kept=False)
+    return meter, meter

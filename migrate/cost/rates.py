@@ -1,0 +1,99 @@
+"""How fast texts can be embedded: what a provider allows in a minute, what a user says, or what was measured here."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from migrate.documents import Text
+from migrate.embedders.base import Embedder
+from migrate.embedders.registry import PRICES_DATE, RATE_LIMITS
+from migrate.errors import UsageError
+
+CALIBRATION_TEXTS = 64
+"""Texts that a calibration embeds and times."""
+
+_PER_MIN = {"h": 1 / 60, "min": 1, "s": 60}
+_PART = re.compile(r"(?P<amount>\d+(\.\d+)?)\s*(?P<tokens>tok)?/(?P<unit>h|min|s)")
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Requests (of a local model, texts) and tokens in a minute; None for no limit. `source` says who knows it."""
+
+    requests_per_min: float | None
+    tokens_per_min: float | None
+    source: str
+
+    @classmethod
+    def parse(cls, text: str) -> Rate:
+        """Read `3000/min`, `50/s`, `1000000tok/min`, or one of each with a comma between.
+
+        >>> Rate.parse("50/s, 1000000tok/min")
+        Rate(requests_per_min=3000.0, tokens_per_min=1000000.0, source='as given by --rate')
+
+        Raises
+        ------
+        UsageError
+            It is none of these.
+        """
+        found: dict[bool, float] = {}
+        for part in text.split(","):
+            read = _PART.fullmatch(part.strip())
+            per_min = 0.0 if read is None else float(read["amount"]) * _PER_MIN[read["unit"]]
+            if read is None or not per_min or bool(read["tokens"]) in found:
+                raise UsageError(
+                    f"--rate: expected requests or tokens in a time, such as 3000/min, 50/s or 1000000tok/min, found "
+                    f"{text!r}; give one of these, or one of each with a comma between"
+                )
+            found[bool(read["tokens"])] = per_min
+        return cls(found.get(False), found.get(True), "as given by --rate")
+
+    def minutes(self, requests: float, tokens: float) -> float:
+        """How long it takes to ask for so much without going beyond the limits.
+
+        >>> Rate(3000, 1_000_000, "tier 1").minutes(10, 2_500_000)
+        2.5
+        """
+        by_requests = 0 if self.requests_per_min is None else requests / self.requests_per_min
+        return max(by_requests, 0 if self.tokens_per_min is None else tokens / self.tokens_per_min)
+
+    def sentence(self, *, is_api: bool) -> str:
+        """The rate in words: requests of an API, texts of a local model.
+
+        >>> Rate(50, None, "as given by --rate").sentence(is_api=False)
+        '50 texts/min, as given by --rate'
+        """
+        unit = "requests" if is_api else "texts"
+        parts = [
+            f"{amount:,.0f} {what}/min"
+            for amount, what in ((self.requests_per_min, unit), (self.tokens_per_min, "tokens"))
+            if amount is not None
+        ]
+        return f"{' and '.join(parts)}, {self.source}"
+
+
+def tier_rate(tier: str = "1") -> Rate:
+    """The limits of OpenAI's usage tier.
+
+    Raises
+    ------
+    UsageError
+        There is no such tier.
+    """
+    for limit in RATE_LIMITS:
+        if limit.tier == tier:
+            source = f"OpenAI's limit for tier {tier} as of {PRICES_DATE}"
+            return Rate(limit.requests_per_min, limit.tokens_per_min, source)
+    raise UsageError(f"expected a tier among {', '.join(limit.tier for limit in RATE_LIMITS)}; found {tier!r}")
+
+
+def measure_rate(embedder: Embedder, texts: Sequence[Text]) -> Rate:
+    """Embed some texts and time it; the model is loaded, and has embedded one, before the clock starts."""
+    embedder.embed_documents(texts[:1])
+    started = time.perf_counter()
+    embedder.embed_documents(texts)
+    elapsed = time.perf_counter() - started
+    return Rate(60 * len(texts) / elapsed, None, f"as measured here on {len(texts)} documents")

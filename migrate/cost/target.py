@@ -1,0 +1,128 @@
+"""What is known of a target model without loading it: dimension, prefix, limit, price, and who counts its tokens.
+
+Nothing here asks a network or reads weights. A model of the hub is known by the hub's cache on this machine.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from migrate.cost.api_tokens import find_api_counter
+from migrate.cost.estimate import BYTE_PAIRS, WORD_PIECES, EstimateCounter
+from migrate.cost.tokenizer_file import read_tokenizer
+from migrate.cost.tokens import TokenCounter
+from migrate.embedders import PACKAGED_NAME, find_model, parse_spec
+from migrate.embedders.registry import ModelFacts
+from migrate.embedders.weights import local_folder
+
+_TOKENIZER = "tokenizer.json"
+_BERT_SPECIAL = 2
+"""[CLS] and [SEP]."""
+
+OPENAI, FREE = "openai", ("file", "tfidf")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A model as it is before it is loaded. None stands for what is not known.
+
+    `max_tokens` is how much of a text the model takes, the prefix and special tokens included.
+    """
+
+    spec: str
+    provider: str
+    dim: int | None
+    prefix: str
+    max_tokens: int | None
+    price_usd_per_mtok: float | None
+    batch_price_usd_per_mtok: float | None
+    counter: TokenCounter
+
+    @property
+    def is_api(self) -> bool:
+        """Whether texts are sent to a server, in requests."""
+        return self.provider == OPENAI
+
+    @property
+    def is_computed(self) -> bool:
+        """Whether embedding is work at all: vectors of a file are there already."""
+        return self.provider != "file"
+
+
+def find_target(
+    spec: str, *, price_usd_per_mtok: float | None = None, prefix: str | None = None, dimensions: int | None = None
+) -> Target:
+    """The facts of the model of a spec; a price, a prefix or dimensions that are given go before what is known.
+
+    Raises
+    ------
+    UsageError
+        The spec cannot be read.
+    InputError
+        The model's tokenizer is there and cannot be read.
+    """
+    provider, name = parse_spec(spec)
+    facts = None if provider in FREE else find_model(PACKAGED_NAME if provider == "packaged" else name)
+    if facts is not None and provider == OPENAI and facts.provider != OPENAI:
+        facts = None
+    folder = None if provider in (OPENAI, *FREE) else local_folder(name, packaged=provider == "packaged")
+    known = None if facts is None else facts.price_usd_per_mtok
+    batch = None if facts is None or price_usd_per_mtok is not None else facts.batch_price_usd_per_mtok
+    return Target(
+        spec,
+        provider,
+        dimensions or _dim(provider, name, facts, folder),
+        prefix if prefix is not None else _prefix(facts, folder),
+        _max_tokens(facts, folder),
+        known if price_usd_per_mtok is None else price_usd_per_mtok,
+        batch,
+        find_counter(provider, name, folder),
+    )
+
+
+def find_counter(provider: str, name: str, folder: Path | None = None) -> TokenCounter:
+    """The best counter there is on this machine: the model's own tokenizer, or else an estimate."""
+    if provider == OPENAI:
+        return find_api_counter(name) or EstimateCounter(BYTE_PAIRS)
+    if folder is not None and (folder / _TOKENIZER).is_file():
+        return read_tokenizer(folder / _TOKENIZER)
+    return EstimateCounter(WORD_PIECES, special=_BERT_SPECIAL)
+
+
+def _dim(provider: str, name: str, facts: ModelFacts | None, folder: Path | None) -> int | None:
+    if provider == "tfidf":
+        return int(name) if name.isascii() and name.isdigit() else None
+    if facts is not None:
+        return facts.dim
+    if folder is None:
+        return None
+    dense = [_read(path).get("out_features") for path in sorted(folder.glob("*_Dense/config.json"))]
+    known = [_read(folder / "config.json").get("hidden_size"), *dense]
+    return next((dim for dim in reversed(known) if isinstance(dim, int)), None)
+
+
+def _prefix(facts: ModelFacts | None, folder: Path | None) -> str:
+    if facts is not None or folder is None:
+        return "" if facts is None else facts.document_prefix
+    prompts = _read(folder / "config_sentence_transformers.json").get("prompts") or {}
+    return next((prompts[name] for name in ("document", "passage") if prompts.get(name)), "")
+
+
+def _max_tokens(facts: ModelFacts | None, folder: Path | None) -> int | None:
+    """The model's own word goes before the registry's."""
+    own = None if folder is None else _read(folder / "sentence_bert_config.json").get("max_seq_length")
+    if isinstance(own, int):
+        return own
+    return None if facts is None else facts.max_tokens
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """A model's JSON file; nothing where it is not there or not an object."""
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

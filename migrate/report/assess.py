@@ -1,0 +1,124 @@
+"""An assessment as plain text that fits 100 columns, as one JSON document, and in the cells that both tables share."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from migrate.cost import Assessment
+from migrate.cost.answers import dollars, duration
+from migrate.cost.plans import Plan
+from migrate.report.terminal import folded, table
+
+UNKNOWN = "-"
+_UNITS = ("B", "kB", "MB", "GB", "TB")
+
+
+def assess_text(found: Assessment) -> str:
+    """The store, what the plans cost, what they need and what is known of them, and the answers last."""
+    facts = store_facts(found)
+    width = max(len(name) for name, _ in facts)
+    lines = [f"{name:{width}}  {value}" for name, value in facts]
+    costs = [cost_head(found), *(cost_cells(plan, found) for plan in found.plans)]
+    needs = [need_head(), *(need_cells(plan) for plan in found.plans)]
+    notes = [folded(f"note: {note}") for note in found.notes]
+    said = [folded(answer) for answer in found.answers]
+    return "\n".join([*lines, "", table(costs), "", _left(needs), "", *notes, "", *said])
+
+
+def _left(rows: list[list[str]]) -> str:
+    """A table whose last column, which is prose, stands to the left."""
+    plain = table([row[:-1] for row in rows]).split("\n")
+    width = max(map(len, plain))
+    return "\n".join(f"{line:{width}}  {row[-1]}" for line, row in zip(plain, rows, strict=True))
+
+
+def store_facts(found: Assessment) -> list[tuple[str, str]]:
+    """What is in the store, name by name."""
+    count, size = found.count, found.size
+    about = "" if found.target.counter.exact else f"about (within {found.target.counter.error:.0%}) "
+    limit = found.target.max_tokens
+    over = "no limit is known" if limit is None else f"{count.over_limit:,} over the limit of {limit:,}"
+    facts = [
+        ("store", f"{found.store.path} ({found.store.format}, {found.store.index_type})"),
+        ("target", f"{found.target.spec}, dimension {found.target.dim or 'not known'} (now {found.store.dim})"),
+        ("documents", f"{count.documents:,}: {count.duplicates:,} duplicates, {count.blank:,} blank, {over}"),
+        ("tokens", f"{about}{count.tokens_read:,} to embed each text once; the longest text has {count.longest:,}"),
+    ]
+    if count.cached:
+        facts.append(("cached", f"{count.cached:,} documents of {count.cached_tokens:,} tokens are paid for already"))
+    if size is not None:
+        about = "" if size.is_exact else "about "
+        facts.append(("bytes", f"{size_text(size.now)} now, {about}{size_text(size.after)} after"))
+    return facts
+
+
+def cost_head(found: Assessment) -> list[str]:
+    """The columns of what plans cost."""
+    money = [] if found.target.price_usd_per_mtok is None else ["usd"]
+    money += [] if found.target.batch_price_usd_per_mtok is None else ["batch usd"]
+    return ["plan", "documents", "tokens", *(["requests"] if found.target.is_api else []), *money, "time"]
+
+
+def cost_cells(plan: Plan, found: Assessment) -> list[str]:
+    """A plan under `cost_head`."""
+    cells = [plan.name, f"{plan.documents:,}", f"{plan.tokens:,}"]
+    cells += [f"{plan.requests:,}"] if plan.requests is not None else []
+    cells += [] if found.target.price_usd_per_mtok is None else [_amount(plan.usd)]
+    cells += [] if found.target.batch_price_usd_per_mtok is None else [_amount(plan.batch_usd)]
+    return [*cells, UNKNOWN if plan.minutes is None else duration(plan.minutes)]
+
+
+def need_head() -> list[str]:
+    """The columns of what plans need, and what is known of them."""
+    return ["plan", "disk", "memory", "downtime", "quality known"]
+
+
+def need_cells(plan: Plan) -> list[str]:
+    """A plan under `need_head`."""
+    return [plan.name, size_text(plan.disk_bytes), size_text(plan.memory_bytes), plan.downtime, plan.quality]
+
+
+def _amount(usd: float | None) -> str:
+    return UNKNOWN if usd is None else dollars(usd)
+
+
+def size_text(count: int | None) -> str:
+    """Bytes in the unit that suits them.
+
+    >>> size_text(230445), size_text(None)
+    ('230 kB', '-')
+    """
+    if count is None:
+        return UNKNOWN
+    size, unit = float(count), 0
+    while size >= 1000 and unit < len(_UNITS) - 1:
+        size, unit = size / 1000, unit + 1
+    return f"{size:.0f} {_UNITS[unit]}" if size >= 100 or not unit else f"{size:.1f} {_UNITS[unit]}"
+
+
+def assess_document(found: Assessment) -> dict[str, Any]:
+    """Everything an assessment knows, as values that JSON holds."""
+    count, target, info = found.count, found.target, found.store
+    counted = {name: value for name, value in asdict(count).items() if name != "long_documents"}
+    return {
+        "schema_version": 1,
+        "kind": "assess",
+        "store": {"path": str(info.path), "format": info.format, "index_type": info.index_type, "dim": info.dim},
+        "target": {
+            "spec": target.spec,
+            "dim": target.dim,
+            "prefix": target.prefix,
+            "max_tokens": target.max_tokens,
+            "price_usd_per_mtok": target.price_usd_per_mtok,
+            "batch_price_usd_per_mtok": target.batch_price_usd_per_mtok,
+        },
+        "tokens": {"source": target.counter.source, "exact": target.counter.exact, "error": target.counter.error},
+        "texts": {**counted, "distinct": count.distinct, "to_embed": count.to_embed},
+        "chunking": None if found.chunking is None else asdict(found.chunking),
+        "bytes": None if found.size is None else {**asdict(found.size), "after": found.size.after},
+        "rate": None if found.rate is None else asdict(found.rate),
+        "plans": [asdict(plan) for plan in found.plans],
+        "answers": list(found.answers),
+        "notes": list(found.notes),
+    }

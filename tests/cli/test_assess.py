@@ -1,0 +1,249 @@
+"""`assess`, and what the spending commands say, ask and stop at."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from openai_server import OpenAIServer
+
+from migrate.cli.main import run
+from migrate.cost.count import TextCount
+from migrate.stores import open_store
+
+SMALL, TINY = "openai:text-embedding-3-small", "openai:tiny"
+SAMPLE = ["--sample", 50, "--stitch", "mean"]
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path / "none"))
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def server(monkeypatch):
+    with OpenAIServer() as running:
+        monkeypatch.setenv("LEAD_MIGRATE_BASE_URL", running.url)
+        yield running
+
+
+def lead_migrate(*arguments):
+    return run([str(argument) for argument in arguments])
+
+
+def assessed(capsys, *arguments):
+    assert lead_migrate("assess", *arguments, "--json") == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def complaint(capsys, *arguments):
+    code = lead_migrate(*arguments)
+    (line,) = [line for line in capsys.readouterr().err.split("\n") if line.startswith("lead-migrate: ")]
+    return code, line
+
+
+def test_nothing_is_asked_and_no_key_is_needed(source_folder, server, tmp_path, capsys):
+    assert lead_migrate("assess", source_folder, "--target", SMALL) == 0
+    text = capsys.readouterr().out
+    assert server.requests == [] and not (tmp_path / "cache").exists()
+    assert max(map(len, text.split("\n"))) <= 100
+    assert "a full re-embed is the better deal here: it costs $0.00" in text
+    assert "cheapest plan expected to be SAFE: full re-embed" in text and "downtime is none" in text
+
+
+def test_plans_stand_side_by_side(source_folder, capsys):
+    found = assessed(capsys, source_folder, "--target", SMALL, "--price", 1000, "--rate", "1000tok/min")
+    plans = {plan["name"]: plan for plan in found["plans"]}
+    names = ["full re-embed", *(f"migrate {share}%" for share in (1, 5, 10, 20, 50))]
+    assert list(plans) == [*names, "two-stage 50, 1,000 queries, at most"]
+    full, tenth = plans["full re-embed"], plans["migrate 10%"]
+    assert (full["documents"], tenth["documents"]) == (150, 15)
+    assert full["usd"] == pytest.approx(full["tokens"] / 1000) and full["minutes"] == pytest.approx(full["usd"])
+    assert tenth["tokens"] == pytest.approx(full["tokens"] / 10, abs=1)
+    assert {plan["downtime"] for plan in plans.values()} == {"none"}
+    assert tenth["quality"] == "too few to learn from" and plans["migrate 50%"]["quality"] == "nothing yet"
+    assert full["batch_usd"] is None, "a price that was given says nothing of the batch service"
+
+
+def test_tokens_of_a_local_model_are_exact(source_folder, capsys):
+    from transformers import AutoTokenizer
+
+    from migrate.embedders.weights import packaged_model_path
+
+    found = assessed(capsys, source_folder, "--target", "packaged:all-MiniLM-L6-v2")
+    own = AutoTokenizer.from_pretrained(str(packaged_model_path()), local_files_only=True)
+    texts = {document.text for document in open_store(source_folder).documents()}
+    assert found["tokens"]["exact"] and found["texts"]["tokens"] == sum(len(own(text)["input_ids"]) for text in texts)
+    assert found["plans"][0]["usd"] is None and found["rate"] is None
+
+
+def test_a_budget_is_told_what_it_buys(source_folder, capsys):
+    base = [source_folder, "--target", SMALL, "--price-per-mtok", "1000"]
+    full = assessed(capsys, *base)["plans"][0]["usd"]
+    found = assessed(capsys, *base, "--budget", f"${full / 2:.4f}")
+    (bought,) = [plan for plan in found["plans"] if plan["name"].startswith("what $")]
+    assert bought["documents"] in (74, 75) and bought["usd"] <= full / 2 + 2e-3
+    assert "buys true vectors for 50.0% of the store" in found["answers"][-1]
+    assert "buys everything" in assessed(capsys, *base, "--budget", "1000")["answers"][-1]
+
+
+def test_a_stitch_and_a_frontier_tell_what_is_known(source_folder, beir, corpus, tmp_path, capsys):
+    vectors = tmp_path / "vectors.npz"
+    from migrate.embedders import load_embedder
+
+    embedder = load_embedder("tfidf:48")
+    embedder.fit(corpus.documents)
+    np.savez(
+        vectors,
+        doc_ids=[document.id for document in corpus.documents],
+        docs=embedder.embed_documents(corpus.documents),
+        query_ids=[query.id for query in corpus.queries],
+        queries=embedder.embed_queries(corpus.queries),
+    )
+    target = ["--target", f"file:{vectors}"]
+    stitch, report = tmp_path / "stitch", tmp_path / "report.json"
+    lead_migrate("fit", source_folder, *target, "--sample", 60, "--stitch", "ridge", "-o", stitch)
+    base = [source_folder, "--target", "tfidf:48", "--price", "1000000", "--rate", "1/h"]
+    found = assessed(capsys, *base, "--stitch", stitch) if capsys.readouterr() else None
+    (known,) = [plan for plan in found["plans"] if plan["known"]]
+    scores = json.loads((stitch / "lead-migrate.json").read_text())["details"]["selection"]["candidates"][0]["scores"]
+    assert known["documents"] == 60 and known["known"]["estimate"] == pytest.approx(scores["overlap_at_10"])
+    assert "not known yet; the stitch" in found["answers"][0]
+    lead_migrate("translate", source_folder, stitch, "-o", tmp_path / "new")
+    lead_migrate("embed", beir / "corpus.jsonl", "--model", target[1], "--no-chunks", "-o", tmp_path / "full")
+    lead_migrate(
+        "audit", tmp_path / "new", "--reference", tmp_path / "full", "--beir", beir, *target, "--source", source_folder,
+        "--stitch", stitch, "--frontier", "50%,100%", "--margin", "0.8", "--report", report, "--no-bm25",
+    )  # fmt: skip
+    best = json.loads(report.read_text())["frontier"]["cheapest_safe"]
+    capsys.readouterr()
+    found = assessed(capsys, *base, "--stitch", stitch, "--report", report)
+    safe = [plan for plan in found["plans"] if plan["known"] and plan["known"]["is_cheapest_safe"]]
+    assert [plan["documents"] for plan in safe] == [best["documents"]]
+    assert f"expected to be SAFE: {safe[0]['name']}" in found["answers"][0]
+    code, line = complaint(capsys, "assess", *base, "--report", stitch / "lead-migrate.json")
+    assert code == 4 and "expected the report of an audit with --frontier" in line
+
+
+def test_a_stitch_of_another_store_is_refused(source_folder, beir, tmp_path, capsys):
+    lead_migrate("embed", beir, "--model", "tfidf:16", "--no-chunks", "-o", tmp_path / "other")
+    lead_migrate("fit", tmp_path / "other", "--target", "tfidf:8", *SAMPLE, "-o", tmp_path / "stitch")
+    code, line = complaint(capsys, "assess", source_folder, "--target", "tfidf:8", "--stitch", tmp_path / "stitch")
+    assert code == 4 and "expected a stitch fitted on" in line
+
+
+def test_a_local_model_can_be_timed_and_a_paid_one_cannot(source_folder, capsys):
+    found = assessed(capsys, source_folder, "--target", "tfidf:16", "--calibrate")
+    assert found["rate"]["source"] == "as measured here on 64 documents"
+    assert found["plans"][0]["minutes"] == pytest.approx(150 / found["rate"]["requests_per_min"])
+    code, line = complaint(capsys, "assess", source_folder, "--target", SMALL, "--calibrate")
+    assert code == 2 and "nothing is spent here" in line
+
+
+def test_the_page_holds_answers_plans_and_a_drawing(source_folder, tmp_path, capsys):
+    page = tmp_path / "cost.html"
+    assert lead_migrate("assess", source_folder, "--target", SMALL, "--html", page) == 0
+    html = page.read_text()
+    assert html.count("<svg") == 1 and html.count("<circle") == 6 and "better deal" in html
+    assert "http" not in html.split("<svg")[1].split("</svg>")[0]
+    code, line = complaint(capsys, "assess", source_folder, "--target", SMALL, "--html", page)
+    assert code == 2 and "exists" in line
+
+
+def test_a_query_log_says_what_two_stage_meets(source_folder, corpus, tmp_path, capsys):
+    log = tmp_path / "log.txt"
+    log.write_text(corpus.queries[0].text.replace("\n", " "))
+    found = assessed(capsys, source_folder, "--target", SMALL, "--query-log", log)
+    (plan,) = [plan for plan in found["plans"] if plan["kind"] == "two-stage"]
+    assert plan["name"] == "two-stage 50, 1,000 queries"
+
+
+def test_what_is_in_the_cache_is_paid_for(source_folder, server, tmp_path, capsys):
+    assert lead_migrate("fit", source_folder, "--target", SMALL, *SAMPLE, "-o", tmp_path / "stitch") == 0
+    capsys.readouterr()
+    found = assessed(capsys, source_folder, "--target", SMALL)
+    assert (found["texts"]["cached"], found["plans"][0]["documents"]) == (50, 100)
+
+
+def test_a_fit_says_what_it_costs_before_and_after(source_folder, server, tmp_path, capsys):
+    command = ["fit", source_folder, "--target", SMALL, *SAMPLE]
+    assert lead_migrate(*command, "-o", tmp_path / "first") == 0
+    told = capsys.readouterr().err
+    served = sum(len(text.split()) for text in server.texts_served)
+    assert re.search(r"to embed: 50 documents, about [\d,]+ tokens, \$0\.00", told)
+    assert f"embedded: {served:,} tokens, " in told and "(said before: " in told
+    assert lead_migrate(*command, "-o", tmp_path / "second") == 0
+    assert "to embed: 0 documents, about 0 tokens, $0.00 (50 more are in the cache)" in capsys.readouterr().err
+
+
+COSTLY = ["--max-cost", "$0.00001"]
+
+
+def test_a_price_beyond_the_cap_is_refused_where_nobody_can_be_asked(source_folder, server, tmp_path, capsys):
+    command = ["fit", source_folder, "--target", SMALL, *SAMPLE, "-o", tmp_path / "stitch", *COSTLY]
+    code, line = complaint(capsys, *command)
+    assert code == 2 and "raise --max-cost, or agree with --yes" in line
+    assert server.requests == []
+    assert lead_migrate(*command, "--yes") == 0 and len(server.texts_served) == 50
+
+
+@pytest.mark.parametrize(("answer", "code"), [("y", 0), ("n", 2)])
+def test_a_person_is_asked(answer, code, source_folder, server, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("click.termui.visible_prompt_func", lambda _: answer)
+    command = ["fit", source_folder, "--target", SMALL, *SAMPLE, "-o", tmp_path / "stitch", *COSTLY]
+    assert lead_migrate(*command) == code
+    assert len(server.texts_served) == (50 if answer == "y" else 0)
+
+
+def test_every_spending_command_asks_before_it_starts(source_folder, beir, server, tmp_path, capsys):
+    lead_migrate("fit", source_folder, "--target", SMALL, *SAMPLE, "-o", tmp_path / "stitch")
+    lead_migrate("translate", source_folder, tmp_path / "stitch", "-o", tmp_path / "new")
+    served = len(server.texts_served)
+    out = ["-o", tmp_path / "out", *COSTLY]
+    for command in (
+        ["embed", beir, "--model", SMALL, *out],
+        ["translate", source_folder, tmp_path / "stitch", "--reembed", "50%", "--policy", "random", *out],
+        ["audit", tmp_path / "new", "--reference", "build", "--beir", beir, *COSTLY],
+        ["run", source_folder, "--target", SMALL, "--beir", beir, *out],
+    ):
+        capsys.readouterr()
+        code, line = complaint(capsys, *command)
+        assert code == 2 and "expected to cost at most <$0.0001 (--max-cost)" in line, command[0]
+        assert not (tmp_path / "out").exists()
+    assert len(server.texts_served) == served
+
+
+def test_a_run_that_meets_the_cap_keeps_what_it_paid_for(source_folder, beir, server, tmp_path, monkeypatch, capsys):
+    """The count beforehand is made far too low, as that of a server with another tokenizer may be."""
+    monkeypatch.setattr("migrate.cost.said.count_texts", lambda *_, **__: TextCount())
+    command = ["embed", beir, "--model", SMALL, "--no-chunks", "-o", tmp_path / "out", "--batch-size", 20]
+    code, line = complaint(capsys, *command, "--max-cost", "0.0001")
+    assert code == 2 and "everything paid for is in the cache" in line and not (tmp_path / "out").exists()
+    paid = list(server.texts_served)
+    assert 0 < len(paid) < 150
+    assert lead_migrate(*command) == 0
+    texts = {document.text for document in open_store(tmp_path / "out").documents()}
+    assert sorted(server.texts_served) == sorted(texts), "each text once"
+
+
+def test_a_model_that_runs_here_costs_no_money(source_folder, tmp_path, capsys):
+    assert lead_migrate("fit", source_folder, "--target", "tfidf:16", *COSTLY, "-o", tmp_path / "stitch") == 0
+    assert "to embed: the target model costs no money" in capsys.readouterr().err
+
+
+def test_a_model_without_a_price_is_not_asked_about(source_folder, server, tmp_path, capsys):
+    command = ["fit", source_folder, "--target", TINY, *SAMPLE, *COSTLY, "-o", tmp_path / "stitch"]
+    assert lead_migrate(*command) == 0
+    assert "tokens, no price known" in capsys.readouterr().err
+    code, line = complaint(capsys, *command[:-1], tmp_path / "other", "--price", 10, "--no-cache")
+    assert code == 2 and "raise --max-cost" in line
+
+
+@pytest.mark.parametrize("amount", ["lots", "-1", "nan"])
+def test_dollars_that_are_none_are_told(amount, source_folder, capsys):
+    code, line = complaint(capsys, "assess", source_folder, "--target", SMALL, "--budget", amount)
+    assert code == 2 and "expected dollars such as $50" in line

@@ -1,0 +1,90 @@
+import pytest
+
+from migrate.cost.count import chunk_long, count_texts
+from migrate.cost.rates import Rate, tier_rate
+from migrate.cost.resources import store_bytes
+from migrate.cost.target import find_target
+from migrate.documents import Document
+from migrate.embed import embed_corpus
+from migrate.embedders import load_embedder
+from migrate.errors import UsageError
+from migrate.stores import open_store
+
+
+@pytest.fixture(scope="module")
+def target():
+    return find_target("packaged:all-MiniLM-L6-v2")
+
+
+def documents(*texts):
+    return [Document(f"d{number}", text) for number, text in enumerate(texts)]
+
+
+def test_a_text_is_paid_for_once_and_blanks_not_at_all(target):
+    found = count_texts(documents("green tea", "  \n", "green tea", "black tea leaves"), target)
+    assert (found.documents, found.blank, found.duplicates, found.distinct) == (4, 1, 1, 2)
+    assert found.tokens == (2 + 2) + (3 + 2)  # a word piece each, and [CLS] and [SEP]
+    assert found.text_bytes == 9 + 3 + 9 + 16
+
+
+def test_what_the_model_cuts_off_is_not_read(target):
+    found = count_texts(documents("tea " * 300, "tea"), target)
+    assert (found.over_limit, found.longest) == (1, 302)
+    assert (found.tokens, found.tokens_read) == (302 + 3, 256 + 3)
+
+
+def test_chunks_of_long_documents_fit_the_model(target):
+    found = count_texts(documents("one two three four. " * 100, "short"), target)
+    chunking = chunk_long(found, target)
+    assert (chunking.documents, chunking.chunk_tokens, chunking.is_sampled) == (1, 254, False)
+    assert chunking.chunks > found.tokens / 256
+    assert chunking.tokens <= 256 * chunking.chunks
+    assert chunk_long(count_texts(documents("short"), target), target) is None
+
+
+def test_many_long_documents_are_judged_by_the_first_hundred(target):
+    found = count_texts(documents(*(f"{number} " + "tea " * 300 for number in range(250))), target)
+    chunking = chunk_long(found, target)
+    assert chunking.is_sampled and (chunking.documents, chunking.chunks) == (250, 500)
+
+
+def test_what_is_in_the_cache_is_left_out(target):
+    found = count_texts(documents("a", "b", "c"), target, known=lambda texts: [text.id == "d1" for text in texts])
+    assert (found.to_embed, found.tokens_to_embed, found.cached_tokens) == (2, 6, 3)
+
+
+def test_half_a_surrogate_pair_is_counted_like_any_letter(target):
+    broken, whole = (count_texts(documents(f"broken {letter} text"), target) for letter in ("\ud800", "?"))
+    assert broken.tokens == whole.tokens
+
+
+@pytest.mark.parametrize(
+    ("text", "requests", "tokens"),
+    [("3000/min", 3000, None), ("50/s", 3000, None), ("600/h", 10, None), ("1000000tok/min, 5/s", 300, 1e6)],
+)
+def test_rates_are_read(text, requests, tokens):
+    rate = Rate.parse(text)
+    assert rate.requests_per_min == (None if requests is None else pytest.approx(requests))
+    assert rate.tokens_per_min == tokens
+
+
+@pytest.mark.parametrize("text", ["", "fast", "0/s", "5/day", "5/s,6/s", "-1/s"])
+def test_rates_that_mean_nothing_are_told(text):
+    with pytest.raises(UsageError, match="--rate: expected requests or tokens in a time"):
+        Rate.parse(text)
+
+
+def test_the_limit_that_is_reached_first_sets_the_time():
+    rate = tier_rate("1")
+    assert rate.minutes(3_000, 10) == pytest.approx(1)
+    assert rate.minutes(1, 2_000_000) == pytest.approx(2)
+
+
+@pytest.mark.parametrize("store_format", ["faiss", "langchain"])
+def test_bytes_of_a_flat_store_are_told_to_the_byte(corpus, tmp_path, store_format):
+    """Held against the same documents, embedded by a model of that dimension."""
+    for dim in (16, 24):
+        embedder, output = load_embedder(f"tfidf:{dim}"), tmp_path / str(dim)
+        embed_corpus(lambda: corpus.documents, embedder, output, store_format=store_format)
+    told, real = store_bytes(open_store(tmp_path / "16"), 24), store_bytes(open_store(tmp_path / "24"), 24)
+    assert told.is_exact and (told.index_after, told.after) == (real.index_now, real.now)

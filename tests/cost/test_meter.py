@@ -1,0 +1,69 @@
+import pytest
+from openai_server import OpenAIServer
+
+from migrate.cost.meter import put_meter
+from migrate.cost.target import find_target
+from migrate.documents import Document
+from migrate.embedders import load_embedder
+from migrate.errors import SpendingError
+
+SPEC = "openai:text-embedding-3-small"
+DOCUMENTS = [Document(f"d{number}", f"word{number} " * 10) for number in range(100)]
+
+
+@pytest.fixture
+def server(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789")
+    with OpenAIServer() as running:
+        yield running
+
+
+def metered(server, cache, cap_usd, price=1_000.0):
+    """A dollar for a thousand tokens: the server counts a token a word, so a document costs a cent."""
+    counter = find_target(SPEC).counter
+    embedder, meter = put_meter(load_embedder(SPEC, base_url=server.url, cache=cache, batch_size=10), counter, price)
+    meter.cap_usd = cap_usd
+    return embedder, meter
+
+
+def test_what_the_cap_has_no_room_for_is_not_sent(server, tmp_path):
+    embedder, meter = metered(server, tmp_path / "cache", 2.0)
+    with pytest.raises(SpendingError, match="everything paid for is in the cache, raise --max-cost") as refused:
+        embedder.embed_documents(DOCUMENTS)
+    assert refused.value.exit_code == 2
+    assert 0 < len(server.texts_served) < 100
+    assert 0 < meter.usd <= 2.0
+
+
+def test_what_was_paid_for_is_not_paid_for_again(server, tmp_path):
+    embedder, _ = metered(server, tmp_path / "cache", 2.0)
+    with pytest.raises(SpendingError):
+        embedder.embed_documents(DOCUMENTS)
+    paid = list(server.texts_served)
+    again, meter = metered(server, tmp_path / "cache", None)
+    again.embed_documents(DOCUMENTS)
+    assert sorted(server.texts_served) == sorted(document.text for document in DOCUMENTS)
+    assert meter.tokens == 10 * (100 - len(paid)), "the server's own count of the rest"
+
+
+def test_nothing_is_sent_where_nothing_fits(server, tmp_path):
+    for cache in (tmp_path / "cache", None):
+        embedder, meter = metered(server, cache, 0.001)
+        with pytest.raises(SpendingError):
+            embedder.embed_documents(DOCUMENTS)
+        assert (meter.tokens, server.texts_served) == (0, [])
+
+
+def test_without_a_price_nothing_stops(server, tmp_path):
+    embedder, meter = metered(server, tmp_path / "cache", 0.0, price=None)
+    assert embedder.embed_documents(DOCUMENTS).shape == (100, 1536)
+    assert (meter.tokens, meter.usd) == (1_000, None)
+
+
+def test_a_meter_changes_nothing_else(server, tmp_path):
+    plain = load_embedder(SPEC, base_url=server.url)
+    embedder, meter = metered(server, None, None)
+    assert embedder is meter
+    assert embedder.identity == plain.identity and embedder.cacheable == plain.cacheable
+    assert embedder.cache_scope("query") == plain.cache_scope("query") and embedder.token_table() is None
+    assert (embedder.embed_queries(DOCUMENTS[:3]) == plain.embed_queries(DOCUMENTS[:3])).all()
