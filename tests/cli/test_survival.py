@@ -175,7 +175,7 @@ def test_an_audit_that_was_interrupted_does_not_embed_its_reference_again(beir, 
 def contents(folder):
     """Every file but those in which seconds are told."""
     files = (path for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock")
-    return {str(path.relative_to(folder)): path.read_bytes() for path in files if path.name != "report.json"}
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files if path.stem != "report"}
 
 
 def test_no_command_changes_what_it_reads(beir, source_folder, tmp_path):
