@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from migrate.audit.arms import FULL, Arm, Comparison
+from migrate.audit.arms import Arm, Comparison
 from migrate.audit.model import AuditReport
-from migrate.audit.verdict import Bounds
+from migrate.audit.verdict import Bounds, Verdict
 from migrate.report.advice import advice
 from migrate.report.frontier import frontier_text
 from migrate.report.hurt import hurt_text
@@ -46,10 +46,16 @@ def sentences(report: AuditReport) -> Iterator[str]:
     gain = verdict.gain_over_stay
     if gain is not None:
         span = f"95 % bounds {gain.lower:+.3f} to {gain.upper:+.3f}"
-        yield f"against staying: {gain.estimate:+.3f} {report.measure}, {span}"
+        yield f"against staying: {gain.estimate:+.3f} {report.measure}, {span}{_significance(verdict)}"
     yield from (f"next: {step}" for step in advice(report))
     stars = " (provisional: nothing is judged, so this rests on overlap@10)" if verdict.provisional else ""
     yield f"{verdict.outcome}{stars}: {verdict.sentence}"
+
+
+def _significance(verdict: Verdict) -> str:
+    if verdict.better_than_stay:
+        return ", significantly better"
+    return ", significantly worse" if verdict.worse_than_stay else ""
 
 
 def quality_table(report: AuditReport) -> str:
@@ -84,7 +90,7 @@ def likeness_table(report: AuditReport) -> str:
 def likeness_rows(report: AuditReport) -> list[list[str]]:
     """One row an arm: how much of what the full re-embed finds it finds too."""
     shown = _shown(_LIKENESS, report)
-    rows = [[arm.name, *_means(arm, shown)] for arm in report.arms if arm.name != FULL]
+    rows = [[arm.name, *_means(arm, shown)] for arm in report.arms]
     return [["against the full re-embed", *shown.values()], *rows]
 
 

@@ -52,7 +52,10 @@ def _hit(hit: Hit) -> str:
 
 
 def _slices(slices: tuple[Slice, ...], report: AuditReport) -> str:
-    parts = ["<p>Retention of each kind of query. Few queries make wide intervals.</p>"]
+    parts = [
+        "<p>Retention of each kind of query. Few queries make wide intervals; of many kinds some cross a bound by chance."
+        "</p>"
+    ]
     for by in dict.fromkeys(one.by for one in slices):
         rows = [
             Interval(f"{one.value} ({one.queries:,})", one.retention.lower, one.retention.estimate, one.retention.upper)
