@@ -53,8 +53,8 @@ def _hit(hit: Hit) -> str:
 
 def _slices(slices: tuple[Slice, ...], report: AuditReport) -> str:
     parts = [
-        "<p>Retention of each kind of query. Few queries make wide intervals; of many kinds some cross a bound by chance."
-        "</p>"
+        "<p>Retention of each kind of query. Few queries make wide intervals, and of many kinds some cross a bound by "
+        "chance.</p>"
     ]
     for by in dict.fromkeys(one.by for one in slices):
         rows = [
