@@ -8,6 +8,7 @@ from pathlib import Path
 from migrate.audit.audit import audit_store
 from migrate.audit.model import AuditReport
 from migrate.audit.questions import Questions
+from migrate.audit.two_stage import DEPTHS
 from migrate.audit.verdict import MARGIN
 from migrate.embed import reembed_store
 from migrate.embedders.base import Embedder
@@ -49,6 +50,7 @@ def migrate(
     size: int = SAMPLE_SIZE,
     strategy: str | None = None,
     query_log: QueryLog | None = None,
+    price_usd_per_mtok: float | None = None,
     margin: float = MARGIN,
     seed: int = 0,
     force: bool = False,
@@ -106,6 +108,8 @@ def migrate(
             embedder,
             source=store if source_embedder else None,
             source_embedder=source_embedder,
+            two_stage=DEPTHS,
+            price_usd_per_mtok=price_usd_per_mtok,
             margin=margin,
             seed=seed,
             progress=progress,

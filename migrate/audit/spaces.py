@@ -52,9 +52,10 @@ def map_spaces(ids: tuple[str, ...], true: Vectors, translated: Vectors) -> Spac
     values, directions = _principal(one)
     plane = directions[:, :2]
     places = [((rows - centre) @ plane).round(4).tolist() for rows in (one, other)]
-    furthest = np.argsort(cosines, kind="stable")[:_MOVERS]
+    is_moved = ~np.isclose(squared_norms((true - translated).astype(np.float32)), 0, atol=1e-12)
+    furthest = [i for i in np.argsort(cosines, kind="stable")[:_MOVERS] if is_moved[i]]
     movers = (Mover(ids[i], float(cosines[i]), _at(places[0][i]), _at(places[1][i])) for i in furthest)
-    moved = cosines[~np.isclose(squared_norms((true - translated).astype(np.float32)), 0, atol=1e-12)]
+    moved = cosines[is_moved]
     total = values.sum() or 1.0
     shown = slice(0, _ON_THE_MAP)
     return Spaces(

@@ -95,6 +95,7 @@ def command(
             size=size,
             strategy=strategy,
             query_log=load_log(query_log, strategy, old),
+            price_usd_per_mtok=price,
             margin=margin,
             seed=seed,
             force=force,

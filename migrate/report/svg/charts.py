@@ -185,4 +185,5 @@ def map_chart(
         for name, a, b in arrows
     )
     names = [(name, series(number)) for number, (name, _) in enumerate(clouds)]
-    return frame.drawing(title, *dots, moves, legend([*names, ("moved most", "var(--bad)")], x=frame.left, y=16))
+    names += [("moved most", "var(--bad)")] if arrows else []
+    return frame.drawing(title, *dots, moves, legend(names, x=frame.left, y=16))
