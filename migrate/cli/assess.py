@@ -113,14 +113,15 @@ def _rate(tier: str, target: Target, store: Store, model: ModelOptions, *, calib
     if calibrate and (target.is_api or given is not None):
         found = "an API, and nothing is spent here" if target.is_api else "--rate beside it"
         raise UsageError(f"--calibrate: expected a local model to time, found {found}; leave it out, or give --rate")
+    own_server = model.base_url or os.environ.get("OPENAI_BASE_URL")
+    limits = tier_rate(tier) if target.is_api and not own_server else None
     if given is not None:
-        return Rate.parse(given)
+        return Rate.parse(given).completed(limits)
     if calibrate:
         embedder = _uncached(model).load(target.spec, seed=seed)
         embedder.fit(store.documents())
         return measure_rate(embedder, draw_sample(store, CALIBRATION_TEXTS, seed=seed).documents)
-    own_server = model.base_url or os.environ.get("OPENAI_BASE_URL")
-    return tier_rate(tier) if target.is_api and not own_server else None
+    return limits
 
 
 def _uncached(model: ModelOptions) -> ModelOptions:

@@ -51,6 +51,18 @@ class Rate:
             found[bool(read["tokens"])] = per_min
         return cls(found.get(False), found.get(True), "as given by --rate")
 
+    def completed(self, limits: Rate | None) -> Rate:
+        """The limits of another where there are none of its own: so many requests may not carry any number of tokens.
+
+        >>> Rate(3000, None, "as given").completed(Rate(100, 40_000, "of the tier")).sentence(is_api=True)
+        '3,000 requests/min and 40,000 tokens/min, as given, else of the tier'
+        """
+        if limits is None or None not in (self.requests_per_min, self.tokens_per_min):
+            return self
+        requests = limits.requests_per_min if self.requests_per_min is None else self.requests_per_min
+        tokens = limits.tokens_per_min if self.tokens_per_min is None else self.tokens_per_min
+        return Rate(requests, tokens, f"{self.source}, else {limits.source}")
+
     def minutes(self, requests: float, tokens: float) -> float:
         """How long it takes to ask for so much without going beyond the limits.
 

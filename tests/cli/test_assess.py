@@ -247,3 +247,8 @@ def test_a_model_without_a_price_is_not_asked_about(source_folder, server, tmp_p
 def test_dollars_that_are_none_are_told(amount, source_folder, capsys):
     code, line = complaint(capsys, "assess", source_folder, "--target", SMALL, "--budget", amount)
     assert code == 2 and "expected dollars such as $50" in line
+
+
+def test_a_rate_of_requests_does_not_lift_the_limit_of_tokens(source_folder, capsys):
+    assert lead_migrate("assess", source_folder, "--target", SMALL, "--tier", "free", "--rate", "50/s") == 0
+    assert "3,000 requests/min and 40,000 tokens/min" in " ".join(capsys.readouterr().out.split())
