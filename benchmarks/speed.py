@@ -68,7 +68,7 @@ def make_stitch(index: Path, folder: Path) -> None:
 
 def translate(index: Path, stitch: Path, output: Path) -> None:
     """What `lead-migrate translate` does."""
-    from migrate.stitch.fitted import load_stitch
+    from migrate.stitch.loading import load_stitch
     from migrate.stores import open_store
     from migrate.translate import translate_store
 

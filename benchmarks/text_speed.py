@@ -28,7 +28,7 @@ from migrate.datasets.beir import load_beir
 from migrate.documents import Document
 from migrate.embedders import load_embedder
 from migrate.embedders.base import Embedder
-from migrate.stitch.fitted import load_stitch
+from migrate.stitch.loading import load_stitch
 
 SPACE, TARGET, MODEL = "layer4-mean", "minilm", "packaged:all-MiniLM-L6-v2"
 PAIRS, EMBEDDED, WORDS = 4_000, 128, 200

@@ -15,7 +15,8 @@ from pathlib import Path
 from langchain_core.embeddings import Embeddings
 
 from migrate.stitch.direction import QUERY, require_direction
-from migrate.stitch.fitted import FittedStitch, load_stitch
+from migrate.stitch.fitted import FittedStitch
+from migrate.stitch.loading import load_stitch
 
 
 class TranslatedEmbeddings(Embeddings):

@@ -17,7 +17,8 @@ from migrate.fit import AUTO, fit_stitch, require_texts
 from migrate.report.document import audit_document
 from migrate.report.html import audit_page
 from migrate.sample import SAMPLE_SIZE, QueryLog, choose_strategy
-from migrate.stitch.fitted import FittedStitch, load_stitch
+from migrate.stitch.fitted import FittedStitch
+from migrate.stitch.loading import load_stitch
 from migrate.stores import open_store
 from migrate.stores.base import Store
 from migrate.stores.confidence import find_outside

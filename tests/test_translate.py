@@ -17,7 +17,8 @@ from migrate.embedders import load_embedder
 from migrate.errors import LockedError, OutputError, StitchError, UsageError, VectorError
 from migrate.files import output_lock
 from migrate.fit import fit_stitch
-from migrate.stitch.fitted import TrueVectors, load_stitch
+from migrate.stitch.fitted import TrueVectors
+from migrate.stitch.loading import load_stitch
 from migrate.stores import create_store, open_store
 from migrate.stores.base import read_all
 from migrate.stores.confidence import read_confidence

@@ -41,7 +41,7 @@ def open_source(
 def open_bridge(path: Path, source: Store | None, embedder: Embedder) -> FittedStitch:
     """The stitch of the arm `bridge`, refused before anything is embedded if it cannot be used."""
     from migrate.audit.bridge import bridged_store
-    from migrate.stitch.fitted import load_stitch
+    from migrate.stitch.loading import load_stitch
 
     fitted = load_stitch(path)
     bridged_store(fitted, source, embedder.identity)

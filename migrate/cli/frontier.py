@@ -53,7 +53,7 @@ def read_trial(shares: str | None, source: Path | None, stitch: Path | None, que
     from migrate.datasets.query_log import read_query_log
     from migrate.errors import UsageError
     from migrate.reembed import Budget
-    from migrate.stitch.fitted import load_stitch
+    from migrate.stitch.loading import load_stitch
 
     if shares is None:
         for flag, value in (("--stitch", stitch), ("--query-log", query_log)):

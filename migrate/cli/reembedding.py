@@ -116,7 +116,7 @@ def refitted(
     """The stitch of all that is paid for, once the budget is spent; the stitch as it is where there is no budget."""
     from migrate.files import refuse_existing, refuse_overlap
     from migrate.reembed import reembedded_stitch
-    from migrate.stitch.fitted import load_stitch
+    from migrate.stitch.loading import load_stitch
 
     fitted = load_stitch(stitch)
     if given.reembed is None:

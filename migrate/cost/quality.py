@@ -9,7 +9,7 @@ from typing import Any
 
 from migrate.errors import InputError, OutputError, StitchError
 from migrate.files import describe_os_error
-from migrate.stitch.fitted import load_stitch
+from migrate.stitch.loading import load_stitch
 from migrate.stores.base import Store
 
 NOTHING = "nothing yet"

@@ -22,7 +22,8 @@ from migrate.reembed.policies import choose_policy
 from migrate.reembed.refit import extended, refit
 from migrate.sample.query_log import MOST_QUERIES
 from migrate.stitch.direction import DOCUMENT, require_direction
-from migrate.stitch.fitted import FittedStitch, load_stitch
+from migrate.stitch.fitted import FittedStitch
+from migrate.stitch.loading import load_stitch
 from migrate.stores.base import Store
 from migrate.vectors import Progress, no_progress
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -12,31 +10,24 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save
+from safetensors.numpy import save
 
-from migrate.errors import StitchError, UsageError
+from migrate.errors import StitchError
 from migrate.files import atomic_folder, canonical_json, sha256_file, write_bytes, write_json
-from migrate.manifest import Manifest, read_manifest
+from migrate.manifest import Manifest
 from migrate.stitch.base import Prediction, Stitch
-from migrate.stitch.confidence import Confidence
-from migrate.stitch.curve import LearningCurve
 from migrate.stitch.direction import DOCUMENT, QUERY, Direction, direction_of, input_dim, require_direction
 from migrate.stitch.fallback import Fallback, FallbackUse
-from migrate.stitch.kinds import new_stitch
-from migrate.stitch.scores import HeldOutScores
-from migrate.stitch.select import Candidate, Selection
-from migrate.stitch.text_reader import READER_FILES, TextReader
+from migrate.stitch.select import Selection
+from migrate.stitch.text_reader import TextReader
 from migrate.stitch.text_rows import TextRows
-from migrate.vectors import Batch, Vectors, as_vectors, check_vectors, squared_norms, summarize_norms
+from migrate.vectors import Batch, Vectors, as_vectors, check_vectors, summarize_norms
 
 WEIGHTS_NAME = "weights.safetensors"
 SAMPLE_NAME = "sample.json"
-_DAMAGED = (OSError, SafetensorError, AttributeError, LookupError, RecursionError, TypeError, UsageError, ValueError)
-_STATE_NAME = re.compile(r"embedder\.[a-z]+")
-_PREFIX, _READER_PREFIX, _FALLBACK_PREFIX = "stitch.", "reader.", "fallback."
-_SAMPLE_KEY = "sample.vectors"
-_FALLBACK = "fallback"
+PREFIX, READER_PREFIX, FALLBACK_PREFIX = "stitch.", "reader.", "fallback."
+SAMPLE_KEY = "sample.vectors"
+FALLBACK = "fallback"
 """Detail of the manifest: how the fallback was judged; absent where there is none."""
 
 
@@ -192,8 +183,8 @@ class FittedStitch:
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         reader = self.reader.arrays() if self.reader is not None else {}
-        arrays = {_PREFIX + name: array for name, array in self.stitch.arrays().items()}
-        return {**arrays, **{_READER_PREFIX + n: a for n, a in reader.items()}, _SAMPLE_KEY: self.sample.vectors}
+        arrays = {PREFIX + name: array for name, array in self.stitch.arrays().items()}
+        return {**arrays, **{READER_PREFIX + n: a for n, a in reader.items()}, SAMPLE_KEY: self.sample.vectors}
 
     def _payloads(self) -> dict[str, bytes]:
         return {**self.state, **(self.reader.state() if self.reader is not None else {})}
@@ -201,7 +192,7 @@ class FittedStitch:
     def save(self, folder: Path, *, force: bool = False) -> None:
         """Write the stitch into a new folder, atomically. Same fit, same bytes, but for the date in the manifest."""
         spare = {} if self.fallback is None else self.fallback.stitch.arrays()
-        arrays = {**self._arrays(), **{_FALLBACK_PREFIX + name: array for name, array in spare.items()}}
+        arrays = {**self._arrays(), **{FALLBACK_PREFIX + name: array for name, array in spare.items()}}
         tensors = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
         with atomic_folder(folder, force=force) as aside:
             write_bytes(aside / WEIGHTS_NAME, save(tensors))
@@ -212,8 +203,8 @@ class FittedStitch:
 
     def manifest_with_files(self, folder: Path) -> Manifest:
         """The manifest with the facts of the fit and the hashes of the files in `folder`."""
-        known = {name: fact for name, fact in self.manifest.details.items() if name != _FALLBACK}
-        spare = {} if self.fallback is None else {_FALLBACK: _selection_facts(self.fallback.selection)}
+        known = {name: fact for name, fact in self.manifest.details.items() if name != FALLBACK}
+        spare = {} if self.fallback is None else {FALLBACK: _selection_facts(self.fallback.selection)}
         details = {
             **known,
             **spare,
@@ -236,49 +227,6 @@ def fit_norm(target: Vectors) -> float:
     return 1.0 if norms.is_unit else norms.mean
 
 
-def load_stitch(folder: Path) -> FittedStitch:
-    """Read a stitch that `FittedStitch.save` wrote.
-
-    Raises
-    ------
-    ManifestError
-        The folder holds no stitch, or one of another format version.
-    StitchError
-        A file is missing, damaged or inconsistent with the others.
-    """
-    manifest = read_manifest(folder, "stitch")
-    details = manifest.details
-    try:
-        for name, digest in details["files"].items():
-            # These travel into every store that the stitch translates: no name may reach out of it or over its files.
-            if name not in (WEIGHTS_NAME, SAMPLE_NAME, *READER_FILES) and not _STATE_NAME.fullmatch(name):
-                raise StitchError(f"{folder}: the manifest names {name!r}, which no stitch has; do not trust it")
-            if sha256_file(folder / name) != digest:
-                raise StitchError(f"{folder / name}: its SHA-256 is not the one in the manifest; fit the stitch again")
-        tensors = load_file(folder / WEIGHTS_NAME)
-        known = json.loads((folder / SAMPLE_NAME).read_bytes())
-        sample = TrueVectors(known["ids"], tensors.pop(_SAMPLE_KEY), known["copies"])
-        stitch = new_stitch(details["stitch"]).restore(_with_prefix(tensors, _PREFIX))
-        fallback = _read_fallback(details.get(_FALLBACK), _with_prefix(tensors, _FALLBACK_PREFIX))
-        selection = _read_selection(details["selection"])
-        norm = float(details["norm"])
-        state = {n: (folder / n).read_bytes() for n in details["files"] if n not in (WEIGHTS_NAME, SAMPLE_NAME)}
-        tokenizer = {name: state.pop(name) for name in READER_FILES if name in state}
-        learned = _with_prefix(tensors, _READER_PREFIX)
-        reader = TextReader.restore(learned, tokenizer) if learned else None
-        fitted = FittedStitch(stitch, norm, sample, selection, manifest, state, reader, fallback)
-        _check_loaded(folder, fitted, input_dim(manifest, source=str(folder)))
-    except _DAMAGED as error:
-        raise StitchError(
-            f"{folder}: expected a complete stitch, found a damaged one ({error}); fit it again"
-        ) from error
-    return fitted
-
-
-def _with_prefix(tensors: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
-    return {name.removeprefix(prefix): array for name, array in tensors.items() if name.startswith(prefix)}
-
-
 def _selection_facts(selection: Selection) -> dict[str, Any]:
     """The selection without the seconds it took, which differ from run to run."""
     facts = asdict(replace(selection, stitch=None))
@@ -286,61 +234,3 @@ def _selection_facts(selection: Selection) -> dict[str, Any]:
     for row in facts["candidates"]:
         del row["fit_s"]
     return facts
-
-
-def _read_selection(facts: Mapping[str, Any]) -> Selection:
-    candidates = (Candidate(**{**row, "scores": HeldOutScores(**row["scores"])}) for row in facts["candidates"])
-    confidence, curve = facts.get("confidence"), facts.get("curve")
-    return Selection(
-        facts["chosen"],
-        tuple(candidates),
-        None if confidence is None else Confidence(**{**confidence, "coefficients": tuple(confidence["coefficients"])}),
-        None if curve is None else LearningCurve(**{**curve, **{k: tuple(curve[k]) for k in ("pairs", "overlap")}}),
-    )
-
-
-def _read_fallback(facts: Mapping[str, Any] | None, arrays: Mapping[str, NDArray[Any]]) -> Fallback | None:
-    if facts is None:
-        return None
-    selection = _read_selection(facts)
-    return Fallback(new_stitch(selection.chosen).restore(arrays), selection)
-
-
-def _check_loaded(folder: Path, fitted: FittedStitch, source_dim: int) -> None:
-    _check_sample(folder, fitted.sample)
-    _check_map(folder, fitted, source_dim)
-    if fitted.fallback is not None:
-        if fitted.fallback.stitch.reads_texts:
-            raise StitchError(
-                f"{folder}: expected a fallback of vectors only, found one that reads texts; fit it again"
-            )
-        _check_map(folder, fitted.without_texts(), source_dim)
-
-
-def _check_map(folder: Path, fitted: FittedStitch, source_dim: int) -> None:
-    arrays = (*fitted.stitch.arrays().values(), squared_norms(fitted.sample.vectors))
-    if not all(np.isfinite(array).all() for array in arrays) or not 0 < fitted.norm < np.inf:
-        raise StitchError(f"{folder}: expected finite weights, found NaN or Inf; fit the stitch again")
-    if fitted.reads_texts and fitted.reader is None:
-        raise StitchError(f"{folder}: expected what a stitch needs to read texts, found none; fit it again")
-    found = _dim_of(fitted.stitch, source_dim, fitted.reader)
-    if found != fitted.dim:
-        raise StitchError(f"{folder}: expected a map to {fitted.dim} dimensions, found one to {found}; fit it again")
-
-
-def _check_sample(folder: Path, sample: TrueVectors) -> None:
-    n_ids = len(sample.row_of) - len(sample.copies)
-    if not isinstance(sample.ids, list) or n_ids != len(sample.vectors):
-        raise StitchError(
-            f"{folder}: expected one vector per sample document, found {len(sample.vectors)} vectors "
-            f"for {n_ids} documents; fit the stitch again"
-        )
-    if not all(type(row) is int and 0 <= row < n_ids for row in sample.copies.values()):
-        raise StitchError(
-            f"{folder}: expected copies of sample documents, found copies of others; fit the stitch again"
-        )
-
-
-def _dim_of(stitch: Stitch, source_dim: int, reader: TextReader | None) -> int:
-    texts = None if reader is None else reader.read(["word"])
-    return int(stitch.transform(np.zeros((1, source_dim), dtype=np.float32), texts).shape[1])

@@ -215,7 +215,7 @@ def asked(times: int) -> Spoiler:
 
 def in_order(place: Place) -> None:
     """Each document of the sample has its own vector."""
-    from migrate.stitch.fitted import load_stitch
+    from migrate.stitch.loading import load_stitch
 
     texts = {document.id: document.text for document in open_store(place / "store").documents()}
     sample = load_stitch(place / "out").sample

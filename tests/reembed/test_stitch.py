@@ -10,7 +10,8 @@ from migrate.errors import StitchError, UsageError
 from migrate.fit import fit_stitch
 from migrate.reembed import Budget, Reembedding, reembedded_stitch
 from migrate.reembed.refit import refit_same_kind
-from migrate.stitch.fitted import TrueVectors, load_stitch
+from migrate.stitch.fitted import TrueVectors
+from migrate.stitch.loading import load_stitch
 from migrate.stores import create_store, open_store
 from migrate.stores.base import read_all
 from migrate.translate import translate_store

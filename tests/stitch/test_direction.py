@@ -10,8 +10,8 @@ from migrate.embedders import load_embedder
 from migrate.errors import StitchError, UsageError, VectorError
 from migrate.fit import fit_stitch
 from migrate.manifest import MANIFEST_NAME
-from migrate.stitch.fitted import load_stitch
 from migrate.stitch.linear import Ridge
+from migrate.stitch.loading import load_stitch
 from migrate.stores import create_store, open_store
 from migrate.translate import translate_store
 

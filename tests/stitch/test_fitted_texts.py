@@ -16,8 +16,9 @@ from migrate.files import sha256_file
 from migrate.manifest import MANIFEST_NAME, Manifest
 from migrate.stitch.additive import RidgeText
 from migrate.stitch.fallback import fit_fallback
-from migrate.stitch.fitted import WEIGHTS_NAME, FittedStitch, TrueVectors, load_stitch
+from migrate.stitch.fitted import WEIGHTS_NAME, FittedStitch, TrueVectors
 from migrate.stitch.kinds import new_stitch
+from migrate.stitch.loading import load_stitch
 from migrate.stitch.pairing import Pairing
 from migrate.stitch.select import select_stitch
 from migrate.stitch.text_reader import TOKENIZER_FILE, TextReader

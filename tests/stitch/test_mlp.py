@@ -8,9 +8,10 @@ import torch
 
 from migrate.errors import StitchError, UsageError
 from migrate.manifest import Manifest
-from migrate.stitch.fitted import FittedStitch, TrueVectors, load_stitch
+from migrate.stitch.fitted import FittedStitch, TrueVectors
 from migrate.stitch.kinds import new_stitch
 from migrate.stitch.linear import Ridge
+from migrate.stitch.loading import load_stitch
 from migrate.stitch.mlp import Mlp
 from migrate.stitch.mlp_network import Training
 from migrate.stitch.mlp_training import train
@@ -256,7 +257,7 @@ TRANSLATE = """
 import sys
 from pathlib import Path
 import numpy as np
-from migrate.stitch.fitted import load_stitch
+from migrate.stitch.loading import load_stitch
 load_stitch(Path(sys.argv[1])).stitch.transform(np.ones((2, 6), dtype=np.float32))
 assert "torch" not in sys.modules
 """

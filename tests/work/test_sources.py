@@ -11,7 +11,7 @@ import victims
 import migrate.embed
 from migrate.documents import Document
 from migrate.errors import OutputError, StoreError, UsageError
-from migrate.stitch.fitted import load_stitch
+from migrate.stitch.loading import load_stitch
 from migrate.stores import open_store
 from migrate.translate import translate_store
 
