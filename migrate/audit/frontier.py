@@ -61,7 +61,7 @@ def frontier(
     Raises
     ------
     UsageError
-        Nothing is left of the log, or a share is not within 0 and 1.
+        Nothing is left of the log, a share is not within 0 and 1, or the only policy needs a log and has none.
     StitchError
         The stitch was fitted on another store, or is one for queries.
     StoreError
@@ -77,6 +77,8 @@ def frontier(
     logged = embedder.embed_queries(usable[:MOST_QUERIES], progress=progress) if usable else None
     keys = document_keys(store, parent_field)
     tried = [policy for policy in policies if usable or policy != QUERY_LOG]
+    if not tried:
+        raise UsageError(f"expected a query log for the policy {QUERY_LOG}, found none; give one, or another policy")
     judge = Judge(
         Asking(questions, no_progress, seed),
         asked,

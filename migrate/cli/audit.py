@@ -55,6 +55,14 @@ from migrate.cli.verdict import load_model_of, load_questions, show_report
     help="Try what re-embedding these shares of --source would keep.  [without shares: 10, 20, 30 and 50 %]",
 )
 @option("--stitch", type=options.PATH, help="Stitch that --frontier starts from, fitted on --source.")
+@option(
+    "--policy",
+    "policies",
+    multiple=True,
+    type=click.Choice(["query-log", "confidence", "random"]),
+    help="What --frontier chooses documents by; can be repeated. One alone, decided on beforehand, has narrower "
+    "bounds.  [default: all]",
+)
 @options.query_log
 @options.price
 @option("--no-bm25", is_flag=True, help="Leave out the lexical arm.")
@@ -82,6 +90,7 @@ def command(
     two_stage: str,
     shares: str | None,
     stitch: Path | None,
+    policies: tuple[str, ...],
     query_log: Path | None,
     price: float | None,
     no_bm25: bool,
@@ -107,7 +116,7 @@ def command(
     from migrate.stores import open_store
 
     depths = read_depths(two_stage)
-    trial = read_trial(shares, source, stitch, query_log)
+    trial = read_trial(shares, source, stitch, query_log, policies)
     inputs = [Path(path) for path in (store, reference, beir, source, stitch, query_log) if path is not None]
     if save_reference is not None:
         refuse_overlap(save_reference, *inputs)
@@ -152,6 +161,7 @@ def command(
                     embedder,
                     log=trial.log,
                     shares=trial.shares,
+                    policies=trial.policies,
                     stay=found.stay,
                     parent_field=parent_field,
                     price_usd_per_mtok=price,

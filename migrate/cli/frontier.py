@@ -15,11 +15,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Shares (0-1) to try, the stitch to start from, and the query log, empty where there is none."""
+    """Shares (0-1) and policies to try, the stitch to start from, and the query log, empty where there is none."""
 
     shares: Sequence[float]
     fitted: FittedStitch
     log: Sequence[Query]
+    policies: Sequence[str]
 
 
 def read_depths(text: str) -> tuple[int, ...]:
@@ -40,7 +41,9 @@ def read_depths(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in parts)
 
 
-def read_trial(shares: str | None, source: Path | None, stitch: Path | None, query_log: Path | None) -> Trial | None:
+def read_trial(
+    shares: str | None, source: Path | None, stitch: Path | None, query_log: Path | None, policies: Sequence[str]
+) -> Trial | None:
     """What a frontier is tried with; None where it is not asked for.
 
     Raises
@@ -52,12 +55,12 @@ def read_trial(shares: str | None, source: Path | None, stitch: Path | None, que
     """
     from migrate.datasets.query_log import read_query_log
     from migrate.errors import UsageError
-    from migrate.reembed import Budget
+    from migrate.reembed import POLICIES, Budget
     from migrate.stitch.loading import load_stitch
 
     if shares is None:
-        for flag, value in (("--stitch", stitch), ("--query-log", query_log)):
-            if value is not None:
+        for flag, value in (("--stitch", stitch), ("--query-log", query_log), ("--policy", policies)):
+            if value:
                 raise UsageError(f"{flag} goes with --frontier; add --frontier, or leave it out")
         return None
     if source is None or stitch is None:
@@ -66,4 +69,4 @@ def read_trial(shares: str | None, source: Path | None, stitch: Path | None, que
     if any(budget.unit != "share" for budget in budgets):
         raise UsageError(f"--frontier: expected shares of the store such as 10%,30%, found {shares!r}")
     log = () if query_log is None else read_query_log(query_log)
-    return Trial([budget.amount for budget in budgets], load_stitch(stitch), log)
+    return Trial([budget.amount for budget in budgets], load_stitch(stitch), log, policies or POLICIES)

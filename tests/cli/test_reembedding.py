@@ -172,12 +172,24 @@ def test_a_frontier_is_told_above_the_verdict(migrated, source_folder, stitch, t
     assert max(len(line) for line in text.split("\n")) <= 100
 
 
+def test_a_policy_that_is_decided_on_beforehand_is_tried_alone(migrated, source_folder, stitch, tmp_path, capsys):
+    options = ["--source", source_folder, "--stitch", stitch, "--frontier", "50%", "--report", tmp_path / "report.json"]
+    assert lead_migrate(*migrated, *options, "--policy", "random") in (0, 1, 3)
+    head = next(line for line in capsys.readouterr().out.split("\n") if line.startswith("re-embed by"))
+    assert " 95 % bounds" in head
+    points = json.loads((tmp_path / "report.json").read_text())["frontier"]["points"]
+    assert [point["policy"] for point in points] == ["sample", "random"]
+    assert lead_migrate(*migrated, *options, "--policy", "query-log", "--force") == 2
+    assert "expected a query log for the policy query-log, found none" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (["--frontier"], "expected --source STORE and the --stitch fitted on it"),
         (["--frontier", "5000"], "expected shares of the store such as 10%,30%"),
         (["--stitch", "x"], "--stitch goes with --frontier"),
+        (["--policy", "random"], "--policy goes with --frontier"),
         (["--two-stage", "many"], "--two-stage: expected numbers of documents such as 50,200, or none, found 'many'"),
     ],
 )
