@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from migrate.cost.target import Target
+from migrate.cost.tokens import whole
 from migrate.datasets.chunking import chunk_documents
 from migrate.documents import Document, Text
 from migrate.sample.distinct import text_digest
@@ -105,8 +106,8 @@ def _fresh(block: Sequence[Text], seen: set[bytes], found: TextCount) -> list[Te
 
 
 def _add_block(found: TextCount, texts: Sequence[Text], target: Target, known: Known | None) -> None:
-    counts = target.counter.count([target.prefix + whole(text.text) for text in texts])
-    read = counts if target.max_tokens is None else counts.clip(max=target.max_tokens)
+    counts = target.count(texts)
+    read = target.cut(counts)
     found.tokens += int(counts.sum())
     found.tokens_read += int(read.sum())
     found.longest = max(found.longest, int(counts.max(initial=0)))
@@ -119,11 +120,6 @@ def _add_block(found: TextCount, texts: Sequence[Text], target: Target, known: K
         paid = known(texts)
         found.cached += sum(paid)
         found.cached_tokens += int(read[paid].sum())
-
-
-def whole(text: str) -> str:
-    """The text without halves of surrogate pairs, which no tokenizer takes."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 @dataclass(frozen=True, slots=True)

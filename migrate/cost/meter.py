@@ -9,7 +9,7 @@ import numpy as np
 
 from migrate.cost.answers import dollars
 from migrate.cost.count import whole
-from migrate.cost.quick import usd_of
+from migrate.cost.price import usd_of
 from migrate.cost.tokens import Counts, TokenCounter
 from migrate.documents import Text
 from migrate.embedders.base import Embedder, Keep, Role, TokenTable

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from migrate.cost.answers import dollars, duration
 from migrate.cost.count import Known, TextCount, count_texts
-from migrate.cost.quick import usd_of
+from migrate.cost.price import usd_of
 from migrate.cost.rates import tier_rate
 from migrate.cost.target import Target
 from migrate.documents import Text
