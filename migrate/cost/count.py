@@ -70,14 +70,18 @@ def count_texts(
     target: Target,
     *,
     known: Known | None = None,
+    once: bool = True,
     total: int | None = None,
     progress: Progress = no_progress,
 ) -> TextCount:
-    """Count texts as the target model will take them. `known` says which of them are paid for already."""
+    """Count texts as the target model will take them. `known` says which of them are paid for already.
+
+    With `once`, as where a cache keeps what comes, a text that came before costs nothing again.
+    """
     found, seen = TextCount(), set[bytes]()
     for block in _blocks(texts):
         progress("count tokens", found.documents, total)
-        _add_block(found, _fresh(block, seen, found), target, known)
+        _add_block(found, _fresh(block, seen, found, once=once), target, known)
     progress("count tokens", found.documents, found.documents)
     return found
 
@@ -88,7 +92,7 @@ def _blocks(texts: Iterable[Text]) -> Iterator[list[Text]]:
         yield block
 
 
-def _fresh(block: Sequence[Text], seen: set[bytes], found: TextCount) -> list[Text]:
+def _fresh(block: Sequence[Text], seen: set[bytes], found: TextCount, *, once: bool) -> list[Text]:
     """The texts of a block that are not blank and did not come before; the others are counted."""
     fresh = []
     for text in block:
@@ -97,7 +101,7 @@ def _fresh(block: Sequence[Text], seen: set[bytes], found: TextCount) -> list[Te
         digest = text_digest(text.text)
         if not text.text.strip():
             found.blank += 1
-        elif digest in seen:
+        elif once and digest in seen:
             found.duplicates += 1
         else:
             seen.add(digest)

@@ -119,8 +119,7 @@ def target_of(embedder: Embedder, *, price_usd_per_mtok: float | None = None) ->
     try:
         return find_target(spec, price_usd_per_mtok=price_usd_per_mtok, prefix=prefix, dimensions=dim)
     except UsageError:  # a model of a caller's own
-        counter = find_counter("", "")
-        return Target(spec, "", dim, prefix, None, price_usd_per_mtok, None, counter)
+        return Target(spec, "", dim, prefix or "", None, price_usd_per_mtok, None, find_counter("", ""))
 
 
 def innermost(embedder: Embedder) -> Embedder:

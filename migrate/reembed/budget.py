@@ -59,9 +59,7 @@ class Budget:
             return f"{100 * self.amount:g}%"
         return f"${self.amount:g}" if self.unit == "usd" else f"{self.amount:.0f}"
 
-    def choose(
-        self, ranked: Iterable[Candidate], paid: Cost, count: int, tally: Tally
-    ) -> Iterator[Candidate]:
+    def choose(self, ranked: Iterable[Candidate], paid: Cost, count: int, tally: Tally) -> Iterator[Candidate]:
         """The first of `ranked` that the budget has room for, beside what was `paid` in a store of `count` documents.
 
         Dollars are what `tally` makes of the texts.

@@ -65,9 +65,7 @@ def plan_reembedding(
     return make_plan(store, survey, budget, policy, tally=tally_of(embedder, price_usd_per_mtok), seed=seed)
 
 
-def make_plan(
-    store: Store, survey: Survey, budget: Budget, policy: str, *, tally: Tally, seed: int = 0
-) -> Plan:
+def make_plan(store: Store, survey: Survey, budget: Budget, policy: str, *, tally: Tally, seed: int = 0) -> Plan:
     """Choose documents by what a survey found, `tally` counting and pricing them.
 
     Raises

@@ -22,7 +22,7 @@ def metered(server, cache, cap_usd, price=1_000.0):
     """A dollar for a thousand tokens: the server counts a token a word, so a document costs a cent."""
     counter = find_target(SPEC).counter
     embedder, meter = put_meter(load_embedder(SPEC, base_url=server.url, cache=cache, batch_size=10), counter, price)
-    meter.cap_usd = cap_usd
+    meter.purse.cap_usd = cap_usd
     return embedder, meter
 
 

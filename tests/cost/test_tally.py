@@ -48,7 +48,12 @@ def test_a_text_is_counted_once(corpus):
 
 def test_a_model_at_hand_is_counted_as_its_spec_is(tmp_path):
     texts = [Document("a", "Some words, and unlikelihood."), Document("b", "word " * 400)]
-    for spec in ("openai:text-embedding-3-small", "packaged:all-MiniLM-L6-v2", f"st:{packaged_model_path()}", "tfidf:8"):
+    for spec in (
+        "openai:text-embedding-3-small",
+        "packaged:all-MiniLM-L6-v2",
+        f"st:{packaged_model_path()}",
+        "tfidf:8",
+    ):
         spec = spec.replace("st:", "sentence-transformers:")
         asked, at_hand = find_target(spec), target_of(load_embedder(spec, cache=tmp_path / "cache"))
         assert at_hand.read(texts).tolist() == asked.read(texts).tolist(), spec
