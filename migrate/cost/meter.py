@@ -106,18 +106,23 @@ class MeteredEmbedder(Embedder):
         SpendingError
             There are more texts than that; what was embedded of them has been handed over.
         """
-        counts = self._count(texts, role)
-        running = np.cumsum(counts)
-        fits = sum(map(self._is_within, running.tolist()))
+        counts, done = self._count(texts, role), 0
 
         def keep_and_count(positions: Sequence[int], vectors: Vectors) -> None:
-            self._counted += int(counts[list(positions)].sum())
-            keep(positions, vectors)
+            rows = [done + position for position in positions]
+            self._counted += int(counts[rows].sum())
+            keep(rows, vectors)
 
-        if fits:
-            self.embedder.embed_each(texts[:fits], role, keep_and_count, progress=progress)
-        if fits < len(texts):
-            raise self._beyond_cap(int(running[fits] - (running[fits - 1] if fits else 0)))
+        def report(stage: str, count: int, _total: int | None) -> None:
+            progress(stage, done + count, len(texts))
+
+        while done < len(texts):
+            # Again and again: what was charged may leave more room than what was counted
+            fits = sum(map(self._is_within, np.cumsum(counts[done:]).tolist()))
+            if not fits:
+                raise self._beyond_cap(int(counts[done]))
+            self.embedder.embed_each(texts[done : done + fits], role, keep_and_count, progress=report)
+            done += fits
 
     def _count(self, texts: Sequence[Text], role: Role) -> Counts:
         if not texts:
