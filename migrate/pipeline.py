@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -10,7 +11,9 @@ from migrate.audit.model import AuditReport
 from migrate.audit.questions import Questions
 from migrate.audit.two_stage import DEPTHS
 from migrate.audit.verdict import MARGIN
+from migrate.documents import Document
 from migrate.embed import reembed_store
+from migrate.embed.reference import documents_left
 from migrate.embedders.base import Embedder
 from migrate.files import atomic_file, write_bytes, write_json
 from migrate.fit import AUTO, fit_stitch, require_texts
@@ -25,6 +28,7 @@ from migrate.stores.confidence import find_outside
 from migrate.translate import Translation, translate_store
 from migrate.vectors import Progress, no_progress
 from migrate.work.configuration import Configuration
+from migrate.work.place import look_at
 from migrate.work.steps import Steps, open_steps
 
 STITCH, STORE, REFERENCE, REPORT, PAGE = "stitch", "store", "reference", "report.json", "report.html"
@@ -120,6 +124,21 @@ def migrate(
         with atomic_file(folder / PAGE, force=steps.force) as aside:
             write_bytes(aside, audit_page(report).encode())
     return Migration(fitted or saved, translation, report)
+
+
+def texts_left(
+    store: Store, draw: Callable[[], Iterable[Document]], folder: Path, *, restart: bool = False
+) -> Iterator[Document]:
+    """The documents that `migrate` would still have embedded in `folder`: the sample, as `draw` has it, and all.
+
+    A document of the sample comes twice, as it is embedded twice where no cache keeps it.
+    """
+    record = None if restart else look_at(folder)
+    done = {name for name in record.steps if (folder / name).exists()} if record else set()
+    if STITCH not in done:
+        yield from draw()
+    if REFERENCE not in done:
+        yield from documents_left(store, folder / REFERENCE, restart=restart)
 
 
 def _translate(store: Store, fitted: FittedStitch, steps: Steps, progress: Progress) -> Translation:

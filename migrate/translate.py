@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from migrate.documents import Document
 from migrate.errors import StitchError
 from migrate.files import sha256_file, write_bytes
 from migrate.manifest import Manifest
@@ -23,8 +24,9 @@ from migrate.stores.confidence import LOWEST, ConfidenceFile, Outside, find_outs
 from migrate.vectors import Progress, no_progress
 from migrate.work.configuration import Configuration
 from migrate.work.folder import make_folder
-from migrate.work.place import Work
+from migrate.work.place import Work, rows_done
 
+COMMAND = "translate"
 _BATCH_BYTES = 16 << 20
 _PART_BYTES = 64 << 20
 _FEWEST_ROWS = 256
@@ -62,6 +64,12 @@ def batch_rows(dim: int) -> int:
     """Rows per batch of about 16 MiB, a power of two, so that memory is bounded whatever the dimension."""
     rows = max(_BATCH_BYTES // (4 * dim), _FEWEST_ROWS)
     return 1 << (rows.bit_length() - 1)
+
+
+def documents_left(store: Store, output: Path, *, restart: bool = False) -> Iterator[Document]:
+    """The documents that `translate_store` would still read into `output`, without those that an earlier run did."""
+    done = 0 if restart else rows_done(output, COMMAND)
+    return store.documents(np.arange(min(done, store.info.count), store.info.count))
 
 
 def translate_store(
@@ -106,7 +114,7 @@ def translate_store(
 
     def configure() -> Configuration:
         options = {"stitch": fitted.digest(), "patch": same_store, "rows per batch": rows}
-        return Configuration("translate", store.identity(), options)
+        return Configuration(COMMAND, store.identity(), options)
 
     def fill(work: Work) -> dict[str, Any]:
         work.total = store.info.count

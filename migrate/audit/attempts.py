@@ -14,7 +14,7 @@ from migrate.audit.measures import Scores
 from migrate.audit.points import SAMPLE, Point, arm_name
 from migrate.audit.questions import Keys, Questions
 from migrate.audit.verdict import CONFIDENCE, Verdict, decide
-from migrate.cost import estimate_cost
+from migrate.cost import Tally
 from migrate.errors import StoreError
 from migrate.reembed.budget import Budget
 from migrate.reembed.plan import make_plan
@@ -96,7 +96,7 @@ class Attempts:
     reference: Store
     survey: Survey
     judge: Judge
-    price_usd_per_mtok: float | None
+    tally: Tally
     seed: int
 
     def sample(self) -> Point:
@@ -106,9 +106,7 @@ class Attempts:
     def point(self, policy: str, share: float) -> Point:
         """The store with `share` of true vectors, chosen by `policy`."""
         budget = Budget(share, "share")
-        plan = make_plan(
-            self.store, self.survey, budget, policy, price_usd_per_mtok=self.price_usd_per_mtok, seed=self.seed
-        )
+        plan = make_plan(self.store, self.survey, budget, policy, tally=self.tally, seed=self.seed)
         chosen = plan.sample.documents
         known = extended(self.store, self.fitted.sample, chosen, self._true_vectors([one.id for one in chosen]))
         paid = self.survey.paid.copy()
@@ -118,7 +116,7 @@ class Attempts:
 
     def _point(self, policy: str, paid: np.ndarray, fitted: FittedStitch) -> Point:
         rows = np.flatnonzero(paid)
-        cost = estimate_cost(self.store.documents(rows), self.price_usd_per_mtok)
+        cost = self.tally.cost(self.store.documents(rows))
         share = len(rows) / self.store.info.count
         batches = translated_batches(self.store, fitted, batch_rows(self._widest))
         arm = replace(

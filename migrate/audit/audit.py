@@ -33,7 +33,7 @@ from migrate.audit.outlay import outlay_of
 from migrate.audit.questions import PARENT_FIELD, Questions
 from migrate.audit.two_stage import TwoStage, arm_meaning, arm_name, can_rerank
 from migrate.audit.verdict import MARGIN, RESAMPLES, Bounds, Verdict, decide, family_bounds
-from migrate.cost import price_of
+from migrate.cost import Tally, tally_of
 from migrate.embedders.base import Embedder
 from migrate.manifest import Manifest
 from migrate.stitch.fitted import FittedStitch
@@ -97,12 +97,12 @@ def audit_store(
         progress=progress,
     )
     notes = remarks(questions, ground.keys[FULL], translated)
-    price = price_of(embedder.identity) if price_usd_per_mtok is None else price_usd_per_mtok
+    tally = tally_of(embedder, price_usd_per_mtok)
     asking = Asking(questions, progress, seed)
-    second = _second_stage(ground, two_stage, price, asking)
+    second = _second_stage(ground, two_stage, tally, asking)
     answers = {**_answers(ground, asking), **{arm_name(depth): asking.again(second, depth) for depth in second.depths}}
-    outlay = outlay_of(ground, bridge)
-    arms = _arms(answers, second, questions, outlay.of_arms() if outlay else {}, price)
+    outlay = outlay_of(ground, bridge, tally)
+    arms = _arms(answers, second, questions, outlay.of_arms() if outlay else {}, tally.price)
     judging = _Judging(deciding_measure(questions), margin, seed, resamples)
     runs = {name: answered.run for name, answered in answers.items()}
     return AuditReport(
@@ -136,7 +136,7 @@ def _answers(ground: Ground, asking: Asking) -> dict[str, Answered]:
     return {**answers, MEAN: asking.one_vector(keys), RANDOM: asking.at_random(keys)}
 
 
-def _second_stage(ground: Ground, depths: Sequence[int], price: float | None, asking: Asking) -> TwoStage:
+def _second_stage(ground: Ground, depths: Sequence[int], tally: Tally, asking: Asking) -> TwoStage:
     translated, reference = ground.stores[TRANSLATED], ground.stores[FULL]
     return TwoStage(
         translated,
@@ -146,7 +146,7 @@ def _second_stage(ground: Ground, depths: Sequence[int], price: float | None, as
         depths=depths if depths and can_rerank(translated, reference) else (),
         keys=ground.keys[FULL],
         kept=asking.depth,
-        price_usd_per_mtok=price,
+        tally=tally,
         progress=asking.progress,
     )
 

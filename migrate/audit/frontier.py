@@ -17,7 +17,7 @@ from migrate.audit.measures import Scores
 from migrate.audit.points import Frontier
 from migrate.audit.questions import PARENT_FIELD, Questions, document_keys
 from migrate.audit.verdict import CONFIDENCE, MARGIN, RESAMPLES
-from migrate.cost import price_of
+from migrate.cost import tally_of
 from migrate.documents import Query
 from migrate.embedders.base import Embedder
 from migrate.errors import InputError, StitchError, StoreError, UsageError
@@ -91,9 +91,8 @@ def frontier(
         1 - (1 - CONFIDENCE) / len(tried),
         stay,
     )
-    price = price_of(embedder.identity) if price_usd_per_mtok is None else price_usd_per_mtok
     survey = survey_store(store, fitted, logged, progress=progress)
-    attempts = Attempts(store, fitted, reference, survey, judge, price, seed)
+    attempts = Attempts(store, fitted, reference, survey, judge, tally_of(embedder, price_usd_per_mtok), seed)
     further = [share for share in sorted(shares) if round(share * store.info.count) > survey.paid.sum()]
     wanted = [(policy, share) for policy in tried for share in further]
     points = [attempts.sample()]

@@ -1,4 +1,4 @@
-"""What each arm makes the target model embed of documents, at estimated tokens. Queries are not counted."""
+"""What each arm makes the target model embed of documents, in its tokens. Queries are not counted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from migrate.audit.arms import BM25, BRIDGE, FULL, HYBRID, HYBRID_FULL, MEAN, RANDOM, STAY, TRANSLATED
 from migrate.audit.ground import Ground
-from migrate.cost import estimate_tokens
+from migrate.cost import Tally
 from migrate.stitch.fitted import FittedStitch
 from migrate.stores.base import Store
 
@@ -36,19 +36,19 @@ class Outlay:
         return {**free, FULL: self.tokens, HYBRID_FULL: self.tokens, TRANSLATED: part, HYBRID: part, BRIDGE: bridge}
 
 
-def outlay_of(ground: Ground, bridge: FittedStitch | None) -> Outlay | None:
-    """The outlay of a translated store and a bridge; None where there are no texts to count."""
+def outlay_of(ground: Ground, bridge: FittedStitch | None, tally: Tally) -> Outlay | None:
+    """The outlay of a translated store and a bridge, counted by `tally`; None where there are no texts to count."""
     store = ground.stores[TRANSLATED]
     if not store.info.has_texts:
         return None
     known = store.info.manifest
     true, crossed = known.counts.get(_TRUE, 0) if known else 0, bridge.manifest.counts.get("pairs", 0) if bridge else 0
-    return Outlay(_tokens(store, ground), true / store.info.count, crossed / store.info.count)
+    return Outlay(_tokens(store, ground, tally), true / store.info.count, crossed / store.info.count)
 
 
-def _tokens(store: Store, ground: Ground) -> float:
-    """Tokens of all texts; from some of them, evenly spread, where they are not in memory."""
-    if ground.documents is not None:
-        return float(sum(estimate_tokens(document.text) for document in ground.documents))
+def _tokens(store: Store, ground: Ground, tally: Tally) -> float:
+    """Tokens of all texts, each once; for a free model from some, evenly spread, where they are not in memory."""
+    if ground.documents is not None or tally.target.is_api:
+        return float(tally.cost(store.documents() if ground.documents is None else ground.documents).tokens)
     rows = np.unique(np.linspace(0, store.info.count - 1, min(_READ, store.info.count)).astype(np.int64))
-    return float(np.mean([estimate_tokens(one.text) for one in store.documents(rows)])) * store.info.count
+    return float(np.mean(tally.tokens(list(store.documents(rows))))) * store.info.count

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.cost import estimate_tokens, usd_of
+from migrate.cost import Tally, usd_of
 from migrate.search.runs import Run, TopK, search
 from migrate.stores.base import Store
 from migrate.vectors import Batch, Progress, Vectors, check_vectors, no_progress
@@ -29,7 +29,7 @@ _BLOCK_BYTES = 1 << 28
 
 @dataclass(frozen=True, slots=True)
 class Reranking:
-    """What a two-stage arm embeds, at estimated tokens.
+    """What a two-stage arm embeds, in tokens of the target model.
 
     `depth` documents for a first query, then `documents_per_query` on average over the queries that were asked, as the
     cache knows the others; it ends with `cached_share` of the store. Money is None where no price is known.
@@ -83,6 +83,8 @@ class TwoStage:
         The judged document of each id.
     kept
         How many documents a run keeps.
+    tally
+        Counts and prices what is embedded.
     """
 
     def __init__(
@@ -95,7 +97,7 @@ class TwoStage:
         depths: Sequence[int],
         keys: Mapping[str, str],
         kept: int,
-        price_usd_per_mtok: float | None,
+        tally: Tally,
         progress: Progress = no_progress,
     ) -> None:
         self.translated = translated
@@ -105,7 +107,7 @@ class TwoStage:
         self.depths = [depth for depth in sorted(set(depths)) if depth < translated.info.count]
         self.keys = keys
         self.kept = kept
-        self.price = price_usd_per_mtok
+        self.tally = tally
         self.progress = progress
 
     def run(self, depth: int) -> Run:
@@ -160,15 +162,15 @@ class TwoStage:
     def cost(self, depth: int) -> Reranking:
         """What an arm embeds."""
         embedded = np.unique(np.concatenate([rows[:depth] for rows in self._rows]))
-        tokens = sum(estimate_tokens(document.text) for document in self.reference.documents(embedded))
+        tokens = self.tally.cost(self.reference.documents(embedded)).tokens
         first, each = tokens / len(embedded) * depth, tokens / len(self.query_ids)
         return Reranking(
             depth,
             first,
-            usd_of(first, self.price),
+            usd_of(first, self.tally.price),
             len(embedded) / len(self.query_ids),
             each,
-            usd_of(each, self.price),
+            usd_of(each, self.tally.price),
             len(embedded) / self.translated.info.count,
         )
 

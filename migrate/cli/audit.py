@@ -7,13 +7,21 @@ from pathlib import Path
 import click
 
 from migrate.cli import options
-from migrate.cli.audit_inputs import BUILD, open_bridge, open_reference, open_source
-from migrate.cli.frontier import read_depths, read_trial
+from migrate.cli.audit_inputs import (
+    BUILD,
+    built_already,
+    open_bridge,
+    open_reference,
+    open_source,
+    texts_to_build,
+)
+from migrate.cli.frontier import asked_queries, read_depths, read_trial
 from migrate.cli.options import ModelOptions, option
 from migrate.cli.outlets import Outlets, report_options
-from migrate.cli.spending import SpendingOptions, spending_options
+from migrate.cli.spending import Asked, SpendingOptions, spending_options
 from migrate.cli.terminal import progress_bar
 from migrate.cli.verdict import load_model_of, load_questions, show_report
+from migrate.cli.views import asked_of_views, metered_views
 
 
 @options.command(
@@ -110,6 +118,8 @@ def command(
 
     With --frontier, it also says what re-embedding a part of --source would keep, and the cheapest budget that is SAFE.
     """
+    from dataclasses import replace
+
     from migrate.audit.audit import audit_store
     from migrate.audit.frontier import frontier
     from migrate.files import refuse_overlap
@@ -126,14 +136,26 @@ def command(
         questions = load_questions(beir, split, progress)
         paid = spending.watch(load_model_of(translated, target, "--target", model), price=price, quiet=quiet)
         embedder = paid.embedder
+        is_kept = built_already(reference, save_reference, translated, embedder, force=force, restart=restart)
         opened, old = open_source(
             source, source_model, model, needed=bridge is not None or trial is not None, quiet=quiet
         )
+        old = None if old is None else paid.also(old, "source model")
+        further = [Asked(old, queries=questions.queries)]
+        if trial is not None and opened is not None:
+            trial = replace(trial, fitted=metered_views(trial.fitted, paid, model))
+            has_texts = opened.info.has_texts
+            further += asked_of_views(trial.fitted, paid, opened.documents, has_texts=has_texts)
         crossing = None if bridge is None else open_bridge(bridge, opened, embedder)
-        if reference == BUILD:
-            paid.agree(translated.documents, queries=questions.queries, progress=progress)
+        if reference == BUILD or paid.is_paid:
+            paid.agree(
+                texts_to_build(reference, save_reference, translated, is_kept=is_kept, restart=restart),
+                queries=asked_queries(questions, trial),
+                further=further,
+                progress=progress,
+            )
         with open_reference(
-            reference, save_reference, translated, embedder, progress, force=force, restart=restart
+            reference, save_reference, translated, embedder, progress, is_kept=is_kept, force=force, restart=restart
         ) as full:
             found = audit_store(
                 translated,

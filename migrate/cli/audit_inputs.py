@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +13,7 @@ from migrate.cli.verdict import load_model_of
 
 if TYPE_CHECKING:
     from migrate.cli.options import ModelOptions
+    from migrate.documents import Document
     from migrate.embedders.base import Embedder
     from migrate.stitch.fitted import FittedStitch
     from migrate.stores.base import Store
@@ -48,6 +49,27 @@ def open_bridge(path: Path, source: Store | None, embedder: Embedder) -> FittedS
     return fitted
 
 
+def built_already(
+    reference: str, keep: Path | None, translated: Store, embedder: Embedder, *, force: bool, restart: bool
+) -> bool:
+    """Whether an earlier run has built the reference in the folder `keep`, and broke off in the audit."""
+    from migrate.embed import is_reembedded
+
+    anew = reference != BUILD or force or restart
+    return keep is not None and not anew and is_reembedded(translated, embedder, keep)
+
+
+def texts_to_build(
+    reference: str, keep: Path | None, translated: Store, *, is_kept: bool, restart: bool
+) -> Callable[[], Iterable[Document]]:
+    """What starts reading the documents that are embedded for the reference; none where it is there."""
+    from migrate.embed.reference import documents_left
+
+    if reference != BUILD or is_kept:
+        return tuple
+    return translated.documents if keep is None else lambda: documents_left(translated, keep, restart=restart)
+
+
 @contextmanager
 def open_reference(
     reference: str,
@@ -56,18 +78,18 @@ def open_reference(
     embedder: Embedder,
     progress: Progress,
     *,
+    is_kept: bool,
     force: bool,
     restart: bool,
 ) -> Iterator[Store]:
     """The store to compare with: one that is there, or one that is embedded now and kept only if asked for."""
-    from migrate.embed import is_reembedded, reembed_store
+    from migrate.embed import reembed_store
     from migrate.stores import open_store
 
     if reference != BUILD:
         yield open_store(Path(reference))
         return
-    if keep is not None and not (force or restart) and is_reembedded(translated, embedder, keep):
-        # An earlier run came that far, and broke off in the audit.
+    if keep is not None and is_kept:
         yield open_store(keep)
         return
     with tempfile.TemporaryDirectory() as aside:

@@ -64,6 +64,7 @@ def command(
 ) -> None:
     """Embed CORPUS into a new store: a BEIR folder, the name of a BEIR set, or a JSONL file of {"id", "text"}."""
     from migrate.embed import Origin, embed_corpus
+    from migrate.embed.corpus import documents_left
     from migrate.files import refuse_overlap
 
     refuse_overlap(output, Path(corpus))
@@ -73,7 +74,7 @@ def command(
         cap = None if max_docs is None else [max_docs, split, seed]
         documents = read if no_chunks else _chunked(read, chunk_tokens, chunk_overlap)
         paid = spending.watch(model.load(spec, seed=seed), price=price, quiet=quiet)
-        paid.agree(documents, progress=progress)
+        paid.agree(lambda: documents_left(documents, output, restart=restart), progress=progress)
         done = embed_corpus(
             documents,
             paid.embedder,

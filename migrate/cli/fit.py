@@ -9,10 +9,13 @@ import click
 
 from migrate.cli import options
 from migrate.cli.options import ModelOptions, option
-from migrate.cli.spending import SpendingOptions, spending_options
+from migrate.cli.spending import Asked, SpendingOptions, spending_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from migrate.documents import Document
     from migrate.stitch.direction import Direction
 
 
@@ -75,7 +78,7 @@ def command(
     """
     from dataclasses import asdict, replace
 
-    from migrate.cli.sampling import expected_sample, load_log, told_of_log
+    from migrate.cli.sampling import expected_sample, load_log, log_queries, told_of_log
     from migrate.files import refuse_existing, refuse_overlap
     from migrate.fit import fit_stitch
     from migrate.report.fit import WITHOUT_TEXTS, fit_sentences
@@ -86,10 +89,18 @@ def command(
     refuse_existing(output, force=force)  # told before anything is spent
     with progress_bar(quiet=quiet) as progress:
         opened = open_store(store)
-        old = model.for_source().load(source_model, state=opened.folder) if source_model else None
-        log = load_log(query_log, strategy, old)
         paid = spending.watch(model.load(target, seed=seed), price=price, quiet=quiet)
-        paid.agree(lambda: expected_sample(opened, size, strategy, log, seed), progress=progress)
+        old = None
+        if source_model:
+            old = paid.also(model.for_source().load(source_model, state=opened.folder), "source model")
+        further = {spec: paid.also(model.for_source().load(spec), "view") for spec in views}
+        log = load_log(query_log, strategy, old)
+
+        def drawn() -> Sequence[Document]:
+            return expected_sample(opened, size, strategy, log, seed)
+
+        searched = Asked(old, queries=log_queries(log))
+        paid.agree(drawn, further=[searched, *(Asked(view, drawn) for view in further.values())], progress=progress)
         fitted = fit_stitch(
             opened,
             paid.embedder,
@@ -99,7 +110,7 @@ def command(
             strategy=strategy,
             query_log=log,
             source_model=old.identity if old else None,
-            views={spec: model.for_source().load(spec) for spec in views},
+            views=further,
             seed=seed,
             progress=progress,
         )

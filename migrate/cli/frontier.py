@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from migrate.audit.questions import Questions
     from migrate.documents import Query
     from migrate.stitch.fitted import FittedStitch
 
@@ -70,3 +71,11 @@ def read_trial(
         raise UsageError(f"--frontier: expected shares of the store such as 10%,30%, found {shares!r}")
     log = () if query_log is None else read_query_log(query_log)
     return Trial([budget.amount for budget in budgets], load_stitch(stitch), log, policies or POLICIES)
+
+
+def asked_queries(questions: Questions, trial: Trial | None) -> Sequence[Query]:
+    """The queries that the target model is asked for, in calls of their own: a cache embeds those of both once."""
+    from migrate.sample.query_log import MOST_QUERIES
+
+    own = list(questions.queries)
+    return own if trial is None else [*own, *own, *trial.log[:MOST_QUERIES]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,10 +11,12 @@ import click
 
 from migrate.cli import options
 from migrate.cli.options import ModelOptions, option
-from migrate.cli.spending import SpendingOptions
+from migrate.cli.spending import Spending
 from migrate.cli.terminal import advise
+from migrate.cli.views import asked_of_views, metered_views
 
 if TYPE_CHECKING:
+    from migrate.documents import Query
     from migrate.embedders.base import Embedder
     from migrate.reembed import Plan, Reembedding
     from migrate.stitch.fitted import FittedStitch
@@ -102,7 +104,7 @@ def reembed_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def refitted(
     given: ReembedOptions,
-    spending: SpendingOptions,
+    paid: Spending,
     store: Store,
     stitch: Path,
     output: Path,
@@ -110,6 +112,7 @@ def refitted(
     *,
     seed: int,
     force: bool,
+    restart: bool,
     quiet: bool,
     progress: Progress,
 ) -> FittedStitch:
@@ -117,30 +120,49 @@ def refitted(
     from migrate.files import refuse_existing, refuse_overlap
     from migrate.reembed import reembedded_stitch
     from migrate.stitch.loading import load_stitch
+    from migrate.translate import documents_left
 
-    fitted = load_stitch(stitch)
     if given.reembed is None:
         given.check_alone()
+    fitted = metered_views(load_stitch(stitch), paid, model)
+    paid.agree_on(
+        asked_of_views(
+            fitted, paid, lambda: documents_left(store, output, restart=restart), has_texts=store.info.has_texts
+        ),
+        progress=progress,
+    )
+    if given.reembed is None:
         return fitted
     folder = given.save_stitch or output.with_name(f"{output.name}.stitch")
     refuse_overlap(folder, store.info.path, stitch, output)
     refuse_existing(output, force=force)  # told before anything is spent
     wanted = given.wanted(seed)
-    paid = spending.watch(load_model_of_stitch(fitted, stitch, given.target, model), price=given.price, quiet=quiet)
+    target = paid.watch(load_model_of_stitch(fitted, stitch, given.target, model), price=given.price)
 
     def announce(plan: Plan) -> None:
         if paid.target is not None:
             paid.agree(lambda: plan.sample.documents, progress=progress)
             return
         by = f" ({plan.from_log:,} of them hits of the query log)" if plan.from_log else ""
-        advise(f"to embed: {plan.cost.sentence}, estimated at 4 characters a token{by}", quiet=quiet)
+        advise(f"to embed: {plan.cost.sentence}{by}; tokens are {plan.counted_by}", quiet=quiet)
+
+    def announce_log(queries: Sequence[Query]) -> None:
+        if paid.target is not None:
+            paid.agree(tuple, queries=queries, progress=progress)
 
     found = reembedded_stitch(
-        store, fitted, paid.embedder, wanted, folder, force=force, announce=announce, progress=progress
+        store,
+        fitted,
+        target,
+        wanted,
+        folder,
+        force=force,
+        announce_log=announce_log,
+        announce=announce,
+        progress=progress,
     )
-    paid.finish()
     advise(f"{folder}: {found.stitch.spec}, fitted on {found.manifest.counts['pairs']:,} pairs", quiet=quiet)
-    return found
+    return metered_views(found, paid, model)
 
 
 def load_model_of_stitch(fitted: FittedStitch, folder: Path, spec: str | None, model: ModelOptions) -> Embedder:

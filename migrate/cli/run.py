@@ -9,7 +9,7 @@ import click
 from migrate.cli import options
 from migrate.cli.options import ModelOptions
 from migrate.cli.outlets import CI, Outlets, ci_options
-from migrate.cli.spending import SpendingOptions, spending_options
+from migrate.cli.spending import Asked, SpendingOptions, spending_options
 from migrate.cli.terminal import advise, progress_bar, show
 from migrate.cli.verdict import load_model_of, load_questions, show_report
 
@@ -65,9 +65,9 @@ def command(
 
     The arm `stay` is there when the source model is named, or when the store's manifest says it.
     """
-    from migrate.cli.sampling import load_log, told_of_log
+    from migrate.cli.sampling import expected_sample, load_log, log_queries, told_of_log
     from migrate.files import refuse_overlap
-    from migrate.pipeline import migrate
+    from migrate.pipeline import migrate, texts_left
     from migrate.report.terminal import candidates_table
     from migrate.stores import open_store
 
@@ -77,14 +77,21 @@ def command(
         opened = open_store(store)
         known = opened.info.manifest
         stay = source_model is not None or (known is not None and known.model is not None)
-        old = None
-        if stay:
-            old = load_model_of(opened, source_model, "--source-model", model.for_source())
-        else:
+        old = load_model_of(opened, source_model, "--source-model", model.for_source()) if stay else None
+        if old is None:
             advise("no --source-model: the audit cannot say whether staying would be better", quiet=quiet)
         questions = load_questions(beir, split, progress)
         paid = spending.watch(model.load(target, seed=seed), price=price, quiet=quiet)
-        paid.agree(opened.documents, queries=questions.queries, progress=progress)
+        old = None if old is None else paid.also(old, "source model")
+        log = load_log(query_log, strategy, old)
+        paid.agree(
+            lambda: texts_left(
+                opened, lambda: expected_sample(opened, size, strategy, log, seed), output, restart=restart
+            ),
+            queries=questions.queries,
+            further=[Asked(old, queries=[*log_queries(log), *questions.queries])],
+            progress=progress,
+        )
         done = migrate(
             opened,
             paid.embedder,
@@ -94,7 +101,7 @@ def command(
             stitch=stitch,
             size=size,
             strategy=strategy,
-            query_log=load_log(query_log, strategy, old),
+            query_log=log,
             price_usd_per_mtok=price,
             margin=margin,
             seed=seed,

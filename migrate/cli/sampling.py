@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from migrate.documents import Document
+    from migrate.documents import Document, Query
     from migrate.embedders.base import Embedder
     from migrate.manifest import Manifest
     from migrate.sample import QueryLog
@@ -30,6 +30,13 @@ def load_log(path: Path | None, strategy: str | None, embedder: Embedder | None)
 
     choose_strategy(strategy, has_log=path is not None)
     return None if path is None else QueryLog(read_query_log(path), embedder)
+
+
+def log_queries(log: QueryLog | None) -> Sequence[Query]:
+    """The queries of a log that its embedder is asked for."""
+    from migrate.sample.query_log import MOST_QUERIES
+
+    return () if log is None else log.queries[:MOST_QUERIES]
 
 
 def expected_sample(

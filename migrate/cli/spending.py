@@ -51,7 +51,7 @@ _OPTIONS = (
         type=USD,
         default=MAX_COST_USD,
         metavar="USD",
-        help="Dollars that may be spent on the target model without a question; spending stops there.",
+        help="Dollars that may be spent on models without a question; spending stops there.",
     ),
     option("--yes", is_flag=True, help="Agree to what it costs beforehand, even beyond --max-cost."),
 )
@@ -64,9 +64,15 @@ class SpendingOptions:
     max_cost: float
     yes: bool
 
+    def open(self, *, quiet: bool) -> Spending:
+        """What a command spends, that has no target model yet."""
+        return Spending(self, quiet)
+
     def watch(self, embedder: Embedder, *, price: float | None = None, quiet: bool) -> Spending:
-        """Put a meter into an embedder that costs money; others stay as they are."""
-        return Spending(self, embedder, price, quiet)
+        """Put a meter into a target model that costs money; others stay as they are."""
+        paid = self.open(quiet=quiet)
+        paid.watch(embedder, price=price)
+        return paid
 
 
 def spending_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -84,46 +90,123 @@ def spending_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-class Spending:
-    """One command's spending on its target model. `embedder` is the one to use."""
+@dataclass
+class _Bill:
+    """A model that is paid for: the one to use, with a meter in it, and what was said of it so far."""
 
-    def __init__(self, given: SpendingOptions, embedder: Embedder, price: float | None, quiet: bool) -> None:
+    name: str
+    embedder: Embedder
+    target: Target
+    meter: MeteredEmbedder
+    said: Said | None = None
+
+    def say(self, texts: Iterable[Text], queries: Sequence[Text], progress: Progress | None) -> Said:
+        from migrate.cost.said import say
+
+        said = say(texts, queries, self.embedder, self.target, progress, by=self.name)
+        self.said = said if self.said is None else self.said + said
+        return said
+
+    @property
+    def most_usd(self) -> float:
+        """What it may cost at most, if the count was right within its error."""
+        usd = 0.0 if self.said is None else self.said.usd or 0.0
+        return usd * (1 + self.target.counter.error) * _ROOM
+
+    def told(self, until: str = "") -> str:
+        return "" if self.said is None else self.said.told_of(self.meter.tokens, self.meter.usd, until)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a model beside the target will be asked for: the embedder as `Spending.also` gave it."""
+
+    embedder: Embedder | None
+    texts: Callable[[], Iterable[Text]] = tuple
+    queries: Sequence[Text] = ()
+
+
+class Spending:
+    """One command's spending. `embedder` is the target model to use, `target` its facts where it is paid for.
+
+    All models of the command share one cap; `views` are those that a stitch reads texts with, by their specs.
+    """
+
+    embedder: Embedder
+
+    def __init__(self, given: SpendingOptions, quiet: bool) -> None:
+        from migrate.cost.meter import Purse
+
         self.given = given
         self.quiet = quiet
-        self.embedder = embedder
-        self.said: Said | None = None
-        self.meter: MeteredEmbedder | None = None
-        self.target = _api_target(embedder, price)
-        if self.target is not None:
-            from migrate.cost.meter import put_meter
+        self.purse = Purse(given.max_cost)
+        self._bills: list[_Bill] = []
+        self._is_told = False
+        self.views: dict[str, Embedder] = {}
+        self.target: Target | None = None
+        if (context := click.get_current_context(silent=True)) is not None:
+            context.call_on_close(self._break_off)
 
-            self.embedder, self.meter = put_meter(embedder, self.target.counter, self.target.price_usd_per_mtok)
-            self.meter.cap_usd = given.max_cost
+    def watch(self, embedder: Embedder, *, price: float | None = None) -> Embedder:
+        """Put a meter into the target model."""
+        self.embedder = self._add(embedder, "", price)
+        self.target = self._bills[-1].target if is_paid(embedder) else None
+        return self.embedder
+
+    @property
+    def is_paid(self) -> bool:
+        """Whether any model of the command is paid for."""
+        return bool(self._bills)
+
+    def also(self, embedder: Embedder, role: str) -> Embedder:
+        """Put a meter into another model of the command, which is its source model, say, or a view."""
+        from migrate.cost.target import target_of
+
+        name = f"{target_of(embedder).spec} ({role})" if is_paid(embedder) else ""
+        return self._add(embedder, name, None)
+
+    def _add(self, embedder: Embedder, name: str, price: float | None) -> Embedder:
+        from migrate.cost.meter import put_meter
+        from migrate.cost.target import target_of
+
+        if not is_paid(embedder):
+            return embedder
+        target = target_of(embedder, price_usd_per_mtok=price)
+        metered, meter = put_meter(embedder, target.counter, target.price_usd_per_mtok, self.purse)
+        self._bills.append(_Bill(name, metered, target, meter))
+        return metered
 
     def agree(
         self,
         texts: Callable[[], Iterable[Text]],
         *,
         queries: Sequence[Text] = (),
+        further: Iterable[Asked] = (),
         progress: Progress | None = None,
     ) -> None:
         """Say what embedding these texts will cost, and ask where it is more than may be spent without a question.
+
+        What `further` models that cost money are asked for is said too.
 
         Raises
         ------
         SpendingError
             It is, and nobody agreed.
         """
-        from migrate.cost.said import say
-
-        if self.target is None or self.meter is None:
+        if self.target is None:
             advise("to embed: the target model costs no money", quiet=self.quiet)
-            return
-        self.said = said = say(texts(), queries, self.embedder, self.target, progress)
-        advise(said.sentence, quiet=self.quiet)
-        if said.usd is not None and said.usd > self.given.max_cost:
-            self._ask(said.usd)
-            self.meter.cap_usd = said.usd * (1 + self.target.counter.error) * _ROOM
+        self.agree_on([Asked(self.embedder, texts, queries), *further], progress=progress)
+
+    def agree_on(self, asked: Iterable[Asked], *, progress: Progress | None = None) -> None:
+        """As `agree`, of whatever models; those that cost no money are passed over."""
+        for one in asked:
+            for bill in self._bills:
+                if bill.embedder is one.embedder:
+                    advise(bill.say(one.texts(), one.queries, progress).sentence, quiet=self.quiet)
+        usd = sum(bill.said.usd or 0 for bill in self._bills if bill.said is not None)
+        if usd > self.given.max_cost:
+            self._ask(usd)
+            self.purse.cap_usd = sum(bill.most_usd for bill in self._bills)
 
     def _ask(self, usd: float) -> None:
         from migrate.cost.answers import dollars
@@ -139,21 +222,27 @@ class Spending:
 
     def finish(self) -> None:
         """Say what it cost, beside what was said."""
-        if self.meter is not None and self.said is not None:
-            advise(self.said.told_of(self.meter.tokens, self.meter.usd), quiet=self.quiet)
+        self._is_told = True
+        for bill in self._bills:
+            if bill.said is not None:
+                advise(bill.told(), quiet=self.quiet)
+
+    def _break_off(self) -> None:
+        """Say what was spent by a command that did not come to its end."""
+        if self._is_told:
+            return
+        for bill in self._bills:
+            if bill.said is not None and bill.meter.tokens:
+                kept = "it is in the cache" if bill.meter.kept else "without a cache only finished parts are kept"
+                advise(f"{bill.told(' until it broke off')}; {kept}", quiet=self.quiet)
 
 
-def _api_target(embedder: Embedder, price: float | None) -> Target | None:
-    """The facts of a model that is paid for, found without asking its server; None for one that runs here."""
-    from migrate.cost.target import find_target
-    from migrate.embedders.cache import CachedEmbedder
+def is_paid(embedder: Embedder) -> bool:
+    """Whether a server is sent the texts, and may charge for them."""
+    from migrate.cost.target import innermost
     from migrate.embedders.openai import OpenAIEmbedder
 
-    inner = embedder.embedder if isinstance(embedder, CachedEmbedder) else embedder
-    if not isinstance(inner, OpenAIEmbedder):
-        return None
-    prefix = inner.prefixes["document"]
-    return find_target(f"openai:{inner.name}", price_usd_per_mtok=price, prefix=prefix, dimensions=inner.dimensions)
+    return isinstance(innermost(embedder), OpenAIEmbedder)
 
 
 def cached_texts(model: ModelOptions, target: Target) -> Known | None:

@@ -65,12 +65,24 @@ def command(
         raise UsageError("--reembed needs the store that the stitch was fitted on; leave out --any-store, or fit anew")
     with progress_bar(quiet=quiet) as progress:
         opened = open_store(store)
+        paid = spending.open(quiet=quiet)
         fitted = refitted(
-            reembedding, spending, opened, stitch, output, model, seed=seed, force=force, quiet=quiet, progress=progress
+            reembedding,
+            paid,
+            opened,
+            stitch,
+            output,
+            model,
+            seed=seed,
+            force=force,
+            restart=restart,
+            quiet=quiet,
+            progress=progress,
         )
         done = translate_store(
             opened, fitted, output, any_store=any_store, force=force, restart=restart, progress=progress
         )
+    paid.finish()
     if as_json:
         show_json({"schema_version": 1, "kind": "translate", **asdict(done), "path": str(done.path)})
         return

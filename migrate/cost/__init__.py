@@ -4,19 +4,19 @@ tokens ← tokenizer_file, api_tokens, estimate   who counts: the model's tokeni
 target      a model without loading it             count      a store's texts, streaming
 rates, resources, quality                          plans      the ways to move, side by side
 assess      all of it                              answers    the two answers in words
-meter       an embedder that stops at a cap        quick      four characters a token
+tally       the counter for all that is not `assess`   price   dollars
+meter       an embedder that stops at a cap            said    what a command says before and after
 """
 
 from migrate.cost.assess import Assessment, assess_store
-from migrate.cost.quick import CHARS_PER_TOKEN, Cost, estimate_cost, estimate_tokens, price_of, usd_of
+from migrate.cost.price import Cost, usd_of
+from migrate.cost.tally import Tally, tally_of
 
 __all__ = [
-    "CHARS_PER_TOKEN",
     "Assessment",
     "Cost",
+    "Tally",
     "assess_store",
-    "estimate_cost",
-    "estimate_tokens",
-    "price_of",
+    "tally_of",
     "usd_of",
 ]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from migrate.cost.target import Target
+from migrate.cost.tokens import whole
 from migrate.datasets.chunking import chunk_documents
 from migrate.documents import Document, Text
 from migrate.sample.distinct import text_digest
@@ -69,14 +70,18 @@ def count_texts(
     target: Target,
     *,
     known: Known | None = None,
+    once: bool = True,
     total: int | None = None,
     progress: Progress = no_progress,
 ) -> TextCount:
-    """Count texts as the target model will take them. `known` says which of them are paid for already."""
+    """Count texts as the target model will take them. `known` says which of them are paid for already.
+
+    With `once`, as where a cache keeps what comes, a text that came before costs nothing again.
+    """
     found, seen = TextCount(), set[bytes]()
     for block in _blocks(texts):
         progress("count tokens", found.documents, total)
-        _add_block(found, _fresh(block, seen, found), target, known)
+        _add_block(found, _fresh(block, seen, found, once=once), target, known)
     progress("count tokens", found.documents, found.documents)
     return found
 
@@ -87,7 +92,7 @@ def _blocks(texts: Iterable[Text]) -> Iterator[list[Text]]:
         yield block
 
 
-def _fresh(block: Sequence[Text], seen: set[bytes], found: TextCount) -> list[Text]:
+def _fresh(block: Sequence[Text], seen: set[bytes], found: TextCount, *, once: bool) -> list[Text]:
     """The texts of a block that are not blank and did not come before; the others are counted."""
     fresh = []
     for text in block:
@@ -96,7 +101,7 @@ def _fresh(block: Sequence[Text], seen: set[bytes], found: TextCount) -> list[Te
         digest = text_digest(text.text)
         if not text.text.strip():
             found.blank += 1
-        elif digest in seen:
+        elif once and digest in seen:
             found.duplicates += 1
         else:
             seen.add(digest)
@@ -105,8 +110,8 @@ def _fresh(block: Sequence[Text], seen: set[bytes], found: TextCount) -> list[Te
 
 
 def _add_block(found: TextCount, texts: Sequence[Text], target: Target, known: Known | None) -> None:
-    counts = target.counter.count([target.prefix + whole(text.text) for text in texts])
-    read = counts if target.max_tokens is None else counts.clip(max=target.max_tokens)
+    counts = target.count(texts)
+    read = target.cut(counts)
     found.tokens += int(counts.sum())
     found.tokens_read += int(read.sum())
     found.longest = max(found.longest, int(counts.max(initial=0)))
@@ -119,11 +124,6 @@ def _add_block(found: TextCount, texts: Sequence[Text], target: Target, known: K
         paid = known(texts)
         found.cached += sum(paid)
         found.cached_tokens += int(read[paid].sum())
-
-
-def whole(text: str) -> str:
-    """The text without halves of surrogate pairs, which no tokenizer takes."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 @dataclass(frozen=True, slots=True)

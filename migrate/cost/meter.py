@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from migrate.cost.answers import dollars
-from migrate.cost.count import whole
-from migrate.cost.quick import usd_of
-from migrate.cost.tokens import Counts, TokenCounter
+from migrate.cost.price import usd_of
+from migrate.cost.tokens import Counts, TokenCounter, whole
 from migrate.documents import Text
 from migrate.embedders.base import Embedder, Keep, Role, TokenTable
 from migrate.embedders.cache import CachedEmbedder
@@ -19,8 +19,25 @@ from migrate.manifest import ModelIdentity
 from migrate.vectors import Progress, Vectors, no_progress
 
 
+@dataclass
+class Purse:
+    """What several meters may spend together: `cap_usd` dollars, None for no cap; may be changed while they run."""
+
+    cap_usd: float | None = None
+    meters: list[MeteredEmbedder] = field(default_factory=list)
+
+    @property
+    def usd(self) -> float:
+        """What was spent; tokens without a price count nothing."""
+        return sum(meter.usd or 0 for meter in self.meters)
+
+    def holds(self, usd: float | None) -> bool:
+        """Whether so much more leaves the cap unbroken."""
+        return usd is None or self.cap_usd is None or self.usd + usd <= self.cap_usd
+
+
 class MeteredEmbedder(Embedder):
-    """Counts what another embedder is asked for, and stops before it costs more than `cap_usd`.
+    """Counts what another embedder is asked for, and stops before it costs more than its purse holds.
 
     It stands below the embedding cache, which keeps each batch before it asks for the next: what was paid for when the
     cap is reached is on disk, and what is on disk is not counted. What the server says it charged goes before what was
@@ -28,7 +45,7 @@ class MeteredEmbedder(Embedder):
 
     Attributes
     ----------
-    cap_usd : dollars, None for no cap; may be changed while it runs
+    purse : what may be spent, shared with the other models of a command
     kept : whether what is paid for is in a cache, for the message
     """
 
@@ -38,13 +55,14 @@ class MeteredEmbedder(Embedder):
         counter: TokenCounter,
         price_usd_per_mtok: float | None,
         *,
-        cap_usd: float | None = None,
+        purse: Purse | None = None,
         kept: bool = True,
     ) -> None:
         self.embedder = embedder
         self.counter = counter
         self.price = price_usd_per_mtok
-        self.cap_usd = cap_usd
+        self.purse = Purse() if purse is None else purse
+        self.purse.meters.append(self)
         self.kept = kept
         self.cacheable = embedder.cacheable
         self.keeps = embedder.keeps
@@ -88,13 +106,23 @@ class MeteredEmbedder(Embedder):
         SpendingError
             There are more texts than that; what was embedded of them has been handed over.
         """
-        running = np.cumsum(self._count(texts, role))
-        fits = sum(map(self._is_within, running.tolist()))
-        if fits:
-            self.embedder.embed_each(texts[:fits], role, keep, progress=progress)
-            self._counted += int(running[fits - 1])
-        if fits < len(texts):
-            raise self._beyond_cap(int(running[fits] - (running[fits - 1] if fits else 0)))
+        counts, done = self._count(texts, role), 0
+
+        def keep_and_count(positions: Sequence[int], vectors: Vectors) -> None:
+            rows = [done + position for position in positions]
+            self._counted += int(counts[rows].sum())
+            keep(rows, vectors)
+
+        def report(stage: str, count: int, _total: int | None) -> None:
+            progress(stage, done + count, len(texts))
+
+        while done < len(texts):
+            # Again and again: what was charged may leave more room than what was counted
+            fits = sum(map(self._is_within, np.cumsum(counts[done:]).tolist()))
+            if not fits:
+                raise self._beyond_cap(int(counts[done]))
+            self.embedder.embed_each(texts[done : done + fits], role, keep_and_count, progress=report)
+            done += fits
 
     def _count(self, texts: Sequence[Text], role: Role) -> Counts:
         if not texts:
@@ -104,14 +132,14 @@ class MeteredEmbedder(Embedder):
 
     def _is_within(self, tokens: int) -> bool:
         """Whether so many tokens more leave the cap unbroken, be they as many more as the counter may be off."""
-        after = usd_of(self.tokens + tokens * (1 + self.counter.error), self.price)
-        return after is None or self.cap_usd is None or after <= self.cap_usd
+        return self.purse.holds(usd_of(tokens * (1 + self.counter.error), self.price))
 
     def _beyond_cap(self, tokens: int) -> SpendingError:
-        after = dollars(usd_of(self.tokens + tokens * (1 + self.counter.error), self.price) or 0)
+        spent = self.purse.usd
+        after = dollars(spent + (usd_of(tokens * (1 + self.counter.error), self.price) or 0))
         kept = "everything paid for is in the cache" if self.kept else "without a cache only finished parts are kept"
         return SpendingError(
-            f"expected to spend at most {dollars(self.cap_usd or 0)}, found {dollars(self.usd or 0)} spent and {after} "
+            f"expected to spend at most {dollars(self.purse.cap_usd or 0)}, found {dollars(spent)} spent and {after} "
             f"with what comes next; {kept}, raise --max-cost to go on"
         )
 
@@ -138,11 +166,11 @@ class MeteredEmbedder(Embedder):
 
 
 def put_meter(
-    embedder: Embedder, counter: TokenCounter, price_usd_per_mtok: float | None
+    embedder: Embedder, counter: TokenCounter, price_usd_per_mtok: float | None, purse: Purse | None = None
 ) -> tuple[Embedder, MeteredEmbedder]:
     """An embedder with a meter in it: below the cache where there is one, around it otherwise; and the meter."""
     if isinstance(embedder, CachedEmbedder):
-        meter = MeteredEmbedder(embedder.embedder, counter, price_usd_per_mtok)
+        meter = MeteredEmbedder(embedder.embedder, counter, price_usd_per_mtok, purse=purse)
         return CachedEmbedder(meter, embedder.path), meter
-    meter = MeteredEmbedder(embedder, counter, price_usd_per_mtok, kept=False)
+    meter = MeteredEmbedder(embedder, counter, price_usd_per_mtok, purse=purse, kept=False)
     return meter, meter

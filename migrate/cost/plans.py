@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from migrate.cost.count import TextCount
+from migrate.cost.price import usd_of
 from migrate.cost.quality import NOTHING, REFERENCE, KnownPoint
-from migrate.cost.quick import usd_of
 from migrate.cost.rates import Rate
 from migrate.cost.resources import StoreBytes, cache_bytes, embed_memory, migrate_memory, stitch_bytes
 from migrate.cost.target import Target

@@ -6,6 +6,7 @@ Nothing here asks a network or reads weights. A model of the hub is known by the
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,15 @@ from typing import Any
 from migrate.cost.api_tokens import find_api_counter
 from migrate.cost.estimate import BYTE_PAIRS, WORD_PIECES, EstimateCounter
 from migrate.cost.tokenizer_file import read_tokenizer
-from migrate.cost.tokens import TokenCounter
+from migrate.cost.tokens import Counts, TokenCounter, whole
+from migrate.documents import Text
 from migrate.embedders import PACKAGED_NAME, find_model, parse_spec
+from migrate.embedders.base import Embedder
+from migrate.embedders.openai import OpenAIEmbedder
 from migrate.embedders.registry import ModelFacts
+from migrate.embedders.sentence_transformers import SentenceTransformersEmbedder
 from migrate.embedders.weights import local_folder
+from migrate.errors import UsageError
 
 _TOKENIZER = "tokenizer.json"
 _BERT_SPECIAL = 2
@@ -51,6 +57,18 @@ class Target:
         """Whether embedding is work at all: vectors of a file are there already."""
         return self.provider != "file"
 
+    def count(self, texts: Sequence[Text]) -> Counts:
+        """Tokens of each text, with prefix and special tokens, none of them cut off."""
+        return self.counter.count([self.prefix + whole(text.text) for text in texts])
+
+    def read(self, texts: Sequence[Text]) -> Counts:
+        """As many of these as the model takes, which is what is paid for."""
+        return self.cut(self.count(texts))
+
+    def cut(self, counts: Counts) -> Counts:
+        """Counts with what is beyond the model's limit left out."""
+        return counts if self.max_tokens is None else counts.clip(max=self.max_tokens)
+
 
 def find_target(
     spec: str, *, price_usd_per_mtok: float | None = None, prefix: str | None = None, dimensions: int | None = None
@@ -81,6 +99,33 @@ def find_target(
         batch,
         find_counter(provider, name, folder),
     )
+
+
+def target_of(embedder: Embedder, *, price_usd_per_mtok: float | None = None) -> Target:
+    """The facts of a model that is at hand, found without asking its server or reading its weights.
+
+    Below a cache and a meter it is the model itself that counts. One that no spec names is estimated.
+    """
+    inner = innermost(embedder)
+    if isinstance(inner, OpenAIEmbedder):
+        spec, dim = f"{OPENAI}:{inner.name}", inner.dimensions
+        prefix: str | None = inner.prefixes["document"]
+    elif isinstance(inner, SentenceTransformersEmbedder):
+        spec = f"packaged:{PACKAGED_NAME}" if inner.packaged else f"sentence-transformers:{inner.name}"
+        prefix, dim = inner.document_prefix, None
+    else:
+        model = inner.quick_identity()
+        spec, prefix, dim = model.spec, model.document_prefix, model.dim
+    try:
+        return find_target(spec, price_usd_per_mtok=price_usd_per_mtok, prefix=prefix, dimensions=dim)
+    except UsageError:  # a model of a caller's own
+        return Target(spec, "", dim, prefix or "", None, price_usd_per_mtok, None, find_counter("", ""))
+
+
+def innermost(embedder: Embedder) -> Embedder:
+    """The model itself, below cache and meter."""
+    below = getattr(embedder, "embedder", None)
+    return innermost(below) if isinstance(below, Embedder) else embedder
 
 
 def find_counter(provider: str, name: str, folder: Path | None = None) -> TokenCounter:

@@ -12,6 +12,11 @@ Counts = NDArray[np.int64]
 """Tokens of each of n texts, (n,)."""
 
 
+def whole(text: str) -> str:
+    """The text without halves of surrogate pairs, which no tokenizer takes."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
 class TokenCounter(ABC):
     """Counts the tokens of texts as the model that will embed them does, or as nearly as can be known here.
 

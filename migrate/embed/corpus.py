@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,7 +28,7 @@ from migrate.stores.base import Metric, NewStoreWriter
 from migrate.vectors import Progress, no_progress
 from migrate.work.configuration import Configuration, source_changed
 from migrate.work.folder import make_folder
-from migrate.work.place import Work
+from migrate.work.place import Work, rows_done
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,7 @@ class Origin:
 
 
 UNKNOWN = Origin()
+COMMAND = "embed"
 
 
 def embed_corpus(
@@ -80,7 +82,7 @@ def embed_corpus(
         embedder.fit(_with_text(read_documents(), [], skip_blank=skip_blank))
         shape = {"format": store_format, "metric": metric, "skip blank": skip_blank}
         options = {**origin.options, **shape, **model_options(embedder)}
-        return Configuration("embed", {"files": sorted(stamp.facts for stamp in stamps)}, options)
+        return Configuration(COMMAND, {"files": sorted(stamp.facts for stamp in stamps)}, options)
 
     def fill(work: Work) -> dict[str, Any]:
         skipped: list[str] = []
@@ -96,9 +98,17 @@ def embed_corpus(
         writer.finish()
         for stamp in stamps:
             stamp.check()
-        return finish_beside(work, embedder, "embed", "index.faiss") | {"skipped": skipped}
+        return finish_beside(work, embedder, COMMAND, "index.faiss") | {"skipped": skipped}
 
     return as_embedding(output, make_folder(output, configure, fill, force=force, restart=restart))
+
+
+def documents_left(
+    read_documents: Callable[[], Iterable[Document]], output: Path, *, restart: bool = False
+) -> Iterator[Document]:
+    """The documents that `embed_corpus` would still embed into `output`, without those that an earlier run did."""
+    worded = (document for document in read_documents() if document.text.strip())
+    return islice(worded, 0 if restart else rows_done(output, COMMAND), None)
 
 
 def _with_text(documents: Iterable[Document], skipped: list[str], *, skip_blank: bool) -> Iterator[Document]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from migrate.documents import Document
 from migrate.embed.parts import (
     Embedding,
     as_embedding,
@@ -26,8 +28,9 @@ from migrate.stores.base import Resume, Store, StoreWriter
 from migrate.vectors import Batch, Progress, no_progress
 from migrate.work.configuration import Configuration
 from migrate.work.folder import make_folder
-from migrate.work.place import Work
+from migrate.work.place import Work, rows_done
 
+COMMAND = "re-embed"
 _MADE_BY = "full re-embed"
 
 
@@ -52,7 +55,7 @@ def reembed_store(
     before = store.fingerprint()
 
     def configure() -> Configuration:
-        return Configuration("re-embed", store.identity(), model_options(embedder))
+        return Configuration(COMMAND, store.identity(), model_options(embedder))
 
     def fill(work: Work) -> dict[str, Any]:
         work.total = count = store.info.count
@@ -78,6 +81,12 @@ def is_reembedded(store: Store, embedder: Embedder, folder: Path) -> bool:
         return False
     made = read_manifest(folder, "store")
     return (made.details.get("made by"), made.model, made.inputs) == (_MADE_BY, embedder.identity, _inputs(store))
+
+
+def documents_left(store: Store, output: Path, *, restart: bool = False) -> Iterator[Document]:
+    """The documents that `reembed_store` would still embed into `output`, without those that an earlier run did."""
+    done = 0 if restart else rows_done(output, COMMAND)
+    return known_documents(store, np.arange(min(done, store.info.count), store.info.count))
 
 
 def _inputs(store: Store) -> dict[str, str]:

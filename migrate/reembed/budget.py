@@ -5,14 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from math import isfinite
 from typing import Literal
 
-from migrate.cost import Cost, estimate_tokens, usd_of
+import numpy as np
+
+from migrate.cost import Cost, Tally, usd_of
 from migrate.errors import UsageError
 from migrate.sample.distinct import Candidate
 
 _SPELLING = re.compile(r"(?P<usd>\$)?(?P<amount>\d+(\.\d+)?)(?P<percent>%)?")
+
+_BLOCK = 256
+"""Documents that are counted at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +59,10 @@ class Budget:
             return f"{100 * self.amount:g}%"
         return f"${self.amount:g}" if self.unit == "usd" else f"{self.amount:.0f}"
 
-    def choose(
-        self, ranked: Iterable[Candidate], paid: Cost, count: int, price_usd_per_mtok: float | None
-    ) -> Iterator[Candidate]:
+    def choose(self, ranked: Iterable[Candidate], paid: Cost, count: int, tally: Tally) -> Iterator[Candidate]:
         """The first of `ranked` that the budget has room for, beside what was `paid` in a store of `count` documents.
+
+        Dollars are what `tally` makes of the texts.
 
         Raises
         ------
@@ -64,31 +70,34 @@ class Budget:
             It is in dollars, and there is no price; or what was paid has used it up.
         """
         if self.unit == "usd":
-            return self._choose_by_price(ranked, paid, price_usd_per_mtok)
+            return self._choose_by_price(ranked, paid, tally)
         limit = round(self.amount * count) if self.unit == "share" else int(self.amount)
         if limit <= paid.documents:
             raise self._used_up(f"{paid.documents:,} of {count:,} documents")
         return (one for one, _ in zip(ranked, range(limit - paid.documents), strict=False))
 
-    def _choose_by_price(
-        self, ranked: Iterable[Candidate], paid: Cost, price_usd_per_mtok: float | None
-    ) -> Iterator[Candidate]:
-        spent = usd_of(paid.tokens, price_usd_per_mtok)
-        if spent is None or not price_usd_per_mtok:
+    def _choose_by_price(self, ranked: Iterable[Candidate], paid: Cost, tally: Tally) -> Iterator[Candidate]:
+        spent = usd_of(paid.tokens, tally.price)
+        if spent is None or not tally.price:
             raise UsageError(
                 f"--reembed {self}: expected a model with a price, found one without; give a share such as 10%, a "
                 "number of documents, or --price"
             )
         if spent >= self.amount:
             raise self._used_up(f"about ${spent:.4f}")
-        return self._while_it_lasts(ranked, paid.tokens, price_usd_per_mtok)
+        return self._while_it_lasts(ranked, paid.tokens, tally.price, tally)
 
-    def _while_it_lasts(self, ranked: Iterable[Candidate], tokens: int, price: float) -> Iterator[Candidate]:
-        for one in ranked:
-            tokens += estimate_tokens(one.document.text)
-            if tokens * price / 1e6 > self.amount:
+    def _while_it_lasts(
+        self, ranked: Iterable[Candidate], tokens: int, price: float, tally: Tally
+    ) -> Iterator[Candidate]:
+        stream = iter(ranked)
+        while block := list(islice(stream, _BLOCK)):
+            sums = tokens + np.cumsum(tally.tokens([one.document for one in block]))
+            fits = int((sums * price / 1e6 <= self.amount).sum())
+            yield from block[:fits]
+            if fits < len(block):
                 return
-            yield one
+            tokens = int(sums[-1])
 
     def _used_up(self, paid: str) -> UsageError:
         return UsageError(

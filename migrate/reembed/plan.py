@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from migrate.cost import Cost, estimate_cost, price_of
+from migrate.cost import Cost, Tally, tally_of
 from migrate.documents import Document, Query
 from migrate.embedders.base import Embedder
 from migrate.reembed.budget import Budget
@@ -23,7 +23,7 @@ from migrate.vectors import Progress, Vectors, no_progress
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """The documents to embed, those of `sample`, beside `survey.paid`, at an estimated `cost`.
+    """The documents to embed, those of `sample`, beside `survey.paid`, at the `cost` that `counted_by` tells.
 
     `from_log` of them are hits of the query log.
     """
@@ -34,6 +34,7 @@ class Plan:
     survey: Survey
     cost: Cost
     from_log: int
+    counted_by: str
 
 
 def plan_reembedding(
@@ -61,27 +62,24 @@ def plan_reembedding(
     if policy == QUERY_LOG:
         queries = embedder.embed_queries(log[:MOST_QUERIES], progress=progress)
     survey = look_over(policy, store, fitted, queries, progress=progress)
-    price = price_of(embedder.identity) if price_usd_per_mtok is None else price_usd_per_mtok
-    return make_plan(store, survey, budget, policy, price_usd_per_mtok=price, seed=seed)
+    return make_plan(store, survey, budget, policy, tally=tally_of(embedder, price_usd_per_mtok), seed=seed)
 
 
-def make_plan(
-    store: Store, survey: Survey, budget: Budget, policy: str, *, price_usd_per_mtok: float | None, seed: int = 0
-) -> Plan:
-    """Choose documents by what a survey found.
+def make_plan(store: Store, survey: Survey, budget: Budget, policy: str, *, tally: Tally, seed: int = 0) -> Plan:
+    """Choose documents by what a survey found, `tally` counting and pricing them.
 
     Raises
     ------
     UsageError
         As `plan_reembedding`.
     """
-    price = price_usd_per_mtok
-    paid = estimate_cost(store.documents(np.flatnonzero(survey.paid)), price)
+    paid = tally.cost(store.documents(np.flatnonzero(survey.paid)))
     order = rank_rows(policy, survey, seed=seed)
     ranked = distinct_texts(store, order, len(order))
-    found = sorted(budget.choose(ranked, paid, store.info.count, price), key=lambda one: one.row)
+    found = sorted(budget.choose(ranked, paid, store.info.count, tally), key=lambda one: one.row)
     rows = np.array([one.row for one in found], dtype=np.int64)
     documents: tuple[Document, ...] = tuple(one.document for one in found)
     hit = np.unique(np.fromiter((row for hits in survey.hits for row in hits), dtype=np.int64))
     from_log = int(np.isin(rows, hit).sum()) if policy == QUERY_LOG else 0
-    return Plan(budget, policy, Sample(rows, documents), survey, estimate_cost(documents, price), from_log)
+    sample, counted_by = Sample(rows, documents), tally.target.counter.sentence
+    return Plan(budget, policy, sample, survey, tally.cost(documents), from_log, counted_by)

@@ -18,7 +18,7 @@ from migrate.fit import fit_reader, require_texts
 from migrate.manifest import MANIFEST_NAME
 from migrate.reembed.budget import Budget
 from migrate.reembed.plan import Plan, plan_reembedding
-from migrate.reembed.policies import choose_policy
+from migrate.reembed.policies import QUERY_LOG, choose_policy
 from migrate.reembed.refit import extended, refit
 from migrate.sample.query_log import MOST_QUERIES
 from migrate.stitch.direction import DOCUMENT, require_direction
@@ -54,13 +54,15 @@ def reembedded_stitch(
     folder: Path,
     *,
     force: bool = False,
+    announce_log: Callable[[Sequence[Query]], None] = lambda _: None,
     announce: Callable[[Plan], None] = lambda _: None,
     progress: Progress = no_progress,
 ) -> FittedStitch:
     """Embed what the budget has room for, fit the stitch again on all pairs, and save it in `folder`.
 
-    A stitch that the same call has left there before is taken as it is. `announce` is called with the plan before a
-    document is embedded.
+    A stitch that the same call has left there before is taken as it is. `announce_log` is called with the queries of
+    the log before they are embedded, which the policy needs for its plan; `announce` with the plan before a document
+    is.
 
     Raises
     ------
@@ -80,6 +82,8 @@ def reembedded_stitch(
     if not force and (earlier := _earlier(folder, asked)) is not None:
         return earlier
     refuse_existing(folder, force=force)
+    if policy == QUERY_LOG:
+        announce_log(wanted.log[:MOST_QUERIES])
     plan = plan_reembedding(
         store,
         fitted,

@@ -93,8 +93,8 @@ class Journal:
             os.close(descriptor)
 
 
-def read_journal(path: Path) -> Record | None:
-    """What a journal says, or None where it says nothing usable; what is damaged is told in the log."""
+def read_journal(path: Path, *, quiet: bool = False) -> Record | None:
+    """What a journal says, or None where it says nothing usable; what is damaged is told in the log, if not `quiet`."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:
@@ -104,7 +104,8 @@ def read_journal(path: Path) -> Record | None:
     for line in content.split(b"\n")[:-1]:
         step = _unsealed(line)
         if step is None or (record is None and step.get("version") != VERSION):
-            _log.warning("%s: the journal is damaged; what follows the damage is done again", path)
+            if not quiet:
+                _log.warning("%s: the journal is damaged; what follows the damage is done again", path)
             break
         position += len(line) + 1
         record = _take(record, step)

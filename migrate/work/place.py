@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from migrate.work.journal import Journal, Part
+from migrate.work.journal import Journal, Part, Record, read_journal
 from migrate.work.parts import PartRecorder
 
 Facts = Mapping[str, Any]
@@ -75,6 +75,22 @@ class Work:
         """How to go on after an interruption."""
         of = f"{self.rows:,}" if self.total is None else f"{self.rows:,} of {self.total:,}"
         return f"continue with the same command: {of} rows are done"
+
+
+def look_at(output: Path) -> Record | None:
+    """What an earlier run has noted of an output that it has not finished; None where there is nothing to go on from.
+
+    Nothing is checked or changed: a run that goes on looks closer.
+    """
+    return read_journal(Work(output.with_name(f".{output.name}.work")).journal.path, quiet=True)
+
+
+def rows_done(output: Path, command: str) -> int:
+    """How many rows of an output an earlier run of a command has noted as durable."""
+    record = look_at(output)
+    if record is None or record.configuration.get("command") != command or not record.parts:
+        return 0
+    return record.parts[-1].rows
 
 
 def tidy(work: Work) -> None:

@@ -1,7 +1,7 @@
 import pytest
 from openai_server import OpenAIServer
 
-from migrate.cost.meter import put_meter
+from migrate.cost.meter import Purse, put_meter
 from migrate.cost.target import find_target
 from migrate.documents import Document
 from migrate.embedders import load_embedder
@@ -22,21 +22,21 @@ def metered(server, cache, cap_usd, price=1_000.0):
     """A dollar for a thousand tokens: the server counts a token a word, so a document costs a cent."""
     counter = find_target(SPEC).counter
     embedder, meter = put_meter(load_embedder(SPEC, base_url=server.url, cache=cache, batch_size=10), counter, price)
-    meter.cap_usd = cap_usd
+    meter.purse.cap_usd = cap_usd
     return embedder, meter
 
 
 def test_what_the_cap_has_no_room_for_is_not_sent(server, tmp_path):
-    embedder, meter = metered(server, tmp_path / "cache", 2.0)
+    embedder, meter = metered(server, tmp_path / "cache", 0.6)
     with pytest.raises(SpendingError, match="everything paid for is in the cache, raise --max-cost") as refused:
         embedder.embed_documents(DOCUMENTS)
     assert refused.value.exit_code == 2
     assert 0 < len(server.texts_served) < 100
-    assert 0 < meter.usd <= 2.0
+    assert 0.5 < meter.usd <= 0.6, "and what it has room for is"
 
 
 def test_what_was_paid_for_is_not_paid_for_again(server, tmp_path):
-    embedder, _ = metered(server, tmp_path / "cache", 2.0)
+    embedder, _ = metered(server, tmp_path / "cache", 0.6)
     with pytest.raises(SpendingError):
         embedder.embed_documents(DOCUMENTS)
     paid = list(server.texts_served)
@@ -44,6 +44,20 @@ def test_what_was_paid_for_is_not_paid_for_again(server, tmp_path):
     again.embed_documents(DOCUMENTS)
     assert sorted(server.texts_served) == sorted(document.text for document in DOCUMENTS)
     assert meter.tokens == 10 * (100 - len(paid)), "the server's own count of the rest"
+
+
+def test_models_of_one_purse_spend_from_one_cap(server, tmp_path):
+    purse, counter = Purse(1.0), find_target(SPEC).counter
+    models = [load_embedder(SPEC, base_url=server.url, cache=tmp_path / name, batch_size=10) for name in "ab"]
+    (first, one), (second, other) = (put_meter(model, counter, 1_000.0, purse) for model in models)
+    first.embed_documents(DOCUMENTS[:40])
+    with pytest.raises(SpendingError, match=r"spend at most \$1\.00, found \$0\."):
+        second.embed_documents(DOCUMENTS)
+    assert 0.4 <= one.usd < purse.usd <= 1.0
+    assert purse.usd == pytest.approx(one.usd + other.usd)
+    purse.cap_usd = 3.0
+    second.embed_documents(DOCUMENTS)
+    assert other.tokens == 1_000
 
 
 def test_nothing_is_sent_where_nothing_fits(server, tmp_path):

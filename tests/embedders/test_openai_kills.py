@@ -1,6 +1,7 @@
 """Runs of the real command, killed: what a server that counts every text bills for all of them together."""
 
 import json
+import multiprocessing
 import random
 import signal
 import sqlite3
@@ -14,9 +15,12 @@ import numpy as np
 import openai_server as fake
 import pytest
 
-from migrate.stores import open_store
+from migrate.cli.main import main
+from migrate.documents import Document
+from migrate.stitch.loading import load_stitch
+from migrate.stores import create_store, open_store
 
-TEXTS, BATCH, CONCURRENCY, KILLS = 700, 7, 8, 5
+TEXTS, BATCH, CONCURRENCY, KILLS = 280, 7, 8, 5
 # A shell that starts the tests in the background has them ignore Ctrl-C, and what they start too.
 CHILD = """
 import signal
@@ -24,24 +28,68 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 from migrate.cli.main import main
 main()
 """
+DOCUMENTS = [Document(f"d{number}", f"text {number}") for number in range(TEXTS)]
+
+
+@pytest.fixture(scope="module")
+def processes():
+    """Processes that a server forks once it has imported what the commands need: most of a short run is imports."""
+    context = multiprocessing.get_context("forkserver")
+    rooms = ["cli.main", "cli.embed", "cli.fit", "cost", "embed", "fit", "stores", "embedders.openai"]
+    context.set_forkserver_preload([f"migrate.{room}" for room in rooms] + ["faiss", "openai", "tqdm"])
+    return context
 
 
 @pytest.fixture
-def corpus(tmp_path):
+def arguments(server, tmp_path):
+    """How the model is reached."""
+    model = ["--dimensions", "8", "--base-url", server.url, "--cache", str(tmp_path / "cache.sqlite")]
+    return [*model, "--batch-size", str(BATCH), "--concurrency", str(CONCURRENCY)]
+
+
+@pytest.fixture
+def embed(arguments, tmp_path):
+    """The command that embeds a corpus."""
     path = tmp_path / "corpus.jsonl"
-    lines = [json.dumps({"id": f"d{number}", "text": f"text {number}"}) for number in range(TEXTS)]
-    path.write_text("\n".join(lines))
-    return path
+    path.write_text("\n".join(json.dumps({"id": one.id, "text": one.text}) for one in DOCUMENTS))
+    model = ["--model", "openai:text-embedding-3-small", *arguments]
+    return ["embed", str(path), *model, "--no-chunks", "-o", str(tmp_path / "out")]
 
 
 @pytest.fixture
-def start(server, corpus, tmp_path, monkeypatch):
-    """Start the command that embeds the corpus."""
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
-    model = ["--model", "openai:text-embedding-3-small", "--dimensions", "8", "--base-url", server.url]
-    sending = ["--batch-size", str(BATCH), "--concurrency", str(CONCURRENCY), "--cache", str(tmp_path / "cache.sqlite")]
-    command = ["embed", str(corpus), *model, *sending, "--no-chunks", "--quiet", "-o", str(tmp_path / "out")]
-    return lambda: subprocess.Popen([sys.executable, "-c", CHILD, *command], stdout=subprocess.DEVNULL)
+def fit(arguments, tmp_path):
+    """The command that fits a stitch on every document of a store."""
+    (tmp_path / "store").mkdir()
+    writer = create_store(tmp_path / "store", format="faiss", dim=8, metric="ip")
+    vectors = np.stack([fake.vector_of(f"old {one.text}") for one in DOCUMENTS])
+    writer.append(DOCUMENTS, vectors)
+    writer.finish()
+    model = ["--target", "openai:text-embedding-3-small", *arguments]
+    options = ["--sample", str(TEXTS), "--stitch", "mean"]
+    return ["fit", str(tmp_path / "store"), *model, *options, "-o", str(tmp_path / "out")]
+
+
+@pytest.fixture
+def start(processes):
+    """Start a command in a process of its own."""
+    started = []
+
+    def start(command):
+        child = processes.Process(target=main, args=([*command, "--quiet"],), daemon=True)
+        child.start()
+        started.append(child)
+        return child
+
+    yield start
+    for child in started:
+        child.kill()
+        child.join()
+
+
+def ended(child, within_s=60):
+    """The exit code of a process."""
+    child.join(within_s)
+    return child.exitcode
 
 
 def rows_kept(path):
@@ -55,13 +103,22 @@ def check_store(folder):
     np.testing.assert_array_equal(vectors, np.stack([fake.vector_of(f"text {number}") for number in range(TEXTS)]))
 
 
-def test_after_five_kills_the_bill_equals_one_pass(server, start, tmp_path, capsys):
+def check_stitch(folder):
+    sample = load_stitch(folder).sample
+    truth = {one.id: fake.vector_of(one.text) for one in DOCUMENTS}
+    np.testing.assert_array_equal(sample.vectors, np.stack([truth[doc_id] for doc_id in sample.ids]))
+    assert len(sample.ids) == TEXTS
+
+
+@pytest.mark.parametrize(("command", "check"), [("embed", check_store), ("fit", check_stitch)])
+def test_after_five_kills_the_bill_equals_one_pass(command, check, server, start, tmp_path, request, capsys):
     """Each kill comes before a random answer is billed, when all that was billed before it is on disk."""
     moments = sorted(random.Random(3).sample(range(3, TEXTS // BATCH), KILLS))
-    children, kept = [start()], []
+    arguments = request.getfixturevalue(command)
+    children, kept, dead = [start(arguments)], [], set()
 
     def before_bill(_request):
-        if children[-1].returncode is not None:
+        if children[-1].pid in dead:
             raise ConnectionError  # asked by a run that is dead
         if moments and len(server.billed) >= moments[0] * BATCH:
             moments.pop(0)
@@ -69,38 +126,38 @@ def test_after_five_kills_the_bill_equals_one_pass(server, start, tmp_path, caps
             while (rows := rows_kept(tmp_path / "cache.sqlite")) < len(server.billed) and time.monotonic() < deadline:
                 time.sleep(0.05)
             kept.append(rows == len(server.billed))
-            children[-1].kill()
-            children[-1].wait()
+            children[-1].kill()  # and waited for by the other thread alone: an exit code is told once
+            dead.add(children[-1].pid)
             raise ConnectionError
 
     server.before_bill, server.latency_s = before_bill, 0.02
-    codes = [children[-1].wait(60)]
+    codes = [ended(children[-1])]
     for _ in range(KILLS):
         # Only then may the next one start: what the dead one asked for must not be taken for its own
         while server.in_flight:
             time.sleep(0.005)
-        children.append(start())
-        codes.append(children[-1].wait(60))
+        children.append(start(arguments))
+        codes.append(ended(children[-1]))
     assert codes == [-signal.SIGKILL] * KILLS + [0]
     assert kept == [True] * KILLS  # each answer was kept as it came, not at the end of a call
     assert 1 < server.most_in_flight <= CONCURRENCY
-    assert sorted(server.billed) == sorted(f"text {number}" for number in range(TEXTS))
-    check_store(tmp_path / "out")
+    assert sorted(server.billed) == sorted(one.text for one in DOCUMENTS)
+    check(tmp_path / "out")
     with capsys.disabled():
-        print(f"\n{KILLS} kills before answers: {len(server.billed):,} texts billed, one pass is {TEXTS:,}")
+        print(f"\n{command}: {KILLS} kills before answers: {len(server.billed):,} texts billed, one pass is {TEXTS:,}")
 
 
-def test_kills_at_any_moment_cost_what_was_in_flight_at_most(server, start, tmp_path, capsys):
+def test_kills_at_any_moment_cost_what_was_in_flight_at_most(server, start, embed, tmp_path, capsys):
     server.latency_s = 0.03
     rng, kills, codes = random.Random(5), 3, []
     for _ in range(kills):
-        before, child = len(server.requests), start()
-        while len(server.requests) == before and child.poll() is None:
+        before, child = len(server.requests), start(embed)
+        while len(server.requests) == before and child.is_alive():
             time.sleep(0.002)
         time.sleep(rng.random() * 0.1)
-        child.send_signal(signal.SIGKILL)
-        codes.append(child.wait(60))
-    codes.append(start().wait(60))
+        child.kill()
+        codes.append(ended(child))
+    codes.append(ended(start(embed)))
     assert codes == [-signal.SIGKILL] * kills + [0]
     assert TEXTS <= len(server.billed) <= TEXTS + kills * CONCURRENCY * BATCH
     assert len(set(server.billed)) == TEXTS
@@ -110,12 +167,14 @@ def test_kills_at_any_moment_cost_what_was_in_flight_at_most(server, start, tmp_
         print(f"\n{kills} kills at any moment: {len(server.billed) - TEXTS} texts billed twice, {most} at most")
 
 
-def test_an_interrupted_run_keeps_what_it_has_sent_for(server, start, tmp_path):
+def test_an_interrupted_run_keeps_what_it_has_sent_for_and_says_what_that_cost(server, embed, tmp_path):
     server.latency_s = 0.1
     seen = threading.Event()
     server.gate = lambda count: seen.set() if count == 20 else None
-    child = start()
+    child = subprocess.Popen([sys.executable, "-c", CHILD, *embed], stderr=subprocess.PIPE, text=True)
     assert seen.wait(60)
     child.send_signal(signal.SIGINT)
-    assert child.wait(60) == 130
+    told = child.communicate(timeout=60)[1]
+    assert child.returncode == 130
     assert 0 < rows_kept(tmp_path / "cache.sqlite") == len(server.billed) < TEXTS
+    assert f"embedded until it broke off: {server.billed_tokens:,} tokens, " in told and "it is in the cache" in told

@@ -1,13 +1,27 @@
+import numpy as np
 import pytest
 
-from migrate.cost import Cost
+from migrate.cost import Cost, Tally
+from migrate.cost.target import Target
+from migrate.cost.tokens import TokenCounter
 from migrate.documents import Document
 from migrate.errors import UsageError
 from migrate.reembed.budget import Budget
 from migrate.sample.distinct import Candidate
 
-RANKED = [Candidate(row, Document(f"d{row}", "x" * 400)) for row in range(90)]  # 100 tokens each
+RANKED = [Candidate(row, Document(f"d{row}", f"{row:3} " * 100)) for row in range(1_000, 1_090)]  # 100 tokens each
 PAID = Cost(10, 1_000, None)
+
+
+class Words(TokenCounter):
+    """A token a word."""
+
+    def count(self, texts):
+        return np.array([len(text.split()) for text in texts], dtype=np.int64)
+
+
+def tally(price):
+    return Tally(Target("", "", None, "", None, price, None, Words()))
 
 
 @pytest.mark.parametrize(
@@ -36,21 +50,21 @@ def test_what_is_no_budget_is_told_what_one_looks_like(text):
 
 @pytest.mark.parametrize(("text", "count"), [("15%", 5), ("100%", 90), ("14", 4), ("5000", 90)])
 def test_what_was_paid_counts(text, count):
-    chosen = list(Budget.parse(text).choose(RANKED, PAID, 100, None))
+    chosen = list(Budget.parse(text).choose(RANKED, PAID, 100, tally(None)))
     assert chosen == RANKED[:count]
 
 
 def test_dollars_buy_as_many_documents_as_their_tokens_allow():
-    chosen = list(Budget.parse("$0.0035").choose(RANKED, PAID, 100, 2.0))  # 1,750 tokens, 1,000 of them gone
+    chosen = list(Budget.parse("$0.0035").choose(RANKED, PAID, 100, tally(2.0)))  # 1,750 tokens, 1,000 of them gone
     assert chosen == RANKED[:7]
 
 
 def test_dollars_need_a_price():
     with pytest.raises(UsageError, match=r"--reembed \$5: expected a model with a price"):
-        Budget.parse("$5").choose(RANKED, PAID, 100, None)
+        Budget.parse("$5").choose(RANKED, PAID, 100, tally(None))
 
 
 @pytest.mark.parametrize("text", ["10%", "10", "$0.002"])
 def test_a_budget_that_is_used_up_is_told(text):
     with pytest.raises(UsageError, match=r"paid for already .* larger budget"):
-        Budget.parse(text).choose(RANKED, PAID, 100, 2.0)
+        Budget.parse(text).choose(RANKED, PAID, 100, tally(2.0))

@@ -3,6 +3,9 @@ import dataclasses
 import numpy as np
 import pytest
 
+from migrate.cost.count import count_texts
+from migrate.cost.target import find_target
+from migrate.documents import Document
 from migrate.embedders import load_embedder
 from migrate.embedders.base import Embedder
 from migrate.embedders.cache import CachedEmbedder
@@ -19,6 +22,11 @@ from migrate.translate import translate_store
 
 def wanted(budget="60%", **options):
     return Reembedding(Budget.parse(budget), **options)
+
+
+def tokens_of(texts):
+    """As the spending line counts them."""
+    return count_texts((Document("d", text) for text in texts), find_target("tfidf:24")).tokens_read
 
 
 class Counting(Embedder):
@@ -125,17 +133,17 @@ def test_the_plan_is_told_before_a_document_is_embedded(store, fitted, target, c
     texts = {document.id: document.text for document in store.documents()}
     chosen = model.asked[5:]
     assert plan.cost.documents == len(chosen) == plan.from_log == 20
-    assert plan.cost.tokens == sum(-(-len(texts[one]) // 4) for one in chosen)
+    assert plan.cost.tokens == tokens_of(texts[one] for one in chosen)
     assert plan.cost.usd == pytest.approx(plan.cost.tokens * 10 / 1e6)
 
 
 def test_a_budget_in_dollars_is_kept(store, fitted, target, tmp_path):
     texts = {document.id: document.text for document in store.documents()}
-    paid = sum(-(-len(texts[one]) // 4) for one in fitted.sample.ids)
+    paid = tokens_of(texts[one] for one in fitted.sample.ids)
     limit = 1.5 * paid / 1e6
     asked = wanted(f"${limit:.8f}", policy="random", price_usd_per_mtok=1.0)
     found = reembedded_stitch(store, fitted, target, asked, tmp_path / "stitch")
-    spent = sum(-(-len(texts[one]) // 4) for one in found.sample.ids) / 1e6
+    spent = tokens_of(texts[one] for one in found.sample.ids) / 1e6
     assert 0.9 * limit < spent <= limit
 
 

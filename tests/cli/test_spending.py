@@ -1,0 +1,210 @@
+"""What the spending commands say and meter, against a server that counts every text."""
+
+import json
+import re
+
+import pytest
+from openai_server import OpenAIServer, status
+
+from migrate.cli.main import run
+from migrate.cost.count import count_texts
+from migrate.cost.target import find_target
+from migrate.stores import open_store
+
+SMALL = "openai:text-embedding-3-small"
+SIZES = ["--dimensions", 24]
+SAMPLE = ["--sample", 50, "--stitch", "ridge"]
+SAID = re.compile(r"^to embed(?: by (?P<by>[^\n]*?))?: (?P<documents>[\d,]+) documents,"
+                  r"(?: (?P<queries>[\d,]+) queries,)? (?:about )?(?P<tokens>[\d,]+) tokens", re.M)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path / "none"))
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+
+
+@pytest.fixture
+def server(monkeypatch):
+    with OpenAIServer() as running:
+        monkeypatch.setenv("OPENAI_BASE_URL", running.url)
+        yield running
+
+
+@pytest.fixture
+def log(corpus, tmp_path):
+    """A query log of ten queries, a line each, none of them among those of the benchmark."""
+    path = tmp_path / "log.txt"
+    path.write_text("\n".join(f"asked {number}: {corpus.queries[number].text.split()[0]}" for number in range(10)))
+    return path
+
+
+def lead_migrate(*arguments):
+    return run([str(argument) for argument in arguments])
+
+
+def said(capsys):
+    """The lines before the start: (model, documents, queries, tokens)."""
+    lines = SAID.findall(capsys.readouterr().err)
+    return [(by, *(int(number.replace(",", "") or 0) for number in numbers)) for by, *numbers in lines]
+
+
+def distinct(source_folder):
+    return len({document.text for document in open_store(source_folder).documents()})
+
+
+def test_a_fit_counts_the_sample_that_it_draws(source_folder, server, tmp_path, capsys):
+    for number, drawing in enumerate((["--strategy", "diverse"], ["--seed", 7])):
+        server.billed.clear()
+        command = ["fit", source_folder, "--target", SMALL, *SAMPLE, *SIZES, *drawing, "--no-cache"]
+        assert lead_migrate(*command, "-o", tmp_path / str(number)) == 0
+        texts = [document for document in open_store(source_folder).documents() if document.text in server.billed]
+        assert len(server.billed) == 50, "not the store"
+        assert said(capsys) == [("", 50, 0, count_texts(texts, find_target(SMALL)).tokens_read)]
+
+
+@pytest.mark.parametrize("cache", [[], ["--no-cache"]])
+def test_a_run_counts_the_sample_and_the_full_re_embed(cache, source_folder, beir, corpus, server, tmp_path, capsys):
+    command = ["run", source_folder, "--target", SMALL, "--beir", beir, *SAMPLE, *SIZES, *cache]
+    assert lead_migrate(*command, "-o", tmp_path / "out") in (0, 1, 3)
+    ((_, documents, queries, _),) = said(capsys)
+    assert documents + queries == len(server.billed)
+    whole = 50 + open_store(source_folder).info.count if cache else distinct(source_folder)
+    assert (documents, queries) == (whole, len(corpus.queries))
+
+
+@pytest.mark.parametrize("budget", ["50%", "$0.0002"])
+def test_a_budget_and_the_line_count_the_same_tokens(budget, source_folder, log, server, tmp_path, capsys):
+    assert lead_migrate("fit", source_folder, "--target", SMALL, *SAMPLE, *SIZES, "-o", tmp_path / "stitch") == 0
+    command = ["translate", source_folder, tmp_path / "stitch", "--reembed", budget, "--query-log", log]
+    capsys.readouterr()
+    server.billed.clear()
+    assert lead_migrate(*command, "-o", tmp_path / "new") == 0
+    (_, none, queries, _), (_, documents, _, tokens) = said(capsys)
+    made = json.loads((tmp_path / "new.stitch" / "lead-migrate.json").read_text())["details"]["re-embedding"]
+    assert (none, queries, documents) == (0, 10, made["documents"]), "the log is told of before it is embedded"
+    assert tokens == made["tokens, about"]
+    assert len(server.billed) == queries + documents
+    if budget.startswith("$"):
+        paid = count_texts(_true(source_folder, tmp_path / "new.stitch"), find_target(SMALL)).tokens_read
+        assert 0.9 * 0.0002 < paid * 0.02 / 1e6 <= 0.0002
+
+
+def _true(source_folder, stitch):
+    from migrate.stitch.loading import load_stitch
+
+    ids = set(load_stitch(stitch).sample.ids)
+    return [document for document in open_store(source_folder).documents() if document.id in ids]
+
+
+def test_an_audit_counts_tokens_as_its_line_does(source_folder, beir, server, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("migrate.audit.outlay._READ", 40)  # what is paid for is not judged by a part of the texts
+    assert lead_migrate("fit", source_folder, "--target", SMALL, *SAMPLE, *SIZES, "-o", tmp_path / "stitch") == 0
+    assert lead_migrate("translate", source_folder, tmp_path / "stitch", "-o", tmp_path / "new") == 0
+    for number, words in enumerate(([], ["--no-bm25"])):
+        report = tmp_path / f"{number}.json"
+        options = ["--cache", tmp_path / f"{number}.sqlite", "--report", report, *words]
+        capsys.readouterr()
+        assert lead_migrate("audit", tmp_path / "new", "--reference", "build", "--beir", beir, *options) in (0, 1, 3)
+        ((_, documents, _, tokens),) = said(capsys)
+        asked = count_texts(open_store(tmp_path / "new").documents(), find_target(SMALL))
+        (full,) = [arm for arm in json.loads(report.read_text())["arms"] if arm["name"] == "full re-embed"]
+        assert documents == asked.distinct and full["tokens"] == asked.tokens_read < tokens, "queries come on top"
+
+
+def test_source_models_and_views_are_metered_too(source_folder, server, log, tmp_path, capsys):
+    """Of dimension 32, as the source store is; the log is searched by the source model."""
+    models = ["--source-model", "openai:text-embedding-ada-002", "--view", "openai:tiny", "--query-log", log]
+    command = ["fit", source_folder, "--target", SMALL, "--sample", 50, "--stitch", "ridge+text", *SIZES, *models]
+    assert lead_migrate(*command, "-o", tmp_path / "stitch") == 4, "its vectors are of another dimension"
+    captured = capsys.readouterr().err
+    source, view = "openai:text-embedding-ada-002 (source model)", "openai:tiny (view)"
+    assert f"to embed by {source}: 0 documents, 10 queries, about " in captured
+    assert f"to embed by {view}: 50 documents, about " in captured
+    assert f"embedded by {source} until it broke off: " in captured and "; it is in the cache" in captured
+
+
+def test_all_models_of_a_command_share_one_cap(source_folder, server, tmp_path, capsys):
+    command = ["fit", source_folder, "--target", "tfidf:24", "--sample", 50, "--stitch", "ridge+text", "--view", SMALL]
+    assert lead_migrate(*command, "-o", tmp_path / "stitch", "--max-cost", "0.00001") == 2
+    captured = capsys.readouterr().err
+    assert "the target model costs no money" in captured and f"to embed by {SMALL} (view): 50 documents" in captured
+    assert "expected to cost at most" in captured and server.requests == []
+
+
+def test_a_view_is_told_of_again_where_it_reads_a_whole_store(source_folder, server, tmp_path, capsys):
+    command = ["fit", source_folder, "--target", "tfidf:24", "--sample", 50, "--stitch", "ridge+text", "--view", SMALL]
+    assert lead_migrate(*command, "-o", tmp_path / "stitch") == 0
+    assert sum(text != "word" for text in server.billed) == 50
+    capsys.readouterr()
+    translate = ["translate", source_folder, tmp_path / "stitch", "-o", tmp_path / "new"]
+    assert lead_migrate(*translate, "--max-cost", "0.00001") == 2
+    assert lead_migrate(*translate) == 0
+    lines = said(capsys)
+    left = distinct(source_folder) - 50
+    assert [line[:2] for line in lines] == [(f"{SMALL} (view)", left)] * 2
+    assert sum(text != "word" for text in server.billed) == distinct(source_folder), "each text once"
+
+
+def test_a_run_that_fails_says_what_was_spent(source_folder, beir, server, tmp_path, capsys):
+    server.gate = lambda count: server.faults.append(status(401, "no more", "invalid_api_key")) if count == 4 else None
+    command = ["embed", beir, "--model", SMALL, *SIZES, "--no-chunks", "--batch-size", 20, "--concurrency", 1]
+    assert lead_migrate(*command, "-o", tmp_path / "out") == 7
+    spent = server.billed_tokens
+    told = capsys.readouterr().err
+    assert spent and f"embedded until it broke off: {spent:,} tokens, " in told
+    assert "(said before: " in told and "; it is in the cache" in told
+    assert told.index("until it broke off") < told.index("lead-migrate: "), "the error is the last word"
+    server.gate = None
+    assert lead_migrate(*command, "-o", tmp_path / "out") == 0
+    assert f"embedded: {server.billed_tokens - spent:,} tokens, " in capsys.readouterr().err
+
+
+def test_a_run_that_nobody_agreed_to_says_nothing_at_its_end(source_folder, server, tmp_path, capsys):
+    command = ["fit", source_folder, "--target", SMALL, *SAMPLE, "-o", tmp_path / "stitch", "--max-cost", 0]
+    assert lead_migrate(*command) == 2
+    assert "embedded" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("step", ["embed", "audit", "run"])
+def test_finished_parts_are_not_counted_again_without_a_cache(
+    step, source_folder, beir, server, tmp_path, monkeypatch, capsys
+):
+    """Parts are of 64 documents here; the run breaks off when it asks for the second."""
+    for module in ("corpus", "reference"):
+        monkeypatch.setattr(f"migrate.embed.{module}.batched", in_small_parts)
+    count = open_store(source_folder).info.count
+    command = {
+        "embed": ["embed", beir, "--model", SMALL, "--no-chunks", "-o", tmp_path / "out"],
+        "audit": ["audit", source_folder, "--reference", "build", "--save-reference", tmp_path / "out", "--beir", beir,
+                  "--target", SMALL],
+        "run": ["run", source_folder, "--target", SMALL, "--beir", beir, *SAMPLE, "-o", tmp_path / "out"],
+    }[step]  # fmt: skip
+    command += [*SIZES, "--no-cache", "--batch-size", 64]
+    sample = 50 if step == "run" else 0
+
+    def refuse(_request):
+        if len(server.billed) >= sample + 64:
+            server.faults.append(status(401, "no more", "invalid_api_key"))
+
+    server.gate = lambda _count: refuse(None)
+    assert lead_migrate(*command) == 7
+    ((_, documents, *_),) = said(capsys)
+    assert documents == sample + count and len(server.billed) == sample + 64
+    server.gate = None
+    server.faults.clear()
+    server.billed.clear()
+    code = lead_migrate(*command)
+    captured = said(capsys)
+    assert code in (0, 1, 3, 4), "the source store was not embedded by the model that the audit asks"
+    assert [line[1] for line in captured] == [count - 64]
+    assert len(server.billed) >= count - 64
+
+
+def in_small_parts(documents):
+    from itertools import islice
+
+    stream = iter(documents)
+    while batch := list(islice(stream, 64)):
+        yield batch
