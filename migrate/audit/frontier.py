@@ -2,7 +2,7 @@
 
 The reference has every true vector, so each budget is tried for real: its documents are chosen, the stitch is fitted
 again with their true vectors, the store is translated and searched. Nothing is embedded but queries. In memory are
-the true vectors of one budget and the system that is solved for them (`migrate.reembed.refit.MOST_PAIRS`); translated
+the true vectors of one budget and the system that is solved for them (`migrate.sample.pairs.MOST_PAIRS`); translated
 vectors are searched as they come, and not kept.
 """
 

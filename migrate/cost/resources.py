@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from migrate.sample.pairs import MOST_PAIRS
 from migrate.stores.base import Store
 
 FLOAT_BYTES = 4
@@ -81,10 +82,11 @@ def embed_memory(size: StoreBytes, documents: int, dim: int, *, is_local: bool) 
 def migrate_memory(size: StoreBytes, pairs: int, source_dim: int, dim: int, *, is_local: bool) -> int:
     """Peak memory of a fit on so many pairs, or of the translation, whichever is more.
 
-    A fit holds the pairs in float64 some times over, and the system of the old dimension; a translation holds batches
-    of 16 MiB and, where the stitch reads texts, many times that of their words.
+    A fit holds every true vector, its pairs in float64 some times over, and the system of the old dimension; a
+    translation holds batches of 16 MiB and, where the stitch reads texts, many times that of their words.
     """
-    fit = 4 * pairs * (source_dim + dim) * 2 * FLOAT_BYTES + 3 * source_dim * (source_dim + dim) * 2 * FLOAT_BYTES
+    width, fitted = source_dim + dim, min(pairs, MOST_PAIRS)
+    fit = pairs * dim * FLOAT_BYTES + (4 * fitted * width + 3 * source_dim * width) * 2 * FLOAT_BYTES
     translate = 20 * 16 * _MIB + (2 * size.index_after if size.is_built else 0)
     base = _BASE_LOCAL if is_local else _BASE_FIT
     return base + max(fit, translate) + 3 * (size.now - size.index_now)

@@ -15,16 +15,13 @@ from migrate.fit import fit_pairs
 from migrate.manifest import Manifest, creation_date
 from migrate.sample import Pairs
 from migrate.sample.distinct import find_copies
+from migrate.sample.pairs import MOST_PAIRS
 from migrate.stitch.fitted import FittedStitch, TrueVectors, fit_norm
 from migrate.stitch.kinds import new_stitch
 from migrate.stitch.pairing import Pairing
 from migrate.stitch.text_reader import TextReader
 from migrate.stores.base import Store
 from migrate.vectors import Progress, Vectors, check_vectors, no_progress
-
-MOST_PAIRS = 20_000
-"""Pairs that a stitch is fitted on, drawn at random from more: the systems to solve are held in memory, about 1.5 GB
-for so many. Every true vector that was paid for is kept all the same."""
 
 
 def extended(store: Store, known: TrueVectors, documents: Sequence[Document], vectors: Vectors) -> TrueVectors:

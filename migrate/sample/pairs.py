@@ -11,6 +11,10 @@ from migrate.sample.draw import Sample
 from migrate.stores.base import Store
 from migrate.vectors import Progress, Vectors, check_vectors, no_progress
 
+MOST_PAIRS = 20_000
+"""Pairs that a stitch is fitted on, drawn at random from more: the systems to solve are held in memory, about 1.5 GB
+for so many. Every true vector that was paid for is kept all the same."""
+
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
