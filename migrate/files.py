@@ -153,13 +153,17 @@ def atomic_folder(path: Path, *, force: bool = False) -> Iterator[Path]:
 
 
 def refuse_existing(path: Path, *, force: bool) -> None:
-    """Make sure that nothing is at `path`, unless it may be replaced.
+    """Make sure that nothing is at `path`, unless it may be replaced; a pipe or a device never may.
 
     Raises
     ------
     UsageError
         Something is.
     """
+    if is_endless(path):
+        raise UsageError(
+            f"{path}: expected the name of a file or folder, found a pipe or a device; choose another output"
+        )
     if not force and (path.is_symlink() or path.exists()):
         raise UsageError(f"{path} exists; choose another output, or replace it with --force")
 
@@ -193,6 +197,41 @@ def refuse_overlap(output: Path, *inputs: Path) -> None:
             continue
         if place == read or place in read.parents or (read in place.parents and read.is_dir()):
             raise UsageError(f"{output} overlaps {path}, which is read; choose an output outside of it")
+
+
+def refuse_output(path: Path, *inputs: Path, force: bool) -> None:
+    """Make sure, before the work is done rather than after it, that an output can be written.
+
+    Raises
+    ------
+    UsageError
+        It is there already, or overlaps an input.
+    OutputError
+        The nearest folder that is there may not be written to.
+    """
+    refuse_overlap(path, *inputs)
+    refuse_existing(path, force=force)
+    place = next(parent for parent in path.absolute().parents if os.path.lexists(parent))
+    if not place.is_dir():
+        raise OutputError(f"cannot write {path}: expected a folder at {place}, found something else; choose another")
+    if not os.access(place, os.W_OK | os.X_OK, effective_ids=True):
+        raise OutputError(
+            f"cannot write {path}: expected a folder that may be written to, found {place}; "
+            "check the permissions, or choose another place"
+        )
+
+
+def refuse_file(path: Path, *inputs: Path, force: bool) -> None:
+    """As `refuse_output`, of a file: with `force` it may replace a file, but no folder.
+
+    Raises
+    ------
+    UsageError, OutputError
+        As `refuse_output`; or a folder is there.
+    """
+    refuse_output(path, *inputs, force=force)
+    if path.is_dir():
+        raise UsageError(f"{path}: expected a file to write, found a folder; choose another output")
 
 
 def real_path(path: Path) -> Path:

@@ -19,6 +19,8 @@ from migrate.files import (
     copy_file,
     output_errors,
     output_lock,
+    refuse_file,
+    refuse_output,
     refuse_overlap,
     require_room,
     sha256_file,
@@ -301,6 +303,26 @@ def test_an_output_may_not_replace_or_enter_an_input(output, tmp_path):
     with pytest.raises(UsageError, match="which is read; choose an output outside of it"):
         refuse_overlap(tmp_path / output, tmp_path / "in")
     assert "in" in names(tmp_path)
+
+
+@pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="there is no such device")
+@pytest.mark.parametrize("atomic", [atomic_file, atomic_folder])
+def test_a_device_is_not_replaced(atomic):
+    with pytest.raises(UsageError, match="found a pipe or a device"), atomic(Path("/dev/full"), force=True):
+        pytest.fail("the body ran")
+
+
+def test_a_file_is_promised_only_where_one_can_be_written(tmp_path):
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "folder").mkdir()
+    refuse_file(tmp_path / "new" / "deep" / "out", force=False)
+    refuse_file(tmp_path / "file", force=True)
+    refuse_output(tmp_path / "folder", force=True)
+    with pytest.raises(UsageError, match="expected a file to write, found a folder"):
+        refuse_file(tmp_path / "folder", force=True)
+    with pytest.raises(OutputError, match=r"expected a folder at .*file, found something else"):
+        refuse_file(tmp_path / "file" / "out", force=False)
+    assert names(tmp_path) == ["file", "folder"]
 
 
 def test_an_output_may_stand_beside_its_inputs(tmp_path):

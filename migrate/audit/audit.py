@@ -31,6 +31,7 @@ from migrate.audit.missing import missing_arms
 from migrate.audit.model import AuditReport
 from migrate.audit.outlay import outlay_of
 from migrate.audit.questions import PARENT_FIELD, Questions
+from migrate.audit.slices import untold_fields
 from migrate.audit.two_stage import TwoStage, arm_meaning, arm_name, can_rerank
 from migrate.audit.verdict import MARGIN, RESAMPLES, Bounds, Verdict, decide, family_bounds
 from migrate.cost import Tally, tally_of
@@ -105,6 +106,7 @@ def audit_store(
     arms = _arms(answers, second, questions, outlay.of_arms() if outlay else {}, tally.price)
     judging = _Judging(deciding_measure(questions), margin, seed, resamples)
     runs = {name: answered.run for name, answered in answers.items()}
+    hurt = find_hurt(ground, runs, slice_fields=slice_fields, seed=seed, resamples=resamples)
     return AuditReport(
         verdict=judging.verdict(arms, provisional=questions.qrels is None),
         arms=tuple(arms.values()),
@@ -113,12 +115,16 @@ def audit_store(
         query_ids=questions.query_ids,
         n_documents=ground.n_documents,
         dataset=questions.name,
-        notes=(*notes, *(arm.reranking.sentence for arm in arms.values() if arm.reranking)),
+        notes=(
+            *notes,
+            *(arm.reranking.sentence for arm in arms.values() if arm.reranking),
+            *untold_fields(hurt.slices, slice_fields),
+        ),
         manifest=_manifest(ground, judging),
         family=judging.family(arms),
         missing=missing_arms(arms, has_texts=translated.info.has_texts, asked_two_stage=bool(two_stage)),
         held_out=judge_held_out(ground, asking, margin=margin, resamples=resamples),
-        hurt=find_hurt(ground, runs, slice_fields=slice_fields, seed=seed, resamples=resamples),
+        hurt=hurt,
     )
 
 

@@ -56,6 +56,16 @@ def find_slices(
     )
 
 
+def untold_fields(found: Sequence[Slice], fields: Sequence[str]) -> tuple[str, ...]:
+    """A sentence for each metadata field that was asked for and told no queries apart."""
+    told = {one.by for one in found}
+    return tuple(
+        f"--slice: expected documents with {field!r} in their metadata, found none among those that the queries ask for"
+        for field in dict.fromkeys(fields)
+        if field not in told
+    )
+
+
 def _labellings(
     ground: Ground, homes: Mapping[str, str], fields: Sequence[str], seed: int
 ) -> dict[str, Sequence[str | None]]:

@@ -9,7 +9,7 @@ import click
 
 from migrate.cli import options
 from migrate.cli.options import ModelOptions, option
-from migrate.cli.spending import USD, cached_texts
+from migrate.cli.spending import cached_texts, usd
 from migrate.cli.terminal import progress_bar, show, show_json
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.argument("store", type=options.PATH)
 @options.target
 @options.query_log
-@option("--budget", type=USD, metavar="USD", help="Dollars to spend, such as $50: says what they buy.")
+@option("--budget", type=usd, metavar="USD", help="Dollars to spend, such as $50: says what they buy.")
 @option(
     "--tier",
     type=click.Choice(["free", "1", "2", "3", "4", "5"]),
@@ -71,13 +71,13 @@ def command(
     from migrate.cost import assess_store
     from migrate.cost.target import find_target
     from migrate.datasets.query_log import read_query_log
-    from migrate.files import atomic_file, refuse_existing, write_bytes
+    from migrate.files import atomic_file, refuse_file, write_bytes
     from migrate.report.assess import assess_document, assess_text
     from migrate.report.assess_page import assess_page
     from migrate.stores import open_store
 
     if html is not None:
-        refuse_existing(html, force=force)
+        refuse_file(html, *filter(None, (store, query_log, stitch, report)), force=force)
     facts = find_target(target, price_usd_per_mtok=price, prefix=model.document_prefix, dimensions=model.dimensions)
     with progress_bar(quiet=quiet) as progress:
         opened = open_store(store)

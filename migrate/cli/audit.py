@@ -122,14 +122,17 @@ def command(
 
     from migrate.audit.audit import audit_store
     from migrate.audit.frontier import frontier
-    from migrate.files import refuse_overlap
+    from migrate.errors import UsageError
+    from migrate.files import refuse_output
     from migrate.stores import open_store
 
     depths = read_depths(two_stage)
     trial = read_trial(shares, source, stitch, query_log, policies)
     inputs = [Path(path) for path in (store, reference, beir, source, stitch, query_log) if path is not None]
     if save_reference is not None:
-        refuse_overlap(save_reference, *inputs)
+        if reference != BUILD:
+            raise UsageError("--save-reference goes with --reference build; leave it out")
+        refuse_output(save_reference, *inputs, force=True)  # one that is there may be the one to go on with
     outlets.refuse(*inputs, force=force)  # told before anything is spent
     with progress_bar(quiet=quiet) as progress:
         translated = open_store(store)

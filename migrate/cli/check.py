@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -12,31 +12,19 @@ from migrate.cli.options import ModelOptions, option
 from migrate.cli.outlets import CI, ci_options
 from migrate.cli.terminal import progress_bar, show, show_json
 
-if TYPE_CHECKING:
-    _ParamType = click.ParamType[int | str]
-else:  # generic for the type checker alone before click 8.4
-    _ParamType = click.ParamType
-
 _ALL = "all"
 
 
-class _SampleSize(_ParamType):
+def _sample_size(value: Any) -> int | str:
     """A number of documents, or `all`."""
-
-    name = "N|all"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
-        """The number, or "all"."""
-        if value == _ALL:
-            return _ALL
-        return int(click.IntRange(min=1).convert(value, param, ctx))
+    return _ALL if value == _ALL else int(click.IntRange(min=1).convert(value, None, None))
 
 
 spec = option("--model", "spec", required=True, metavar="SPEC", help="Model that the store should come from.")
 sample = option(
     "--sample",
     "size",
-    type=_SampleSize(),
+    type=_sample_size,
     metavar="N|all",
     help="Documents to embed again, whatever a manifest says.  [default: 32, where no manifest answers]",
 )

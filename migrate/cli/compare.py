@@ -81,14 +81,20 @@ def command(
 
 def _refuse_outputs(html: Path | None, table: Path | None, inputs: Sequence[Path], *, force: bool) -> None:
     from migrate.errors import UsageError
-    from migrate.files import real_path, refuse_existing, refuse_overlap
+    from migrate.files import real_path, refuse_file, refuse_output
 
-    outputs = [path for path in (html, table) if path is not None]
-    if len({real_path(path) for path in outputs}) < len(outputs):
-        raise UsageError(f"--html and --csv: expected two different outputs, found {html} twice; choose another")
-    for path in outputs:
-        refuse_overlap(path, *inputs)
-        refuse_existing(path, force=force)
+    if html is not None:
+        refuse_file(html, *inputs, force=force)
+    if table is not None:
+        refuse = refuse_file if table.suffix == ".csv" else refuse_output
+        refuse(table, *inputs, force=force)
+    if html is not None and table is not None:
+        page, figures = real_path(html), real_path(table)
+        if page == figures or page in figures.parents or figures in page.parents:
+            raise UsageError(
+                f"--html and --csv: expected two different outputs, neither in the other, found {html} and {table}; "
+                "choose another"
+            )
 
 
 def _write(found: StoresComparison, html: Path | None, table: Path | None, *, force: bool) -> None:

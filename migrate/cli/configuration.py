@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from migrate.files import is_endless
+
 NAME = "pyproject.toml"
 _TOOL = "lead-migrate"
 
@@ -43,24 +45,42 @@ def read_defaults(path: Path, commands: Mapping[str, click.Command]) -> dict[str
     for name, options in own.items():
         _check(path, set(options), set(known[name]), f"option of {name}")
     return {
-        name: {options[flag]: value for flag, value in {**shared, **own.get(name, {})}.items() if flag in options}
+        name: {
+            str(options[flag].name): _value(path, options[flag], flag, value)
+            for flag, value in {**shared, **own.get(name, {})}.items()
+            if flag in options
+        }
         for name, options in known.items()
     }
 
 
 def _table(path: Path) -> dict[str, Any] | None:
+    if is_endless(path):
+        raise click.UsageError(f"{path}: expected TOML, found a pipe or a device; name a file")
     try:
         facts = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise click.UsageError(f"{path}: expected TOML, found something else ({error})") from error
-    found = facts.get("tool", {}).get(_TOOL)
+    tools = facts.get("tool")
+    found = tools.get(_TOOL) if isinstance(tools, dict) else None
     return found if isinstance(found, dict) else None
 
 
-def _options(command: click.Command) -> dict[str, str]:
-    """From the name of each option, as it is typed, to the parameter it fills."""
+def _options(command: click.Command) -> dict[str, click.Option]:
+    """The options, each by its names as they are typed."""
     flags = ((flag, option) for option in command.params if isinstance(option, click.Option) for flag in option.opts)
-    return {flag.lstrip("-"): str(option.name) for flag, option in flags if flag.startswith("--")}
+    return {flag.lstrip("-"): option for flag, option in flags if flag.startswith("--")}
+
+
+def _value(path: Path, option: click.Option, flag: str, value: Any) -> Any:
+    """The value as it would be typed, so that click judges it alike; a list where an option can be repeated."""
+    values = value if isinstance(value, list) and option.multiple else [value]
+    if not all(isinstance(one, str | int | float) for one in values):
+        raise click.UsageError(f"{path}: expected a text, a number, true or false for {flag}, found {value!r}")
+    if option.is_flag:
+        return value
+    typed = [str(one) for one in values]
+    return typed if option.multiple else typed[0]
 
 
 def _check(path: Path, found: set[str], known: set[str], what: str) -> None:

@@ -79,14 +79,13 @@ def command(
     from dataclasses import asdict, replace
 
     from migrate.cli.sampling import expected_sample, load_log, log_queries, told_of_log
-    from migrate.files import refuse_existing, refuse_overlap
+    from migrate.files import refuse_output
     from migrate.fit import fit_stitch
     from migrate.report.fit import WITHOUT_TEXTS, fit_sentences
     from migrate.report.terminal import candidates_table, folded
     from migrate.stores import open_store
 
-    refuse_overlap(output, store)
-    refuse_existing(output, force=force)  # told before anything is spent
+    refuse_output(output, store, *filter(None, [query_log]), force=force)  # told before anything is spent
     with progress_bar(quiet=quiet) as progress:
         opened = open_store(store)
         paid = spending.watch(model.load(target, seed=seed), price=price, quiet=quiet)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +19,17 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 PATH = click.Path(path_type=Path)
 
 
+class FiniteRange(click.FloatRange):
+    """Numbers between bounds, of which NaN is none: it passes every comparison with them."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number."""
+        number = float(super().convert(value, param, ctx))
+        if math.isnan(number):
+            self.fail(f"expected a number, found {value!r}", param, ctx)
+        return number
+
+
 def option(*names: str, **settings: Any) -> Callable[[Command], Command]:
     """A click option that shows its default and is read from LEAD_MIGRATE_<OPTION> too."""
     flag = next(name for name in names if name.startswith("--"))
@@ -31,7 +43,9 @@ def command(name: str, summary: str, *, example: str) -> Callable[[Callable[...,
     return click.command(name, short_help=summary, epilog=f"\b\nExample:\n  {example}")
 
 
-seed = option("--seed", type=int, default=0, help="Seed of everything that is drawn at random.")
+seed = option(
+    "--seed", type=click.IntRange(0, 2**32 - 1), default=0, help="Seed of everything that is drawn at random."
+)
 force = option("--force", is_flag=True, help="Replace the output if it exists.")
 restart = option("--restart", is_flag=True, help="Discard what an earlier run left unfinished.")
 quiet = option("--quiet", "-q", is_flag=True, help="Show no progress and no advice.")
@@ -39,7 +53,7 @@ as_json = option("--json", "as_json", is_flag=True, help="Print one JSON documen
 output = option("--output", "-o", type=PATH, required=True, help="Folder to write.")
 margin = option(
     "--margin",
-    type=click.FloatRange(0, 1, min_open=True),
+    type=FiniteRange(0, 1, min_open=True),
     default=0.95,
     help="Share of the full re-embed's quality that must be retained.",
 )
@@ -80,7 +94,7 @@ query_log = option(
 price = option(
     "--price",
     "--price-per-mtok",
-    type=click.FloatRange(0, min_open=True),
+    type=FiniteRange(0, 1_000_000, min_open=True),
     metavar="USD",
     help="Dollars per million tokens of the target model.  [default: the registry's]",
 )

@@ -33,8 +33,8 @@ class CI:
 
         Raises
         ------
-        UsageError
-            It is there already, or is one of the inputs.
+        UsageError, OutputError
+            It is there already, or is one of the inputs, or its folder may not be written to.
         """
         _refuse([self.junit], inputs, force=force)
 
@@ -66,25 +66,26 @@ class Outlets:
 
         Raises
         ------
-        UsageError
-            One is there already, or is one of the inputs.
+        UsageError, OutputError
+            One is there already, or is one of the inputs, or its folder may not be written to.
         """
         _refuse([self.report, self.html], inputs, force=force)
         self.ci.refuse(*inputs, force=force)
 
 
 def _refuse(outputs: Sequence[Path | None], inputs: Sequence[Path], *, force: bool) -> None:
-    from migrate.files import refuse_existing, refuse_overlap
+    from migrate.files import refuse_file
 
     for path in filter(None, outputs):
-        refuse_overlap(path, *inputs)
-        refuse_existing(path, force=force)
+        refuse_file(path, *inputs, force=force)
 
 
 def _summarize(markdown: str) -> None:
+    from migrate.files import output_errors
+
     path = os.environ.get(_SUMMARY)
     if path:
-        with Path(path).open("a", encoding="utf-8") as file:
+        with output_errors(Path(path)), Path(path).open("a", encoding="utf-8") as file:
             file.write(markdown + "\n")
 
 

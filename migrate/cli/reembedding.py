@@ -117,7 +117,7 @@ def refitted(
     progress: Progress,
 ) -> FittedStitch:
     """The stitch of all that is paid for, once the budget is spent; the stitch as it is where there is no budget."""
-    from migrate.files import refuse_existing, refuse_overlap
+    from migrate.files import refuse_output, refuse_overlap
     from migrate.reembed import reembedded_stitch
     from migrate.stitch.loading import load_stitch
     from migrate.translate import documents_left
@@ -135,7 +135,7 @@ def refitted(
         return fitted
     folder = given.save_stitch or output.with_name(f"{output.name}.stitch")
     refuse_overlap(folder, store.info.path, stitch, output)
-    refuse_existing(output, force=force)  # told before anything is spent
+    refuse_output(output, store.info.path, stitch, force=force)  # told before anything is spent
     wanted = given.wanted(seed)
     target = paid.watch(load_model_of_stitch(fitted, stitch, given.target, model), price=given.price)
 

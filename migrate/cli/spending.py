@@ -28,27 +28,27 @@ _ROOM = 1.1
 """What was agreed to may cost a tenth more than was said, beside what an estimate may be off by."""
 
 
-class _Dollars(click.ParamType[float]):
-    """US dollars from 0 on, with or without the sign."""
+def usd(value: object) -> float:
+    """US dollars from 0 on, with or without the sign.
 
-    name = "usd"
+    Raises
+    ------
+    click.BadParameter
+        They are none.
+    """
+    try:
+        amount = float(str(value).strip().removeprefix("$").replace(",", ""))
+    except ValueError:
+        amount = math.nan
+    if not (amount >= 0 and math.isfinite(amount)):
+        raise click.BadParameter(f"expected dollars such as $50, found {value!r}")
+    return amount
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        try:
-            amount = float(str(value).strip().removeprefix("$").replace(",", ""))
-        except ValueError:
-            amount = math.nan
-        if not (amount >= 0 and math.isfinite(amount)):
-            self.fail(f"expected dollars such as $50, found {value!r}", param, ctx)
-        return amount
-
-
-USD = _Dollars()
 
 _OPTIONS = (
     option(
         "--max-cost",
-        type=USD,
+        type=usd,
         default=MAX_COST_USD,
         metavar="USD",
         help="Dollars that may be spent on models without a question; spending stops there.",

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from migrate.errors import InputError, OutputError, StitchError
-from migrate.files import describe_os_error
+from migrate.files import describe_os_error, is_endless
 from migrate.stitch.loading import load_stitch
 from migrate.stores.base import Store
 
@@ -80,9 +80,10 @@ def read_frontier(path: Path, count: int) -> tuple[KnownPoint, ...]:
     if not isinstance(frontier, dict):
         raise InputError(f"{path}: expected the report of an audit with --frontier, found none; run audit with it")
     if frontier.get("documents") != count:
+        found = f"one of {frontier['documents']}" if "documents" in frontier else "one that does not say"
         raise InputError(
-            f"{path}: expected the frontier of a store of {count:,} documents, found one of "
-            f"{frontier.get('documents')}; give the report of this store"
+            f"{path}: expected the frontier of a store of {count:,} documents, found {found}; give the report of this "
+            "store"
         )
     try:
         best = frontier["cheapest_safe"]
@@ -92,6 +93,8 @@ def read_frontier(path: Path, count: int) -> tuple[KnownPoint, ...]:
 
 
 def _read_report(path: Path) -> dict[str, Any]:
+    if is_endless(path):
+        raise InputError(f"{path}: expected the JSON report of an audit, found a pipe or a device; write it to a file")
     try:
         found = json.loads(path.read_bytes())
     except OSError as error:

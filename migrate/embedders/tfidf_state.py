@@ -71,7 +71,10 @@ def read_state(folder: Path, *, dim: int) -> TfidfState:
         facts = json.loads((folder / STATE_NAME).read_bytes())
         weights = load((folder / WEIGHTS_NAME).read_bytes())
     except OSError as error:
-        raise InputError(f"{folder}: expected {STATE_NAME} and {WEIGHTS_NAME} inside; was the state saved?") from error
+        raise InputError(
+            f"{folder}: expected the words that tfidf:{dim} learned, in {STATE_NAME} and {WEIGHTS_NAME}, found none; "
+            "only a store that lead-migrate embedded has them: name another model"
+        ) from error
     except (ValueError, SafetensorError) as error:
         raise InputError(f"{folder}: the saved state of tfidf:{dim} is damaged ({error}); fit it again") from error
     _check_facts(facts, folder, dim)
@@ -89,7 +92,9 @@ def _check_facts(facts: Any, folder: Path, dim: int) -> None:
             f"{folder}: expected a state of format version {FORMAT_VERSION}, found {facts.get('format_version')!r}"
         )
     if facts.get("dim") != dim:
-        raise InputError(f"{folder}: expected the saved state of tfidf:{dim}, found that of tfidf:{facts.get('dim')}")
+        raise InputError(
+            f"{folder}: expected the saved state of tfidf:{dim}, found that of tfidf:{facts.get('dim')}; name that"
+        )
 
 
 def _build(facts: dict[str, Any], weights: dict[str, NDArray[Any]], folder: Path, dim: int) -> TfidfState:

@@ -8,7 +8,7 @@ from typing import Any
 from migrate.cost import Assessment
 from migrate.cost.answers import dollars, duration
 from migrate.cost.plans import Plan
-from migrate.report.terminal import folded, table
+from migrate.report.terminal import WIDTH, folded, table
 
 UNKNOWN = "-"
 _UNITS = ("B", "kB", "MB", "GB", "TB")
@@ -21,9 +21,12 @@ def assess_text(found: Assessment) -> str:
     lines = [f"{name:{width}}  {value}" for name, value in facts]
     costs = [cost_head(found), *(cost_cells(plan, found) for plan in found.plans)]
     needs = [need_head(), *(need_cells(plan) for plan in found.plans)]
+    known = _left(needs)
+    if max(map(len, known.split("\n"))) > WIDTH:  # what an audit's frontier found needs a table of its own
+        known = "\n\n".join([table([row[:-1] for row in needs]), _left([[row[0], row[-1]] for row in needs])])
     notes = [folded(f"note: {note}") for note in found.notes]
     said = [folded(answer) for answer in found.answers]
-    return "\n".join([*lines, "", table(costs), "", _left(needs), "", *notes, "", *said])
+    return "\n".join([*lines, "", table(costs), "", known, "", *notes, "", *said])
 
 
 def _left(rows: list[list[str]]) -> str:

@@ -57,12 +57,13 @@ def judge_labels(spaces: Sequence[Vectors], labels: Sequence[str], *, seed: int 
         There are fewer than two labels with two documents each.
     """
     kinds, numbers = np.unique(np.asarray(labels, dtype=object).astype(str), return_inverse=True)
-    known, asked = _divide(numbers, seed)
-    if len(np.unique(numbers[known])) < 2:
+    repeated = int((np.bincount(numbers) > 1).sum())
+    if repeated < 2:
         raise DatasetError(
-            f"expected two or more labels with two or more documents each, found {len(kinds)} labels for "
+            f"expected two or more labels with two or more documents each, found {repeated} such among {len(kinds)} of "
             f"{len(numbers)} documents that are compared; check the labels"
         )
+    known, asked = _divide(numbers, seed)
     true = spaces[0]
     usable = [space[asked] if space.shape[1] == true.shape[1] else None for space in spaces]
     truth = numbers[asked]

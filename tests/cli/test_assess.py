@@ -124,6 +124,9 @@ def test_a_stitch_and_a_frontier_tell_what_is_known(source_folder, beir, corpus,
     safe = [plan for plan in found["plans"] if plan["known"] and plan["known"]["is_cheapest_safe"]]
     assert [plan["documents"] for plan in safe] == [best["documents"]]
     assert f"expected to be SAFE: {safe[0]['name']}" in found["answers"][0]
+    lead_migrate("assess", *base, "--report", report)
+    text = capsys.readouterr().out
+    assert "SAFE by" in text and max(map(len, text.split("\n"))) <= 100
     code, line = complaint(capsys, "assess", *base, "--report", stitch / "lead-migrate.json")
     assert code == 4 and "expected the report of an audit with --frontier" in line
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from migrate.cli.configuration import find_configuration
+from migrate.cli.audit import command
+from migrate.cli.configuration import find_configuration, read_defaults
 from migrate.cli.main import run
 
 
@@ -58,6 +59,10 @@ def test_what_is_typed_or_in_the_environment_goes_first(project, source_folder, 
         ("[tool.lead-migrate.fit]\nmargin = 0.9\n", "known option of fit in [tool.lead-migrate], found 'margin'"),
         ("[tool.lead-migrate]\nmargin = 7\n", "Invalid value for '--margin'"),
         ("[tool.lead-migrate\n", "expected TOML, found something else"),
+        ("[tool.lead-migrate]\nmargin = [0.9]\n", "a number, true or false for margin, found [0.9]"),
+        ("[tool.lead-migrate]\nmargin = 2026-01-01\n", "a number, true or false for margin, found datetime.date"),
+        ("[tool.lead-migrate.audit]\nslice = [['x']]\n", "a number, true or false for slice, found [['x']]"),
+        ("[tool.lead-migrate]\nseed = true\n", "Invalid value for '--seed'"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_in_the_file_is_told(text, told, project, capsys):
@@ -74,3 +79,19 @@ def test_a_file_can_be_named(project, tmp_path, capsys):
     assert "[default: 0.42;" in shown(capsys, "--config", str(named), "audit", "--help")[1]
     named.write_text("[tool.other]\n")
     assert "expected a table [tool.lead-migrate], found none" in shown(capsys, "--config", str(named), "demo")[2]
+
+
+@pytest.mark.parametrize("text", ["tool = 1\n", "[tool]\nlead-migrate = 1\n"])
+def test_a_file_without_such_a_table_is_passed_by(text, project):
+    project.write_text(text)
+    assert find_configuration(project.parent) is None
+
+
+def test_values_are_taken_as_if_they_were_typed(project):
+    project.write_text(
+        '[tool.lead-migrate.audit]\nhtml = 5\ntwo-stage = 50\nslice = "shelf"\nquiet = true\nmargin = 0.9\n'
+    )
+    audit = read_defaults(project, {"audit": command})["audit"]
+    assert audit == {"html": "5", "two_stage": "50", "slice_fields": ["shelf"], "quiet": True, "margin": "0.9"}
+    project.write_text('[tool.lead-migrate.audit]\nslice = ["shelf", 7]\n')
+    assert read_defaults(project, {"audit": command})["audit"] == {"slice_fields": ["shelf", "7"]}

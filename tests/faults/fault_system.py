@@ -227,6 +227,11 @@ def folder_without_writing(place: Place) -> None:
     place.unprivileged = True
 
 
+def summary_is_folder(place: Place) -> None:
+    """What GitHub Actions names for the summary cannot be written to."""
+    place.patch.setenv("GITHUB_STEP_SUMMARY", "beir")
+
+
 def stdout_full(place: Place) -> None:
     """Standard output is a device on which there is no room."""
     place.child = "import os\nos.dup2(os.open('/dev/full', os.O_WRONLY), 1)\n"

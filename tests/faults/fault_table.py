@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 
 import fault_cuts as cut
@@ -718,7 +719,66 @@ MORE = [
           "out: 150 vectors, dimension 32 to 24, 60 of them true ones, in * s"),
 ]
 
+CHECK = ("check", "store", "--model", "tfidf:32", "-q")
+COMPARE = ("compare", "store", "store", "-q")
+ASSESS = ("assess", "store", "--target", "tfidf:16", "-q")
+
+REPORTS = [
+    Fault(80, "a page in a folder that may not be written to", system.folder_without_writing,
+          (*AUDIT[:-3], "--html", "sealed/out", "-q"), 5,
+          "cannot write sealed/out: expected a folder that may be written to, found *sealed; check the permissions, or "
+          "choose another place"),
+    Fault(80, "a stitch in a folder that may not be written to", system.folder_without_writing,
+          ("fit", "store", "--target", "tfidf:8", "-o", "sealed/out", "-q"), 5,
+          "cannot write sealed/out: expected a folder that may be written to, found *sealed; check the permissions, or "
+          "choose another place"),
+    Fault(80, "a report below a file", stores.write("file", b""), (*AUDIT[:-3], "--junit", "file/out", "-q"), 5,
+          "cannot write file/out: expected a folder at *file, found something else; choose another"),
+    Fault(81, "a folder where a page should be", lambda p: (p / "out").mkdir(), (*ASSESS, "--html", "out", "--force"),
+          2, "out: expected a file to write, found a folder; choose another output"),
+    Fault(81, "a pipe where a finding should be", lambda p: os.mkfifo(p / "pipe"),
+          (*CHECK, "--junit", "pipe", "--force"), 2,
+          "pipe: expected the name of a file or folder, found a pipe or a device; choose another output"),
+    Fault(82, "an assessment in the store", nothing, (*ASSESS, "--html", "store/page.html"), 2,
+          "store/page.html overlaps store, which is read; choose an output outside of it"),
+    Fault(82, "a finding in place of the index", nothing, (*CHECK, "--junit", "store/index.faiss", "--force"), 2,
+          "store/index.faiss overlaps store, which is read; choose an output outside of it"),
+    Fault(82, "a page inside the folder of figures", nothing, (*COMPARE, "--html", "out/page.html", "--csv", "out"), 2,
+          "--html and --csv: expected two different outputs, neither in the other, found out/page.html and out; choose "
+          "another"),
+    Fault(83, "labels that are all different", texts.labels(lambda row: f"label {row}"),
+          (*COMPARE, "--labels", "labels.tsv"), 4,
+          "expected two or more labels with two or more documents each, found 0 such among 150 of 150 documents that "
+          "are compared; check the labels"),
+    Fault(83, "one label", texts.labels(lambda row: "same"), (*COMPARE, "--labels", "labels.tsv"), 4,
+          "expected two or more labels with two or more documents each, found 1 such among 1 of 150 documents that "
+          "are compared; check the labels"),
+    Fault(84, "a report that never ends", nothing, (*ASSESS, "--report", "/dev/zero"), 4,
+          "/dev/zero: expected the JSON report of an audit, found a pipe or a device; write it to a file"),
+    Fault(84, "a report without a frontier", stores.write("audit.json", b"{}"), (*ASSESS, "--report", "audit.json"), 4,
+          "audit.json: expected the report of an audit with --frontier, found none; run audit with it"),
+    Fault(85, "a metadata field that no document has", nothing, (*AUDIT, "--slice", "colour"), 0,
+          "note: --slice: expected documents with 'colour' in their metadata, found none among those that the"),
+    Fault(86, "a store that has no words of the model", then(stores.remove("store/embedder.json"), stores.remove(
+        "store/embedder.safetensors")), (*CHECK, "--full"), 4,
+          "store: expected the words that tfidf:32 learned, in embedder.json and embedder.safetensors, found none; "
+          "only a store that lead-migrate embedded has them: name another model"),
+    Fault(86, "a smaller model", nothing, ("check", "store", "--model", "tfidf:16", "-q"), 4,
+          "store: expected the saved state of tfidf:16, found that of tfidf:32; name that"),
+    Fault(87, "a store that is stamped", nothing, ("stamp", "store", "--model", "tfidf:32", "-q"), 2,
+          "store/lead-migrate.json exists: the store is stamped already; replace it with --force"),
+    Fault(88, "the summary of a run is a folder", system.summary_is_folder, (*CHECK, "--github"), 5,
+          "cannot write beir: Is a directory; see what holds it, and run the same command again"),
+    Fault(89, "a margin that is no number", nothing, (*AUDIT, "--margin", "nan"), 2,
+          "Invalid value for '--margin': expected a number, found *; see lead-migrate audit --help"),
+    Fault(89, "a price without end", nothing, (*ASSESS, "--price", "inf"), 2,
+          "Invalid value for '--price' / '--price-per-mtok': inf is not in the range 0<x<=1000000; see lead-migrate "
+          "assess --help"),
+    Fault(89, "a seed below 0", nothing, (*FIT, "--seed", "-1"), 2,
+          "Invalid value for '--seed': -1 is not in the range 0<=x<=4294967295; see lead-migrate fit --help"),
+]
+
 SECTIONS = {"index": INDEX, "vectors": VECTORS, "texts": TEXTS, "models": MODELS, "environment": ENVIRONMENT,
-            "more": MORE}
+            "more": MORE, "reports": REPORTS}
 FAULTS = {f"{section} {fault.number:02d} {fault.name}": fault for section, rows in SECTIONS.items() for fault in rows}
-NUMBERS = 79
+NUMBERS = 89

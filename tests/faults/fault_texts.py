@@ -144,3 +144,13 @@ def other_vectors(place: Place) -> None:
     raw = content(place)
     raw[HEADER_BYTES:] = constant_column(ROWS).astype("<f4").tobytes()
     place.index.write_bytes(raw)
+
+
+def labels(of_row: Callable[[int], str]) -> Spoiler:
+    """`labels.tsv` with a label for each document of the store."""
+
+    def spoil(place: Place) -> None:
+        ids = [json.loads(line)["id"] for line in place.docs.read_text().splitlines()]
+        (place / "labels.tsv").write_text("".join(f"{doc_id}\t{of_row(row)}\n" for row, doc_id in enumerate(ids)))
+
+    return spoil
