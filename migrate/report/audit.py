@@ -28,7 +28,7 @@ def audit_text(report: AuditReport) -> str:
     """The arms, what they were asked, where it hurts, what was tried, and the verdict."""
     verdict = report.verdict
     asked = f"{report.dataset}: {verdict.n_queries:,} queries, {report.n_documents:,} documents"
-    tables = [quality_table(report), likeness_table(report)]
+    tables = [quality_table(report), agreement_table(report)]
     parts = [asked, *tables, hurt_text(report.hurt, report.measure)]
     parts += [frontier_text(report.frontier)] if report.frontier else []
     return "\n\n".join([*filter(None, parts), "\n".join(map(folded, sentences(report)))])
@@ -82,12 +82,12 @@ def quality_rows(report: AuditReport) -> list[list[str]]:
     return [head, *rows]
 
 
-def likeness_table(report: AuditReport) -> str:
-    """The rows of `likeness_rows`, aligned."""
-    return table(likeness_rows(report))
+def agreement_table(report: AuditReport) -> str:
+    """The rows of `agreement_rows`, aligned."""
+    return table(agreement_rows(report))
 
 
-def likeness_rows(report: AuditReport) -> list[list[str]]:
+def agreement_rows(report: AuditReport) -> list[list[str]]:
     """One row an arm: how much of what the full re-embed finds it finds too."""
     shown = _shown(_LIKENESS, report)
     rows = [[arm.name, *_means(arm, shown)] for arm in report.arms]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from textwrap import fill
 from typing import Any
 
 from migrate.check.model import Compatibility, Example, Figures, Trial
 from migrate.check.stamp import Stamp
-from migrate.report.terminal import WIDTH, table
+from migrate.report.terminal import folded, table
 
 SCHEMA_VERSION = 1
 
@@ -37,11 +36,6 @@ def answer_line(found: Compatibility) -> str:
     if found.compatible:
         return folded(f"compatible with {found.model.spec}: {found.sentence}")
     return folded(f"not compatible with {found.model.spec}: {found.cause.value}: {found.sentence}")
-
-
-def folded(sentence: str) -> str:
-    """A sentence in lines that fit, none of which ends within a name or an option."""
-    return fill(sentence, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
 
 
 def _findings(found: Compatibility) -> list[str]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from textwrap import fill
 from typing import Any
 
 from migrate.audit.points import Frontier, Point
 from migrate.report.plain import as_plain
-from migrate.report.terminal import WIDTH, table
+from migrate.report.terminal import folded, table
 
 
 def frontier_text(frontier: Frontier) -> str:
@@ -15,12 +14,12 @@ def frontier_text(frontier: Frontier) -> str:
     priced = any(point.price_usd is not None for point in frontier.points)
     head = ["re-embed by", "share", "documents", "tokens", *(["usd"] if priced else [])]
     rows = [_row(point, priced=priced) for point in frontier.points]
-    notes = [fill(f"note: {note}", WIDTH, subsequent_indent="  ") for note in frontier.notes]
+    notes = [folded(f"note: {note}") for note in frontier.notes]
     measure = f"retention of {frontier.measure} with a part of the {frontier.count:,} documents re-embedded"
     found = table(
         [[*head, "retention", f"{100 * frontier.points[0].verdict.confidence:.3g} % bounds", "verdict"], *rows]
     )
-    return "\n".join([measure, "", found, "", *notes, fill(frontier.sentence, WIDTH, subsequent_indent="  ")])
+    return "\n".join([measure, "", found, "", *notes, folded(frontier.sentence)])
 
 
 def _row(point: Point, *, priced: bool) -> list[str]:

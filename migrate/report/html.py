@@ -10,7 +10,7 @@ from migrate.audit.model import AuditReport
 from migrate.audit.points import SAMPLE
 from migrate.audit.verdict import Outcome
 from migrate.report.advice import advice
-from migrate.report.audit import likeness_rows, quality_rows, sentences
+from migrate.report.audit import agreement_rows, quality_rows, sentences
 from migrate.report.html_hurt import hurt_sections
 from migrate.report.page import Section, html_page, html_table, html_words
 from migrate.report.svg.charts import Interval, Line, difference_chart, interval_chart, line_chart
@@ -83,7 +83,7 @@ def _arms(report: AuditReport) -> Section:
         "The arms",
         f"<p>Every arm answers the same queries. Intervals are one-sided 95 % bounds either way.</p>{chart}"
         f"{html_table([head, *body], marked=marked)}"
-        f"<h3>How much of what the full re-embed finds each arm finds too</h3>{html_table(likeness_rows(report))}"
+        f"<h3>How much of what the full re-embed finds each arm finds too</h3>{html_table(agreement_rows(report))}"
         f"<details><summary>What the arms are</summary><ul>{meanings}</ul></details>{absent}",
     )
 

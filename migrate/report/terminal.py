@@ -48,5 +48,5 @@ def candidates_table(selection: Selection) -> str:
 
 
 def folded(sentence: str) -> str:
-    """A sentence in lines that fit, the later ones indented."""
-    return fill(sentence, WIDTH, subsequent_indent="  ")
+    """A sentence in lines that fit, the later ones indented; none ends within a name or an option."""
+    return fill(sentence, WIDTH, subsequent_indent="  ", break_on_hyphens=False)

@@ -9,7 +9,7 @@ from migrate.audit.model import AuditReport
 from migrate.audit.verdict import Bounds, Outcome, Verdict
 from migrate.manifest import Manifest, ModelIdentity
 from migrate.report.advice import advice
-from migrate.report.audit import audit_text, likeness_table, quality_table
+from migrate.report.audit import agreement_table, audit_text, quality_table
 from migrate.report.document import SCHEMA_VERSION, audit_document
 from migrate.report.plain import as_plain
 from migrate.report.terminal import candidates_table, table
@@ -132,7 +132,7 @@ def test_a_table_is_aligned():
 @pytest.mark.parametrize("n", [1, 300, 9_999])
 def test_the_audit_table_fits_the_terminal(n, judged):
     report = make_report(n, judged=judged)
-    for lines in (quality_table(report).splitlines(), likeness_table(report).splitlines()):
+    for lines in (quality_table(report).splitlines(), agreement_table(report).splitlines()):
         assert len(lines) in (5, 6)
         assert max(len(line) for line in lines) <= WIDTH
     assert max(len(line) for line in audit_text(report).splitlines()) <= WIDTH
@@ -140,7 +140,7 @@ def test_the_audit_table_fits_the_terminal(n, judged):
 
 def test_the_audit_table_shows_each_arm_with_its_means_and_its_comparison():
     report = make_report(n=30)
-    quality, likeness = quality_table(report), likeness_table(report)
+    quality, likeness = quality_table(report), agreement_table(report)
     assert quality.splitlines()[0].split()[:4] == ["arm", "nDCG@10", "R@100", "MRR@10"]
     assert likeness.splitlines()[0].split()[-3:] == ["ov@1", "ov@10", "ov@100"]
     for arm in report.arms:
@@ -153,7 +153,7 @@ def test_the_audit_table_shows_each_arm_with_its_means_and_its_comparison():
 def test_measures_that_were_not_taken_are_left_out():
     report = make_report(judged=False)
     assert "nDCG" not in quality_table(report).splitlines()[0]
-    assert "ov@10" in likeness_table(report).splitlines()[0]
+    assert "ov@10" in agreement_table(report).splitlines()[0]
 
 
 def unfolded(text):
