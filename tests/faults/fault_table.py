@@ -234,9 +234,8 @@ INDEX = [
           "cannot read store/docs.jsonl: Permission denied; check that it is there and readable"),
     Fault(24, "a folder that may not be entered", index.unreadable("store"), INSPECT, 5,
           "cannot read store: Permission denied; check that it is there and readable"),
-    # the reader of stitches takes what it cannot read for damaged
-    Fault(24, "a stitch that may not be read", index.unreadable("stitch/weights.safetensors"), TRANSLATE, 4,
-          "stitch: expected a complete stitch, found a damaged one (*); fit it again"),
+    Fault(24, "a stitch that may not be read", index.unreadable("stitch/weights.safetensors"), TRANSLATE, 5,
+          "cannot read stitch: Permission denied; check the permissions"),
     Fault(24, "a manifest that may not be read", index.unreadable("store/lead-migrate.json"), INSPECT, 5,
           "cannot read store/lead-migrate.json: Permission denied; check that it is there and readable"),
     Fault(24, "queries that may not be read", index.unreadable("beir/queries.jsonl"), AUDIT, 5,
