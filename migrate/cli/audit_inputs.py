@@ -94,5 +94,10 @@ def open_reference(
         return
     with tempfile.TemporaryDirectory() as aside:
         path = keep or Path(aside) / "reference"
-        reembed_store(translated, embedder, path, force=force, restart=restart, progress=progress)
+        try:
+            reembed_store(translated, embedder, path, force=force, restart=restart, progress=progress)
+        except KeyboardInterrupt as error:
+            if keep is None:
+                error.__notes__ = []  # of parts that are done, in a folder that goes away now
+            raise
         yield open_store(path)

@@ -78,6 +78,11 @@ def show_report(report: AuditReport, outlets: Outlets, *, force: bool, as_json: 
     from migrate.report.html import audit_page
 
     document = audit_document(report)
+    # First of all: a disk that is full must not keep the verdict from who waited for it.
+    if as_json:
+        show_json(document)
+    else:
+        show(coloured_verdict(audit_text(report)))
     if outlets.report is not None:
         with atomic_file(outlets.report, force=force) as aside:
             write_json(aside, document)
@@ -85,8 +90,4 @@ def show_report(report: AuditReport, outlets: Outlets, *, force: bool, as_json: 
         with atomic_file(outlets.html, force=force) as aside:
             write_bytes(aside, audit_page(report).encode())
     outlets.ci.leave(audit_suite(report), force=force)
-    if as_json:
-        show_json(document)
-    else:
-        show(coloured_verdict(audit_text(report)))
     return _EXIT_CODES[report.verdict.outcome.value]

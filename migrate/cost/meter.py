@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 
@@ -12,10 +11,10 @@ from migrate.cost.answers import dollars
 from migrate.cost.price import usd_of
 from migrate.cost.tokens import Counts, TokenCounter, whole
 from migrate.documents import Text
-from migrate.embedders.base import Embedder, Keep, Role, TokenTable
+from migrate.embedders.base import Embedder, Keep, Role
 from migrate.embedders.cache import CachedEmbedder
+from migrate.embedders.wrapper import WrappedEmbedder
 from migrate.errors import SpendingError
-from migrate.manifest import ModelIdentity
 from migrate.vectors import Progress, Vectors, no_progress
 
 
@@ -36,7 +35,7 @@ class Purse:
         return usd is None or self.cap_usd is None or self.usd + usd <= self.cap_usd
 
 
-class MeteredEmbedder(Embedder):
+class MeteredEmbedder(WrappedEmbedder):
     """Counts what another embedder is asked for, and stops before it costs more than its purse holds.
 
     It stands below the embedding cache, which keeps each batch before it asks for the next: what was paid for when the
@@ -58,15 +57,12 @@ class MeteredEmbedder(Embedder):
         purse: Purse | None = None,
         kept: bool = True,
     ) -> None:
-        self.embedder = embedder
+        super().__init__(embedder)
         self.counter = counter
         self.price = price_usd_per_mtok
         self.purse = Purse() if purse is None else purse
         self.purse.meters.append(self)
         self.kept = kept
-        self.cacheable = embedder.cacheable
-        self.keeps = embedder.keeps
-        self.batch_size = embedder.batch_size
         self._counted = 0
         self._charged_before = self._charged()
 
@@ -142,27 +138,6 @@ class MeteredEmbedder(Embedder):
             f"expected to spend at most {dollars(self.purse.cap_usd or 0)}, found {dollars(spent)} spent and {after} "
             f"with what comes next; {kept}, raise --max-cost to go on"
         )
-
-    @property
-    def identity(self) -> ModelIdentity:
-        """That of the embedder below."""
-        return self.embedder.identity
-
-    def cache_scope(self, role: Role) -> str:
-        """That of the embedder below."""
-        return self.embedder.cache_scope(role)
-
-    def token_table(self) -> TokenTable | None:
-        """That of the embedder below."""
-        return self.embedder.token_table()
-
-    def fit(self, corpus: Iterable[Text]) -> None:
-        """Fit the embedder below."""
-        self.embedder.fit(corpus)
-
-    def save_state(self, folder: Path) -> None:
-        """Save the state of the embedder below."""
-        self.embedder.save_state(folder)
 
 
 def put_meter(

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from migrate.documents import Text
-from migrate.embedders.base import Embedder, Role, TokenTable, Variant, require_texts
+from migrate.embedders.base import Embedder, Role, Variant, require_texts
 from migrate.embedders.cache_file import CacheFile
+from migrate.embedders.wrapper import WrappedEmbedder
 from migrate.files import cache_folder
-from migrate.manifest import ModelIdentity
 from migrate.vectors import Progress, Vectors, as_vectors, no_progress
 
 
@@ -21,7 +21,7 @@ def default_cache_path() -> Path:
     return cache_folder() / "embeddings.sqlite"
 
 
-class CachedEmbedder(Embedder):
+class CachedEmbedder(WrappedEmbedder):
     """An embedder that asks another one only for texts it has not seen under the same model and prefix.
 
     A text that occurs twice is embedded once. What is new is on disk as soon as the other hands it over, batch by batch
@@ -33,24 +33,13 @@ class CachedEmbedder(Embedder):
         Texts that were not embedded, because they were on disk or occurred before; texts that were.
     """
 
-    cacheable = False
-    keeps = True
-
     def __init__(self, embedder: Embedder, path: Path) -> None:
-        self.embedder = embedder
+        super().__init__(embedder)
+        self.cacheable = False
+        self.keeps = True
         self.path = path
-        self.batch_size = embedder.batch_size
         self.hits = 0
         self.misses = 0
-
-    @property
-    def identity(self) -> ModelIdentity:
-        """That of the embedder behind the cache."""
-        return self.embedder.identity
-
-    def quick_identity(self) -> ModelIdentity:
-        """That of the embedder behind the cache."""
-        return self.embedder.quick_identity()
 
     def with_prefixes(self, document_prefix: str, query_prefix: str) -> Embedder | None:
         """The embedder behind the cache with other prefixes, behind the same cache."""
@@ -60,22 +49,6 @@ class CachedEmbedder(Embedder):
     def variants(self) -> Iterator[Variant]:
         """Those of the embedder behind the cache, which must not hold them: a key does not tell them apart."""
         return self.embedder.variants()
-
-    def cache_scope(self, role: Role) -> str:
-        """That of the embedder behind the cache."""
-        return self.embedder.cache_scope(role)
-
-    def token_table(self) -> TokenTable | None:
-        """That of the embedder behind the cache."""
-        return self.embedder.token_table()
-
-    def fit(self, corpus: Iterable[Text]) -> None:
-        """Fit the embedder behind the cache."""
-        self.embedder.fit(corpus)
-
-    def save_state(self, folder: Path) -> None:
-        """Save the state of the embedder behind the cache."""
-        self.embedder.save_state(folder)
 
     def known(self, texts: Sequence[Text], role: Role) -> list[bool]:
         """Whether each text is on disk already, so that embedding it costs nothing."""

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 from openai_server import OpenAIServer
@@ -201,3 +202,36 @@ def state(folder):
     """Names, bytes and times of all files, and the time of the folder itself."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return folder.stat().st_mtime_ns, [(path, path.stat().st_mtime_ns, path.read_bytes()) for path in files]
+
+
+def test_an_interrupted_reference_that_nobody_keeps_promises_nothing(beir, source_folder, monkeypatch, capsys):
+    assert run(["fit", str(source_folder), "--target", "tfidf:24", "--sample", "60", "-o", "stitch", "--quiet"]) == 0
+    assert run(["translate", str(source_folder), "stitch", "-o", "new", "--quiet"]) == 0
+
+    def interrupted(*_args, **_options):
+        error = KeyboardInterrupt()
+        error.add_note("continue with the same command: 100 of 150 rows are done")
+        raise error
+
+    monkeypatch.setattr("migrate.embed.reembed_store", interrupted)
+    capsys.readouterr()
+    for options, told in (([], "nothing unfinished was kept"), (["--save-reference", "full"], "100 of 150 rows")):
+        assert run(["audit", "new", "--reference", "build", "--beir", str(beir), "--quiet", *options]) == 130
+        assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("as_json", [[], ["--json"]])
+def test_a_verdict_is_told_before_a_page_that_cannot_be_written(as_json, beir, source_folder, monkeypatch, capsys):
+    assert run(["fit", str(source_folder), "--target", "tfidf:24", "--sample", "60", "-o", "stitch", "--quiet"]) == 0
+    assert run(["translate", str(source_folder), "stitch", "-o", "new", "--quiet"]) == 0
+
+    def full(*_args):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("migrate.report.html.audit_page", full)
+    capsys.readouterr()
+    options = ["--reference", "build", "--beir", str(beir), "--html", "page.html", "--quiet", *as_json]
+    assert run(["audit", "new", *options]) == 5
+    told = capsys.readouterr()
+    assert "SAFE" in told.out or "INCONCLUSIVE" in told.out
+    assert "No space left on device" in told.err and not Path("page.html").exists()
