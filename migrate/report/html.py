@@ -12,7 +12,7 @@ from migrate.audit.verdict import Outcome
 from migrate.report.advice import advice
 from migrate.report.audit import agreement_rows, quality_rows, sentences
 from migrate.report.html_hurt import hurt_sections
-from migrate.report.page import Section, html_page, html_table, html_words
+from migrate.report.page import Section, html_page, html_sentence, html_table, html_words
 from migrate.report.svg.charts import Interval, Line, difference_chart, interval_chart, line_chart
 from migrate.report.svg.frame import percent
 
@@ -36,19 +36,15 @@ def _lead(report: AuditReport) -> str:
     stamp = f'<span class="stamp {_COLOURS[verdict.outcome]}">{escape(verdict.outcome.value)}</span>'
     provisional = " This is provisional: nothing is judged." if verdict.provisional else ""
     return (
-        f'<p class="lead">{stamp}{escape(_sentence(verdict.sentence))}.{provisional}</p>'
+        f'<p class="lead">{stamp}{html_sentence(verdict.sentence)}{provisional}</p>'
         f"{_steps(report)}"
         f'<dl class="figures">{"".join(_figure(name, value) for name, value in _figures(report))}</dl>'
     )
 
 
 def _steps(report: AuditReport) -> str:
-    steps = "".join(f"<li>{html_words(_sentence(step))}.</li>" for step in advice(report))
+    steps = "".join(f"<li>{html_sentence(step)}</li>" for step in advice(report))
     return f"<p>What to do next:</p><ul>{steps}</ul>" if steps else ""
-
-
-def _sentence(words: str) -> str:
-    return words[:1].upper() + words[1:]
 
 
 def _figure(name: str, value: str) -> str:
@@ -109,7 +105,7 @@ def _frontier(report: AuditReport) -> Iterator[Section]:
         level_label="margin",
         x_form=percent,
     )
-    yield Section("What re-embedding would buy", f"<p>{escape(_sentence(found.sentence))}.</p>{chart}")
+    yield Section("What re-embedding would buy", f"<p>{html_sentence(found.sentence)}</p>{chart}")
 
 
 def _differences(report: AuditReport) -> Section:

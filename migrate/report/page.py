@@ -60,6 +60,15 @@ def html_words(text: str) -> str:
     return _CODE.sub(r"<code>\1</code>", escape(text))
 
 
+def html_sentence(words: str) -> str:
+    """Words as a sentence of its own, as HTML.
+
+    >>> html_sentence("stay for now")
+    'Stay for now.'
+    """
+    return html_words(f"{words[:1].upper()}{words[1:]}.")
+
+
 def html_table(rows: Sequence[Sequence[str]], *, marked: Sequence[int] = (), text_columns: Sequence[int] = ()) -> str:
     """A table of texts, its first row the head. `marked` numbers the rows that stand out, from 0 below the head.
 

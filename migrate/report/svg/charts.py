@@ -94,7 +94,9 @@ def line_chart(
         frame.y_axis("" if len(lines) > 1 else y_label),
         *(_line(frame, line, number) for number, line in enumerate(lines)),
         frame.level(level, level_label) if level is not None else "",
-        legend([(line.name, series(number)) for number, line in enumerate(lines)], x=frame.left, y=16),
+        legend(
+            [(line.name, series(number)) for number, line in enumerate(lines) if len(lines) > 1], x=frame.left, y=16
+        ),
     )
 
 
