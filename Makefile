@@ -9,7 +9,7 @@ demo: .venv/with-demo
 	$(BIN)/lead-migrate demo
 
 test: .venv/with-test
-	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadfile  # a core each
 
 lint: .venv/with-lint
 	$(BIN)/ruff check .
