@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import floor, log10
 
 from migrate.audit.arms import FULL, TRANSLATED
 from migrate.audit.calibration import Calibration
@@ -74,12 +75,22 @@ def calibration_title(found: Calibration) -> str:
     return f"similarity thresholds, old ({old}) and new ({new})"
 
 
+def _decimals(values: list[float]) -> int:
+    """As many as tell values apart that lie close together, four at least.
+
+    >>> _decimals([0.2, 0.7]), _decimals([0.999991, 0.999998])
+    (4, 7)
+    """
+    spread = max(values) - min(values)
+    return 4 if spread <= 0 else min(max(4, 1 - floor(log10(spread))), 9)
+
+
 def calibration_rows(found: Calibration) -> list[list[str]]:
     """One row a threshold: old, the share of hits that passes it, new for as many, new for as precise ones."""
     head = ["old", "hits that pass", "new", "new, for the same precision"]
     rows = [
         [
-            f"{one.old:.4f}",
+            f"{one.old:.{_decimals([other.old for other in found.thresholds])}f}",
             f"{one.pass_rate:.0%}",
             f"{one.same_pass_rate:.4f}",
             "-" if one.same_precision is None else f"{one.same_precision:.4f}",
