@@ -23,7 +23,6 @@ from migrate.audit.arms import (
     measure_arm,
 )
 from migrate.audit.asking import Answered, Asking
-from migrate.audit.checks import remarks
 from migrate.audit.ground import Ground, prepare_ground
 from migrate.audit.held_out import judge_held_out
 from migrate.audit.hurt import find_hurt
@@ -97,7 +96,6 @@ def audit_store(
         parent_field=parent_field,
         progress=progress,
     )
-    notes = remarks(questions, ground.keys[FULL], translated)
     tally = tally_of(embedder, price_usd_per_mtok)
     asking = Asking(questions, progress, seed)
     second = _second_stage(ground, two_stage, tally, asking)
@@ -116,7 +114,7 @@ def audit_store(
         n_documents=ground.n_documents,
         dataset=questions.name,
         notes=(
-            *notes,
+            *ground.notes,
             *(arm.reranking.sentence for arm in arms.values() if arm.reranking),
             *untold_fields(hurt.slices, slice_fields),
         ),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from migrate.audit.arms import BRIDGE, FULL, STAY, TRANSLATED
 from migrate.audit.bridge import bridged_store
-from migrate.audit.checks import check_same_documents, check_same_model
+from migrate.audit.checks import check_same_documents, check_same_model, remarks
 from migrate.audit.questions import PARENT_FIELD, Keys, Questions, document_keys, keys_of
 from migrate.documents import Document
 from migrate.embedders.base import Embedder
@@ -21,7 +21,7 @@ from migrate.vectors import Progress, Vectors, no_progress
 class Ground:
     """Arms that search a store, by name: the store, the document that each id is judged as, the queries' vectors.
 
-    `documents` are those of the translated store, where words are to be ranked.
+    `documents` are those of the translated store, where words are to be ranked; `notes` what a reader should know.
     """
 
     questions: Questions
@@ -29,6 +29,7 @@ class Ground:
     keys: Mapping[str, Keys]
     vectors: Mapping[str, Vectors]
     documents: Sequence[Document] | None
+    notes: tuple[str, ...]
 
     @property
     def n_documents(self) -> int:
@@ -73,10 +74,11 @@ def prepare_ground(
         for name, store in stores.items()
     }
     check_same_documents(stores, keys, standard=FULL)
+    notes = remarks(questions, keys[FULL], translated)
     vectors = _query_vectors(stores, embedders, questions, progress)
     if bridge is not None:
         vectors[BRIDGE] = bridge.map_queries(vectors[FULL], source=questions.name)
-    return Ground(questions, stores, keys, vectors, documents)
+    return Ground(questions, stores, keys, vectors, documents, notes)
 
 
 def _query_vectors(

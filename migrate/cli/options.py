@@ -190,9 +190,9 @@ class ModelOptions:
     @property
     def cache_file(self) -> Path | None:
         """Where embeddings are kept, or None for nowhere."""
-        from migrate.files import cache_folder
+        from migrate.embedders.cache import default_cache_path
 
-        return None if self.no_cache else self.cache or cache_folder() / "embeddings.sqlite"
+        return None if self.no_cache else self.cache or default_cache_path()
 
 
 def model_options(command: Callable[..., Any]) -> Callable[..., Any]:

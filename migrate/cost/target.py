@@ -52,11 +52,6 @@ class Target:
         """Whether texts are sent to a server, in requests."""
         return self.provider == OPENAI
 
-    @property
-    def is_computed(self) -> bool:
-        """Whether embedding is work at all: vectors of a file are there already."""
-        return self.provider != "file"
-
     def count(self, texts: Sequence[Text]) -> Counts:
         """Tokens of each text, with prefix and special tokens, none of them cut off."""
         return self.counter.count([self.prefix + whole(text.text) for text in texts])

@@ -282,6 +282,13 @@ def test_judgements_of_documents_that_are_not_there_are_counted(reference):
         audit(reference, reference, Questions(QUERIES, {"q0": {"gone": 1, "d000": 0}}, "x"))
 
 
+def test_what_cannot_be_judged_is_refused_before_a_query_is_paid_for(reference):
+    target = Topics()
+    with pytest.raises(InputError, match="found none"):
+        audit(reference, reference, Questions(QUERIES, {"q0": {"gone": 1}}, "x"), target)
+    assert target.asked == []
+
+
 def test_progress_is_told_for_each_store(reference):
     told = []
     audit(reference, reference, progress=lambda *step: told.append(step))
