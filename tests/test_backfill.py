@@ -2,6 +2,7 @@ import hashlib
 
 import numpy as np
 import pytest
+from topics import copy_store
 
 from migrate.audit.audit import audit_store
 from migrate.audit.questions import Questions
@@ -87,7 +88,7 @@ def test_an_audit_does_not_take_what_was_filled_in_for_the_sample(translated, em
     embedder.embed_documents(documents)
     backfill_store(translated, embedder, tmp_path / "new")
     new = open_store(tmp_path / "new")
-    report = audit_store(new, new, Questions([Query("q", "a query")], None, "x"), embedder, resamples=10)
+    report = audit_store(new, copy_store(new), Questions([Query("q", "a query")], None, "x"), embedder, resamples=10)
     assert report.notes[0] == "150 of 150 vectors are true ones"
     assert report.notes[1].startswith("0 of 150 documents (0.0%) lie outside what the sample covers")
 

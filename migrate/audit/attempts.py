@@ -30,7 +30,8 @@ from migrate.vectors import Batch, Vectors
 class Judge:
     """Holds vectors against the full re-embed, as an audit does.
 
-    `asked` are the queries' vectors by the target model, (q, dim); `stay` the scores of staying, where they are known.
+    `asked` are the queries' vectors by the target model, (q, dim); `stay` the scores of staying, where they are known;
+    `doubts` what takes away every SAFE.
     """
 
     asking: Asking
@@ -42,6 +43,7 @@ class Judge:
     resamples: int
     confidence: float = CONFIDENCE
     stay: Scores | None = None
+    doubts: tuple[str, ...] = ()
 
     @property
     def questions(self) -> Questions:
@@ -68,7 +70,7 @@ class Judge:
             resamples=self.resamples,
             provisional=self.questions.qrels is None,
             confidence=self.confidence,
-        )
+        ).doubted(self.doubts)
 
     def comparison(self, arm: Arm) -> Comparison:
         """The arm against the full re-embed."""

@@ -30,6 +30,7 @@ from migrate.audit.missing import missing_arms
 from migrate.audit.model import AuditReport
 from migrate.audit.outlay import outlay_of
 from migrate.audit.questions import PARENT_FIELD, Questions
+from migrate.audit.reference import odd_scores
 from migrate.audit.slices import untold_fields
 from migrate.audit.two_stage import TwoStage, arm_meaning, arm_name, can_rerank
 from migrate.audit.verdict import MARGIN, RESAMPLES, Bounds, Verdict, decide, family_bounds
@@ -66,7 +67,8 @@ def audit_store(
     `source_embedder` are given, asking `source` through the query stitch `bridge` where it is given, BM25 where there
     are texts, its fusion with the translated store and with the full re-embed, and two controls. For each N of
     `two_stage`, the target model ranks the translated store's first N again (`migrate.audit.two_stage`). The verdict
-    is on the translated store alone. Vectors are searched exactly, whatever the index, so that no arm is blamed for
+    is on the translated store alone, and never SAFE where the reference is not shown to be a full re-embed
+    (`migrate.audit.reference`). Vectors are searched exactly, whatever the index, so that no arm is blamed for
     its index. `slice_fields` are metadata fields to tell queries apart by.
 
     Raises
@@ -78,7 +80,7 @@ def audit_store(
     InputError
         There are no queries, or none of the relevant documents is in the stores.
     StoreError
-        The stores do not hold the same documents, or the reference was embedded by another model.
+        The stores do not hold the same documents, or the reference is not a full re-embed of them by this model.
     VectorError
         A store is not of its embedder's dimension, or a vector is zero or not finite.
     RemoteError
@@ -94,6 +96,7 @@ def audit_store(
         bridge=bridge,
         words=bm25,
         parent_field=parent_field,
+        seed=seed,
         progress=progress,
     )
     tally = tally_of(embedder, price_usd_per_mtok)
@@ -105,8 +108,10 @@ def audit_store(
     judging = _Judging(deciding_measure(questions), margin, seed, resamples)
     runs = {name: answered.run for name, answered in answers.items()}
     hurt = find_hurt(ground, runs, slice_fields=slice_fields, seed=seed, resamples=resamples)
+    doubts = (*ground.proof.doubts, *judging.oddities(arms, provisional=questions.qrels is None))
+    held_out = judge_held_out(ground, asking, margin=margin, resamples=resamples)
     return AuditReport(
-        verdict=judging.verdict(arms, provisional=questions.qrels is None),
+        verdict=judging.verdict(arms, provisional=questions.qrels is None).doubted(doubts),
         arms=tuple(arms.values()),
         comparisons=judging.comparisons(arms),
         measure=judging.measure,
@@ -121,8 +126,10 @@ def audit_store(
         manifest=_manifest(ground, judging),
         family=judging.family(arms),
         missing=missing_arms(arms, has_texts=translated.info.has_texts, asked_two_stage=bool(two_stage)),
-        held_out=judge_held_out(ground, asking, margin=margin, resamples=resamples),
+        held_out=None if held_out is None else held_out.doubted(doubts),
         hurt=hurt,
+        reference=ground.proof,
+        doubts=doubts,
     )
 
 
@@ -205,6 +212,14 @@ class _Judging:
         """Bounds of the arms that could serve instead of the translated store, which hold for all of them at once."""
         scores = {name: arm.scores[self.measure] for name, arm in arms.items() if name == BRIDGE or arm.reranking}
         return family_bounds(scores, arms[FULL].scores[self.measure], seed=self.seed, resamples=self.resamples)
+
+    def oddities(self, arms: Mapping[str, Arm], *, provisional: bool) -> tuple[str, ...]:
+        """Scores that speak against the reference; without judgements it is the measure of itself."""
+        if provisional:
+            return ()
+        words, stay = (arms[name].scores[self.measure] if name in arms else None for name in (BM25, STAY))
+        arm, full = (arms[name].scores[self.measure] for name in (TRANSLATED, FULL))
+        return odd_scores(arm, full, words, stay, seed=self.seed, resamples=self.resamples)
 
     def verdict(self, arms: Mapping[str, Arm], *, provisional: bool) -> Verdict:
         """The verdict on the translated store."""

@@ -11,24 +11,6 @@ from migrate.stores.base import Store
 from migrate.stores.confidence import find_outside
 
 
-def check_same_model(translated: Store, reference: Store) -> None:
-    """Two manifests that name different models contradict each other; vectors from files say nothing of a model.
-
-    Raises
-    ------
-    StoreError
-        They do.
-    """
-    manifests = (translated.info.manifest, reference.info.manifest)
-    models = [manifest.model for manifest in manifests if manifest is not None and manifest.model is not None]
-    specs = [model.spec for model in models if not model.spec.startswith("file:")]
-    if len(set(specs)) > 1:
-        raise StoreError(
-            f"{reference.info.path}: expected a reference embedded by {specs[0]}, as the translated store says, found "
-            f"{specs[1]}; audit against a full re-embed by the same model"
-        )
-
-
 def check_same_documents(stores: Mapping[str, Store], keys: Mapping[str, Keys], *, standard: str) -> None:
     """Make sure that every store holds the documents of the store called `standard`.
 

@@ -44,6 +44,7 @@ def frontier(
     shares: Sequence[float] = SHARES,
     policies: Sequence[str] = POLICIES,
     stay: Scores | None = None,
+    doubts: tuple[str, ...] = (),
     parent_field: str = PARENT_FIELD,
     price_usd_per_mtok: float | None = None,
     margin: float = MARGIN,
@@ -56,7 +57,8 @@ def frontier(
     The first point is the store as it is translated now; shares that the sample has already reached are left out.
     `query-log` is tried where there is a log; queries of the log that judge are left out of it. Each stitch is of the
     kind that `fitted` is, where `translate --reembed` may find a better one. With k policies, each verdict has bounds
-    of confidence 1 - 0.05 / k, so that the cheapest of them all is SAFE by mistake in 5 % of audits at most.
+    of confidence 1 - 0.05 / k, so that the cheapest of them all is SAFE by mistake in 5 % of audits at most. `doubts`
+    are those of the audit by the same reference: with any of them no budget is SAFE.
 
     Raises
     ------
@@ -90,6 +92,7 @@ def frontier(
         # The cheapest budget is picked out of several policies, each of which may look safe by chance.
         1 - (1 - CONFIDENCE) / len(tried),
         stay,
+        doubts,
     )
     survey = survey_store(store, fitted, logged, progress=progress)
     attempts = Attempts(store, fitted, reference, survey, judge, tally_of(embedder, price_usd_per_mtok), seed)

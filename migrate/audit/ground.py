@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from migrate.audit.arms import BRIDGE, FULL, STAY, TRANSLATED
 from migrate.audit.bridge import bridged_store
-from migrate.audit.checks import check_same_documents, check_same_model, remarks
+from migrate.audit.checks import check_same_documents, remarks
 from migrate.audit.questions import PARENT_FIELD, Keys, Questions, document_keys, keys_of
+from migrate.audit.reference import ReferenceProof, prove_reference
 from migrate.documents import Document
 from migrate.embedders.base import Embedder
 from migrate.errors import InputError, VectorError
@@ -21,7 +22,8 @@ from migrate.vectors import Progress, Vectors, no_progress
 class Ground:
     """Arms that search a store, by name: the store, the document that each id is judged as, the queries' vectors.
 
-    `documents` are those of the translated store, where words are to be ranked; `notes` what a reader should know.
+    `documents` are those of the translated store, where words are to be ranked; `notes` what a reader should know;
+    `proof` is how the reference was shown to be one.
     """
 
     questions: Questions
@@ -30,6 +32,7 @@ class Ground:
     vectors: Mapping[str, Vectors]
     documents: Sequence[Document] | None
     notes: tuple[str, ...]
+    proof: ReferenceProof
 
     @property
     def n_documents(self) -> int:
@@ -48,6 +51,7 @@ def prepare_ground(
     bridge: FittedStitch | None = None,
     words: bool = True,
     parent_field: str = PARENT_FIELD,
+    seed: int = 0,
     progress: Progress = no_progress,
 ) -> Ground:
     """Check everything against everything, then embed the queries, which may cost money.
@@ -59,7 +63,6 @@ def prepare_ground(
     """
     if not questions.queries:
         raise InputError(f"{questions.name}: expected queries to audit with, found none")
-    check_same_model(translated, reference)
     stores = {FULL: reference, TRANSLATED: translated}
     embedders = {FULL: embedder, TRANSLATED: embedder}
     if source is not None and source_embedder is not None:
@@ -75,24 +78,30 @@ def prepare_ground(
     }
     check_same_documents(stores, keys, standard=FULL)
     notes = remarks(questions, keys[FULL], translated)
-    vectors = _query_vectors(stores, embedders, questions, progress)
+    _check_dimensions(stores, embedders)
+    proof = prove_reference(
+        translated, reference, embedder, (keys[TRANSLATED], keys[FULL]), source=source, seed=seed, progress=progress
+    )
+    vectors = _query_vectors(embedders, questions, progress)
     if bridge is not None:
         vectors[BRIDGE] = bridge.map_queries(vectors[FULL], source=questions.name)
-    return Ground(questions, stores, keys, vectors, documents, notes)
+    return Ground(questions, stores, keys, vectors, documents, (*notes, proof.sentence), proof)
 
 
-def _query_vectors(
-    stores: Mapping[str, Store], embedders: Mapping[str, Embedder], questions: Questions, progress: Progress
-) -> dict[str, Vectors]:
+def _check_dimensions(stores: Mapping[str, Store], embedders: Mapping[str, Embedder]) -> None:
+    for name, embedder in embedders.items():
+        identity, info = embedder.identity, stores[name].info
+        if identity.dim != info.dim:
+            raise VectorError(
+                f"{info.path}: expected vectors of dimension {identity.dim}, as {identity.spec} gives, found "
+                f"{info.dim}; name the model that the store was built with"
+            )
+
+
+def _query_vectors(embedders: Mapping[str, Embedder], questions: Questions, progress: Progress) -> dict[str, Vectors]:
     """The queries as each arm's model embeds them; arms of one model share the vectors, which may cost money."""
     found: dict[int, Vectors] = {}
-    for name, embedder in embedders.items():
+    for embedder in embedders.values():
         if id(embedder) not in found:
             found[id(embedder)] = embedder.embed_queries(questions.queries, progress=progress)
-        dim, store = found[id(embedder)].shape[1], stores[name]
-        if dim != store.info.dim:
-            raise VectorError(
-                f"{store.info.path}: expected vectors of dimension {dim}, as {embedder.identity.spec} gives, "
-                f"found {store.info.dim}; name the model that the store was built with"
-            )
     return {name: found[id(embedder)] for name, embedder in embedders.items()}

@@ -33,6 +33,10 @@ class HeldOut:
     queries: int
     verdict: Verdict
 
+    def doubted(self, doubts: tuple[str, ...]) -> HeldOut:
+        """The finding where there are doubts about what it rests on."""
+        return replace(self, verdict=self.verdict.doubted(doubts))
+
     @property
     def sentence(self) -> str:
         """For a person."""

@@ -11,6 +11,7 @@ from migrate.audit.hurt import Hurt
 from migrate.audit.measures import Scores
 from migrate.audit.missing import REEMBEDDED
 from migrate.audit.points import Frontier
+from migrate.audit.reference import ReferenceProof
 from migrate.audit.verdict import FEWEST_QUERIES, Bounds, Verdict
 from migrate.manifest import Manifest
 
@@ -21,7 +22,8 @@ class AuditReport:
 
     `family` are the arms that could serve instead, with bounds that hold for all of them at once. `missing` has what
     each arm needs that could not be had. `held_out` is the verdict without true vectors, None where there are none.
-    `frontier` are the budgets that were tried.
+    `frontier` are the budgets that were tried. `reference` is how the standard was shown to be one, `doubts` what is
+    odd about it or about the scores: with any of them nothing is SAFE.
     """
 
     verdict: Verdict
@@ -38,6 +40,8 @@ class AuditReport:
     held_out: HeldOut | None = None
     hurt: Hurt = field(default_factory=Hurt)
     frontier: Frontier | None = None
+    reference: ReferenceProof | None = None
+    doubts: tuple[str, ...] = ()
 
     @property
     def stay(self) -> Scores | None:
@@ -47,7 +51,7 @@ class AuditReport:
     @property
     def ways_out(self) -> tuple[str, ...]:
         """Arms that could serve instead and keep the margin, whichever of them one picks."""
-        enough = self.verdict.n_queries >= FEWEST_QUERIES
+        enough = self.verdict.n_queries >= FEWEST_QUERIES and not self.doubts
         return tuple(name for name, bounds in self.family.items() if enough and bounds.lower >= self.verdict.margin)
 
     def arm(self, name: str) -> Arm:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from migrate.audit.bounds import CONFIDENCE, RESAMPLES, Bounds, difference_bounds, family_bounds, retention_bounds
@@ -44,7 +44,7 @@ class Verdict:
     `queries_needed` is an estimate for an inconclusive verdict: so many queries would settle 80 % of audits like this
     one; None where even 100,000 would not do.
     A `provisional` verdict rests on overlap@10 with the full re-embed, for want of judgements. `confidence` is that of
-    each bound.
+    each bound. `doubts` say why the figures cannot be trusted, where they cannot: they take a SAFE away.
     """
 
     outcome: Outcome
@@ -55,6 +55,13 @@ class Verdict:
     queries_needed: int | None
     provisional: bool
     confidence: float = CONFIDENCE
+    doubts: tuple[str, ...] = ()
+
+    def doubted(self, doubts: tuple[str, ...]) -> Verdict:
+        """The verdict where there are doubts about what it rests on: INCONCLUSIVE instead of SAFE."""
+        if self.outcome is not Outcome.SAFE or not doubts:
+            return self
+        return replace(self, outcome=Outcome.INCONCLUSIVE, doubts=doubts)
 
     @property
     def worse_than_stay(self) -> bool:
@@ -76,6 +83,8 @@ class Verdict:
         span = f"retention {bounds.estimate:.3f}, {level} {bounds.lower:.3f} to {bounds.upper:.3f}"
         if self.worse_than_stay:
             return f"{span}; the translated store answers significantly worse than the source store does today"
+        if self.doubts:
+            return f"{span}: not to be believed, as {'; '.join(self.doubts)}"
         if self.outcome is Outcome.SAFE:
             return f"{span}: at least the margin of {self.margin:g}"
         if self.outcome is Outcome.NOT_SAFE:

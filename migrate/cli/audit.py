@@ -188,6 +188,7 @@ def command(
                     shares=trial.shares,
                     policies=trial.policies,
                     stay=found.stay,
+                    doubts=found.doubts,
                     parent_field=parent_field,
                     price_usd_per_mtok=price,
                     margin=margin,

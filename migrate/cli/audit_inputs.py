@@ -62,10 +62,14 @@ def built_already(
 def texts_to_build(
     reference: str, keep: Path | None, translated: Store, *, is_kept: bool, restart: bool
 ) -> Callable[[], Iterable[Document]]:
-    """What starts reading the documents that are embedded for the reference; none where it is there."""
+    """What starts reading the documents that are embedded for the reference: all, or those that prove it."""
+    from migrate.audit.reference import spot_documents
     from migrate.embed.reference import documents_left
+    from migrate.stores import open_store
 
-    if reference != BUILD or is_kept:
+    if reference != BUILD:
+        return lambda: spot_documents(open_store(Path(reference)))
+    if is_kept:
         return tuple
     return translated.documents if keep is None else lambda: documents_left(translated, keep, restart=restart)
 

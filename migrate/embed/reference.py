@@ -31,7 +31,8 @@ from migrate.work.folder import make_folder
 from migrate.work.place import Work, rows_done
 
 COMMAND = "re-embed"
-_MADE_BY = "full re-embed"
+MADE_BY = "full re-embed"
+"""What the manifest of a reference says of its origin."""
 
 
 def reembed_store(
@@ -70,7 +71,7 @@ def reembed_store(
                 record_batch(recorder, work, writer.rows, embedder, {})
         (writer or _reference_writer(store, work, noted_identity(work, embedder).dim)).finish()
         store.check_unchanged(before)
-        return finish_beside(work, embedder, _MADE_BY, str(store.info.details["index"]), _inputs(store))
+        return finish_beside(work, embedder, MADE_BY, str(store.info.details["index"]), _inputs(store))
 
     return as_embedding(output, make_folder(output, configure, fill, force=force, restart=restart))
 
@@ -80,7 +81,7 @@ def is_reembedded(store: Store, embedder: Embedder, folder: Path) -> bool:
     if not (folder / MANIFEST_NAME).is_file():
         return False
     made = read_manifest(folder, "store")
-    return (made.details.get("made by"), made.model, made.inputs) == (_MADE_BY, embedder.identity, _inputs(store))
+    return (made.details.get("made by"), made.model, made.inputs) == (MADE_BY, embedder.identity, _inputs(store))
 
 
 def documents_left(store: Store, output: Path, *, restart: bool = False) -> Iterator[Document]:

@@ -14,6 +14,8 @@ def advice(report: AuditReport) -> Iterator[str]:
     if verdict.outcome is Outcome.SAFE:
         yield "put the translated store in the place of the old one, together with the queries of the target model"
         return
+    if report.doubts:
+        yield "make a reference that is beyond doubt: `audit STORE --reference build` embeds every text now"
     if verdict.worse_than_stay:
         yield "stay with the source store for now: it answers better than the translated one"
     if report.frontier is not None:

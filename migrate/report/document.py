@@ -28,6 +28,7 @@ def audit_document(report: AuditReport) -> dict[str, Any]:
         "family": as_plain(report.family),
         "next": list(advice(report)),
         "missing": dict(report.missing),
+        "reference": None if report.reference is None else _reference(report),
         "held_out": None if report.held_out is None else _held_out(report.held_out),
         "regressions": as_plain(hurt.regressions),
         "slices": as_plain(hurt.slices),
@@ -54,6 +55,12 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "queries": verdict.n_queries,
         "queries_needed": verdict.queries_needed,
     }
+
+
+def _reference(report: AuditReport) -> dict[str, Any]:
+    proof = report.reference
+    evidence = [] if proof is None else list(proof.evidence)
+    return {"proven": not report.doubts, "evidence": evidence, "doubts": list(report.doubts)}
 
 
 def _held_out(held_out: HeldOut) -> dict[str, Any]:

@@ -25,7 +25,7 @@ def report(tmp_path_factory):
     reference = make_store(folder / "reference", documents=known)
     translated = make_store(folder / "translated", documents=known, vectors=noisy(1.0))
     source = make_store(folder / "source", SOURCE, known)
-    np.save(folder / "translated" / "confidence.npy", np.linspace(0.2, 1, len(known)).astype("<f4"))
+    np.save(folder / "translated" / "confidence.npy", np.linspace(0.2, 0.99, len(known)).astype("<f4"))
     return audit(translated, reference, source=source, source_embedder=SOURCE, slice_fields=["shelf", "absent"])
 
 

@@ -1,5 +1,7 @@
 """Documents of topics, a model that embeds them, and stores and audits of these: what tests of the audit share."""
 
+import shutil
+
 import numpy as np
 
 from migrate.audit.audit import audit_store
@@ -55,6 +57,15 @@ def make_store(folder, embedder=TARGET, documents=DOCUMENTS, *, vectors=None, me
         (folder / "docs.jsonl").unlink()
     if manifest:
         manifest.write(folder)
+    return open_store(folder)
+
+
+def copy_store(store):
+    """The same vectors in a folder of their own, of unknown origin."""
+    folder = store.folder.with_name(f"copy of {store.folder.name}")
+    if not folder.exists():
+        shutil.copytree(store.folder, folder)
+        (folder / "lead-migrate.json").unlink(missing_ok=True)
     return open_store(folder)
 
 

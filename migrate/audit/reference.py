@@ -1,0 +1,367 @@
+"""Whether a reference is what it claims to be: a full re-embed of the same documents by the target model.
+
+A verdict is worth what it is measured against, so a reference proves itself before anything is scored:
+
+    the same file as another store, or a translation ──▶ refused
+    a manifest of another model, another hash         ──▶ refused
+    rows against the true vectors of the translated store (its sample, what was re-embedded): other ──▶ refused
+    no such rows, or no manifest of `embed` or of a full re-embed with the hash of the index
+        ──▶ 32 documents are embedded again and compared; where they cannot be, the reference is unproven
+
+Against a reference that is unproven, or odd, no verdict is SAFE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.audit.bounds import difference_bounds, retention_bounds
+from migrate.audit.measures import Scores
+from migrate.audit.questions import Keys
+from migrate.check.comparison import agree, pairwise
+from migrate.check.facts import manifest_finding
+from migrate.check.tolerance import tolerance_of
+from migrate.documents import Document
+from migrate.embed.corpus import COMMAND as EMBED
+from migrate.embed.reference import MADE_BY as FULL_REEMBED
+from migrate.embedders.base import Embedder
+from migrate.errors import InputError, StoreError
+from migrate.manifest import Manifest, ModelIdentity
+from migrate.sample.distinct import distinct_texts
+from migrate.stores.base import INDEX_HASH, Store
+from migrate.stores.confidence import read_confidence
+from migrate.vectors import Progress, Vectors, check_vectors, no_progress, summarize_norms
+
+SPOT_CHECKS: Final = 32
+"""Documents that are embedded again: with all of them equal, less than 9 % of the store differs (95 % confidence)."""
+
+_ROWS: Final = 10_000
+_NEARLY_EQUAL, _SAME, _SAME_SHARE = 1 - 1e-3, 1 - 1e-6, 0.01
+_MADE_RIGHT: Final = (EMBED, FULL_REEMBED)
+_MADE_ELSE: Final = "make one with `audit --reference build`, or `embed` with the target model"
+_TOO_GOOD: Final = 1.05
+_CHANCE: Final = 95
+_LOST_SHARE: Final = 0.05
+_ABOVE_CHANCE: Final = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceProof:
+    """How a reference was shown to be a full re-embed; `doubts` are why it was not, one sentence each."""
+
+    evidence: tuple[str, ...]
+    doubts: tuple[str, ...] = ()
+
+    @property
+    def proven(self) -> bool:
+        """Whether a verdict may rest on the reference."""
+        return not self.doubts
+
+    @property
+    def sentence(self) -> str:
+        """For a person."""
+        return "the reference: " + "; ".join([*self.evidence, *self.doubts])
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Rows of the translated store beside those of the reference with the same ids, and which of them are true."""
+
+    ids: Sequence[str]
+    places: NDArray[np.int64]
+    translated: Vectors
+    reference: Vectors
+    true: NDArray[np.bool_]
+
+    @property
+    def cosines(self) -> NDArray[np.float64]:
+        return pairwise(self.translated, self.reference)
+
+    @property
+    def chance(self) -> float:
+        """The cosine that 5 % of pairs of different documents exceed: what nothing in common looks like."""
+        turned = np.roll(self.reference, max(len(self.ids) // 2, 1), axis=0)
+        return float(np.percentile(pairwise(self.translated, turned), _CHANCE))
+
+
+def prove_reference(
+    translated: Store,
+    reference: Store,
+    embedder: Embedder,
+    keys: tuple[Keys, Keys],
+    *,
+    source: Store | None = None,
+    seed: int = 0,
+    progress: Progress = no_progress,
+) -> ReferenceProof:
+    """Hold a reference against all that is known of what it should be; may embed 32 documents.
+
+    `keys` are those of the translated store and of the reference, in the order of their rows.
+
+    Raises
+    ------
+    StoreError
+        It is not a full re-embed by this model of these documents.
+    RemoteError
+        A document could not be embedded.
+    """
+    _refuse_same_place(reference, {"the store that is audited": translated, "the source store": source})
+    _refuse_same_bytes(translated, reference)
+    trusted, told = _by_manifest(translated, reference, embedder)
+    evidence = [told]
+    rows = _matching_rows(translated, reference, keys, seed)
+    _check_norms(reference, rows, embedder)
+    n_true = 0 if rows is None else _check_true_rows(translated, reference, rows)
+    if n_true:
+        evidence.append(f"{n_true:,} true vectors of the translated store agree with it")
+    doubts: list[str] = []
+    if not (trusted and n_true):
+        checked = _spot_check(reference, embedder, rows, seed, progress)
+        (evidence if checked else doubts).append(checked or _unproven(reference, rows))
+    if rows is not None and (lost := _lost_share(rows)) > _LOST_SHARE:
+        doubts.append(
+            f"{lost:.0%} of its rows have nothing in common with the translated ones, as if they were of another "
+            "model or of other documents"
+        )
+    return ReferenceProof(tuple(evidence), tuple(doubts))
+
+
+def spot_documents(reference: Store, *, seed: int = 0) -> list[Document]:
+    """About what `prove_reference` may embed of a store, for an estimate of its cost."""
+    order = np.random.default_rng(seed).permutation(reference.info.count).astype(np.int64)
+    return [candidate.document for candidate in distinct_texts(reference, order, SPOT_CHECKS)]
+
+
+def odd_scores(
+    arm: Scores, full: Scores, words: Scores | None, stay: Scores | None, *, seed: int, resamples: int
+) -> tuple[str, ...]:
+    """What is too good or too bad to be true, one sentence each; scores are nDCG@10, one value a query."""
+    doubts = []
+    lower = retention_bounds(arm, full, seed=seed, resamples=resamples).lower
+    if lower > _TOO_GOOD:
+        doubts.append(
+            f"the translated store scores at least {lower:.2f} times what the full re-embed does, which a translation "
+            "cannot: is the reference of these documents and this model?"
+        )
+    for name, scores in (("BM25", words), ("staying with the source model", stay)):
+        if scores is not None and difference_bounds(scores, full, seed=seed, resamples=resamples).lower > 0:
+            doubts.append(
+                f"the full re-embed is significantly worse than {name} (nDCG@10 {full.mean():.3f} against "
+                f"{scores.mean():.3f}): check the reference and the target model's prefixes, or do not move"
+            )
+    return tuple(doubts)
+
+
+def _refuse_same_place(reference: Store, others: dict[str, Store | None]) -> None:
+    for name, other in others.items():
+        if other is not None and _index(reference).samefile(_index(other)):
+            raise StoreError(
+                f"{reference.info.path}: expected a full re-embed as reference, found {name} itself; {_MADE_ELSE}"
+            )
+
+
+def _index(store: Store) -> Path:
+    return store.folder / str(store.info.details["index"])
+
+
+def _refuse_same_bytes(translated: Store, reference: Store) -> None:
+    """A copy of the reference is not a translation, however well it scores."""
+    manifests = [store.info.manifest for store in (translated, reference)]
+    hashes = [manifest.details.get(INDEX_HASH) if manifest else None for manifest in manifests]
+    if hashes[0] is not None and hashes[0] == hashes[1] and made_by(translated) in (*_MADE_RIGHT, None):
+        raise StoreError(
+            f"{translated.info.path}: expected a translated store to audit, found the same vectors as in the reference "
+            f"{reference.info.path}; audit what `translate` has written"
+        )
+
+
+def made_by(store: Store) -> str | None:
+    """The command that made a store, where its manifest says so."""
+    return store.info.manifest.details.get("made by") if store.info.manifest else None
+
+
+def _by_manifest(translated: Store, reference: Store, embedder: Embedder) -> tuple[bool, str]:
+    """Whether the manifest shows that an embedding command made the reference with this model, and what it shows."""
+    manifest = reference.info.manifest
+    if manifest is None:
+        return False, "it has no manifest that says how it was made"
+    _refuse_translation(reference, manifest)
+    if manifest.model is None:
+        return False, "its manifest names no model"
+    known = [translated.info.manifest.model if translated.info.manifest else None, embedder.identity]
+    others = [model for model in known if model is not None and model != manifest.model]
+    _refuse_other_model(reference, manifest, others)
+    if any(_is_file(model) for model in (manifest.model, *others)) and others:
+        return False, f"its manifest names {manifest.model.spec}, and a file does not tell its model"
+    if not reference.verify():
+        return False, "its manifest has no hash of its index"
+    if made_by(reference) not in _MADE_RIGHT:
+        return False, f"its manifest was written by {made_by(reference)}, which embeds nothing"
+    return True, f"made by {made_by(reference)} with {manifest.model.spec}, its index unchanged"
+
+
+def _is_file(model: ModelIdentity) -> bool:
+    return model.spec.startswith("file:")
+
+
+def _refuse_translation(reference: Store, manifest: Manifest) -> None:
+    n_true = manifest.counts.get("true vectors", 0)
+    if (made_by(reference) == "translate" or manifest.source_model is not None) and n_true < reference.info.count:
+        raise StoreError(
+            f"{reference.info.path}: expected a full re-embed as reference, found a translated store; {_MADE_ELSE}"
+        )
+
+
+def _refuse_other_model(reference: Store, manifest: Manifest, models: Sequence[ModelIdentity]) -> None:
+    """Manifests that name different models contradict each other; files of vectors may be of one model all the same."""
+    for model in models:
+        finding = manifest_finding(manifest, model)
+        either_a_file = manifest.model is not None and (_is_file(manifest.model) or _is_file(model))
+        if not finding.ok and not either_a_file:
+            raise StoreError(
+                f"{reference.info.path}: expected a reference embedded by {model.spec} as it is used here, found that "
+                f"{finding.message}; {_MADE_ELSE}"
+            )
+
+
+def _matching_rows(translated: Store, reference: Store, keys: tuple[Keys, Keys], seed: int) -> _Rows | None:
+    """Up to 10,000 true rows and as many others; None where the stores have no ids in common."""
+    mine, other = keys
+    if len(mine) != translated.info.count or len(other) != reference.info.count:
+        return None  # two rows of one id: nobody knows which is which
+    row_of = {doc_id: row for row, doc_id in enumerate(other)}
+    values = read_confidence(translated.folder, translated.info.count)
+    is_true = np.zeros(translated.info.count, dtype=bool) if values is None else values == 1
+    shared = np.fromiter((doc_id in row_of for doc_id in mine), dtype=bool, count=len(mine))
+    rng = np.random.default_rng(seed)
+    drawn = [rng.permutation(np.flatnonzero(shared & some))[:_ROWS] for some in (is_true, ~is_true)]
+    rows = np.sort(np.concatenate(drawn))
+    if not len(rows):
+        return None
+    batch = translated.take(rows)
+    ids = list(batch.ids)
+    vectors = batch.vectors.copy()
+    places = np.array([row_of[doc_id] for doc_id in ids], dtype=np.int64)
+    true_vectors = reference.take(places).vectors
+    check_vectors(ids, vectors, source=str(translated.info.path))
+    check_vectors(ids, true_vectors, source=str(reference.info.path))
+    _check_texts(translated, reference, rows, places)
+    return _Rows(ids, places, vectors, true_vectors, is_true[rows])
+
+
+def _check_texts(translated: Store, reference: Store, rows: NDArray[np.int64], places: NDArray[np.int64]) -> None:
+    """Equal ids must mean equal texts."""
+    if not (translated.info.has_texts and reference.info.has_texts):
+        return
+    pairs = zip(translated.documents(rows), reference.documents(places), strict=True)
+    other = [mine.id for mine, theirs in pairs if mine.text != theirs.text]
+    if other:
+        raise StoreError(
+            f"{reference.info.path}: expected the texts of {translated.info.path}, found others under the same ids "
+            f"({len(other):,} of {len(rows):,} that were compared, such as {other[0]!r}); {_MADE_ELSE}"
+        )
+
+
+def _check_norms(reference: Store, rows: _Rows | None, embedder: Embedder) -> None:
+    if rows is None or not (reference.info.exact and embedder.identity.normalized):
+        return
+    norms = summarize_norms(rows.reference)
+    if not norms.is_unit:
+        raise StoreError(
+            f"{reference.info.path}: expected vectors of length 1, as {embedder.identity.spec} gives, found lengths "
+            f"from {norms.minimum:.3g} to {norms.maximum:.3g}; {_MADE_ELSE}"
+        )
+
+
+def _check_true_rows(translated: Store, reference: Store, rows: _Rows) -> int:
+    """How many true vectors of the translated store the reference has too: all, or it is refused."""
+    cosines, true = rows.cosines, rows.true
+    if not true.any():
+        return 0
+    if translated.info.exact and reference.info.exact:
+        wrong = true & ~agree(rows.translated, rows.reference, tolerance_of(reference.info))
+        enough = not wrong.any()
+    else:  # what two lossy indexes have kept of one vector may be far apart, but not as far as two documents are
+        wrong = true & (cosines <= rows.chance)
+        enough = wrong.sum() <= (1 - _ABOVE_CHANCE) * true.sum()
+    if not enough:
+        worst = int(np.argmin(np.where(true, cosines, np.inf)))
+        raise StoreError(
+            f"{reference.info.path}: expected the true vectors of {translated.info.path}, found {int(wrong.sum()):,} "
+            f"of {int(true.sum()):,} to be others, such as {rows.ids[worst]!r} (cosine {cosines[worst]:.3f}): not a "
+            f"full re-embed by the same model; {_MADE_ELSE}"
+        )
+    return int(true.sum())
+
+
+def _spot_check(reference: Store, embedder: Embedder, rows: _Rows | None, seed: int, progress: Progress) -> str | None:
+    """That some documents, embedded again, have the reference's vectors; None where they cannot be embedded."""
+    if not reference.info.has_texts and embedder.needs_texts:
+        return None
+    drawn = list(distinct_texts(reference, _spot_order(reference, rows, seed), SPOT_CHECKS))
+    if not drawn:
+        return None
+    places = np.array([candidate.row for candidate in drawn], dtype=np.int64)
+    stored = reference.take(places).vectors
+    try:
+        fresh = embedder.embed_documents([candidate.document for candidate in drawn], progress=progress)
+    except InputError:  # a file of vectors that has others
+        return None
+    path = reference.info.path
+    if fresh.shape != stored.shape:
+        raise StoreError(
+            f"{path}: expected vectors of dimension {fresh.shape[1]}, as {embedder.identity.spec} gives, found "
+            f"{stored.shape[1]}; {_MADE_ELSE}"
+        )
+    right = agree(stored, fresh, tolerance_of(reference.info))
+    if not right.all():
+        worst = int(np.argmin(pairwise(stored, fresh)))
+        raise StoreError(
+            f"{path}: expected vectors of {embedder.identity.spec}, found others for {int((~right).sum())} of "
+            f"{len(drawn)} documents that were embedded again, such as {drawn[worst].document.id!r} (cosine "
+            f"{pairwise(stored, fresh)[worst]:.3f}): not a full re-embed by this model; {_MADE_ELSE}, or ask "
+            "`check` what it is"
+        )
+    return f"{len(drawn)} of {len(drawn)} documents that were embedded again have its vectors"
+
+
+def _spot_order(reference: Store, rows: _Rows | None, seed: int) -> NDArray[np.int64]:
+    """Rows of the reference to look at: half of those suspiciously equal to translated ones first, true ones last."""
+    order = np.random.default_rng(seed).permutation(reference.info.count).astype(np.int64)
+    if rows is None:
+        return order
+    suspicious = rows.places[~rows.true & (rows.cosines >= _NEARLY_EQUAL)][: SPOT_CHECKS // 2]
+    late = np.concatenate([suspicious, rows.places[rows.true]])
+    return np.concatenate([suspicious, order[~np.isin(order, late)], rows.places[rows.true]])
+
+
+def _unproven(reference: Store, rows: _Rows | None) -> str:
+    """Why nothing is known of the reference.
+
+    Raises
+    ------
+    StoreError
+        It holds translated vectors, and nothing shows that they are the model's own.
+    """
+    equal = 0 if rows is None else int((~rows.true & (rows.cosines >= _SAME)).sum())
+    if rows is not None and equal > _SAME_SHARE * (~rows.true).sum():
+        raise StoreError(
+            f"{reference.info.path}: expected a full re-embed as reference, found {equal:,} rows equal to translated "
+            f"ones; {_MADE_ELSE}"
+        )
+    return (
+        "nothing proves it, as no document can be embedded again to compare; `stamp` cannot help, "
+        "`audit --reference build` can"
+    )
+
+
+def _lost_share(rows: _Rows) -> float:
+    """Share of the translated rows, true ones aside, that are no nearer to the reference than other documents are."""
+    others = ~rows.true
+    return float((rows.cosines[others] <= rows.chance).mean()) if others.sum() > SPOT_CHECKS else 0.0
