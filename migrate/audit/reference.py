@@ -46,6 +46,7 @@ _NEARLY_EQUAL, _SAME, _SAME_SHARE = 1 - 1e-3, 1 - 1e-6, 0.01
 _MADE_RIGHT: Final = (EMBED, FULL_REEMBED)
 _MADE_ELSE: Final = "make one with `audit --reference build`, or `embed` with the target model"
 _TOO_GOOD: Final = 1.05
+_LENGTHS: Final = 1.01
 _CHANCE: Final = 95
 _LOST_SHARE: Final = 0.05
 _ABOVE_CHANCE: Final = 0.9
@@ -272,7 +273,7 @@ def _check_norms(reference: Store, rows: _Rows | None, embedder: Embedder) -> No
     if rows is None or not (reference.info.exact and embedder.identity.normalized):
         return
     norms = summarize_norms(rows.reference)
-    if not norms.is_unit:
+    if not norms.is_unit and norms.maximum > _LENGTHS * norms.minimum:
         raise StoreError(
             f"{reference.info.path}: expected vectors of length 1, as {embedder.identity.spec} gives, found lengths "
             f"from {norms.minimum:.3g} to {norms.maximum:.3g}; {_MADE_ELSE}"
