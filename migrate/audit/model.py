@@ -19,9 +19,10 @@ from migrate.manifest import Manifest
 class AuditReport:
     """The whole finding. `measure` is what the verdict rests on: nDCG@10, or overlap@10 where nothing is judged.
 
-    `family` are the arms that could serve instead, with bounds that hold for all of them at once. `missing` has what
-    each arm needs that could not be had. `held_out` is the verdict without true vectors, None where there are none.
-    `frontier` are the budgets that were tried.
+    `query_ids` are those of the distinct texts that were asked, in the order of all scores; a text that several queries
+    share goes by the first of them. `family` are the arms that could serve instead, with bounds that hold for all of
+    them at once. `missing` has what each arm needs that could not be had. `held_out` is the verdict without true
+    vectors, None where there are none. `frontier` are the budgets that were tried.
     """
 
     verdict: Verdict
@@ -41,13 +42,13 @@ class AuditReport:
 
     @property
     def stay(self) -> Scores | None:
-        """What staying scores by nDCG@10, one value a query; None without that arm, or without judgements."""
+        """What staying scores by nDCG@10, in the order of `query_ids`; None without that arm, or without judgements."""
         return next((arm.scores.get(NDCG) for arm in self.arms if arm.name == STAY), None)
 
     @property
     def ways_out(self) -> tuple[str, ...]:
         """Arms that could serve instead and keep the margin, whichever of them one picks."""
-        enough = self.verdict.n_queries >= FEWEST_QUERIES
+        enough = self.verdict.n_queries >= FEWEST_QUERIES and not self.verdict.lacks_documents
         return tuple(name for name, bounds in self.family.items() if enough and bounds.lower >= self.verdict.margin)
 
     def arm(self, name: str) -> Arm:

@@ -14,6 +14,9 @@ def advice(report: AuditReport) -> Iterator[str]:
     if verdict.outcome is Outcome.SAFE:
         yield "put the translated store in the place of the old one, together with the queries of the target model"
         return
+    if verdict.lacks_documents:
+        yield "embed the whole store again: it is too small for an audit, and for a migration to be worth it"
+        return
     if verdict.worse_than_stay:
         yield "stay with the source store for now: it answers better than the translated one"
     if report.frontier is not None:
