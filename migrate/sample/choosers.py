@@ -39,12 +39,12 @@ def choosers_of(*manifests: Manifest | None) -> frozenset[str]:
         A manifest holds something else under that name.
     """
     found: set[str] = set()
-    for manifest in manifests:
-        known = manifest.details.get(CHOSEN_BY, []) if manifest else []
+    for manifest in filter(None, manifests):
+        known = manifest.details.get(CHOSEN_BY, [])
         if not isinstance(known, list) or not all(isinstance(digest, str) for digest in known):
             raise ManifestError(
-                f"expected hashes of queries under {CHOSEN_BY!r} in a manifest, found something else; the file is "
-                "damaged, copy or make it again"
+                f"expected hashes of queries under {CHOSEN_BY!r} in the manifest of a {manifest.kind}, found something "
+                "else; the file is damaged, copy or make it again"
             )
         found.update(known)
     return frozenset(found)
