@@ -82,7 +82,7 @@ def frontier(
     if not tried:
         raise UsageError(f"expected a query log for the policy {QUERY_LOG}, found none; give one, or another policy")
     choosing = log[:MOST_QUERIES] if QUERY_LOG in tried else ()
-    choosers = choosers_of(fitted.manifest) | digests_of(choosing)
+    choosers = choosers_of(fitted.manifest, store.info.manifest) | digests_of(choosing)
     if stay is not None:
         stay = stay[[digest_of(query) not in choosers for query in questions.distinct]]
     notes, questions = questions.notes, independent(questions, choosers)
