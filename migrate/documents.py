@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -34,3 +35,12 @@ class Query:
 
     id: str
     text: str
+
+
+def query_key(text: str) -> str:
+    r"""What two queries share that ask the same: the text without regard to case and white space.
+
+    >>> query_key("  How  do I ask?\n") == query_key("how do i ask?")
+    True
+    """
+    return " ".join(unicodedata.normalize("NFC", text.casefold()).split())

@@ -12,8 +12,9 @@
     │   └── DatasetError         4   a BEIR folder, a corpus, a query file
     ├── OutputError              5   disk full, permission, a file that vanished
     ├── LockedError              6   another run holds the output
-    └── RemoteError              7   a remote service failed
-        └── AuthenticationError  7   it refused the key
+    ├── RemoteError              7   a remote service failed
+    │   └── AuthenticationError  7   it refused the key
+    └── InconclusiveError        3   no verdict can be had, which shows before anything is spent
 
 A message is one line: what was expected, what was found, what to do. Errors of other libraries are
 translated where they arise; none of them reaches a user.
@@ -88,3 +89,9 @@ class RemoteError(LeadMigrateError):
 
 class AuthenticationError(RemoteError):
     """A remote service refused the key."""
+
+
+class InconclusiveError(LeadMigrateError):
+    """Whatever the audit measured, it could say neither SAFE nor NOT SAFE."""
+
+    exit_code = 3

@@ -14,6 +14,7 @@ from migrate.embedders.base import Embedder
 from migrate.errors import StoreError, UsageError
 from migrate.manifest import Manifest, ModelIdentity
 from migrate.sample import SAMPLE_SIZE, Pairs, QueryLog, Sample, choose_strategy, draw_sample, embed_pairs
+from migrate.sample.choosers import chosen_by, digests_of
 from migrate.stitch.adjoint import Adjoint
 from migrate.stitch.direction import DIRECTION, DIRECTIONS, DOCUMENT, QUERY, Direction
 from migrate.stitch.fallback import fit_fallback
@@ -77,7 +78,8 @@ def fit_stitch(
         embedder.fit(store.documents())
     sample = draw_sample(store, size, strategy=strategy, query_log=query_log, seed=seed, progress=progress)
     pairs = embed_pairs(store, embedder, sample, progress=progress)
-    manifest = _manifest(store, embedder, sample, source_model, seed, direction)
+    choosers = digests_of(query_log.looked_up) if query_log else frozenset()
+    manifest = _manifest(store, embedder, sample, source_model, seed, direction, choosers)
     specs, state = () if stitch == AUTO else (stitch,), embedder_state(embedder)
     if direction == QUERY:
         return fit_query_pairs(pairs, specs, manifest=manifest, state=state, seed=seed, progress=progress)
@@ -211,6 +213,7 @@ def _manifest(
     source_model: ModelIdentity | None,
     seed: int,
     direction: Direction,
+    choosers: frozenset[str],
 ) -> Manifest:
     known = store.info.manifest
     return Manifest(
@@ -224,5 +227,6 @@ def _manifest(
             DIRECTION: direction,
             "sample": {"strategy": sample.strategy, "from query log": sample.from_log},
             "texts": store.info.has_texts,
+            **chosen_by(choosers),
         },
     )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from migrate.audit.audit import audit_store
+from migrate.audit.independence import independent
 from migrate.audit.model import AuditReport
 from migrate.audit.questions import Questions
 from migrate.audit.two_stage import DEPTHS
@@ -20,6 +21,7 @@ from migrate.fit import AUTO, fit_stitch, require_texts
 from migrate.report.document import audit_document
 from migrate.report.html import audit_page
 from migrate.sample import SAMPLE_SIZE, QueryLog, choose_strategy
+from migrate.sample.choosers import choosers_of, digests_of
 from migrate.stitch.fitted import FittedStitch
 from migrate.stitch.loading import load_stitch
 from migrate.stores import open_store
@@ -65,15 +67,18 @@ def migrate(
     """Fit a stitch on a sample, translate the store, embed it in full for comparison, and audit.
 
     Leaves `stitch`, `store`, `reference`, `report.json` and `report.html` in `folder`, each complete or absent. A run
-    that broke off is continued by the same call, unless `restart` discards it.
+    that broke off is continued by the same call, unless `restart` discards it. Queries of the log do not judge.
 
     Raises
     ------
+    InconclusiveError
+        As `judging_questions`.
     LeadMigrateError
         As `fit_stitch`, `translate_store`, `reembed_store` and `audit_store`.
     """
     source_model = source_embedder.identity if source_embedder else None
     strategy = choose_strategy(strategy, has_log=query_log is not None)
+    questions = judging_questions(questions, store, query_log)
     require_texts(store, embedder)
     if store.info.has_texts:
         embedder.fit(store.documents())
@@ -109,7 +114,7 @@ def migrate(
         report = audit_store(
             open_store(folder / STORE),
             open_store(folder / REFERENCE),
-            _told_of_log(questions, query_log),
+            questions,
             embedder,
             source=store if source_embedder else None,
             source_embedder=source_embedder,
@@ -124,6 +129,17 @@ def migrate(
         with atomic_file(folder / PAGE, force=steps.force) as aside:
             write_bytes(aside, audit_page(report).encode())
     return Migration(fitted or saved, translation, report)
+
+
+def judging_questions(questions: Questions, store: Store, log: QueryLog | None) -> Questions:
+    """The questions without those that `migrate` chooses documents by, or that chose documents of `store` before.
+
+    Raises
+    ------
+    InconclusiveError
+        Too few are left for a verdict.
+    """
+    return independent(questions, choosers_of(store.info.manifest) | digests_of(log.looked_up if log else ()))
 
 
 def texts_left(
@@ -151,13 +167,3 @@ def _translate(store: Store, fitted: FittedStitch, steps: Steps, progress: Progr
     done = translate_store(store, fitted, path, force=steps.force, restart=steps.restart, progress=progress)
     steps.note(STORE, {name: value for name, value in asdict(done).items() if name != "path"})
     return done
-
-
-def _told_of_log(questions: Questions, log: QueryLog | None) -> Questions:
-    """The questions, with a note where the log has some of them: what answers these has true vectors by design."""
-    asked = {query.text.strip() for query in log.queries} if log else set()
-    known = sum(query.text.strip() in asked for query in questions.queries)
-    if not known:
-        return questions
-    note = f"{known:,} of {len(questions.queries):,} queries are in the query log that chose the sample; expect less"
-    return replace(questions, notes=(*questions.notes, f"{note} of others"))

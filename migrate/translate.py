@@ -15,6 +15,7 @@ from migrate.documents import Document
 from migrate.errors import StitchError
 from migrate.files import sha256_file, write_bytes
 from migrate.manifest import Manifest
+from migrate.sample.choosers import choosers_of, chosen_by
 from migrate.stitch.direction import DOCUMENT, require_direction
 from migrate.stitch.fallback import FallbackUse
 from migrate.stitch.fitted import FittedStitch, TranslatedBatch
@@ -233,6 +234,8 @@ def _manifest(
         facts[LOWEST] = fitted.selection.confidence.lowest
     if fallback is not None:
         facts["fallback"] = asdict(fallback)
+    # What a store that was itself translated got by a log is better translated again.
+    facts |= chosen_by(choosers_of(stitch, store.info.manifest))
     return Manifest(
         kind="store",
         model=stitch.model,

@@ -45,9 +45,10 @@ class Arm:
     """One way of answering the queries, and how well it does.
 
     `scores` maps a measure (`nDCG@10`, `recall@100`, `MRR@10`, `judged@10`, `overlap@1`, `overlap@10`, `overlap@100`,
-    `RBO`) to one value a query; without judgements only those against the full re-embed are there. `seconds` is the
-    time to rank, without embedding. `tokens` is about what the target model embeds of documents to have this arm, `usd`
-    their price; None where it is not known. `reranking` is what a two-stage arm would embed.
+    `RBO`) to one value for each distinct text that is asked (`Questions.distinct`); without judgements only those
+    against the full re-embed are there. `seconds` is the time to rank, without embedding. `tokens` is about what the
+    target model embeds of documents to have this arm, `usd` their price; None where it is not known. `reranking` is
+    what a two-stage arm would embed.
     """
 
     name: str
@@ -80,9 +81,9 @@ def deciding_measure(questions: Questions) -> str:
 
 
 def deciding_scores(run: Run, full: Run, questions: Questions) -> Scores:
-    """A run's scores by the deciding measure, (q,)."""
+    """A run's scores by the deciding measure, one for each distinct text, (c,)."""
     ids, qrels = questions.query_ids, questions.qrels
-    return overlap(run, full, ids, 10) if qrels is None else ndcg(run, qrels, ids, 10)
+    return questions.merged(overlap(run, full, ids, 10) if qrels is None else ndcg(run, qrels, ids, 10))
 
 
 def measure_arm(
@@ -107,6 +108,7 @@ def measure_arm(
     scores |= {f"overlap@{k}": overlap(run, full, ids, k) for k in (1, 10, 100)}
     scores["RBO"] = rank_biased_overlap(run, full, ids)
     usd = None if tokens is None else usd_of(tokens, price_usd_per_mtok)
+    scores = {measure: questions.merged(values) for measure, values in scores.items()}
     return Arm(name, meaning or MEANINGS.get(name, ""), scores, answered.seconds, tokens, usd, reranking)
 
 

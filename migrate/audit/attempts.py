@@ -30,8 +30,8 @@ from migrate.vectors import Batch, Vectors
 class Judge:
     """Holds vectors against the full re-embed, as an audit does.
 
-    `asked` are the queries' vectors by the target model, (q, dim); `stay` the scores of staying, where they are known;
-    `doubts` what takes away every SAFE.
+    `asked` are the queries' vectors by the target model, (q, dim); `stay` the scores of staying, (c,), where they are
+    known; `doubts` what takes away every SAFE.
     """
 
     asking: Asking
@@ -70,6 +70,7 @@ class Judge:
             resamples=self.resamples,
             provisional=self.questions.qrels is None,
             confidence=self.confidence,
+            n_documents=len(set(self.keys.values())),
         ).doubted(self.doubts)
 
     def comparison(self, arm: Arm) -> Comparison:

@@ -26,6 +26,7 @@ from migrate.audit.asking import Answered, Asking
 from migrate.audit.ground import Ground, prepare_ground
 from migrate.audit.held_out import judge_held_out
 from migrate.audit.hurt import find_hurt
+from migrate.audit.independence import independent
 from migrate.audit.missing import missing_arms
 from migrate.audit.model import AuditReport
 from migrate.audit.outlay import outlay_of
@@ -37,6 +38,7 @@ from migrate.audit.verdict import MARGIN, RESAMPLES, Bounds, Verdict, decide, fa
 from migrate.cost import Tally, tally_of
 from migrate.embedders.base import Embedder
 from migrate.manifest import Manifest
+from migrate.sample.choosers import choosers_of
 from migrate.stitch.fitted import FittedStitch
 from migrate.stores.base import Store
 from migrate.vectors import Progress, no_progress
@@ -71,6 +73,8 @@ def audit_store(
     (`migrate.audit.reference`). Vectors are searched exactly, whatever the index, so that no arm is blamed for
     its index. `slice_fields` are metadata fields to tell queries apart by.
 
+    Queries that chose documents of the translated store or of the bridge do not judge; those of one text count once.
+
     Raises
     ------
     UsageError
@@ -85,7 +89,10 @@ def audit_store(
         A store is not of its embedder's dimension, or a vector is zero or not finite.
     RemoteError
         A query could not be embedded.
+    InconclusiveError
+        Too few queries are left for a verdict, without those that chose documents.
     """
+    questions = independent(questions, choosers_of(translated.info.manifest, bridge.manifest if bridge else None))
     ground = prepare_ground(
         translated,
         reference,
@@ -105,7 +112,7 @@ def audit_store(
     answers = {**_answers(ground, asking), **{arm_name(depth): asking.again(second, depth) for depth in second.depths}}
     outlay = outlay_of(ground, bridge, tally)
     arms = _arms(answers, second, questions, outlay.of_arms() if outlay else {}, tally.price)
-    judging = _Judging(deciding_measure(questions), margin, seed, resamples)
+    judging = _Judging(deciding_measure(questions), margin, seed, resamples, ground.n_documents)
     runs = {name: answered.run for name, answered in answers.items()}
     hurt = find_hurt(ground, runs, slice_fields=slice_fields, seed=seed, resamples=resamples)
     doubts = (*ground.proof.doubts, *judging.oddities(arms, provisional=questions.qrels is None))
@@ -115,7 +122,7 @@ def audit_store(
         arms=tuple(arms.values()),
         comparisons=judging.comparisons(arms),
         measure=judging.measure,
-        query_ids=questions.query_ids,
+        query_ids=tuple(query.id for query in questions.distinct),
         n_documents=ground.n_documents,
         dataset=questions.name,
         notes=(
@@ -198,6 +205,7 @@ class _Judging:
     margin: float
     seed: int
     resamples: int
+    n_documents: int
 
     def comparisons(self, arms: Mapping[str, Arm]) -> dict[str, Comparison]:
         return {
@@ -231,6 +239,7 @@ class _Judging:
             seed=self.seed,
             resamples=self.resamples,
             provisional=provisional,
+            n_documents=self.n_documents,
         )
 
 
@@ -241,6 +250,6 @@ def _manifest(ground: Ground, judging: _Judging) -> Manifest:
         model=known.model if known else None,
         source_model=known.source_model if known else None,
         seed=judging.seed,
-        counts={"queries": len(ground.questions.queries), "documents": ground.n_documents},
+        counts={"queries": len(ground.questions.distinct), "documents": ground.n_documents},
         details={"dataset": ground.questions.name, "resamples": judging.resamples},
     )

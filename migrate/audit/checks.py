@@ -37,7 +37,18 @@ def remarks(questions: Questions, keys: Keys, translated: Store) -> tuple[str, .
     InputError
         None of the relevant documents is in the stores.
     """
-    return (*questions.notes, *_coverage(questions, keys), *_true_vectors(translated), *_outside(translated))
+    known = (*_repeated(questions), *_coverage(questions, keys), *_true_vectors(translated), *_outside(translated))
+    return (*questions.notes, *known)
+
+
+def _repeated(questions: Questions) -> tuple[str, ...]:
+    repeated = len(questions.queries) - len(questions.distinct)
+    if not repeated:
+        return ()
+    return (
+        f"{repeated:,} of {len(questions.queries):,} queries repeat the text of another, but for case and white space; "
+        f"each of the {len(questions.distinct):,} texts counts once, by the mean of its scores",
+    )
 
 
 def _coverage(questions: Questions, keys: Keys) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from dataclasses import asdict
 
 from migrate.audit.asking import Asking
 from migrate.audit.attempts import Attempts, Judge
+from migrate.audit.independence import independent
 from migrate.audit.measures import Scores
 from migrate.audit.points import Frontier
 from migrate.audit.questions import PARENT_FIELD, Questions, document_keys
@@ -23,6 +24,7 @@ from migrate.embedders.base import Embedder
 from migrate.errors import InputError, StitchError, StoreError, UsageError
 from migrate.reembed.policies import POLICIES, QUERY_LOG
 from migrate.reembed.survey import survey_store
+from migrate.sample.choosers import choosers_of, digest_of, digests_of
 from migrate.sample.query_log import MOST_QUERIES
 from migrate.stitch.direction import DOCUMENT, require_direction
 from migrate.stitch.fitted import FittedStitch
@@ -55,15 +57,18 @@ def frontier(
     """Try every policy at every share of `store`, which `fitted` was fitted on.
 
     The first point is the store as it is translated now; shares that the sample has already reached are left out.
-    `query-log` is tried where there is a log; queries of the log that judge are left out of it. Each stitch is of the
-    kind that `fitted` is, where `translate --reembed` may find a better one. With k policies, each verdict has bounds
-    of confidence 1 - 0.05 / k, so that the cheapest of them all is SAFE by mistake in 5 % of audits at most. `doubts`
-    are those of the audit by the same reference: with any of them no budget is SAFE.
+    `query-log` is tried where there is a log. Queries of the log do not judge then, whatever the policy, nor do those
+    that chose documents for `fitted`. `stay` are the scores of staying for the questions' distinct texts, (c,). Each
+    stitch is of the kind that `fitted` is, where `translate --reembed` may find a better one. With k policies, each
+    verdict has bounds of confidence 1 - 0.05 / k, so that the cheapest of them all is SAFE by mistake in 5 % of audits
+    at most. `doubts` are those of the audit by the same reference: with any of them no budget is SAFE.
 
     Raises
     ------
     UsageError
-        Nothing is left of the log, a share is not within 0 and 1, or the only policy needs a log and has none.
+        A share is not within 0 and 1, or the only policy needs a log and has none.
+    InconclusiveError
+        Too few queries are left to judge by.
     StitchError
         The stitch was fitted on another store, or is one for queries.
     StoreError
@@ -74,13 +79,17 @@ def frontier(
         A query could not be embedded.
     """
     _check(store, fitted, questions, shares)
-    usable, notes = without_judged(log, questions)
-    asked = embedder.embed_queries(questions.queries, progress=progress)
-    logged = embedder.embed_queries(usable[:MOST_QUERIES], progress=progress) if usable else None
-    keys = document_keys(store, parent_field)
-    tried = [policy for policy in policies if usable or policy != QUERY_LOG]
+    tried = [policy for policy in policies if log or policy != QUERY_LOG]
     if not tried:
         raise UsageError(f"expected a query log for the policy {QUERY_LOG}, found none; give one, or another policy")
+    choosing = log[:MOST_QUERIES] if QUERY_LOG in tried else ()
+    choosers = choosers_of(fitted.manifest, store.info.manifest) | digests_of(choosing)
+    if stay is not None:
+        stay = stay[[digest_of(query) not in choosers for query in questions.distinct]]
+    notes, questions = questions.notes, independent(questions, choosers)
+    asked = embedder.embed_queries(questions.queries, progress=progress)
+    logged = embedder.embed_queries(choosing, progress=progress) if choosing else None
+    keys = document_keys(store, parent_field)
     judge = Judge(
         Asking(questions, no_progress, seed),
         asked,
@@ -102,27 +111,7 @@ def frontier(
     for policy, share in wanted:
         progress("try budgets", len(points) - 1, len(wanted))
         points.append(attempts.point(policy, share))
-    return Frontier(tuple(points), store.info.count, judge.measure, notes)
-
-
-def without_judged(log: Sequence[Query], questions: Questions) -> tuple[Sequence[Query], tuple[str, ...]]:
-    """The log without the queries that judge, and a note: documents chosen by these would look better than they are.
-
-    Raises
-    ------
-    UsageError
-        Nothing is left.
-    """
-    judged = {query.text.strip() for query in questions.queries}
-    left = [query for query in log if query.text.strip() not in judged]
-    if log and not left:
-        raise UsageError(
-            f"expected a query log of other queries than those that judge, found only queries of {questions.name}; "
-            "give another log"
-        )
-    dropped = len(log) - len(left)
-    note = f"{dropped:,} of {len(log):,} queries of the log are among those that judge; they are left out of it"
-    return left, ((note,) if dropped else ())
+    return Frontier(tuple(points), store.info.count, judge.measure, questions.notes[len(notes) :])
 
 
 def _check(store: Store, fitted: FittedStitch, questions: Questions, shares: Sequence[float]) -> None:

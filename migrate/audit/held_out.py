@@ -25,7 +25,7 @@ from migrate.stores.confidence import read_confidence
 class HeldOut:
     """What the audit finds without `documents` that have true vectors, `relevant` of them to some query.
 
-    `queries` is how many are left: those whose only relevant documents are gone are not asked.
+    `queries` is how many are left, each text once: those whose only relevant documents are gone are not asked.
     """
 
     documents: int
@@ -40,11 +40,12 @@ class HeldOut:
     @property
     def sentence(self) -> str:
         """For a person."""
-        bounds = self.verdict.retention
+        bounds, left = self.verdict.retention, self.verdict.n_documents
+        few = f", the first 10 of the {left} documents left are hardly a selection"
         return (
             f"without the {self.documents:,} documents that have true vectors ({self.relevant:,} of them relevant; "
             f"{self.queries:,} queries left): {self.verdict.outcome.value}, retention {bounds.estimate:.3f}, 95 % "
-            f"bounds {bounds.lower:.3f} to {bounds.upper:.3f}"
+            f"bounds {bounds.lower:.3f} to {bounds.upper:.3f}{few if self.verdict.lacks_documents else ''}"
         )
 
 
@@ -69,7 +70,8 @@ def judge_held_out(ground: Ground, asking: Asking, *, margin: float, resamples: 
     None where no document has, where all have, or where no query is left.
     """
     gone = true_documents(ground.stores[TRANSLATED], ground.keys[TRANSLATED])
-    if not gone or gone >= set(ground.keys[TRANSLATED].values()):
+    documents = set(ground.keys[FULL].values())
+    if not gone or gone >= documents:
         return None
     questions, rows = _without(asking.questions, gone)
     if not len(rows):
@@ -79,9 +81,16 @@ def judge_held_out(ground: Ground, asking: Asking, *, margin: float, resamples: 
         again.search(ground.stores[name], asked, ground.keys[name], left_out=gone).run for name in (TRANSLATED, FULL)
     )
     scores = [deciding_scores(run, full, questions) for run in (arm, full)]
-    verdict = decide(*scores, margin=margin, seed=asking.seed, resamples=resamples, provisional=questions.qrels is None)
+    verdict = decide(
+        *scores,
+        margin=margin,
+        seed=asking.seed,
+        resamples=resamples,
+        provisional=questions.qrels is None,
+        n_documents=len(documents - gone),
+    )
     relevant = {d for grades in (asking.questions.qrels or {}).values() for d, grade in grades.items() if grade > 0}
-    return HeldOut(len(gone), len(gone & relevant), len(rows), verdict)
+    return HeldOut(len(gone), len(gone & relevant), verdict.n_queries, verdict)
 
 
 def _without(questions: Questions, gone: frozenset[str]) -> tuple[Questions, np.ndarray]:

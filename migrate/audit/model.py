@@ -20,10 +20,11 @@ from migrate.manifest import Manifest
 class AuditReport:
     """The whole finding. `measure` is what the verdict rests on: nDCG@10, or overlap@10 where nothing is judged.
 
-    `family` are the arms that could serve instead, with bounds that hold for all of them at once. `missing` has what
-    each arm needs that could not be had. `held_out` is the verdict without true vectors, None where there are none.
-    `frontier` are the budgets that were tried. `reference` is how the standard was shown to be one, `doubts` what is
-    odd about it or about the scores: with any of them nothing is SAFE.
+    `query_ids` are those of the distinct texts that were asked, in the order of all scores; a text that several queries
+    share goes by the first of them. `family` are the arms that could serve instead, with bounds that hold for all of
+    them at once. `missing` has what each arm needs that could not be had. `held_out` is the verdict without true
+    vectors, None where there are none. `frontier` are the budgets that were tried. `reference` is how the standard was
+    shown to be one, `doubts` what is odd about it or about the scores: with any of them nothing is SAFE.
     """
 
     verdict: Verdict
@@ -45,13 +46,13 @@ class AuditReport:
 
     @property
     def stay(self) -> Scores | None:
-        """What staying scores by nDCG@10, one value a query; None without that arm, or without judgements."""
+        """What staying scores by nDCG@10, in the order of `query_ids`; None without that arm, or without judgements."""
         return next((arm.scores.get(NDCG) for arm in self.arms if arm.name == STAY), None)
 
     @property
     def ways_out(self) -> tuple[str, ...]:
         """Arms that could serve instead and keep the margin, whichever of them one picks."""
-        enough = self.verdict.n_queries >= FEWEST_QUERIES and not self.doubts
+        enough = self.verdict.n_queries >= FEWEST_QUERIES and not (self.doubts or self.verdict.lacks_documents)
         return tuple(name for name, bounds in self.family.items() if enough and bounds.lower >= self.verdict.margin)
 
     def arm(self, name: str) -> Arm:

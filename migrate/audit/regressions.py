@@ -40,13 +40,16 @@ class Regression:
 
 
 def find_regressions(ground: Ground, runs: Mapping[str, Run], *, count: int = WORST) -> tuple[Regression, ...]:
-    """The `count` queries whose score falls furthest behind that of the full re-embed, worst first, ties by place."""
+    """The `count` queries whose score falls furthest behind that of the full re-embed, worst first, ties by place.
+
+    Queries of one text are one, with their mean scores and the hits of the first of them.
+    """
     questions = ground.questions
     shown = [name for name in (FULL, TRANSLATED, STAY) if name in runs]
     scores = {name: deciding_scores(runs[name], runs[FULL], questions) for name in shown}
     loss = scores[FULL] - scores[TRANSLATED]
     worst = [int(row) for row in np.argsort(-loss, kind="stable")[:count] if loss[row] > TIE]
-    asked = [questions.queries[row] for row in worst]
+    asked = [questions.distinct[row] for row in worst]
     tops = {(name, query.id): runs[name].top(query.id, _SHOWN) for name in shown for query in asked}
     rows = rows_of(ground.keys[TRANSLATED], sorted({doc_id for top in tops.values() for doc_id in top}))
     texts = texts_of(ground.stores[TRANSLATED], rows)

@@ -46,8 +46,8 @@ def find_slices(
 ) -> tuple[Slice, ...]:
     """Queries by their length, by topic, by confidence and by metadata of their home documents.
 
-    `scores` are those of the translated store and of the full re-embed, (q,) each. What is not known of the stores
-    makes no slice.
+    `scores` are those of the translated store and of the full re-embed, (c,) each, one for each distinct text. What is
+    not known of the stores makes no slice.
     """
     return tuple(
         _slice(by, value, rows, scores, seed, resamples)
@@ -70,7 +70,7 @@ def _labellings(
     ground: Ground, homes: Mapping[str, str], fields: Sequence[str], seed: int
 ) -> dict[str, Sequence[str | None]]:
     """A label for each query, None where it has none, by what they tell."""
-    store, asked = ground.stores[TRANSLATED], ground.questions.queries
+    store, asked = ground.stores[TRANSLATED], ground.questions.distinct
     rows = rows_of(ground.keys[TRANSLATED], list(homes.values()))
     at = [rows.get(homes.get(query.id, "")) for query in asked]
     found: dict[str, Sequence[str | None]] = {

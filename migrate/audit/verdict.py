@@ -11,6 +11,7 @@ from migrate.audit.power import FEWEST_QUERIES, MOST_QUERIES, queries_needed
 
 __all__ = [
     "CONFIDENCE",
+    "FEWEST_DOCUMENTS",
     "FEWEST_QUERIES",
     "MARGIN",
     "MOST_QUERIES",
@@ -26,6 +27,9 @@ __all__ = [
 ]
 
 MARGIN = 0.95
+
+FEWEST_DOCUMENTS = 100
+"""SAFE is not said of fewer: the first 10 of a handful are the handful, however bad the vectors, not a selection."""
 
 
 class Outcome(StrEnum):
@@ -44,7 +48,8 @@ class Verdict:
     `queries_needed` is an estimate for an inconclusive verdict: so many queries would settle 80 % of audits like this
     one; None where even 100,000 would not do.
     A `provisional` verdict rests on overlap@10 with the full re-embed, for want of judgements. `confidence` is that of
-    each bound. `doubts` say why the figures cannot be trusted, where they cannot: they take a SAFE away.
+    each bound. `n_documents` is how many the first 10 were found among, None where scores alone were judged. `doubts`
+    say why the figures cannot be trusted, where they cannot: they take a SAFE away.
     """
 
     outcome: Outcome
@@ -55,6 +60,7 @@ class Verdict:
     queries_needed: int | None
     provisional: bool
     confidence: float = CONFIDENCE
+    n_documents: int | None = None
     doubts: tuple[str, ...] = ()
 
     def doubted(self, doubts: tuple[str, ...]) -> Verdict:
@@ -62,6 +68,11 @@ class Verdict:
         if self.outcome is not Outcome.SAFE or not doubts:
             return self
         return replace(self, outcome=Outcome.INCONCLUSIVE, doubts=doubts)
+
+    @property
+    def lacks_documents(self) -> bool:
+        """Whether there are too few documents to say SAFE."""
+        return self.n_documents is not None and self.n_documents < FEWEST_DOCUMENTS
 
     @property
     def worse_than_stay(self) -> bool:
@@ -91,6 +102,11 @@ class Verdict:
             return f"{span}: below the margin of {self.margin:g}"
         if self.n_queries < FEWEST_QUERIES:
             return f"{span}; {self.n_queries} queries are too few for a verdict, at least {FEWEST_QUERIES} are needed"
+        if self.lacks_documents:
+            return (
+                f"{span}; the first 10 of {self.n_documents} documents are hardly a selection, at least "
+                f"{FEWEST_DOCUMENTS} are needed to say SAFE"
+            )
         needed = f"about {self.queries_needed:,}" if self.queries_needed else f"more than {MOST_QUERIES:,}"
         return (
             f"{span}: the margin of {self.margin:g} lies between; {needed} queries would settle it in 8 of 10 audits "
@@ -108,12 +124,16 @@ def decide(
     resamples: int = RESAMPLES,
     provisional: bool = False,
     confidence: float = CONFIDENCE,
+    n_documents: int | None = None,
 ) -> Verdict:
     """Judge an arm against the full re-embed, and against staying where that is possible.
 
-    All scores are one value a query, shape (n,), between 0 and 1, in the same order. Of the audits of an arm that is
-    exactly at the margin, 5 % at most say SAFE; more do where several arms are judged and the best is taken. For k of
-    them, a `confidence` of 1 - 0.05 / k makes up for that.
+    All scores are one value a query, shape (n,), between 0 and 1, in the same order. Queries are taken to be
+    independent: repeated ones are merged before (`Questions.merged`). Where there are fewer than `FEWEST_DOCUMENTS` to
+    search, `n_documents`, harm that shows is NOT SAFE, and all else INCONCLUSIVE.
+
+    Of the audits of an arm that is exactly at the margin, 5 % at most say SAFE; more do where several arms are judged
+    and the best is taken. For k of them, a `confidence` of 1 - 0.05 / k makes up for that.
     """
     retention = retention_bounds(arm, full, seed=seed, resamples=resamples, confidence=confidence)
     gain = None
@@ -121,7 +141,10 @@ def decide(
         gain = difference_bounds(arm, stay, seed=seed, resamples=resamples, confidence=confidence)
     outcome = _outcome(retention, gain, margin) if len(arm) >= FEWEST_QUERIES else Outcome.INCONCLUSIVE
     needed = queries_needed(arm, full, margin, confidence=confidence) if outcome is Outcome.INCONCLUSIVE else None
-    return Verdict(outcome, retention, margin, len(arm), gain, needed, provisional, confidence)
+    found = Verdict(outcome, retention, margin, len(arm), gain, needed, provisional, confidence, n_documents)
+    if found.lacks_documents and outcome is not Outcome.NOT_SAFE:
+        return replace(found, outcome=Outcome.INCONCLUSIVE, queries_needed=None)
+    return found
 
 
 def _outcome(retention: Bounds, gain: Bounds | None, margin: float) -> Outcome:

@@ -122,8 +122,10 @@ def command(
 
     from migrate.audit.audit import audit_store
     from migrate.audit.frontier import frontier
+    from migrate.audit.independence import independent
     from migrate.errors import UsageError
     from migrate.files import refuse_output
+    from migrate.sample.choosers import choosers_of
     from migrate.stores import open_store
 
     depths = read_depths(two_stage)
@@ -144,12 +146,15 @@ def command(
             source, source_model, model, needed=bridge is not None or trial is not None, quiet=quiet
         )
         old = None if old is None else paid.also(old, "source model")
+        crossing = None if bridge is None else open_bridge(bridge, opened, embedder)
+        choosers = choosers_of(translated.info.manifest, crossing.manifest if crossing else None)
+        # told before anything is spent
+        questions = independent(questions, choosers | (trial.choosers if trial else frozenset()))
         further = [Asked(old, queries=questions.queries)]
         if trial is not None and opened is not None:
             trial = replace(trial, fitted=metered_views(trial.fitted, paid, model))
             has_texts = opened.info.has_texts
             further += asked_of_views(trial.fitted, paid, opened.documents, has_texts=has_texts)
-        crossing = None if bridge is None else open_bridge(bridge, opened, embedder)
         if reference == BUILD or paid.is_paid:
             paid.agree(
                 texts_to_build(reference, save_reference, translated, is_kept=is_kept, restart=restart),

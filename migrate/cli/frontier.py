@@ -16,12 +16,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Shares (0-1) and policies to try, the stitch to start from, and the query log, empty where there is none."""
+    """Shares (0-1) and policies to try, the stitch to start from, and the queries of a log that choose documents."""
 
     shares: Sequence[float]
     fitted: FittedStitch
     log: Sequence[Query]
     policies: Sequence[str]
+
+    @property
+    def choosers(self) -> frozenset[str]:
+        """The queries that chose documents, or are going to, as `migrate.sample.choosers` has them."""
+        from migrate.sample.choosers import choosers_of, digests_of
+
+        return choosers_of(self.fitted.manifest) | digests_of(self.log)
 
 
 def read_depths(text: str) -> tuple[int, ...]:
@@ -57,6 +64,8 @@ def read_trial(
     from migrate.datasets.query_log import read_query_log
     from migrate.errors import UsageError
     from migrate.reembed import POLICIES, Budget
+    from migrate.reembed.policies import QUERY_LOG
+    from migrate.sample.query_log import MOST_QUERIES
     from migrate.stitch.loading import load_stitch
 
     if shares is None:
@@ -69,13 +78,12 @@ def read_trial(
     budgets = [Budget.parse(part) for part in shares.split(",")]
     if any(budget.unit != "share" for budget in budgets):
         raise UsageError(f"--frontier: expected shares of the store such as 10%,30%, found {shares!r}")
-    log = () if query_log is None else read_query_log(query_log)
-    return Trial([budget.amount for budget in budgets], load_stitch(stitch), log, policies or POLICIES)
+    tried = policies or POLICIES
+    log = read_query_log(query_log)[:MOST_QUERIES] if query_log is not None and QUERY_LOG in tried else ()
+    return Trial([budget.amount for budget in budgets], load_stitch(stitch), log, tried)
 
 
 def asked_queries(questions: Questions, trial: Trial | None) -> Sequence[Query]:
     """The queries that the target model is asked for, in calls of their own: a cache embeds those of both once."""
-    from migrate.sample.query_log import MOST_QUERIES
-
     own = list(questions.queries)
-    return own if trial is None else [*own, *own, *trial.log[:MOST_QUERIES]]
+    return own if trial is None else [*own, *own, *trial.log]

@@ -67,7 +67,7 @@ def command(
     """
     from migrate.cli.sampling import expected_sample, load_log, log_queries, told_of_log
     from migrate.files import refuse_overlap
-    from migrate.pipeline import migrate, texts_left
+    from migrate.pipeline import judging_questions, migrate, texts_left
     from migrate.report.terminal import candidates_table
     from migrate.stores import open_store
 
@@ -84,6 +84,7 @@ def command(
         paid = spending.watch(model.load(target, seed=seed), price=price, quiet=quiet)
         old = None if old is None else paid.also(old, "source model")
         log = load_log(query_log, strategy, old)
+        questions = judging_questions(questions, opened, log)  # told before anything is spent
         paid.agree(
             lambda: texts_left(
                 opened, lambda: expected_sample(opened, size, strategy, log, seed), output, restart=restart

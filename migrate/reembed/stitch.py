@@ -20,6 +20,7 @@ from migrate.reembed.budget import Budget
 from migrate.reembed.plan import Plan, plan_reembedding
 from migrate.reembed.policies import QUERY_LOG, choose_policy
 from migrate.reembed.refit import extended, refit
+from migrate.sample.choosers import choosers_of, chosen_by, digests_of
 from migrate.sample.query_log import MOST_QUERIES
 from migrate.stitch.direction import DOCUMENT, require_direction
 from migrate.stitch.fitted import FittedStitch
@@ -96,7 +97,8 @@ def reembedded_stitch(
         progress=progress,
     )
     announce(plan)
-    found = _carry_out(store, fitted, embedder, plan, asked, seed=wanted.seed, progress=progress)
+    choosers = digests_of(wanted.log[:MOST_QUERIES])
+    found = _carry_out(store, fitted, embedder, plan, asked, choosers, seed=wanted.seed, progress=progress)
     found.save(folder, force=force)
     return load_stitch(folder)
 
@@ -107,6 +109,7 @@ def _carry_out(
     embedder: Embedder,
     plan: Plan,
     asked: dict[str, Any],
+    choosers: frozenset[str],
     *,
     seed: int,
     progress: Progress,
@@ -122,7 +125,7 @@ def _carry_out(
         known,
         np.flatnonzero(paid),
         reader=fitted.reader or fit_reader(store, embedder, seed=seed),
-        details={DETAIL: {"asked": asked, **counts}},
+        details={DETAIL: {"asked": asked, **counts}, **chosen_by(choosers | choosers_of(fitted.manifest))},
         seed=seed,
         progress=progress,
     )

@@ -16,6 +16,9 @@ def advice(report: AuditReport) -> Iterator[str]:
         return
     if report.doubts:
         yield "make a reference that is beyond doubt: `audit STORE --reference build` embeds every text now"
+    if verdict.lacks_documents:
+        yield "embed the whole store again: it is too small for an audit, and for a migration to be worth it"
+        return
     if verdict.worse_than_stay:
         yield "stay with the source store for now: it answers better than the translated one"
     if report.frontier is not None:

@@ -35,6 +35,11 @@ class QueryLog:
     queries: Sequence[Query]
     embedder: Embedder | None = None
 
+    @property
+    def looked_up(self) -> Sequence[Query]:
+        """The queries that choose documents: the most frequent ones."""
+        return self.queries[:MOST_QUERIES]
+
     def digest(self) -> str:
         """SHA-256 of all that the choice of rows depends on besides the store."""
         model = self.embedder.cache_scope("query") if self.embedder else None
@@ -74,7 +79,7 @@ def query_log_rows(
     """
     if not log.queries:
         raise UsageError("expected queries in the query log, found none; leave out the log, or give it queries")
-    queries = log.queries[:MOST_QUERIES]
+    queries = log.looked_up
     found: list[list[list[int]]] = []
     if log.embedder is not None:
         found.append(_by_vectors(store, _query_vectors(store, log.embedder, queries, progress), depth, progress))

@@ -5,7 +5,7 @@ import pytest
 
 from migrate.audit.arms import TRANSLATED, Arm, Comparison
 from migrate.audit.audit import audit_store
-from migrate.audit.frontier import frontier, without_judged
+from migrate.audit.frontier import frontier
 from migrate.audit.points import SAMPLE, Frontier, Point, arm_name
 from migrate.audit.questions import Questions
 from migrate.audit.verdict import Bounds, Outcome, Verdict
@@ -14,10 +14,11 @@ from migrate.cost.target import find_target
 from migrate.documents import Query
 from migrate.embed import reembed_store
 from migrate.embedders import load_embedder
-from migrate.errors import InputError, StitchError, StoreError, UsageError
+from migrate.errors import InconclusiveError, InputError, StitchError, StoreError, UsageError
 from migrate.fit import fit_stitch
 from migrate.reembed import Budget, Reembedding, reembedded_stitch
 from migrate.report.frontier import frontier_document, frontier_text
+from migrate.sample import QueryLog
 from migrate.stores import create_store, open_store
 from migrate.translate import translate_store
 
@@ -112,15 +113,30 @@ def test_tokens_and_money_are_those_of_all_true_vectors(store, fitted, reference
     assert 0 < found.points[0].tokens < tokens
 
 
-def test_queries_that_judge_choose_no_documents(questions):
-    others = [Query("x", "something else"), Query("y", "another thing")]
-    log = [others[0], Query("renamed", f" {questions.queries[3].text}\n"), others[1]]
-    left, notes = without_judged(log, questions)
-    assert left == others
-    assert notes == ("1 of 3 queries of the log are among those that judge; they are left out of it",)
-    assert without_judged(others, questions) == (others, ())
-    with pytest.raises(UsageError, match="expected a query log of other queries than those that judge"):
-        without_judged(questions.queries, questions)
+def test_queries_that_choose_documents_do_not_judge(store, fitted, reference, questions, target, corpus):
+    chosen = [Query("renamed", f" {query.text.upper()}\n") for query in questions.queries[:30]]
+    log = [*chosen, *corpus.queries[100:]]
+    stay = np.linspace(0, 1, len(questions.distinct))
+    options = {"shares": [0.4], "policies": ["query-log"]}
+    found = tried(store, fitted, reference, questions, target, log=log, stay=stay, **options)
+    alone = dataclasses.replace(questions, queries=questions.queries[30:])
+    expected = tried(store, fitted, reference, alone, target, log=log, stay=stay[30:], **options)
+    assert [point.verdict for point in found.points] == [point.verdict for point in expected.points]
+    assert {point.verdict.n_queries for point in found.points} == {70}
+    assert found.notes == ("30 of 100 queries are in the query log that chose documents to embed; they do not judge",)
+    other = tried(store, fitted, reference, questions, target, log=log, shares=[0.4], policies=["random"])
+    assert (other.points[0].verdict.n_queries, other.notes) == (100, ()), "a policy that reads no log"
+
+
+def test_queries_that_chose_the_sample_do_not_judge_a_frontier(store, reference, questions, target):
+    fitted = fit_stitch(store, target, stitch="ridge", size=20, query_log=QueryLog(questions.queries[:30]))
+    found = tried(store, fitted, reference, questions, target, shares=[0.4], policies=["random"])
+    assert {point.verdict.n_queries for point in found.points} == {70}
+
+
+def test_a_frontier_with_no_query_left_is_inconclusive_before_one_is_embedded(store, fitted, reference, questions):
+    with pytest.raises(InconclusiveError, match="expected at least 20 others, found 0"):
+        tried(store, fitted, reference, questions, None, log=questions.queries)
 
 
 def test_another_store_stitch_or_reference_is_refused(store, fitted, reference, questions, target, tmp_path):

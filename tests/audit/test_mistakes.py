@@ -7,6 +7,7 @@ from mistakes import HARMLESS, REFERENCES, build, trusted
 
 from migrate.cli.main import run
 
+
 def audited(mistake, capsys, *options):
     """Exit code of the audit, its JSON where it came to a verdict, and what it said else."""
     code = run(["audit", *mistake.arguments(), "--no-bm25", "--two-stage", "none", "--json", "--quiet", *options])

@@ -82,15 +82,6 @@ def test_what_does_not_go_together_is_told_in_one_line(
     assert not (tmp_path / "out" / "stitch").exists()
 
 
-def test_run_says_that_the_log_knew_the_questions(source_folder, beir, capsys):
-    asked = str(beir / "queries.jsonl")
-    code = run(["run", str(source_folder), "--target", "tfidf:24", "--beir", str(beir), "--sample", "60",
-                "--query-log", asked, "-o", "out", "--json"])  # fmt: skip
-    assert code in (0, 1, 3)
-    notes = json.loads(capsys.readouterr().out)["notes"]
-    assert any("150 of 150 queries are in the query log that chose the sample" in note for note in notes)
-
-
 def test_unfinished_work_of_another_log_is_refused(source_folder, beir, log, tmp_path, capsys, monkeypatch):
     def broken(*arguments, **options):
         raise KeyboardInterrupt

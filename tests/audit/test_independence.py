@@ -1,0 +1,246 @@
+"""Mistakes about queries and documents that would make an audit look surer than it is: none may end in SAFE."""
+
+import json
+
+import numpy as np
+import pytest
+from topics import DIM, DOCUMENTS, QRELS, QUERIES, QUESTIONS, TARGET, Topics, audit, make_store, noisy
+
+from migrate.audit.arms import FULL, TRANSLATED
+from migrate.audit.independence import independent
+from migrate.audit.questions import Questions
+from migrate.audit.verdict import Outcome, decide
+from migrate.documents import Query, query_key
+from migrate.errors import InconclusiveError, ManifestError
+from migrate.manifest import Manifest
+from migrate.report.advice import advice
+from migrate.report.audit import audit_text
+from migrate.report.document import audit_document
+from migrate.sample.choosers import CHOSEN_BY, chosen_by, digests_of
+from migrate.stores import open_store
+
+SAFE_MARGIN = 0.5
+"""At which a perfect translation is SAFE with the 60 queries of `topics`."""
+
+
+def spelled(query, number):
+    """The query as somebody else types it."""
+    forms = (str, str.upper, str.title, lambda text: f"  {text}\n", lambda text: text.replace(" ", "\t "))
+    return Query(f"{query.id}.{number}", forms[number % len(forms)](query.text))
+
+
+def repeated(queries, times, qrels=QRELS):
+    asked = [spelled(query, number) for number in range(times) for query in queries]
+    return Questions(asked, qrels and {query.id: qrels[query.id.split(".")[0]] for query in asked}, "repeated")
+
+
+class Caseless(Topics):
+    """A model that does not tell capitals, as `topics` would."""
+
+    def _one(self, text, role):
+        return super()._one(text.lower(), role)
+
+
+@pytest.fixture
+def reference(tmp_path):
+    return make_store(tmp_path / "reference")
+
+
+@pytest.fixture
+def perfect(tmp_path):
+    return make_store(tmp_path / "perfect")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("how to?", " HOW  to?\n", True),
+        ("Straße", "STRASSE", True),
+        ("caf\u00e9", "CAFE\u0301", True),
+        ("how to?", "how too?", False),
+    ],
+)
+def test_texts_ask_the_same_but_for_case_and_white_space(one, other, same):
+    assert (query_key(one) == query_key(other)) == same
+    assert (digests_of([Query("a", one)]) == digests_of([Query("b", other)])) == same
+
+
+@pytest.mark.parametrize("qrels", [QRELS, None])
+@pytest.mark.parametrize(("texts", "times"), [(20, 50), (3, 40), (19, 2), (60, 3)])
+def test_repeating_queries_changes_no_bound_and_no_verdict(texts, times, qrels, reference, tmp_path):
+    translated = make_store(tmp_path / "translated", vectors=noisy(0.3))
+    once, often = (
+        audit(translated, reference, repeated(QUERIES[:texts], n, qrels), Caseless(), margin=0.9, two_stage=[50])
+        for n in (1, times)
+    )
+    for report in (once, often):
+        assert report.verdict.n_queries == texts == len(report.query_ids)
+        assert report.verdict.outcome is not Outcome.SAFE
+    # Other than by rounding, and by what is drawn at random for each query, nothing may differ.
+    assert often.verdict.retention.lower == pytest.approx(once.verdict.retention.lower)
+    assert often.verdict.retention.upper == pytest.approx(once.verdict.retention.upper)
+    assert often.verdict.queries_needed == once.verdict.queries_needed
+    assert often.family["two-stage 50"].lower == pytest.approx(once.family["two-stage 50"].lower)
+    assert often.ways_out == once.ways_out
+    for name in (TRANSLATED, FULL):
+        for measure, scores in once.arm(name).scores.items():
+            assert often.arm(name).scores[measure] == pytest.approx(scores)
+    texts_of = [[one.text for one in report.hurt.regressions] for report in (once, often)]
+    assert texts_of[0] == texts_of[1] and len(set(texts_of[1])) == len(texts_of[1])
+    sizes = [[(one.by, one.value, one.queries) for one in report.hurt.slices] for report in (once, often)]
+    assert sizes[0] == sizes[1]
+    note = f"{texts * (times - 1):,} of {texts * times:,} queries repeat the text of another"
+    assert any(note in one for one in often.notes) and not any("repeat" in one for one in once.notes)
+
+
+def test_twenty_queries_fifty_times_would_be_safe_if_each_counted(reference, perfect):
+    """What the test above guards against: the same scores, taken for 1,000 queries, are SAFE."""
+    report = audit(perfect, reference, repeated(QUERIES[:20], 50), Caseless())
+    assert report.verdict.outcome is Outcome.INCONCLUSIVE
+    full, arm = (report.arm(name).scores["nDCG@10"] for name in (FULL, TRANSLATED))
+    assert decide(np.tile(arm, 50), np.tile(full, 50), resamples=500).outcome is Outcome.SAFE
+
+
+def test_one_text_with_several_judgements_counts_once_by_the_mean(reference, tmp_path):
+    translated = make_store(tmp_path / "translated", vectors=noisy(1.0))
+    twice = [QUERIES[0], Query("again", f" {QUERIES[0].text}"), *QUERIES[1:]]
+    qrels = {**QRELS, "again": {"d000": 2, "d007": 1}}
+    report = audit(translated, reference, Questions(twice, qrels, "twice"))
+    assert report.query_ids == tuple(query.id for query in QUERIES)
+    alone = [
+        audit(translated, reference, Questions([query], {query.id: qrels[query.id]}, "alone")).arm(FULL)
+        for query in twice[:2]
+    ]
+    single = [arm.scores["nDCG@10"][0] for arm in alone]
+    assert single[0] != single[1]
+    assert report.arm(FULL).scores["nDCG@10"][0] == pytest.approx(np.mean(single))
+    document = audit_document(report)
+    assert document["dataset"]["queries"] == document["verdict"]["queries"] == len(document["query_ids"]) == 60
+    assert {len(values) for arm in document["arms"] for values in arm["per_query"].values()} == {60}
+
+
+def chosen(store, queries):
+    """The store as a migration leaves it whose documents some queries chose."""
+    details = {"index": "index.faiss", **chosen_by(digests_of(queries))}
+    Manifest("store", TARGET.identity, details=details).write(store.folder)
+    return open_store(store.folder)
+
+
+@pytest.mark.parametrize("qrels", [QRELS, None])
+def test_queries_that_chose_documents_do_not_judge(qrels, reference, perfect):
+    questions = Questions(QUERIES, qrels, "topics")
+    translated = chosen(perfect, [Query("log", f"{query.text.upper()} ") for query in QUERIES[:25]])
+    report = audit(translated, reference, questions, margin=SAFE_MARGIN)
+    assert report.query_ids == tuple(query.id for query in QUERIES[25:])
+    assert report.verdict.n_queries == 35
+    assert "25 of 60 queries are in the query log that chose documents to embed; they do not judge" in report.notes
+
+
+@pytest.mark.parametrize(("chose", "left"), [(60, 0), (41, 19)])
+def test_where_too_few_are_left_nothing_is_asked(chose, left, reference, perfect):
+    target = Topics()
+    with pytest.raises(InconclusiveError, match=f"^INCONCLUSIVE: topics: {chose} of 60 .* others, found {left};"):
+        audit(chosen(perfect, QUERIES[:chose]), reference, embedder=target, margin=SAFE_MARGIN)
+    assert target.asked == []
+    assert audit(chosen(perfect, QUERIES[:40]), reference, margin=0.1).verdict.n_queries == 20
+
+
+def test_repeats_do_not_make_up_for_queries_that_chose(reference, perfect):
+    asked = repeated(QUERIES[:25], 4)
+    with pytest.raises(InconclusiveError, match=r"40 of 100 queries .* found 15;"):
+        independent(asked, digests_of(QUERIES[:10]))
+
+
+def test_judgements_of_queries_that_chose_do_not_count(reference):
+    kept = independent(QUESTIONS, digests_of(QUERIES[:5]))
+    assert set(kept.qrels) == {query.id for query in QUERIES[5:]}
+    assert independent(kept, digests_of(QUERIES[:5])) is kept, "told once"
+    assert independent(QUESTIONS, frozenset()) is QUESTIONS
+
+
+def test_a_store_of_an_older_version_remembers_no_queries(reference, tmp_path):
+    older = Manifest("store", TARGET.identity, details={"index": "index.faiss"})
+    assert audit(make_store(tmp_path / "older", manifest=older), reference).verdict.n_queries == 60
+
+
+@pytest.mark.parametrize("value", ["abc", [1], {"a": 1}, None])
+def test_a_manifest_with_something_else_for_hashes_is_refused(value, reference, perfect):
+    translated = chosen(perfect, QUERIES[:5])
+    path = translated.folder / "lead-migrate.json"
+    facts = json.loads(path.read_text())
+    facts["details"][CHOSEN_BY] = value
+    path.write_text(json.dumps(facts))
+    with pytest.raises(ManifestError, match="expected hashes of queries under 'chosen by queries'"):
+        audit(open_store(translated.folder), reference)
+
+
+def few(count):
+    """The first documents of `topics`, and what is judged of them."""
+    kept = {document.id for document in DOCUMENTS[:count]}
+    qrels = {q: {d: g for d, g in grades.items() if d in kept} for q, grades in QRELS.items()}
+    return DOCUMENTS[:count], qrels
+
+
+@pytest.mark.parametrize(
+    ("count", "outcome"), [(8, "INCONCLUSIVE"), (10, "INCONCLUSIVE"), (99, "INCONCLUSIVE"), (100, "SAFE")]
+)
+def test_the_first_ten_of_a_handful_are_no_selection(count, outcome, tmp_path):
+    documents, _ = few(count)
+    translated, reference = (make_store(tmp_path / name, documents=documents) for name in ("one", "two"))
+    report = audit(translated, reference, Questions(QUERIES, None, "few"), margin=0.9)
+    assert report.verdict.retention.estimate == 1
+    assert report.verdict.outcome.value == outcome
+    text = audit_text(report)
+    if outcome == "INCONCLUSIVE":
+        told = f"the first 10 of {count} documents are hardly a selection, at least 100 are needed to say SAFE"
+        assert told in " ".join(text.split())
+        assert any("embed the whole store again" in step for step in advice(report))
+        assert report.verdict.queries_needed is None and not report.ways_out
+
+
+def test_ruined_vectors_of_a_handful_are_not_safe_by_overlap(tmp_path):
+    """All ten documents are found, whatever the vectors."""
+    documents, _ = few(10)
+    rng = np.random.default_rng(0)
+    ruined = make_store(tmp_path / "one", documents=documents, vectors=rng.normal(size=(10, DIM)).astype(np.float32))
+    reference = make_store(tmp_path / "two", documents=documents)
+    report = audit(ruined, reference, Questions(QUERIES, None, "few"), margin=0.9)
+    assert report.verdict.retention.lower > 0.9
+    assert report.verdict.outcome is Outcome.INCONCLUSIVE
+
+
+def test_harm_that_shows_among_few_documents_is_told(tmp_path):
+    documents, qrels = few(90)
+    rng = np.random.default_rng(0)
+    ruined = make_store(tmp_path / "one", documents=documents, vectors=rng.normal(size=(90, DIM)).astype(np.float32))
+    report = audit(ruined, make_store(tmp_path / "two", documents=documents), Questions(QUERIES, qrels, "few"))
+    assert report.verdict.outcome is Outcome.NOT_SAFE
+
+
+@pytest.mark.parametrize(("true", "outcome"), [(144, "INCONCLUSIVE"), (51, "INCONCLUSIVE"), (50, "SAFE")])
+def test_what_is_held_out_is_not_safe_by_a_handful(true, outcome, reference, perfect):
+    confidence = np.full(150, 0.7, dtype="<f4")
+    confidence[:true] = 1
+    np.save(perfect.folder / "confidence.npy", confidence)
+    found = audit(perfect, reference, Questions(QUERIES, None, "log"), margin=0.9).held_out
+    assert found.documents == true and found.verdict.retention.estimate == 1
+    assert found.verdict.outcome.value == outcome
+    assert f"60 queries left): {outcome}, " in found.sentence
+    told = f"the first 10 of the {150 - true} documents left are hardly a selection"
+    assert (told in found.sentence) == (outcome == "INCONCLUSIVE")
+
+
+def test_what_is_held_out_counts_each_text_once(reference, perfect):
+    confidence = np.full(150, 0.7, dtype="<f4")
+    confidence[:50] = 1
+    np.save(perfect.folder / "confidence.npy", confidence)
+    found = audit(perfect, reference, repeated(QUERIES[:19], 10), Caseless(), margin=0.1).held_out
+    assert found.queries == found.verdict.n_queries <= 19
+    assert found.verdict.outcome is Outcome.INCONCLUSIVE
+
+
+def test_scores_of_distinct_queries_stay_as_they_are():
+    run_scores = np.random.default_rng(0).random(len(QUERIES))
+    assert np.array_equal(QUESTIONS.merged(run_scores), run_scores)
+    assert QUESTIONS.distinct == tuple(QUERIES)
+    assert Questions([], None, "none").merged(np.empty(0)).shape == (0,)
