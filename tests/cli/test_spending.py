@@ -183,7 +183,8 @@ def test_finished_parts_are_not_counted_again_without_a_cache(
                   "--target", SMALL],
         "run": ["run", source_folder, "--target", SMALL, "--beir", beir, *SAMPLE, "-o", tmp_path / "out"],
     }[step]  # fmt: skip
-    command += [*SIZES, "--no-cache", "--batch-size", 64]
+    sizes = ["--dimensions", 32] if step == "audit" else SIZES  # those of the store, or it is refused at once
+    command += [*sizes, "--no-cache", "--batch-size", 64]
     sample = 50 if step == "run" else 0
 
     def refuse(_request):
