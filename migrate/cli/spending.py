@@ -233,7 +233,11 @@ class Spending:
             return
         for bill in self._bills:
             if bill.said is not None and bill.meter.tokens:
-                kept = "it is in the cache" if bill.meter.kept else "without a cache only finished parts are kept"
+                kept = (
+                    "what could be used is in the cache"
+                    if bill.meter.kept
+                    else "without a cache only finished parts are kept"
+                )
                 advise(f"{bill.told(' until it broke off')}; {kept}", quiet=self.quiet)
 
 

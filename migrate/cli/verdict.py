@@ -44,6 +44,10 @@ def load_model_of(store: Store, spec: str | None, flag: str, options: ModelOptio
     ------
     UsageError
         Neither is there.
+    VectorError
+        The model's vectors are of another dimension than the store's.
+    InputError
+        The store was built with a file of vectors that is not here.
     StoreError
         The store's own model is not what it was: its weights or its vocabulary have changed.
     """
@@ -53,10 +57,26 @@ def load_model_of(store: Store, spec: str | None, flag: str, options: ModelOptio
     if spec is None and known is None:
         raise UsageError(f"{store.info.path} does not say which model it was built with; name it with {flag} SPEC")
     if known is None or spec not in (None, known.spec):
-        return options.load(str(spec), state=store.folder)
+        embedder = options.load(str(spec), state=store.folder)
+        embedder.expect_dim(store.info.dim, str(store.info.path))
+        return embedder
+    _refuse_file_elsewhere(store, known, flag)
     embedder = options.as_recorded(known).load(known.spec, state=store.folder)
+    embedder.expect_dim(store.info.dim, str(store.info.path))
     _check_revision(store.info.path, known, embedder.identity)
     return embedder
+
+
+def _refuse_file_elsewhere(store: Store, known: ModelIdentity, flag: str) -> None:
+    """A manifest remembers a file of vectors by its name alone, and it need not lie where the command is run."""
+    from migrate.errors import InputError
+
+    provider, _, name = known.spec.partition(":")
+    if provider == "file" and not Path(name).exists():
+        raise InputError(
+            f"{store.info.path}: built with {known.spec}, and there is no such file here; say where it is with "
+            f"{flag} file:PATH/{name}"
+        )
 
 
 def _check_revision(path: Path, known: ModelIdentity, found: ModelIdentity) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from migrate.documents import Text
-from migrate.errors import InputError
+from migrate.errors import InputError, VectorError
 from migrate.files import canonical_json
 from migrate.manifest import ModelIdentity
 from migrate.vectors import Progress, Vectors, no_progress
@@ -18,6 +18,9 @@ Role = Literal["document", "query"]
 
 Keep = Callable[[Sequence[int], Vectors], None]
 """Called as keep(positions, vectors): vectors (n, dim) of the texts at these n positions, as soon as they are there."""
+
+
+BUILT_WITH = "name the model that it was built with"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,6 +110,20 @@ class Embedder(ABC):
         """The identity as far as it is known without loading a model that is in the registry."""
         return self.identity
 
+    def expect_dim(self, dim: int, source: str, *, advice: str = BUILT_WITH) -> None:
+        """Make sure, before anything is embedded, that vectors are of the dimension of `source`, a store or a file.
+
+        `advice` is what to do where they are not.
+
+        Raises
+        ------
+        VectorError
+            They are of another one.
+        """
+        known = self.quick_identity()
+        if known.dim != dim:
+            raise other_dimension(known.spec, known.dim, dim, source, advice)
+
     def with_prefixes(self, document_prefix: str, query_prefix: str) -> Embedder | None:
         """The same model, not loaded again, with other prefixes; None for one that takes none."""
         return None
@@ -130,6 +147,11 @@ class Embedder(ABC):
         model = self.identity
         prefix = model.document_prefix if role == "document" else model.query_prefix
         return canonical_json([model.spec, model.revision, model.dim, prefix])
+
+
+def other_dimension(spec: str, dim: int, other: int, source: str, advice: str) -> VectorError:
+    """The error for a model of dimension `dim` that is to meet vectors of another one, those of `source`."""
+    return VectorError(f"{source}: expected vectors of dimension {dim}, as {spec} gives, found {other}; {advice}")
 
 
 def require_texts(texts: Sequence[Text], *, model: str) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from migrate.documents import Text
 from migrate.embedders.base import Embedder, Role, Variant, require_texts
-from migrate.embedders.cache_file import CacheFile
+from migrate.embedders.cache_file import LEAVE_ASIDE, CacheFile
 from migrate.embedders.wrapper import WrappedEmbedder
 from migrate.files import cache_folder
 from migrate.vectors import Progress, Vectors, as_vectors, no_progress
@@ -88,6 +88,9 @@ class CachedEmbedder(WrappedEmbedder):
             for key, text in zip(keys, texts, strict=True):
                 if key not in found:
                     missing.setdefault(key, text)
+            if found and missing:  # a server may have another model under the same name by now
+                dim = len(next(iter(found.values())))
+                self.embedder.expect_dim(dim, str(self.path), advice=LEAVE_ASIDE)
             self.hits += len(texts) - len(missing)
             if texts:
                 progress("embed", len(texts) - len(missing), len(texts))

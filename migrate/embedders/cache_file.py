@@ -23,6 +23,8 @@ _KEYS_PER_QUERY = 500
 _BUSY_TIMEOUT_S = 60.0
 _CREATE = "CREATE TABLE IF NOT EXISTS embeddings (key BLOB PRIMARY KEY, vector BLOB, checksum INTEGER) WITHOUT ROWID"
 
+LEAVE_ASIDE = "--no-cache or another --cache leaves these vectors aside"
+
 
 class CacheFile:
     """An open cache; a context manager. A file that is not there yet is created, with the folders above it.
@@ -122,8 +124,12 @@ class CacheFile:
                     part,
                 )
                 found.update((key, self._check(vector, checksum)) for key, vector, checksum in rows)
-        if len({len(vector) for vector in found.values()}) > 1:
-            raise self._damaged("vectors of one model differ in dimension")
+        dims = sorted({len(vector) for vector in found.values()})
+        if len(dims) > 1:
+            raise InputError(
+                f"{self.path}: expected vectors of one dimension for one model, found {' and '.join(map(str, dims))}: "
+                f"the server has changed its model meanwhile, or the file is damaged; {LEAVE_ASIDE}"
+            )
         return found
 
     def _check(self, vector: object, checksum: object) -> Vectors:

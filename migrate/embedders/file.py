@@ -26,6 +26,12 @@ ROUNDED_UNIT_TOLERANCE = 2e-3
 
 _EXACT_UNIT_TOLERANCE = 1e-6
 
+_FEWEST_ALIKE = 4
+"""Rows that are one vector: not by chance."""
+
+_NAMED = 3
+"""Ids that a message names; it counts all."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Table:
@@ -124,6 +130,11 @@ class FileEmbedder(Embedder):
         with np.errstate(over="ignore"):
             vectors = as_vectors(array, source=str(self.path))
         check_vectors(ids, vectors, source=f"{self.path} ({name})")
+        if len(vectors) >= _FEWEST_ALIKE and (vectors == vectors[0]).all():
+            raise InputError(
+                f"{self.path}: expected vectors that tell texts apart, found {len(vectors):,} equal rows in {name}; "
+                "embed the texts again"
+            )
         return vectors
 
     def embed(self, texts: Sequence[Text], role: Role, *, progress: Progress = no_progress) -> Vectors:
@@ -132,23 +143,26 @@ class FileEmbedder(Embedder):
         Raises
         ------
         InputError
-            The file is malformed, or does not hold one of them; names its id.
+            The file is malformed, or does not hold all of them; says how many are missing, and names some.
         """
         table = self._tables.get(role)
         if table is None:
             raise InputError(f"{self.path} holds no query vectors; add the arrays query_ids and queries")
-        rows = [self._find(table, text, role) for text in texts]
+        rows = [row for text in texts if (row := table.find(text)) is not None]
+        if len(rows) < len(texts):
+            raise self._missing(table, [text for text in texts if table.find(text) is None], len(texts), role)
         progress("embed", len(texts), len(texts))
         return table.vectors[rows] if rows else np.empty((0, table.vectors.shape[1]), dtype=np.float32)
 
-    def _find(self, table: _Table, text: Text, role: Role) -> int:
-        row = table.find(text)
-        if row is not None:
-            return row
-        what = "is there with another text" if text.id in table.row_of_id else "is not there"
-        raise InputError(
-            f"{self.path}: expected a vector of the {role} {text.id!r}, but it {what}; embed it and add it"
-        )
+    def _missing(self, table: _Table, missing: Sequence[Text], count: int, role: Role) -> InputError:
+        """The error for texts that the file does not hold: by far the most often it is a file of other texts."""
+        plural = "queries" if role == "query" else "documents"
+        named = ", ".join(repr(text.id) for text in missing[:_NAMED]) + (", ..." if len(missing) > _NAMED else "")
+        changed = sum(text.id in table.row_of_id for text in missing) if table.row_of_text is not None else 0
+        other = f" ({changed:,} of them are there with another text)" if changed else ""
+        lacking = f"{len(missing):,} of {count:,} {plural} without one: {named}{other}"
+        what = "is it the right file? If it is, embed what is missing and add it"
+        return InputError(f"{self.path}: expected a vector of each of the {plural}, found {lacking}; {what}")
 
 
 def _restore_unit(vectors: Vectors) -> tuple[Vectors, bool]:

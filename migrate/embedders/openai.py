@@ -17,12 +17,12 @@ from itertools import chain
 import numpy as np
 
 from migrate.documents import Query, Text
-from migrate.embedders.base import Embedder, Keep, Role, require_texts
-from migrate.embedders.openai_answers import Answer, TooLongError
+from migrate.embedders.base import BUILT_WITH, Embedder, Keep, Role, other_dimension, require_texts
+from migrate.embedders.openai_answers import Answer, Sameness, TooLongError
 from migrate.embedders.openai_flight import Flight, LoopThread
 from migrate.embedders.openai_limits import Throttle
 from migrate.embedders.openai_requests import MANY_TEXTS, MAX_REQUEST_TEXTS, fair_share, split_requests
-from migrate.embedders.openai_session import Endpoint, Session
+from migrate.embedders.openai_session import Endpoint, Expected, Session, first_answer
 from migrate.embedders.openai_tokens import token_counter
 from migrate.embedders.registry import find_model
 from migrate.embedders.retry import RetryPolicy
@@ -109,8 +109,9 @@ class OpenAIEmbedder(Embedder):
         self._throttle = Throttle(concurrency, rate_per_s)
         self._one_call = threading.RLock()
         self._charging = threading.Lock()
-        self._dim = dimensions or (self.facts.dim if self.facts else None)
+        self._expected = self._told_beforehand()
         self._normalized = self.facts.normalized if self.facts else None
+        self._sameness = Sameness()
 
     @property
     def service(self) -> str:
@@ -120,11 +121,11 @@ class OpenAIEmbedder(Embedder):
     @property
     def identity(self) -> ModelIdentity:
         """The model as artefacts remember it; a model that is not in the registry is asked for one word's vector."""
-        if self._dim is None or self._normalized is None:
+        if self._expected is None or self._normalized is None:
             self.embed([Query("probe", "word")], "document")
         return ModelIdentity(
             spec=f"openai:{self.name}",
-            dim=self._dim or 0,
+            dim=self._expected.dim if self._expected else 0,
             normalized=bool(self._normalized),
             document_prefix=self.prefixes["document"],
             query_prefix=self.prefixes["query"],
@@ -150,7 +151,8 @@ class OpenAIEmbedder(Embedder):
         AuthenticationError
             There is no key, or it was refused.
         RemoteError
-            The server kept failing, has no such model, or the account has no quota left.
+            The server kept failing, has no such model, gives vectors of another dimension than was expected or one
+            vector to all texts, or the account has no quota left.
         """
         if not texts:
             return np.empty((0, self.identity.dim), dtype=np.float32)
@@ -174,9 +176,10 @@ class OpenAIEmbedder(Embedder):
         tokens = [self._count(text) for text in inputs]
 
         def take(answers: Mapping[range, Answer]) -> None:
+            positions = list(chain.from_iterable(answers))
             vectors = np.concatenate([answer.vectors for answer in answers.values()])
-            self._learn(vectors)
-            keep(list(chain.from_iterable(answers)), vectors)
+            self._learn([inputs[position] for position in positions], vectors)
+            keep(positions, vectors)
 
         with self._one_call, self._take_off(inputs, tokens) as flight:
             try:
@@ -195,7 +198,7 @@ class OpenAIEmbedder(Embedder):
     def _take_off(self, inputs: Sequence[str], tokens: Sequence[int]) -> Iterator[Flight]:
         """What sends requests for runs of `inputs`; its connections are closed in the end."""
         endpoint = Endpoint(self.name, self.base_url, self._key, self.dimensions, self.timeout_s)
-        session = Session(endpoint, self._throttle, self.retry, dim=self._dim, charge=self._charge)
+        session = Session(endpoint, self._throttle, self.retry, expected=self._expected, charge=self._charge)
         with LoopThread(session.close) as loop:
             yield Flight(loop, session, inputs, tokens, before_request=self.before_request)
 
@@ -204,9 +207,27 @@ class OpenAIEmbedder(Embedder):
             return self.request_texts
         return fair_share(count, self.concurrency, MAX_REQUEST_TEXTS if self.base_url is None else MANY_TEXTS)
 
-    def _learn(self, vectors: Vectors) -> None:
-        """From the first answer of an unknown model, learn its dimension and normalisation."""
-        self._dim = vectors.shape[1]
+    def expect_dim(self, dim: int, source: str, *, advice: str = BUILT_WITH) -> None:
+        """As of any embedder; of a model that is not in the registry, the first answer is held against it."""
+        if self._expected is not None and self._expected.dim != dim:
+            raise other_dimension(f"openai:{self.name}", self._expected.dim, dim, source, advice)
+        self._expected = Expected(dim, f"as {source} has", f"{advice}, or check --base-url")
+
+    def _told_beforehand(self) -> Expected | None:
+        """The dimension that was asked for, or else the one that the registry knows."""
+        if self.dimensions is not None:
+            advice = "leave out --dimensions, or name a model that gives vectors of that length"
+            return Expected(self.dimensions, "as --dimensions", advice)
+        if self.facts is None:
+            return None
+        advice = "if --base-url is right, give --dimensions {dim}"
+        return Expected(self.facts.dim, f"as {self.name} gives by itself", advice)
+
+    def _learn(self, texts: Sequence[str], vectors: Vectors) -> None:
+        """From the first answers learn the dimension and normalisation, and that the model tells texts apart."""
+        if self._expected is None:
+            self._expected = first_answer(vectors.shape[1])
+        self._sameness.add(texts, vectors, service=self.service)
         if self._normalized is None:
             self._normalized = summarize_norms(vectors).is_unit
 

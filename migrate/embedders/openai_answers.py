@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,11 @@ _TRANSIENT_STATUSES = (408, 409, 425, 429)
 _LENGTH_CODES = ("max_tokens_per_request", "context_length_exceeded")
 _LENGTH_WORDS = ("maximum context length", "too many tokens", "tokens per request", "too long", "token limit")
 
+_FEWEST_ALIKE = 4
+"""Texts that differ by more than capitals and signs, and share one vector: not by chance."""
+
+_ROUNDING = 1e-5
+
 _TOO_LARGE_FOR_A_MINUTE = "request too large"
 """What OpenAI says with a 429 where one request has more tokens than the account has a minute: waiting never helps."""
 
@@ -37,6 +43,18 @@ class TooLongError(Exception):
     position: int = 0
 
 
+class OtherDimensionError(Exception):
+    """All vectors of an answer are of a dimension that was not expected: another model; never leaves this package.
+
+    Asking again would be charged again. `dim` is the dimension, `tokens` what the answer was charged for.
+    """
+
+    def __init__(self, dim: int, tokens: int) -> None:
+        super().__init__(dim)
+        self.dim = dim
+        self.tokens = tokens
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """The vectors of one request, in the order of its texts, and the tokens the server charged for them."""
@@ -45,20 +63,57 @@ class Answer:
     tokens: int
 
 
+class Sameness:
+    """Whether a server gives one vector to all texts, as a stub or a broken model does: told from its first answers."""
+
+    def __init__(self) -> None:
+        self._vector: Vectors | None = None
+        self._texts: set[str] = set()
+        self._is_over = False
+
+    def add(self, texts: Sequence[str], vectors: Vectors, *, service: str) -> None:
+        """Look at further texts and their vectors (n, dim); once two vectors differ, nothing is looked at any more.
+
+        Raises
+        ------
+        RemoteError
+            `_FEWEST_ALIKE` texts or more have one vector, and no text has another.
+        """
+        if self._is_over:
+            return
+        first = self._vector = vectors[0].copy() if self._vector is None else self._vector
+        if len(first) != vectors.shape[1] or (np.abs(vectors - first) > _ROUNDING * np.abs(first).max()).any():
+            self._is_over = True
+            return
+        # Models without capitals or accents rightly give one vector to some texts that differ
+        self._texts.update("".join(filter(str.isalnum, text.casefold())) for text in texts)
+        if len(self._texts) >= _FEWEST_ALIKE:
+            raise RemoteError(
+                f"{service}: expected vectors that tell texts apart, found one vector for {len(self._texts)} different "
+                "texts; check the model behind --base-url"
+            )
+
+
 def read_answer(body: bytes, *, count: int, dim: int | None) -> Answer:
     """Vectors of an answer to a request of `count` texts; `dim` is None where it is not known yet.
 
     Raises
     ------
+    OtherDimensionError
+        All of its vectors are of one other dimension.
     TransientError
-        Anything is wrong with the answer: servers behind a load balancer do this, and the next try is right.
+        Anything else is wrong with the answer: servers behind a load balancer do this, and the next try is right.
     """
     facts: Any = None
     try:
         facts = _parse(body)
-        return Answer(_read_vectors(facts, body, count, dim), _read_tokens(facts))
+        answer = Answer(_read_vectors(facts, body, count, dim), _read_tokens(facts))
     except _UnusableError as error:
-        raise TransientError(str(error), charged_tokens=_read_tokens(facts) or None) from error
+        advice = "check --base-url and the model behind it"
+        raise TransientError(str(error), advice=advice, charged_tokens=_read_tokens(facts) or None) from error
+    if dim is not None and answer.vectors.shape[1] != dim:
+        raise OtherDimensionError(answer.vectors.shape[1], answer.tokens)
+    return answer
 
 
 class _UnusableError(Exception):
@@ -79,14 +134,16 @@ def _no_embeddings(body: bytes) -> _UnusableError:
 def _read_vectors(facts: Any, body: bytes, count: int, dim: int | None) -> Vectors:
     """Vectors (count, dim) in the order of the texts, which need not be that of the answer."""
     try:
-        items = sorted(facts["data"], key=lambda item: int(item["index"]))
+        items = sorted(facts["data"], key=lambda item: int(item.get("index", -1)))
         rows = [_read_vector(item["embedding"]) for item in items]
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise _no_embeddings(body) from error
-    if [item["index"] for item in items] != list(range(count)):
+    if len(rows) != count:
         raise _UnusableError(f"{len(rows)} embeddings for {count} texts")
+    if [item.get("index") for item in items] != list(range(count)):
+        raise _UnusableError("embeddings that do not say which text each belongs to (`index` is not 0, 1, 2 ...)")
     dims = {len(row) for row in rows}
-    if len(dims) != 1 or (dim is not None and dims != {dim}):
+    if len(dims) != 1:
         found = ", ".join(map(str, sorted(dims)))
         raise _UnusableError(f"embeddings of dimension {found} where {dim or 'one dimension'} was expected")
     return _check_values(np.stack(rows))

@@ -6,18 +6,27 @@ Everything here runs in one event loop, so nothing needs a lock.
 from __future__ import annotations
 
 import asyncio
+import socket
+import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
 
-from migrate.embedders.openai_answers import Answer, read_answer, translate_status
+from migrate.embedders.openai_answers import Answer, OtherDimensionError, read_answer, translate_status
 from migrate.embedders.openai_limits import Throttle
 from migrate.embedders.retry import RetryPolicy, TransientError
+from migrate.errors import RemoteError
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
+
+_CONNECT_S = 10.0
+"""How long a server may take to accept a connection; it may take far longer to answer."""
+
+_OPENAI = "https://api.openai.com/v1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +44,36 @@ class Endpoint:
         """What messages call the server."""
         return self.base_url or "OpenAI"
 
+    @property
+    def address(self) -> str:
+        """Host and port that are connected to."""
+        url = urlsplit(self.base_url or _OPENAI)
+        return f"{url.hostname}:{url.port or (443 if url.scheme == 'https' else 80)}"
+
+    @property
+    def advice(self) -> str:
+        """What to do where nothing answers."""
+        if self.base_url is None:
+            return "is this machine online? A server of your own needs --base-url"
+        return "is the server running, and is --base-url right?"
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """The dimension that vectors must have, who says so, and what to do where a server disagrees."""
+
+    dim: int
+    source: str
+    advice: str
+
+
+def first_answer(dim: int) -> Expected:
+    """What the first answer of a server lets expect of the next ones."""
+    return Expected(dim, "as earlier answers", "is another model behind --base-url now, or more than one?")
+
 
 class Session:
-    """Asks for vectors. `dim` is what is known of their dimension; the first answer tells it otherwise.
+    """Asks for vectors. `expected` is what is known of their dimension; the first answer tells it otherwise.
 
     `charge` is told the tokens that the server charged for, for each answer, usable or not.
     """
@@ -48,13 +84,13 @@ class Session:
         throttle: Throttle,
         retry: RetryPolicy,
         *,
-        dim: int | None,
+        expected: Expected | None,
         charge: Callable[[int], None],
     ) -> None:
         self.endpoint = endpoint
         self.throttle = throttle
         self.retry = retry
-        self.dim = dim
+        self.expected = expected
         self._charge = charge
         self._turn = asyncio.Lock()
         self._came_back = asyncio.Event()
@@ -72,19 +108,23 @@ class Session:
         RemoteError, AuthenticationError, TooLongError
             The server refused the request or kept failing.
         """
-        failures, unread, answered = 0, 0, self.throttle.answered
+        failures, unread, unusable, answered = 0, 0, 0, self.throttle.answered
         while True:
             try:
                 answer = await self._attempt(inputs, tokens)
+            except OtherDimensionError as error:
+                self._charge(error.tokens * (1 + unread))
+                raise self._refused_dimension(error.dim) from error
             except TransientError as error:
                 self._charge(error.charged_tokens or 0)
                 unread += error.charged_tokens is None
+                unusable += error.charged_tokens != 0
                 if self._stopping:
                     raise
                 others = self.throttle.answered > answered
                 failures = 1 if error.is_throttled and others else failures + 1
                 answered = self.throttle.answered
-                await self._wait_after(error, failures)
+                await self._wait_after(error, failures, unusable)
             else:
                 # An answer that could not be read was charged like this one: it was to the same texts
                 self._charge(answer.tokens * (1 + unread))
@@ -119,9 +159,22 @@ class Session:
                 else:
                     return self.throttle.send(tokens, now)
 
-    async def _wait_after(self, error: TransientError, failures: int) -> None:
+    def _refused_dimension(self, dim: int) -> RemoteError:
+        expected = cast("Expected", self.expected)  # what the answer was held against
+        return RemoteError(
+            f"{self.endpoint.service}: expected vectors of dimension {expected.dim} ({expected.source}), found {dim}; "
+            f"{expected.advice.format(dim=dim)}"
+        )
+
+    async def _wait_after(self, error: TransientError, failures: int, unusable: int) -> None:
         """Wait before the next attempt: all requests together where the server is asking for it, this one otherwise."""
-        wait_s = self.retry.wait_after(error, failures, service=self.endpoint.service)
+        wait_s = self.retry.wait_after(
+            error,
+            failures,
+            service=self.endpoint.service,
+            unusable=unusable,
+            ever_answered=bool(self.throttle.answered),
+        )
         if error.is_throttled or error.wait_s is not None:
             self.throttle.pause(wait_s, self.retry.clock.now())
         else:
@@ -152,9 +205,9 @@ class Session:
             async with asyncio.timeout(endpoint.timeout_s):
                 response = await create(input=inputs, model=endpoint.model, encoding_format="base64", **options)
         except (TimeoutError, openai.APITimeoutError) as error:
-            raise TransientError(f"no answer within {endpoint.timeout_s:g} s") from error
+            raise _overdue(error, endpoint) from error
         except openai.APIConnectionError as error:
-            raise TransientError(f"the connection failed ({type(error.__cause__ or error).__name__})") from error
+            raise _unconnected(error, endpoint) from error
         except openai.APIStatusError as error:
             self.throttle.learn(error.response.headers, tokens, self.retry.clock.now())
             refusal = translate_status(error, service=endpoint.service, model=endpoint.model, key=endpoint.key)
@@ -162,8 +215,10 @@ class Session:
                 self.throttle.narrow()
             raise refusal from error
         self.throttle.learn(response.headers, tokens, self.retry.clock.now())
-        answer = read_answer(response.content, count=len(inputs), dim=self.dim)
-        self.dim = answer.vectors.shape[1]
+        dim = None if self.expected is None else self.expected.dim
+        answer = read_answer(response.content, count=len(inputs), dim=dim)
+        if self.expected is None:
+            self.expected = first_answer(answer.vectors.shape[1])
         self.throttle.succeed()
         return answer
 
@@ -174,10 +229,47 @@ class Session:
 
         endpoint = self.endpoint
         return openai.AsyncOpenAI(
-            api_key=endpoint.key, base_url=endpoint.base_url, max_retries=0, timeout=endpoint.timeout_s
+            api_key=endpoint.key,
+            base_url=endpoint.base_url,
+            max_retries=0,
+            timeout=openai.Timeout(endpoint.timeout_s, connect=min(_CONNECT_S, endpoint.timeout_s)),
         )
 
     async def close(self) -> None:
         """Close the connections."""
         if "_client" in self.__dict__:
             await self._client.close()
+
+
+def _overdue(error: BaseException, endpoint: Endpoint) -> TransientError:
+    """No connection in time, or no answer."""
+    if type(error.__cause__).__name__ == "ConnectTimeout":
+        reason = f"no connection to {endpoint.address} within {min(_CONNECT_S, endpoint.timeout_s):g} s"
+        return TransientError(reason, advice=endpoint.advice, is_unreached=True)
+    reason = f"no answer from {endpoint.address} within {endpoint.timeout_s:g} s"
+    advice = "is the server busy, or is --base-url wrong? A smaller --batch-size asks less of it at a time"
+    return TransientError(reason, advice=advice, is_unreached=True)
+
+
+def _unconnected(error: BaseException, endpoint: Endpoint) -> TransientError:
+    """A connection that was not made, by its cause, or one that broke."""
+    causes = list(_causes(error))
+    for cause in causes:
+        if isinstance(cause, ConnectionRefusedError):
+            reason = f"nothing listens at {endpoint.address} (connection refused)"
+        elif isinstance(cause, socket.gaierror):
+            reason = f"the host of {endpoint.address} is not known ({cause.strerror})"
+        elif isinstance(cause, ssl.SSLError):
+            reason = f"no secure connection to {endpoint.address} ({cause.reason or cause})"
+        else:
+            continue
+        return TransientError(reason, advice=endpoint.advice, is_unreached=True)
+    name = type(error.__cause__ or error).__name__
+    return TransientError(f"the connection to {endpoint.address} failed ({name})")
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An error, and what it came from: asyncio raises one that stands for all addresses of a host."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

@@ -19,14 +19,24 @@ class TransientError(Exception):
 
     `wait_s` is how long the server asked to be left alone, in seconds; None where it did not. `is_throttled` says that
     it wants fewer requests, `charged_tokens` what it charged for an answer that cannot be used, None where it did but
-    that cannot be read.
+    that cannot be read. `is_unreached` says that nothing answered at all: the address may be wrong. `advice` is what
+    the user may do where the failure stays.
     """
 
     def __init__(
-        self, reason: str, *, wait_s: float | None = None, is_throttled: bool = False, charged_tokens: int | None = 0
+        self,
+        reason: str,
+        *,
+        advice: str = "try again later",
+        wait_s: float | None = None,
+        is_throttled: bool = False,
+        is_unreached: bool = False,
+        charged_tokens: int | None = 0,
     ) -> None:
         super().__init__(reason)
         self.reason = reason
+        self.advice = advice
+        self.is_unreached = is_unreached
         self.wait_s = wait_s
         self.is_throttled = is_throttled
         self.charged_tokens = charged_tokens
@@ -54,10 +64,14 @@ class RetryPolicy:
     """Exponential backoff with jitter: the k-th wait is first_wait_s · 2^(k-1), of which half is random.
 
     A wait that the server asks for is obeyed instead, up to `longest_obeyed_s`; a server that asks for more is taken
-    to be out for today. `clock` and `share` (a random number in [0, 1)) are parameters so that tests need not wait.
+    to be out for today. A server that has never answered may be the wrong one, and an answer that cannot be used is
+    paid for all the same: there are fewer attempts at these. `clock` and `share` (a random number in [0, 1)) are
+    parameters so that tests need not wait.
     """
 
     max_attempts: int = 6
+    max_unreached: int = 3
+    max_unusable: int = 3
     first_wait_s: float = 1.0
     longest_wait_s: float = 60.0
     longest_obeyed_s: float = 600.0
@@ -69,18 +83,21 @@ class RetryPolicy:
         longest = min(self.longest_wait_s, self.first_wait_s * 2.0 ** (failures - 1))
         return longest * (0.5 + 0.5 * self.share())
 
-    def wait_after(self, error: TransientError, failures: int, *, service: str) -> float:
-        """Seconds until the next attempt, after so many failures.
+    def wait_after(
+        self, error: TransientError, failures: int, *, service: str, unusable: int = 0, ever_answered: bool = True
+    ) -> float:
+        """Seconds until the next attempt, after so many failures, of which `unusable` were answers that were paid for.
 
         Raises
         ------
         RemoteError
-            There were `max_attempts`, or the server asks for a longer wait than is obeyed.
+            There were as many attempts as there may be, or the server asks for a longer wait than is obeyed.
         """
-        if failures >= self.max_attempts:
-            raise RemoteError(
-                f"{service} failed {failures} times, the last time with: {error.reason}; try again later"
-            ) from error
+        is_stranger = error.is_unreached and not ever_answered
+        most = min(self.max_attempts, self.max_unreached) if is_stranger else self.max_attempts
+        if failures >= most or unusable >= self.max_unusable:
+            times = "once" if failures == 1 else f"{failures} times, the last time"
+            raise RemoteError(f"{service} failed {times} with: {error.reason}; {error.advice}") from error
         if error.wait_s is None:
             return self.wait_s(failures)
         if error.wait_s > self.longest_obeyed_s:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from migrate.documents import Text
-from migrate.embedders.base import Embedder, Role, TokenTable
+from migrate.embedders.base import BUILT_WITH, Embedder, Role, TokenTable
 from migrate.manifest import ModelIdentity
 
 
@@ -32,6 +32,10 @@ class WrappedEmbedder(Embedder):
     def quick_identity(self) -> ModelIdentity:
         """That of the embedder inside."""
         return self.embedder.quick_identity()
+
+    def expect_dim(self, dim: int, source: str, *, advice: str = BUILT_WITH) -> None:
+        """Ask it of the embedder inside."""
+        self.embedder.expect_dim(dim, source, advice=advice)
 
     def cache_scope(self, role: Role) -> str:
         """That of the embedder inside."""

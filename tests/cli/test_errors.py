@@ -210,3 +210,35 @@ def test_no_color_and_pipes_are_plain(monkeypatch):
 
 def test_every_command_is_listed():
     assert entry.cli.list_commands(None) == list(entry.COMMANDS)
+
+
+@pytest.fixture
+def moved(source_folder, target_file, tmp_path, capsys):
+    """A store that was translated to a model of a file."""
+    assert (
+        run(["fit", str(source_folder), "--target", f"file:{target_file}", "-o", "stitch", "--stitch", "ridge", "-q"])
+        == 0
+    )
+    assert run(["translate", str(source_folder), "stitch", "-o", "moved", "-q"]) == 0
+    capsys.readouterr()
+    return tmp_path / "moved"
+
+
+def test_a_file_of_vectors_that_lies_elsewhere_is_asked_for(moved, beir, capsys):
+    code, line = complaint(capsys, "audit", moved, "--reference", "build", "--beir", beir, "-q")
+    assert code == 4
+    assert line.endswith(
+        "with file:target.npz, and there is no such file here; say where it is with --target file:PATH/target.npz"
+    )
+
+
+def test_a_target_of_another_dimension_is_refused_before_it_is_paid_for(moved, beir, capsys, tmp_path):
+    with OpenAIServer() as server:
+        options = ["--target", "openai:text-embedding-3-small", "--base-url", server.url]
+        code, line = complaint(capsys, "audit", moved, "--reference", "build", "--beir", beir, *options, "-q")
+        assert code == 4 and "of dimension 1536, as openai:text-embedding-3-small gives, found 24" in line
+        assert server.requests == []
+        options = ["--target", "openai:tiny", "--base-url", server.url, "--no-cache"]
+        code, line = complaint(capsys, "audit", moved, "--reference", "build", "--beir", beir, *options, "-q")
+        assert code == 7 and "expected vectors of dimension 24 (as " in line and "found 8; name the model" in line
+        assert len(server.requests) == 1

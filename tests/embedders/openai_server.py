@@ -90,7 +90,14 @@ SHUFFLED = _spoil_items(lambda items: [*items[1::2], *items[::2]])
 NAN = _replace_first(lambda vector: np.full_like(vector, np.nan))
 ZERO = _replace_first(np.zeros_like)
 RAGGED = _replace_first(lambda vector: vector[:-1])
+NO_INDEX = _spoil_items(lambda items: [{"object": "embedding", "embedding": item["embedding"]} for item in items])
+CONSTANT = Fault(spoil=lambda answer: {**answer, "data": [_stub(item) for item in answer["data"]]})
 SHORTER = Fault(spoil=lambda answer: {**answer, "data": [_cut(item) for item in answer["data"]]})
+
+
+def _stub(item: dict[str, Any]) -> dict[str, Any]:
+    dim = len(base64.b64decode(item["embedding"])) // 4
+    return {**item, "embedding": _encode(vector_of("one", dim), "base64")}
 
 
 def _cut(item: dict[str, Any]) -> dict[str, Any]:

@@ -116,6 +116,19 @@ def test_knows_what_it_knows(path, documents):
     assert cached.known(documents("a", "b", "a"), "document") == [True, False, True]
 
 
+def test_vectors_of_the_model_that_the_server_had_before_are_not_mixed_with_new_ones(path, server, documents):
+    embedders = [CachedEmbedder(OpenAIEmbedder("tiny", base_url=server.url), path) for _ in range(3)]
+    embedders[0].embed_documents(documents("a", "b"))
+    server.faults += [fake.SHORTER] * 9
+    with pytest.raises(RemoteError, match=r"dimension 8 \(as .*cache.sqlite has\), found 7; --no-cache or another"):
+        embedders[1].embed_documents(documents("a", "c"))
+    assert len(server.requests) == 2
+    embedders[2].embed_documents(documents("c"))
+    with pytest.raises(InputError, match="found 7 and 8: the server has changed its model meanwhile"):
+        embedders[2].embed_documents(documents("a", "c", "d"))
+    assert len(server.requests) == 3
+
+
 def test_nothing_is_paid_twice_after_a_failure(path, server, documents):
     texts = documents(*(f"text {number}" for number in range(40)))
     policy = RetryPolicy(max_attempts=1)

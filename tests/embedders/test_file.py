@@ -42,6 +42,15 @@ def test_identity_names_the_file_without_its_folder(path):
     assert identity.revision == sha256_file(path)
 
 
+def test_two_files_of_one_name_are_two_models(tmp_path):
+    for folder in ("old", "new"):
+        (tmp_path / folder).mkdir()
+    old, new = (save(tmp_path / folder / "v.npz", doc_ids=["a"], docs=unit(1, 3)) for folder in ("old", "new"))
+    assert old.identity.spec == new.identity.spec and old.identity != new.identity
+    again = FileEmbedder((tmp_path / "new" / "v.npz").rename(tmp_path / "v.npz"))
+    assert again.identity == new.identity
+
+
 def test_half_precision_unit_vectors_become_unit_vectors_again(path):
     rows = unit(50, 768)
     embedder = save(path, doc_ids=np.arange(50), docs=rows.astype(np.float16))
@@ -64,7 +73,7 @@ def test_texts_decide_where_the_file_holds_them(path):
     docs = unit(2, 3)
     embedder = save(path, doc_ids=np.array(["a", "b"]), docs=docs, doc_texts=np.array(["tea", "milk"]))
     np.testing.assert_allclose(embedder.embed_documents([Document("other id", "milk")])[0], docs[1], rtol=1e-6)
-    with pytest.raises(InputError, match="'a', but it is there with another text"):
+    with pytest.raises(InputError, match=r"1 of 1 documents without one: 'a' \(1 of them are there with another text"):
         embedder.embed_documents([Document("a", "coffee")])
 
 
@@ -76,8 +85,12 @@ def test_queries_have_their_own_vectors(path):
 
 def test_an_unknown_id_is_named(path):
     embedder = save(path, doc_ids=["a"], docs=unit(1, 3))
-    with pytest.raises(InputError, match="'zzz', but it is not there"):
+    with pytest.raises(InputError, match="1 of 2 documents without one: 'zzz'; is it the right file"):
         embedder.embed_documents([Document("a", "?"), Document("zzz", "?")])
+    with pytest.raises(
+        InputError, match=r"9 of 9 documents without one: 'b0', 'b1', 'b2', \.\.\.; is it the right file"
+    ):
+        embedder.embed_documents([Document(f"b{number}", "?") for number in range(9)])
     with pytest.raises(InputError, match="no query vectors"):
         embedder.embed_queries([Query("a", "?")])
 
@@ -97,6 +110,7 @@ MALFORMED = {
     "NaN": ({"doc_ids": ["a", "b"], "docs": with_nan()}, "'b'"),
     "zero": ({"doc_ids": ["a", "b"], "docs": np.zeros((2, 3))}, "zero vector for document 'a'"),
     "overflow": ({"doc_ids": ["a", "b"], "docs": np.full((2, 3), 1e300)}, "'a'"),
+    "constant": ({"doc_ids": [*"abcd"], "docs": np.ones((4, 3))}, "4 equal rows in docs"),
     "one-dimensional": ({"doc_ids": ["a", "b"], "docs": np.ones(2)}, "table of floats"),
     "integers": ({"doc_ids": ["a", "b"], "docs": np.ones((2, 3), dtype=int)}, "table of floats"),
     "no columns": ({"doc_ids": ["a", "b"], "docs": np.ones((2, 0))}, "table of floats"),

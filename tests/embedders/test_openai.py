@@ -1,3 +1,5 @@
+import dataclasses
+import socket
 import traceback
 
 import numpy as np
@@ -7,7 +9,7 @@ import pytest
 from migrate.embedders.openai import OpenAIEmbedder
 from migrate.embedders.openai_tokens import estimate_tokens
 from migrate.embedders.retry import RetryPolicy
-from migrate.errors import AuthenticationError, InputError, RemoteError, UsageError
+from migrate.errors import AuthenticationError, InputError, RemoteError, UsageError, VectorError
 
 
 @pytest.fixture
@@ -46,6 +48,7 @@ TRANSIENT = {
     "too few": fake.TOO_FEW,
     "too many": fake.TOO_MANY,
     "same index": fake.SAME_INDEX,
+    "no index": fake.NO_INDEX,
     "NaN": fake.NAN,
     "zero": fake.ZERO,
     "ragged": fake.RAGGED,
@@ -89,24 +92,86 @@ def test_restores_the_order_without_asking_again(server, embedder, documents):
     assert len(server.requests) == 1
 
 
-@pytest.mark.parametrize("name", ["500", "timeout", "truncated JSON", "too few", "NaN"])
-def test_gives_up_and_says_what_happened(name, server, embedder, waits, documents):
+@pytest.mark.parametrize(
+    ("name", "attempts", "told"),
+    [
+        ("500", 4, "HTTP 500 (spoiled); try again later"),
+        ("timeout", 3, "within 0.2 s; is the server busy"),
+        ("truncated JSON", 3, "that is not a list of embeddings"),
+        ("too few", 3, "1 embeddings for 2 texts; check --base-url"),
+        ("same index", 3, "do not say which text each belongs to"),
+        ("no index", 3, "do not say which text each belongs to"),
+        ("NaN", 3, "an embedding that is zero, NaN or Inf"),
+        ("zero", 3, "an embedding that is zero, NaN or Inf"),
+    ],
+)
+def test_gives_up_and_says_what_happened(name, attempts, told, server, embedder, waits, documents):
     server.faults += [TRANSIENT[name]] * 9
-    with pytest.raises(RemoteError, match="failed 4 times") as caught:
+    with pytest.raises(RemoteError, match=f"failed {attempts} times, the last time with") as caught:
         embedder.embed_documents(documents("one", "two"))
     assert caught.value.exit_code == 7
+    assert told in str(caught.value)
     assert "\n" not in str(caught.value)
-    assert len(server.requests) == 4
-    assert len(waits) == 3
+    assert len(server.requests) == attempts
+    assert len(waits) == attempts - 1
 
 
-def test_gives_up_on_a_server_that_is_not_there(waits, documents):
-    with fake.OpenAIServer() as server:
-        url = server.url
-    policy = RetryPolicy(max_attempts=3, clock=fake.ImpatientClock(waits))
-    with pytest.raises(RemoteError, match="ConnectError"):
+def test_answers_that_cannot_be_used_are_few_even_between_other_failures(server, embedder, documents):
+    server.faults += [fake.NAN, fake.status(500), fake.NAN, fake.NAN]
+    embedder = replace_retry(embedder, max_attempts=9)
+    with pytest.raises(RemoteError, match="failed 4 times"):
+        embedder.embed_documents(documents("one two"))
+    assert embedder.usage_tokens == server.billed_tokens == 3 * 2
+
+
+def replace_retry(embedder, **changes):
+    embedder.retry = dataclasses.replace(embedder.retry, **changes)
+    return embedder
+
+
+def a_free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def test_gives_up_soon_on_a_server_that_is_not_there(waits, documents):
+    port = a_free_port()
+    policy = RetryPolicy(clock=fake.ImpatientClock(waits), share=lambda: 1.0)
+    with pytest.raises(RemoteError) as caught:
+        OpenAIEmbedder("tiny", base_url=f"http://127.0.0.1:{port}/v1", retry=policy).embed_documents(documents("one"))
+    assert str(caught.value) == (
+        f"http://127.0.0.1:{port}/v1 failed 3 times, the last time with: nothing listens at 127.0.0.1:{port} "
+        "(connection refused); is the server running, and is --base-url right?"
+    )
+    assert waits == [1.0, 2.0]
+
+
+def test_a_host_that_is_not_known_is_named(waits, documents):
+    policy = RetryPolicy(clock=fake.ImpatientClock(waits))
+    url = "http://no-such-host.invalid/v1"
+    with pytest.raises(RemoteError, match=r"the host of no-such-host\.invalid:80 is not known .*is --base-url right"):
         OpenAIEmbedder("tiny", base_url=url, retry=policy).embed_documents(documents("one"))
     assert len(waits) == 2
+
+
+def test_a_server_without_tls_is_told_from_one_that_is_not_there(server, waits, documents):
+    policy = RetryPolicy(clock=fake.ImpatientClock(waits))
+    url = server.url.replace("http:", "https:")
+    address = url.split("/")[2]
+    with pytest.raises(RemoteError, match=f"no secure connection to {address} .*is --base-url right"):
+        OpenAIEmbedder("tiny", base_url=url, retry=policy).embed_documents(documents("one"))
+    assert len(waits) == 2
+
+
+def test_a_server_that_goes_away_in_a_long_run_is_waited_for_longer(waits, documents):
+    policy = RetryPolicy(clock=fake.ImpatientClock(waits), share=lambda: 1.0)
+    with fake.OpenAIServer() as server:
+        embedder = OpenAIEmbedder("tiny", base_url=server.url, retry=policy)
+        embedder.embed_documents(documents("one"))
+    with pytest.raises(RemoteError, match=r"failed 6 times, .*nothing listens at"):
+        embedder.embed_documents(documents("two"))
+    assert waits == [1.0, 2.0, 4.0, 8.0, 16.0]
 
 
 def test_does_not_try_again_without_quota(server, embedder, waits, documents):
@@ -228,10 +293,10 @@ def test_counts_the_tokens_that_were_charged(server, embedder, documents):
 
 
 def test_counts_what_was_charged_for_nothing(server, embedder, documents):
-    server.faults += [fake.NAN] * 4
+    server.faults += [fake.NAN] * 3
     with pytest.raises(RemoteError):
         embedder.embed_documents(documents("one two three"))
-    assert embedder.usage_tokens == server.billed_tokens == 12
+    assert embedder.usage_tokens == server.billed_tokens == 9
 
 
 def test_identity_of_a_known_model_asks_nobody(server):
@@ -261,15 +326,61 @@ def test_dimensions_are_asked_for(server, documents):
     assert embedder.identity.dim == 16
 
 
-def test_a_model_of_another_dimension_than_its_name_promises_is_refused(server, embedder, waits, documents):
-    embedder.embed_documents(documents("one"))
-    server.faults += [
-        fake.Fault(
-            spoil=lambda answer: {**answer, "data": [{**item, "embedding": [1.0, 2.0]} for item in answer["data"]]}
-        )
-    ] * 4
-    with pytest.raises(RemoteError, match="dimension 2 where 8"):
-        embedder.embed_documents(documents("two"))
+@pytest.mark.parametrize(
+    ("name", "dimensions", "expects", "told"),
+    [
+        ("tiny", None, None, r"dimension 8 \(as earlier answers\), found 7; is another model behind --base-url now"),
+        ("tiny", 8, None, r"dimension 8 \(as --dimensions\), found 7; leave out --dimensions"),
+        (
+            "text-embedding-3-small",
+            None,
+            None,
+            r"1536 \(as text-embedding-3-small gives by itself\), found 1535; if .*",
+        ),
+        ("tiny", None, 8, r"dimension 8 \(as my-store has\), found 7; name the model that it was built with, or check"),
+    ],
+)
+def test_a_whole_answer_of_another_dimension_is_paid_for_once(
+    name, dimensions, expects, told, server, waits, documents
+):
+    policy = RetryPolicy(clock=fake.ImpatientClock(waits))
+    embedder = OpenAIEmbedder(name, base_url=server.url, dimensions=dimensions, retry=policy)
+    if expects is not None:
+        embedder.expect_dim(expects, "my-store")
+    elif dimensions is None:
+        embedder.embed_documents(documents("one"))
+    before = len(server.requests)
+    server.faults += [fake.SHORTER] * 9
+    with pytest.raises(RemoteError, match=told) as caught:
+        embedder.embed_documents(documents("two", "three", "four", "five"))
+    assert "\n" not in str(caught.value) and caught.value.exit_code == 7
+    assert len(server.requests) == before + 1 and waits == []
+    assert embedder.usage_tokens == server.billed_tokens
+
+
+def test_the_dimension_that_a_store_expects_is_held_against_what_is_known_beforehand(server):
+    with pytest.raises(VectorError, match=r"my-store: expected vectors of dimension 1536, as openai:text.*found 8"):
+        OpenAIEmbedder("text-embedding-3-small", base_url=server.url).expect_dim(8, "my-store")
+    assert server.requests == []
+
+
+@pytest.mark.parametrize(("batch_size", "others", "requests"), [(None, [], 1), (1, ["d", "e"], 6)])
+def test_a_server_that_gives_one_vector_to_all_texts_is_refused_at_once(
+    batch_size, others, requests, server, waits, documents
+):
+    policy = RetryPolicy(clock=fake.ImpatientClock(waits))
+    embedder = OpenAIEmbedder("tiny", base_url=server.url, retry=policy, batch_size=batch_size, concurrency=1)
+    server.faults += [fake.CONSTANT] * 99
+    with pytest.raises(RemoteError, match="found one vector for 4 different texts; check the model"):
+        embedder.embed_documents(documents("one", "ONE!", "a", "b", "one.", "c", *others))
+    assert len(server.requests) == requests
+    assert embedder.usage_tokens == server.billed_tokens
+
+
+def test_texts_that_differ_by_signs_and_capitals_may_have_one_vector(server, embedder, documents):
+    server.faults.append(fake.CONSTANT)
+    assert embedder.embed_documents(documents("one", "One", "ONE", "one!", "(one)", "one...")).shape == (6, 8)
+    assert embedder.embed_documents(documents("two", "three", "four", "five")).shape == (4, 8)
 
 
 def test_reports_progress(server, documents):

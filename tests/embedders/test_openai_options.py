@@ -58,6 +58,8 @@ LONG = "word " * (fake.MAX_TEXT_TOKENS + 1)
         ({}, fake.status(429, "You exceeded your quota", "insufficient_quota"), 7, "no quota left"),
         ({}, fake.status(429, retry_after="7200"), 7, "asks to wait 7200 s"),
         ({}, fake.status(400, "dimensions is not\nsupported"), 7, "refused the request"),
+        ({}, fake.SHORTER, 7, "dimension 1536 (as text-embedding-3-small gives by itself), found 1535; if --base-url"),
+        ({}, fake.CONSTANT, 7, "found one vector for 16 different texts"),
         ({"args": ("--rate", "fast")}, None, 2, "such as 3000/min, 50/s or 100/h, found 'fast'"),
         ({"args": ("--concurrency", "0")}, None, 2, "--concurrency"),
         ({"args": ("--batch-size", "2049")}, None, 2, "from 1 to 2048"),
@@ -71,6 +73,20 @@ def test_a_refusal_is_one_line_with_its_exit_code(options, fault, code, part, em
     captured = capsys.readouterr()
     assert captured.err.startswith("lead-migrate: ") and captured.err.count("\n") == 1 and captured.out == ""
     assert part in captured.err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("fault", [fake.SHORTER, fake.CONSTANT])
+def test_an_answer_of_the_wrong_model_is_paid_for_once_and_told(fault, server, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text("\n".join(json.dumps({"id": f"d{n}", "text": f"text {n}"}) for n in range(60)))
+    server.faults.extend([fault] * 99)
+    arguments = ["--model", SMALL, "--batch-size", "10", "--base-url", server.url, "-o", str(tmp_path / "out")]
+    assert run(["embed", str(corpus), *arguments]) == 7
+    told = capsys.readouterr().err
+    assert len(server.requests) == 1
+    assert "embedded until it broke off: 20 tokens" in told and "what could be used is in the cache" in told
     assert not (tmp_path / "out").exists()
 
 
