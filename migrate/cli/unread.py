@@ -59,11 +59,8 @@ def with_unread(questions: Questions, store: Store, embedder: Embedder, *, seed:
     from migrate.cost.unread import count_unread
 
     unread = warn_of_store(store, embedder, seed=seed, quiet=quiet)
-    asked = count_unread(questions.queries, as_query(loaded_target(embedder), embedder))
-    warn_of_unread(asked, "queries", "shorten them", quiet=quiet)
-    notes = [
-        found.sentence(what)
-        for found, what in ((unread, "documents of the store"), (asked, "queries"))
-        if found is not None and found.over
-    ]
+    of_queries = count_unread(questions.queries, as_query(loaded_target(embedder), embedder))
+    warn_of_unread(of_queries, "queries", "shorten them", quiet=quiet)
+    counted = {"documents of the store": unread, "queries": of_queries}
+    notes = [part.sentence(what) for what, part in counted.items() if part is not None and part.over]
     return replace(questions, notes=(*questions.notes, *notes))
