@@ -20,6 +20,7 @@ from migrate.cli.options import ModelOptions, option
 from migrate.cli.outlets import Outlets, report_options
 from migrate.cli.spending import Asked, SpendingOptions, spending_options
 from migrate.cli.terminal import progress_bar
+from migrate.cli.unread import with_unread
 from migrate.cli.verdict import load_model_of, load_questions, show_report
 from migrate.cli.views import asked_of_views, metered_views
 
@@ -155,6 +156,8 @@ def command(
             trial = replace(trial, fitted=metered_views(trial.fitted, paid, model))
             has_texts = opened.info.has_texts
             further += asked_of_views(trial.fitted, paid, opened.documents, has_texts=has_texts)
+        if reference == BUILD:
+            questions = with_unread(questions, translated, embedder, seed=seed, quiet=quiet)
         if reference == BUILD or paid.is_paid:
             paid.agree(
                 texts_to_build(reference, save_reference, translated, is_kept=is_kept, restart=restart),

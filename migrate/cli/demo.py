@@ -12,6 +12,7 @@ import click
 from migrate.cli import options
 from migrate.cli.options import option
 from migrate.cli.terminal import advise, coloured_verdict, progress_bar, show
+from migrate.cli.unread import with_unread
 
 SOURCE = "tfidf:256"
 TARGET = "packaged:all-MiniLM-L6-v2"
@@ -49,10 +50,12 @@ def command(output: Path | None, docs: int, size: int, seed: int, force: bool, q
         advise(f"1. a store of {len(corpus.documents):,} docstrings, embedded with {SOURCE}", quiet=quiet)
         embed_corpus(lambda: corpus.documents, source, folder / "source", force=force, progress=progress)
         advise(f"2. fit on {size:,} of them, translate all to {TARGET.partition(':')[2]}, audit", quiet=quiet)
+        store = open_store(folder / "source")
+        questions = Questions(corpus.queries, corpus.qrels, "docstrings of the standard library")
         done = migrate(
-            open_store(folder / "source"),
+            store,
             target,
-            Questions(corpus.queries, corpus.qrels, "docstrings of the standard library"),
+            with_unread(questions, store, target, seed=seed, quiet=True),  # the report tells it
             folder,
             source_embedder=source,
             size=size,

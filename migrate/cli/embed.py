@@ -11,10 +11,13 @@ from migrate.cli import options
 from migrate.cli.options import ModelOptions, option
 from migrate.cli.spending import SpendingOptions, spending_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
+from migrate.cli.unread import warn_of_unread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from migrate.cost.chunks import ChunkSize
+    from migrate.cost.target import Target
     from migrate.documents import Document
     from migrate.vectors import Progress
 
@@ -25,8 +28,17 @@ if TYPE_CHECKING:
 @click.argument("corpus")
 @option("--model", "spec", required=True, metavar="SPEC", help="Model to embed with.")
 @options.output
-@option("--chunk-tokens", type=click.IntRange(min=1), default=256, help="Longest chunk, in tokens.")
-@option("--chunk-overlap", type=click.IntRange(min=0), default=25, help="Tokens that neighbouring chunks share.")
+@option(
+    "--chunk-tokens",
+    type=click.IntRange(min=1),
+    help="Longest chunk, in tokens of the model, without its prefix and special tokens.  [default: what the model "
+    "reads, up to 256]",
+)
+@option(
+    "--chunk-overlap",
+    type=click.IntRange(min=0),
+    help="Tokens that neighbouring chunks share at most.  [default: a tenth of the longest chunk]",
+)
 @option("--no-chunks", is_flag=True, help="One vector for each document, however long.")
 @option("--format", "store_format", type=click.Choice(["faiss", "langchain"]), default="faiss", help="Store to write.")
 @option("--metric", type=click.Choice(["ip", "l2"]), default="ip", help="How the index compares vectors.")
@@ -45,8 +57,8 @@ def command(
     corpus: str,
     spec: str,
     output: Path,
-    chunk_tokens: int,
-    chunk_overlap: int,
+    chunk_tokens: int | None,
+    chunk_overlap: int | None,
     no_chunks: bool,
     store_format: Literal["faiss", "langchain"],
     metric: Literal["ip", "l2"],
@@ -62,18 +74,43 @@ def command(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Embed CORPUS into a new store: a BEIR folder, the name of a BEIR set, or a JSONL file of {"id", "text"}."""
+    """Embed CORPUS into a new store: a BEIR folder, the name of a BEIR set, or a JSONL file of {"id", "text"}.
+
+    Documents are cut into chunks that the model reads to their end. For the same chunks in another model's space, embed
+    the `docs.jsonl` of the first store with --no-chunks.
+    """
+    from dataclasses import asdict
+
+    from migrate.cost.chunks import chunk_size, room
+    from migrate.cost.target import loaded_target
+    from migrate.cost.unread import count_unread
     from migrate.embed import Origin, embed_corpus
     from migrate.embed.corpus import documents_left
+    from migrate.errors import UsageError
     from migrate.files import refuse_overlap
 
     refuse_overlap(output, Path(corpus))
+    if no_chunks and (chunk_tokens, chunk_overlap) != (None, None):
+        raise UsageError("--no-chunks leaves documents whole; leave it out, or --chunk-tokens and --chunk-overlap")
     with progress_bar(quiet=quiet) as progress:
         read, files = _reader(corpus, split, max_docs, seed, progress)
-        chunks = None if no_chunks else [chunk_tokens, chunk_overlap]
         cap = None if max_docs is None else [max_docs, split, seed]
-        documents = read if no_chunks else _chunked(read, chunk_tokens, chunk_overlap)
         paid = spending.watch(model.load(spec, seed=seed), price=price, quiet=quiet)
+        target = loaded_target(paid.embedder)
+        size = None if no_chunks else chunk_size(target, chunk_tokens, chunk_overlap)
+        documents = read if size is None else _chunked(read, target, size)
+        chunks = None if size is None else {**asdict(size), "counted_by": target.counter.source}
+        if size is not None:
+            advise(
+                f"chunks of up to {size.tokens:,} tokens that share up to {size.overlap:,}; tokens are "
+                f"{target.counter.source}",
+                quiet=quiet,
+            )
+        # Chunks of that size were counted when they were cut
+        fits = size is not None and size.fits(target)
+        unread = None if fits else count_unread(documents(), target, progress=progress)
+        remedy = f"--chunk-tokens {room(target)} fits" if chunks else "leave out --no-chunks for chunks that fit"
+        warn_of_unread(unread, "texts", remedy, quiet=quiet)
         paid.agree(lambda: documents_left(documents, output, restart=restart), progress=progress)
         done = embed_corpus(
             documents,
@@ -93,6 +130,7 @@ def command(
         advise(f"skipped {len(done.skipped):,} documents without text: {shown}", quiet=quiet)
     if as_json:
         facts = {"store": str(done.path), "vectors": done.count, "dimension": done.dim, "skipped": list(done.skipped)}
+        facts |= {"chunks": chunks, "over_limit": None if unread is None else unread.facts}
         show_json({"schema_version": 1, "kind": "embed", **facts})
     else:
         show(f"{done.path}: {done.count:,} vectors of dimension {done.dim}")
@@ -122,8 +160,9 @@ def _reader(
 
 
 def _chunked(
-    read: Callable[[], Iterable[Document]], chunk_tokens: int, chunk_overlap: int
+    read: Callable[[], Iterable[Document]], target: Target, size: ChunkSize
 ) -> Callable[[], Iterable[Document]]:
-    from migrate.datasets.chunking import chunk_documents
+    from migrate.cost.chunks import cut_documents
 
-    return lambda: chunk_documents(read(), chunk_tokens=chunk_tokens, chunk_overlap=chunk_overlap)
+    cut_documents((), target, size)  # a size that cannot be is refused here
+    return lambda: cut_documents(read(), target, size)

@@ -11,6 +11,7 @@ from migrate.cli import options
 from migrate.cli.options import ModelOptions, option
 from migrate.cli.spending import Asked, SpendingOptions, spending_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
+from migrate.cli.unread import warn_of_sample, warn_of_store
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,7 +79,7 @@ def command(
     """
     from dataclasses import asdict, replace
 
-    from migrate.cli.sampling import expected_sample, load_log, log_queries, told_of_log
+    from migrate.cli.sampling import draws_quickly, expected_sample, load_log, log_queries, told_of_log
     from migrate.files import refuse_output
     from migrate.fit import fit_stitch
     from migrate.report.fit import WITHOUT_TEXTS, fit_sentences
@@ -98,6 +99,11 @@ def command(
         def drawn() -> Sequence[Document]:
             return expected_sample(opened, size, strategy, log, seed)
 
+        unread = {"store": warn_of_store(opened, paid.embedder, seed=seed, quiet=quiet), "sample": None}
+        if opened.info.has_texts and draws_quickly(strategy, log):
+            unread["sample"] = warn_of_sample(drawn, paid.embedder, quiet=quiet)
+        for view in further.values():
+            warn_of_store(opened, view, seed=seed, quiet=quiet)
         searched = Asked(old, queries=log_queries(log))
         paid.agree(drawn, further=[searched, *(Asked(view, drawn) for view in further.values())], progress=progress)
         fitted = fit_stitch(
@@ -120,6 +126,7 @@ def command(
         use = fitted.fallback_use()
         facts = {**asdict(replace(fitted.selection, stitch=None)), "stitch": str(output), "direction": direction}
         facts["fallback"] = None if use is None else asdict(use)
+        facts["over_limit"] = {what: None if counted is None else counted.facts for what, counted in unread.items()}
         facts["without_texts"] = asdict(WITHOUT_TEXTS) if bare else None
         show_json({**facts, "schema_version": 1, "kind": "fit"})
         return

@@ -13,6 +13,7 @@ from migrate.cli import options
 from migrate.cli.options import ModelOptions, option
 from migrate.cli.spending import Spending
 from migrate.cli.terminal import advise
+from migrate.cli.unread import warn_of_sample
 from migrate.cli.views import asked_of_views, metered_views
 
 if TYPE_CHECKING:
@@ -140,6 +141,7 @@ def refitted(
     target = paid.watch(load_model_of_stitch(fitted, stitch, given.target, model), price=given.price)
 
     def announce(plan: Plan) -> None:
+        warn_of_sample(lambda: plan.sample.documents, target, quiet=quiet)
         if paid.target is not None:
             paid.agree(lambda: plan.sample.documents, progress=progress)
             return

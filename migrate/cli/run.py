@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,7 +12,13 @@ from migrate.cli.options import ModelOptions
 from migrate.cli.outlets import CI, Outlets, ci_options
 from migrate.cli.spending import Asked, SpendingOptions, spending_options
 from migrate.cli.terminal import advise, progress_bar, show
+from migrate.cli.unread import warn_of_sample, with_unread
 from migrate.cli.verdict import load_model_of, load_questions, show_report
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from migrate.documents import Document
 
 
 @options.command(
@@ -65,7 +72,7 @@ def command(
 
     The arm `stay` is there when the source model is named, or when the store's manifest says it.
     """
-    from migrate.cli.sampling import expected_sample, load_log, log_queries, told_of_log
+    from migrate.cli.sampling import draws_quickly, expected_sample, load_log, log_queries, told_of_log
     from migrate.files import refuse_overlap
     from migrate.pipeline import judging_questions, migrate, texts_left
     from migrate.report.terminal import candidates_table
@@ -83,12 +90,17 @@ def command(
         questions = load_questions(beir, split, progress)
         paid = spending.watch(model.load(target, seed=seed), price=price, quiet=quiet)
         old = None if old is None else paid.also(old, "source model")
+        questions = with_unread(questions, opened, paid.embedder, seed=seed, quiet=quiet)
         log = load_log(query_log, strategy, old)
         questions = judging_questions(questions, opened, log)  # told before anything is spent
+
+        def drawn() -> Sequence[Document]:
+            return expected_sample(opened, size, strategy, log, seed)
+
+        if opened.info.has_texts and draws_quickly(strategy, log):
+            warn_of_sample(drawn, paid.embedder, quiet=quiet)
         paid.agree(
-            lambda: texts_left(
-                opened, lambda: expected_sample(opened, size, strategy, log, seed), output, restart=restart
-            ),
+            lambda: texts_left(opened, drawn, output, restart=restart),
             queries=questions.queries,
             further=[Asked(old, queries=[*log_queries(log), *questions.queries])],
             progress=progress,

@@ -50,6 +50,11 @@ def expected_sample(
     return draw_sample(store, size, strategy=strategy, query_log=log, seed=seed).documents
 
 
+def draws_quickly(strategy: str | None, log: QueryLog | None) -> bool:
+    """Whether the sample is drawn without a look at vectors or a search, so that it may be drawn to be counted."""
+    return log is None and strategy in (None, "random")
+
+
 def told_of_log(stitch: Manifest, *, by_vectors: bool) -> str:
     """How much of a stitch's sample the log has chosen, and by what."""
     found, pairs = stitch.details["sample"]["from query log"], stitch.counts["pairs"]

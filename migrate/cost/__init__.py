@@ -2,6 +2,7 @@
 
 tokens ← tokenizer_file, api_tokens, estimate   who counts: the model's tokenizer, or an estimate
 target      a model without loading it             count      a store's texts, streaming
+chunks      cut by the target's tokens              unread   what it leaves unread of longer texts
 rates, resources, quality                          plans      the ways to move, side by side
 assess      all of it                              answers    the two answers in words
 tally       the counter for all that is not `assess`   price   dollars

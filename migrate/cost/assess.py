@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import date
 
 from migrate.cost.answers import answers
-from migrate.cost.count import Chunking, Known, TextCount, chunk_long, count_texts
+from migrate.cost.chunks import Chunking, chunk_long
+from migrate.cost.count import Known, TextCount, count_texts
 from migrate.cost.plans import DEPTH, QUERIES, Plan, Pricing, make_plans, migrate_plan, two_stage_plan
 from migrate.cost.quality import KnownPoint
 from migrate.cost.rates import Rate

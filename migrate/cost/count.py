@@ -8,7 +8,6 @@ from itertools import islice
 
 from migrate.cost.target import Target
 from migrate.cost.tokens import whole
-from migrate.datasets.chunking import chunk_documents
 from migrate.documents import Document, Text
 from migrate.sample.distinct import text_digest
 from migrate.vectors import Progress, no_progress
@@ -17,9 +16,6 @@ Known = Callable[[Sequence[Text]], list[bool]]
 """Whether each text is in the embedding cache, so that it costs nothing."""
 
 BLOCK = 1_024
-CHUNK_TOKENS, CHUNK_OVERLAP = 256, 25
-"""As `embed` cuts documents unless told otherwise."""
-
 _MOST_LONG = 100
 
 
@@ -124,42 +120,3 @@ def _add_block(found: TextCount, texts: Sequence[Text], target: Target, known: K
         paid = known(texts)
         found.cached += sum(paid)
         found.cached_tokens += int(read[paid].sum())
-
-
-@dataclass(frozen=True, slots=True)
-class Chunking:
-    """What the documents beyond a model's limit would become if they were cut into chunks, the others left as they are.
-
-    Of `documents` of them `chunks` chunks of at most `chunk_tokens` tokens come, with `tokens` in all. Where there are
-    more than 100 such documents it is what the first 100 become, raised in proportion: `is_sampled`.
-    """
-
-    documents: int
-    chunks: int
-    tokens: int
-    chunk_tokens: int
-    is_sampled: bool
-
-
-def chunk_long(found: TextCount, target: Target) -> Chunking | None:
-    """Cut the documents beyond the limit as `embed` would, measured by the target's own tokens; None without any."""
-    if not found.long_documents or target.max_tokens is None:
-        return None
-    counter, prefix = target.counter, target.prefix
-    spare = int(counter.count([prefix])[0]) if prefix else counter.special
-    limit = max(min(CHUNK_TOKENS, target.max_tokens - spare), 1)
-
-    def measure(text: str) -> int:
-        return int(counter.count([text])[0]) - counter.special
-
-    made = list(
-        chunk_documents(
-            (Document(str(number), document.text) for number, document in enumerate(found.long_documents)),
-            chunk_tokens=limit,
-            chunk_overlap=min(CHUNK_OVERLAP, limit - 1),
-            count_tokens=measure,
-        )
-    )
-    tokens = int(counter.count([prefix + chunk.text for chunk in made]).sum())
-    scale = found.over_limit / len(found.long_documents)
-    return Chunking(found.over_limit, round(len(made) * scale), round(tokens * scale), limit, scale > 1)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from migrate.cost.api_tokens import find_api_counter
 from migrate.cost.estimate import BYTE_PAIRS, WORD_PIECES, EstimateCounter
-from migrate.cost.tokenizer_file import read_tokenizer
+from migrate.cost.tokenizer_file import make_counter, read_tokenizer
 from migrate.cost.tokens import Counts, TokenCounter, whole
 from migrate.documents import Text
 from migrate.embedders import PACKAGED_NAME, find_model, parse_spec
@@ -27,6 +27,9 @@ from migrate.errors import UsageError
 _TOKENIZER = "tokenizer.json"
 _BERT_SPECIAL = 2
 """[CLS] and [SEP]."""
+
+_ENDLESS = 10**9
+"""What transformers writes for no limit is larger."""
 
 OPENAI, FREE = "openai", ("file", "tfidf")
 
@@ -117,6 +120,27 @@ def target_of(embedder: Embedder, *, price_usd_per_mtok: float | None = None) ->
         return Target(spec, "", dim, prefix or "", None, price_usd_per_mtok, None, find_counter("", ""))
 
 
+def loaded_target(embedder: Embedder) -> Target:
+    """As `target_of`; a local model whose tokenizer is not at hand as a file is loaded, which may download it."""
+    target, inner = target_of(embedder), innermost(embedder)
+    if target.counter.exact or not isinstance(inner, SentenceTransformersEmbedder):
+        return target
+    table = inner.token_table()
+    if table is None:
+        return target
+    counter = make_counter(table.tokenizer)
+    limit = None if table.limit is None else table.limit + counter.special
+    return replace(target, prefix=inner.identity.document_prefix, max_tokens=limit, counter=counter)
+
+
+def as_query(target: Target, embedder: Embedder) -> Target:
+    """What the model is to queries, which have a prefix of their own."""
+    inner = innermost(embedder)
+    if isinstance(inner, OpenAIEmbedder):
+        return replace(target, prefix=inner.prefixes["query"])
+    return replace(target, prefix=inner.quick_identity().query_prefix)
+
+
 def innermost(embedder: Embedder) -> Embedder:
     """The model itself, below cache and meter."""
     below = getattr(embedder, "embedder", None)
@@ -152,11 +176,18 @@ def _prefix(facts: ModelFacts | None, folder: Path | None) -> str:
 
 
 def _max_tokens(facts: ModelFacts | None, folder: Path | None) -> int | None:
-    """The model's own word goes before the registry's."""
-    own = None if folder is None else _read(folder / "sentence_bert_config.json").get("max_seq_length")
+    """The model's own word goes before the registry's; where it has none, it reads what tokenizer and network do."""
+    if folder is None:
+        return None if facts is None else facts.max_tokens
+    own = _read(folder / "sentence_bert_config.json").get("max_seq_length")
     if isinstance(own, int):
         return own
-    return None if facts is None else facts.max_tokens
+    lengths = (
+        _read(folder / "tokenizer_config.json").get("model_max_length"),
+        _read(folder / "config.json").get("max_position_embeddings"),
+    )
+    known = [length for length in lengths if isinstance(length, int) and 0 < length < _ENDLESS]
+    return min(known, default=None if facts is None else facts.max_tokens)
 
 
 def _read(path: Path) -> dict[str, Any]:

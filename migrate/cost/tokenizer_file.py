@@ -27,14 +27,18 @@ def read_tokenizer(path: Path) -> TokenizerCounter:
     InputError
         The file cannot be read, or is no tokenizer.
     """
-    from tokenizers import Tokenizer
-
     try:
-        text = path.read_text(encoding="utf-8")
-        facts = json.loads(text)
-        model = Tokenizer.from_str(text)
+        return make_counter(path.read_text(encoding="utf-8"))
     except Exception as error:  # the library raises nothing narrower
         raise InputError(f"{path}: expected a tokenizer of the tokenizers library, found something else") from error
+
+
+def make_counter(text: str) -> TokenizerCounter:
+    """As `read_tokenizer`, of what stands in such a file; of anything else, whatever the library raises."""
+    from tokenizers import Tokenizer
+
+    facts = json.loads(text)
+    model = Tokenizer.from_str(text)
     # What the file remembers of cutting and padding is for embedding, not for counting.
     model.no_truncation()
     model.no_padding()

@@ -3,45 +3,52 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from migrate.documents import Document
 from migrate.errors import DatasetError, UsageError
 
-_PIECE = re.compile(r"\w+|[^\w\s]")
+_BLANKS = re.compile(r"(\s+)")
 _SEPARATORS = " \n"
 """The letters of langchain's default separators: two line ends, one line end, a space."""
 _FIRST_MARK = 0x10000
 _N_MARKS = 0x100000
 """Unicode's supplementary planes: over a million letters, none of them a separator."""
 
-Counter = Callable[[str], int]
-Splitter = Callable[[str, Counter], list[str]]
-"""Cuts a text into windows, measuring with a counter."""
+_STRETCHES = (1.0, 1.03, 1.1)
+"""Times their tokens words are taken to have, until no chunk is over: tokens of some models reach across words."""
+
+_MOST_WORDS = 1_000_000
+"""Words whose tokens are remembered: some 150 MB at most."""
+
+_BLOCK = 256
+"""Documents that are counted at a time."""
+
+Counter = Callable[[Sequence[str]], NDArray[np.int64]]
+"""Tokens of each of n texts, (n,)."""
 
 
-def estimate_tokens(text: str) -> int:
-    """How many words and punctuation marks a text has: an offline estimate of its tokens, usually too low.
+class _Span(NamedTuple):
+    start: int
+    text: str
 
-    Word-piece vocabularies cut rare words further, so expect a model to count 1.1 to 1.5 times as many in
-    English, and far more in languages without spaces.
-
-    Examples
-    --------
-    >>> estimate_tokens("Don't panic!")
-    5
-    """
-    return len(_PIECE.findall(text))
+    @property
+    def stop(self) -> int:
+        return self.start + len(self.text)
 
 
 def chunk_documents(
-    documents: Iterable[Document],
-    *,
-    chunk_tokens: int = 256,
-    chunk_overlap: int = 25,
-    count_tokens: Counter | None = None,
+    documents: Iterable[Document], *, chunk_tokens: int, chunk_overlap: int, count_tokens: Counter
 ) -> Iterator[Document]:
     """Cut documents into overlapping chunks, streaming, with langchain's RecursiveCharacterTextSplitter.
+
+    A cut is made between paragraphs, else lines, else words; inside a word only where it alone is longer than a chunk.
+    No chunk has more than `chunk_tokens`, but for a single character that has more by itself.
 
     Chunk `n` (from 0) of a document is called `{id}#{n}`; a document that fits into one chunk keeps its id. The
     metadata of every chunk is that of its document and three more, which replace any of the same name:
@@ -54,7 +61,7 @@ def chunk_documents(
     chunk_tokens, chunk_overlap
         Greatest size of a chunk, and of what it repeats of the chunk before, in tokens. LEAD's are 256 and 25.
     count_tokens
-        The token counter of the model that will embed the chunks; by default `estimate_tokens`.
+        The token counter of the model that will embed the chunks.
 
     Raises
     ------
@@ -67,33 +74,23 @@ def chunk_documents(
         raise UsageError(f"chunk_tokens: expected at least 1, found {chunk_tokens}; raise it")
     if not 0 <= chunk_overlap < chunk_tokens:
         raise UsageError(f"chunk_overlap: expected 0 to {chunk_tokens - 1}, found {chunk_overlap}; lower it")
-    return _chunks(documents, _make_splitter(chunk_tokens, chunk_overlap), count_tokens or estimate_tokens)
+    return _chunks(documents, _Cutter(chunk_tokens, chunk_overlap, count_tokens))
 
 
-def _make_splitter(chunk_tokens: int, chunk_overlap: int) -> Splitter:
-    from langchain_text_splitters import RecursiveCharacterTextSplitter
-
-    def split(text: str, count: Counter) -> list[str]:
-        splitter = RecursiveCharacterTextSplitter(
-            chunk_size=chunk_tokens, chunk_overlap=chunk_overlap, length_function=count, strip_whitespace=False
-        )
-        return list(splitter.split_text(text))
-
-    return split
-
-
-def _chunks(documents: Iterable[Document], split: Splitter, count: Counter) -> Iterator[Document]:
+def _chunks(documents: Iterable[Document], cutter: _Cutter) -> Iterator[Document]:
     seen: set[str] = set()
-    for document in documents:
-        _claim(document.id, seen)
-        spans = list(_spans(document.text, split, count)) or [(0, "")]
-        for number, (start, text) in enumerate(spans):
-            chunk_id = document.id
-            if len(spans) > 1:
-                chunk_id = f"{document.id}#{number}"
-                _claim(chunk_id, seen)
-            metadata = {**document.metadata, "parent_id": document.id, "chunk": number, "start": start}
-            yield Document(chunk_id, text, metadata)
+    stream = iter(documents)
+    while block := list(islice(stream, _BLOCK)):
+        for document, tokens in zip(block, cutter.count([document.text for document in block]).tolist(), strict=True):
+            _claim(document.id, seen)
+            spans = cutter.cut(document.text, tokens) or [_Span(0, "")]
+            for number, (start, text) in enumerate(spans):
+                chunk_id = document.id
+                if len(spans) > 1:
+                    chunk_id = f"{document.id}#{number}"
+                    _claim(chunk_id, seen)
+                metadata = {**document.metadata, "parent_id": document.id, "chunk": number, "start": start}
+                yield Document(chunk_id, text, metadata)
 
 
 def _claim(name: str, seen: set[str]) -> None:
@@ -102,36 +99,125 @@ def _claim(name: str, seen: set[str]) -> None:
     seen.add(name)
 
 
-def _spans(text: str, split: Splitter, count: Counter) -> Iterator[tuple[int, str]]:
-    """Start and text of each chunk of a document, blank ones left out.
+class _Cutter:
+    """Cuts texts into spans of at most `tokens`, as `count` counts them."""
 
-    The splitter does not say where its chunks come from (its `add_start_index` takes the overlap for characters,
-    and misses when it counts tokens), and searching for them goes wrong where a text repeats itself. So it is
-    given a text in which every letter has been replaced by one that stands for its place.
+    def __init__(self, tokens: int, overlap: int, count: Counter) -> None:
+        self.tokens = tokens
+        self.overlap = overlap
+        self.count = count
+        self._weights: dict[str, int] = {}
+
+    def cut(self, text: str, tokens: int) -> list[_Span]:
+        """The spans of a text of so many tokens, none of them blank, none inside another."""
+        if tokens <= self.tokens:
+            return _stripped(0, text)
+        spans: list[_Span] = []
+        for base in range(0, len(text), _N_MARKS):
+            for span in _stripped(base, text[base : base + _N_MARKS]):
+                size = tokens if len(text) <= _N_MARKS else int(self.count([span.text])[0])
+                spans += self._cut_span(span, size)
+        return _outermost(spans)
+
+    def _cut_span(self, span: _Span, tokens: int) -> list[_Span]:
+        """As `cut`; where words weigh otherwise together than alone, the parts that are still over are cut again."""
+        words = _Words(span, tokens, self._weigh, self.tokens)
+        for stretch in _STRETCHES:
+            parts = self._windows(words, stretch)
+            sizes = self.count([part.text for part in parts])
+            if (sizes <= self.tokens).all():
+                return parts
+        fitting: list[_Span] = []
+        for part, size in zip(parts, sizes.tolist(), strict=True):
+            is_last = size <= self.tokens or len(part.text) in (1, len(span.text))
+            fitting += [part] if is_last else self._cut_span(part, size)
+        return fitting
+
+    def _windows(self, words: _Words, stretch: float) -> list[_Span]:
+        """The splitter's windows of a span.
+
+        The splitter does not say where its chunks come from (its `add_start_index` takes the overlap for characters,
+        and misses when it counts tokens), and searching for them goes wrong where a text repeats itself. So it is
+        given a text in which one letter stands for each word: from it follow the word's place and its size.
+        """
+        from langchain_text_splitters import RecursiveCharacterTextSplitter
+
+        before = words.tokens_before(stretch)
+
+        def measure(marked: str) -> int:
+            marks = marked.strip(_SEPARATORS)
+            return before[ord(marks[-1]) - _FIRST_MARK + 1] - before[ord(marks[0]) - _FIRST_MARK] if marks else 0
+
+        splitter = RecursiveCharacterTextSplitter(
+            chunk_size=self.tokens, chunk_overlap=self.overlap, length_function=measure, strip_whitespace=False
+        )
+        windows = (window.strip(_SEPARATORS) for window in splitter.split_text(words.marked))
+        return [words.span(ord(window[0]) - _FIRST_MARK, ord(window[-1]) - _FIRST_MARK) for window in windows if window]
+
+    def _weigh(self, words: Sequence[str]) -> NDArray[np.int64]:
+        """Tokens of each word, behind a blank, as most words stand in their texts."""
+        if len(self._weights) > _MOST_WORDS:
+            self._weights.clear()
+        fresh = [word for word in set(words) if word not in self._weights]
+        self._weights.update(zip(fresh, self.count([f" {word}" for word in fresh]).tolist(), strict=True))
+        return np.array([self._weights[word] for word in words], dtype=np.int64)
+
+
+class _Words:
+    """The words of a span that has so many tokens: `marked` is its text with a letter of its own for each of them.
+
+    A word that weighs as much as a chunk (`most`) is taken for as many words as it has letters.
     """
-    for base in range(0, len(text), _N_MARKS):
-        block = text[base : base + _N_MARKS]
-        for window in split(_mark(block), _count_unmarked(block, count)):
-            chunk = _unmark(window, block)
-            if chunk.strip():
-                yield base + _place(window) + len(chunk) - len(chunk.lstrip()), chunk.strip()
+
+    def __init__(
+        self, span: _Span, tokens: int, weigh: Callable[[Sequence[str]], NDArray[np.int64]], most: int
+    ) -> None:
+        self._span = span
+        parts = _BLANKS.split(span.text)
+        places = np.cumsum([0, *map(len, parts)])
+        alone = weigh(parts[::2])
+        # Alone they may have more tokens than in their text, or fewer.
+        weights = alone * (tokens / max(int(alone.sum()), 1))
+        starts, stops = places[:-1:2], places[1::2]
+        is_long = weights * _STRETCHES[-1] >= most
+        pieces = np.where(is_long, stops - starts, 1)
+        first = np.cumsum(pieces) - pieces
+        self._starts = np.repeat(starts - first, pieces) + np.arange(pieces.sum())
+        self._stops = np.where(np.repeat(is_long, pieces), self._starts + 1, np.repeat(stops, pieces))
+        self._before = np.concatenate([[0.0], np.cumsum(np.repeat(weights / pieces, pieces))])
+        marks = "".join(map(chr, range(_FIRST_MARK, _FIRST_MARK + len(self._starts))))
+        parts[::2] = [
+            marks[start : start + count] for start, count in zip(first.tolist(), pieces.tolist(), strict=True)
+        ]
+        parts[1::2] = map(_separator, parts[1::2])
+        self.marked = "".join(parts)
+
+    def tokens_before(self, stretch: float) -> list[int]:
+        """Tokens before each mark and the end."""
+        before: list[int] = np.rint(self._before * stretch).astype(np.int64).tolist()
+        return before
+
+    def span(self, first: int, last: int) -> _Span:
+        """The text from one word to another."""
+        start, stop = int(self._starts[first]), int(self._stops[last])
+        return _Span(self._span.start + start, self._span.text[start:stop])
 
 
-def _count_unmarked(block: str, count: Counter) -> Counter:
-    return lambda marked: count(_unmark(marked, block))
+def _separator(blanks: str) -> str:
+    """What the splitter is to take white space for: the end of a paragraph or of a line, or a space."""
+    return " " if blanks == " " else "\n" * min(blanks.count("\n"), 2) or " "
 
 
-def _mark(block: str) -> str:
-    return "".join(letter if letter in _SEPARATORS else chr(_FIRST_MARK + place) for place, letter in enumerate(block))
+def _stripped(start: int, text: str) -> list[_Span]:
+    """The span without white space at its ends, or none if there is nothing else."""
+    worded = text.strip()
+    return [_Span(start + len(text) - len(text.lstrip()), worded)] if worded else []
 
 
-def _unmark(marked: str, block: str) -> str:
-    """The part of a block that a window of its marked copy stands for."""
-    place = _place(marked)
-    return marked if place < 0 else block[place : place + len(marked)]
-
-
-def _place(marked: str) -> int:
-    """Where in its block a window begins; -1 where it has no marks, but separators only."""
-    separators = len(marked) - len(marked.lstrip(_SEPARATORS))
-    return -1 if separators == len(marked) else ord(marked[separators]) - _FIRST_MARK - separators
+def _outermost(spans: list[_Span]) -> list[_Span]:
+    """The spans by their starts, without those that lie in another."""
+    kept: list[_Span] = []
+    for span in sorted(spans, key=lambda span: (span.start, -span.stop)):
+        if not kept or span.stop > kept[-1].stop:
+            kept.append(span)
+    return kept

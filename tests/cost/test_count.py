@@ -1,6 +1,7 @@
 import pytest
 
-from migrate.cost.count import chunk_long, count_texts
+from migrate.cost.chunks import chunk_long
+from migrate.cost.count import count_texts
 from migrate.cost.rates import Rate, tier_rate
 from migrate.cost.resources import store_bytes
 from migrate.cost.target import find_target

@@ -1,0 +1,66 @@
+"""What the embedding commands say of texts that are longer than a model takes, which it would not say itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from migrate.cli.terminal import advise
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from migrate.audit.questions import Questions
+    from migrate.cost.unread import Unread
+    from migrate.documents import Document
+    from migrate.embedders.base import Embedder
+    from migrate.stores.base import Store
+
+
+CHUNKS = "`embed` cuts documents into chunks that fit"
+
+
+def warn_of_unread(unread: Unread | None, what: str, remedy: str, *, quiet: bool) -> None:
+    """Say how much is never read, where anything is, and what helps."""
+    if unread is not None and unread.over:
+        advise(f"warning: {unread.sentence(what)}; {remedy}", quiet=quiet)
+
+
+def warn_of_store(store: Store, embedder: Embedder, *, seed: int, quiet: bool) -> Unread | None:
+    """Count what a model will leave unread of a store's documents, say so, and return it."""
+    from migrate.cost.target import loaded_target
+    from migrate.cost.unread import count_unread_of_store
+
+    if not store.info.has_texts:
+        return None
+    unread = count_unread_of_store(store, loaded_target(embedder), seed=seed)
+    warn_of_unread(unread, "documents of the store", CHUNKS, quiet=quiet)
+    return unread
+
+
+def warn_of_sample(draw: Callable[[], Sequence[Document]], embedder: Embedder, *, quiet: bool) -> Unread | None:
+    """As `warn_of_store`, of the documents that are embedded to learn from; they are not drawn where nothing limits."""
+    from migrate.cost.target import loaded_target
+    from migrate.cost.unread import count_unread
+
+    target = loaded_target(embedder)
+    unread = None if target.max_tokens is None else count_unread(draw(), target)
+    warn_of_unread(unread, "documents of the sample", CHUNKS, quiet=quiet)
+    return unread
+
+
+def with_unread(questions: Questions, store: Store, embedder: Embedder, *, seed: int, quiet: bool) -> Questions:
+    """The questions, with a note for the report where a model leaves some of them, or of the store, unread; it is said.
+
+    Both the translation and the full re-embed that it is compared with are of what is read.
+    """
+    from dataclasses import replace
+
+    from migrate.cost.target import as_query, loaded_target
+    from migrate.cost.unread import count_unread
+
+    unread = warn_of_store(store, embedder, seed=seed, quiet=quiet)
+    of_queries = count_unread(questions.queries, as_query(loaded_target(embedder), embedder))
+    warn_of_unread(of_queries, "queries", "shorten them", quiet=quiet)
+    counted = {"documents of the store": unread, "queries": of_queries}
+    notes = [part.sentence(what) for what, part in counted.items() if part is not None and part.over]
+    return replace(questions, notes=(*questions.notes, *notes))

@@ -1,0 +1,108 @@
+import json
+import shutil
+from dataclasses import replace
+
+import pytest
+
+from migrate.cost.chunks import chunk_size, cut_documents, room
+from migrate.cost.estimate import BYTE_PAIRS, EstimateCounter
+from migrate.cost.target import find_target, loaded_target
+from migrate.cost.tokenizer_file import TokenizerCounter
+from migrate.cost.unread import count_unread, count_unread_of_store
+from migrate.documents import Document
+from migrate.embedders import load_embedder
+from migrate.embedders.sentence_transformers import SentenceTransformersEmbedder
+from migrate.embedders.weights import packaged_model_path
+from migrate.stores import open_store
+
+MINILM = "packaged:all-MiniLM-L6-v2"
+
+
+@pytest.fixture
+def copied_model(tmp_path):
+    """The packaged model in a folder of its own, to be changed."""
+    return shutil.copytree(packaged_model_path(), tmp_path / "model")
+
+
+@pytest.fixture(scope="module")
+def long(corpus):
+    return [
+        Document("long", " ".join(document.text for document in corpus.documents)),
+        Document("cjk", "漢字かな、" * 300),
+    ]
+
+
+@pytest.mark.parametrize("prefix", ["", "passage: ", "word " * 200])
+def test_prefix_and_special_tokens_have_their_place(prefix, long):
+    target = find_target(MINILM, prefix=prefix)
+    size = chunk_size(target)
+    assert size.tokens == room(target) and size.overlap == size.tokens // 10
+    counts = target.count(list(cut_documents(long, target, size)))
+    assert 250 < max(counts) <= 256
+
+
+def test_the_longest_chunk_is_capped_and_can_be_chosen(long):
+    target = find_target("openai:text-embedding-3-small")
+    assert (chunk_size(target).tokens, chunk_size(target).overlap) == (256, 25)
+    assert chunk_size(find_target("tfidf:8")).tokens == 256
+    size = chunk_size(target, 100, 0)
+    assert (size.tokens, size.overlap) == (100, 0)
+    assert max(target.count(list(cut_documents(long, target, size)))) <= 100
+
+
+@pytest.mark.parametrize("kind", ["whole texts", "estimate"])
+def test_chunks_fit_whoever_counts(kind, long):
+    target = find_target(MINILM)
+    counters = {
+        "whole texts": TokenizerCounter(target.counter.tokenizer),
+        "estimate": EstimateCounter(BYTE_PAIRS, special=2),
+    }
+    target = replace(target, counter=counters[kind])
+    counts = target.count(list(cut_documents(long, target, chunk_size(target))))
+    assert max(counts) <= 256 and sorted(counts)[len(counts) // 2] > 150
+
+
+def test_a_model_without_a_tokenizer_file_is_loaded_for_its_tokenizer(copied_model, long):
+    (copied_model / "tokenizer.json").unlink()
+    embedder = load_embedder(f"sentence-transformers:{copied_model}")
+    target = loaded_target(embedder)
+    assert target.counter.exact and target.max_tokens == 256
+    assert target.count(long).tolist() == find_target(MINILM).count(long).tolist()
+
+
+def test_a_model_that_names_no_length_reads_what_its_tokenizer_and_network_do(copied_model):
+    (copied_model / "sentence_bert_config.json").write_text("{}")
+    for name, key, value in (
+        ("tokenizer_config.json", "model_max_length", 300),
+        ("config.json", "max_position_embeddings", 512),
+        ("tokenizer_config.json", "model_max_length", 10**30),
+    ):
+        path = copied_model / name
+        path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
+        own = SentenceTransformersEmbedder(str(copied_model)).model.max_seq_length
+        assert find_target(f"sentence-transformers:{copied_model}").max_tokens == own
+    assert own == 512
+
+
+def test_what_is_never_read_is_a_share_of_all_tokens():
+    texts = [Document("a", "tea " * 510), Document("b", "tea " * 254), Document("c", "  "), Document("d", "tea " * 510)]
+    unread = count_unread(texts, find_target(MINILM))
+    assert (unread.limit, unread.texts, unread.over, unread.share) == (
+        256,
+        3,
+        2,
+        pytest.approx(2 * 256 / (512 * 2 + 256)),
+    )
+    assert count_unread(texts, find_target("tfidf:8")) is None
+
+
+def test_a_large_store_is_judged_by_a_part_of_it(source_folder, bare_folder, monkeypatch):
+    store, target = open_store(source_folder), replace(find_target(MINILM), max_tokens=40)
+    whole = count_unread_of_store(store, target)
+    assert whole.texts == 150 and whole.store is None and "about" not in whole.sentence("documents")
+    monkeypatch.setattr("migrate.cost.unread.MOST_COUNTED", 60)
+    part = count_unread_of_store(store, target)
+    assert (part.texts, part.store) == (60, 150) and part == count_unread_of_store(store, target)
+    assert part.over / part.texts == pytest.approx(whole.over / whole.texts, abs=0.2)
+    assert f"about {part.over / 60:.1%} of 150 documents are" in part.sentence("documents")
+    assert count_unread_of_store(open_store(bare_folder), target) is None
