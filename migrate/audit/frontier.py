@@ -21,7 +21,8 @@ from migrate.cost import tally_of
 from migrate.documents import Query
 from migrate.embedders.base import Embedder
 from migrate.errors import InputError, StitchError, StoreError, UsageError
-from migrate.reembed.policies import POLICIES, QUERY_LOG
+from migrate.reembed.policies import CONFIDENCE as CONFIDENCE_POLICY
+from migrate.reembed.policies import POLICIES, QUERY_LOG, require_confidence, why_unsure
 from migrate.reembed.survey import survey_store
 from migrate.sample.query_log import MOST_QUERIES
 from migrate.stitch.direction import DOCUMENT, require_direction
@@ -42,7 +43,7 @@ def frontier(
     *,
     log: Sequence[Query] = (),
     shares: Sequence[float] = SHARES,
-    policies: Sequence[str] = POLICIES,
+    policies: Sequence[str] = (),
     stay: Scores | None = None,
     parent_field: str = PARENT_FIELD,
     price_usd_per_mtok: float | None = None,
@@ -54,14 +55,16 @@ def frontier(
     """Try every policy at every share of `store`, which `fitted` was fitted on.
 
     The first point is the store as it is translated now; shares that the sample has already reached are left out.
-    `query-log` is tried where there is a log; queries of the log that judge are left out of it. Each stitch is of the
-    kind that `fitted` is, where `translate --reembed` may find a better one. With k policies, each verdict has bounds
-    of confidence 1 - 0.05 / k, so that the cheapest of them all is SAFE by mistake in 5 % of audits at most.
+    Without `policies` all that can be used are tried: `query-log` where there is a log, whose queries that judge are
+    left out of it, and `confidence` where that of the stitch tells good translations from bad ones. Each stitch is of
+    the kind that `fitted` is, where `translate --reembed` may find a better one. With k policies, each verdict has
+    bounds of confidence 1 - 0.05 / k, so that the cheapest of them all is SAFE by mistake in 5 % of audits at most.
 
     Raises
     ------
     UsageError
-        Nothing is left of the log, a share is not within 0 and 1, or the only policy needs a log and has none.
+        Nothing is left of the log, a share is not within 0 and 1, the only policy needs a log and has none, or the
+        policy is `confidence` and that of the stitch is not to be used.
     StitchError
         The stitch was fitted on another store, or is one for queries.
     StoreError
@@ -72,11 +75,17 @@ def frontier(
         A query could not be embedded.
     """
     _check(store, fitted, questions, shares)
+    unsure = why_unsure(fitted)
+    if CONFIDENCE_POLICY in policies:
+        require_confidence(fitted)
     usable, notes = without_judged(log, questions)
     asked = embedder.embed_queries(questions.queries, progress=progress)
     logged = embedder.embed_queries(usable[:MOST_QUERIES], progress=progress) if usable else None
     keys = document_keys(store, parent_field)
-    tried = [policy for policy in policies if usable or policy != QUERY_LOG]
+    if unsure and not policies:
+        notes += (f"{unsure}; the policy {CONFIDENCE_POLICY} is left out",)
+    tried = [policy for policy in policies or POLICIES if usable or policy != QUERY_LOG]
+    tried = [policy for policy in tried if not unsure or policy != CONFIDENCE_POLICY]
     if not tried:
         raise UsageError(f"expected a query log for the policy {QUERY_LOG}, found none; give one, or another policy")
     judge = Judge(

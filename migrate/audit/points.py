@@ -44,7 +44,7 @@ class Point:
 class Frontier:
     """What every policy keeps at every budget of a store of `count` documents.
 
-    `measure` is what retention is of; `notes` are what a reader should know of the query log.
+    `measure` is what retention is of; `notes` are what a reader should know of the query log and of what was left out.
     """
 
     points: tuple[Point, ...]

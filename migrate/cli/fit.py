@@ -121,6 +121,9 @@ def command(
         facts = {**asdict(replace(fitted.selection, stitch=None)), "stitch": str(output), "direction": direction}
         facts["fallback"] = None if use is None else asdict(use)
         facts["without_texts"] = asdict(WITHOUT_TEXTS) if bare else None
+        confidence = fitted.selection.confidence
+        if confidence is not None:
+            facts["confidence"] = {**asdict(confidence), "usable": confidence.is_usable}
         show_json({**facts, "schema_version": 1, "kind": "fit"})
         return
     show(candidates_table(fitted.selection) + "\n")

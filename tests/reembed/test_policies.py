@@ -66,8 +66,8 @@ def test_a_stitch_without_confidence_cannot_tell_the_least_sure(store, fitted):
 
 
 @pytest.mark.parametrize(("asked", "has_log", "chosen"), [(None, True, QUERY_LOG), (None, False, CONFIDENCE)])
-def test_the_log_is_used_where_there_is_one(asked, has_log, chosen):
-    assert choose_policy(asked, has_log=has_log) == chosen
+def test_the_log_is_used_where_there_is_one(asked, has_log, chosen, fitted):
+    assert choose_policy(asked, fitted, has_log=has_log) == chosen
 
 
 @pytest.mark.parametrize(
@@ -78,6 +78,6 @@ def test_the_log_is_used_where_there_is_one(asked, has_log, chosen):
         ("luck", False, "expected a policy of query-log, confidence, random, found 'luck'"),
     ],
 )
-def test_a_policy_that_cannot_be_followed_is_told(asked, has_log, message):
+def test_a_policy_that_cannot_be_followed_is_told(asked, has_log, message, fitted):
     with pytest.raises(UsageError, match=message):
-        choose_policy(asked, has_log=has_log)
+        choose_policy(asked, fitted, has_log=has_log)
