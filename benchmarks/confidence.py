@@ -82,9 +82,7 @@ def main() -> None:
     rows = [
         row
         for name in arguments.sets
-        for row in rows_of(
-            arguments.data, name, arguments.spaces, arguments.stitches, arguments.pairs, arguments.seeds
-        )
+        for row in rows_of(arguments.data, name, arguments.spaces, arguments.stitches, arguments.pairs, arguments.seeds)
     ]
     print(f"\n{table([list(_HEAD), *rows])}\n\n{arguments.pairs} pairs, seeds {arguments.seeds}; the rest is held out")
 

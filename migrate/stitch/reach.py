@@ -57,7 +57,9 @@ class Reach:
         penalty = _PENALTY * total / max(min(n - 1, p), 1)
         shrunken = basis * np.sqrt(values / (values + penalty))
         scale = np.array([total / n or 1.0])
-        return cls(mean.astype(np.float32), shrunken.astype(np.float32), scale.astype(np.float32))
+        # in the order of what is loaded again: a product of another order differs in the last bit
+        directions = np.ascontiguousarray(shrunken, dtype=np.float32)
+        return cls(mean.astype(np.float32), directions, scale.astype(np.float32))
 
     def of(self, vectors: Vectors) -> tuple[Vectors, Vectors]:
         """What the pairs leave of the variance at each vector, (m, p), and the variance before them: (m,) each."""
