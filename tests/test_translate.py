@@ -309,7 +309,10 @@ def test_a_store_whose_texts_are_gone_is_translated_by_its_vectors(bare_folder, 
         assert np.array_equal(new.vectors[row], reading.sample.vectors[reading.sample.row_of[old.ids[row]]])
     known = reading.fallback.selection.confidence
     np.testing.assert_allclose(confidence[~of_sample], known.of(spare.predict(old.vectors))[~of_sample], atol=1e-5)
-    assert done.n_true == of_sample.sum() == 60 and done.outside.lowest == known.lowest
+    assert done.n_true == of_sample.sum() == 60
+    details = open_store(tmp_path / "new").info.manifest.details
+    assert (details["confidence_lowest"], details["confidence_spearman"]) == (known.lowest, known.spearman)
+    assert (done.distrust is None) == known.is_usable
 
 
 def test_the_fallback_stands_in_the_manifest_with_what_it_costs(bare_folder, store, reading, tmp_path):

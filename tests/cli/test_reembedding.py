@@ -196,6 +196,7 @@ def test_a_confidence_that_ranks_nothing_chooses_no_documents(unsure, source_fol
 def test_a_confidence_that_ranks_nothing_slices_no_queries(migrated, unsure, source_folder, tmp_path, capsys):
     report = tmp_path / "report.json"
     assert "confidence" in slices_of(report, *migrated)
+    capsys.readouterr()
     options = ["--source", source_folder, "--stitch", unsure, "--frontier", "50%", "--policy", "confidence"]
     code, line = complaint(capsys, *migrated, *options)
     assert code == 2 and "--policy confidence: the confidence is not to be used" in line

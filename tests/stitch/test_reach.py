@@ -47,7 +47,8 @@ def test_a_sample_without_spread_has_a_reach(rows):
 @pytest.mark.parametrize("scale", [1e-6, 1e6])
 def test_the_unit_of_the_vectors_is_of_no_matter(scale):
     x, asked = make_rows(60, 12), make_rows(30, 12, seed=1)
-    for one, other in zip(Reach.fit(x).of(asked), Reach.fit(x * np.float32(scale)).of(asked * np.float32(scale))):
+    scaled = Reach.fit(x * np.float32(scale)).of(asked * np.float32(scale))
+    for one, other in zip(Reach.fit(x).of(asked), scaled, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-3)
 
 
