@@ -26,7 +26,7 @@ from migrate.stitch.fitted import FittedStitch
 from migrate.stitch.loading import load_stitch
 from migrate.stores import open_store
 from migrate.stores.base import Store
-from migrate.stores.confidence import find_outside
+from migrate.stores.confidence import distrust, find_outside
 from migrate.translate import Translation, translate_store
 from migrate.vectors import Progress, no_progress
 from migrate.work.configuration import Configuration
@@ -162,8 +162,9 @@ def _translate(store: Store, fitted: FittedStitch, steps: Steps, progress: Progr
     path = steps.folder / STORE
     known = steps.known(STORE)
     if known is not None:
-        outside = find_outside(open_store(path))
-        return Translation(path, **{**known, "remarks": tuple(known["remarks"]), "outside": outside})
+        made = open_store(path)
+        seen = {"outside": find_outside(made), "distrust": distrust(made)}
+        return Translation(path, **{**known, "remarks": tuple(known["remarks"]), **seen})
     done = translate_store(store, fitted, path, force=steps.force, restart=steps.restart, progress=progress)
     steps.note(STORE, {name: value for name, value in asdict(done).items() if name != "path"})
     return done

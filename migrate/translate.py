@@ -21,7 +21,7 @@ from migrate.stitch.fallback import FallbackUse
 from migrate.stitch.fitted import FittedStitch, TranslatedBatch
 from migrate.stores import index_recall, open_store
 from migrate.stores.base import INDEX_HASH, Fingerprint, Resume, Store, StoreWriter
-from migrate.stores.confidence import LOWEST, ConfidenceFile, Outside, find_outside
+from migrate.stores.confidence import LOWEST, SPEARMAN, ConfidenceFile, Outside, distrust, find_outside
 from migrate.vectors import Progress, no_progress
 from migrate.work.configuration import Configuration
 from migrate.work.folder import make_folder
@@ -39,7 +39,8 @@ class Translation:
 
     The recalls are recall@10 of the two indexes against exact search, None where search is exact; see
     `migrate.stores.index_recall`. `remarks` says what of the index could not be kept as it was;
-    `outside` which documents the sample of the stitch does not cover; `fallback` that the store has no texts, and what
+    `outside` which documents the sample of the stitch does not cover; `distrust` why `confidence.npy` is not to be
+    used, None where it is; `fallback` that the store has no texts, and what
     took the place of a stitch that reads them.
     """
 
@@ -53,6 +54,7 @@ class Translation:
     index_recall: float | None = None
     remarks: tuple[str, ...] = ()
     outside: Outside | None = None
+    distrust: str | None = None
     fallback: FallbackUse | None = None
 
     @property
@@ -132,6 +134,7 @@ def translate_store(
     old_recall, recall = index_recall(store), facts["recall"]
     if recall is None and old_recall is not None:
         recall = index_recall(open_store(output))
+    new = open_store(output)
     return Translation(
         output,
         store.info.count,
@@ -142,7 +145,8 @@ def translate_store(
         source_recall=old_recall,
         index_recall=recall,
         remarks=tuple(facts["remarks"]),
-        outside=find_outside(open_store(output)),
+        outside=find_outside(new),
+        distrust=distrust(new),
         fallback=fallback,
     )
 
@@ -232,6 +236,7 @@ def _manifest(
     facts: dict[str, Any] = {"made by": "translate", "stitch": fitted.stitch.spec, "index": index}
     if fitted.selection.confidence is not None:
         facts[LOWEST] = fitted.selection.confidence.lowest
+        facts[SPEARMAN] = fitted.selection.confidence.spearman
     if fallback is not None:
         facts["fallback"] = asdict(fallback)
     # What a store that was itself translated got by a log is better translated again.

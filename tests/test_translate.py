@@ -21,7 +21,7 @@ from migrate.stitch.fitted import TrueVectors
 from migrate.stitch.loading import load_stitch
 from migrate.stores import create_store, open_store
 from migrate.stores.base import read_all
-from migrate.stores.confidence import read_confidence
+from migrate.stores.confidence import read_confidence, usable_confidence
 from migrate.translate import batch_rows, translate_store
 from migrate.vectors import Batch
 
@@ -309,7 +309,10 @@ def test_a_store_whose_texts_are_gone_is_translated_by_its_vectors(bare_folder, 
         assert np.array_equal(new.vectors[row], reading.sample.vectors[reading.sample.row_of[old.ids[row]]])
     known = reading.fallback.selection.confidence
     np.testing.assert_allclose(confidence[~of_sample], known.of(spare.predict(old.vectors))[~of_sample], atol=1e-5)
-    assert done.n_true == of_sample.sum() == 60 and done.outside.lowest == known.lowest
+    assert done.n_true == of_sample.sum() == 60
+    details = open_store(tmp_path / "new").info.manifest.details
+    assert (details["confidence_lowest"], details["confidence_spearman"]) == (known.lowest, known.spearman)
+    assert (done.distrust is None) == known.is_usable
 
 
 def test_the_fallback_stands_in_the_manifest_with_what_it_costs(bare_folder, store, reading, tmp_path):
@@ -409,3 +412,19 @@ def test_documents_unlike_the_sample_are_counted_and_named(store, tmp_path):
     assert done.outside.count == 5
     assert done.outside.examples == tuple(ids[row] for row in np.argsort(values, kind="stable")[:3])
     assert "5 of 150 documents (3.3%) lie outside" in done.outside.sentence
+
+
+def test_a_confidence_that_ranks_nothing_is_not_to_be_used(store, tmp_path):
+    fitted = fit_stitch(store, load_embedder("tfidf:24"), stitch="ridge", size=100)
+    assert fitted.selection.confidence.spearman >= 0.2
+    done = translate_store(store, fitted, tmp_path / "sure")
+    sure = open_store(tmp_path / "sure")
+    assert done.distrust is None and done.outside is not None and usable_confidence(sure) is not None
+    assert sure.info.manifest.details["confidence_spearman"] == fitted.selection.confidence.spearman
+    poor = dataclasses.replace(fitted.selection.confidence, spearman=0.19)
+    unsure = dataclasses.replace(fitted, selection=dataclasses.replace(fitted.selection, confidence=poor))
+    done = translate_store(store, unsure, tmp_path / "unsure")
+    assert "not to be used" in done.distrust and "Spearman 0.19" in done.distrust
+    assert done.outside is None
+    assert usable_confidence(open_store(tmp_path / "unsure")) is None
+    assert read_confidence(tmp_path / "unsure", 150) is not None

@@ -8,7 +8,7 @@ from migrate.audit.questions import Keys, Questions
 from migrate.backfill import FILLED_IN
 from migrate.errors import InputError, StoreError
 from migrate.stores.base import Store
-from migrate.stores.confidence import find_outside
+from migrate.stores.confidence import distrust, find_outside
 
 
 def check_same_documents(stores: Mapping[str, Store], keys: Mapping[str, Keys], *, standard: str) -> None:
@@ -67,6 +67,9 @@ def _coverage(questions: Questions, keys: Keys) -> tuple[str, ...]:
 
 
 def _outside(translated: Store) -> tuple[str, ...]:
+    why = distrust(translated)
+    if why is not None:
+        return (f"{why}; nothing is sliced by it, nor is it said which documents lie outside what the sample covers",)
     found = find_outside(translated)
     return () if found is None else (found.sentence,)
 

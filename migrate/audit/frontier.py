@@ -22,7 +22,8 @@ from migrate.cost import tally_of
 from migrate.documents import Query
 from migrate.embedders.base import Embedder
 from migrate.errors import InputError, StitchError, StoreError, UsageError
-from migrate.reembed.policies import POLICIES, QUERY_LOG
+from migrate.reembed.policies import CONFIDENCE as CONFIDENCE_POLICY
+from migrate.reembed.policies import POLICIES, QUERY_LOG, require_confidence, why_unsure
 from migrate.reembed.survey import survey_store
 from migrate.sample.choosers import choosers_of, digest_of, digests_of
 from migrate.sample.query_log import MOST_QUERIES
@@ -44,7 +45,7 @@ def frontier(
     *,
     log: Sequence[Query] = (),
     shares: Sequence[float] = SHARES,
-    policies: Sequence[str] = POLICIES,
+    policies: Sequence[str] = (),
     stay: Scores | None = None,
     doubts: tuple[str, ...] = (),
     parent_field: str = PARENT_FIELD,
@@ -57,16 +58,18 @@ def frontier(
     """Try every policy at every share of `store`, which `fitted` was fitted on.
 
     The first point is the store as it is translated now; shares that the sample has already reached are left out.
-    `query-log` is tried where there is a log. Queries of the log do not judge then, whatever the policy, nor do those
-    that chose documents for `fitted`. `stay` are the scores of staying for the questions' distinct texts, (c,). Each
-    stitch is of the kind that `fitted` is, where `translate --reembed` may find a better one. With k policies, each
-    verdict has bounds of confidence 1 - 0.05 / k, so that the cheapest of them all is SAFE by mistake in 5 % of audits
-    at most. `doubts` are those of the audit by the same reference: with any of them no budget is SAFE.
+    Without `policies` all that can be used are tried: `query-log` where there is a log, and `confidence` where that of
+    the stitch tells good translations from bad ones. Queries of the log do not judge then, whatever the policy, nor do
+    those that chose documents for `fitted`. `stay` are the scores of staying for the questions' distinct texts, (c,).
+    Each stitch is of the kind that `fitted` is, where `translate --reembed` may find a better one. With k policies,
+    each verdict has bounds of confidence 1 - 0.05 / k, so that the cheapest of them all is SAFE by mistake in 5 % of
+    audits at most. `doubts` are those of the audit by the same reference: with any of them no budget is SAFE.
 
     Raises
     ------
     UsageError
-        A share is not within 0 and 1, or the only policy needs a log and has none.
+        A share is not within 0 and 1, the only policy needs a log and has none, or the policy is `confidence` and that
+        of the stitch is not to be used.
     InconclusiveError
         Too few queries are left to judge by.
     StitchError
@@ -79,7 +82,11 @@ def frontier(
         A query could not be embedded.
     """
     _check(store, fitted, questions, shares)
-    tried = [policy for policy in policies if log or policy != QUERY_LOG]
+    unsure = why_unsure(fitted)
+    if CONFIDENCE_POLICY in policies:
+        require_confidence(fitted)
+    tried = [policy for policy in policies or POLICIES if log or policy != QUERY_LOG]
+    tried = [policy for policy in tried if not unsure or policy != CONFIDENCE_POLICY]
     if not tried:
         raise UsageError(f"expected a query log for the policy {QUERY_LOG}, found none; give one, or another policy")
     choosing = log[:MOST_QUERIES] if QUERY_LOG in tried else ()
@@ -111,7 +118,8 @@ def frontier(
     for policy, share in wanted:
         progress("try budgets", len(points) - 1, len(wanted))
         points.append(attempts.point(policy, share))
-    return Frontier(tuple(points), store.info.count, judge.measure, questions.notes[len(notes) :])
+    left_out = (f"{unsure}; the policy {CONFIDENCE_POLICY} is left out",) if unsure and not policies else ()
+    return Frontier(tuple(points), store.info.count, judge.measure, (*left_out, *questions.notes[len(notes) :]))
 
 
 def _check(store: Store, fitted: FittedStitch, questions: Questions, shares: Sequence[float]) -> None:

@@ -15,7 +15,7 @@ from migrate.audit.ground import Ground
 from migrate.audit.homes import rows_of
 from migrate.audit.measures import Scores
 from migrate.audit.verdict import Bounds, retention_bounds
-from migrate.stores.confidence import read_confidence
+from migrate.stores.confidence import usable_confidence
 
 _MOST_VALUES = 10
 _PER_PART = 30
@@ -47,7 +47,7 @@ def find_slices(
     """Queries by their length, by topic, by confidence and by metadata of their home documents.
 
     `scores` are those of the translated store and of the full re-embed, (c,) each, one for each distinct text. What is
-    not known of the stores makes no slice.
+    not known of the stores makes no slice, nor does a confidence that is not to be used.
     """
     return tuple(
         _slice(by, value, rows, scores, seed, resamples)
@@ -79,7 +79,7 @@ def _labellings(
     topics = topics_of(ground, list(homes.values()), seed=seed)
     if topics:
         found["topic"] = [topics.get(homes.get(query.id, "")) for query in asked]
-    confidence = read_confidence(store.folder, store.info.count)
+    confidence = usable_confidence(store)
     if confidence is not None:
         found["confidence"] = _parts([None if row is None else float(confidence[row]) for row in at], "{:.2f}")
     return found | {field: _metadata(ground, at, field) for field in fields}

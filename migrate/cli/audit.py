@@ -70,7 +70,7 @@ from migrate.cli.views import asked_of_views, metered_views
     multiple=True,
     type=click.Choice(["query-log", "confidence", "random"]),
     help="What --frontier chooses documents by; can be repeated. One alone, decided on beforehand, has narrower "
-    "bounds.  [default: all]",
+    "bounds.  [default: all that can be used]",
 )
 @options.query_log
 @options.price

@@ -128,6 +128,9 @@ def command(
         facts["fallback"] = None if use is None else asdict(use)
         facts["over_limit"] = {what: None if counted is None else counted.facts for what, counted in unread.items()}
         facts["without_texts"] = asdict(WITHOUT_TEXTS) if bare else None
+        confidence = fitted.selection.confidence
+        if confidence is not None:
+            facts["confidence"] = {**asdict(confidence), "usable": confidence.is_usable}
         show_json({**facts, "schema_version": 1, "kind": "fit"})
         return
     show(candidates_table(fitted.selection) + "\n")

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Shares (0-1) and policies to try, the stitch to start from, and the queries of a log that choose documents."""
+    """Shares (0-1) and policies to try, the stitch to start from, and the queries of a log that choose documents.
+
+    No policies stand for all that can be used.
+    """
 
     shares: Sequence[float]
     fitted: FittedStitch
@@ -57,13 +60,14 @@ def read_trial(
     Raises
     ------
     UsageError
-        A share is none, or an option is missing or means nothing without the others.
+        A share is none, an option is missing or means nothing without the others, or the stitch's confidence is not
+        to be used and the policy of that name is asked for.
     StitchError, ManifestError, DatasetError, OutputError
         The stitch or the log cannot be read.
     """
     from migrate.datasets.query_log import read_query_log
     from migrate.errors import UsageError
-    from migrate.reembed import POLICIES, Budget
+    from migrate.reembed import Budget, require_confidence
     from migrate.reembed.policies import QUERY_LOG
     from migrate.sample.query_log import MOST_QUERIES
     from migrate.stitch.loading import load_stitch
@@ -78,9 +82,12 @@ def read_trial(
     budgets = [Budget.parse(part) for part in shares.split(",")]
     if any(budget.unit != "share" for budget in budgets):
         raise UsageError(f"--frontier: expected shares of the store such as 10%,30%, found {shares!r}")
-    tried = policies or POLICIES
-    log = read_query_log(query_log)[:MOST_QUERIES] if query_log is not None and QUERY_LOG in tried else ()
-    return Trial([budget.amount for budget in budgets], load_stitch(stitch), log, tried)
+    fitted = load_stitch(stitch)
+    if "confidence" in policies:
+        require_confidence(fitted)  # told before anything is spent
+    by_log = query_log is not None and (not policies or QUERY_LOG in policies)
+    log = read_query_log(query_log)[:MOST_QUERIES] if by_log else ()
+    return Trial([budget.amount for budget in budgets], fitted, log, policies)
 
 
 def asked_queries(questions: Questions, trial: Trial | None) -> Sequence[Query]:

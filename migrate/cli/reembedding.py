@@ -33,7 +33,8 @@ _OPTIONS = (
     option(
         "--policy",
         type=click.Choice(["query-log", "confidence", "random"]),
-        help="Which documents --reembed takes first.  [default: query-log where there is one, else confidence]",
+        help="Which documents --reembed takes first.  [default: query-log where there is one, else confidence, or "
+        "random where that is not to be used]",
     ),
     options.query_log,
     option("--save-stitch", type=options.PATH, help="Folder for the stitch fitted again.  [default: OUTPUT.stitch]"),
@@ -119,7 +120,7 @@ def refitted(
 ) -> FittedStitch:
     """The stitch of all that is paid for, once the budget is spent; the stitch as it is where there is no budget."""
     from migrate.files import refuse_output, refuse_overlap
-    from migrate.reembed import reembedded_stitch
+    from migrate.reembed import reembedded_stitch, why_unsure
     from migrate.stitch.loading import load_stitch
     from migrate.translate import documents_left
 
@@ -142,6 +143,8 @@ def refitted(
 
     def announce(plan: Plan) -> None:
         warn_of_sample(lambda: plan.sample.documents, target, quiet=quiet)
+        if given.policy is None and plan.policy == "random":
+            advise(f"note: {why_unsure(fitted)}; the documents to embed are drawn at random", quiet=quiet)
         if paid.target is not None:
             paid.agree(lambda: plan.sample.documents, progress=progress)
             return

@@ -102,6 +102,8 @@ def _show(done: Translation, store: Store, output: Path) -> None:
         show(f"recall@10 of the old one: {_figure(done.source_recall)}{before}")
     if done.outside is not None:
         show(folded(done.outside.sentence))
+    if done.distrust is not None:
+        show(folded(f"note: {done.distrust}"))
     if done.fallback is not None:
         show(folded(f"note: {done.fallback.sentence}"))
     for remark in done.remarks:

@@ -17,6 +17,7 @@ from migrate.reembed.survey import Survey, paid_rows, survey_store
 from migrate.sample.query_log import rank_by_rank
 from migrate.stitch.fitted import FittedStitch
 from migrate.stores.base import Store
+from migrate.stores.confidence import unreliable
 from migrate.vectors import Progress, Vectors, no_progress
 
 QUERY_LOG, CONFIDENCE, RANDOM = "query-log", "confidence", "random"
@@ -24,15 +25,41 @@ QUERY_LOG, CONFIDENCE, RANDOM = "query-log", "confidence", "random"
 POLICIES = (QUERY_LOG, CONFIDENCE, RANDOM)
 
 
-def choose_policy(policy: str | None, *, has_log: bool) -> str:
-    """The policy that was asked for; by default `query-log` where there is a log, else `confidence`.
+def why_unsure(fitted: FittedStitch) -> str | None:
+    """Why the policy `confidence` is not to be used with a stitch, None where it is."""
+    confidence = fitted.selection.confidence
+    if confidence is None:
+        return "the stitch does not say how sure it is"
+    return None if confidence.is_usable else unreliable(confidence.spearman)
+
+
+def require_confidence(fitted: FittedStitch) -> None:
+    """Make sure that the policy `confidence` is to be used with a stitch.
 
     Raises
     ------
     UsageError
-        There is no such policy, or it does not go with the presence of a log.
+        It is not.
     """
-    chosen = policy or (QUERY_LOG if has_log else CONFIDENCE)
+    why = why_unsure(fitted)
+    if why is not None:
+        raise UsageError(
+            f"--policy {CONFIDENCE}: {why}; take --policy {QUERY_LOG} with a --query-log, or --policy {RANDOM}"
+        )
+
+
+def choose_policy(policy: str | None, fitted: FittedStitch, *, has_log: bool) -> str:
+    """The policy that was asked for; by default `query-log` where there is a log, else `confidence`.
+
+    Where the confidence of `fitted` is not to be used, the default is `random`.
+
+    Raises
+    ------
+    UsageError
+        There is no such policy, it does not go with the presence of a log, or it is `confidence` and that is not to be
+        used.
+    """
+    chosen = policy or (QUERY_LOG if has_log else RANDOM if why_unsure(fitted) else CONFIDENCE)
     if chosen not in POLICIES:
         raise UsageError(f"expected a policy of {', '.join(POLICIES)}, found {chosen!r}; choose one of them")
     if chosen == QUERY_LOG and not has_log:
@@ -44,6 +71,8 @@ def choose_policy(policy: str | None, *, has_log: bool) -> str:
         raise UsageError(
             f"expected no query log, as the policy {chosen} does not read one; leave it out, or choose query-log"
         )
+    if chosen == CONFIDENCE:
+        require_confidence(fitted)
     return chosen
 
 

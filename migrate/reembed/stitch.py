@@ -76,7 +76,7 @@ def reembedded_stitch(
     RemoteError, InputError
         As the embedder.
     """
-    policy = choose_policy(wanted.policy, has_log=bool(wanted.log))
+    policy = choose_policy(wanted.policy, fitted, has_log=bool(wanted.log))
     require_texts(store)
     _check_same(store, fitted, embedder)
     asked = _asked(store, fitted, embedder, wanted, policy)

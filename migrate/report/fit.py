@@ -11,6 +11,7 @@ from migrate.stitch.confidence import Confidence
 from migrate.stitch.curve import MORE, LearningCurve
 from migrate.stitch.fallback import best_of_vectors
 from migrate.stitch.select import Selection
+from migrate.stores.confidence import unreliable
 
 _Z = 1.96
 
@@ -87,6 +88,8 @@ def _curve(curve: LearningCurve) -> list[str]:
 
 
 def _confidence(confidence: Confidence) -> list[str]:
+    if not confidence.is_usable:
+        return [f"{unreliable(confidence.spearman)}; --policy confidence will be refused"]
     return [
         f"confidence: ranks held-out documents by their true cosine with Spearman {confidence.spearman:.2f}; the least "
         f"confident tenth has {confidence.worst_share:.0%} of the squared error"

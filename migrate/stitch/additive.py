@@ -168,6 +168,10 @@ class Additive(Stitch):
         explained = squared_norms(columns[:, q + 1 :] + self.offset_[q + 1 :])
         return Prediction(np.ascontiguousarray(columns[:, :q] + self.offset_[:q]), prior - explained)
 
+    def with_reach(self, source: Vectors) -> Self:
+        """The posterior variance of the views says it already."""
+        return self
+
     def transform(self, vectors: Vectors, texts: TextRows | None = None) -> Vectors:
         """The vectors of `predict`."""
         return self.predict(vectors, texts).vectors

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StitchError
+from migrate.stitch.reach import Reach
 from migrate.stitch.text_rows import Matrix, TextRows
 from migrate.vectors import Vectors
 
@@ -23,10 +24,18 @@ Arrays = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prediction:
-    """What a stitch predicts: `vectors`, (m, q), raw, and the posterior `variance` of each, (m,), where it has one."""
+    """What a stitch predicts, and how sure it may be of it.
+
+    Attributes
+    ----------
+    vectors : (m, q) float32, raw
+    variance : (m,) float32, the posterior variance of each, where the stitch knows one
+    prior : (m,) float32, that variance before any pair was seen, where the stitch knows it
+    """
 
     vectors: Vectors
     variance: Vectors | None = None
+    prior: Vectors | None = None
 
 
 Split: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]
@@ -43,6 +52,8 @@ class Stitch(ABC):
     kind: ClassVar[str]
     reads_texts: ClassVar[bool] = False
     """Whether it needs the texts beside the vectors; the others pay no attention to them."""
+    reach: Reach | None = None
+    """Where the sample lies, after `with_reach`."""
 
     @property
     def spec(self) -> str:
@@ -59,7 +70,15 @@ class Stitch(ABC):
 
     def predict(self, vectors: Vectors, texts: TextRows | None = None) -> Prediction:
         """As `transform`, with the variance where the stitch knows one."""
-        return Prediction(self.transform(vectors, texts))
+        return Prediction(self.transform(vectors, texts), *(() if self.reach is None else self.reach.of(vectors)))
+
+    def with_reach(self, source: Vectors) -> Self:
+        """Learn where the old vectors of the pairs lie, (n, p), so that `predict` knows a variance.
+
+        A stitch that has a variance of its own does without.
+        """
+        self.reach = Reach.fit(source)
+        return self
 
     def cross_predict(
         self,
@@ -76,7 +95,9 @@ class Stitch(ABC):
         """
         for known, asked in splits:
             some, others = (None, None) if texts is None else (texts.take(known), texts.take(asked))
-            yield copy.copy(self).fit(source[known], target[known], some).predict(source[asked], others)
+            fitted = copy.copy(self).fit(source[known], target[known], some)
+            fitted = fitted.with_reach(source[known]) if with_variance else fitted
+            yield fitted.predict(source[asked], others)
 
     def tuned(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
         """The same stitch, not fitted, with what is chosen once for a sample and not in every fit to a part of it."""
@@ -95,6 +116,21 @@ class Stitch(ABC):
         KeyError
             An array is missing.
         """
+
+    def saved(self) -> Arrays:
+        """All that is to be saved: `arrays`, and the reach where there is one."""
+        return {**self.arrays(), **({} if self.reach is None else self.reach.arrays())}
+
+    def restore_saved(self, arrays: Arrays) -> Self:
+        """Take back what `saved` gave.
+
+        Raises
+        ------
+        KeyError, IndexError, ValueError
+            An array is missing, or does not fit to the others.
+        """
+        self.restore(arrays).reach = Reach.restore(arrays)
+        return self
 
     def facts(self) -> dict[str, float]:
         """Numbers about the fit worth showing, such as the λ that was chosen."""

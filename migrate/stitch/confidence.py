@@ -8,6 +8,7 @@ from typing import Self
 import numpy as np
 
 from migrate.stitch.base import Matrix, Prediction
+from migrate.stores.confidence import LEAST_SPEARMAN
 from migrate.vectors import Vectors, squared_norms, unit_rows
 
 _WORST = 0.1
@@ -18,18 +19,20 @@ _HIGHEST = np.nextafter(np.float32(1), np.float32(0))
 class Confidence:
     """The expected cosine as a linear function of what a prediction says of itself.
 
-    A raw prediction far from the sample is shrunken towards the mean, so its norm is small; the posterior variance of
-    a text-aware stitch is large. Both are nearly free. The coefficients are fitted on predictions for held-out pairs.
+    A raw prediction far from the sample is shrunken towards the mean, so its norm is small; its posterior variance,
+    which for a stitch of vectors alone is the leverage (`migrate.stitch.reach`), is large. All are nearly free. The
+    coefficients are fitted on predictions for held-out pairs.
 
     Attributes
     ----------
-    coefficients : constant, of the norm, of the variance (0 where the stitch has none)
+    coefficients : constant, of the norm, of the variance and of the prior variance (0 where the stitch has none);
+        stitches that were saved before there was a prior have three
     spearman : rank correlation of the confidence with the true cosine, on held-out pairs
     worst_share : share of the squared error that the least confident tenth of held-out pairs has
     lowest, usual : the 1st and the 50th percentile on held-out pairs: what lies below `lowest` is outside the sample
     """
 
-    coefficients: tuple[float, float, float]
+    coefficients: tuple[float, ...]
     spearman: float
     worst_share: float
     lowest: float
@@ -49,22 +52,31 @@ class Confidence:
             judged[one] = signals[one] @ _least_squares(signals[~one], cosine[~one])
         error = np.maximum(2 - 2 * cosine, 0)  # rounding takes a cosine beyond 1
         worst = np.argsort(judged, kind="stable")[: max(round(_WORST * len(error)), 1)]
-        a, b, c = _least_squares(signals, cosine).tolist()
+        coefficients = tuple(_least_squares(signals, cosine).tolist())
         lowest, usual = np.percentile(judged, [1, 50]).tolist()
         share = float(error[worst].sum() / error.sum()) if error.sum() > 0 else 0.0
-        return cls((a, b, c), spearman(judged, cosine), share, lowest, usual)
+        return cls(coefficients, spearman(judged, cosine), share, lowest, usual)
 
-    def of(self, prediction: Prediction) -> Vectors:
-        """The expected cosine of each prediction, (m,), float32, from -1 to just below 1, which true vectors have."""
-        found = _signals(prediction) @ np.array(self.coefficients)
+    @property
+    def is_usable(self) -> bool:
+        """Whether it tells good predictions from bad ones: see `LEAST_SPEARMAN`."""
+        return self.spearman >= LEAST_SPEARMAN
+
+    def of(self, prediction: Prediction, squares: Vectors | None = None) -> Vectors:
+        """The expected cosine of each prediction, (m,), float32, from -1 to just below 1, which true vectors have.
+
+        `squares` are the squared norms of its vectors, (m,), where they are known already.
+        """
+        found = _signals(prediction, squares)[:, : len(self.coefficients)] @ np.array(self.coefficients)
         return np.asarray(np.clip(found.astype(np.float32), np.float32(-1), _HIGHEST))
 
 
-def _signals(prediction: Prediction) -> Matrix:
-    """Constant, norm and variance of each prediction, (m, 3)."""
-    norms = np.sqrt(squared_norms(prediction.vectors).astype(np.float64))
-    variance = np.zeros(len(norms)) if prediction.variance is None else prediction.variance.astype(np.float64)
-    return np.column_stack([np.ones(len(norms)), norms, variance])
+def _signals(prediction: Prediction, squares: Vectors | None = None) -> Matrix:
+    """Constant, norm, variance and prior variance of each prediction, (m, 4)."""
+    norms = np.sqrt((squared_norms(prediction.vectors) if squares is None else squares).astype(np.float64))
+    none = np.zeros(len(norms))
+    variances = [none if one is None else one.astype(np.float64) for one in (prediction.variance, prediction.prior)]
+    return np.column_stack([np.ones(len(norms)), norms, *variances])
 
 
 def _least_squares(signals: Matrix, cosine: Matrix) -> Matrix:

@@ -136,10 +136,10 @@ class FittedStitch:
         """
         require_direction(self.manifest, DOCUMENT, source=source)
         read = self.reader.read(texts) if self.reader is not None and self.reads_texts and texts is not None else None
-        prediction = self._predict(batch.ids, batch.vectors, read, source=source, noun="document")
+        prediction, squares = self._predict(batch.ids, batch.vectors, read, source=source, noun="document")
         known = self.selection.confidence
-        confidence = np.full(len(batch), np.nan, dtype=np.float32) if known is None else known.of(prediction)
-        out = self._of_norm(batch.ids, prediction.vectors, batch.vectors, source=source, noun="document")
+        confidence = np.full(len(batch), np.nan, dtype=np.float32) if known is None else known.of(prediction, squares)
+        out = self._of_norm(prediction.vectors, squares, batch.vectors)
         if patch:
             positions, rows = self.sample.positions(batch.ids)
             out[positions] = self.sample.vectors[rows]
@@ -159,18 +159,20 @@ class FittedStitch:
         """
         require_direction(self.manifest, QUERY, source=source)
         rows = as_vectors(vectors, dim=input_dim(self.manifest), source=source)
-        found = self._predict(range(len(rows)), rows, None, source=source, noun="row")
-        return self._of_norm(range(len(rows)), found.vectors, rows, source=source, noun="row")
+        found, squares = self._predict(range(len(rows)), rows, None, source=source, noun="row")
+        return self._of_norm(found.vectors, squares, rows)
 
     def _predict(
         self, ids: Sequence[object], vectors: Vectors, texts: TextRows | None, *, source: str, noun: str
-    ) -> Prediction:
+    ) -> tuple[Prediction, Vectors]:
+        """The prediction and the squared norms of its vectors."""
         check_vectors(ids, vectors, source=source, noun=noun)
-        return self.stitch.predict(vectors, texts)
+        found = self.stitch.predict(vectors, texts)
+        after = f"{source} after the {self.stitch.spec} stitch"
+        return found, check_vectors(ids, found.vectors, source=after, noun=noun)
 
-    def _of_norm(self, ids: Sequence[object], found: Vectors, given: Vectors, *, source: str, noun: str) -> Vectors:
+    def _of_norm(self, found: Vectors, squares: Vectors, given: Vectors) -> Vectors:
         """Predicted rows, of the norm that they are to have; what was given is left as it is."""
-        squares = check_vectors(ids, found, source=f"{source} after the {self.stitch.spec} stitch", noun=noun)
         scale = np.float32(self.norm) / np.sqrt(squares)
         return np.multiply(found, scale[:, None], out=found if found is not given else None)
 
@@ -183,7 +185,7 @@ class FittedStitch:
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         reader = self.reader.arrays() if self.reader is not None else {}
-        arrays = {PREFIX + name: array for name, array in self.stitch.arrays().items()}
+        arrays = {PREFIX + name: array for name, array in self.stitch.saved().items()}
         return {**arrays, **{READER_PREFIX + n: a for n, a in reader.items()}, SAMPLE_KEY: self.sample.vectors}
 
     def _payloads(self) -> dict[str, bytes]:
@@ -191,7 +193,7 @@ class FittedStitch:
 
     def save(self, folder: Path, *, force: bool = False) -> None:
         """Write the stitch into a new folder, atomically. Same fit, same bytes, but for the date in the manifest."""
-        spare = {} if self.fallback is None else self.fallback.stitch.arrays()
+        spare = {} if self.fallback is None else self.fallback.stitch.saved()
         arrays = {**self._arrays(), **{FALLBACK_PREFIX + name: array for name, array in spare.items()}}
         tensors = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
         with atomic_folder(folder, force=force) as aside:

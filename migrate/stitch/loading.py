@@ -66,7 +66,7 @@ def load_stitch(folder: Path) -> FittedStitch:
         tensors = load_file(folder / WEIGHTS_NAME)
         known = json.loads((folder / SAMPLE_NAME).read_bytes())
         sample = TrueVectors(known["ids"], tensors.pop(SAMPLE_KEY), known["copies"])
-        stitch = new_stitch(details["stitch"]).restore(_with_prefix(tensors, PREFIX))
+        stitch = new_stitch(details["stitch"]).restore_saved(_with_prefix(tensors, PREFIX))
         fallback = _read_fallback(details.get(FALLBACK), _with_prefix(tensors, FALLBACK_PREFIX))
         selection = _read_selection(details["selection"])
         norm = float(details["norm"])
@@ -104,7 +104,7 @@ def _read_fallback(facts: Mapping[str, Any] | None, arrays: Mapping[str, NDArray
     if facts is None:
         return None
     selection = _read_selection(facts)
-    return Fallback(new_stitch(selection.chosen).restore(arrays), selection)
+    return Fallback(new_stitch(selection.chosen).restore_saved(arrays), selection)
 
 
 def _check_loaded(folder: Path, fitted: FittedStitch, source_dim: int) -> None:
@@ -119,7 +119,7 @@ def _check_loaded(folder: Path, fitted: FittedStitch, source_dim: int) -> None:
 
 
 def _check_map(folder: Path, fitted: FittedStitch, source_dim: int) -> None:
-    arrays = (*fitted.stitch.arrays().values(), squared_norms(fitted.sample.vectors))
+    arrays = (*fitted.stitch.saved().values(), squared_norms(fitted.sample.vectors))
     if not all(np.isfinite(array).all() for array in arrays) or not 0 < fitted.norm < np.inf:
         raise StitchError(f"{folder}: expected finite weights, found NaN or Inf; fit the stitch again")
     if fitted.reads_texts and fitted.reader is None:

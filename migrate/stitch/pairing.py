@@ -32,7 +32,7 @@ class Pairing:
 
     def fit(self, stitch: Stitch) -> Stitch:
         """A copy of the stitch, fitted on all pairs."""
-        return copy.copy(stitch).fit(self.source, self.target, self.texts)
+        return copy.copy(stitch).fit(self.source, self.target, self.texts).with_reach(self.source)
 
 
 def fold_rows(n: int, *, folds: int = FOLDS, seed: int = 0) -> list[NDArray[np.int64]]:
@@ -52,7 +52,7 @@ def cross_predict(
 ) -> Prediction:
     """Predictions for every pair from copies of a stitch fitted without its fold, on a `share` of the other pairs."""
     vectors = np.empty_like(pairs.target)
-    variance = np.full(len(pairs), np.nan, dtype=np.float32)
+    variance, prior = (np.full(len(pairs), np.nan, dtype=np.float32) for _ in range(2))
     if len(pairs) == 2:  # each leaves one to learn from, and all that one pair teaches is its own target
         return Prediction(pairs.target[::-1].copy())
     held_out = fold_rows(len(pairs), folds=folds, seed=seed)
@@ -66,7 +66,13 @@ def cross_predict(
         vectors[rows] = found.vectors
         if found.variance is not None:
             variance[rows] = found.variance
-    return Prediction(vectors, None if np.isnan(variance).any() else variance)
+        if found.prior is not None:
+            prior[rows] = found.prior
+    return Prediction(vectors, _if_complete(variance), _if_complete(prior))
+
+
+def _if_complete(values: Vectors) -> Vectors | None:
+    return None if np.isnan(values).any() else values
 
 
 def _some(rows: NDArray[np.int64], share: float, seed: int) -> NDArray[np.int64]:

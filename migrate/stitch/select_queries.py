@@ -77,7 +77,7 @@ class _Judge:
     def stitch(self, spec: str, *, is_control: bool = False) -> Candidate:
         """A stitch, by predictions of pairs that it was not fitted on."""
         started = time.perf_counter()
-        mapped = cross_predict(new_stitch(spec), Pairing(self.source, self.target), seed=self.seed)
+        mapped = cross_predict(new_stitch(spec), Pairing(self.source, self.target), seed=self.seed, with_variance=False)
         return self._candidate(spec, mapped.vectors, time.perf_counter() - started, is_control=is_control)
 
     def random(self) -> Candidate:

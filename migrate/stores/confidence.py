@@ -83,6 +83,12 @@ def read_confidence(folder: Path, count: int) -> Vectors | None:
 LOWEST = "confidence_lowest"
 """Detail of a store's manifest: the confidence that 1 in 100 held-out documents of the fit stayed below."""
 
+SPEARMAN = "confidence_spearman"
+"""Detail of a store's manifest: how well the confidence ranked held-out documents of the fit by their true cosine."""
+
+LEAST_SPEARMAN = 0.2
+"""Below this the confidence is not to be used: it hardly tells good translations from bad ones."""
+
 _EXAMPLES = 3
 
 
@@ -109,8 +115,36 @@ class Outside:
         )
 
 
+def unreliable(spearman: float) -> str:
+    """For a person: that a confidence with this rank correlation is not to be used."""
+    return (
+        f"the confidence is not to be used: it ranks held-out documents by their true cosine with Spearman "
+        f"{spearman:.2f}, below {LEAST_SPEARMAN}"
+    )
+
+
+def distrust(store: Store) -> str | None:
+    """Why the confidence of a translated store is not to be used; None where it is, or nobody measured it."""
+    manifest = store.info.manifest
+    spearman = manifest.details.get(SPEARMAN) if manifest else None
+    return None if spearman is None or spearman >= LEAST_SPEARMAN else unreliable(spearman)
+
+
+def usable_confidence(store: Store) -> Vectors | None:
+    """As `read_confidence`, and None where it is not to be used.
+
+    Raises
+    ------
+    StoreError
+        `confidence.npy` is damaged, or of another store.
+    """
+    return read_confidence(store.folder, store.info.count) if distrust(store) is None else None
+
+
 def find_outside(store: Store) -> Outside | None:
-    """The documents of a translated store that its sample does not cover, or None where nothing is known of it.
+    """The documents of a translated store that its sample does not cover.
+
+    None where nothing is known of it, or the confidence that would say so is not to be used.
 
     Raises
     ------
@@ -119,7 +153,7 @@ def find_outside(store: Store) -> Outside | None:
     """
     manifest = store.info.manifest
     lowest = manifest.details.get(LOWEST) if manifest else None
-    values = read_confidence(store.folder, store.info.count)
+    values = usable_confidence(store)
     if lowest is None or values is None:
         return None
     below = np.flatnonzero(values < lowest)

@@ -91,6 +91,20 @@ def test_without_a_log_the_log_is_not_tried(store, fitted, reference, questions,
     assert [point.policy for point in found.points] == [SAMPLE, "confidence", "random"]
 
 
+def test_a_confidence_that_ranks_nothing_is_not_tried(store, fitted, reference, questions, target):
+    poor = dataclasses.replace(fitted.selection.confidence, spearman=0.1)
+    unsure = dataclasses.replace(fitted, selection=dataclasses.replace(fitted.selection, confidence=poor))
+    found = tried(store, unsure, reference, questions, target, shares=[0.3])
+    assert [point.policy for point in found.points] == [SAMPLE, "random"]
+    assert [point.verdict.confidence for point in found.points] == [0.95] * 2, "no policy is left to be picked from"
+    assert found.notes == (
+        "the confidence is not to be used: it ranks held-out documents by their true cosine with Spearman 0.10, below "
+        "0.2; the policy confidence is left out",
+    )
+    with pytest.raises(UsageError, match="--policy confidence: the confidence is not to be used"):
+        tried(store, unsure, reference, questions, target, policies=["random", "confidence"])
+
+
 def test_without_judgements_retention_is_of_overlap(store, fitted, reference, questions, target):
     unjudged = dataclasses.replace(questions, qrels=None)
     found = tried(store, fitted, reference, unjudged, target, shares=[1.0], policies=["random"])

@@ -8,6 +8,7 @@ from openai_server import OpenAIServer
 
 from migrate.cli.main import run
 from migrate.embedders import load_embedder
+from migrate.stitch.loading import load_stitch
 from migrate.stores import open_store
 
 
@@ -170,6 +171,45 @@ def test_a_frontier_is_told_above_the_verdict(migrated, source_folder, stitch, t
     tried = [(point["policy"], point["documents"]) for point in document["frontier"]["points"]]
     assert tried == [("sample", 30), ("confidence", 75), ("confidence", 150), ("random", 75), ("random", 150)]
     assert max(len(line) for line in text.split("\n")) <= 100
+
+
+@pytest.fixture
+def unsure(stitch):
+    """The stitch, as if its confidence had ranked nothing."""
+    path = stitch / "lead-migrate.json"
+    facts = json.loads(path.read_text())
+    facts["details"]["selection"]["confidence"]["spearman"] = 0.1
+    path.write_text(json.dumps(facts))
+    return stitch
+
+
+def test_a_confidence_that_ranks_nothing_chooses_no_documents(unsure, source_folder, vectors_file, tmp_path, capsys):
+    options = ["--reembed", "40%", "--target", f"file:{vectors_file}", "-o", tmp_path / "better"]
+    code, line = complaint(capsys, "translate", source_folder, unsure, *options, "--policy", "confidence")
+    assert code == 2 and "Spearman 0.10, below 0.2; take --policy query-log with a --query-log" in line
+    assert lead_migrate("translate", source_folder, unsure, *options) == 0
+    assert "Spearman 0.10, below 0.2; the documents to embed are drawn at random" in capsys.readouterr().err
+    asked = load_stitch(tmp_path / "better.stitch").manifest.details["re-embedding"]["asked"]
+    assert asked["policy"] == "random"
+
+
+def test_a_confidence_that_ranks_nothing_slices_no_queries(migrated, unsure, source_folder, tmp_path, capsys):
+    report = tmp_path / "report.json"
+    assert "confidence" in slices_of(report, *migrated)
+    capsys.readouterr()
+    options = ["--source", source_folder, "--stitch", unsure, "--frontier", "50%", "--policy", "confidence"]
+    code, line = complaint(capsys, *migrated, *options)
+    assert code == 2 and "--policy confidence: the confidence is not to be used" in line
+    assert lead_migrate("translate", source_folder, unsure, "-o", tmp_path / "new", "--force") == 0
+    assert "note: the confidence is not to be used" in capsys.readouterr().out
+    assert "confidence" not in slices_of(report, *migrated)
+    assert "Spearman 0.10, below 0.2; nothing is sliced by it" in capsys.readouterr().out.replace("\n  ", " ")
+
+
+def slices_of(report, *audit):
+    """What an audit tells queries apart by."""
+    assert lead_migrate(*audit, "--report", report, "--force") in (0, 1, 3)
+    return {row["by"] for row in json.loads(report.read_text())["slices"]}
 
 
 def test_a_policy_that_is_decided_on_beforehand_is_tried_alone(migrated, source_folder, stitch, tmp_path, capsys):

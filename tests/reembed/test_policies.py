@@ -65,9 +65,26 @@ def test_a_stitch_without_confidence_cannot_tell_the_least_sure(store, fitted):
         rank_rows(CONFIDENCE, survey_store(store, blind))
 
 
+def unsure_of(fitted, spearman=0.19):
+    poor = dataclasses.replace(fitted.selection.confidence, spearman=spearman)
+    return dataclasses.replace(fitted, selection=dataclasses.replace(fitted.selection, confidence=poor))
+
+
+def test_a_confidence_that_ranks_nothing_is_no_policy(fitted):
+    assert choose_policy(CONFIDENCE, unsure_of(fitted, 0.2), has_log=False) == CONFIDENCE
+    unsure = unsure_of(fitted)
+    assert choose_policy(None, unsure, has_log=False) == RANDOM
+    assert choose_policy(None, unsure, has_log=True) == QUERY_LOG
+    with pytest.raises(UsageError, match=r"Spearman 0\.19, below 0\.2; take --policy query-log .* or --policy random"):
+        choose_policy(CONFIDENCE, unsure, has_log=False)
+    blind = dataclasses.replace(fitted, selection=dataclasses.replace(fitted.selection, confidence=None))
+    with pytest.raises(UsageError, match="does not say how sure it is; take --policy"):
+        choose_policy(CONFIDENCE, blind, has_log=False)
+
+
 @pytest.mark.parametrize(("asked", "has_log", "chosen"), [(None, True, QUERY_LOG), (None, False, CONFIDENCE)])
-def test_the_log_is_used_where_there_is_one(asked, has_log, chosen):
-    assert choose_policy(asked, has_log=has_log) == chosen
+def test_the_log_is_used_where_there_is_one(asked, has_log, chosen, fitted):
+    assert choose_policy(asked, fitted, has_log=has_log) == chosen
 
 
 @pytest.mark.parametrize(
@@ -78,6 +95,6 @@ def test_the_log_is_used_where_there_is_one(asked, has_log, chosen):
         ("luck", False, "expected a policy of query-log, confidence, random, found 'luck'"),
     ],
 )
-def test_a_policy_that_cannot_be_followed_is_told(asked, has_log, message):
+def test_a_policy_that_cannot_be_followed_is_told(asked, has_log, message, fitted):
     with pytest.raises(UsageError, match=message):
-        choose_policy(asked, has_log=has_log)
+        choose_policy(asked, fitted, has_log=has_log)

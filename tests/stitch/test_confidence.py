@@ -47,8 +47,10 @@ def test_nothing_is_correlated_with_a_constant():
 
 def test_coefficients_are_those_of_a_linear_regression():
     prediction, truth, cosine = make_predictions()
+    prior = (2 - cosine + 0.1 * np.random.default_rng(1).normal(size=len(cosine))).astype(np.float32)
+    prediction = Prediction(prediction.vectors, prediction.variance, prior)
     found = Confidence.fit(prediction, truth)
-    signals = np.column_stack([np.linalg.norm(prediction.vectors, axis=1), prediction.variance])
+    signals = np.column_stack([np.linalg.norm(prediction.vectors, axis=1), prediction.variance, prior])
     judge = LinearRegression().fit(signals, cosine)
     np.testing.assert_allclose(found.coefficients, [judge.intercept_, *judge.coef_], rtol=1e-3)
     np.testing.assert_allclose(found.of(prediction), np.clip(judge.predict(signals), -1, 1), atol=1e-4)
@@ -103,7 +105,7 @@ def test_figures_promise_nothing_where_there_is_nothing(n):
 def test_a_stitch_without_a_variance_is_judged_by_the_norm():
     prediction, truth, _ = make_predictions()
     found = Confidence.fit(Prediction(prediction.vectors), truth)
-    assert found.coefficients[2] == 0
+    assert found.coefficients[2:] == (0, 0)
     assert found.spearman > 0.8
     np.testing.assert_array_equal(found.of(prediction), found.of(Prediction(prediction.vectors)))
 

@@ -43,7 +43,7 @@ def make_fitted(spec="ridge", seed=3):
         details={"fingerprint": {"dim": P}},
     )
     return FittedStitch(
-        new_stitch(spec).fit(x, y),
+        Pairing(x, y).fit(new_stitch(spec)),
         fit_norm(y),
         TrueVectors([f"dök-{row}" for row in range(len(x))], y),
         select_stitch(Pairing(x, y), specs=[spec], seed=seed),
@@ -87,6 +87,7 @@ def test_a_loaded_stitch_translates_to_the_same_bytes(spec, tmp_path):
         expected = fitted.translate(batch, source="s", patch=patch)
         found = loaded.translate(batch, source="s", patch=patch)
         assert found.vectors.tobytes() == expected.vectors.tobytes()
+        assert found.confidence.tobytes() == expected.confidence.tobytes()
         assert list(found.ids) == list(batch.ids)
     assert loaded.stitch.spec == spec
     assert loaded.selection == fitted.selection
@@ -107,6 +108,19 @@ def test_the_manifest_tells_what_was_fitted(saved):
     assert details["files"] == {
         name: sha256_file(saved / name) for name in (WEIGHTS_NAME, SAMPLE_NAME, "embedder.json", "embedder.bin")
     }
+
+
+def test_a_stitch_saved_before_there_was_a_reach_translates_as_it_did(saved):
+    fitted, batch = make_fitted(), make_batch()
+    old = with_tensors(
+        lambda tensors: [tensors.pop(f"stitch.reach.{part}") for part in ("mean", "directions", "scale")]
+    )
+    replace_file(saved, WEIGHTS_NAME, old)
+    edit_manifest(saved, lambda details: details["selection"]["confidence"].update(coefficients=[0.1, 0.01, 0.0]))
+    found = load_stitch(saved).translate(batch, source="s", patch=False)
+    assert found.vectors.tobytes() == fitted.translate(batch, source="s", patch=False).vectors.tobytes()
+    norms = np.linalg.norm(fitted.stitch.transform(batch.vectors), axis=1)
+    np.testing.assert_allclose(found.confidence, np.clip(0.1 + 0.01 * norms, -1, 1), rtol=1e-5)
 
 
 def test_a_loaded_stitch_that_is_saved_again_loads(saved, tmp_path):
@@ -295,6 +309,9 @@ def test_copies_of_the_sample_get_its_true_vectors_also_when_loaded(saved, tmp_p
         (WEIGHTS_NAME, spoil("stitch.offset", np.inf)),
         (WEIGHTS_NAME, spoil("sample.vectors", np.nan)),
         (WEIGHTS_NAME, with_tensors(lambda tensors: tensors.pop("stitch.offset"))),
+        (WEIGHTS_NAME, with_tensors(lambda tensors: tensors.pop("stitch.reach.scale"))),
+        (WEIGHTS_NAME, spoil("stitch.reach.mean", np.nan)),
+        (WEIGHTS_NAME, with_tensors(lambda tensors: tensors.update({"stitch.reach.mean": np.ones(3, np.float32)}))),
         (WEIGHTS_NAME, with_tensors(lambda tensors: tensors.pop("sample.vectors"))),
         (WEIGHTS_NAME, with_tensors(lambda tensors: tensors.update({"sample.vectors": np.ones((3, Q), np.float32)}))),
         (WEIGHTS_NAME, lambda path: path.write_bytes(b"")),
