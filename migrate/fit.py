@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 
 import numpy as np
 
@@ -78,7 +76,7 @@ def fit_stitch(
     sample = draw_sample(store, size, strategy=strategy, query_log=query_log, seed=seed, progress=progress)
     pairs = embed_pairs(store, embedder, sample, progress=progress)
     manifest = _manifest(store, embedder, sample, source_model, seed, direction)
-    specs, state = () if stitch == AUTO else (stitch,), embedder_state(embedder)
+    specs, state = () if stitch == AUTO else (stitch,), dict(embedder.state())
     if direction == QUERY:
         return fit_query_pairs(pairs, specs, manifest=manifest, state=state, seed=seed, progress=progress)
     reads = store.info.has_texts and (stitch == AUTO or new_stitch(stitch).reads_texts)
@@ -195,13 +193,6 @@ def require_texts(store: Store, embedder: Embedder | None = None) -> None:
         f"{store.info.path}: expected texts to embed again, found vectors only; put a docs.jsonl "
         f'({{"id", "text"}} a line) beside the index{instead}'
     )
-
-
-def embedder_state(embedder: Embedder) -> dict[str, bytes]:
-    """The files that `load_embedder` needs to embed the same way later; empty for most models."""
-    with tempfile.TemporaryDirectory() as folder:
-        embedder.save_state(Path(folder))
-        return {path.name: path.read_bytes() for path in sorted(Path(folder).iterdir())}
 
 
 def _manifest(
