@@ -58,7 +58,7 @@ def fit_stitch(
     Raises
     ------
     StoreError
-        The store has no texts, and the embedder or the stitch reads them.
+        The store has no texts, and the embedder or the stitch reads them; or it is not the one of its manifest.
     StitchError
         There are fewer than two documents.
     UsageError
@@ -67,6 +67,7 @@ def fit_stitch(
         As the embedders.
     """
     choose_strategy(strategy, has_log=query_log is not None)
+    store.verify()
     require_texts(store, embedder)
     _check_choice(stitch, direction)  # before anything is spent
     _check_views(views or {}, stitch, direction)

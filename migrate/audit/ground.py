@@ -59,6 +59,9 @@ def prepare_ground(
     """
     if not questions.queries:
         raise InputError(f"{questions.name}: expected queries to audit with, found none")
+    for store in (translated, reference, source):
+        if store is not None:
+            store.verify()
     check_same_model(translated, reference)
     stores = {FULL: reference, TRANSLATED: translated}
     embedders = {FULL: embedder, TRANSLATED: embedder}

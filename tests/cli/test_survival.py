@@ -154,7 +154,9 @@ def test_the_whole_path_goes_on_where_it_was_interrupted(stage, beir, source_fol
     assert "--force" in capsys.readouterr().err
 
 
-def test_an_audit_that_was_interrupted_does_not_embed_its_reference_again(beir, source_folder, monkeypatch):
+def test_an_audit_that_was_interrupted_does_not_embed_its_reference_again(
+    beir, source_folder, forget_hashes, monkeypatch
+):
     assert run(["fit", str(source_folder), "--target", "tfidf:24", "--sample", "60", "-o", "stitch", "--quiet"]) == 0
     assert run(["translate", str(source_folder), "stitch", "-o", "new", "--quiet"]) == 0
     command = ["audit", "new", "--reference", "build", "--save-reference", "full", "--beir", str(beir), "--json"]
@@ -171,6 +173,7 @@ def test_an_audit_that_was_interrupted_does_not_embed_its_reference_again(beir, 
         assert run(["translate", str(source_folder), "stitch", "-o", "other", "--quiet"]) == 0
         with open("other/docs.jsonl", "a") as file:  # noqa: PTH123
             file.write("\n")
+        forget_hashes(Path("other"))
         assert run([command[0], "other", *command[2:]]) == 130  # other documents: that is not their reference
 
 
