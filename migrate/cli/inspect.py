@@ -52,9 +52,12 @@ def _facts(store: Store) -> dict[str, Any]:
 
 
 def _checksum(store: Store) -> str:
-    """Which files are those of the manifest."""
+    """Which files are those of the manifest, and of which it knows nothing."""
     names = store.verify()
-    return f"as in the manifest: {', '.join(names)}" if names else "none to compare with"
+    others = [name for name in (str(store.info.details["index"]), *store.document_files) if name not in names]
+    if not names:
+        return "none to compare with"
+    return f"as in the manifest: {', '.join(names)}" + (f"; none of {', '.join(others)}" if others else "")
 
 
 def _norms(store: Store) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 import openai_server as fake
-from fault_index import HEADER_BYTES, random_rows
+from fault_index import HEADER_BYTES, change_details, random_rows
 from fault_place import Place, Spoiler
 from openai_server import Fault as Answer
 from openai_server import OpenAIServer
@@ -160,6 +160,7 @@ def stitch_of_another_store(place: Place) -> None:
     raw = bytearray((other / "index.faiss").read_bytes())
     raw[HEADER_BYTES:] = random_rows().tobytes()
     (other / "index.faiss").write_bytes(raw)
+    change_details(place, "other", lambda details: details.pop("index_sha256"))
     shutil.rmtree(place / "stitch")
     fit_stitch(open_store(other), load_embedder("tfidf:24"), stitch="ridge", size=60).save(place / "stitch")
 

@@ -169,8 +169,10 @@ INDEX = [
     Fault(8, "a flipped bit in the header of IVF", index.flips_in(of_factory("IVF4,Flat"), 53), INSPECT, 4,
           "store/index.faiss: expected *, found *; *"),
     # nothing says that it is wrong; that nothing could is what a user has to know
-    Fault(8, "a flipped bit, and no checksum", then(index.forget_checksum, index.flip(9_999)), INSPECT, 0,
-          "checksum *none to compare with"),
+    Fault(8, "a flipped bit, and no checksum of the index", then(index.forget_checksum, index.flip(9_999)), INSPECT,
+          0, "checksum *as in the manifest: docs.jsonl; none of index.faiss"),
+    Fault(8, "a flipped bit, and no checksum", then(index.forget_checksum, index.forget_texts, index.flip(9_999)),
+          INSPECT, 0, "checksum *none to compare with"),
     Fault(9, "an unknown kind", index.edit(lambda raw: b"IxZZ" + raw[4:]), INSPECT, 4,
           "store/index.faiss: expected a FAISS index, found bytes that begin with 49 78 5a 5a; give the file that "
           "faiss.write_index or FAISS.save_local wrote"),
