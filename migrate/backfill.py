@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 from migrate.documents import Document
 from migrate.embedders.cache import CachedEmbedder
 from migrate.errors import StoreError, VectorError
-from migrate.files import sha256_file
 from migrate.manifest import Manifest, creation_date
-from migrate.stores.base import INDEX_HASH, Fingerprint, Resume, Store
+from migrate.stores.base import Fingerprint, Resume, Store, hash_files
 from migrate.stores.confidence import ConfidenceFile, read_confidence
 from migrate.translate import batch_rows
 from migrate.vectors import Batch, Progress, Vectors, no_progress
@@ -65,7 +64,7 @@ def backfill_store(
     Raises
     ------
     StoreError
-        The store has no texts, does not say its model, or was translated for another.
+        The store has no texts, does not say its model, was translated for another, or is not the one of its manifest.
     VectorError
         A vector in the cache is of another dimension.
     InputError
@@ -73,6 +72,7 @@ def backfill_store(
     UsageError, OutputError, LockedError
         As `migrate.translate.translate_store`.
     """
+    store.verify()
     before = store.fingerprint()
     known = _check_fits(store, embedder)
     rows = batch_rows(store.info.dim)
@@ -173,6 +173,5 @@ def _filled(batch: Batch, documents: list[Document], known: NDArray[np.bool_], e
 def _finish(store: Store, embedder: CachedEmbedder, before: Fingerprint, work: Work, manifest: Manifest) -> None:
     store.check_unchanged(before)
     embedder.save_state(work.content)
-    digest = sha256_file(work.content / str(store.info.details["index"]))
-    details = {**manifest.details, FILLED_IN: "from the cache", INDEX_HASH: digest}
-    replace(manifest, details=details).write(work.content)
+    files = hash_files(work.content, str(store.info.details["index"]), store.document_files)
+    replace(manifest, details={**manifest.details, FILLED_IN: "from the cache", **files}).write(work.content)

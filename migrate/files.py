@@ -8,13 +8,12 @@ import hashlib
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from migrate.errors import LockedError, OutputError, UsageError
+from migrate.errors import LeadMigrateError, LockedError, OutputError, UsageError
 
 _CHUNK = 1 << 20
 
@@ -100,56 +99,87 @@ def copy_file(source: Path, target: Path) -> None:
 def atomic_file(path: Path, *, force: bool = False) -> Iterator[Path]:
     """Yield a path to write to; on success it becomes `path`, on any failure it is removed.
 
+    The lock of `path` is held meanwhile, so that what a killed run has left unfinished is told from what another run
+    is writing, and removed.
+
     Raises
     ------
     UsageError
         `path` exists and `force` is not given.
+    LockedError
+        Another process is writing it.
     OutputError
         The operating system refused.
     """
-    refuse_existing(path, force=force)
-    with output_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        os.close(descriptor)
-    aside = Path(name)
-    try:
-        with output_errors(path):
-            yield aside
-            os.chmod(aside, 0o644)
-            os.replace(aside, path)
-            sync_folder(path.parent)
-    finally:
-        with suppress(FileNotFoundError):
-            aside.unlink()
+    with _place_aside(path, force=force) as aside, output_errors(path):
+        os.close(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        yield aside
+        os.chmod(aside, 0o644)
+        os.replace(aside, path)
+        sync_folder(path.parent)
 
 
 @contextmanager
 def atomic_folder(path: Path, *, force: bool = False) -> Iterator[Path]:
     """Yield an empty folder to fill; on success it becomes `path`, on any failure it is removed.
 
-    With `force` an existing `path` is replaced, and only once the new folder is complete.
+    With `force` an existing `path` is replaced, and only once the new folder is complete. The lock is held as by
+    `atomic_file`.
 
     Raises
     ------
     UsageError
         `path` exists and `force` is not given.
+    LockedError
+        Another process is writing it.
     OutputError
         The operating system refused.
     """
+    with _place_aside(path, force=force) as aside, output_errors(path):
+        aside.mkdir(mode=0o700)
+        yield aside
+        os.chmod(aside, 0o755)
+        sync_folder(aside)
+        _rename_folder(aside, path, force=force)
+        sync_folder(path.parent)
+
+
+@contextmanager
+def _place_aside(path: Path, *, force: bool) -> Iterator[Path]:
+    """A free name beside `path`, held by its lock; what stands there at the end is removed."""
     refuse_existing(path, force=force)
-    with output_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        aside = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
-    try:
+    aside = _beside(path, "unfinished")
+    with output_lock(path):
         with output_errors(path):
+            _sweep(path)
+        refuse_existing(path, force=force)
+        try:
             yield aside
-            os.chmod(aside, 0o755)
-            sync_folder(aside)
-            _rename_folder(aside, path, force=force)
-            sync_folder(path.parent)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        finally:
+            with suppress(OSError):
+                _remove(aside)
+
+
+def _beside(path: Path, what: str) -> Path:
+    """The place of what is kept beside an output: its `lock`, itself while `unfinished`, an older one `replaced`."""
+    return path.parent / f".{path.name}.{what}"
+
+
+def _sweep(path: Path) -> None:
+    """Clear away what a killed run has left beside an output, once its lock says that nobody is writing it."""
+    replaced = _beside(path, "replaced")
+    if os.path.lexists(replaced) and not os.path.lexists(path):
+        os.rename(replaced, path)
+    _remove(_beside(path, "unfinished"))
+    _remove(replaced)
+
+
+def _remove(path: Path) -> None:
+    """Remove a file, a link or a folder, if it is there."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def refuse_existing(path: Path, *, force: bool) -> None:
@@ -165,6 +195,9 @@ def refuse_existing(path: Path, *, force: bool) -> None:
             f"{path}: expected the name of a file or folder, found a pipe or a device; choose another output"
         )
     if not force and (path.is_symlink() or path.exists()):
+        if os.path.lexists(_beside(path, "lock")):
+            with suppress(LeadMigrateError, OSError), output_lock(path):
+                _sweep(path)
         raise UsageError(f"{path} exists; choose another output, or replace it with --force")
 
 
@@ -258,26 +291,26 @@ def require_room(path: Path, size: int) -> None:
 
 def _rename_folder(aside: Path, path: Path, *, force: bool) -> None:
     """Rename to `path`; POSIX renames only over an empty folder, so with `force` what is there steps aside first."""
-    if not (force and path.exists()):
+    if not (force and os.path.lexists(path)):
         os.rename(aside, path)
         return
-    old = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.old."))
-    kept = old / path.name
+    old = _beside(path, "replaced")
     try:
-        os.rename(path, kept)
+        os.rename(path, old)
         os.rename(aside, path)
     finally:
         # An interrupt may come between the two: what was there goes back before anything is removed.
-        if os.path.lexists(kept) and not os.path.lexists(path):
-            os.rename(kept, path)
-        shutil.rmtree(old, ignore_errors=True)
+        if os.path.lexists(old) and not os.path.lexists(path):
+            os.rename(old, path)
+        with suppress(OSError):
+            _remove(old)
 
 
 @contextmanager
 def output_lock(path: Path) -> Iterator[None]:
     """Hold the lock of an output path; it dies with the process.
 
-    The lock file stands beside the output and stays: removing it would let two runs hold two different locks.
+    The lock file stands beside the output as long as it is held; one that a killed process has left is taken over.
 
     Raises
     ------
@@ -290,19 +323,37 @@ def output_lock(path: Path) -> Iterator[None]:
     """
     if path.name in ("", ".."):
         raise UsageError(f"expected the name of a new folder, found {str(path)!r}; choose another output")
-    lock = path.parent / f".{path.name}.lock"
+    lock = _beside(path, "lock")
     refuse_link(lock)
     with output_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(descriptor)
-        raise LockedError(f"another run is writing {path}; wait for it, or choose another output") from error
+        descriptor = _locked_file(lock)
+    if descriptor is None:
+        raise LockedError(f"another run is writing {path}; wait for it, or choose another output")
     try:
         yield
     finally:
+        # Removed while it is held: whoever has opened it meanwhile finds that it lost its name, and tries again.
+        with suppress(OSError):
+            lock.unlink()
+        os.close(descriptor)
+
+
+def _locked_file(lock: Path) -> int | None:
+    """A descriptor of the lock file that has that name, locked; None where another process holds it."""
+    while True:
+        descriptor = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(descriptor), os.lstat(lock)):
+                    return descriptor
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        except BaseException:
+            os.close(descriptor)
+            raise
         os.close(descriptor)
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 
 import numpy as np
 
@@ -61,7 +59,7 @@ def fit_stitch(
     Raises
     ------
     StoreError
-        The store has no texts, and the embedder or the stitch reads them.
+        The store has no texts, and the embedder or the stitch reads them; or it is not the one of its manifest.
     StitchError
         There are fewer than two documents.
     UsageError
@@ -70,6 +68,7 @@ def fit_stitch(
         As the embedders.
     """
     choose_strategy(strategy, has_log=query_log is not None)
+    store.verify()
     require_texts(store, embedder)
     _check_choice(stitch, direction)  # before anything is spent
     _check_views(views or {}, stitch, direction)
@@ -80,7 +79,7 @@ def fit_stitch(
     pairs = embed_pairs(store, embedder, sample, progress=progress)
     choosers = digests_of(query_log.looked_up) if query_log else frozenset()
     manifest = _manifest(store, embedder, sample, source_model, seed, direction, choosers)
-    specs, state = () if stitch == AUTO else (stitch,), embedder_state(embedder)
+    specs, state = () if stitch == AUTO else (stitch,), dict(embedder.state())
     if direction == QUERY:
         return fit_query_pairs(pairs, specs, manifest=manifest, state=state, seed=seed, progress=progress)
     reads = store.info.has_texts and (stitch == AUTO or new_stitch(stitch).reads_texts)
@@ -197,13 +196,6 @@ def require_texts(store: Store, embedder: Embedder | None = None) -> None:
         f"{store.info.path}: expected texts to embed again, found vectors only; put a docs.jsonl "
         f'({{"id", "text"}} a line) beside the index{instead}'
     )
-
-
-def embedder_state(embedder: Embedder) -> dict[str, bytes]:
-    """The files that `load_embedder` needs to embed the same way later; empty for most models."""
-    with tempfile.TemporaryDirectory() as folder:
-        embedder.save_state(Path(folder))
-        return {path.name: path.read_bytes() for path in sorted(Path(folder).iterdir())}
 
 
 def _manifest(

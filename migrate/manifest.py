@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -18,6 +19,8 @@ MANIFEST_NAME = "lead-migrate.json"
 FORMAT_VERSION = 1
 
 Kind = Literal["store", "stitch", "report"]
+
+_OWN_HASH = "manifest_sha256"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +69,20 @@ class Manifest:
     tool_version: str = __version__
     format_version: int = FORMAT_VERSION
 
+    def as_json(self) -> dict[str, Any]:
+        """As it stands in its file: with a SHA-256 of all the rest, by which `read_manifest` knows damage."""
+        facts = asdict(self)
+        return {**facts, _OWN_HASH: _content_hash(facts)}
+
     def write(self, folder: Path) -> None:
         """Write `MANIFEST_NAME` into `folder`."""
-        write_json(folder / MANIFEST_NAME, asdict(self))
+        write_json(folder / MANIFEST_NAME, self.as_json())
+
+
+def _content_hash(facts: Mapping[str, Any]) -> str:
+    """SHA-256 of facts as they are read back from JSON, whatever the spaces and the order in the file."""
+    read_back = json.loads(json.dumps(facts))
+    return hashlib.sha256(json.dumps(read_back, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def read_manifest(folder: Path, kind: Kind) -> Manifest:
@@ -77,7 +91,8 @@ def read_manifest(folder: Path, kind: Kind) -> Manifest:
     Raises
     ------
     ManifestError
-        There is none, it is not JSON, it is of another kind, or of a newer format version.
+        There is none, it is not JSON, it is of another kind, or of a newer format version; or it is not as it was
+        written, where it has a hash of its own content.
     OutputError
         The operating system refused.
     """
@@ -104,6 +119,7 @@ def read_manifest(folder: Path, kind: Kind) -> Manifest:
             f"{path}: expected format version {FORMAT_VERSION}, found {facts.get('format_version')!r}; "
             f"it was written by lead-migrate {facts.get('tool_version', '?')}, install that version or a newer one"
         )
+    _check_content(path, facts, kind)
     try:
         for name in ("inputs", "counts", "details"):
             facts[name] = dict(facts[name])
@@ -115,6 +131,16 @@ def read_manifest(folder: Path, kind: Kind) -> Manifest:
             f"{path}: expected the fields of a {kind} manifest, found others ({error}); "
             "the file is damaged, copy or make it again"
         ) from error
+
+
+def _check_content(path: Path, facts: dict[str, Any], kind: Kind) -> None:
+    """Hold the facts against their own hash, which is taken out of them; manifests from before it have none."""
+    expected = facts.pop(_OWN_HASH, None)
+    if expected is not None and expected != (found := _content_hash(facts)):
+        raise ManifestError(
+            f"{path}: expected content of the SHA-256 that it names, {str(expected)[:12]}..., found {found[:12]}...; "
+            f"it was damaged or edited: copy it again, or make the {kind} again"
+        )
 
 
 def find_manifest(folder: Path, kind: Kind) -> Manifest | None:

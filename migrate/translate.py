@@ -13,14 +13,14 @@ import numpy as np
 
 from migrate.documents import Document
 from migrate.errors import StitchError
-from migrate.files import sha256_file, write_bytes
+from migrate.files import write_bytes
 from migrate.manifest import Manifest
 from migrate.sample.choosers import choosers_of, chosen_by
 from migrate.stitch.direction import DOCUMENT, require_direction
 from migrate.stitch.fallback import FallbackUse
 from migrate.stitch.fitted import FittedStitch, TranslatedBatch
 from migrate.stores import index_recall, open_store
-from migrate.stores.base import INDEX_HASH, Fingerprint, Resume, Store, StoreWriter
+from migrate.stores.base import Fingerprint, Resume, Store, StoreWriter, hash_files
 from migrate.stores.confidence import LOWEST, SPEARMAN, ConfidenceFile, Outside, distrust, find_outside
 from migrate.vectors import Progress, no_progress
 from migrate.work.configuration import Configuration
@@ -90,8 +90,8 @@ def translate_store(
     A run that broke off is continued after the last part that reached the disk, unless `restart` discards it; the
     bytes are those of a run that did not break off.
 
-    With `any_store` the stitch may be used for a store that it was not fitted on (one that has grown, say); the true
-    vectors of its sample are then left out, as equal ids need not mean equal texts.
+    With `any_store` the stitch may be used for a store that it was not fitted on (one that has grown, say, or whose
+    texts have changed); the true vectors of its sample are then left out, as equal ids need not mean equal texts.
 
     Of a store without texts the fallback of a stitch that reads them takes the old vectors alone; the manifest says so.
 
@@ -103,12 +103,14 @@ def translate_store(
     VectorError
         A vector is zero or not finite, before or after.
     StoreError
-        The store is unreadable, changed while it was read, or is not the one that unfinished work was begun with.
+        The store is unreadable, not the one of its manifest, changed while it was read, or is not the one that
+        unfinished work was begun with.
     UsageError, OutputError, LockedError
         The output exists, cannot be written, or is being written by another run; or unfinished work was begun with
         other options.
     """
     started = time.perf_counter()
+    store.verify()
     before = store.fingerprint()
     same_store = _check_fits(store, before, fitted, any_store=any_store)
     fallback = fitted.fallback_use() if not store.info.has_texts else None
@@ -160,14 +162,13 @@ def _check_fits(store: Store, fingerprint: Fingerprint, fitted: FittedStitch, *,
             f"{store.info.path}: the stitch expects vectors of dimension {expected['dim']}, found {store.info.dim}; "
             "fit a stitch for this store"
         )
-    if expected == asdict(fingerprint):
-        return True
-    if not any_store:
+    difference = fingerprint.difference(expected)
+    if difference is not None and not any_store:
         raise StitchError(
-            f"{store.info.path}: the stitch was fitted on another store ({expected['count']} vectors there, "
-            f"{fingerprint.count} here); fit again, or allow it with --any-store if the model is the same"
+            f"{store.info.path}: the stitch was fitted on another store ({difference}); fit again, or allow it with "
+            "--any-store if the model is the same"
         )
-    return False
+    return difference is None
 
 
 def _translate_rows(
@@ -232,8 +233,8 @@ def _manifest(
     n_true: int,
     folder: Path,
 ) -> Manifest:
-    stitch, index = fitted.manifest, str(store.info.details["index"])
-    facts: dict[str, Any] = {"made by": "translate", "stitch": fitted.stitch.spec, "index": index}
+    stitch = fitted.manifest
+    facts: dict[str, Any] = {"made by": "translate", "stitch": fitted.stitch.spec}
     if fitted.selection.confidence is not None:
         facts[LOWEST] = fitted.selection.confidence.lowest
         facts[SPEARMAN] = fitted.selection.confidence.spearman
@@ -248,5 +249,5 @@ def _manifest(
         seed=stitch.seed,
         inputs={"source rows": fingerprint.rows_sha256, **stitch.details.get("files", {})},
         counts={"documents": store.info.count, "true vectors": n_true},
-        details={**facts, INDEX_HASH: sha256_file(folder / index)},
+        details={**facts, **hash_files(folder, str(store.info.details["index"]), store.document_files)},
     )

@@ -36,13 +36,27 @@ def source_folder(corpus, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def bare_folder(source_folder, tmp_path_factory):
+def bare_folder(source_folder, forget_hashes, tmp_path_factory):
     """The same store, ids and all, without its texts; nobody writes to it."""
     folder = tmp_path_factory.mktemp("stores") / "bare"
     shutil.copytree(source_folder, folder)
     lines = (json.loads(line) for line in (folder / "docs.jsonl").read_text().splitlines())
     (folder / "docs.jsonl").write_text("".join(json.dumps({"id": line["id"]}) + "\n" for line in lines))
+    forget_hashes(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def forget_hashes():
+    """Takes all hashes out of a store's manifest, as if it were older than they are."""
+
+    def forget(folder: Path):
+        path = folder / "lead-migrate.json"
+        facts = json.loads(path.read_text())
+        del facts["manifest_sha256"], facts["details"]["index_sha256"], facts["details"]["documents_sha256"]
+        path.write_text(json.dumps(facts))
+
+    return forget
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,5 @@
 import errno
+import fcntl
 import hashlib
 import json
 import os
@@ -241,6 +242,93 @@ def test_a_lock_is_let_go_at_the_end_and_on_failure(tmp_path):
         pass
     with output_lock(tmp_path / "new" / "out"):
         pass
+
+
+def test_a_lock_leaves_no_file(holder, tmp_path):
+    with output_lock(tmp_path / "other"):
+        assert names(tmp_path) == [".other.lock", ".out.lock"]
+    assert names(tmp_path) == [".out.lock"]
+    for _ in range(2):  # who is refused leaves the lock to its holder
+        with pytest.raises(LockedError), output_lock(tmp_path / "out"):
+            pytest.fail("two hold the lock")
+    holder.kill()
+    holder.wait()
+    with output_lock(tmp_path / "out"):
+        pass
+    assert names(tmp_path) == []
+
+
+def test_a_lock_that_lost_its_name_before_it_was_taken_is_not_believed(tmp_path, monkeypatch):
+    real, calls = fcntl.flock, []
+
+    def flock(descriptor, how):
+        calls.append(descriptor)
+        if len(calls) == 1:
+            (tmp_path / ".out.lock").unlink()  # its holder let go between our open and our lock
+        real(descriptor, how)
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    with output_lock(tmp_path / "out"):
+        assert len(calls) == 2
+        with pytest.raises(LockedError), output_lock(tmp_path / "out"):
+            pytest.fail("two hold the lock")
+    assert names(tmp_path) == []
+
+
+CROWD = """
+import os, sys
+from pathlib import Path
+from migrate.errors import LockedError
+from migrate.files import output_lock
+taken = 0
+while taken < 200:
+    try:
+        with output_lock(Path(sys.argv[1]) / "out"):
+            os.close(os.open(sys.argv[1] + "/inside", os.O_CREAT | os.O_EXCL))
+            os.unlink(sys.argv[1] + "/inside")
+            taken += 1
+    except LockedError:
+        pass
+"""
+
+
+def test_a_crowd_takes_a_lock_one_at_a_time(tmp_path):
+    crowd = [subprocess.Popen([sys.executable, "-c", CROWD, str(tmp_path)]) for _ in range(3)]
+    assert [member.wait(60) for member in crowd] == [0, 0, 0]
+    assert names(tmp_path) == []
+
+
+DIES = """
+import os, signal, sys
+from pathlib import Path
+from migrate import files
+rename, calls = os.rename, []
+def dying(source, target):
+    calls.append(source)
+    if len(calls) == int(sys.argv[3]):
+        os.kill(os.getpid(), signal.SIGKILL)
+    rename(source, target)
+os.rename = os.replace = dying
+with getattr(files, sys.argv[1])(Path(sys.argv[2]), force=True) as aside:
+    (aside / "part" if aside.is_dir() else aside).write_text("new")
+"""
+
+
+@pytest.mark.parametrize(("atomic", "renames"), [(atomic_file, 1), (atomic_folder, 1), (atomic_folder, 2)])
+def test_what_a_killed_run_left_is_removed_and_what_it_replaced_put_back(atomic, renames, tmp_path):
+    with atomic(tmp_path / "out") as aside:
+        fill(aside, "old")
+    command = [sys.executable, "-c", DIES, atomic.__name__, str(tmp_path / "out"), str(renames)]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    assert ".out.unfinished" in names(tmp_path)
+    (tmp_path / "other").write_text("mine")
+    with pytest.raises(UsageError, match="exists"), atomic(tmp_path / "out"):
+        pytest.fail("the body ran")
+    assert content(tmp_path / "out") == "old"
+    with atomic(tmp_path / "out", force=True) as aside:
+        fill(aside, "newer")
+    assert content(tmp_path / "out") == "newer"
+    assert names(tmp_path) == ["other", "out"]
 
 
 def test_equal_values_give_equal_json():

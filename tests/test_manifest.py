@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -31,7 +32,7 @@ def written(folder, **changes):
     """A manifest's file with some facts replaced; a change to ... removes the fact."""
     FULL.write(folder)
     path = folder / MANIFEST_NAME
-    facts = {**json.loads(path.read_text()), **changes}
+    facts = {**json.loads(path.read_text()), "manifest_sha256": ..., **changes}
     path.write_text(json.dumps({name: value for name, value in facts.items() if value is not ...}))
     return folder
 
@@ -39,6 +40,26 @@ def written(folder, **changes):
 def test_every_field_comes_back(tmp_path):
     FULL.write(tmp_path)
     assert read_manifest(tmp_path, "stitch") == FULL
+
+
+@pytest.mark.parametrize("details", [{}, {"a": {10: 1.5, 9: float("nan")}, "b": (1, "é")}])
+def test_a_manifest_knows_its_own_content(details, tmp_path):
+    replace(FULL, details=details).write(tmp_path)
+    path = tmp_path / MANIFEST_NAME
+    content = path.read_text()
+    path.write_text(json.dumps(json.loads(content)))  # spaces are nobody's content
+    assert read_manifest(tmp_path, "stitch").seed == FULL.seed
+    for before, after in (('"seed": 11', '"seed": 12'), ('"pairs": 3', '"pairs": 3.5'), ('sha256": "', 'sha256": "0')):
+        assert content.count(before) == 1
+        path.write_text(content.replace(before, after))
+        with pytest.raises(
+            ManifestError, match=r"SHA-256 that it names, \w+\.\.\., found \w+\.\.\.; .* the stitch again"
+        ):
+            read_manifest(tmp_path, "stitch")
+
+
+def test_an_older_manifest_that_does_not_know_its_content_is_read(tmp_path):
+    assert read_manifest(written(tmp_path, seed=99), "stitch") == replace(FULL, seed=99)
 
 
 def test_a_bare_manifest_comes_back(tmp_path):

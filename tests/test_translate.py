@@ -126,7 +126,7 @@ def test_equal_ids_in_another_store_get_no_true_vectors(store, fitted, tmp_path)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 0.0, 1e30])
-def test_bad_vectors_are_named_and_nothing_is_left(fitted, store, tmp_path, value):
+def test_bad_vectors_are_named_and_nothing_is_left(fitted, store, forget_hashes, tmp_path, value):
     folder = tmp_path / "bad"
     folder.mkdir()
     for path in store.folder.iterdir():
@@ -136,6 +136,7 @@ def test_bad_vectors_are_named_and_nothing_is_left(fitted, store, tmp_path, valu
     start = 45 + row * 32 * 4
     raw[start : start + 32 * 4] = np.full(32, value, dtype="<f4").tobytes()
     (folder / "index.faiss").write_bytes(raw)
+    forget_hashes(folder)
     bad = open_store(folder)
     with pytest.raises(VectorError, match=f"document '{bad.take(np.array([row])).ids[0]}'"):
         translate_store(bad, fitted, tmp_path / "new", any_store=True)
@@ -385,7 +386,7 @@ def test_the_commands_choose_and_use_stitches_that_read_texts(source_folder, tmp
     assert (confidence == 1).sum() >= 60 and np.isfinite(confidence).all()
 
 
-def test_a_document_without_a_text_is_translated_too(store, reading, tmp_path):
+def test_a_document_without_a_text_is_translated_too(store, reading, forget_hashes, tmp_path):
     folder = tmp_path / "blank"
     folder.mkdir()
     for path in store.folder.iterdir():
@@ -393,6 +394,7 @@ def test_a_document_without_a_text_is_translated_too(store, reading, tmp_path):
     documents = list(store.documents())
     lines = [json.dumps({"id": document.id, "text": " "}) for document in documents]
     (folder / "docs.jsonl").write_text("\n".join(lines))
+    forget_hashes(folder)
     translate_store(open_store(folder), reading, tmp_path / "new", any_store=True)
     assert np.isfinite(read_all(open_store(tmp_path / "new").batches()).vectors).all()
     assert np.isfinite(read_confidence(tmp_path / "new", 150)).all()

@@ -84,7 +84,8 @@ def audit_store(
     InputError
         There are no queries, or none of the relevant documents is in the stores.
     StoreError
-        The stores do not hold the same documents, or the reference is not a full re-embed of them by this model.
+        The stores do not hold the same documents, the reference is not a full re-embed of them by this model, or a
+        store is not the one of its manifest.
     VectorError
         A store is not of its embedder's dimension, or a vector is zero or not finite.
     RemoteError

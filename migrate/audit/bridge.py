@@ -5,8 +5,6 @@ The arm of Drift-Adapter (EMNLP 2025). It says what answers are to be had today,
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 from migrate.errors import StitchError, UsageError
 from migrate.manifest import ModelIdentity
 from migrate.stitch.direction import QUERY, require_direction
@@ -28,11 +26,10 @@ def bridged_store(bridge: FittedStitch, source: Store | None, model: ModelIdenti
         raise UsageError("expected the source store that the bridge leads to, found none; name it with --source STORE")
     path, known = source.info.path, bridge.manifest.model
     require_direction(bridge.manifest, QUERY, source=str(path))
-    expected, found = bridge.manifest.details["fingerprint"], asdict(source.fingerprint())
-    if found != expected:
+    difference = source.fingerprint().difference(bridge.manifest.details["fingerprint"])
+    if difference is not None:
         raise StitchError(
-            f"{path}: the bridge was fitted on another store ({expected['count']} vectors of dimension "
-            f"{expected['dim']} there, {found['count']} of {found['dim']} here); fit one on this store with "
+            f"{path}: the bridge was fitted on another store ({difference}); fit one on this store with "
             "--direction query"
         )
     if known is not None and not _may_be_one(known, model):

@@ -9,7 +9,6 @@ vectors are searched as they come, and not kept.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 
 from migrate.audit.asking import Asking
 from migrate.audit.attempts import Attempts, Judge
@@ -126,10 +125,11 @@ def _check(store: Store, fitted: FittedStitch, questions: Questions, shares: Seq
     if not questions.queries:
         raise InputError(f"{questions.name}: expected queries to judge by, found none")
     require_direction(fitted.manifest, DOCUMENT, source=str(store.info.path))
-    if fitted.manifest.details["fingerprint"] != asdict(store.fingerprint()):
+    difference = store.fingerprint().difference(fitted.manifest.details["fingerprint"])
+    if difference is not None:
         raise StitchError(
-            f"{store.info.path}: expected the store that the stitch was fitted on, found another; name that one with "
-            "--source"
+            f"{store.info.path}: expected the store that the stitch was fitted on, found another ({difference}); name "
+            "that one with --source"
         )
     if not store.info.has_texts:
         raise StoreError(f"{store.info.path}: expected texts, which are what is re-embedded, found vectors only")

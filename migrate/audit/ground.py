@@ -63,6 +63,9 @@ def prepare_ground(
     """
     if not questions.queries:
         raise InputError(f"{questions.name}: expected queries to audit with, found none")
+    for store in (translated, reference, source):
+        if store is not None:
+            store.verify()
     stores = {FULL: reference, TRANSLATED: translated}
     embedders = {FULL: embedder, TRANSLATED: embedder}
     if source is not None and source_embedder is not None:

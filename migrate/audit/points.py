@@ -44,8 +44,8 @@ class Point:
 class Frontier:
     """What every policy keeps at every budget of a store of `count` documents.
 
-    `measure` is what retention is of; `notes` say which queries did not judge, where the audit has not said so, and what
-    was left out.
+    `measure` is what retention is of; `notes` say which queries did not judge, where the audit has not said so, and
+    what was left out.
     """
 
     points: tuple[Point, ...]

@@ -200,7 +200,7 @@ def _by_manifest(translated: Store, reference: Store, embedder: Embedder) -> tup
     _refuse_other_model(reference, manifest, others)
     if any(_is_file(model) for model in (manifest.model, *others)) and others:
         return False, f"its manifest names {manifest.model.spec}, and a file does not tell its model"
-    if not reference.verify():
+    if str(reference.info.details["index"]) not in reference.verify():
         return False, "its manifest has no hash of its index"
     if made_by(reference) not in _MADE_RIGHT:
         return False, f"its manifest was written by {made_by(reference)}, which embeds nothing"

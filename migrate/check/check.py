@@ -91,7 +91,7 @@ def _from_manifest(store: Store, model: ModelIdentity) -> tuple[Finding, ...]:
     manifest = store.info.manifest
     if manifest is None or manifest.model is None:
         return ()
-    unchanged = unchanged_finding(store, manifest)
+    unchanged = unchanged_finding(store)
     return (manifest_finding(manifest, model), *([] if unchanged is None else [unchanged]))
 
 
@@ -195,11 +195,12 @@ def _answer(found: Diagnosis, findings: tuple[Finding, ...]) -> tuple[Cause, str
     if found.cause is not Cause.COMPATIBLE:
         return found.cause, found.sentence
     causes = {"norms": Cause.NORMS, "manifest": Cause.MANIFEST, "unchanged": Cause.CHANGED}
+    agree = "; the vectors agree"
+    advice = {"norms": "", "manifest": f"{agree}, so stamp the store anew", "unchanged": agree}
     for name, cause in causes.items():
         for finding in findings:
             if finding.name == name and not finding.ok:
-                again = "" if name == "norms" else "; the vectors agree, so stamp the store anew"
-                return cause, finding.message + again
+                return cause, finding.message + advice[name]
     return found.cause, found.sentence
 
 

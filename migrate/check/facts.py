@@ -9,7 +9,6 @@ import numpy as np
 from migrate.check.model import Finding
 from migrate.embedders import known_models
 from migrate.errors import StoreError
-from migrate.files import output_errors, sha256_file
 from migrate.manifest import Manifest, ModelIdentity
 from migrate.stores.base import Store
 from migrate.vectors import NormSummary, Vectors, check_vectors, squared_norms, summarize_norms
@@ -107,26 +106,12 @@ def manifest_finding(manifest: Manifest, model: ModelIdentity) -> Finding:
     )
 
 
-def unchanged_finding(store: Store, manifest: Manifest) -> Finding | None:
-    """Whether index and texts are the ones of the manifest; None where it holds no hash. Reads the files."""
+def unchanged_finding(store: Store) -> Finding | None:
+    """Whether index and documents are the ones of the manifest; None where it holds no hash. Reads the files."""
     try:
-        if not store.verify():
-            return None
+        names = store.verify()
     except StoreError as error:
         return Finding("unchanged", False, str(error))
-    if manifest.details.get("made by") == MADE_BY_STAMP:
-        for name, found in document_hashes(store).items():
-            if manifest.inputs.get(name, found) != found:
-                return Finding("unchanged", False, f"{name} is not the file that was there when the store was stamped")
-    return Finding("unchanged", True, "the index is the one of the manifest, by its SHA-256")
-
-
-def document_hashes(store: Store) -> dict[str, str]:
-    """SHA-256 of each file that a store's documents are read from, by name."""
-    index = str(store.info.details["index"])
-    paths = [stamp.path for stamp in store.stamps if stamp.path.name != index]
-    hashes = {}
-    for path in paths:
-        with output_errors(path):
-            hashes[path.name] = sha256_file(path)
-    return hashes
+    if not names:
+        return None
+    return Finding("unchanged", True, f"as in the manifest, by SHA-256: {', '.join(names)}")

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from migrate.check.check import SAMPLE_SIZE, check_store
-from migrate.check.facts import MADE_BY_STAMP, dimension_finding, document_hashes
+from migrate.check.facts import MADE_BY_STAMP, dimension_finding
 from migrate.check.model import Compatibility
 from migrate.embedders.base import Embedder
 from migrate.errors import UsageError
-from migrate.files import atomic_file, output_errors, sha256_file, write_json
+from migrate.files import atomic_file, output_errors, write_json
 from migrate.manifest import MANIFEST_NAME, Manifest
-from migrate.stores.base import INDEX_HASH, Store
+from migrate.stores.base import Store, hash_files
 from migrate.vectors import Progress, no_progress
 
 
@@ -71,22 +71,19 @@ def stamp_store(
     manifest = _manifest(store, embedder, checked, seed)
     store.check_unchanged(before)
     with atomic_file(path, force=force) as aside:
-        write_json(aside, asdict(manifest))
+        write_json(aside, manifest.as_json())
     return Stamp(path, checked)
 
 
 def _manifest(store: Store, embedder: Embedder, checked: Compatibility | None, seed: int) -> Manifest:
-    index = str(store.info.details["index"])
-    with output_errors(store.folder / index):
-        digest = sha256_file(store.folder / index)
-    details = {"made by": MADE_BY_STAMP, "index": index, INDEX_HASH: digest, "checked": _checked(checked)}
+    with output_errors(store.folder):
+        files = hash_files(store.folder, str(store.info.details["index"]), store.document_files)
     return Manifest(
         "store",
         model=embedder.identity,
         seed=seed,
-        inputs=document_hashes(store),
         counts={"documents": store.info.count},
-        details=details,
+        details={"made by": MADE_BY_STAMP, "checked": _checked(checked), **files},
     )
 
 

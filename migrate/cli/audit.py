@@ -138,7 +138,7 @@ def command(
         refuse_output(save_reference, *inputs, force=True)  # one that is there may be the one to go on with
     outlets.refuse(*inputs, force=force)  # told before anything is spent
     with progress_bar(quiet=quiet) as progress:
-        translated = open_store(store)
+        translated = open_store(store, verify=True)
         questions = load_questions(beir, split, progress)
         paid = spending.watch(load_model_of(translated, target, "--target", model), price=price, quiet=quiet)
         embedder = paid.embedder

@@ -31,7 +31,7 @@ def open_source(
     if source is None:
         advise("no --source: the audit cannot say whether staying would be better", quiet=quiet)
         return None, None
-    opened = open_store(source)
+    opened = open_store(source, verify=True)
     known = opened.info.manifest
     if needed and source_model is None and (known is None or known.model is None):
         advise("no --source-model: the audit cannot say whether staying would be better", quiet=quiet)
@@ -91,7 +91,7 @@ def open_reference(
     from migrate.stores import open_store
 
     if reference != BUILD:
-        yield open_store(Path(reference))
+        yield open_store(Path(reference), verify=True)
         return
     if keep is not None and is_kept:
         yield open_store(keep)

@@ -51,7 +51,7 @@ def command(
         raise UsageError("expected --from-cache, found no other place to take vectors from; add it")
     refuse_overlap(output, store)
     with progress_bar(quiet=quiet) as progress:
-        opened = open_store(store)
+        opened = open_store(store, verify=True)
         embedder = load_model_of(opened, target, "--target", model)
         if not isinstance(embedder, CachedEmbedder):
             why = "as --no-cache asks" if model.no_cache else "as they cost nothing to have again"

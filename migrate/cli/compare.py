@@ -73,7 +73,7 @@ def command(
     _refuse_outputs(html, table, [*stores, *([labels] if labels else [])], force=force)
     by_id = None if labels is None else read_labels(labels)
     with progress_bar(quiet=quiet) as progress:
-        opened = [open_store(store) for store in stores]
+        opened = [open_store(store, verify=True) for store in stores]
         found = compare_stores(opened, sample=sample, labels=by_id, seed=seed, progress=progress)
     _write(found, html, table, force=force)
     _show(found, as_json=as_json)

@@ -88,7 +88,7 @@ def command(
 
     refuse_output(output, store, *filter(None, [query_log]), force=force)  # told before anything is spent
     with progress_bar(quiet=quiet) as progress:
-        opened = open_store(store)
+        opened = open_store(store, verify=True)
         paid = spending.watch(model.load(target, seed=seed), price=price, quiet=quiet)
         old = None
         if source_model:

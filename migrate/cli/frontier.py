@@ -85,8 +85,9 @@ def read_trial(
     fitted = load_stitch(stitch)
     if "confidence" in policies:
         require_confidence(fitted)  # told before anything is spent
-    by_log = query_log is not None and (not policies or QUERY_LOG in policies)
-    log = read_query_log(query_log)[:MOST_QUERIES] if by_log else ()
+    log: Sequence[Query] = ()
+    if query_log is not None and (not policies or QUERY_LOG in policies):
+        log = read_query_log(query_log)[:MOST_QUERIES]
     return Trial([budget.amount for budget in budgets], fitted, log, policies)
 
 

@@ -43,12 +43,21 @@ def _facts(store: Store) -> dict[str, Any]:
         "metric": {"l2": "squared Euclidean distance (l2)", "ip": "inner product (ip)"}[info.metric],
         "read_back": "exact" if info.exact else "approximate",
         **_norms(store),
-        "checksum": "as in the manifest" if store.verify() else "none to compare with",
+        "checksum": _checksum(store),
         "texts": info.has_texts,
         "model": model.spec if model else "unknown (no manifest)",
         **info.details,
         "notes": list(info.notes),
     }
+
+
+def _checksum(store: Store) -> str:
+    """Which files are those of the manifest, and of which it knows nothing."""
+    names = store.verify()
+    others = [name for name in (str(store.info.details["index"]), *store.document_files) if name not in names]
+    if not names:
+        return "none to compare with"
+    return f"as in the manifest: {', '.join(names)}" + (f"; none of {', '.join(others)}" if others else "")
 
 
 def _norms(store: Store) -> dict[str, Any]:

@@ -81,7 +81,7 @@ def command(
     refuse_overlap(output, store, Path(beir))
     ci.refuse(store, Path(beir), force=force)
     with progress_bar(quiet=quiet) as progress:
-        opened = open_store(store)
+        opened = open_store(store, verify=True)
         known = opened.info.manifest
         stay = source_model is not None or (known is not None and known.model is not None)
         old = load_model_of(opened, source_model, "--source-model", model.for_source()) if stay else None

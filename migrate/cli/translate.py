@@ -64,7 +64,7 @@ def command(
     if any_store and reembedding.reembed is not None:
         raise UsageError("--reembed needs the store that the stitch was fitted on; leave out --any-store, or fit anew")
     with progress_bar(quiet=quiet) as progress:
-        opened = open_store(store)
+        opened = open_store(store, verify=True)
         paid = spending.open(quiet=quiet)
         fitted = refitted(
             reembedding,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -52,9 +52,11 @@ def read_stitch_quality(folder: Path, store: Store, spec: str) -> KnownPoint:
         It was fitted on another store, or leads to another model.
     """
     fitted = load_stitch(folder)
-    if fitted.manifest.details.get("fingerprint") != asdict(store.fingerprint()):
+    difference = store.fingerprint().difference(fitted.manifest.details.get("fingerprint", {}))
+    if difference is not None:
         raise StitchError(
-            f"{folder}: expected a stitch fitted on {store.info.path}, found one of another store; leave it out"
+            f"{folder}: expected a stitch fitted on {store.info.path}, found one of another store ({difference}); "
+            "leave it out"
         )
     model = fitted.manifest.model
     if model is not None and spec.startswith("openai:") and model.spec != spec:

@@ -91,7 +91,7 @@ def fetch_beir(
         raise DatasetError(f"expected one of {', '.join(BEIR_MD5)}, found {name!r}")
     folder = cache / name
     if not folder.exists():
-        with output_lock(folder):
+        with output_lock(folder.with_name(f"{name}.zip")):  # the folder's own lock is for unpacking
             if not folder.exists():  # another run may have finished while this one took the lock
                 _fetch(name, folder, base_url or os.environ.get(URL_VARIABLE) or OFFICIAL_URL, progress, wait_s)
     if not (folder / "corpus.jsonl").is_file():

@@ -25,6 +25,8 @@ from migrate.errors import DatasetError
 from migrate.stamps import FileStamp
 from migrate.stores import create_store
 from migrate.stores.base import Metric, NewStoreWriter
+from migrate.stores.create import INDEX_NAME, PICKLE_NAME
+from migrate.stores.docs_jsonl import DOCS_NAME
 from migrate.vectors import Progress, no_progress
 from migrate.work.configuration import Configuration, source_changed
 from migrate.work.folder import make_folder
@@ -98,7 +100,8 @@ def embed_corpus(
         writer.finish()
         for stamp in stamps:
             stamp.check()
-        return finish_beside(work, embedder, COMMAND, "index.faiss") | {"skipped": skipped}
+        documents = (PICKLE_NAME if store_format == "langchain" else DOCS_NAME,)
+        return finish_beside(work, embedder, COMMAND, INDEX_NAME, documents) | {"skipped": skipped}
 
     return as_embedding(output, make_folder(output, configure, fill, force=force, restart=restart))
 

@@ -11,9 +11,8 @@ from typing import Any
 
 from migrate.documents import Document
 from migrate.embedders.base import Embedder
-from migrate.files import sha256_file
 from migrate.manifest import Manifest, ModelIdentity
-from migrate.stores.base import INDEX_HASH
+from migrate.stores.base import hash_files
 from migrate.vectors import Progress, Vectors
 from migrate.work.parts import GrowingRows, PartRecorder
 from migrate.work.place import Work
@@ -79,12 +78,17 @@ def record_batch(
 
 
 def finish_beside(
-    work: Work, embedder: Embedder, made_by: str, index: str, inputs: Mapping[str, str] = NO_INPUTS
+    work: Work,
+    embedder: Embedder,
+    made_by: str,
+    index: str,
+    documents: Iterable[str],
+    inputs: Mapping[str, str] = NO_INPUTS,
 ) -> dict[str, Any]:
     """Complete what stands beside the rows."""
     identity = noted_identity(work, embedder)
     embedder.save_state(work.content)
-    details = {"made by": made_by, "index": index, INDEX_HASH: sha256_file(work.content / index)}
+    details = {"made by": made_by, **hash_files(work.content, index, documents)}
     counts = {"documents": work.rows}
     Manifest("store", model=identity, inputs=dict(inputs), counts=counts, details=details).write(work.content)
     return {"count": work.rows, "dim": identity.dim}

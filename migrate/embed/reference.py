@@ -21,7 +21,6 @@ from migrate.embed.parts import (
     record_batch,
 )
 from migrate.embedders.base import Embedder
-from migrate.files import sha256_file
 from migrate.manifest import MANIFEST_NAME, read_manifest
 from migrate.sample.distinct import known_documents
 from migrate.stores.base import Resume, Store, StoreWriter
@@ -49,10 +48,11 @@ def reembed_store(
     Raises
     ------
     StoreError
-        The store has no texts, and the embedder reads them.
+        The store has no texts, and the embedder reads them; or it is not the one of its manifest.
     UsageError, OutputError, LockedError, RemoteError, InputError
         As `embed_corpus`.
     """
+    store.verify()
     before = store.fingerprint()
 
     def configure() -> Configuration:
@@ -71,7 +71,8 @@ def reembed_store(
                 record_batch(recorder, work, writer.rows, embedder, {})
         (writer or _reference_writer(store, work, noted_identity(work, embedder).dim)).finish()
         store.check_unchanged(before)
-        return finish_beside(work, embedder, MADE_BY, str(store.info.details["index"]), _inputs(store))
+        index = str(store.info.details["index"])
+        return finish_beside(work, embedder, MADE_BY, index, store.document_files, _inputs(store))
 
     return as_embedding(output, make_folder(output, configure, fill, force=force, restart=restart))
 
@@ -92,9 +93,7 @@ def documents_left(store: Store, output: Path, *, restart: bool = False) -> Iter
 
 def _inputs(store: Store) -> dict[str, str]:
     """Hashes of what the documents are read from, and the fingerprint of the vectors that stand beside them."""
-    index = store.info.details["index"]
-    files = {stamp.path.name: sha256_file(stamp.path) for stamp in store.stamps if stamp.path.name != index}
-    return {"source rows": store.fingerprint().rows_sha256, **files}
+    return {"source rows": store.fingerprint().rows_sha256, **store.document_hashes()}
 
 
 def _reference_writer(store: Store, work: Work, dim: int) -> StoreWriter:

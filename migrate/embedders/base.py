@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from migrate.documents import Text
 from migrate.errors import InputError, VectorError
-from migrate.files import canonical_json
+from migrate.files import canonical_json, output_errors, write_bytes
 from migrate.manifest import ModelIdentity
 from migrate.vectors import Progress, Vectors, no_progress
 
@@ -139,8 +139,15 @@ class Embedder(ABC):
     def fit(self, corpus: Iterable[Text]) -> None:
         """Learn from the corpus what the model needs before it can embed; most models need nothing."""
 
+    def state(self) -> Mapping[str, bytes]:
+        """What `fit` learned, as files by name; none for most models."""
+        return {}
+
     def save_state(self, folder: Path) -> None:
-        """Save what `fit` learned into a folder, so that `load_embedder(spec, state=folder)` embeds the same way."""
+        """Write `state` into a folder that is there; `load_embedder(spec, state=folder)` then embeds the same way."""
+        with output_errors(folder):
+            for name, payload in self.state().items():
+                write_bytes(folder / name, payload)
 
     def cache_scope(self, role: Role) -> str:
         """All that a vector depends on besides the text: texts equal under one scope have one vector."""

@@ -7,7 +7,7 @@ corpus once (`fit`); what it learned is saved as JSON and safetensors and gives 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from migrate.documents import Text
 from migrate.embedders.base import Embedder, Role
-from migrate.embedders.tfidf_state import TfidfState, read_state, write_state
+from migrate.embedders.tfidf_state import STATE_NAME, WEIGHTS_NAME, TfidfState, read_state
 from migrate.errors import InputError, UsageError
 from migrate.manifest import ModelIdentity
 from migrate.vectors import Progress, Vectors, as_vectors, no_progress, unit_rows
@@ -70,9 +70,10 @@ class TfidfEmbedder(Embedder):
         if self._learned is None:
             self._learned = _Learned(learn(corpus, dim=self.dim, seed=self.seed))
 
-    def save_state(self, folder: Path) -> None:
-        """Write what `fit` learned into a folder that is there; equal states are equal bytes."""
-        write_state(self._fitted.state, folder)
+    def state(self) -> Mapping[str, bytes]:
+        """What `fit` learned; equal states are equal bytes."""
+        facts, weights = self._fitted.state.to_files()
+        return {STATE_NAME: facts, WEIGHTS_NAME: weights}
 
     @property
     def _fitted(self) -> _Learned:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import InputError
-from migrate.files import canonical_json, is_endless, output_errors, write_bytes
+from migrate.files import canonical_json, is_endless
 from migrate.vectors import Vectors
 
 STATE_NAME = "embedder.json"
@@ -46,16 +46,8 @@ class TfidfState:
         return canonical_json(facts).encode() + b"\n", save(weights)
 
 
-def write_state(state: TfidfState, folder: Path) -> None:
-    """Write both files into a folder that is there."""
-    facts, weights = state.to_files()
-    with output_errors(folder):
-        write_bytes(folder / WEIGHTS_NAME, weights)
-        write_bytes(folder / STATE_NAME, facts)
-
-
 def read_state(folder: Path, *, dim: int) -> TfidfState:
-    """Read what `write_state` wrote.
+    """Read what `TfidfState.to_files` gave.
 
     Raises
     ------

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Iterable, Mapping
 
 from migrate.documents import Text
 from migrate.embedders.base import BUILT_WITH, Embedder, Role, TokenTable
@@ -49,6 +48,6 @@ class WrappedEmbedder(Embedder):
         """Fit the embedder inside."""
         self.embedder.fit(corpus)
 
-    def save_state(self, folder: Path) -> None:
-        """Save the state of the embedder inside."""
-        self.embedder.save_state(folder)
+    def state(self) -> Mapping[str, bytes]:
+        """That of the embedder inside."""
+        return self.embedder.state()

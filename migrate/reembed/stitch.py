@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -72,11 +72,12 @@ def reembedded_stitch(
     StitchError
         The stitch was fitted for another store or another model, or is one for queries.
     StoreError
-        The store has no texts.
+        The store has no texts, or is not the one of its manifest.
     RemoteError, InputError
         As the embedder.
     """
     policy = choose_policy(wanted.policy, fitted, has_log=bool(wanted.log))
+    store.verify()
     require_texts(store)
     _check_same(store, fitted, embedder)
     asked = _asked(store, fitted, embedder, wanted, policy)
@@ -133,10 +134,11 @@ def _carry_out(
 
 def _check_same(store: Store, fitted: FittedStitch, embedder: Embedder) -> None:
     require_direction(fitted.manifest, DOCUMENT, source=str(store.info.path))
-    if fitted.manifest.details["fingerprint"] != asdict(store.fingerprint()):
+    difference = store.fingerprint().difference(fitted.manifest.details["fingerprint"])
+    if difference is not None:
         raise StitchError(
-            f"{store.info.path}: the stitch was fitted on another store, whose documents it has true vectors of; fit "
-            "one on this store to re-embed by"
+            f"{store.info.path}: the stitch was fitted on another store ({difference}), whose documents it has true "
+            "vectors of; fit one on this store to re-embed by"
         )
     expected, found = fitted.manifest.model, embedder.identity
     if expected is not None and expected != found:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from safetensors import safe_open
 from safetensors.numpy import save
 
 from migrate.errors import StitchError
@@ -27,6 +28,8 @@ WEIGHTS_NAME = "weights.safetensors"
 SAMPLE_NAME = "sample.json"
 PREFIX, READER_PREFIX, FALLBACK_PREFIX = "stitch.", "reader.", "fallback."
 SAMPLE_KEY = "sample.vectors"
+ARRAYS = "arrays"
+"""Detail of the manifest: the names of all arrays in the file of weights."""
 FALLBACK = "fallback"
 """Detail of the manifest: how the fallback was judged; absent where there is none."""
 
@@ -214,9 +217,16 @@ class FittedStitch:
             "norm": self.norm,
             "facts": self.stitch.facts() or known.get("facts", {}),
             "selection": _selection_facts(self.selection),
+            ARRAYS: _array_names(folder / WEIGHTS_NAME),
             "files": {name: sha256_file(folder / name) for name in (WEIGHTS_NAME, SAMPLE_NAME, *self._payloads())},
         }
         return Manifest(**{**_fields(self.manifest), "details": details})
+
+
+def _array_names(path: Path) -> list[str]:
+    """Of what is in a file of weights."""
+    with safe_open(path, framework="numpy") as file:
+        return sorted(file.keys())
 
 
 def _fields(manifest: Manifest) -> dict[str, Any]:

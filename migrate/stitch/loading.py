@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from migrate.stitch.curve import LearningCurve
 from migrate.stitch.direction import input_dim
 from migrate.stitch.fallback import Fallback
 from migrate.stitch.fitted import (
+    ARRAYS,
     FALLBACK,
     FALLBACK_PREFIX,
     PREFIX,
@@ -64,6 +65,7 @@ def load_stitch(folder: Path) -> FittedStitch:
             if sha256_file(folder / name) != digest:
                 raise StitchError(f"{folder / name}: its SHA-256 is not the one in the manifest; fit the stitch again")
         tensors = load_file(folder / WEIGHTS_NAME)
+        _check_arrays(folder, details.get(ARRAYS, ()), tensors)
         known = json.loads((folder / SAMPLE_NAME).read_bytes())
         sample = TrueVectors(known["ids"], tensors.pop(SAMPLE_KEY), known["copies"])
         stitch = new_stitch(details["stitch"]).restore_saved(_with_prefix(tensors, PREFIX))
@@ -83,6 +85,16 @@ def load_stitch(folder: Path) -> FittedStitch:
             f"{folder}: expected a complete stitch, found a damaged one ({error}); fit it again"
         ) from error
     return fitted
+
+
+def _check_arrays(folder: Path, names: Iterable[str], tensors: Mapping[str, NDArray[Any]]) -> None:
+    """A stitch without one of its views would translate all the same, and worse."""
+    missing = sorted(set(names) - tensors.keys())
+    if missing:
+        raise StitchError(
+            f"{folder / WEIGHTS_NAME}: expected the arrays that the manifest names, found none called {missing[0]!r} "
+            f"({len(missing)} missing); fit the stitch again"
+        )
 
 
 def _with_prefix(tensors: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:

@@ -6,6 +6,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,9 +15,10 @@ from numpy.typing import NDArray
 
 from migrate.documents import Document
 from migrate.errors import StoreError
-from migrate.files import output_errors, sha256_file
+from migrate.files import sha256_file
 from migrate.manifest import Manifest
 from migrate.stamps import FileStamp
+from migrate.stores.cursor import read_errors
 from migrate.stores.row_file import RowFile
 from migrate.vectors import Batch, Vectors
 
@@ -29,7 +31,12 @@ BATCH_SIZE = 16_384
 INDEX_HASH = "index_sha256"
 """Detail of a store's manifest: the SHA-256 of its index."""
 
+DOCUMENT_HASHES = "documents_sha256"
+"""Detail of a store's manifest: the SHA-256 of each file that its documents are read from, by its path beside it."""
+
 _FINGERPRINT_ROWS = 64
+_TEXTS = "texts_sha256"
+_STAMP = "stamp the store anew (lead-migrate stamp --force)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +63,29 @@ class StoreInfo:
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """Tells one store from another: its shape and a SHA-256 over ids and vectors of rows spread over it."""
+    """Tells one store from another: shape, a SHA-256 over ids and vectors of rows spread over it, one over its texts.
+
+    `texts_sha256` is over the whole files that the texts are read from; None for a store without texts.
+    """
 
     count: int
     dim: int
     metric: Metric
     rows_sha256: str
+    texts_sha256: str | None = None
+
+    def difference(self, noted: Mapping[str, Any]) -> str | None:
+        """What tells the store from the one that a manifest has noted, None where nothing does.
+
+        Texts are compared where both have some: a stitch of before they were noted, or a store without, says nothing.
+        """
+        own = asdict(self)
+        if any(own[name] != noted.get(name) for name in own if name != _TEXTS):
+            return f"{noted.get('count')} vectors there, {self.count} here"
+        texts = noted.get(_TEXTS)
+        if None not in (texts, self.texts_sha256) and texts != self.texts_sha256:
+            return "the same vectors, other texts"
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +169,7 @@ class Store(ABC):
         return self.info.path if self.info.path.is_dir() else self.info.path.parent
 
     def fingerprint(self) -> Fingerprint:
-        """Hash up to 64 rows, evenly spread from the first to the last."""
+        """Hash up to 64 rows, evenly spread from the first to the last, and the texts."""
         info = self.info
         rows = np.unique(np.linspace(0, max(info.count - 1, 0), min(_FINGERPRINT_ROWS, info.count)).astype(np.int64))
         batch = self.take(rows)
@@ -153,31 +177,61 @@ class Store(ABC):
         for doc_id, vector in zip(batch.ids, batch.vectors, strict=True):
             digest.update(f"{len(doc_id.encode())}:{doc_id}".encode())
             digest.update(vector.astype("<f4", copy=False).tobytes())
-        return Fingerprint(info.count, info.dim, info.metric, digest.hexdigest())
+        hashes = "".join(self.document_hashes().values()) if info.has_texts else None
+        texts = None if hashes is None else hashlib.sha256(hashes.encode()).hexdigest()
+        return Fingerprint(info.count, info.dim, info.metric, digest.hexdigest(), texts)
 
-    def verify(self) -> bool:
-        """Hold the index against the SHA-256 in the manifest; False where there is none to hold it against.
+    @property
+    def document_files(self) -> tuple[str, ...]:
+        """Where the documents are read from: paths within the folder, of a translated store as of its source."""
+        paths = (stamp.path.relative_to(self.folder).as_posix() for stamp in self.stamps)
+        return tuple(path for path in dict.fromkeys(paths) if path != self.info.details["index"])
 
-        FAISS keeps no checksum: a bit that flipped among the vectors shows in nothing else. Reads the whole file.
+    def document_hashes(self) -> dict[str, str]:
+        """SHA-256 of each of `document_files`."""
+        return {name: self._sha256(name) for name in self.document_files}
+
+    def verify(self) -> tuple[str, ...]:
+        """Hold index and documents against the hashes in the manifest; the names of the files that it has one of.
+
+        FAISS keeps no checksum: a bit that flipped among the vectors shows in nothing else. Reads the files whole, once
+        for each store that is opened.
 
         Raises
         ------
         StoreError
-            The bytes are others.
+            The bytes of a file are others, or it is not there any more.
+        OutputError
+            A file cannot be read.
         """
-        manifest = self.info.manifest
-        expected = manifest.details.get(INDEX_HASH) if manifest else None
-        if expected is None:
-            return False
-        path = self.folder / str(self.info.details["index"])
-        with output_errors(path):
-            found = sha256_file(path)
-        if found != expected:
+        expected = _expected_hashes(self.info)
+        gone = expected.keys() - {str(self.info.details["index"]), *self.document_files}
+        if gone:
             raise StoreError(
-                f"{path}: expected the SHA-256 of the manifest, {str(expected)[:12]}..., found {found[:12]}...; the "
-                "index was damaged or replaced, copy it or make it again"
+                f"{self.folder / min(gone)}: expected the documents that the manifest has the hash of, found no such "
+                f"file; copy it again, or, if that is meant, {_STAMP}"
             )
-        return True
+        for name, digest in expected.items():
+            if (found := self._sha256(name)) != digest:
+                what = "index was" if name == self.info.details["index"] else "documents were"
+                raise StoreError(
+                    f"{self.folder / name}: expected the SHA-256 of the manifest, {str(digest)[:12]}..., found "
+                    f"{found[:12]}...; the {what} damaged or replaced: copy the file again, make the store again, or, "
+                    f"if that is meant, {_STAMP}"
+                )
+        return tuple(expected)
+
+    def _sha256(self, name: str) -> str:
+        """The hash of a file in the folder, read again only if its stamp is another."""
+        stamp = FileStamp.of(self.folder / name)
+        if stamp not in self._hashes:
+            with read_errors(stamp.path):
+                self._hashes[stamp] = sha256_file(stamp.path)
+        return self._hashes[stamp]
+
+    @cached_property
+    def _hashes(self) -> dict[FileStamp, str]:
+        return {}
 
     def identity(self) -> dict[str, Any]:
         """What a later run can hold the store against, as JSON holds it: fingerprint, names, sizes and times."""
@@ -197,6 +251,20 @@ class Store(ABC):
             stamp.check()
         if self.fingerprint() != before:
             raise StoreError(f"{self.info.path}: the store changed while it was read; nothing was written, run again")
+
+
+def hash_files(folder: Path, index: str, documents: Iterable[str]) -> dict[str, Any]:
+    """What the manifest of a complete store says of its files, so that `Store.verify` knows them again."""
+    hashes = {name: sha256_file(folder / name) for name in documents}
+    return {"index": index, INDEX_HASH: sha256_file(folder / index), DOCUMENT_HASHES: hashes}
+
+
+def _expected_hashes(info: StoreInfo) -> dict[str, str]:
+    """The hashes in a store's manifest by file; none where it is older than they are."""
+    details = info.manifest.details if info.manifest else {}
+    documents = details.get(DOCUMENT_HASHES)
+    index = {str(info.details["index"]): details[INDEX_HASH]} if INDEX_HASH in details else {}
+    return {**index, **(documents if isinstance(documents, dict) else {})}
 
 
 class NewStoreWriter(ABC):

@@ -17,7 +17,7 @@ _INDEX_SUFFIXES: Final = (".faiss", ".index", ".bin")
 _LISTED: Final = 8
 
 
-def open_store(path: Path) -> FaissStore:
+def open_store(path: Path, *, verify: bool = False) -> FaissStore:
     """Open a store for reading.
 
     Parameters
@@ -25,11 +25,13 @@ def open_store(path: Path) -> FaissStore:
     path
         A FAISS file, or a folder with exactly one. `<name>.faiss` with `<name>.pkl` beside it is a LangChain store;
         else a docs.jsonl beside the index holds ids and texts, and without one the ids are the labels of the index.
+    verify
+        Hold the files against the hashes in the manifest, where it has them; see `Store.verify`.
 
     Raises
     ------
     StoreError
-        There is no such path, no index or more than one; or the store is malformed.
+        There is no such path, no index or more than one; or the store is malformed, or not the one of its manifest.
     UnsupportedStoreError
         The index is of a kind that is not read.
     ManifestError
@@ -47,7 +49,10 @@ def open_store(path: Path) -> FaissStore:
         raise StoreError(f"{path}: expected a file or a folder, found a pipe, socket or device; give the store itself")
     pickled = index.with_suffix(".pkl")
     is_langchain = index.suffix == ".faiss" and pickled.is_file()
-    return FaissStore(path, index, pickled if is_langchain else None)
+    store = FaissStore(path, index, pickled if is_langchain else None)
+    if verify:
+        store.verify()
+    return store
 
 
 def _file_kind(path: Path) -> int:

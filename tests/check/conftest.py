@@ -96,6 +96,7 @@ def edit_manifest():
     def edit(folder, **changes):
         path = folder / "lead-migrate.json"
         facts = json.loads(path.read_text())
+        del facts["manifest_sha256"]
         facts["model"] |= changes
         path.write_text(json.dumps(facts))
         return open_store(folder)

@@ -55,7 +55,7 @@ def test_a_stamped_store_answers_at_once(store, model, digest):
 def test_the_stamp_says_what_it_rests_on(store, model):
     facts = json.loads(stamp_store(store, model, sample=10).path.read_text())
     assert facts["details"]["checked"] == {"basis": "sample", "sampled": 10, "agreeing": 10}
-    assert facts["model"]["spec"] == "tfidf:6" and set(facts["inputs"]) == {"docs.jsonl"}
+    assert facts["model"]["spec"] == "tfidf:6" and set(facts["details"]["documents_sha256"]) == {"docs.jsonl"}
     facts = json.loads(stamp_store(store, model, trust=True, force=True).path.read_text())
     assert facts["details"]["checked"] is None
 

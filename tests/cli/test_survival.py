@@ -154,7 +154,9 @@ def test_the_whole_path_goes_on_where_it_was_interrupted(stage, beir, source_fol
     assert "--force" in capsys.readouterr().err
 
 
-def test_an_audit_that_was_interrupted_does_not_embed_its_reference_again(beir, source_folder, monkeypatch):
+def test_an_audit_that_was_interrupted_does_not_embed_its_reference_again(
+    beir, source_folder, forget_hashes, monkeypatch
+):
     assert run(["fit", str(source_folder), "--target", "tfidf:24", "--sample", "60", "-o", "stitch", "--quiet"]) == 0
     assert run(["translate", str(source_folder), "stitch", "-o", "new", "--quiet"]) == 0
     command = ["audit", "new", "--reference", "build", "--save-reference", "full", "--beir", str(beir), "--json"]
@@ -171,12 +173,13 @@ def test_an_audit_that_was_interrupted_does_not_embed_its_reference_again(beir, 
         assert run(["translate", str(source_folder), "stitch", "-o", "other", "--quiet"]) == 0
         with open("other/docs.jsonl", "a") as file:  # noqa: PTH123
             file.write("\n")
+        forget_hashes(Path("other"))
         assert run([command[0], "other", *command[2:]]) == 130  # other documents: that is not their reference
 
 
 def contents(folder):
     """Every file but the one in which exact seconds are told; in tables, tenths of a second are left out."""
-    files = (path for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock")
+    files = (path for path in folder.rglob("*") if path.is_file())
     found = {str(path.relative_to(folder)): path.read_bytes() for path in files if path.name != "report.json"}
     return {name: re.sub(rb"<td>\d+\.\d</td>", b"", content) for name, content in found.items()}
 
@@ -202,6 +205,52 @@ def state(folder):
     """Names, bytes and times of all files, and the time of the folder itself."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return folder.stat().st_mtime_ns, [(path, path.stat().st_mtime_ns, path.read_bytes()) for path in files]
+
+
+DIES = """
+import os, signal, sys
+from migrate import files
+from migrate.cli.main import run
+name, number = sys.argv[1].split(":")
+place = files if hasattr(files, name) else os
+real, calls = getattr(place, name), []
+
+def dying(*arguments, **options):
+    calls.append(1)
+    if len(calls) == int(number):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return real(*arguments, **options)
+
+setattr(place, name, dying)
+sys.exit(run(sys.argv[2:]))
+"""
+
+
+@pytest.mark.parametrize("force", [[], ["--force"]])
+def test_fits_that_are_killed_leave_nothing_behind_for_good(force, source_folder, tmp_path):
+    """Before the folder is made, at each of its files, before and after each rename; real kills."""
+    (tmp_path / "temporary").mkdir()
+    (tmp_path / "outputs").mkdir()
+    environment = os.environ | {"TMPDIR": str(tmp_path / "temporary")}
+    output = tmp_path / "outputs" / "stitch"
+    fit = ["fit", str(source_folder), "--target", "tfidf:24", "--stitch", "ols", "--sample", "60", "-o", str(output)]
+    assert run([*fit, "--quiet"]) == 0
+    if not force:
+        whole = contents(output)
+        shutil.rmtree(output)
+    early = ["rename:2"] if force else ["output_lock:1", "fsync:3"]
+    for moment in [*early, "rename:1", "sync_folder:2"]:
+        done = subprocess.run(
+            [sys.executable, "-c", DIES, moment, *fit, "--quiet", *force], env=environment, check=False
+        )
+        assert done.returncode == -signal.SIGKILL, moment
+        assert list((tmp_path / "temporary").iterdir()) == []
+        left = {path.name.removeprefix(".stitch.") for path in output.parent.iterdir()}
+        assert left <= {"stitch", "lock", "unfinished", "replaced"}, "nothing piles up"
+    code = run([*fit, "--quiet", *force])
+    assert code == (0 if force else 2), "the last one was complete"
+    assert [path.name for path in output.parent.iterdir()] == ["stitch"]
+    assert force or contents(output) == whole
 
 
 def test_an_interrupted_reference_that_nobody_keeps_promises_nothing(beir, source_folder, monkeypatch, capsys):

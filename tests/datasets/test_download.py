@@ -120,7 +120,7 @@ def test_a_set_is_downloaded_unpacked_and_loaded(server, tmp_path):
     folder = fetch(server, tmp_path / "cache", progress=lambda *call: calls.append(call))
     assert folder == tmp_path / "cache" / "scifact"
     assert [document.id for document in load_beir(folder).documents()] == ["d1", "d2"]
-    assert sorted(path.name for path in (tmp_path / "cache").iterdir()) == [".scifact.lock", "scifact"]
+    assert sorted(path.name for path in (tmp_path / "cache").iterdir()) == ["scifact"]
     assert calls[-1] == ("download", len(server.content), len(server.content))
 
 
@@ -179,7 +179,7 @@ def test_bytes_with_another_hash_are_removed(server, tmp_path):
         RemoteError, match=r"scifact\.zip: expected MD5 [0-9a-f]{32}, found [0-9a-f]{32}; it was removed"
     ):
         fetch(server, tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == [".scifact.lock"]
+    assert [path.name for path in tmp_path.iterdir()] == []
 
 
 def test_a_refusal_is_final_and_an_overload_is_not(server, tmp_path):
@@ -217,7 +217,7 @@ def test_other_schemes_are_refused(tmp_path):
 
 
 def test_two_runs_do_not_fetch_the_same_set(server, tmp_path):
-    with output_lock(tmp_path / "scifact"), pytest.raises(LockedError):
+    with output_lock(tmp_path / "scifact.zip"), pytest.raises(LockedError):
         fetch(server, tmp_path)
     assert server.requests == []
 
@@ -281,7 +281,7 @@ def test_an_evil_archive_leaves_nothing_behind(server, tmp_path, monkeypatch, ki
     cache = tmp_path / "a" / "b"
     with pytest.raises(DatasetError, match=re.escape(message)):
         fetch(server, cache)
-    assert [path.name for path in tmp_path.rglob("*")] == ["a", "b", ".scifact.lock"]
+    assert [path.name for path in tmp_path.rglob("*")] == ["a", "b"]
 
 
 def forged(archive: bytes, name: bytes, size: int) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -66,18 +67,46 @@ def then(*spoilers: Spoiler) -> Spoiler:
     return spoil
 
 
-def forget_checksum(place: Place) -> None:
-    path = place / "store/lead-migrate.json"
+def change_details(place: Place, folder: str, change: Callable[[dict], object]) -> None:
+    """Change the details of a manifest, which has no hash of its own then, like an older one."""
+    path = place / folder / "lead-migrate.json"
     facts = json.loads(path.read_text())
-    facts["details"].pop("index_sha256", None)
+    facts.pop("manifest_sha256", None)
+    change(facts["details"])
     path.write_text(json.dumps(facts))
+
+
+def forget_checksum(place: Place) -> None:
+    """The manifest knows no hash of the index."""
+    change_details(place, "store", lambda details: details.pop("index_sha256", None))
+
+
+def forget_documents(place: Place) -> None:
+    """The manifest knows no hash of the documents."""
+    change_details(place, "store", lambda details: details.pop("documents_sha256", None))
+
+
+def flipped_copy(place: Place) -> None:
+    """Beside the store stands a copy with a flipped bit."""
+    shutil.copytree(place / "store", place / "copy")
+    path = place / "copy/index.faiss"
+    raw = bytearray(path.read_bytes())
+    raw[9_999] ^= 1
+    path.write_bytes(raw)
+
+
+def forget_texts(place: Place) -> None:
+    """The manifest knows no hash of the documents, and no stitch that of the texts."""
+    if (place / "store/lead-migrate.json").is_file():
+        forget_documents(place)
+    if (place / "stitch/lead-migrate.json").is_file():
+        change_details(place, "stitch", lambda details: details["fingerprint"].pop("texts_sha256", None))
 
 
 def renew_checksum(place: Place) -> None:
-    path = place / "store/lead-migrate.json"
-    facts = json.loads(path.read_text())
-    facts["details"]["index_sha256"] = hashlib.sha256(place.index.read_bytes()).hexdigest()
-    path.write_text(json.dumps(facts))
+    """The manifest has the hash of the index as it is, and none of documents."""
+    digest = hashlib.sha256(place.index.read_bytes()).hexdigest()
+    change_details(place, "store", lambda details: details.update(index_sha256=digest, documents_sha256={}))
 
 
 def random_rows(count: int = ROWS) -> np.ndarray:
@@ -183,6 +212,7 @@ def lists_on_disk(place: Place) -> Path:
     """An index with its lists in a second file, in a folder that is not the store."""
     place.docs.unlink()
     forget_checksum(place)
+    forget_texts(place)
     elsewhere = place / "elsewhere"
     elsewhere.mkdir()
     index = of_factory("IVF4,Flat")(random_rows())

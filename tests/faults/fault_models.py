@@ -7,10 +7,11 @@ import shutil
 import struct
 import zipfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 import openai_server as fake
-from fault_index import HEADER_BYTES, random_rows
+from fault_index import HEADER_BYTES, change_details, random_rows
 from fault_place import Place, Spoiler
 from openai_server import Fault as Answer
 from openai_server import OpenAIServer
@@ -142,6 +143,7 @@ def edit_manifest(folder: str, change: Callable[[dict], object]) -> Spoiler:
     def spoil(place: Place) -> None:
         path = place / folder / "lead-migrate.json"
         facts = json.loads(path.read_text())
+        facts.pop("manifest_sha256", None)  # as an older one has none
         change(facts)
         path.write_text(json.dumps(facts))
 
@@ -158,6 +160,7 @@ def stitch_of_another_store(place: Place) -> None:
     raw = bytearray((other / "index.faiss").read_bytes())
     raw[HEADER_BYTES:] = random_rows().tobytes()
     (other / "index.faiss").write_bytes(raw)
+    change_details(place, "other", lambda details: details.pop("index_sha256"))
     shutil.rmtree(place / "stitch")
     fit_stitch(open_store(other), load_embedder("tfidf:24"), stitch="ridge", size=60).save(place / "stitch")
 
@@ -181,6 +184,44 @@ def spoil_weights(value: float) -> Spoiler:
         )(place)
 
     return spoil
+
+
+def flip_digits(folder: str) -> Spoiler:
+    """The manifest, each time with one digit of a number, a hash or a date changed."""
+
+    def spoil(place: Place) -> Iterator[None]:
+        path = place / folder / "lead-migrate.json"
+        sound = path.read_bytes()
+        # not those of the version and in the name of the hash, which are told otherwise
+        told = (b"format_version", b"manifest_sha256")
+        digits = [at for at in range(len(sound)) if sound[at : at + 1].isdigit()]
+        digits = [at for at in digits if not any(name in line(sound, at) for name in told)]
+        for at in digits[:: max(len(digits) // 40, 1)]:
+            path.write_bytes(sound[:at] + (b"1" if sound[at : at + 1] != b"1" else b"2") + sound[at + 1 :])
+            yield
+
+    return spoil
+
+
+def line(content: bytes, at: int) -> bytes:
+    """The line that a byte stands in."""
+    return content[content.rfind(b"\n", 0, at) + 1 : content.find(b"\n", at)]
+
+
+def drop_array(place: Place) -> None:
+    """An array is gone from the weights; the hashes of the file and of the manifest are those of what is left."""
+    from safetensors.numpy import load_file, save_file
+
+    from migrate.files import sha256_file
+    from migrate.manifest import read_manifest
+
+    path = place / "stitch/weights.safetensors"
+    tensors = load_file(path)
+    del tensors["stitch.offset"]
+    save_file(tensors, path)
+    manifest = read_manifest(place / "stitch", "stitch")
+    files = {**manifest.details["files"], path.name: sha256_file(path)}
+    replace(manifest, details={**manifest.details, "files": files}).write(place / "stitch")
 
 
 def translated(place: Place) -> None:

@@ -21,8 +21,10 @@ from migrate.cli.main import run
 
 PREFIX = "lead-migrate: "
 MAIN = "import sys\nfrom migrate.cli.main import main\nmain(sys.argv[1:])\n"
-OURS = ("out", ".out", "cache", "expected", ".expected", ".store.lock", ".stitch.lock")
+OURS = ("out", ".out", "cache", "expected", ".expected")
 """How the names begin of what commands write; everything else in a place is input, and stays as it is."""
+KILLED = (137, -9)
+"""How a process ends that cleans nothing up."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,10 @@ class Place:
         names = ((str(path.relative_to(self.folder)), path) for path in paths)
         return {name: digest(path) for name, path in names if not (name.startswith(OURS) or name in self.meddled)}
 
+    def locks(self) -> set[Path]:
+        """The lock files that stand about."""
+        return set(self.folder.rglob(".*.lock"))
+
 
 def digest(path: Path) -> str:
     try:
@@ -164,7 +170,7 @@ def play(fault: Fault, place: Place) -> int:
 
 
 def _play_state(fault: Fault, place: Place) -> None:
-    inputs, output = place.inputs(), entry(place / "out")
+    inputs, output, locks = place.inputs(), entry(place / "out"), place.locks()
     outcome = place.run(fault.command)
     assert outcome.code == fault.code, outcome
     assert "Traceback" not in outcome.out + outcome.err, outcome
@@ -179,6 +185,8 @@ def _play_state(fault: Fault, place: Place) -> None:
         # a run that is killed after the last rename has succeeded all the same
         assert entry(place / "out") in (output, entry(place / "expected") or output)
     assert place.inputs() == inputs
+    if outcome.code not in KILLED:
+        assert place.locks() <= locks
     assert not (place / "executed").exists()
     fault.after(place)
 

@@ -36,6 +36,7 @@ def goes_on(place: Place) -> None:
     again = place.run(TRANSLATE)
     assert again.code == 0, again
     assert files_of(place / "out") == files_of(place / "expected")
+    assert not place.locks()
     assert not (place / ".out.work").exists()
     shutil.rmtree(place / "out")
 

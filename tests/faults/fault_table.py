@@ -28,6 +28,13 @@ FIT_FILE = ("fit", "store", "--target", "file:x.npz", "--sample", "50", "-o", "o
 FIT_API = models.FIT_API
 
 
+BACKFILL = ("backfill", "store", "--from-cache", "-o", "out", "-q")
+OTHER_BYTES = ("{}: expected the SHA-256 of the manifest, *, found *; the {} damaged or replaced: copy the file again, "
+               "make the store again, or, if that is meant, stamp the store anew (lead-migrate stamp --force)")
+EDITED = ("{}/lead-migrate.json: expected content of the SHA-256 that it names, *, found *; it was damaged or edited: "
+          "copy it again, or make the {} again")
+
+
 def nothing(_place):
     pass
 
@@ -150,16 +157,22 @@ INDEX = [
         lambda raw: raw[:-150 * 8 - 8] + (1 << 60).to_bytes(8, "little") + raw[-150 * 8:])), INSPECT, 4,
           "store/index.faiss: expected 150 ids, found 1152921504606846976; the file is damaged or was not copied "
           "whole; copy it again"),
-    Fault(8, "a flipped bit among the vectors", index.flip(9_999), INSPECT, 4,
-          "store/index.faiss: expected the SHA-256 of the manifest, *, found *; the index was damaged or replaced, "
-          "copy it or make it again"),
+    *[Fault(8, f"a flipped bit among the vectors, {command[0]}", index.flip(9_999), command, 4,
+            OTHER_BYTES.format("store/index.faiss", "index was"))
+      for command in (INSPECT, TRANSLATE, ANY_STORE, FIT, AUDIT, BACKFILL, RUN, ("compare", "store", "store", "-q"))],
+    *[Fault(8, f"a flipped bit in the {name} of an audit", index.flipped_copy, command, 4,
+            OTHER_BYTES.format("copy/index.faiss", "index was"))
+      for name, command in (("reference", (*AUDIT[:2], "--reference", "copy", *AUDIT[4:])),
+                            ("source", (*AUDIT, "--source", "copy")))],
     Fault(8, "a flipped bit in the header of Flat", index.flips_in(None, 45), INSPECT, 4,
           "store/index.faiss: expected *, found *; *"),
     Fault(8, "a flipped bit in the header of IVF", index.flips_in(of_factory("IVF4,Flat"), 53), INSPECT, 4,
           "store/index.faiss: expected *, found *; *"),
     # nothing says that it is wrong; that nothing could is what a user has to know
-    Fault(8, "a flipped bit, and no checksum", then(index.forget_checksum, index.flip(9_999)), INSPECT, 0,
-          "checksum *none to compare with"),
+    Fault(8, "a flipped bit, and no checksum of the index", then(index.forget_checksum, index.flip(9_999)), INSPECT,
+          0, "checksum *as in the manifest: docs.jsonl; none of index.faiss"),
+    Fault(8, "a flipped bit, and no checksum", then(index.forget_checksum, index.forget_texts, index.flip(9_999)),
+          INSPECT, 0, "checksum *none to compare with"),
     Fault(9, "an unknown kind", index.edit(lambda raw: b"IxZZ" + raw[4:]), INSPECT, 4,
           "store/index.faiss: expected a FAISS index, found bytes that begin with 49 78 5a 5a; give the file that "
           "faiss.write_index or FAISS.save_local wrote"),
@@ -573,8 +586,7 @@ MORE = [
     Fault(68, "the wrong direction", models.translated, ("translate", "new", "stitch", "-o", "out", "-q"), 4,
           "new: the stitch expects vectors of dimension 32, found 24; fit a stitch for this store"),
     Fault(69, "a stale manifest: the index was replaced", texts.other_vectors, INSPECT, 4,
-          "store/index.faiss: expected the SHA-256 of the manifest, *, found *; the index was damaged or replaced, "
-          "copy it or make it again"),
+          OTHER_BYTES.format("store/index.faiss", "index was")),
     Fault(69, "a stale manifest: of another index", stores.move("store/index.faiss", "store/renamed.faiss"),
           INSPECT, 0, "notes *the manifest in the folder is not of renamed.faiss; it is ignored"),
     Fault(69, "a manifest that is not JSON", stores.write("store/lead-migrate.json", b"{"), INSPECT, 4,
@@ -777,7 +789,30 @@ REPORTS = [
           "Invalid value for '--seed': -1 is not in the range 0<=x<=4294967295; see lead-migrate fit --help"),
 ]
 
+HASHES = [
+    *[Fault(90, f"other texts, {command[0]}", texts.reworded, command, 4,
+            OTHER_BYTES.format("store/docs.jsonl", "documents were"))
+      for command in (INSPECT, TRANSLATE, ANY_STORE, FIT, AUDIT, BACKFILL, RUN)],
+    Fault(90, "no texts any more", stores.remove("store/docs.jsonl"), TRANSLATE, 4,
+          "store/docs.jsonl: expected the documents that the manifest has the hash of, found no such file; copy it "
+          "again, or, if that is meant, stamp the store anew (lead-migrate stamp --force)"),
+    Fault(91, "other texts than the stitch was fitted on", then(texts.reworded, index.forget_documents), TRANSLATE, 4,
+          "store: the stitch was fitted on another store (the same vectors, other texts); fit again, or allow it with "
+          "--any-store if the model is the same"),
+    Fault(91, "other texts than the stitch was fitted on, allowed", then(texts.reworded, index.forget_documents),
+          ANY_STORE, 0, "out: 150 vectors, dimension 32 to 24, 0 of them true ones, in * s"),
+    Fault(91, "a stitch that has noted no texts", then(texts.reworded, index.forget_texts), TRANSLATE, 0,
+          "out: 150 vectors, dimension 32 to 24, 60 of them true ones, in * s"),
+    Fault(92, "a flipped digit in the manifest of a stitch", models.flip_digits("stitch"), TRANSLATE, 4,
+          EDITED.format("stitch", "stitch")),
+    Fault(92, "a flipped digit in the manifest of a store", models.flip_digits("store"), INSPECT, 4,
+          EDITED.format("store", "store")),
+    Fault(93, "a stitch without one of its arrays, whose hash is right all the same", models.drop_array, TRANSLATE, 4,
+          "stitch/weights.safetensors: expected the arrays that the manifest names, found none called 'stitch.offset' "
+          "(1 missing); fit the stitch again"),
+]
+
 SECTIONS = {"index": INDEX, "vectors": VECTORS, "texts": TEXTS, "models": MODELS, "environment": ENVIRONMENT,
-            "more": MORE, "reports": REPORTS}
+            "more": MORE, "reports": REPORTS, "hashes": HASHES}
 FAULTS = {f"{section} {fault.number:02d} {fault.name}": fault for section, rows in SECTIONS.items() for fault in rows}
-NUMBERS = 89
+NUMBERS = 93

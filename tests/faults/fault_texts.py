@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable
 
 import numpy as np
-from fault_index import DIM, HEADER_BYTES, ROW_BYTES, ROWS, content, forget_checksum, then
+from fault_index import DIM, HEADER_BYTES, ROW_BYTES, ROWS, content, forget_checksum, forget_texts, then
 from fault_place import Place, Spoiler
 from fault_stores import write
 
@@ -42,8 +42,13 @@ def lines(place: Place) -> list[str]:
 
 
 def edit_lines(change: Callable[[list[str]], list[str]]) -> Spoiler:
-    """Change the lines of docs.jsonl."""
-    return lambda place: place.docs.write_text("\n".join(change(lines(place))))
+    """Change the lines of docs.jsonl, of which there is no hash then."""
+
+    def spoil(place: Place) -> None:
+        place.docs.write_text("\n".join(change(lines(place))))
+        forget_texts(place)
+
+    return spoil
 
 
 def edit_document(number: int, **changes: object) -> Spoiler:
@@ -60,6 +65,7 @@ def raw_line(number: int, line: bytes) -> Spoiler:
     """Replace a line by any bytes."""
 
     def spoil(place: Place) -> None:
+        forget_texts(place)
         found = place.docs.read_bytes().split(b"\n")
         found[number] = line
         place.docs.write_bytes(b"\n".join(found))
@@ -68,6 +74,7 @@ def raw_line(number: int, line: bytes) -> Spoiler:
 
 
 def marked_and_broken_by_dos(place: Place) -> None:
+    forget_texts(place)
     for path in (place.docs, place / "beir/queries.jsonl", place / "beir/qrels/test.tsv", place / "beir/corpus.jsonl"):
         blank = path.read_bytes().replace(b"\n", b"\r\n\r\n", 1)
         path.write_bytes(b"\xef\xbb\xbf" + blank.replace(b"\n", b"\r\n").replace(b"\r\r", b"\r"))
@@ -83,6 +90,14 @@ def drifted(place: Place) -> None:
     texts = [document["text"] for document in documents]
     moved = zip(documents, texts[-1:] + texts[:-1], strict=True)
     place.docs.write_text("\n".join(json.dumps({**document, "text": text}) for document, text in moved))
+    forget_texts(place)
+
+
+def reworded(place: Place) -> None:
+    """One text is another; the vectors and all hashes are as they were."""
+    found = lines(place)
+    found[7] = json.dumps({**json.loads(found[7]), "text": "something else altogether"})
+    place.docs.write_text("\n".join(found))
 
 
 HEADER = "query-id\tcorpus-id\tscore\n"

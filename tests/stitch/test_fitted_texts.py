@@ -13,7 +13,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from migrate.embedders.base import TokenTable
 from migrate.errors import StitchError
 from migrate.files import sha256_file
-from migrate.manifest import MANIFEST_NAME, Manifest
+from migrate.manifest import MANIFEST_NAME, Manifest, read_manifest
 from migrate.stitch.additive import RidgeText
 from migrate.stitch.fallback import fit_fallback
 from migrate.stitch.fitted import WEIGHTS_NAME, FittedStitch, TrueVectors
@@ -190,8 +190,23 @@ def edit(folder, change):
 def rehash(folder, name):
     path = folder / MANIFEST_NAME
     facts = json.loads(path.read_bytes())
+    del facts["manifest_sha256"], facts["details"]["arrays"]  # as an older one has none
     facts["details"]["files"][name] = sha256_file(folder / name)
     path.write_text(json.dumps(facts))
+
+
+@pytest.mark.parametrize("prefix", ["stitch.vector/", "stitch.ngrams/", "reader.", "fallback."])
+def test_a_view_that_was_removed_with_its_hashes_is_missed(prefix, with_fallback, tmp_path):
+    with_fallback.save(tmp_path / "stitch")
+    tensors = load_file(tmp_path / "stitch" / WEIGHTS_NAME)
+    left = {name: array for name, array in tensors.items() if not name.startswith(prefix)}
+    assert len(left) < len(tensors)
+    save_file(left, tmp_path / "stitch" / WEIGHTS_NAME)
+    manifest = read_manifest(tmp_path / "stitch", "stitch")
+    files = {**manifest.details["files"], WEIGHTS_NAME: sha256_file(tmp_path / "stitch" / WEIGHTS_NAME)}
+    replace(manifest, details={**manifest.details, "files": files}).write(tmp_path / "stitch")
+    with pytest.raises(StitchError, match=f"expected the arrays that the manifest names, found none called '{prefix}"):
+        load_stitch(tmp_path / "stitch")
 
 
 def drop(*names):
@@ -319,6 +334,7 @@ def test_a_fallback_that_is_none_is_found(facts, with_fallback, tmp_path):
     with_fallback.save(tmp_path / "stitch")
     path = tmp_path / "stitch" / MANIFEST_NAME
     known = json.loads(path.read_bytes())
+    del known["manifest_sha256"]
     known["details"]["fallback"] = facts
     path.write_text(json.dumps(known))
     with pytest.raises(StitchError, match="again"):

@@ -6,7 +6,9 @@ from faiss_tools import COUNT, DIM, build, read, rewrite, save
 
 from migrate.documents import Document
 from migrate.errors import StoreError
+from migrate.manifest import Manifest
 from migrate.stores import open_store
+from migrate.stores.base import hash_files
 
 TEXTS = [f"text of row {row}" for row in range(COUNT)]
 
@@ -168,3 +170,11 @@ def test_datasets_opens_and_searches_what_was_written(place, vectors, tmp_path):
         assert hits["number"][0] == number
         assert hits["title"][0] == TEXTS[number]
         assert scores[0] == pytest.approx(0, abs=1e-5)
+
+
+def test_files_below_the_index_are_held_against_the_manifest(folder, dataset):
+    Manifest("store", details=hash_files(folder, "my.faiss", open_store(folder).document_files)).write(folder)
+    assert len(open_store(folder, verify=True).verify()) == 5
+    (dataset / "state.json").write_text((dataset / "state.json").read_text() + " ")
+    with pytest.raises(StoreError, match=rf"{dataset}/state\.json: expected the SHA-256 of the manifest"):
+        open_store(folder, verify=True)

@@ -1,0 +1,72 @@
+"""A store whose manifest has hashes is read by nobody before it is held against them."""
+
+import os
+import shutil
+
+import pytest
+
+import migrate.stores.base
+from migrate.errors import StoreError
+from migrate.stores import open_store
+
+
+@pytest.fixture
+def folder(source_folder, tmp_path):
+    return shutil.copytree(source_folder, tmp_path / "store")
+
+
+def flip(path, at=9_999):
+    raw = bytearray(path.read_bytes())
+    raw[at] ^= 1
+    path.write_bytes(raw)
+
+
+def test_a_store_is_held_against_its_manifest_when_it_is_opened_for_use(folder):
+    assert open_store(folder, verify=True).verify() == ("index.faiss", "docs.jsonl")
+    flip(folder / "index.faiss")
+    assert open_store(folder).info.count == 150
+    with pytest.raises(StoreError, match=r"index\.faiss: expected the SHA-256 of the manifest, .* copy the file again"):
+        open_store(folder, verify=True)
+
+
+def test_the_rows_that_the_fingerprint_does_not_look_at_count(folder):
+    before = open_store(folder).fingerprint()
+    flip(folder / "index.faiss", at=45 + 100 * 32 * 4)
+    assert open_store(folder).fingerprint() == before
+    with pytest.raises(StoreError, match="the index was damaged or replaced"):
+        open_store(folder).verify()
+
+
+def test_files_are_hashed_once_unless_they_change(folder, monkeypatch):
+    hashed, real = [], migrate.stores.base.sha256_file
+    monkeypatch.setattr(migrate.stores.base, "sha256_file", lambda path: (hashed.append(path.name), real(path))[1])
+    store = open_store(folder, verify=True)
+    store.verify()
+    store.fingerprint()
+    store.document_hashes()
+    assert hashed == ["index.faiss", "docs.jsonl"]
+    os.utime(folder / "index.faiss", ns=(1, 1))
+    store.verify()
+    assert hashed == ["index.faiss", "docs.jsonl", "index.faiss"]
+    flip(folder / "docs.jsonl", at=12)
+    with pytest.raises(StoreError, match="the documents were damaged or replaced"):
+        store.verify()
+
+
+def test_an_older_manifest_claims_nothing(folder, forget_hashes):
+    forget_hashes(folder)
+    flip(folder / "index.faiss")
+    assert open_store(folder, verify=True).verify() == ()
+
+
+def test_stores_of_other_texts_are_told_apart(folder, bare_folder):
+    one = open_store(folder).fingerprint()
+    (folder / "docs.jsonl").write_text((folder / "docs.jsonl").read_text() + "\n")
+    other, bare = open_store(folder).fingerprint(), open_store(bare_folder).fingerprint()
+    noted = {name: getattr(one, name) for name in one.__slots__}
+    assert one.difference(noted) is None
+    assert other.difference(noted) == "the same vectors, other texts"
+    assert other.difference({**noted, "count": 7}) == "7 vectors there, 150 here"
+    older = {name: value for name, value in noted.items() if name != "texts_sha256"}
+    assert other.difference(older) is None, "a stitch from before texts were noted"
+    assert bare.texts_sha256 is None and bare.difference(noted) is None, "the same store without its texts"
