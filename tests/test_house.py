@@ -25,6 +25,7 @@ FLOORS = {
     "report": 7,
     "pipeline": 8,
     "cli": 9,
+    "__main__": 10,
 }  # fmt: skip
 
 # On the ground floor, where modules are single files, these may use those.

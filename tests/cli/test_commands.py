@@ -248,6 +248,15 @@ def test_the_console_script_and_the_module_are_there(tmp_path):
     assert nothing.returncode == 2
 
 
+def test_python_m_migrate_is_the_tool_under_that_name():
+    tool = [sys.executable, "-m", "migrate"]
+    shown = subprocess.run([*tool, "fit", "--help"], capture_output=True, text=True, check=True)
+    assert shown.stdout.startswith("Usage: python -m migrate fit [OPTIONS] STORE\n")
+    refused = subprocess.run([*tool, "fit"], capture_output=True, text=True, check=False)
+    assert refused.returncode == 2
+    assert refused.stderr.endswith("; see python -m migrate fit --help\n")
+
+
 def test_progress_and_advice_stay_off_stdout(source_folder, tmp_path, capsys):
     lead_migrate("fit", source_folder, "--target", "tfidf:16", "--json", "-o", tmp_path / "s")
     captured = capsys.readouterr()
