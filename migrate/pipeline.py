@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -16,12 +16,13 @@ from migrate.embed import reembed_store
 from migrate.embed.reference import documents_left
 from migrate.embedders.base import Embedder
 from migrate.files import atomic_file, write_bytes, write_json
-from migrate.fit import AUTO, fit_stitch, require_texts
+from migrate.fit import fit_stitch, require_texts
 from migrate.report.document import audit_document
 from migrate.report.html import audit_page
 from migrate.sample import SAMPLE_SIZE, QueryLog, choose_strategy
 from migrate.stitch.fitted import FittedStitch
 from migrate.stitch.loading import load_stitch
+from migrate.stitch.select import AUTO
 from migrate.stores import open_store
 from migrate.stores.base import Store
 from migrate.stores.confidence import find_outside
@@ -51,7 +52,7 @@ def migrate(
     folder: Path,
     *,
     source_embedder: Embedder | None = None,
-    stitch: str = AUTO,
+    stitch: str | Sequence[str] = AUTO,
     size: int = SAMPLE_SIZE,
     strategy: str | None = None,
     query_log: QueryLog | None = None,
@@ -77,7 +78,8 @@ def migrate(
     require_texts(store, embedder)
     if store.info.has_texts:
         embedder.fit(store.documents())
-    options = {"stitch": stitch, "sample": size, "seed": seed, "model": embedder.cache_scope("document")}
+    stitches = [stitch] if isinstance(stitch, str) else list(stitch)
+    options = {"stitch": stitches, "sample": size, "seed": seed, "model": embedder.cache_scope("document")}
     options["strategy"], options["query log"] = strategy, query_log and query_log.digest()
     options["source model"] = source_model and asdict(source_model)
     configuration = Configuration("run", store.identity(), options)
@@ -89,7 +91,7 @@ def migrate(
             fitted = fit_stitch(
                 store,
                 embedder,
-                stitch=stitch,
+                stitch=stitches,
                 size=size,
                 strategy=strategy,
                 query_log=query_log,

@@ -1,4 +1,4 @@
-"""Options that need not be typed: from `[tool.lead-migrate]` of the nearest pyproject.toml, and what the environment names.
+"""Options that need not be typed: those of `[tool.lead-migrate]` in the nearest pyproject.toml, and of the environment.
 
 Click reads the environment itself; here stands what it would pass over in silence.
 """

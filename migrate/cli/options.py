@@ -61,9 +61,11 @@ target = option("--target", required=True, metavar="SPEC", help="Model to move t
 source_model = option("--source-model", metavar="SPEC", help="Model that the source store was built with.")
 stitch = option(
     "--stitch",
-    default="auto",
+    "stitches",
+    multiple=True,
+    default=["auto"],
     metavar="KIND",
-    help="auto, or one of identity, mean, procrustes, ols, ridge, lowrank, lowrank:RANK, kernel, mlp:1 to mlp:7; "
+    help="Repeated, the best of these: auto, identity, mean, procrustes, ols, ridge, lowrank, lowrank:RANK, kernel, mlp:1 to mlp:7; "
     "ridge+text, kernel+text and text read the documents too; for queries adjoint.",
 )
 view = option(

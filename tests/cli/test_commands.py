@@ -277,3 +277,20 @@ def test_queries_get_the_prefix_that_the_store_was_made_for(source_folder, beir,
         served = list(server.texts_served)
     assert len(served) == 150 + 150  # every document once, though 50 were asked for twice; every query
     assert {text[:5] for text in served} == {"ask: ", "doc: "}
+
+
+@pytest.mark.parametrize(
+    ("kinds", "expected"),
+    [
+        (["ridge", "lowrank:8", "procrustes"], {"procrustes", "lowrank:8", "ridge"}),
+        (["ridge", "ridge+text", "ridge"], {"ridge", "ridge+text"}),
+        (["auto", "kernel"], {"procrustes", "ols", "lowrank", "ridge", "ridge+text", "kernel"}),
+    ],
+)
+def test_several_stitches_are_the_candidates(kinds, expected, source_folder, tmp_path, capsys):
+    command = ["fit", source_folder, "--target", "tfidf:16", "--sample", "100", "-o", tmp_path / "s", "--json"]
+    assert lead_migrate(*command, *(word for kind in kinds for word in ("--stitch", kind))) == 0
+    facts = json.loads(capsys.readouterr().out)
+    rows = [row["stitch"] for row in facts["candidates"] if not row["is_control"]]
+    assert set(rows) == expected and len(rows) == len(expected)
+    assert facts["chosen"] in expected
