@@ -24,6 +24,7 @@ from migrate.stitch.select import AUTO, AUTO_CANDIDATES, select_stitch
 from migrate.stitch.select_queries import QUERY_CANDIDATES, select_query_stitch
 from migrate.stitch.text_reader import CORPUS_SIZE, TextReader
 from migrate.stores.base import Store
+from migrate.threads import threads_for
 from migrate.vectors import Progress, no_progress
 
 
@@ -44,9 +45,10 @@ def fit_stitch(
     """Embed a sample of the store with the target model, judge the candidates on it, and fit the chosen one on all.
 
     `stitch` is a spec (`ridge`, `lowrank:64`), `auto` for all that apply, or several of these: held-out retrieval then
-    chooses among them. `strategy` and `query_log` say which documents make the sample, as in `draw_sample`. `source_model` is recorded; by default it is
-    what the store's manifest says. `views` are further models, by their specs, whose vectors a stitch that reads texts
-    may use: a free local one where the target is paid for, say. A translation embeds every text with them.
+    chooses among them. `strategy` and `query_log` say which documents make the sample, as in `draw_sample`.
+    `source_model` is recorded; by default it is what the store's manifest says. `views` are further models, by their
+    specs, whose vectors a stitch that reads texts may use: a free local one where the target is paid for, say. A
+    translation embeds every text with them.
 
     With the direction `query` the stitch is learned the other way round, from the new vectors of the sample to the old
     ones, so that the store as it is can answer queries of the target model: see `FittedStitch.map_queries`. Texts are
@@ -81,7 +83,8 @@ def fit_stitch(
     if direction == QUERY:
         return fit_query_pairs(pairs, specs, manifest=manifest, state=state, seed=seed, progress=progress)
     reads = store.info.has_texts and _may_read_texts(specs)
-    reader = fit_reader(store, embedder, views, seed=seed) if reads else None
+    with threads_for(len(pairs.source)):
+        reader = fit_reader(store, embedder, views, seed=seed) if reads else None
     return fit_pairs(
         pairs,
         specs,
@@ -152,13 +155,14 @@ def fit_pairs(
     not.
     """
     pairing = Pairing(pairs.source, pairs.target, None if reader is None else reader.read(texts))
-    selection = select_stitch(pairing, specs=specs, seed=seed, progress=progress)
-    fitted = pairing.fit(selection.stitch or new_stitch(selection.chosen))
     sample = TrueVectors(pairs.ids, pairs.target, pairs.copies)
     norm = fit_norm(pairs.target)
-    if not fitted.reads_texts:
+    with threads_for(len(pairing)):
+        selection = select_stitch(pairing, specs=specs, seed=seed, progress=progress)
+        fitted = pairing.fit(selection.stitch or new_stitch(selection.chosen))
+        fallback = fit_fallback(pairing, selection, seed=seed) if fitted.reads_texts else None
+    if fallback is None:
         return FittedStitch(fitted, norm, sample, selection, manifest, state)
-    fallback = fit_fallback(pairing, selection, seed=seed)
     return FittedStitch(fitted, norm, sample, selection, manifest, state, reader, fallback)
 
 
@@ -181,8 +185,9 @@ def fit_query_pairs(
     progress: Progress = no_progress,
 ) -> FittedStitch:
     """As `fit_pairs`, the other way round: from the new vectors of the sample to the old ones, without their texts."""
-    selection = select_query_stitch(pairs.target, pairs.source, specs=specs, seed=seed, progress=progress)
-    fitted = new_stitch(selection.chosen).fit(pairs.target, pairs.source)
+    with threads_for(len(pairs.source)):
+        selection = select_query_stitch(pairs.target, pairs.source, specs=specs, seed=seed, progress=progress)
+        fitted = new_stitch(selection.chosen).fit(pairs.target, pairs.source)
     none = TrueVectors([], pairs.source[:0])  # what is true in the old space is in the store already
     return FittedStitch(fitted, fit_norm(pairs.source), none, selection, manifest, state)
 

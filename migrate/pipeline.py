@@ -133,7 +133,7 @@ def texts_left(
 ) -> Iterator[Document]:
     """The documents that `migrate` would still have embedded in `folder`: the sample, as `draw` has it, and all.
 
-    A document of the sample comes twice, as it is embedded twice where no cache keeps it.
+    A document of the sample comes twice, as it is embedded twice by an embedder without a cache.
     """
     record = None if restart else look_at(folder)
     done = {name for name in record.steps if (folder / name).exists()} if record else set()

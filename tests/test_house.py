@@ -15,7 +15,7 @@ PACKAGE = ROOT / "migrate"
 
 # A module imports from floors below its own, and from its own room.
 FLOORS = {
-    "errors": 0, "documents": 0, "vectors": 0, "files": 0, "manifest": 0, "stamps": 0,
+    "errors": 0, "documents": 0, "vectors": 0, "files": 0, "manifest": 0, "stamps": 0, "threads": 0,
     "stores": 1, "embedders": 1, "datasets": 1, "work": 1,
     "stitch": 2, "search": 2,
     "sample": 3, "similarity": 3,
@@ -47,6 +47,7 @@ HOMES = {
     "sqlite3": ["embedders/", "stores/sqlite_file"],
     "pickle": ["stores/"],
     "pyarrow": ["stores/arrow"],
+    "threadpoolctl": ["threads.py"],
 }
 
 HEAVY = (

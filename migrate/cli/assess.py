@@ -118,7 +118,7 @@ def _rate(tier: str, target: Target, store: Store, model: ModelOptions, *, calib
     if given is not None:
         return Rate.parse(given).completed(limits)
     if calibrate:
-        embedder = _uncached(model).load(target.spec, seed=seed)
+        embedder = _uncached(model).load(target.spec, seed=seed, asks_again=False)
         embedder.fit(store.documents())
         return measure_rate(embedder, draw_sample(store, CALIBRATION_TEXTS, seed=seed).documents)
     return limits

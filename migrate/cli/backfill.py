@@ -53,7 +53,7 @@ def command(
     with progress_bar(quiet=quiet) as progress:
         opened = open_store(store)
         embedder = load_model_of(opened, target, "--target", model)
-        if not isinstance(embedder, CachedEmbedder):
+        if model.no_cache or not isinstance(embedder, CachedEmbedder):
             why = "as --no-cache asks" if model.no_cache else "as they cost nothing to have again"
             raise UsageError(f"{store}: expected a model whose vectors are cached, found one whose are not, {why}")
         done = backfill_store(opened, embedder, output, force=force, restart=restart, progress=progress)

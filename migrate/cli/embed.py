@@ -73,7 +73,7 @@ def command(
         chunks = None if no_chunks else [chunk_tokens, chunk_overlap]
         cap = None if max_docs is None else [max_docs, split, seed]
         documents = read if no_chunks else _chunked(read, chunk_tokens, chunk_overlap)
-        paid = spending.watch(model.load(spec, seed=seed), price=price, quiet=quiet)
+        paid = spending.watch(model.load(spec, seed=seed, asks_again=False), price=price, quiet=quiet)
         paid.agree(lambda: documents_left(documents, output, restart=restart), progress=progress)
         done = embed_corpus(
             documents,

@@ -17,6 +17,7 @@ import click
 from migrate import __version__
 from migrate.cli.terminal import PROGRAM, printable
 from migrate.errors import LeadMigrateError
+from migrate.threads import limit_threads
 
 COMMANDS = (
     "inspect",
@@ -115,6 +116,7 @@ def _on_sigterm(_number: int, _frame: FrameType | None) -> NoReturn:
 def main(arguments: Sequence[str] | None = None, *, program: str = PROGRAM) -> NoReturn:
     """Run the command line and exit; `program` is what the user typed to start it."""
     signal.signal(signal.SIGTERM, _on_sigterm)
+    limit_threads()  # here, as NumPy is not loaded yet, and as this process is ours
     sys.exit(run(arguments, program=program))
 
 

@@ -100,10 +100,11 @@ def select_stitch(
 ) -> Selection:
     """Cross-validate stitches and choose one.
 
-    The candidates are `specs`, and all that apply for `auto` among them or where there are none. Each fold's predictions come from a stitch that has not seen the
-    fold; put together they cover the sample, so that retrieval is judged over all n documents. The best overlap@10
-    wins, but of candidates that stand less than one standard error of the paired difference behind it, the one that
-    is cheapest to use is taken (Breiman et al. 1984, the one-standard-error rule).
+    The candidates are `specs`, and all that apply for `auto` among them or where there are none. Each fold's
+    predictions come from a stitch that has not seen the fold; put together they cover the sample, so that retrieval is
+    judged over all n documents. The best overlap@10 wins, but of candidates that stand less than one standard error of
+    the paired difference behind it, the one that is cheapest to use is taken (Breiman et al. 1984, the
+    one-standard-error rule).
 
     Controls stand in the table and are never chosen unless asked for: `mean`; `random`, which hands every document
     the true vector of another; and, where there are texts, `text`, which shows what the old vectors are worth.

@@ -54,7 +54,7 @@ def test_what_is_typed_or_in_the_environment_goes_first(project, source_folder, 
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("[tool.lead-migrate]\nmargn = 0.9\n", "known option in [tool.lead-migrate], found 'margn'; did you mean margin?"),
+        ("[tool.lead-migrate]\nmargn = 0.9\n", "option in [tool.lead-migrate], found 'margn'; did you mean margin?"),
         ("[tool.lead-migrate.audti]\nsplit = 'x'\n", "of a known command in [tool.lead-migrate], found 'audti'"),
         ("[tool.lead-migrate.fit]\nmargin = 0.9\n", "known option of fit in [tool.lead-migrate], found 'margin'"),
         ("[tool.lead-migrate]\nmargin = 7\n", "Invalid value for '--margin'"),
