@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from migrate.cli import options
+from migrate.cli.next_step import advise_next, free_path, model_words
 from migrate.cli.options import ModelOptions, option
 from migrate.cli.spending import cached_texts, usd
 from migrate.cli.terminal import progress_bar, show, show_json
@@ -99,6 +100,9 @@ def command(
         show_json(assess_document(found))
     else:
         show(assess_text(found))
+    stitch_path = free_path(opened.info.path.with_name(f"{opened.info.path.stem}-stitch"))
+    words = [store, "-o", stitch_path, *(model_words("--target", target) or ["--target", target])]
+    advise_next("fit", *words, also=("query_log", "price"), but="rate", quiet=quiet)  # a rate means more here
 
 
 def _rate(tier: str, target: Target, store: Store, model: ModelOptions, *, calibrate: bool, seed: int) -> Rate | None:

@@ -7,8 +7,9 @@ from pathlib import Path
 import click
 
 from migrate.cli import options
+from migrate.cli.next_step import JUDGED, advise_next
 from migrate.cli.options import ModelOptions, option
-from migrate.cli.terminal import advise, progress_bar, show, show_json
+from migrate.cli.terminal import progress_bar, show, show_json
 from migrate.cli.verdict import load_model_of
 
 
@@ -65,4 +66,4 @@ def command(
         f"{output}: {done.n_true:,} of {done.count:,} vectors are true ones ({done.n_before:,} before), "
         f"{done.n_left:,} are still translated"
     )
-    advise(f"next: lead-migrate audit {output} --reference build --beir DIR", quiet=quiet)
+    advise_next("audit", output, "--reference", "build", "--beir", JUDGED, also=("target",), quiet=quiet)

@@ -66,8 +66,7 @@ stitch = option(
     default=["auto"],
     metavar="KIND",
     help="auto, or one of identity, mean, procrustes, ols, ridge, lowrank, lowrank:RANK, kernel, mlp:1 to mlp:7; "
-    "ridge+text, kernel+text and text read the documents too; for queries adjoint. Can be repeated: the best of these is "
-    "taken.",
+    "ridge+text, kernel+text and text read the documents too; for queries adjoint. Repeated: the best of these.",
 )
 view = option(
     "--view",

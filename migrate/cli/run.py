@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from migrate.cli import options
+from migrate.cli.next_step import advise_next, beir_words, is_out_of_sight, model_words
 from migrate.cli.options import ModelOptions
 from migrate.cli.outlets import CI, Outlets, ci_options
 from migrate.cli.spending import Asked, SpendingOptions, spending_options
@@ -76,7 +77,8 @@ def command(
     with progress_bar(quiet=quiet) as progress:
         opened = open_store(store)
         known = opened.info.manifest
-        stay = source_model is not None or (known is not None and known.model is not None)
+        recorded = known.model if known is not None else None
+        stay = source_model is not None or (recorded is not None and not is_out_of_sight(recorded))
         old = load_model_of(opened, source_model, "--source-model", model.for_source()) if stay else None
         if old is None:
             advise("no --source-model: the audit cannot say whether staying would be better", quiet=quiet)
@@ -114,4 +116,21 @@ def command(
         show(candidates_table(done.stitch.selection) + "\n")
         if query_log is not None:
             show(told_of_log(done.stitch.manifest, by_vectors=old is not None) + "\n")
-    return show_report(done.report, Outlets(None, None, ci), force=force, as_json=as_json)
+    code = show_report(done.report, Outlets(None, None, ci), force=force, as_json=as_json)
+    if code:
+        _advise_frontier(store, output, target, beir, source_model, quiet=quiet)
+    return code
+
+
+def _advise_frontier(
+    store: Path, output: Path, target: str, beir: str, source_model: str | None, *, quiet: bool
+) -> None:
+    """What re-embedding a part would keep, out of what the run has left."""
+    from migrate.pipeline import REFERENCE, STITCH, STORE
+
+    source = model_words("--source-model", source_model) or (["--source-model", source_model] if source_model else [])
+    advise_next(
+        "audit", output / STORE, "--reference", output / REFERENCE, *beir_words(beir), "--source", store, *source,
+        "--stitch", output / STITCH, *model_words("--target", target), "--frontier",
+        also=("split", "query_log", "price", "margin", "seed"), quiet=quiet,
+    )  # fmt: skip

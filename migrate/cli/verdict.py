@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from migrate.cli.next_step import is_out_of_sight
 from migrate.cli.terminal import coloured_verdict, show, show_json
 
 if TYPE_CHECKING:
@@ -43,19 +44,30 @@ def load_model_of(store: Store, spec: str | None, flag: str, options: ModelOptio
     Raises
     ------
     UsageError
-        Neither is there.
+        Neither is there, or the store's own is a file that is not in the current folder.
+    InputError, RemoteError
+        The store's own model cannot be loaded.
     StoreError
         The store's own model is not what it was: its weights or its vocabulary have changed.
     """
-    from migrate.errors import UsageError
+    from migrate.errors import InputError, RemoteError, UsageError
 
     known = store.info.manifest.model if store.info.manifest else None
     if spec is None and known is None:
         raise UsageError(f"{store.info.path} does not say which model it was built with; name it with {flag} SPEC")
     if known is None or spec not in (None, known.spec):
         return options.load(str(spec), state=store.folder)
+    if is_out_of_sight(known):
+        name = known.spec.removeprefix("file:")
+        raise UsageError(
+            f"{store.info.path}: expected {name}, the vectors that it is of, in the current folder, found none; say "
+            f"where they are with {flag} file:PATH"
+        )
     embedder = options.as_recorded(known).load(known.spec, state=store.folder)
-    _check_revision(store.info.path, known, embedder.identity)
+    try:
+        _check_revision(store.info.path, known, embedder.identity)
+    except (InputError, RemoteError) as error:
+        raise type(error)(f"{error}; or name the model with {flag} SPEC") from error
     return embedder
 
 
