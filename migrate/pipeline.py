@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -15,7 +16,8 @@ from migrate.documents import Document
 from migrate.embed import reembed_store
 from migrate.embed.reference import documents_left
 from migrate.embedders.base import Embedder
-from migrate.files import atomic_file, write_bytes, write_json
+from migrate.files import atomic_file, canonical_json, write_bytes, write_json
+from migrate.finished import RECORD, Finished, find_finished, note_finished
 from migrate.fit import fit_stitch, require_texts
 from migrate.report.document import audit_document
 from migrate.report.html import audit_page
@@ -66,7 +68,8 @@ def migrate(
     """Fit a stitch on a sample, translate the store, embed it in full for comparison, and audit.
 
     Leaves `stitch`, `store`, `reference`, `report.json` and `report.html` in `folder`, each complete or absent. A run
-    that broke off is continued by the same call, unless `restart` discards it.
+    that broke off is continued by the same call, unless `restart` discards it. Of one that is finished `finished_run`
+    says what came of it.
 
     Raises
     ------
@@ -76,22 +79,15 @@ def migrate(
     source_model = source_embedder.identity if source_embedder else None
     strategy = choose_strategy(strategy, has_log=query_log is not None)
     require_texts(store, embedder)
-    if store.info.has_texts:
-        embedder.fit(store.documents())
-    stitches = [stitch] if isinstance(stitch, str) else list(stitch)
-    options = {"stitch": stitches, "sample": size, "seed": seed, "model": embedder.cache_scope("document")}
-    options["strategy"], options["query log"] = strategy, query_log and query_log.digest()
-    options["source model"] = source_model and asdict(source_model)
-    configuration = Configuration("run", store.identity(), options)
-    with open_steps(
-        folder, (STITCH, STORE, REFERENCE, REPORT, PAGE), configuration, force=force, restart=restart
-    ) as steps:
+    configuration = _configuration(store, embedder, source_embedder, stitch, size, strategy, query_log, seed)
+    outputs = (STITCH, STORE, REFERENCE, REPORT, PAGE, RECORD)
+    with open_steps(folder, outputs, configuration, force=force, restart=restart) as steps:
         fitted = None
         if steps.known(STITCH) is None:
             fitted = fit_stitch(
                 store,
                 embedder,
-                stitch=stitches,
+                stitch=stitch,
                 size=size,
                 strategy=strategy,
                 query_log=query_log,
@@ -125,7 +121,76 @@ def migrate(
             write_json(aside, audit_document(report))
         with atomic_file(folder / PAGE, force=steps.force) as aside:
             write_bytes(aside, audit_page(report).encode())
+        judged = _judged(configuration, questions, price_usd_per_mtok, margin)
+        note_finished(folder, report, judged, {name: folder / name for name in (REPORT, PAGE)}, force=steps.force)
     return Migration(fitted or saved, translation, report)
+
+
+def finished_run(
+    store: Store,
+    embedder: Embedder,
+    questions: Questions,
+    folder: Path,
+    *,
+    source_embedder: Embedder | None = None,
+    stitch: str | Sequence[str] = AUTO,
+    size: int = SAMPLE_SIZE,
+    strategy: str | None = None,
+    query_log: QueryLog | None = None,
+    price_usd_per_mtok: float | None = None,
+    margin: float = MARGIN,
+    seed: int = 0,
+) -> Finished | None:
+    """What `migrate` said when it was called with the same arguments; None where it has not come to its end.
+
+    Nothing is embedded for that.
+
+    Raises
+    ------
+    UsageError
+        It has come to its end in this folder with other arguments.
+    InputError
+        The record of it is damaged.
+    """
+    if not (folder / RECORD).is_file() or not all((folder / name).is_dir() for name in (STITCH, STORE, REFERENCE)):
+        return None
+    strategy = choose_strategy(strategy, has_log=query_log is not None)
+    configuration = _configuration(store, embedder, source_embedder, stitch, size, strategy, query_log, seed)
+    return find_finished(folder, folder / REPORT, _judged(configuration, questions, price_usd_per_mtok, margin))
+
+
+def _configuration(
+    store: Store,
+    embedder: Embedder,
+    source_embedder: Embedder | None,
+    stitch: str | Sequence[str],
+    size: int,
+    strategy: str,
+    query_log: QueryLog | None,
+    seed: int,
+) -> Configuration:
+    """What a run that broke off must have in common with the one that goes on; costs no embedding."""
+    if store.info.has_texts:
+        embedder.fit(store.documents())
+    options = {
+        "stitch": [stitch] if isinstance(stitch, str) else list(stitch),
+        "sample": size,
+        "seed": seed,
+        "model": embedder.cache_scope("document"),
+        "strategy": strategy,
+        "query log": query_log and query_log.digest(),
+        "source model": source_embedder and source_embedder.cache_scope("query"),
+    }
+    return Configuration("run", store.identity(), options)
+
+
+def _judged(configuration: Configuration, questions: Questions, price: float | None, margin: float) -> Configuration:
+    """With what the verdict rests on besides."""
+    asked = canonical_json([questions.name, [[query.id, query.text] for query in questions.queries], questions.qrels])
+    digest = hashlib.sha256(asked.encode(errors="surrogatepass")).hexdigest()
+    return replace(
+        configuration, options={**configuration.options, "queries": digest, "price": price, "margin": margin}
+    )
 
 
 def texts_left(

@@ -23,9 +23,10 @@ FLOORS = {
     "reembed": 5, "backfill": 5,
     "audit": 6,
     "report": 7,
-    "pipeline": 8,
-    "cli": 9,
-    "__main__": 10,
+    "finished": 8,
+    "pipeline": 9,
+    "cli": 10,
+    "__main__": 11,
 }  # fmt: skip
 
 # On the ground floor, where modules are single files, these may use those.

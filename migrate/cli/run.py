@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -12,7 +13,7 @@ from migrate.cli.options import ModelOptions
 from migrate.cli.outlets import CI, Outlets, ci_options
 from migrate.cli.spending import Asked, SpendingOptions, spending_options
 from migrate.cli.terminal import advise, progress_bar, show
-from migrate.cli.verdict import load_model_of, load_questions, show_report
+from migrate.cli.verdict import load_model_of, load_questions, show_finished, show_report
 
 
 @options.command(
@@ -64,11 +65,13 @@ def command(
 ) -> int:
     """Fit, translate, embed in full for comparison, and audit; everything is left in one folder.
 
+    The same command again goes on where a run broke off, and says the verdict again where it did not.
+
     The arm `stay` is there when the source model is named, or when the store's manifest says it.
     """
     from migrate.cli.sampling import expected_sample, load_log, log_queries, told_of_log
     from migrate.files import refuse_overlap
-    from migrate.pipeline import migrate, texts_left
+    from migrate.pipeline import finished_run, migrate, texts_left
     from migrate.report.terminal import candidates_table
     from migrate.stores import open_store
 
@@ -86,6 +89,23 @@ def command(
         paid = spending.watch(model.load(target, seed=seed), price=price, quiet=quiet)
         old = None if old is None else paid.also(old, "source model")
         log = load_log(query_log, strategy, old)
+        settings: dict[str, Any] = {
+            "source_embedder": old,
+            "stitch": stitches,
+            "size": size,
+            "strategy": strategy,
+            "query_log": log,
+            "price_usd_per_mtok": price,
+            "margin": margin,
+            "seed": seed,
+        }
+        finished = None if force or restart else finished_run(opened, paid.embedder, questions, output, **settings)
+        if finished is not None:
+            advise("this run has come to its end before; nothing is done again", quiet=quiet)
+            code = show_finished(finished, ci, force=force, as_json=as_json)
+            if code:
+                _advise_frontier(store, output, target, beir, source_model, quiet=quiet)
+            return code
         paid.agree(
             lambda: texts_left(
                 opened, lambda: expected_sample(opened, size, strategy, log, seed), output, restart=restart
@@ -99,14 +119,7 @@ def command(
             paid.embedder,
             questions,
             output,
-            source_embedder=old,
-            stitch=stitches,
-            size=size,
-            strategy=strategy,
-            query_log=log,
-            price_usd_per_mtok=price,
-            margin=margin,
-            seed=seed,
+            **settings,
             force=force,
             restart=restart,
             progress=progress,

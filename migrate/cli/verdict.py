@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from migrate.audit.model import AuditReport
     from migrate.audit.questions import Questions
     from migrate.cli.options import ModelOptions
-    from migrate.cli.outlets import Outlets
+    from migrate.cli.outlets import CI, Outlets
     from migrate.embedders.base import Embedder
+    from migrate.finished import Finished
     from migrate.manifest import ModelIdentity
     from migrate.stores.base import Store
     from migrate.vectors import Progress
@@ -103,3 +104,13 @@ def show_report(report: AuditReport, outlets: Outlets, *, force: bool, as_json: 
             write_bytes(aside, audit_page(report).encode())
     outlets.ci.leave(audit_suite(report), force=force)
     return _EXIT_CODES[report.verdict.outcome.value]
+
+
+def show_finished(finished: Finished, ci: CI, *, force: bool, as_json: bool) -> int:
+    """Print what a finished run said, write what CI reads, and return its exit code."""
+    if as_json:
+        show_json(finished.document)
+    else:
+        show(coloured_verdict(finished.text))
+    ci.leave(finished.suite, force=force)
+    return _EXIT_CODES[finished.outcome]

@@ -92,8 +92,38 @@ def test_run_leaves_everything_in_one_folder(beir, source_folder, tmp_path, caps
     assert document["verdict"]["gain_over_stay"] is not None  # the store's manifest says its model
     assert document["verdict"]["outcome"] in shown
     assert {path.name for path in out.iterdir() if not path.name.startswith(".")} == {
-        "stitch", "store", "reference", "report.json", "report.html",
+        "stitch", "store", "reference", "report.json", "report.html", "run.json",
     }  # fmt: skip
+
+
+def test_a_finished_run_says_its_verdict_again_and_does_nothing(beir, source_folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    out = tmp_path / "out"
+    with OpenAIServer() as server:
+        options = ["--target", "openai:tiny", "--base-url", server.url, "--sample", "60", "--stitch", "ridge"]
+        command = ["run", source_folder, *options, "--beir", beir, "--no-cache", "-o", out]
+        code = lead_migrate(*command)
+        text = capsys.readouterr().out
+        before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in out.glob("*.*")}
+        requests = len(server.requests)
+        assert lead_migrate(*command) == code and code in (0, 1, 3)
+        again = capsys.readouterr()
+        assert text.endswith(again.out) and len(again.out) > 1_000
+        assert "nothing is done again" in again.err and "to embed" not in again.err
+        assert lead_migrate(*command, "--json", "--junit", tmp_path / "junit.xml") == code
+        assert json.loads(capsys.readouterr().out) == json.loads((out / "report.json").read_text())
+        assert "verdict" in (tmp_path / "junit.xml").read_text()
+        for others, told in (
+            (["--margin", "0.5", "--seed", "3"], "other values of margin, seed; choose another folder"),
+            (["--stitch", "mean"], "other values of stitch; choose"),
+        ):
+            assert lead_migrate(*command, *others) == 2
+            assert told in capsys.readouterr().err
+        assert len(server.requests) == requests
+        assert {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in out.glob("*.*")} == before
+        (out / "report.json").write_text("{}")
+        assert lead_migrate(*command) == 2
+        assert "exists" in capsys.readouterr().err
 
 
 def test_a_store_of_the_same_model_is_safe(source_folder, tmp_path, capsys, beir):
