@@ -78,10 +78,10 @@ def _is_changed(folder: Path, files: Mapping[str, str]) -> bool:
     return any(not (folder / name).is_file() or sha256_file(folder / name) != digest for name, digest in files.items())
 
 
-def _check(folder: Path, found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
-    names = found["options"].keys() | expected["options"].keys()
-    others = sorted(name for name in names if found["options"].get(name) != expected["options"].get(name))
-    others += ["the store"] if found["source"] != expected["source"] else []
+def _check(folder: Path, earlier: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    names = earlier["options"].keys() | now["options"].keys()
+    others = sorted(name for name in names if earlier["options"].get(name) != now["options"].get(name))
+    others += ["the store"] if earlier["source"] != now["source"] else []
     if others:
         raise UsageError(
             f"{folder}: expected a run of the same inputs and options, found a finished one with other values of "

@@ -46,7 +46,7 @@ def _typed(context: click.Context, names: Set[str]) -> Iterator[str]:
         if isinstance(value, bool):
             yield from [flag] if value else []
         else:
-            yield from (f"{flag}={_text(one)}" for one in (value if isinstance(value, tuple) else [value]))
+            yield from (f"{flag}={_text(item)}" for item in (value if isinstance(value, tuple) else [value]))
 
 
 def model_words(flag: str, spec: str | None) -> list[str | Path]:
@@ -70,8 +70,8 @@ def beir_words(beir: str) -> list[str | Path]:
 
 def free_path(path: Path) -> Path:
     """The path, or with a number behind it, so that nothing is there yet."""
-    found, number = path, 1
-    while found.exists():
+    free, number = path, 1
+    while free.exists():
         number += 1
-        found = path.with_name(f"{path.name}-{number}")
-    return found
+        free = path.with_name(f"{path.name}-{number}")
+    return free
