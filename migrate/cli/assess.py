@@ -98,8 +98,8 @@ def command(
             write_bytes(aside, assess_page(found).encode())
     if as_json:
         show_json(assess_document(found))
-    else:
-        show(assess_text(found))
+        return
+    show(assess_text(found))
     stitch_path = free_path(opened.info.path.with_name(f"{opened.info.path.stem}-stitch"))
     words = [store, "-o", stitch_path, *(model_words("--target", target) or ["--target", target])]
     advise_next("fit", *words, also=("query_log", "price"), but="rate", quiet=quiet)  # a rate means more here

@@ -63,6 +63,15 @@ def is_out_of_sight(model: ModelIdentity | None) -> bool:
     return model is not None and model.spec.startswith("file:") and not Path(model.spec[len("file:") :]).is_file()
 
 
+def may_not_load(model: ModelIdentity) -> bool:
+    """Whether a model may be a file or folder that is not here: of a folder, too, artefacts remember the name alone."""
+    from migrate.embedders import find_model
+
+    provider, _, name = model.spec.partition(":")
+    is_folder = provider == "sentence-transformers" and "/" not in name and find_model(name) is None
+    return is_out_of_sight(model) or (is_folder and not Path(name).is_dir())
+
+
 def beir_words(beir: str) -> list[str | Path]:
     """The option that names the same judged queries from any folder."""
     return ["--beir", Path(beir) if Path(beir).exists() else beir]

@@ -104,7 +104,7 @@ def command(
             advise("this run has come to its end before; nothing is done again", quiet=quiet)
             code = show_finished(finished, ci, force=force, as_json=as_json)
             if code:
-                _advise_frontier(store, output, target, beir, source_model, quiet=quiet)
+                _advise_frontier(store, output, target, beir, source_model, quiet=quiet or as_json)
             return code
         paid.agree(
             lambda: texts_left(
@@ -131,7 +131,7 @@ def command(
             show(told_of_log(done.stitch.manifest, by_vectors=old is not None) + "\n")
     code = show_report(done.report, Outlets(None, None, ci), force=force, as_json=as_json)
     if code:
-        _advise_frontier(store, output, target, beir, source_model, quiet=quiet)
+        _advise_frontier(store, output, target, beir, source_model, quiet=quiet or as_json)
     return code
 
 

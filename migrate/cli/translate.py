@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from migrate.cli import options
-from migrate.cli.next_step import JUDGED, advise_next, is_out_of_sight, model_words
+from migrate.cli.next_step import JUDGED, advise_next, is_out_of_sight, may_not_load, model_words
 from migrate.cli.options import ModelOptions, option
 from migrate.cli.reembedding import ReembedOptions, reembed_options, refitted
 from migrate.cli.spending import SpendingOptions, spending_options
@@ -112,7 +112,7 @@ def _advise_audit(
 def _source_words(store: Path, recorded: ModelIdentity | None, known: Manifest | None) -> list[str | Path]:
     """`--source`, with `--source-model` where only the stitch says it; nothing where an audit could not load that."""
     own = known is not None and known.model is not None
-    if recorded is None or is_out_of_sight(recorded) or (recorded.spec.startswith("tfidf:") and not own):
+    if recorded is None or may_not_load(recorded) or (recorded.spec.startswith("tfidf:") and not own):
         return []
     placed = model_words("--source-model", recorded.spec)
     return ["--source", store, *(placed or ([] if own else ["--source-model", recorded.spec]))]
