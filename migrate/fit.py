@@ -19,13 +19,12 @@ from migrate.stitch.fallback import fit_fallback
 from migrate.stitch.fitted import FittedStitch, TrueVectors, fit_norm
 from migrate.stitch.kinds import new_stitch
 from migrate.stitch.pairing import Pairing
-from migrate.stitch.select import AUTO_CANDIDATES, select_stitch
+from migrate.stitch.select import AUTO, AUTO_CANDIDATES, select_stitch
 from migrate.stitch.select_queries import QUERY_CANDIDATES, select_query_stitch
 from migrate.stitch.text_reader import CORPUS_SIZE, TextReader
 from migrate.stores.base import Store
+from migrate.threads import threads_for
 from migrate.vectors import Progress, no_progress
-
-AUTO = "auto"
 
 
 def fit_stitch(
@@ -33,7 +32,7 @@ def fit_stitch(
     embedder: Embedder,
     *,
     direction: Direction = DOCUMENT,
-    stitch: str = AUTO,
+    stitch: str | Sequence[str] = AUTO,
     size: int = SAMPLE_SIZE,
     strategy: str | None = None,
     query_log: QueryLog | None = None,
@@ -44,10 +43,11 @@ def fit_stitch(
 ) -> FittedStitch:
     """Embed a sample of the store with the target model, judge the candidates on it, and fit the chosen one on all.
 
-    `stitch` is a spec (`ridge`, `lowrank:64`), or `auto` to choose by held-out retrieval. `strategy` and
-    `query_log` say which documents make the sample, as in `draw_sample`. `source_model` is recorded; by default it is
-    what the store's manifest says. `views` are further models, by their specs, whose vectors a stitch that reads texts
-    may use: a free local one where the target is paid for, say. A translation embeds every text with them.
+    `stitch` is a spec (`ridge`, `lowrank:64`), `auto` for all that apply, or several of these: held-out retrieval then
+    chooses among them. `strategy` and `query_log` say which documents make the sample, as in `draw_sample`.
+    `source_model` is recorded; by default it is what the store's manifest says. `views` are further models, by their
+    specs, whose vectors a stitch that reads texts may use: a free local one where the target is paid for, say. A
+    translation embeds every text with them.
 
     With the direction `query` the stitch is learned the other way round, from the new vectors of the sample to the old
     ones, so that the store as it is can answer queries of the target model: see `FittedStitch.map_queries`. Texts are
@@ -70,20 +70,22 @@ def fit_stitch(
     choose_strategy(strategy, has_log=query_log is not None)
     store.verify()
     require_texts(store, embedder)
-    _check_choice(stitch, direction)  # before anything is spent
-    _check_views(views or {}, stitch, direction)
-    _check_texts(store, stitch, views or {})
+    specs = (stitch,) if isinstance(stitch, str) else tuple(stitch)
+    _check_choice(specs, direction)  # before anything is spent
+    _check_views(views or {}, specs, direction)
+    _check_texts(store, specs, views or {})
     if store.info.has_texts:
         embedder.fit(store.documents())
     sample = draw_sample(store, size, strategy=strategy, query_log=query_log, seed=seed, progress=progress)
     pairs = embed_pairs(store, embedder, sample, progress=progress)
     choosers = digests_of(query_log.looked_up) if query_log else frozenset()
     manifest = _manifest(store, embedder, sample, source_model, seed, direction, choosers)
-    specs, state = () if stitch == AUTO else (stitch,), dict(embedder.state())
+    state = dict(embedder.state())
     if direction == QUERY:
         return fit_query_pairs(pairs, specs, manifest=manifest, state=state, seed=seed, progress=progress)
-    reads = store.info.has_texts and (stitch == AUTO or new_stitch(stitch).reads_texts)
-    reader = fit_reader(store, embedder, views, seed=seed) if reads else None
+    reads = store.info.has_texts and _may_read_texts(specs)
+    with threads_for(len(pairs.source)):
+        reader = fit_reader(store, embedder, views, seed=seed) if reads else None
     return fit_pairs(
         pairs,
         specs,
@@ -96,35 +98,43 @@ def fit_stitch(
     )
 
 
-def _check_choice(stitch: str, direction: Direction) -> None:
-    """Make sure that there is such a stitch, and that it is one for that direction."""
+def _check_choice(specs: Sequence[str], direction: Direction) -> None:
+    """Make sure that there are such stitches, and that they are for that direction."""
     if direction not in DIRECTIONS:
         raise UsageError(f"expected a direction among {', '.join(DIRECTIONS)}; found {direction!r}")
-    if stitch == AUTO:
-        return
-    chosen = new_stitch(stitch)
-    suits = not chosen.reads_texts if direction == QUERY else chosen.kind != Adjoint.kind
-    if not suits:
-        others = ", ".join(QUERY_CANDIDATES if direction == QUERY else AUTO_CANDIDATES)
-        raise UsageError(f"expected a stitch that maps a {direction}, such as {others}; found {stitch!r}")
+    for spec in _named(specs):
+        stitch = new_stitch(spec)
+        suits = not stitch.reads_texts if direction == QUERY else stitch.kind != Adjoint.kind
+        if not suits:
+            others = ", ".join(QUERY_CANDIDATES if direction == QUERY else AUTO_CANDIDATES)
+            raise UsageError(f"expected a stitch that maps a {direction}, such as {others}; found {spec!r}")
 
 
-def _check_views(views: Mapping[str, Embedder], stitch: str, direction: Direction) -> None:
+def _named(specs: Sequence[str]) -> list[str]:
+    return [spec for spec in specs if spec != AUTO]
+
+
+def _may_read_texts(specs: Sequence[str]) -> bool:
+    return not specs or AUTO in specs or any(new_stitch(spec).reads_texts for spec in specs)
+
+
+def _check_views(views: Mapping[str, Embedder], specs: Sequence[str], direction: Direction) -> None:
     """Make sure that further models can be asked again when a store is translated, and that somebody reads them."""
     for spec in views:
         if parse_spec(spec)[0] in ("file", "tfidf"):
             raise UsageError(f"expected a model that embeds any text for --view, found {spec!r}; choose a local one")
-    if views and (direction == QUERY or (stitch != AUTO and not new_stitch(stitch).reads_texts)):
+    if views and (direction == QUERY or not _may_read_texts(specs)):
         raise UsageError("--view is for stitches that read texts, such as --stitch ridge+text; leave it out")
 
 
-def _check_texts(store: Store, stitch: str, views: Mapping[str, Embedder]) -> None:
-    """Make sure that a stitch that was asked for by name has what it reads."""
+def _check_texts(store: Store, specs: Sequence[str], views: Mapping[str, Embedder]) -> None:
+    """Make sure that stitches that were asked for by name have what they read."""
     if store.info.has_texts:
         return
     path, remedy = store.info.path, "put a docs.jsonl beside the index, or leave out"
-    if stitch != AUTO and new_stitch(stitch).reads_texts:
-        raise StoreError(f"{path}: the {stitch} stitch reads texts, found a store without; {remedy} --stitch")
+    for spec in _named(specs):
+        if new_stitch(spec).reads_texts:
+            raise StoreError(f"{path}: the {spec} stitch reads texts, found a store without; {remedy} --stitch {spec}")
     if views:
         raise StoreError(f"{path}: expected texts for --view to be read with, found vectors only; {remedy} --view")
 
@@ -140,19 +150,20 @@ def fit_pairs(
     reader: TextReader | None = None,
     progress: Progress = no_progress,
 ) -> FittedStitch:
-    """Choose among `specs` (none: all that apply) on held-out pairs, and fit the chosen one on all pairs.
+    """Choose among `specs` (none, or `auto`: all that apply) on held-out pairs, and fit the chosen one on all pairs.
 
     `texts` are those of the pairs; without a `reader` no stitch can read them. One that does gets a fallback that does
     not.
     """
     pairing = Pairing(pairs.source, pairs.target, None if reader is None else reader.read(texts))
-    selection = select_stitch(pairing, specs=specs, seed=seed, progress=progress)
-    fitted = pairing.fit(selection.stitch or new_stitch(selection.chosen))
     sample = TrueVectors(pairs.ids, pairs.target, pairs.copies)
     norm = fit_norm(pairs.target)
-    if not fitted.reads_texts:
+    with threads_for(len(pairing)):
+        selection = select_stitch(pairing, specs=specs, seed=seed, progress=progress)
+        fitted = pairing.fit(selection.stitch or new_stitch(selection.chosen))
+        fallback = fit_fallback(pairing, selection, seed=seed) if fitted.reads_texts else None
+    if fallback is None:
         return FittedStitch(fitted, norm, sample, selection, manifest, state)
-    fallback = fit_fallback(pairing, selection, seed=seed)
     return FittedStitch(fitted, norm, sample, selection, manifest, state, reader, fallback)
 
 
@@ -175,8 +186,9 @@ def fit_query_pairs(
     progress: Progress = no_progress,
 ) -> FittedStitch:
     """As `fit_pairs`, the other way round: from the new vectors of the sample to the old ones, without their texts."""
-    selection = select_query_stitch(pairs.target, pairs.source, specs=specs, seed=seed, progress=progress)
-    fitted = new_stitch(selection.chosen).fit(pairs.target, pairs.source)
+    with threads_for(len(pairs.source)):
+        selection = select_query_stitch(pairs.target, pairs.source, specs=specs, seed=seed, progress=progress)
+        fitted = new_stitch(selection.chosen).fit(pairs.target, pairs.source)
     none = TrueVectors([], pairs.source[:0])  # what is true in the old space is in the store already
     return FittedStitch(fitted, fit_norm(pairs.source), none, selection, manifest, state)
 

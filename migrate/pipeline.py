@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from migrate.audit.audit import audit_store
@@ -16,14 +17,16 @@ from migrate.documents import Document
 from migrate.embed import reembed_store
 from migrate.embed.reference import documents_left
 from migrate.embedders.base import Embedder
-from migrate.files import atomic_file, write_bytes, write_json
-from migrate.fit import AUTO, fit_stitch, require_texts
+from migrate.files import atomic_file, canonical_json, write_bytes, write_json
+from migrate.finished import RECORD, Finished, find_finished, note_finished
+from migrate.fit import fit_stitch, require_texts
 from migrate.report.document import audit_document
 from migrate.report.html import audit_page
 from migrate.sample import SAMPLE_SIZE, QueryLog, choose_strategy
 from migrate.sample.choosers import choosers_of, digests_of
 from migrate.stitch.fitted import FittedStitch
 from migrate.stitch.loading import load_stitch
+from migrate.stitch.select import AUTO
 from migrate.stores import open_store
 from migrate.stores.base import Store
 from migrate.stores.confidence import distrust, find_outside
@@ -53,7 +56,7 @@ def migrate(
     folder: Path,
     *,
     source_embedder: Embedder | None = None,
-    stitch: str = AUTO,
+    stitch: str | Sequence[str] = AUTO,
     size: int = SAMPLE_SIZE,
     strategy: str | None = None,
     query_log: QueryLog | None = None,
@@ -67,7 +70,8 @@ def migrate(
     """Fit a stitch on a sample, translate the store, embed it in full for comparison, and audit.
 
     Leaves `stitch`, `store`, `reference`, `report.json` and `report.html` in `folder`, each complete or absent. A run
-    that broke off is continued by the same call, unless `restart` discards it. Queries of the log do not judge.
+    that broke off is continued by the same call, unless `restart` discards it; of one that is finished `finished_run`
+    says what came of it. Queries of the log do not judge.
 
     Raises
     ------
@@ -80,15 +84,9 @@ def migrate(
     strategy = choose_strategy(strategy, has_log=query_log is not None)
     questions = judging_questions(questions, store, query_log)
     require_texts(store, embedder)
-    if store.info.has_texts:
-        embedder.fit(store.documents())
-    options = {"stitch": stitch, "sample": size, "seed": seed, "model": embedder.cache_scope("document")}
-    options["strategy"], options["query log"] = strategy, query_log and query_log.digest()
-    options["source model"] = source_model and asdict(source_model)
-    configuration = Configuration("run", store.identity(), options)
-    with open_steps(
-        folder, (STITCH, STORE, REFERENCE, REPORT, PAGE), configuration, force=force, restart=restart
-    ) as steps:
+    configuration = _configuration(store, embedder, source_embedder, stitch, size, strategy, query_log, seed)
+    outputs = (STITCH, STORE, REFERENCE, REPORT, PAGE, RECORD)
+    with open_steps(folder, outputs, configuration, force=force, restart=restart) as steps:
         fitted = None
         if steps.known(STITCH) is None:
             fitted = fit_stitch(
@@ -128,6 +126,8 @@ def migrate(
             write_json(aside, audit_document(report))
         with atomic_file(folder / PAGE, force=steps.force) as aside:
             write_bytes(aside, audit_page(report).encode())
+        judged = _judged(configuration, questions, price_usd_per_mtok, margin)
+        note_finished(folder, report, judged, {name: folder / name for name in (REPORT, PAGE)}, force=steps.force)
     return Migration(fitted or saved, translation, report)
 
 
@@ -142,12 +142,80 @@ def judging_questions(questions: Questions, store: Store, log: QueryLog | None) 
     return independent(questions, choosers_of(store.info.manifest) | digests_of(log.looked_up if log else ()))
 
 
+def finished_run(
+    store: Store,
+    embedder: Embedder,
+    questions: Questions,
+    folder: Path,
+    *,
+    source_embedder: Embedder | None = None,
+    stitch: str | Sequence[str] = AUTO,
+    size: int = SAMPLE_SIZE,
+    strategy: str | None = None,
+    query_log: QueryLog | None = None,
+    price_usd_per_mtok: float | None = None,
+    margin: float = MARGIN,
+    seed: int = 0,
+) -> Finished | None:
+    """What `migrate` said when it was called with the same arguments; None where it has not come to its end.
+
+    Nothing is embedded for that.
+
+    Raises
+    ------
+    UsageError
+        It has come to its end in this folder with other arguments.
+    InputError
+        The record of it is damaged.
+    """
+    if not (folder / RECORD).is_file() or not all((folder / name).is_dir() for name in (STITCH, STORE, REFERENCE)):
+        return None
+    strategy = choose_strategy(strategy, has_log=query_log is not None)
+    questions = judging_questions(questions, store, query_log)
+    configuration = _configuration(store, embedder, source_embedder, stitch, size, strategy, query_log, seed)
+    return find_finished(folder, folder / REPORT, _judged(configuration, questions, price_usd_per_mtok, margin))
+
+
+def _configuration(
+    store: Store,
+    embedder: Embedder,
+    source_embedder: Embedder | None,
+    stitch: str | Sequence[str],
+    size: int,
+    strategy: str,
+    query_log: QueryLog | None,
+    seed: int,
+) -> Configuration:
+    """What a run that broke off must have in common with the one that goes on; costs no embedding."""
+    if store.info.has_texts:
+        embedder.fit(store.documents())
+    options = {
+        "stitch": [stitch] if isinstance(stitch, str) else list(stitch),
+        "sample": size,
+        "seed": seed,
+        "model": embedder.cache_scope("document"),
+        "strategy": strategy,
+        "query log": query_log and query_log.digest(),
+        "source model": source_embedder and source_embedder.cache_scope("query"),
+    }
+    return Configuration("run", store.identity(), options)
+
+
+def _judged(configuration: Configuration, questions: Questions, price: float | None, margin: float) -> Configuration:
+    """With what the verdict rests on besides."""
+    asked = canonical_json([questions.name, [[query.id, query.text] for query in questions.queries], questions.qrels])
+    digest = hashlib.sha256(asked.encode(errors="surrogatepass")).hexdigest()
+    return replace(
+        configuration, options={**configuration.options, "queries": digest, "price": price, "margin": margin}
+    )
+
+
 def texts_left(
     store: Store, draw: Callable[[], Iterable[Document]], folder: Path, *, restart: bool = False
 ) -> Iterator[Document]:
     """The documents that `migrate` would still have embedded in `folder`: the sample, as `draw` has it, and all.
 
-    A document of the sample comes twice, as it is embedded twice where no cache keeps it.
+    A document of the sample comes twice, as it is embedded twice by an embedder without a cache.
     """
     record = None if restart else look_at(folder)
     done = {name for name in record.steps if (folder / name).exists()} if record else set()

@@ -15,7 +15,7 @@ PACKAGE = ROOT / "migrate"
 
 # A module imports from floors below its own, and from its own room.
 FLOORS = {
-    "errors": 0, "documents": 0, "vectors": 0, "files": 0, "manifest": 0, "stamps": 0,
+    "errors": 0, "documents": 0, "vectors": 0, "files": 0, "manifest": 0, "stamps": 0, "threads": 0,
     "stores": 1, "embedders": 1, "datasets": 1, "work": 1,
     "stitch": 2, "search": 2,
     "sample": 3, "similarity": 3,
@@ -23,8 +23,10 @@ FLOORS = {
     "reembed": 5, "backfill": 5,
     "audit": 6,
     "report": 7,
-    "pipeline": 8,
-    "cli": 9,
+    "finished": 8,
+    "pipeline": 9,
+    "cli": 10,
+    "__main__": 11,
 }  # fmt: skip
 
 # On the ground floor, where modules are single files, these may use those.
@@ -46,6 +48,7 @@ HOMES = {
     "sqlite3": ["embedders/", "stores/sqlite_file"],
     "pickle": ["stores/"],
     "pyarrow": ["stores/arrow"],
+    "threadpoolctl": ["threads.py"],
 }
 
 HEAVY = (

@@ -58,12 +58,12 @@ def find_slices(
 
 def untold_fields(found: Sequence[Slice], fields: Sequence[str]) -> tuple[str, ...]:
     """A sentence for each metadata field that was asked for and told no queries apart."""
-    told = {one.by for one in found}
-    return tuple(
-        f"--slice: expected documents with {field!r} in their metadata, found none among those that the queries ask for"
-        for field in dict.fromkeys(fields)
-        if field not in told
-    )
+    times = Counter(one.by for one in found)
+    sentences = {
+        0: "--slice: expected documents with {!r} in their metadata, found none among those that the queries ask for",
+        1: "--slice: expected several values of {!r} among the documents that the queries ask for, found a single one",
+    }
+    return tuple(sentences[times[field]].format(field) for field in dict.fromkeys(fields) if times[field] in sentences)
 
 
 def _labellings(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from migrate.cli import options
+from migrate.cli.next_step import advise_next, free_path, model_words
 from migrate.cli.options import ModelOptions, option
 from migrate.cli.spending import cached_texts, usd
 from migrate.cli.terminal import progress_bar, show, show_json
@@ -97,8 +98,11 @@ def command(
             write_bytes(aside, assess_page(found).encode())
     if as_json:
         show_json(assess_document(found))
-    else:
-        show(assess_text(found))
+        return
+    show(assess_text(found))
+    stitch_path = free_path(opened.info.path.with_name(f"{opened.info.path.stem}-stitch"))
+    words = [store, "-o", stitch_path, *(model_words("--target", target) or ["--target", target])]
+    advise_next("fit", *words, also=("query_log", "price"), but="rate", quiet=quiet)  # a rate means more here
 
 
 def _rate(tier: str, target: Target, store: Store, model: ModelOptions, *, calibrate: bool, seed: int) -> Rate | None:
@@ -118,7 +122,7 @@ def _rate(tier: str, target: Target, store: Store, model: ModelOptions, *, calib
     if given is not None:
         return Rate.parse(given).completed(limits)
     if calibrate:
-        embedder = _uncached(model).load(target.spec, seed=seed)
+        embedder = _uncached(model).load(target.spec, seed=seed, asks_again=False)
         embedder.fit(store.documents())
         return measure_rate(embedder, draw_sample(store, CALIBRATION_TEXTS, seed=seed).documents)
     return limits

@@ -7,8 +7,9 @@ from pathlib import Path
 import click
 
 from migrate.cli import options
+from migrate.cli.next_step import JUDGED, advise_next
 from migrate.cli.options import ModelOptions, option
-from migrate.cli.terminal import advise, progress_bar, show, show_json
+from migrate.cli.terminal import progress_bar, show, show_json
 from migrate.cli.verdict import load_model_of
 
 
@@ -53,7 +54,7 @@ def command(
     with progress_bar(quiet=quiet) as progress:
         opened = open_store(store, verify=True)
         embedder = load_model_of(opened, target, "--target", model)
-        if not isinstance(embedder, CachedEmbedder):
+        if model.no_cache or not isinstance(embedder, CachedEmbedder):
             why = "as --no-cache asks" if model.no_cache else "as they cost nothing to have again"
             raise UsageError(f"{store}: expected a model whose vectors are cached, found one whose are not, {why}")
         done = backfill_store(opened, embedder, output, force=force, restart=restart, progress=progress)
@@ -65,4 +66,4 @@ def command(
         f"{output}: {done.n_true:,} of {done.count:,} vectors are true ones ({done.n_before:,} before), "
         f"{done.n_left:,} are still translated"
     )
-    advise(f"next: lead-migrate audit {output} --reference build --beir DIR", quiet=quiet)
+    advise_next("audit", output, "--reference", "build", "--beir", JUDGED, also=("target",), quiet=quiet)

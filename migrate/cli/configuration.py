@@ -1,9 +1,13 @@
-"""Options from `[tool.lead-migrate]` of the nearest pyproject.toml: what a team agreed on need not be typed."""
+"""Options that need not be typed: those of `[tool.lead-migrate]` in the nearest pyproject.toml, and of the environment.
+
+Click reads the environment itself; here stands what it would pass over in silence.
+"""
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +17,7 @@ from migrate.files import is_endless
 
 NAME = "pyproject.toml"
 _TOOL = "lead-migrate"
+_PREFIX = "LEAD_MIGRATE_"
 
 
 def find_configuration(folder: Path) -> Path | None:
@@ -54,6 +59,25 @@ def read_defaults(path: Path, commands: Mapping[str, click.Command]) -> dict[str
     }
 
 
+def unknown_variables(environment: Iterable[str], commands: Iterable[click.Command]) -> list[str]:
+    """A sentence for each variable of ours that nothing reads."""
+    from migrate.datasets.download import URL_VARIABLE
+    from migrate.work.failpoints import VARIABLE
+
+    known = {f"{_PREFIX}CONFIG", f"{_PREFIX}DEBUG", URL_VARIABLE, VARIABLE}
+    known |= {str(option.envvar) for command in commands for option in _options(command).values()}
+    strange = sorted(name for name in environment if name.startswith(_PREFIX) and name not in known)
+    return [
+        f"warning: nothing reads the environment variable {name}{_nearest(name, known, _PREFIX)}" for name in strange
+    ]
+
+
+def _nearest(name: str, known: Iterable[str], prefix: str = "") -> str:
+    """A question for the name that may be meant; a prefix that all of them have makes none of them likelier."""
+    close = get_close_matches(name.removeprefix(prefix), sorted(one.removeprefix(prefix) for one in known), n=1)
+    return f"; did you mean {prefix}{close[0]}?" if close else ""
+
+
 def _table(path: Path) -> dict[str, Any] | None:
     if is_endless(path):
         raise click.UsageError(f"{path}: expected TOML, found a pipe or a device; name a file")
@@ -86,4 +110,7 @@ def _value(path: Path, option: click.Option, flag: str, value: Any) -> Any:
 def _check(path: Path, found: set[str], known: set[str], what: str) -> None:
     strange = sorted(found - known)
     if strange:
-        raise click.UsageError(f"{path}: expected the name of a known {what} in [tool.{_TOOL}], found {strange[0]!r}")
+        raise click.UsageError(
+            f"{path}: expected the name of a known {what} in [tool.{_TOOL}], found {strange[0]!r}"
+            f"{_nearest(strange[0], known)}"
+        )

@@ -95,7 +95,7 @@ def command(
     with progress_bar(quiet=quiet) as progress:
         read, files = _reader(corpus, split, max_docs, seed, progress)
         cap = None if max_docs is None else [max_docs, split, seed]
-        paid = spending.watch(model.load(spec, seed=seed), price=price, quiet=quiet)
+        paid = spending.watch(model.load(spec, seed=seed, asks_again=False), price=price, quiet=quiet)
         target = loaded_target(paid.embedder)
         size = None if no_chunks else chunk_size(target, chunk_tokens, chunk_overlap)
         documents = read if size is None else _chunked(read, target, size)

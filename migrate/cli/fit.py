@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from migrate.cli import options
+from migrate.cli.next_step import advise_next, free_path, model_words
 from migrate.cli.options import ModelOptions, option
 from migrate.cli.spending import Asked, SpendingOptions, spending_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
@@ -52,7 +54,7 @@ def command(
     target: str,
     output: Path,
     direction: Direction,
-    stitch: str,
+    stitches: tuple[str, ...],
     size: int,
     strategy: str | None,
     query_log: Path | None,
@@ -110,7 +112,7 @@ def command(
             opened,
             paid.embedder,
             direction=direction,
-            stitch=stitch,
+            stitch=stitches,
             size=size,
             strategy=strategy,
             query_log=log,
@@ -141,8 +143,10 @@ def command(
     show(f"{output}: {fitted.stitch.spec}{spare}, fitted on {pairs:,} of {opened.info.count:,} documents")
     if query_log is not None:
         show(told_of_log(fitted.manifest, by_vectors=old is not None))
-    usage = {
-        "document": f"lead-migrate translate {store} {output} -o NEW_STORE",
-        "query": f"lead-migrate audit NEW_STORE --reference build --beir DIR --source {store} --bridge {output}",
-    }
-    advise(f"next: {usage[direction]}", quiet=quiet)
+    if direction == "query":
+        bridge = shlex.join(["--source", str(store.absolute()), "--bridge", str(output.absolute())])
+        advise(f"an audit of a translated store sets this beside it with {bridge}", quiet=quiet)
+        return
+    translated = free_path(output.with_name(f"{opened.info.path.stem}-translated"))
+    words = [store, output, "-o", translated, *model_words("--target", target)]
+    advise_next("translate", *words, quiet=quiet)

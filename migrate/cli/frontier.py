@@ -92,6 +92,5 @@ def read_trial(
 
 
 def asked_queries(questions: Questions, trial: Trial | None) -> Sequence[Query]:
-    """The queries that the target model is asked for, in calls of their own: a cache embeds those of both once."""
-    own = list(questions.queries)
-    return own if trial is None else [*own, *own, *trial.log]
+    """The queries that the target model is asked for; what is asked for again is in the cache by then."""
+    return [*questions.queries, *(() if trial is None else trial.log)]

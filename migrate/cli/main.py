@@ -15,8 +15,9 @@ from typing import Any, NoReturn
 import click
 
 from migrate import __version__
-from migrate.cli.terminal import printable
+from migrate.cli.terminal import PROGRAM, printable
 from migrate.errors import LeadMigrateError
+from migrate.threads import limit_threads
 
 COMMANDS = (
     "inspect",
@@ -51,6 +52,7 @@ class _LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; an interruption goes past click, which would print an empty line."""
+        self._warn_of_variables(ctx)
         ctx.default_map = self._defaults(ctx)
         try:
             return super().invoke(ctx)
@@ -71,8 +73,19 @@ class _LazyGroup(click.Group):
         path = ctx.params.get("config") or find_configuration(Path.cwd())
         if path is None:
             return {}
-        commands = {name: self.get_command(ctx, name) for name in COMMANDS}
-        return dict(read_defaults(path, {name: command for name, command in commands.items() if command}))
+        return dict(read_defaults(path, self._every_command(ctx)))
+
+    def _warn_of_variables(self, ctx: click.Context) -> None:
+        """Name what is set for us and would be passed over, such as a misspelled option."""
+        if not any(name.startswith("LEAD_MIGRATE_") for name in os.environ):
+            return
+        from migrate.cli.configuration import unknown_variables
+
+        for sentence in unknown_variables(os.environ, self._every_command(ctx).values()):
+            click.echo(printable(sentence), err=True)
+
+    def _every_command(self, ctx: click.Context) -> dict[str, click.Command]:
+        return {name: command for name in COMMANDS if (command := self.get_command(ctx, name))}
 
 
 @click.group(
@@ -100,22 +113,23 @@ def _on_sigterm(_number: int, _frame: FrameType | None) -> NoReturn:
     raise _Terminated
 
 
-def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line and exit."""
+def main(arguments: Sequence[str] | None = None, *, program: str = PROGRAM) -> NoReturn:
+    """Run the command line and exit; `program` is what the user typed to start it."""
     signal.signal(signal.SIGTERM, _on_sigterm)
-    sys.exit(run(arguments))
+    limit_threads()  # here, as NumPy is not loaded yet, and as this process is ours
+    sys.exit(run(arguments, program=program))
 
 
-def run(arguments: Sequence[str] | None = None) -> int:
+def run(arguments: Sequence[str] | None = None, *, program: str = PROGRAM) -> int:
     """Run the command line; returns the exit code. Commands return theirs, or None for 0."""
     try:
-        code = cli.main(arguments, prog_name="lead-migrate", standalone_mode=False)
+        code = cli.main(arguments, prog_name=program, standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return 2
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
-        where = context.command_path if context else "lead-migrate"
+        where = context.command_path if context else program
         _complain(f"{' '.join(error.format_message().split()).rstrip('.')}; see {where} --help")
         return 2
     except LeadMigrateError as error:

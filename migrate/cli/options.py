@@ -61,10 +61,12 @@ target = option("--target", required=True, metavar="SPEC", help="Model to move t
 source_model = option("--source-model", metavar="SPEC", help="Model that the source store was built with.")
 stitch = option(
     "--stitch",
-    default="auto",
+    "stitches",
+    multiple=True,
+    default=["auto"],
     metavar="KIND",
     help="auto, or one of identity, mean, procrustes, ols, ridge, lowrank, lowrank:RANK, kernel, mlp:1 to mlp:7; "
-    "ridge+text, kernel+text and text read the documents too; for queries adjoint.",
+    "ridge+text, kernel+text and text read the documents too; for queries adjoint. Repeated: the best of these.",
 )
 view = option(
     "--view",
@@ -129,7 +131,7 @@ _MODEL_OPTIONS = (
     option("--document-prefix", metavar="TEXT", help="Put before documents.  [default: the registry's]"),
     option("--query-prefix", metavar="TEXT", help="Put before queries.  [default: the registry's]"),
     option("--cache", type=PATH, help="Embedding cache file.  [default: in the user's cache folder]"),
-    option("--no-cache", is_flag=True, help="Neither read nor keep embeddings in the cache."),
+    option("--no-cache", is_flag=True, help="Neither read the cache nor keep embeddings in it."),
 )
 
 
@@ -148,11 +150,16 @@ class ModelOptions:
     cache: Path | None
     no_cache: bool
 
-    def load(self, spec: str, *, state: Path | None = None, seed: int = 0) -> Embedder:
-        """The embedder of a spec, with these options."""
-        from migrate.embedders import load_embedder
+    def load(self, spec: str, *, state: Path | None = None, seed: int = 0, asks_again: bool = True) -> Embedder:
+        """The embedder of a spec, with these options.
 
-        return load_embedder(
+        A command that `asks_again` for the same texts pays for them once even without the cache: what it embeds is
+        kept aside until it ends.
+        """
+        from migrate.embedders import load_embedder
+        from migrate.embedders.cache import CachedEmbedder
+
+        embedder = load_embedder(
             spec,
             base_url=self.base_url,
             device=self.device,
@@ -166,6 +173,8 @@ class ModelOptions:
             cache=self.cache_file,
             seed=seed,
         )
+        aside = _file_aside() if asks_again and self.no_cache and embedder.cacheable else None
+        return embedder if aside is None else CachedEmbedder(embedder, aside, keeps=False)
 
     def for_source(self) -> ModelOptions:
         """The options without those that belong to the target model alone."""
@@ -193,6 +202,20 @@ class ModelOptions:
         from migrate.embedders.cache import default_cache_path
 
         return None if self.no_cache else self.cache or default_cache_path()
+
+
+def _file_aside() -> Path | None:
+    """A file that goes away with the command that is running; the same one for all its models. None outside of one."""
+    from tempfile import TemporaryDirectory
+
+    context = click.get_current_context(silent=True)
+    if context is None:
+        return None
+    key = f"{__name__}.aside"
+    if key not in context.meta:
+        context.meta[key] = Path(context.with_resource(TemporaryDirectory(prefix="lead-migrate-")))
+    folder: Path = context.meta[key]
+    return folder / "embeddings.sqlite"
 
 
 def model_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from migrate.cli import options
+from migrate.cli.next_step import advise_next, beir_words, is_out_of_sight, model_words
 from migrate.cli.options import ModelOptions
 from migrate.cli.outlets import CI, Outlets, ci_options
 from migrate.cli.spending import Asked, SpendingOptions, spending_options
 from migrate.cli.terminal import advise, progress_bar, show
 from migrate.cli.unread import warn_of_sample, with_unread
-from migrate.cli.verdict import load_model_of, load_questions, show_report
+from migrate.cli.verdict import load_model_of, load_questions, show_finished, show_report
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,7 +53,7 @@ def command(
     beir: str,
     split: str,
     output: Path,
-    stitch: str,
+    stitches: tuple[str, ...],
     size: int,
     strategy: str | None,
     query_log: Path | None,
@@ -70,11 +71,13 @@ def command(
 ) -> int:
     """Fit, translate, embed in full for comparison, and audit; everything is left in one folder.
 
+    The same command again goes on where a run broke off, and says the verdict again where it did not.
+
     The arm `stay` is there when the source model is named, or when the store's manifest says it.
     """
     from migrate.cli.sampling import draws_quickly, expected_sample, load_log, log_queries, told_of_log
     from migrate.files import refuse_overlap
-    from migrate.pipeline import judging_questions, migrate, texts_left
+    from migrate.pipeline import finished_run, judging_questions, migrate, texts_left
     from migrate.report.terminal import candidates_table
     from migrate.stores import open_store
 
@@ -83,7 +86,8 @@ def command(
     with progress_bar(quiet=quiet) as progress:
         opened = open_store(store, verify=True)
         known = opened.info.manifest
-        stay = source_model is not None or (known is not None and known.model is not None)
+        recorded = known.model if known is not None else None
+        stay = source_model is not None or (recorded is not None and not is_out_of_sight(recorded))
         old = load_model_of(opened, source_model, "--source-model", model.for_source()) if stay else None
         if old is None:
             advise("no --source-model: the audit cannot say whether staying would be better", quiet=quiet)
@@ -93,6 +97,23 @@ def command(
         questions = with_unread(questions, opened, paid.embedder, seed=seed, quiet=quiet)
         log = load_log(query_log, strategy, old)
         questions = judging_questions(questions, opened, log)  # told before anything is spent
+        settings: dict[str, Any] = {
+            "source_embedder": old,
+            "stitch": stitches,
+            "size": size,
+            "strategy": strategy,
+            "query_log": log,
+            "price_usd_per_mtok": price,
+            "margin": margin,
+            "seed": seed,
+        }
+        finished = None if force or restart else finished_run(opened, paid.embedder, questions, output, **settings)
+        if finished is not None:
+            advise("this run has come to its end before; nothing is done again", quiet=quiet)
+            code = show_finished(finished, ci, force=force, as_json=as_json)
+            if code:
+                _advise_frontier(store, output, target, beir, source_model, quiet=quiet or as_json)
+            return code
 
         def drawn() -> Sequence[Document]:
             return expected_sample(opened, size, strategy, log, seed)
@@ -110,14 +131,7 @@ def command(
             paid.embedder,
             questions,
             output,
-            source_embedder=old,
-            stitch=stitch,
-            size=size,
-            strategy=strategy,
-            query_log=log,
-            price_usd_per_mtok=price,
-            margin=margin,
-            seed=seed,
+            **settings,
             force=force,
             restart=restart,
             progress=progress,
@@ -127,4 +141,21 @@ def command(
         show(candidates_table(done.stitch.selection) + "\n")
         if query_log is not None:
             show(told_of_log(done.stitch.manifest, by_vectors=old is not None) + "\n")
-    return show_report(done.report, Outlets(None, None, ci), force=force, as_json=as_json)
+    code = show_report(done.report, Outlets(None, None, ci), force=force, as_json=as_json)
+    if code:
+        _advise_frontier(store, output, target, beir, source_model, quiet=quiet or as_json)
+    return code
+
+
+def _advise_frontier(
+    store: Path, output: Path, target: str, beir: str, source_model: str | None, *, quiet: bool
+) -> None:
+    """What re-embedding a part would keep, out of what the run has left."""
+    from migrate.pipeline import REFERENCE, STITCH, STORE
+
+    source = model_words("--source-model", source_model) or (["--source-model", source_model] if source_model else [])
+    advise_next(
+        "audit", output / STORE, "--reference", output / REFERENCE, *beir_words(beir), "--source", store, *source,
+        "--stitch", output / STITCH, *model_words("--target", target), "--frontier",
+        also=("split", "query_log", "price", "margin", "seed"), quiet=quiet,
+    )  # fmt: skip

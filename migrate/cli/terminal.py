@@ -14,6 +14,9 @@ import click
 if TYPE_CHECKING:
     from migrate.vectors import Progress
 
+PROGRAM = "lead-migrate"
+"""The console script."""
+
 _COLOURS = {"SAFE": "green", "NOT SAFE": "red", "INCONCLUSIVE": "yellow"}
 
 

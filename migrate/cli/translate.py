@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 import click
 
 from migrate.cli import options
+from migrate.cli.next_step import JUDGED, advise_next, is_out_of_sight, may_not_load, model_words
 from migrate.cli.options import ModelOptions, option
 from migrate.cli.reembedding import ReembedOptions, reembed_options, refitted
 from migrate.cli.spending import SpendingOptions, spending_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 
 if TYPE_CHECKING:
+    from migrate.manifest import Manifest, ModelIdentity
+    from migrate.stitch.fitted import FittedStitch
     from migrate.stores.base import Store
     from migrate.translate import Translation
 
@@ -87,7 +90,32 @@ def command(
         show_json({"schema_version": 1, "kind": "translate", **asdict(done), "path": str(done.path)})
         return
     _show(done, opened, output)
-    advise(f"next: lead-migrate audit {output} --reference build --beir DIR --source {store}", quiet=quiet)
+    _advise_audit(opened, fitted, store, output, reembedding.target, quiet=quiet)
+
+
+def _advise_audit(
+    source: Store, fitted: FittedStitch, store: Path, output: Path, target: str | None, *, quiet: bool
+) -> None:
+    """The audit as far as it is known here: with the source only where its model can be had from what it remembers."""
+    model = fitted.manifest.model
+    words = model_words("--target", target or (None if model is None else model.spec))
+    if is_out_of_sight(model) and not words and model is not None:
+        where = f"{model.spec.removeprefix('file:')} is not in this folder"
+        advise(f"next: audit {output}; name its model with --target file:PATH, as {where}", quiet=quiet)
+        return
+    known = source.info.manifest
+    recorded = known.model if known is not None and known.model is not None else fitted.manifest.source_model
+    words = ["--reference", "build", "--beir", JUDGED, *_source_words(store, recorded, known), *words]
+    advise_next("audit", output, *words, quiet=quiet)
+
+
+def _source_words(store: Path, recorded: ModelIdentity | None, known: Manifest | None) -> list[str | Path]:
+    """`--source`, with `--source-model` where only the stitch says it; nothing where an audit could not load that."""
+    own = known is not None and known.model is not None
+    if recorded is None or may_not_load(recorded) or (recorded.spec.startswith("tfidf:") and not own):
+        return []
+    placed = model_words("--source-model", recorded.spec)
+    return ["--source", store, *(placed or ([] if own else ["--source-model", recorded.spec]))]
 
 
 def _show(done: Translation, store: Store, output: Path) -> None:

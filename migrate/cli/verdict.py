@@ -5,14 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from migrate.cli.next_step import is_out_of_sight
 from migrate.cli.terminal import coloured_verdict, show, show_json
 
 if TYPE_CHECKING:
     from migrate.audit.model import AuditReport
     from migrate.audit.questions import Questions
     from migrate.cli.options import ModelOptions
-    from migrate.cli.outlets import Outlets
+    from migrate.cli.outlets import CI, Outlets
     from migrate.embedders.base import Embedder
+    from migrate.finished import Finished
     from migrate.manifest import ModelIdentity
     from migrate.stores.base import Store
     from migrate.vectors import Progress
@@ -43,15 +45,15 @@ def load_model_of(store: Store, spec: str | None, flag: str, options: ModelOptio
     Raises
     ------
     UsageError
-        Neither is there.
+        Neither is there, or the store's own is a file that is not in the current folder.
     VectorError
         The model's vectors are of another dimension than the store's.
-    InputError
-        The store was built with a file of vectors that is not here.
+    InputError, RemoteError
+        The store's own model cannot be loaded.
     StoreError
         The store's own model is not what it was: its weights or its vocabulary have changed.
     """
-    from migrate.errors import UsageError
+    from migrate.errors import InputError, RemoteError, UsageError
 
     known = store.info.manifest.model if store.info.manifest else None
     if spec is None and known is None:
@@ -60,23 +62,19 @@ def load_model_of(store: Store, spec: str | None, flag: str, options: ModelOptio
         embedder = options.load(str(spec), state=store.folder)
         embedder.expect_dim(store.info.dim, str(store.info.path))
         return embedder
-    _refuse_file_elsewhere(store, known, flag)
+    if is_out_of_sight(known):
+        name = known.spec.removeprefix("file:")
+        raise UsageError(
+            f"{store.info.path}: expected {name}, the vectors that it is of, in the current folder, found none; say "
+            f"where they are with {flag} file:PATH"
+        )
     embedder = options.as_recorded(known).load(known.spec, state=store.folder)
     embedder.expect_dim(store.info.dim, str(store.info.path))
-    _check_revision(store.info.path, known, embedder.identity)
+    try:
+        _check_revision(store.info.path, known, embedder.identity)
+    except (InputError, RemoteError) as error:
+        raise type(error)(f"{error}; or name the model with {flag} SPEC") from error
     return embedder
-
-
-def _refuse_file_elsewhere(store: Store, known: ModelIdentity, flag: str) -> None:
-    """A manifest remembers a file of vectors by its name alone, and it need not lie where the command is run."""
-    from migrate.errors import InputError
-
-    provider, _, name = known.spec.partition(":")
-    if provider == "file" and not Path(name).exists():
-        raise InputError(
-            f"{store.info.path}: built with {known.spec}, and there is no such file here; say where it is with "
-            f"{flag} file:PATH/{name}"
-        )
 
 
 def _check_revision(path: Path, known: ModelIdentity, found: ModelIdentity) -> None:
@@ -111,3 +109,13 @@ def show_report(report: AuditReport, outlets: Outlets, *, force: bool, as_json: 
             write_bytes(aside, audit_page(report).encode())
     outlets.ci.leave(audit_suite(report), force=force)
     return _EXIT_CODES[report.verdict.outcome.value]
+
+
+def show_finished(finished: Finished, ci: CI, *, force: bool, as_json: bool) -> int:
+    """Print what a finished run said, write what CI reads, and return its exit code."""
+    if as_json:
+        show_json(finished.document)
+    else:
+        show(coloured_verdict(finished.text))
+    ci.leave(finished.suite, force=force)
+    return _EXIT_CODES[finished.outcome]

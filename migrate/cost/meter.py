@@ -145,7 +145,7 @@ def put_meter(
 ) -> tuple[Embedder, MeteredEmbedder]:
     """An embedder with a meter in it: below the cache where there is one, around it otherwise; and the meter."""
     if isinstance(embedder, CachedEmbedder):
-        meter = MeteredEmbedder(embedder.embedder, counter, price_usd_per_mtok, purse=purse)
-        return CachedEmbedder(meter, embedder.path), meter
+        meter = MeteredEmbedder(embedder.embedder, counter, price_usd_per_mtok, purse=purse, kept=embedder.keeps)
+        return CachedEmbedder(meter, embedder.path, keeps=embedder.keeps), meter
     meter = MeteredEmbedder(embedder, counter, price_usd_per_mtok, purse=purse, kept=False)
     return meter, meter

@@ -85,7 +85,7 @@ def say(
     by: str = "",
 ) -> Said:
     """Count what must be embedded, and price it; a text that comes twice is paid for twice where no cache keeps it."""
-    once, report = embedder.keeps, progress or no_progress
+    once, report = isinstance(embedder, CachedEmbedder), progress or no_progress
     documents = count_texts(texts, target, known=_known(embedder, "document"), once=once, progress=report)
     asked = count_texts(queries, target, known=_known(embedder, "query"), once=once) if queries else TextCount()
     tokens = documents.tokens_to_embed + asked.tokens_to_embed

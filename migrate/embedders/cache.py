@@ -27,16 +27,21 @@ class CachedEmbedder(WrappedEmbedder):
     A text that occurs twice is embedded once. What is new is on disk as soon as the other hands it over, batch by batch
     or answer by answer, whatever happens to the run after that.
 
+    Parameters
+    ----------
+    keeps
+        Whether the file outlives this run, so that a run that broke off pays for nothing twice.
+
     Attributes
     ----------
     hits, misses
         Texts that were not embedded, because they were on disk or occurred before; texts that were.
     """
 
-    def __init__(self, embedder: Embedder, path: Path) -> None:
+    def __init__(self, embedder: Embedder, path: Path, *, keeps: bool = True) -> None:
         super().__init__(embedder)
         self.cacheable = False
-        self.keeps = True
+        self.keeps = keeps
         self.path = path
         self.hits = 0
         self.misses = 0
@@ -44,7 +49,7 @@ class CachedEmbedder(WrappedEmbedder):
     def with_prefixes(self, document_prefix: str, query_prefix: str) -> Embedder | None:
         """The embedder behind the cache with other prefixes, behind the same cache."""
         other = self.embedder.with_prefixes(document_prefix, query_prefix)
-        return None if other is None else CachedEmbedder(other, self.path)
+        return None if other is None else CachedEmbedder(other, self.path, keeps=self.keeps)
 
     def variants(self) -> Iterator[Variant]:
         """Those of the embedder behind the cache, which must not hold them: a key does not tell them apart."""

@@ -24,6 +24,7 @@ from migrate.embedders.weights import (
     ModelSource,
     find_source,
     packaged_model_path,
+    packaged_source,
     weights_revision,
 )
 from migrate.manifest import ModelIdentity
@@ -118,7 +119,7 @@ class SentenceTransformersEmbedder(Embedder):
         facts = find_model(self.name)
         if facts is None or (Path(self.name).expanduser().exists() and not self.packaged):
             return self.identity
-        source = self.source if self.packaged else ModelSource(facts.name)
+        source = self.source if self.packaged else packaged_source(facts.name) or ModelSource(facts.name)
         return ModelIdentity(
             spec=f"sentence-transformers:{facts.name}",
             dim=facts.dim,

@@ -63,8 +63,22 @@ def find_source(name_or_path: str) -> ModelSource:
         return ModelSource(folder.resolve().name, folder=_check_folder(folder.resolve()))
     if name_or_path.startswith((".", "/", "~")) or folder.exists():
         raise InputError(f"expected a folder with a sentence-transformers model, found none at {name_or_path}")
-    facts = find_model(name_or_path)
-    return _find_on_hub(facts.name if facts else name_or_path)
+    return packaged_source(name_or_path) or _find_on_hub(_full_name(name_or_path))
+
+
+def packaged_source(name: str) -> ModelSource | None:
+    """The package that carries a model of the hub, the same weights without a network; None where there is none."""
+    if _full_name(name) != PACKAGED_MODEL:
+        return None
+    try:
+        return ModelSource(PACKAGED_MODEL, folder=packaged_model_path())
+    except UsageError:
+        return None
+
+
+def _full_name(name: str) -> str:
+    facts = find_model(name)
+    return facts.name if facts else name
 
 
 def _check_folder(folder: Path) -> Path:
@@ -148,8 +162,7 @@ def local_folder(name_or_path: str, *, packaged: bool = False) -> Path | None:
     folder = Path(name_or_path).expanduser()
     if not packaged and folder.is_dir():
         return folder
-    facts = find_model(name_or_path)
-    name = facts.name if facts else name_or_path
+    name = _full_name(name_or_path)
     if packaged or name == PACKAGED_MODEL:
         try:
             return packaged_model_path()

@@ -31,8 +31,8 @@ def advice(report: AuditReport) -> Iterator[str]:
         )
     if report.frontier is None:
         yield (
-            "try what re-embedding a part would keep: "
-            "`audit --frontier --source STORE --stitch STITCH --query-log FILE`"
+            "try what re-embedding a part would keep: `audit` says it with `--frontier`, `--source` and the `--stitch` "
+            "of the translation"
         )
     if verdict.outcome is Outcome.INCONCLUSIVE and verdict.queries_needed:
         yield f"or judge about {verdict.queries_needed:,} queries"

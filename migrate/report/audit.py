@@ -10,7 +10,7 @@ from migrate.audit.verdict import Bounds, Verdict
 from migrate.report.advice import advice
 from migrate.report.frontier import frontier_text
 from migrate.report.hurt import hurt_text
-from migrate.report.terminal import folded, table
+from migrate.report.terminal import folded, table, telling
 
 _MANY_QUERIES = 10_000
 _QUALITY = {"nDCG@10": "nDCG@10", "recall@100": "R@100", "MRR@10": "MRR@10"}
@@ -21,6 +21,7 @@ _LIKENESS = {
     "RBO": "RBO",
     "judged@10": "judged@10",
 }
+_COSTS = ("s", "Mtok", "usd")
 _MILLION = 1e6
 
 
@@ -64,7 +65,7 @@ def quality_table(report: AuditReport) -> str:
 
 
 def quality_rows(report: AuditReport) -> list[list[str]]:
-    """One row an arm: measures, retention with its bounds, queries won, tied and lost, seconds, tokens, dollars."""
+    """One row an arm: measures, retention with its bounds, queries won, tied and lost; what it costs where any does."""
     shown = _shown(_QUALITY, report)
     priced = any(arm.usd for arm in report.arms)
     head = ["arm", *shown.values(), "retention", "bounds", "win/tie/loss", "s", "Mtok", *(["usd"] if priced else [])]
@@ -79,7 +80,7 @@ def quality_rows(report: AuditReport) -> list[list[str]]:
         ]
         for arm in report.arms
     ]
-    return [head, *rows]
+    return telling([head, *rows], costs=_COSTS)
 
 
 def agreement_table(report: AuditReport) -> str:
@@ -91,7 +92,7 @@ def agreement_rows(report: AuditReport) -> list[list[str]]:
     """One row an arm: how much of what the full re-embed finds it finds too."""
     shown = _shown(_LIKENESS, report)
     rows = [[arm.name, *_means(arm, shown)] for arm in report.arms]
-    return [["against the full re-embed", *shown.values()], *rows]
+    return telling([["against the full re-embed", *shown.values()], *rows])
 
 
 def _shown(heads: dict[str, str], report: AuditReport) -> dict[str, str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from math import isfinite
 
 from migrate.report.heat_map import shorten
-from migrate.report.terminal import folded, table
+from migrate.report.terminal import folded, table, telling
 from migrate.similarity.comparison import StoresComparison
 from migrate.similarity.downstream import Accuracy, Downstream
 from migrate.similarity.measures import MEASURES
@@ -63,9 +63,9 @@ def compare_text(found: StoresComparison) -> str:
             *([""] if found.notes else []),
             *(folded(f"note: {note}") for note in found.notes),
             "\nspaces\n",
-            table([["pair", *_SPACES.values()], *_rows(found, pairs, letters, "–", list(_SPACES))]),
+            table(telling([["pair", *_SPACES.values()], *_rows(found, pairs, letters, "–", list(_SPACES))])),
             f"\n{judged}\n",
-            table([["from→to", *_STITCHES.values()], *_rows(found, both, letters, "→", list(_STITCHES))]),
+            table(telling([["from→to", *_STITCHES.values()], *_rows(found, both, letters, "→", list(_STITCHES))])),
             *(["", labels_text(found, found.downstream)] if found.downstream else []),
         ]
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 
 from migrate.audit.arms import FULL, TRANSLATED
@@ -12,7 +12,7 @@ from migrate.audit.model import AuditReport
 from migrate.audit.regressions import Hit, Regression
 from migrate.audit.slices import Slice
 from migrate.audit.spaces import Spaces
-from migrate.report.hurt import METRICS, calibration_rows, calibration_title
+from migrate.report.hurt import METRICS, calibration_rows, calibration_title, telling_slices
 from migrate.report.likeness import likeness_rows
 from migrate.report.page import Section, html_table
 from migrate.report.spectra import spectra
@@ -25,8 +25,8 @@ def hurt_sections(report: AuditReport) -> Iterator[Section]:
     hurt = report.hurt
     if hurt.regressions:
         yield Section("Queries that lose most", "".join(map(_regression, hurt.regressions)))
-    if hurt.slices:
-        yield Section("Kinds of queries", _slices(hurt.slices, report))
+    if slices := telling_slices(hurt.slices):
+        yield Section("Kinds of queries", _slices(slices, report))
     if hurt.calibration:
         yield Section("Thresholds", _calibration(hurt.calibration))
     if hurt.likeness:
@@ -51,7 +51,7 @@ def _hit(hit: Hit) -> str:
     return f"<li><code>{escape(hit.doc_id)}</code>{relevant} {escape(hit.text)}</li>"
 
 
-def _slices(slices: tuple[Slice, ...], report: AuditReport) -> str:
+def _slices(slices: Sequence[Slice], report: AuditReport) -> str:
     parts = [
         "<p>Retention of each kind of query. Few queries make wide intervals, and of many kinds some cross a bound by "
         "chance.</p>"

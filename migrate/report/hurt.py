@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from math import floor, log10
 
 from migrate.audit.arms import FULL, TRANSLATED
@@ -11,7 +12,7 @@ from migrate.audit.hubness import Hubness
 from migrate.audit.hurt import Hurt
 from migrate.audit.regressions import Regression
 from migrate.audit.slices import Slice
-from migrate.report.terminal import WIDTH, table
+from migrate.report.terminal import WIDTH, table, telling
 
 _QUERIES, _SLICES = 3, 3
 _FEWEST = 10
@@ -53,7 +54,9 @@ def _cut(line: str) -> str:
 
 def _slices(slices: tuple[Slice, ...]) -> str:
     """The kinds of queries that keep least, of those with enough queries to speak of."""
-    enough = sorted((one for one in slices if one.queries >= _FEWEST), key=lambda one: one.retention.estimate)
+    enough = sorted(
+        (one for one in telling_slices(slices) if one.queries >= _FEWEST), key=lambda one: one.retention.estimate
+    )
     if not enough:
         return ""
     rows = [
@@ -67,6 +70,12 @@ def _slices(slices: tuple[Slice, ...]) -> str:
         for one in enough[:_SLICES]
     ]
     return table([["kinds of queries that keep least", "queries", "full", "translated", "retention"], *rows])
+
+
+def telling_slices(slices: Sequence[Slice]) -> list[Slice]:
+    """Those of kinds that tell queries apart: what holds for all of them is the verdict's to say."""
+    times = Counter(one.by for one in slices)
+    return [one for one in slices if times[one.by] > 1]
 
 
 def calibration_title(found: Calibration) -> str:
@@ -97,7 +106,7 @@ def calibration_rows(found: Calibration) -> list[list[str]]:
         ]
         for one in found.thresholds
     ]
-    return [head, *rows]
+    return telling([head, *rows])
 
 
 def _hubs(found: Hubness) -> str:

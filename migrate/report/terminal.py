@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from textwrap import fill
 
 from migrate.stitch.select import Selection
@@ -29,6 +29,25 @@ def table(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
+def telling(rows: Sequence[Sequence[str]], *, costs: Collection[str] = ()) -> list[list[str]]:
+    """The rows without columns that tell nothing: none of whose cells has a value, or, under `costs`, but zeros.
+
+    >>> telling([["arm", "score", "R", "usd"], ["stay", "0.00", "-", "0.00"], ["full", "0.00", "", "-"]], costs=["usd"])
+    [['arm', 'score'], ['stay', '0.00'], ['full', '0.00']]
+    """
+    head, *body = rows
+    kept = [
+        column
+        for column, name in enumerate(head)
+        if not column or not body or any(_tells(row[column], zero_counts=name not in costs) for row in body)
+    ]
+    return [[row[column] for column in kept] for row in rows]
+
+
+def _tells(cell: str, *, zero_counts: bool) -> bool:
+    return cell.strip("-" if zero_counts else "-$0.,") != ""
+
+
 def candidates_table(selection: Selection) -> str:
     """The stitches as they were judged on held-out pairs; the chosen one is marked, controls stand last."""
     head = ["stitch", "cosine", "MSE", "R²", "overlap@10", "fit s"]
@@ -44,7 +63,7 @@ def candidates_table(selection: Selection) -> str:
         ]
         for row in selection.candidates
     ]
-    return table([["  " + head[0], *head[1:]], *rows])
+    return table(telling([["  " + head[0], *head[1:]], *rows], costs=["fit s"]))
 
 
 def folded(sentence: str) -> str:

@@ -18,8 +18,16 @@ from migrate.stitch.pairing import Pairing, cross_predict
 from migrate.stitch.scores import HeldOutScores, Neighbours, score_predictions
 from migrate.vectors import Progress, Vectors, no_progress, unit_rows
 
+AUTO = "auto"
+"""Among specs: all that suit the pairs."""
+
 AUTO_CANDIDATES = ("identity", "procrustes", "ols", "lowrank", "ridge", "ridge+text")
 """What `auto` chooses from, the cheaper to use first."""
+
+_CHEAPEST_FIRST = (
+    "identity", "mean", "procrustes", "ols", "lowrank", "ridge", "mlp", "kernel", "text", "ridge+text", "kernel+text",
+)  # fmt: skip
+"""Kinds, the cheaper to use first: what is read of a document counts for more than the arithmetic."""
 
 TEXT_CONTROL = "text"
 
@@ -72,15 +80,31 @@ def applicable(pairs: Pairing) -> list[str]:
     return [spec for spec in usable if pairs.texts is not None or not KINDS[spec].reads_texts]
 
 
+def candidates(specs: Sequence[str], automatic: Sequence[str]) -> list[str]:
+    """The specs to choose from, each once: those that are named, and for `auto` or none at all those of `automatic`.
+
+    >>> candidates(["mean", "auto", "mean"], ["ols", "ridge"])
+    ['ols', 'ridge', 'mean']
+    """
+    wanted = [*automatic, *specs] if AUTO in specs or not specs else specs
+    return [spec for spec in dict.fromkeys(wanted) if spec != AUTO]
+
+
+def _cost_of_use(spec: str) -> int:
+    kind = spec.partition(":")[0]
+    return _CHEAPEST_FIRST.index(kind) if kind in _CHEAPEST_FIRST else len(_CHEAPEST_FIRST)
+
+
 def select_stitch(
     pairs: Pairing, *, specs: Sequence[str] = (), seed: int = 0, progress: Progress = no_progress
 ) -> Selection:
     """Cross-validate stitches and choose one.
 
-    Without `specs` all that apply are candidates. Each fold's predictions come from a stitch that has not seen the
-    fold; put together they cover the sample, so that retrieval is judged over all n documents. The best overlap@10
-    wins, but of candidates that stand less than one standard error of the paired difference behind it, the one that
-    is cheapest to use is taken (Breiman et al. 1984, the one-standard-error rule).
+    The candidates are `specs`, and all that apply for `auto` among them or where there are none. Each fold's
+    predictions come from a stitch that has not seen the fold; put together they cover the sample, so that retrieval is
+    judged over all n documents. The best overlap@10 wins, but of candidates that stand less than one standard error of
+    the paired difference behind it, the one that is cheapest to use is taken (Breiman et al. 1984, the
+    one-standard-error rule).
 
     Controls stand in the table and are never chosen unless asked for: `mean`; `random`, which hands every document
     the true vector of another; and, where there are texts, `text`, which shows what the old vectors are worth.
@@ -96,7 +120,7 @@ def select_stitch(
     n_pairs = len(pairs)
     if n_pairs > LARGEST_JUDGED:
         pairs = pairs.take(np.sort(np.random.default_rng(seed).permutation(len(pairs))[:LARGEST_JUDGED]))
-    wanted = list(specs) if specs else applicable(pairs)
+    wanted = sorted(candidates(specs, applicable(pairs)), key=_cost_of_use)
     neighbours = Neighbours(unit_rows(pairs.target), seed=seed)
     judged = [_judge(spec, pairs, neighbours, seed=seed) for spec in _reporting(wanted, progress)]
     chosen = _cheapest_of_the_best(judged)

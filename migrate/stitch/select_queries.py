@@ -20,7 +20,7 @@ from migrate.stitch.kinds import new_stitch
 from migrate.stitch.linear import Identity, Mean, Procrustes, Ridge
 from migrate.stitch.pairing import Pairing, cross_predict
 from migrate.stitch.scores import Neighbours, score_predictions
-from migrate.stitch.select import Candidate, Selection
+from migrate.stitch.select import Candidate, Selection, candidates
 from migrate.vectors import Progress, Vectors, no_progress, unit_rows
 
 QUERY_CANDIDATES = (
@@ -54,7 +54,7 @@ def select_query_stitch(
     """
     check_pairs(source, target)
     same_dim = source.shape[1] == target.shape[1]
-    wanted = list(specs) or [spec for spec in QUERY_CANDIDATES if same_dim or spec != Identity.kind]
+    wanted = candidates(specs, [spec for spec in QUERY_CANDIDATES if same_dim or spec != Identity.kind])
     controls = [spec for spec in (Mean.kind,) if spec not in wanted]
     judge = _Judge(source, target, seed)
     table = []

@@ -92,8 +92,38 @@ def test_run_leaves_everything_in_one_folder(beir, source_folder, tmp_path, caps
     assert document["verdict"]["gain_over_stay"] is not None  # the store's manifest says its model
     assert document["verdict"]["outcome"] in shown
     assert {path.name for path in out.iterdir() if not path.name.startswith(".")} == {
-        "stitch", "store", "reference", "report.json", "report.html",
+        "stitch", "store", "reference", "report.json", "report.html", "run.json",
     }  # fmt: skip
+
+
+def test_a_finished_run_says_its_verdict_again_and_does_nothing(beir, source_folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    out = tmp_path / "out"
+    with OpenAIServer() as server:
+        options = ["--target", "openai:tiny", "--base-url", server.url, "--sample", "60", "--stitch", "ridge"]
+        command = ["run", source_folder, *options, "--beir", beir, "--no-cache", "-o", out]
+        code = lead_migrate(*command)
+        text = capsys.readouterr().out
+        before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in out.glob("*.*")}
+        requests = len(server.requests)
+        assert lead_migrate(*command) == code and code in (0, 1, 3)
+        again = capsys.readouterr()
+        assert text.endswith(again.out) and len(again.out) > 1_000
+        assert "nothing is done again" in again.err and "to embed" not in again.err
+        assert lead_migrate(*command, "--json", "--junit", tmp_path / "junit.xml") == code
+        assert json.loads(capsys.readouterr().out) == json.loads((out / "report.json").read_text())
+        assert "verdict" in (tmp_path / "junit.xml").read_text()
+        for others, told in (
+            (["--margin", "0.5", "--seed", "3"], "other values of margin, seed; choose another folder"),
+            (["--stitch", "mean"], "other values of stitch; choose"),
+        ):
+            assert lead_migrate(*command, *others) == 2
+            assert told in capsys.readouterr().err
+        assert len(server.requests) == requests
+        assert {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in out.glob("*.*")} == before
+        (out / "report.json").write_text("{}")
+        assert lead_migrate(*command) == 2
+        assert "exists" in capsys.readouterr().err
 
 
 def test_a_store_of_the_same_model_is_safe(source_folder, tmp_path, capsys, beir):
@@ -248,6 +278,15 @@ def test_the_console_script_and_the_module_are_there(tmp_path):
     assert nothing.returncode == 2
 
 
+def test_python_m_migrate_is_the_tool_under_that_name():
+    tool = [sys.executable, "-m", "migrate"]
+    shown = subprocess.run([*tool, "fit", "--help"], capture_output=True, text=True, check=True)
+    assert shown.stdout.startswith("Usage: python -m migrate fit [OPTIONS] STORE\n")
+    refused = subprocess.run([*tool, "fit"], capture_output=True, text=True, check=False)
+    assert refused.returncode == 2
+    assert refused.stderr.endswith("; see python -m migrate fit --help\n")
+
+
 def test_progress_and_advice_stay_off_stdout(source_folder, tmp_path, capsys):
     lead_migrate("fit", source_folder, "--target", "tfidf:16", "--json", "-o", tmp_path / "s")
     captured = capsys.readouterr()
@@ -268,3 +307,20 @@ def test_queries_get_the_prefix_that_the_store_was_made_for(source_folder, beir,
         served = list(server.texts_served)
     assert len(served) == 150 + 150  # every document once, though 50 were asked for twice; every query
     assert {text[:5] for text in served} == {"ask: ", "doc: "}
+
+
+@pytest.mark.parametrize(
+    ("kinds", "expected"),
+    [
+        (["ridge", "lowrank:8", "procrustes"], {"procrustes", "lowrank:8", "ridge"}),
+        (["ridge", "ridge+text", "ridge"], {"ridge", "ridge+text"}),
+        (["auto", "kernel"], {"procrustes", "ols", "lowrank", "ridge", "ridge+text", "kernel"}),
+    ],
+)
+def test_several_stitches_are_the_candidates(kinds, expected, source_folder, tmp_path, capsys):
+    command = ["fit", source_folder, "--target", "tfidf:16", "--sample", "100", "-o", tmp_path / "s", "--json"]
+    assert lead_migrate(*command, *(word for kind in kinds for word in ("--stitch", kind))) == 0
+    facts = json.loads(capsys.readouterr().out)
+    rows = [row["stitch"] for row in facts["candidates"] if not row["is_control"]]
+    assert set(rows) == expected and len(rows) == len(expected)
+    assert facts["chosen"] in expected

@@ -54,7 +54,7 @@ def test_what_is_typed_or_in_the_environment_goes_first(project, source_folder, 
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("[tool.lead-migrate]\nmargn = 0.9\n", "the name of a known option in [tool.lead-migrate], found 'margn'"),
+        ("[tool.lead-migrate]\nmargn = 0.9\n", "option in [tool.lead-migrate], found 'margn'; did you mean margin?"),
         ("[tool.lead-migrate.audti]\nsplit = 'x'\n", "of a known command in [tool.lead-migrate], found 'audti'"),
         ("[tool.lead-migrate.fit]\nmargin = 0.9\n", "known option of fit in [tool.lead-migrate], found 'margin'"),
         ("[tool.lead-migrate]\nmargin = 7\n", "Invalid value for '--margin'"),
@@ -95,3 +95,17 @@ def test_values_are_taken_as_if_they_were_typed(project):
     assert audit == {"html": "5", "two_stage": "50", "slice_fields": ["shelf"], "quiet": True, "margin": "0.9"}
     project.write_text('[tool.lead-migrate.audit]\nslice = ["shelf", 7]\n')
     assert read_defaults(project, {"audit": command})["audit"] == {"slice_fields": ["shelf", "7"]}
+
+
+def test_a_variable_that_nothing_reads_is_told_once(project, source_folder, monkeypatch, capsys):
+    monkeypatch.setenv("LEAD_MIGRATE_SORCE_MODEL", "tfidf:9")
+    monkeypatch.setenv("LEAD_MIGRATE_ZZ9", "1")
+    for name in ("MARGIN", "DEBUG", "BEIR_URL", "FAILPOINT", "TWO_STAGE"):  # of other commands, or of none
+        monkeypatch.setenv(f"LEAD_MIGRATE_{name}", "0.9")
+    code, _, error = shown(capsys, "inspect", str(source_folder), "--json")
+    assert code == 0
+    assert error.splitlines() == [
+        "warning: nothing reads the environment variable LEAD_MIGRATE_SORCE_MODEL; "
+        "did you mean LEAD_MIGRATE_SOURCE_MODEL?",
+        "warning: nothing reads the environment variable LEAD_MIGRATE_ZZ9",
+    ]

@@ -226,9 +226,10 @@ def moved(source_folder, target_file, tmp_path, capsys):
 
 def test_a_file_of_vectors_that_lies_elsewhere_is_asked_for(moved, beir, capsys):
     code, line = complaint(capsys, "audit", moved, "--reference", "build", "--beir", beir, "-q")
-    assert code == 4
+    assert code == 2
     assert line.endswith(
-        "with file:target.npz, and there is no such file here; say where it is with --target file:PATH/target.npz"
+        "expected target.npz, the vectors that it is of, in the current folder, found none; say where they are with "
+        "--target file:PATH"
     )
 
 

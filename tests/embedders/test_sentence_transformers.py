@@ -315,5 +315,9 @@ def test_an_unreachable_hub_is_reported_at_once(monkeypatch):
 
     monkeypatch.setattr("huggingface_hub.HfApi.model_info", refuse)
     monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda *args, **options: None)
+    packaged = load_embedder("packaged:all-MiniLM-L6-v2").identity
+    assert load_embedder(packaged.spec).identity == packaged, "the same weights, without the hub"
+    assert load_embedder(packaged.spec).quick_identity() == packaged
+    monkeypatch.setattr("migrate.embedders.weights._PACKAGE", "not_installed")
     with pytest.raises(RemoteError, match="packaged:all-MiniLM-L6-v2"):
         _ = load_embedder("all-MiniLM-L6-v2").identity

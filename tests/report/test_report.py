@@ -6,11 +6,13 @@ import pytest
 
 from migrate.audit.arms import BM25, FULL, MEAN, MEANINGS, STAY, TRANSLATED, Arm, Comparison
 from migrate.audit.model import AuditReport
+from migrate.audit.slices import Slice
 from migrate.audit.verdict import Bounds, Outcome, Verdict
 from migrate.manifest import Manifest, ModelIdentity
 from migrate.report.advice import advice
-from migrate.report.audit import agreement_table, audit_text, quality_table
+from migrate.report.audit import agreement_table, audit_text, quality_rows, quality_table
 from migrate.report.document import SCHEMA_VERSION, audit_document
+from migrate.report.html import audit_page
 from migrate.report.plain import as_plain
 from migrate.report.terminal import candidates_table, table
 from migrate.stitch.scores import HeldOutScores
@@ -146,7 +148,7 @@ def test_the_audit_table_shows_each_arm_with_its_means_and_its_comparison():
     for arm in report.arms:
         means = [f"{np.mean(arm.scores[measure]):.3f}" for measure in MEASURES]
         against = [] if arm.name == FULL else ["0.923", "0.876..0.971", "10/10/10"]
-        assert cells(quality, arm.name) == [*means[:3], *against, f"{arm.seconds:.1f}", "-"]
+        assert cells(quality, arm.name) == [*means[:3], *against, f"{arm.seconds:.1f}"]
         assert cells(likeness, arm.name) == means[3:]
 
 
@@ -219,3 +221,20 @@ def test_a_safe_store_is_to_be_used_and_a_worse_one_is_not():
     assert next(iter(advice(make_report(outcome=Outcome.SAFE)))).startswith("put the translated store")
     worse = make_report(outcome=Outcome.NOT_SAFE, gain=Bounds(-0.2, -0.3, -0.1))
     assert next(iter(advice(worse))).startswith("stay with the source store")
+
+
+def test_columns_and_kinds_that_tell_nothing_are_left_out():
+    report = make_report()
+    free = replace(report, arms=tuple(replace(arm, tokens=0, usd=None, seconds=1.5) for arm in report.arms))
+    head = quality_rows(free)[0]
+    assert "s" in head and not {"Mtok", "usd"} & set(head)
+    paid = [replace(arm, tokens=2_000_000, usd=0.04) for arm in report.arms[:1]]
+    assert {"Mtok", "usd"} <= set(quality_rows(replace(free, arms=(*paid, *free.arms[1:])))[0])
+    bounds = Bounds(0.9, 0.8, 1.0)
+    slices = [Slice(by, value, 20, 0.5, 0.4, bounds) for by, value in (("topic", "a"), ("topic", "b"), ("shelf", "x"))]
+    hurt = replace(report, hurt=replace(report.hurt, slices=tuple(slices)))
+    text, page = audit_text(hurt), audit_page(hurt)
+    assert "topic: a" in text and "shelf" not in text
+    assert "By topic" in page and "By shelf" not in page
+    alone = replace(report, hurt=replace(report.hurt, slices=tuple(slices[2:])))
+    assert "Kinds of queries" not in audit_page(alone) and "kinds of queries" not in audit_text(alone)

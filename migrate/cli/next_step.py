@@ -1,0 +1,86 @@
+"""What to type next, so that it runs as it is printed, from whatever folder: paths absolute, everything quoted."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence, Set
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from click.core import ParameterSource
+
+from migrate.cli.options import ModelOptions
+from migrate.cli.terminal import PROGRAM, advise, printable
+
+if TYPE_CHECKING:
+    from migrate.manifest import ModelIdentity
+
+JUDGED = "DIR"
+"""The judged queries, the one thing that is the user's to fill in."""
+
+_MODEL = tuple(ModelOptions.__dataclass_fields__)
+_TYPED = (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)
+
+
+def advise_next(command: str, *words: str | Path, also: Sequence[str] = (), but: str = "", quiet: bool) -> None:
+    """Print the next command: its words, and options as they were typed here: those of models `but` one, and `also`."""
+    context = click.get_current_context()
+    program = context.find_root().info_name or PROGRAM
+    texts = map(_text, [command, *words, *_typed(context, {*_MODEL, *also} - {but})])
+    advise(f"next: {program} {printable(shlex.join(texts))}", quiet=quiet)
+    if JUDGED in words:
+        advise(f"  {JUDGED}: your judged queries, a folder in the form of BEIR or the name of a BEIR set", quiet=quiet)
+
+
+def _text(word: object) -> str:
+    return str(word.absolute()) if isinstance(word, Path) else str(word)
+
+
+def _typed(context: click.Context, names: Set[str]) -> Iterator[str]:
+    """The options of this command by these names; what stands in the environment is there for the next one too."""
+    for option in context.command.params:
+        if option.name not in names or context.get_parameter_source(str(option.name)) not in _TYPED:
+            continue
+        flag, value = next(flag for flag in option.opts if flag.startswith("--")), context.params[str(option.name)]
+        if isinstance(value, bool):
+            yield from [flag] if value else []
+        else:
+            yield from (f"{flag}={_text(item)}" for item in (value if isinstance(value, tuple) else [value]))
+
+
+def model_words(flag: str, spec: str | None) -> list[str | Path]:
+    """The option that names a model whose place no artefact remembers, a file or a folder; none for other models."""
+    provider, _, name = (spec or "").partition(":")
+    path = Path(name).expanduser()
+    if provider not in ("file", "sentence-transformers") or not name or not path.exists():
+        return []
+    return [flag, f"{provider}:{path.absolute()}"]
+
+
+def is_out_of_sight(model: ModelIdentity | None) -> bool:
+    """Whether a model is a file of vectors that is not in the current folder, where its name alone would find it."""
+    return model is not None and model.spec.startswith("file:") and not Path(model.spec[len("file:") :]).is_file()
+
+
+def may_not_load(model: ModelIdentity) -> bool:
+    """Whether a model may be a file or folder that is not here: of a folder, too, artefacts remember the name alone."""
+    from migrate.embedders import find_model
+
+    provider, _, name = model.spec.partition(":")
+    is_folder = provider == "sentence-transformers" and "/" not in name and find_model(name) is None
+    return is_out_of_sight(model) or (is_folder and not Path(name).is_dir())
+
+
+def beir_words(beir: str) -> list[str | Path]:
+    """The option that names the same judged queries from any folder."""
+    return ["--beir", Path(beir) if Path(beir).exists() else beir]
+
+
+def free_path(path: Path) -> Path:
+    """The path, or with a number behind it, so that nothing is there yet."""
+    free, number = path, 1
+    while free.exists():
+        number += 1
+        free = path.with_name(f"{path.name}-{number}")
+    return free

@@ -1,0 +1,60 @@
+"""How many threads the numerical libraries use: no more than there are cores for this process, unless the user says.
+
+Threads of a BLAS wait for each other by spinning. Where something else needs a core, or a container has fewer than the
+machine, most of what they use up is waiting: a fit of 1,000 pairs took seven times the processor time with two threads
+on two busy cores as it took with one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
+from pathlib import Path
+
+COUNTS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+"""Variables by which a user says how many threads; the libraries read them when they are loaded."""
+
+SMALL_PAIRS = 2_000
+"""A fit of so many pairs is done before threads are worth their waiting."""
+
+_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+_set_here: set[str] = set()
+
+
+def available_cores(quota: Path = _QUOTA) -> int:
+    """Cores that this process may use: by its affinity, and by the quota of its container; at least 1."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        share, period = quota.read_text().split()
+        return max(1, min(cores, int(share) // int(period)))
+    except (OSError, ValueError):  # no container, or "max"
+        return cores
+
+
+def limit_threads(environment: MutableMapping[str, str] = os.environ) -> None:
+    """Let libraries that are loaded from now on start no more threads than there are cores. For a whole process.
+
+    What the user has set stays as it is.
+    """
+    if any(environment.get(name) for name in COUNTS):
+        return
+    cores = str(available_cores())
+    for name in COUNTS:
+        environment[name] = cores
+        _set_here.add(name)
+    environment.setdefault("RAYON_NUM_THREADS", cores)  # of tokenizers
+    environment.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")  # sleep soon instead of spinning
+
+
+@contextmanager
+def threads_for(pairs: int) -> Iterator[None]:
+    """Keep the BLAS to one thread within, where a problem is small and the user has not said how many."""
+    is_said = any(os.environ.get(name) for name in set(COUNTS) - _set_here)
+    if is_said or pairs > SMALL_PAIRS:
+        yield
+        return
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(limits=1, user_api="blas"):
+        yield

@@ -1,0 +1,62 @@
+"""How many threads the numerical libraries start, and what of it is the user's to say."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from migrate import threads
+from migrate.threads import COUNTS, SMALL_PAIRS, available_cores, limit_threads, threads_for
+
+
+@pytest.fixture(autouse=True)
+def nothing_said(monkeypatch):
+    for name in COUNTS:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(threads, "_set_here", set())
+
+
+def blas_threads():
+    assert np.eye(2) @ np.eye(2) is not None
+    return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+
+
+@pytest.mark.parametrize(
+    ("quota", "most"), [("100000 100000", 1), ("50000 100000", 1), ("max 100000", None), ("900000 1000", None)]
+)
+def test_cores_are_those_of_the_container(quota, most, tmp_path):
+    (tmp_path / "cpu.max").write_text(quota + "\n")
+    assert available_cores(tmp_path / "cpu.max") == (most or len(os.sched_getaffinity(0)))
+    assert available_cores(tmp_path / "none") == len(os.sched_getaffinity(0))
+
+
+def test_what_the_user_says_stays():
+    said = {"OPENBLAS_NUM_THREADS": "7"}
+    limit_threads(said)
+    assert said == {"OPENBLAS_NUM_THREADS": "7"}
+    limit_threads(unsaid := {})
+    assert {unsaid[name] for name in COUNTS} == {str(available_cores())}
+
+
+def test_a_small_fit_takes_one_thread_and_gives_the_others_back(monkeypatch):
+    with threadpool_limits(limits=2, user_api="blas"):
+        with threads_for(SMALL_PAIRS):
+            assert blas_threads() == {1}
+        with threads_for(SMALL_PAIRS + 1):
+            assert blas_threads() == {2}
+        monkeypatch.setenv("OMP_NUM_THREADS", "2")
+        with threads_for(10):
+            assert blas_threads() == {2}, "as the user said"
+
+
+def test_the_command_line_says_it_before_numpy_is_there():
+    script = (
+        "import os, sys\nfrom migrate.cli import main\nassert 'numpy' not in sys.modules\n"
+        "assert 'OMP_NUM_THREADS' not in os.environ, 'importing changes nothing'\n"
+        "try:\n    main.main(['--version'])\nexcept SystemExit:\n    print(os.environ['OMP_NUM_THREADS'])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split()[-1] == str(available_cores())
