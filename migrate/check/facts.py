@@ -107,11 +107,11 @@ def manifest_finding(manifest: Manifest, model: ModelIdentity) -> Finding:
 
 
 def unchanged_finding(store: Store) -> Finding | None:
-    """Whether index and documents are the ones of the manifest; None where it holds no hash. Reads the files."""
+    """Whether index and documents are the ones of the manifest; None where it holds no hash of the index."""
     try:
         names = store.verify()
     except StoreError as error:
         return Finding("unchanged", False, str(error))
-    if not names:
+    if store.info.details["index"] not in names:
         return None
     return Finding("unchanged", True, f"as in the manifest, by SHA-256: {', '.join(names)}")

@@ -108,6 +108,15 @@ def test_an_index_that_changed_since_is_not_believed(store, model):
     assert found.cause is Cause.MIXED and found.basis == "sample"
 
 
+def test_a_manifest_without_a_hash_of_the_index_is_not_trusted(store, model):
+    path = stamp_store(store, model).path
+    facts = json.loads(path.read_text())
+    del facts["manifest_sha256"], facts["details"]["index_sha256"]
+    path.write_text(json.dumps(facts))
+    assert open_store(store.folder).verify() == ("docs.jsonl",)
+    assert check_store(open_store(store.folder), model).basis == "sample"
+
+
 def test_texts_that_changed_since_are_not_believed(store, model):
     stamp_store(store, model)
     docs = store.folder / "docs.jsonl"
