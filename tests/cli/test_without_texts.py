@@ -54,6 +54,7 @@ def test_the_json_of_fit_has_the_same(bare_folder, source_folder, target_file, c
     assert facts["fallback"] is None and facts["without_texts"]["pairs"] == 1_000
     assert 0 < facts["without_texts"]["vectors_alone"] < facts["without_texts"]["with_texts"] < 1
     assert "benchmarks/retrieval.py" in facts["without_texts"]["measured_by"]
+    assert facts["confidence"]["usable"] is (facts["confidence"]["spearman"] >= 0.2)
     assert fit(source_folder, f"file:{target_file}", "--stitch", "ridge+text", "--json", "--force") == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["without_texts"] is None and facts["fallback"]["stitch"] == "ridge+text"

@@ -3,10 +3,13 @@ import pytest
 from scipy.stats import spearmanr
 from sklearn.linear_model import LinearRegression
 
+from migrate.report.fit import fit_sentences
 from migrate.stitch.base import Prediction
 from migrate.stitch.confidence import Confidence, spearman
 from migrate.stitch.kinds import new_stitch
 from migrate.stitch.pairing import Pairing, cross_predict
+from migrate.stitch.scores import HeldOutScores
+from migrate.stitch.select import Candidate, Selection
 from migrate.vectors import unit_rows
 
 DIM = 8
@@ -165,3 +168,13 @@ def test_pairs_that_predict_each_other_have_no_variance():
     x, y = np.eye(2, 5, dtype=np.float32), np.eye(2, 4, dtype=np.float32) + 1
     found = Confidence.fit(cross_predict(new_stitch("kernel"), Pairing(x, y)), y)
     assert found.coefficients[2] == 0
+
+
+@pytest.mark.parametrize(("noise", "usable"), [(0.05, True), (100.0, False)])
+def test_fit_says_whether_the_confidence_is_to_be_used(noise, usable):
+    found = Confidence.fit(*make_predictions(noise=noise)[:2])
+    scores = HeldOutScores(0.5, 0.1, 0.1, 0.4)
+    selection = Selection("ridge", (Candidate("ridge", scores),), found)
+    (said,) = [line for line in fit_sentences(selection) if "confidence" in line]
+    assert found.is_usable is usable is (found.spearman >= 0.2)
+    assert ("is not to be used" in said) is not usable and f"Spearman {found.spearman:.2f}" in said
