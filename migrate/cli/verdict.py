@@ -71,9 +71,10 @@ def load_model_of(store: Store, spec: str | None, flag: str, options: ModelOptio
     embedder = options.as_recorded(known).load(known.spec, state=store.folder)
     embedder.expect_dim(store.info.dim, str(store.info.path))
     try:
-        _check_revision(store.info.path, known, embedder.identity)
+        identity = embedder.identity
     except (InputError, RemoteError) as error:
         raise type(error)(f"{error}; or name the model with {flag} SPEC") from error
+    _check_revision(store.info.path, known, identity)
     return embedder
 
 

@@ -21,7 +21,7 @@ _LIKENESS = {
     "RBO": "RBO",
     "judged@10": "judged@10",
 }
-_COSTS = ("s", "Mtok", "usd")
+_COSTS = ("Mtok", "usd")
 _MILLION = 1e6
 
 

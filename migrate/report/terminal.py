@@ -63,7 +63,7 @@ def candidates_table(selection: Selection) -> str:
         ]
         for row in selection.candidates
     ]
-    return table(telling([["  " + head[0], *head[1:]], *rows], costs=["fit s"]))
+    return table([["  " + head[0], *head[1:]], *rows])
 
 
 def folded(sentence: str) -> str:

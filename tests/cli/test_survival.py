@@ -129,7 +129,7 @@ def test_restart_is_offered_and_taken(source_folder, tmp_path, capsys, monkeypat
 
 
 @pytest.mark.parametrize("stage", ["translate_store", "reembed_store", "write_json"])
-def test_the_whole_path_goes_on_where_it_was_interrupted(stage, beir, source_folder, tmp_path, monkeypatch, capsys):
+def test_the_whole_path_goes_on_where_it_was_interrupted(stage, beir, source_folder, tmp_path, monkeypatch):
     import migrate.pipeline as pipeline
 
     command = ["run", str(source_folder), "--target", "tfidf:24", "--beir", str(beir), "--sample", "60", "--quiet"]
@@ -150,8 +150,8 @@ def test_the_whole_path_goes_on_where_it_was_interrupted(stage, beir, source_fol
     assert run([*command, "-o", "whole"]) == code in (0, 1, 3)
     assert contents(tmp_path / "broken") == contents(tmp_path / "whole")
     assert not (tmp_path / ".broken.work").exists()
-    assert run([*command, "-o", "broken"]) == 2
-    assert "--force" in capsys.readouterr().err
+    calls.clear()
+    assert run([*command, "-o", "broken"]) == code and not calls
 
 
 def test_an_audit_that_was_interrupted_does_not_embed_its_reference_again(
@@ -177,10 +177,13 @@ def test_an_audit_that_was_interrupted_does_not_embed_its_reference_again(
         assert run([command[0], "other", *command[2:]]) == 130  # other documents: that is not their reference
 
 
+_TIMED = ("report.json", "run.json")
+
+
 def contents(folder):
-    """Every file but the one in which exact seconds are told; in tables, tenths of a second are left out."""
+    """Every file but those in which exact seconds are told; in tables, tenths of a second are left out."""
     files = (path for path in folder.rglob("*") if path.is_file())
-    found = {str(path.relative_to(folder)): path.read_bytes() for path in files if path.name != "report.json"}
+    found = {str(path.relative_to(folder)): path.read_bytes() for path in files if path.name not in _TIMED}
     return {name: re.sub(rb"<td>\d+\.\d</td>", b"", content) for name, content in found.items()}
 
 
