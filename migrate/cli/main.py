@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import signal
 import sys
@@ -15,7 +16,7 @@ from typing import Any, NoReturn
 import click
 
 from migrate import __version__
-from migrate.cli.terminal import printable
+from migrate.cli.terminal import Log, close_streams, complain, open_streams
 from migrate.errors import LeadMigrateError
 
 COMMANDS = (
@@ -102,8 +103,12 @@ def _on_sigterm(_number: int, _frame: FrameType | None) -> NoReturn:
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit."""
+    open_streams()
     signal.signal(signal.SIGTERM, _on_sigterm)
-    sys.exit(run(arguments))
+    logging.lastResort = Log(logging.WARNING)
+    code = run(arguments)
+    close_streams()
+    sys.exit(code)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -142,7 +147,7 @@ def _refusal(error: OSError | MemoryError) -> str:
 
 
 def _complain(message: str) -> None:
-    click.echo(f"lead-migrate: {printable(message)}", err=True)
+    complain(f"lead-migrate: {message}")
 
 
 def _interrupted(error: BaseException) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from migrate.cli.terminal import coloured_verdict, show, show_json
+from migrate.cli.terminal import show, show_json
 
 if TYPE_CHECKING:
     from migrate.audit.model import AuditReport
@@ -79,15 +79,18 @@ def show_report(report: AuditReport, outlets: Outlets, *, force: bool, as_json: 
 
     document = audit_document(report)
     # First of all: a disk that is full must not keep the verdict from who waited for it.
-    if as_json:
-        show_json(document)
-    else:
-        show(coloured_verdict(audit_text(report)))
-    if outlets.report is not None:
-        with atomic_file(outlets.report, force=force) as aside:
-            write_json(aside, document)
-    if outlets.html is not None:
-        with atomic_file(outlets.html, force=force) as aside:
-            write_bytes(aside, audit_page(report).encode())
-    outlets.ci.leave(audit_suite(report), force=force)
+    # And a terminal that is gone must not keep the files from him.
+    try:
+        if as_json:
+            show_json(document)
+        else:
+            show(audit_text(report), verdict=True)
+    finally:
+        if outlets.report is not None:
+            with atomic_file(outlets.report, force=force) as aside:
+                write_json(aside, document)
+        if outlets.html is not None:
+            with atomic_file(outlets.html, force=force) as aside:
+                write_bytes(aside, audit_page(report).encode())
+        outlets.ci.leave(audit_suite(report), force=force)
     return _EXIT_CODES[report.verdict.outcome.value]
