@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, cast
 from migrate.embedders.openai_answers import Answer, read_answer, translate_status
 from migrate.embedders.openai_limits import Throttle
 from migrate.embedders.retry import RetryPolicy, TransientError
+from migrate.errors import RemoteError
+from migrate.redirects import check_redirect
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -34,6 +36,12 @@ class Endpoint:
     def service(self) -> str:
         """What messages call the server."""
         return self.base_url or "OpenAI"
+
+
+async def _stay_with_server(response: Any) -> None:
+    """Called with each answer, before a redirect in it is followed."""
+    if response.has_redirect_location:
+        check_redirect(str(response.request.url), response.headers["Location"])
 
 
 class Session:
@@ -154,6 +162,8 @@ class Session:
         except (TimeoutError, openai.APITimeoutError) as error:
             raise TransientError(f"no answer within {endpoint.timeout_s:g} s") from error
         except openai.APIConnectionError as error:
+            if isinstance(error.__cause__, RemoteError):
+                raise error.__cause__ from None
             raise TransientError(f"the connection failed ({type(error.__cause__ or error).__name__})") from error
         except openai.APIStatusError as error:
             self.throttle.learn(error.response.headers, tokens, self.retry.clock.now())
@@ -174,7 +184,11 @@ class Session:
 
         endpoint = self.endpoint
         return openai.AsyncOpenAI(
-            api_key=endpoint.key, base_url=endpoint.base_url, max_retries=0, timeout=endpoint.timeout_s
+            api_key=endpoint.key,
+            base_url=endpoint.base_url,
+            max_retries=0,
+            timeout=endpoint.timeout_s,
+            http_client=openai.DefaultAsyncHttpxClient(event_hooks={"response": [_stay_with_server]}),
         )
 
     async def close(self) -> None:
