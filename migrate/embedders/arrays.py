@@ -49,8 +49,9 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     except OSError as error:
         raise OutputError(f"cannot read {path}: {describe_os_error(error)}; check the permissions") from error
     except _DAMAGED as error:
+        reason = str(error)[:_LONGEST_REASON]
         raise InputError(
-            f"{path}: expected an .npz file of vectors, found a damaged or other file ({str(error)[:_LONGEST_REASON]}); "
+            f"{path}: expected an .npz file of vectors, found a damaged or other file ({reason}); "
             "copy it again, or write it with numpy.savez"
         ) from error
 
