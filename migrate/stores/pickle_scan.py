@@ -5,8 +5,8 @@ that nothing interrupts, whatever a file makes a key. A few bytes can name gigab
 refers to itself so often that nobody could print, compare or hash it. So each instruction is weighed here first: what
 it would build, how deep that is nested, and how large it is where everything shared is written out.
 
-On the stack of the scan a plain value is the bytes it takes, an int. Anything that holds others is a pair (bytes,
-depth), or a `_Open` as long as it may grow. What has gone into something else may not: no value holds itself.
+On the stack of the scan a plain value is an int, the bytes it takes. What holds others is a list as long as it may
+grow, and a tuple from then on. What has gone into something else may not grow, so no value holds itself.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ _VALUE_BYTES: Final = 256
 _SMALL_NUMBER_BYTES: Final = 8
 _LARGEST_KEY: Final = 512
 _MOST_ODD_KEYS: Final = 100
+"""How many keys of a dictionary may be neither text nor small numbers: their hashes can be made to be the same."""
 _STATE_BYTES: Final = 256
 """What a value with a state counts for in another one: its state was weighed when it got it."""
 
