@@ -15,7 +15,7 @@ PACKAGE = ROOT / "migrate"
 
 # A module imports from floors below its own, and from its own room.
 FLOORS = {
-    "errors": 0, "documents": 0, "vectors": 0, "files": 0, "manifest": 0, "stamps": 0, "threads": 0,
+    "errors": 0, "documents": 0, "vectors": 0, "files": 0, "manifest": 0, "stamps": 0, "threads": 0, "redirects": 0,
     "stores": 1, "embedders": 1, "datasets": 1, "work": 1,
     "stitch": 2, "search": 2,
     "sample": 3, "similarity": 3,
@@ -30,7 +30,13 @@ FLOORS = {
 }  # fmt: skip
 
 # On the ground floor, where modules are single files, these may use those.
-GROUND_FLOOR = {"vectors": {"errors"}, "files": {"errors"}, "manifest": {"errors", "files"}, "stamps": {"errors"}}
+GROUND_FLOOR = {
+    "vectors": {"errors"},
+    "files": {"errors"},
+    "manifest": {"errors", "files"},
+    "stamps": {"errors"},
+    "redirects": {"errors"},
+}
 
 HOMES = {
     "click": ["cli/"],

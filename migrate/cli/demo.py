@@ -11,7 +11,7 @@ import click
 
 from migrate.cli import options
 from migrate.cli.options import option
-from migrate.cli.terminal import advise, coloured_verdict, progress_bar, show
+from migrate.cli.terminal import advise, progress_bar, show
 from migrate.cli.unread import with_unread
 
 SOURCE = "tfidf:256"
@@ -64,7 +64,7 @@ def command(output: Path | None, docs: int, size: int, seed: int, force: bool, q
             progress=progress,
         )
     show(candidates_table(done.stitch.selection) + "\n")
-    show(coloured_verdict(audit_text(done.report)))
+    show(audit_text(done.report), verdict=True)
 
 
 @contextmanager

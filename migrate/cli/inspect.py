@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from migrate.cli import options
-from migrate.cli.terminal import printable, show, show_json
+from migrate.cli.terminal import show, show_json
+from migrate.report.characters import printable
 
 if TYPE_CHECKING:
     from migrate.stores.base import Store

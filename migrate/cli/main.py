@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import signal
 import sys
@@ -15,7 +16,7 @@ from typing import Any, NoReturn
 import click
 
 from migrate import __version__
-from migrate.cli.terminal import PROGRAM, printable
+from migrate.cli.terminal import PROGRAM, Log, close_streams, complain, open_streams
 from migrate.errors import LeadMigrateError
 from migrate.threads import limit_threads
 
@@ -82,7 +83,7 @@ class _LazyGroup(click.Group):
         from migrate.cli.configuration import unknown_variables
 
         for sentence in unknown_variables(os.environ, self._every_command(ctx).values()):
-            click.echo(printable(sentence), err=True)
+            complain(sentence)
 
     def _every_command(self, ctx: click.Context) -> dict[str, click.Command]:
         return {name: command for name in COMMANDS if (command := self.get_command(ctx, name))}
@@ -115,9 +116,13 @@ def _on_sigterm(_number: int, _frame: FrameType | None) -> NoReturn:
 
 def main(arguments: Sequence[str] | None = None, *, program: str = PROGRAM) -> NoReturn:
     """Run the command line and exit; `program` is what the user typed to start it."""
+    open_streams()
     signal.signal(signal.SIGTERM, _on_sigterm)
+    logging.lastResort = Log(logging.WARNING)
     limit_threads()  # here, as NumPy is not loaded yet, and as this process is ours
-    sys.exit(run(arguments, program=program))
+    code = run(arguments, program=program)
+    close_streams()
+    sys.exit(code)
 
 
 def run(arguments: Sequence[str] | None = None, *, program: str = PROGRAM) -> int:
@@ -156,7 +161,7 @@ def _refusal(error: OSError | MemoryError) -> str:
 
 
 def _complain(message: str) -> None:
-    click.echo(f"lead-migrate: {printable(message)}", err=True)
+    complain(f"lead-migrate: {message}")
 
 
 def _interrupted(error: BaseException) -> int:

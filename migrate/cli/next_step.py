@@ -11,7 +11,8 @@ import click
 from click.core import ParameterSource
 
 from migrate.cli.options import ModelOptions
-from migrate.cli.terminal import PROGRAM, advise, printable
+from migrate.cli.terminal import PROGRAM, advise
+from migrate.report.characters import printable
 
 if TYPE_CHECKING:
     from migrate.manifest import ModelIdentity

@@ -9,9 +9,8 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from migrate.cli.options import PATH, option
+from migrate.cli.terminal import advise
 
 if TYPE_CHECKING:
     from migrate.report.suite import Suite
@@ -41,6 +40,7 @@ class CI:
     def leave(self, suite: Suite, *, force: bool) -> None:
         """Write what was asked for. Annotations go to stderr, where GitHub reads them too, and no JSON is spoilt."""
         from migrate.files import atomic_file, write_bytes
+        from migrate.report.characters import for_markup
         from migrate.report.github import annotation_lines
         from migrate.report.junit import junit_xml
 
@@ -49,8 +49,8 @@ class CI:
                 write_bytes(aside, junit_xml(suite))
         if self.github:
             for line in annotation_lines(suite):
-                click.echo(line, err=True)
-            _summarize(suite.markdown)
+                advise(line, quiet=False)
+            _summarize(for_markup(suite.markdown))
 
 
 @dataclass(frozen=True, slots=True)

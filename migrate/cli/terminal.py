@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
+
+from migrate.errors import OutputError
+from migrate.report.characters import printable, printable_json, printable_lines
 
 if TYPE_CHECKING:
     from migrate.vectors import Progress
@@ -20,25 +25,91 @@ PROGRAM = "lead-migrate"
 _COLOURS = {"SAFE": "green", "NOT SAFE": "red", "INCONCLUSIVE": "yellow"}
 
 
-def printable(text: str) -> str:
-    """The text as one line that a terminal shows and does not obey: names of files and ids may hold anything."""
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+_STREAMS = ("stdin", "stdout", "stderr")
 
 
-def show(text: str) -> None:
-    """Print a result."""
-    click.echo(text)
+def open_streams() -> None:
+    """Give a process that was started without stdin, stdout or stderr one that leads nowhere.
+
+    The next file to be opened would get its number otherwise, and what is printed would be written into it.
+    """
+    for number, name in enumerate(_STREAMS):
+        try:
+            os.fstat(number)
+        except OSError:
+            # the lowest number that is free is the one that is missing
+            os.open(os.devnull, os.O_RDWR)
+        if getattr(sys, name) is None:
+            mode = "r" if name == "stdin" else "w"
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - until the end
+
+
+def close_streams() -> None:
+    """Write what is left. Where that fails, it was told before, or nobody is there to be told."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            _discard(stream)
+
+
+def _discard(stream: TextIO) -> None:
+    """From now on a stream leads nowhere: what it still holds would fail again, and change the exit code."""
+    with suppress(OSError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
+
+
+def show(text: str, *, verdict: bool = False) -> None:
+    """Print a result, a verdict in colour. Where nobody reads on, the exit code is still wanted.
+
+    Raises
+    ------
+    OutputError
+        It cannot be written.
+    """
+    text = printable_lines(text)
+    _print(coloured_verdict(text) if verdict else text)
+
+
+def _print(text: str) -> None:
+    try:
+        click.echo(text)
+    except BrokenPipeError:
+        _discard(sys.stdout)
+    except OSError as error:
+        _discard(sys.stdout)
+        raise OutputError(
+            f"cannot write to standard output: {error.strerror or error}; free some space, or send it elsewhere"
+        ) from error
+
+
+def complain(text: str) -> None:
+    """Print one line to stderr, whatever the text holds; where nobody can read it, go on."""
+    try:
+        click.echo(printable(text), err=True)
+    except OSError:
+        _discard(sys.stderr)
+
+
+class Log(logging.Handler):
+    """What modules below have to say of damage and retries, as a line on stderr."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a record."""
+        complain(record.getMessage())
 
 
 def show_json(document: dict[str, Any]) -> None:
     """Print one JSON document."""
-    click.echo(json.dumps(document, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False))
+    _print(printable_json(json.dumps(document, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False)))
 
 
 def advise(text: str, *, quiet: bool) -> None:
     """Print to stderr what is worth knowing but is not the result."""
     if not quiet:
-        click.echo(text, err=True)
+        complain(text)
 
 
 def coloured_verdict(text: str) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from migrate.cli.next_step import is_out_of_sight
-from migrate.cli.terminal import coloured_verdict, show, show_json
+from migrate.cli.terminal import show, show_json
 
 if TYPE_CHECKING:
     from migrate.audit.model import AuditReport
@@ -98,17 +98,20 @@ def show_report(report: AuditReport, outlets: Outlets, *, force: bool, as_json: 
 
     document = audit_document(report)
     # First of all: a disk that is full must not keep the verdict from who waited for it.
-    if as_json:
-        show_json(document)
-    else:
-        show(coloured_verdict(audit_text(report)))
-    if outlets.report is not None:
-        with atomic_file(outlets.report, force=force) as aside:
-            write_json(aside, document)
-    if outlets.html is not None:
-        with atomic_file(outlets.html, force=force) as aside:
-            write_bytes(aside, audit_page(report).encode())
-    outlets.ci.leave(audit_suite(report), force=force)
+    # And a terminal that is gone must not keep the files from him.
+    try:
+        if as_json:
+            show_json(document)
+        else:
+            show(audit_text(report), verdict=True)
+    finally:
+        if outlets.report is not None:
+            with atomic_file(outlets.report, force=force) as aside:
+                write_json(aside, document)
+        if outlets.html is not None:
+            with atomic_file(outlets.html, force=force) as aside:
+                write_bytes(aside, audit_page(report).encode())
+        outlets.ci.leave(audit_suite(report), force=force)
     return _EXIT_CODES[report.verdict.outcome.value]
 
 
@@ -117,6 +120,6 @@ def show_finished(finished: Finished, ci: CI, *, force: bool, as_json: bool) -> 
     if as_json:
         show_json(finished.document)
     else:
-        show(coloured_verdict(finished.text))
+        show(finished.text, verdict=True)
     ci.leave(finished.suite, force=force)
     return _EXIT_CODES[finished.outcome]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+import struct
+import unicodedata
 import zipfile
 import zlib
 from pathlib import Path, PurePosixPath
@@ -16,7 +18,10 @@ MAX_UNPACKED_BYTES = 64 * 1024**3
 """The largest BEIR set is about 3 GB."""
 MAX_RATIO = 200
 """How many times its own size an archive may unpack to; JSON text deflates to between a third and a twentieth."""
+LONGEST_NAME = 255
+"""Bytes of a name of a file that every file system takes."""
 _ENCRYPTED = 0x1
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 def unpack_archive(archive: Path, folder: Path, *, root: str) -> None:
@@ -42,7 +47,7 @@ def unpack_archive(archive: Path, folder: Path, *, root: str) -> None:
                 raise DatasetError(f"{archive.name}: expected files under {root}/, found none; get it anew")
             for parts, info in wanted.items():
                 _unpack(opened, info, folder.joinpath(*parts))
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError, struct.error) as error:
         raise DatasetError(f"{archive.name}: expected a sound zip archive, found: {error}; get it anew") from error
 
 
@@ -60,15 +65,46 @@ def _safe_targets(members: list[zipfile.ZipInfo], archive: Path) -> dict[tuple[s
     for info in members:
         if targets.setdefault(_safe_parts(info, archive), info) is not info:
             raise DatasetError(f"{archive.name}: expected each file once, found {info.filename!r} twice; do not use it")
+    _check_names(targets, archive)
     return targets
+
+
+def _check_names(targets: dict[tuple[str, ...], zipfile.ZipInfo], archive: Path) -> None:
+    """Make sure that no file is also a folder, nor takes the place of another where a disk ignores case."""
+    places: dict[tuple[str, ...], tuple[str, ...]] = {}
+    folders: dict[tuple[str, ...], tuple[str, ...]] = {}
+    for parts in targets:
+        place = tuple(unicodedata.normalize("NFC", part).casefold() for part in parts)
+        if (other := places.setdefault(place, parts)) != parts:
+            raise _clash(archive, other, parts)
+        for depth in range(1, len(parts)):
+            folders.setdefault(place[:depth], parts)
+    for place in places.keys() & folders.keys():
+        raise _clash(archive, places[place], folders[place])
+
+
+def _clash(archive: Path, first: tuple[str, ...], second: tuple[str, ...]) -> DatasetError:
+    names = f"{'/'.join(first)!r} and {'/'.join(second)!r}"
+    return DatasetError(f"{archive.name}: expected a place for each file, found {names}; do not use it")
 
 
 def _safe_parts(info: zipfile.ZipInfo, archive: Path) -> tuple[str, ...]:
     """The parts of a member's path, none of which leads upwards or elsewhere."""
     path = PurePosixPath(info.filename)
     mode = info.external_attr >> 16
+    too_long = any(len(os.fsencode(part)) > LONGEST_NAME for part in path.parts)
+    if too_long:
+        raise DatasetError(
+            f"{archive.name}: expected names of up to {LONGEST_NAME} bytes, found {info.filename[:40]!r}...; do not "
+            "use it"
+        )
     odd = path.is_absolute() or not path.parts or ".." in path.parts or any(mark in info.filename for mark in "\\:\0")
-    if odd or (stat.S_IFMT(mode) not in (0, stat.S_IFREG)) or info.flag_bits & _ENCRYPTED:
+    if (
+        odd
+        or (stat.S_IFMT(mode) not in (0, stat.S_IFREG))
+        or info.flag_bits & _ENCRYPTED
+        or info.compress_type not in _METHODS
+    ):
         raise DatasetError(f"{archive.name}: expected plain files, found {info.filename!r}; do not use it")
     return path.parts
 

@@ -9,10 +9,11 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from migrate.errors import RemoteError, UsageError
 from migrate.files import output_errors
+from migrate.redirects import check_redirect
 from migrate.vectors import Progress, no_progress
 
 ATTEMPTS = 5
@@ -21,6 +22,17 @@ TIMEOUT_S = 30.0
 _CHUNK = 1 << 16
 _TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
 _log = logging.getLogger(__name__)
+
+
+class _SameServer(urllib.request.HTTPRedirectHandler):
+    """Follows redirects within a server; a mirror is named by whoever trusts it, not by another server."""
+
+    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
+        check_redirect(req.full_url, newurl)
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+_OPENER = urllib.request.build_opener(_SameServer)
 
 
 class _CutError(Exception):
@@ -45,7 +57,8 @@ def download(
     Raises
     ------
     RemoteError
-        The server refused, or did not deliver in `ATTEMPTS` attempts; `part` keeps what has arrived.
+        The server refused, sent us on to another one, or did not deliver in `ATTEMPTS` attempts; `part` keeps what
+        has arrived.
     UsageError
         `url` is not http or https.
     OutputError
@@ -72,7 +85,7 @@ def _attempt(url: str, part: Path, progress: Progress, timeout_s: float) -> None
     headers = {"User-Agent": "lead-migrate"} | ({"Range": f"bytes={there}-"} if there else {})
     request = urllib.request.Request(url, headers=headers)  # noqa: S310  the scheme is checked in download()
     try:
-        with urllib.request.urlopen(request, timeout=timeout_s) as response:  # noqa: S310  as above
+        with _OPENER.open(request, timeout=timeout_s) as response:
             start = there if _continues(response, there) else 0
             with output_errors(part):
                 file = part.open("r+b" if start else "wb")

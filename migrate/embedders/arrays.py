@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import struct
+import tokenize
 import zipfile
 import zlib
 from pathlib import Path
@@ -19,7 +21,9 @@ MAX_EXPANSION = 100
 """How many times larger than the file its arrays may be; vectors hardly compress at all, id lists up to some tens."""
 
 _ALWAYS_ALLOWED = 64 << 20
-_DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError, KeyError)
+_LONGEST_REASON = 200
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError, KeyError, OverflowError, struct.error)
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
@@ -36,7 +40,7 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
         raise InputError(f"{path}: expected an .npz file of vectors, found a pipe or a device; write them to a file")
     try:
         with zipfile.ZipFile(path) as archive:
-            _check_expansion(archive, path)
+            _check_members(archive, path)
             return {name.removesuffix(".npy"): _read_array(archive, name, path) for name in archive.namelist()}
     except (FileNotFoundError, IsADirectoryError) as error:
         raise InputError(
@@ -45,14 +49,23 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     except OSError as error:
         raise OutputError(f"cannot read {path}: {describe_os_error(error)}; check the permissions") from error
     except _DAMAGED as error:
+        reason = str(error)[:_LONGEST_REASON]
         raise InputError(
-            f"{path}: expected an .npz file of vectors, found a damaged or other file ({error}); "
+            f"{path}: expected an .npz file of vectors, found a damaged or other file ({reason}); "
             "copy it again, or write it with numpy.savez"
         ) from error
 
 
-def _check_expansion(archive: zipfile.ZipFile, path: Path) -> None:
-    """Deflate packs a run of zeros 1,000 to 1; no file of vectors needs that."""
+def _check_members(archive: zipfile.ZipFile, path: Path) -> None:
+    """Each array once, and as NumPy packs it; deflate packs a run of zeros 1,000 to 1, which no file of vectors needs.
+
+    Other ways to pack say in other ways that they are damaged, and are without a limit.
+    """
+    names = archive.namelist()
+    if len(set(names)) < len(names):
+        raise ValueError("an array twice")
+    if any(member.compress_type not in _METHODS for member in archive.infolist()):
+        raise ValueError("arrays that are packed in another way")
     expanded = sum(member.file_size for member in archive.infolist())
     allowed = MAX_EXPANSION * path.stat().st_size + _ALWAYS_ALLOWED
     if expanded > allowed:
@@ -82,5 +95,9 @@ def _read_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
     version = npy.read_magic(file)
     if version not in ((1, 0), (2, 0)):
         raise ValueError(f"array format {version}")
-    shape, _, dtype = npy.read_array_header_1_0(file) if version == (1, 0) else npy.read_array_header_2_0(file)
+    try:
+        shape, _, dtype = npy.read_array_header_1_0(file) if version == (1, 0) else npy.read_array_header_2_0(file)
+    # NumPy reads a header as Python, and lets through what Python says of one that is none
+    except (SyntaxError, tokenize.TokenError, RecursionError, MemoryError, TypeError) as error:
+        raise ValueError("an array with a damaged header") from error
     return shape, dtype

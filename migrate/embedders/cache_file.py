@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import stat
 import zlib
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -27,7 +29,7 @@ LEAVE_ASIDE = "--no-cache or another --cache leaves these vectors aside"
 
 
 class CacheFile:
-    """An open cache; a context manager. A file that is not there yet is created, with the folders above it.
+    """An open cache; a context manager. A file that is not there yet is created, with its folder, for this user alone.
 
     Processes take turns, each transaction waiting for the others for up to a minute.
     """
@@ -36,8 +38,7 @@ class CacheFile:
         self.path = path
 
     def __enter__(self) -> CacheFile:
-        with output_errors(self.path):
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._make()
         with self._translated():
             self._database = sqlite3.connect(self.path, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
         try:
@@ -47,6 +48,31 @@ class CacheFile:
             self._database.close()
             raise
         return self
+
+    def _make(self) -> None:
+        """Create the file and its folder for this user alone, or make sure that nobody else can write to them.
+
+        What others write would pass for vectors of a model. SQLite gives what it puts beside the file the same mode.
+
+        Raises
+        ------
+        InputError
+            The file is another user's, or all may write to it or replace it.
+        """
+        with output_errors(self.path):
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            file, folder = self.path.stat(), self.path.parent.stat()
+        if file.st_uid not in (os.geteuid(), 0):
+            raise self._not_private("one of another user", "choose another path")
+        if file.st_mode & stat.S_IWOTH:
+            raise self._not_private("one that all may write to", f"take that right away (chmod o-w {self.path})")
+        if folder.st_mode & stat.S_IWOTH and not folder.st_mode & stat.S_ISVTX:
+            advice = f"take that right away (chmod o-w {self.path.parent})"
+            raise self._not_private("one in a folder that all may write to", advice)
+
+    def _not_private(self, what: str, advice: str) -> InputError:
+        return InputError(f"{self.path}: expected an embedding cache of your own, found {what}; {advice}")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

@@ -19,6 +19,7 @@ from migrate.embedders.openai_answers import Answer, OtherDimensionError, read_a
 from migrate.embedders.openai_limits import Throttle
 from migrate.embedders.retry import RetryPolicy, TransientError
 from migrate.errors import RemoteError
+from migrate.redirects import check_redirect
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -70,6 +71,12 @@ class Expected:
 def first_answer(dim: int) -> Expected:
     """What the first answer of a server lets expect of the next ones."""
     return Expected(dim, "as earlier answers", "is another model behind --base-url now, or more than one?")
+
+
+async def _stay_with_server(response: Any) -> None:
+    """Called with each answer, before a redirect in it is followed."""
+    if response.has_redirect_location:
+        check_redirect(str(response.request.url), response.headers["Location"])
 
 
 class Session:
@@ -207,6 +214,8 @@ class Session:
         except (TimeoutError, openai.APITimeoutError) as error:
             raise _overdue(error, endpoint) from error
         except openai.APIConnectionError as error:
+            if isinstance(error.__cause__, RemoteError):
+                raise error.__cause__ from None
             raise _unconnected(error, endpoint) from error
         except openai.APIStatusError as error:
             self.throttle.learn(error.response.headers, tokens, self.retry.clock.now())
@@ -233,6 +242,7 @@ class Session:
             base_url=endpoint.base_url,
             max_retries=0,
             timeout=openai.Timeout(endpoint.timeout_s, connect=min(_CONNECT_S, endpoint.timeout_s)),
+            http_client=openai.DefaultAsyncHttpxClient(event_hooks={"response": [_stay_with_server]}),
         )
 
     async def close(self) -> None:

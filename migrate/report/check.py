@@ -7,6 +7,7 @@ from typing import Any
 
 from migrate.check.model import Compatibility, Example, Figures, Trial
 from migrate.check.stamp import Stamp
+from migrate.report.characters import printable
 from migrate.report.terminal import folded, table
 
 SCHEMA_VERSION = 1
@@ -61,8 +62,12 @@ def _figure_sentences(figures: Figures) -> list[str]:
 
 
 def _example_row(example: Example) -> list[str]:
-    name = "".join(char if char.isprintable() else repr(char)[1:-1] for char in example.doc_id)
-    return [_cut(name, 36), f"{example.row:,}", f"{example.cosine:.4f}", _cut(example.taken_for, 40)]
+    return [
+        _cut(printable(example.doc_id), 36),
+        f"{example.row:,}",
+        f"{example.cosine:.4f}",
+        _cut(example.taken_for, 40),
+    ]
 
 
 def _cut(text: str, width: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
+from migrate.report.characters import for_markup
 from migrate.report.suite import Case, State, Suite
 
 
@@ -16,9 +17,12 @@ def junit_xml(suite: Suite) -> bytes:
     element = ElementTree.SubElement(root, "testsuite", facts)
     properties = ElementTree.SubElement(element, "properties")
     for name, value in suite.properties.items():
-        ElementTree.SubElement(properties, "property", {"name": name, "value": _allowed(value)})
+        ElementTree.SubElement(properties, "property", {"name": name, "value": value})
     for case in suite.cases:
         _add(element, case, suite)
+    for part in root.iter():
+        part.text = for_markup(part.text) if part.text else None
+        part.attrib = {name: for_markup(value) for name, value in part.attrib.items()}
     ElementTree.indent(root)
     written: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
     return written + b"\n"
@@ -26,14 +30,8 @@ def junit_xml(suite: Suite) -> bytes:
 
 def _add(element: ElementTree.Element, case: Case, suite: Suite) -> None:
     inner = ElementTree.SubElement(element, "testcase", {"classname": suite.title, "name": case.name})
-    message = _allowed(case.message)
     if case.state is State.PASSED:
-        ElementTree.SubElement(inner, "system-out").text = message
+        ElementTree.SubElement(inner, "system-out").text = case.message
         return
     tag = "failure" if case.state is State.FAILED else "error"
-    ElementTree.SubElement(inner, tag, {"message": message, "type": case.state.value}).text = message
-
-
-def _allowed(text: str) -> str:
-    """The text without characters that XML 1.0 has no form for."""
-    return "".join(char for char in text if char in "\t\n" or (char.isprintable() and char not in "\ufffe\uffff"))
+    ElementTree.SubElement(inner, tag, {"message": case.message, "type": case.state.value}).text = case.message

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
 
+from migrate.report.characters import for_markup
+
 _CSS = "page.css"
 _CODE = re.compile(r"`([^`]+)`")
 _SHORT = re.compile(r"[^a-z0-9]+")
@@ -38,13 +40,14 @@ def html_page(kind: str, title: str, lead: str, sections: Sequence[Section], *, 
     links = "".join(f'<a href="#{part.anchor}">{escape(part.heading)}</a>' for part in sections)
     bodies = "\n".join(_section(part) for part in sections)
     css = files("migrate.report").joinpath(_CSS).read_text(encoding="utf-8")
-    return (
+    page = (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<title>{escape(title)}</title>\n<link rel="icon" href="{_BLANK}">\n<style>\n{css}</style>\n</head>\n<body>\n'
         f'<header class="top"><p class="kind">{escape(kind)}</p><h1>{escape(title)}</h1>\n{lead}\n<nav>{links}</nav>'
         f"</header>\n<main>\n{bodies}\n</main>\n<footer>{footer}</footer>\n</body>\n</html>\n"
     )
+    return for_markup(page)
 
 
 def _section(part: Section) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from migrate.report.characters import printable
+
 MARKS = {"passed": "✅", "failed": "❌", "open": "⚠️"}
 """What a person sees of a state at a glance."""
 
@@ -48,5 +50,5 @@ def markdown_table(rows: Sequence[Sequence[str]]) -> str:
     """
     head, *body = rows
     lines = [head, *body]
-    texts = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in lines]
+    texts = ["| " + " | ".join(printable(cell).replace("|", "\\|") for cell in row) + " |" for row in lines]
     return "\n".join([texts[0], "|---|" + "---:|" * (len(head) - 1), *texts[1:]])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from textwrap import fill
 
+from migrate.report.characters import printable
 from migrate.stitch.select import Selection
 
 WIDTH = 100
@@ -18,6 +19,7 @@ def table(rows: Sequence[Sequence[str]]) -> str:
     arm   score
     stay    0.5
     """
+    rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = (
         "  ".join(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import reprlib
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,16 @@ from migrate.files import describe_os_error
 
 _LARGEST_READ = 1 << 30
 DAMAGED = "the file is damaged or was not copied whole; copy it again"
+
+
+_SHOWN = reprlib.Repr()
+_SHOWN.maxstring = _SHOWN.maxother = _SHOWN.maxlong = 80
+_SHOWN.maxlevel = 2
+
+
+def shown(value: object) -> str:
+    """A value out of a file for a message of one line: its repr, short however large it is."""
+    return _SHOWN.repr(value)
 
 
 @contextmanager

@@ -12,6 +12,11 @@ from numpy.typing import NDArray
 from migrate.stores.faiss_parts import Recipe, RefusedError, Rows, library
 
 _WELL_CONDITIONED = 1e4
+_ROTATIONS = ("PCAMatrix", "OPQMatrix", "RandomRotationMatrix", "ITQMatrix")
+_FEW = 0.25
+_RIGHT_ANGLES = 2e-4
+"""How far products of rows of a rotation may be from 0 and 1. FAISS leaves a millionth, and a ten-thousandth where a
+PCA was trained with hardly more vectors than it has axes; a wrong sign among 4,096 numbers a thousandth."""
 
 
 @dataclass(frozen=True)
@@ -115,10 +120,37 @@ def _linear(transform: Any, name: str) -> _Step:
     if matrix.size != shape[0] * shape[1] or offset.size != shape[0] or not np.isfinite(matrix).all():
         raise RefusedError(f"expected a matrix of {shape[0]} x {shape[1]} finite numbers in {name}, found another")
     matrix = matrix.reshape(shape)
+    _check_rows(matrix, transform, name)
     recipe, back = _linear_recipe(transform, name), np.linalg.pinv(matrix)
     return _Step(
         name, recipe, lambda rows: _float32((rows - offset) @ back.T), exact=False, remark=_linear_remark(matrix, name)
     )
+
+
+def _check_rows(matrix: NDArray[np.float64], transform: Any, name: str) -> None:
+    """Make sure that a rotation is one, and that the axes of a PCA are at right angles.
+
+    FAISS looks at the numbers alone: one that a flipped bit has changed makes it another matrix, which it undoes as
+    well, to other vectors. Axes that are scaled and then rotated, as `PCAWR` does, keep no such mark.
+    """
+    scaled = name == "PCAMatrix" and transform.eigen_power != 0
+    if scaled and transform.random_rotation:
+        return
+    rows = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
+    if scaled:
+        rows = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.finfo(np.float64).tiny)
+    errors = np.abs(rows @ rows.T - np.eye(len(rows)))
+    is_rotation = name in _ROTATIONS or _was_rotation(matrix, errors)
+    if is_rotation and (error := float(errors.max(initial=0.0))) > _RIGHT_ANGLES:
+        raise RefusedError(
+            f"expected rows of length 1 at right angles in {name}, found some that are off by {error:.2g}; the file is "
+            "damaged, copy it again"
+        )
+
+
+def _was_rotation(matrix: NDArray[np.float64], errors: NDArray[np.float64]) -> bool:
+    """Whether a dense matrix of no kind, as FAISS writes those of OPQ, is a rotation but for some rows."""
+    return bool(np.count_nonzero(matrix) > matrix.size / 2 and (errors > _RIGHT_ANGLES).mean() <= _FEW)
 
 
 def _linear_remark(matrix: NDArray[np.float64], name: str) -> str:

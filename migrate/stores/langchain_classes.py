@@ -37,6 +37,26 @@ class DocumentStub(DocstoreStub):
     __slots__ = ()
 
 
+class UuidStub(uuid.UUID):
+    """Stands for `UUID` until it gets its state, and is one from then on: unpickling itself takes any value for one."""
+
+    __slots__ = ()
+
+    def __new__(cls) -> Self:
+        """Unpickling calls no `__init__`."""
+        made = super().__new__(cls)
+        object.__setattr__(made, "int", 0)
+        object.__setattr__(made, "is_safe", uuid.SafeUUID.unknown)
+        return made
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        number = state["int"]
+        if type(number) is not int or not 0 <= number < 1 << 128:
+            raise ValueError("a UUID that is no number of 128 bits")
+        object.__setattr__(self, "int", number)
+        object.__setattr__(self, "__class__", uuid.UUID)
+
+
 CURRENT_DOCSTORE: Final = ("langchain_community.docstore.in_memory", "InMemoryDocstore")
 CURRENT_DOCUMENT: Final = ("langchain_core.documents.base", "Document")
 
@@ -68,13 +88,14 @@ HARMLESS: Final[dict[tuple[str, str], type]] = {
     ("datetime", "timedelta"): datetime.timedelta,
     ("datetime", "timezone"): datetime.timezone,
     ("decimal", "Decimal"): decimal.Decimal,
-    ("uuid", "UUID"): uuid.UUID,
+    ("uuid", "UUID"): UuidStub,
 }
 """Immutable values that metadata holds; making one runs no code but its own."""
 
 CURRENT_NAMES: Final[dict[type, tuple[str, str]]] = {
     DocstoreStub: CURRENT_DOCSTORE,
     DocumentStub: CURRENT_DOCUMENT,
-    **{kind: name for name, kind in HARMLESS.items()},
+    **{kind: name for name, kind in HARMLESS.items() if kind is not UuidStub},
+    uuid.UUID: ("uuid", "UUID"),
 }
 """What each class is called in a pickle that the present LangChain opens."""

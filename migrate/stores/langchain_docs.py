@@ -10,6 +10,7 @@ import numpy as np
 from migrate.documents import Document
 from migrate.errors import StoreError
 from migrate.files import copy_file, output_errors
+from migrate.stores.cursor import shown
 from migrate.stores.doc_source import DocumentSource
 from migrate.stores.labels import Labels, Rows, label_values
 from migrate.stores.langchain_read import Docstore, read_docstore
@@ -94,7 +95,8 @@ def _check_rows(docstore: Docstore, labels: Labels, count: int, path: Path) -> N
     missing = [doc_id for doc_id in rows.values() if not (isinstance(doc_id, str) and doc_id in docstore.documents)]
     if missing:
         raise StoreError(
-            f"{path}: expected a document for each vector, found none for {missing[0]!r} ({len(missing)} missing); "
+            f"{path}: expected a document for each vector, found none for {shown(missing[0])} "
+            f"({len(missing)} missing); "
             "save the store again"
         )
     if len(set(rows.values())) != count:

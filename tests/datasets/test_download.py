@@ -30,9 +30,9 @@ FILES = {
 }
 
 
-def zip_of(files: dict[str | zipfile.ZipInfo, str | bytes]) -> bytes:
+def zip_of(files: dict[str | zipfile.ZipInfo, str | bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as opened:
+    with zipfile.ZipFile(buffer, "w", method) as opened:
         for name, content in files.items():
             opened.writestr(name, content)
     return buffer.getvalue()
@@ -66,6 +66,12 @@ class Handler(BaseHTTPRequestHandler):
         fault = server.faults.pop(0) if server.faults else ""
         if isinstance(fault, int):
             self.send_error(fault)
+            return
+        if fault.startswith(("/", "http")):
+            self.send_response(302)
+            self.send_header("Location", fault)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
             return
         start = int(re.fullmatch(r"bytes=(\d+)-", wanted)[1]) if wanted and server.ranges else 0
         if wanted and server.ranges and start >= len(server.content):
@@ -253,10 +259,20 @@ def test_the_table_of_hashes_is_well_formed():
     assert len(set(BEIR_MD5.values())) == len(BEIR_MD5) == 14
 
 
-def symlink(name: str) -> zipfile.ZipInfo:
+def special(name: str, kind: int) -> zipfile.ZipInfo:
     info = zipfile.ZipInfo(name)
-    info.external_attr = (stat.S_IFLNK | 0o777) << 16
+    info.external_attr = (kind | 0o777) << 16
     return info
+
+
+def symlink(name: str) -> zipfile.ZipInfo:
+    return special(name, stat.S_IFLNK)
+
+
+def encrypted(archive: bytes) -> bytes:
+    """The archive with the flag of encryption on its first member."""
+    entry = archive.index(b"PK\x01\x02") + 8
+    return archive[:entry] + bytes([archive[entry] | 1]) + archive[entry + 1 :]
 
 
 EVIL = {
@@ -269,6 +285,24 @@ EVIL = {
     "bomb": (zip_of(FILES | {"scifact/zeros": bytes(20_000_000)}), "bytes unpacked, found 20"),
     "other root": (zip_of({"fiqa/corpus.jsonl": "x"}), "expected files under scifact/, found none"),
     "no corpus": (zip_of({"scifact/queries.jsonl": "x"}), "expected scifact/corpus.jsonl, found none"),
+    "a file that is a folder": (
+        zip_of(FILES | {"scifact/a": "x", "scifact/a/b": "y"}),
+        "expected a place for each file, found 'scifact/a' and 'scifact/a/b'",
+    ),
+    "a folder that is a file": (zip_of(FILES | {"scifact/A/b": "x", "scifact/a": "y"}), "expected a place for each"),
+    "names that differ in case": (zip_of(FILES | {"scifact/Corpus.jsonl": "x"}), "expected a place for each file"),
+    "names that look the same": (
+        zip_of(FILES | {"scifact/\u00e9": "x", "scifact/e\u0301": "y"}),
+        "expected a place for each file",
+    ),
+    "a long name": (
+        zip_of(FILES | {"scifact/" + "x" * 300: "x"}),
+        "expected names of up to 255 bytes, found 'scifact/x",
+    ),
+    "a long name of few characters": (zip_of(FILES | {"scifact/" + "é" * 200: "x"}), "expected names of up to 255"),
+    "encrypted": (encrypted(zip_of(FILES)), "expected plain files, found 'scifact/corpus.jsonl'"),
+    "bzip2": (zip_of(FILES, zipfile.ZIP_BZIP2), "expected plain files, found 'scifact/corpus.jsonl'"),
+    "a pipe": (zip_of(FILES | {special("scifact/pipe", stat.S_IFIFO): ""}), "found 'scifact/pipe'"),
     "no zip": (b"<html>not a zip</html>", "expected a sound zip archive"),
     "cut": (zip_of(FILES)[:-30], "expected a sound zip archive"),
 }
@@ -320,3 +354,17 @@ def test_of_two_members_with_one_name_neither_is_believed(tmp_path):
     (tmp_path / "x.zip").write_bytes(buffer.getvalue())
     with pytest.raises(DatasetError, match=r"found 'scifact/queries\.jsonl' twice"):
         unpack_archive(tmp_path / "x.zip", tmp_path / "out", root="scifact")
+
+
+def test_a_redirect_within_the_server_is_followed(server, tmp_path):
+    server.faults = ["/elsewhere/scifact.zip"]
+    assert load_beir(fetch(server, tmp_path)).n_judgements == 1
+    assert len(server.requests) == 2
+
+
+def test_a_redirect_to_another_server_is_not_followed(server, tmp_path):
+    elsewhere = server.url.replace("127.0.0.1", "localhost")
+    server.faults = [f"{elsewhere}/scifact.zip"]
+    with pytest.raises(RemoteError, match=f"{server.url} redirects to {elsewhere}; nothing was sent there"):
+        fetch(server, tmp_path)
+    assert len(server.requests) == 1

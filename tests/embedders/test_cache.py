@@ -2,6 +2,7 @@ import os
 import resource
 import signal
 import sqlite3
+import stat
 import subprocess
 import sys
 import time
@@ -347,3 +348,45 @@ def test_the_file_can_be_opened_again_after_a_failed_write(path):
         with pytest.raises(OutputError), CacheFile(Path(f"{path}/x")):
             pass
         assert list(file.read({b"k" * 32})) == [b"k" * 32]
+
+
+def modes(path):
+    return {file.name: stat.S_IMODE(file.stat().st_mode) for file in (path.parent, *path.parent.iterdir())}
+
+
+@pytest.mark.parametrize("umask", [0, 0o022, 0o077])
+def test_a_new_cache_is_for_its_user_alone(umask, path):
+    before = os.umask(umask)
+    try:
+        with CacheFile(path) as cache:
+            cache.write({b"key": np.ones(2, np.float32)})
+            cache._database.execute("BEGIN IMMEDIATE")
+            cache._database.execute("DELETE FROM embeddings")
+            assert modes(path) == {"deep": 0o700, "cache.sqlite": 0o600, "cache.sqlite-journal": 0o600}
+            cache._database.execute("ROLLBACK")
+    finally:
+        os.umask(before)
+
+
+def test_a_cache_that_all_may_write_to_is_not_believed(path):
+    with CacheFile(path):
+        pass
+    path.chmod(0o646)
+    with pytest.raises(InputError, match="of your own, found one that all may write to; take that right away"):
+        CacheFile(path).__enter__()
+    path.chmod(0o664)
+    path.parent.chmod(0o757)
+    with pytest.raises(InputError, match="found one in a folder that all may write to; take that right away"):
+        CacheFile(path).__enter__()
+    path.parent.chmod(0o1777)
+    with CacheFile(path):
+        assert path.stat().st_mode & 0o777 == 0o664, "what somebody chose stays as it is"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_a_cache_of_another_user_is_not_believed(path):
+    with CacheFile(path):
+        pass
+    os.chown(path, 12_345, 12_345)
+    with pytest.raises(InputError, match="of your own, found one of another user; choose another path"):
+        CacheFile(path).__enter__()

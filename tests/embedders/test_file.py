@@ -1,3 +1,4 @@
+import warnings
 import zipfile
 
 import numpy as np
@@ -190,4 +191,47 @@ def test_a_file_that_may_not_be_read_is_not_a_malformed_one(path, monkeypatch):
 
     monkeypatch.setattr(zipfile, "ZipFile", refuse)
     with pytest.raises(OutputError, match="Permission denied"):
+        _ = FileEmbedder(path).identity
+
+
+def rewritten(path, method=zipfile.ZIP_DEFLATED, twice=False):
+    """The file with its arrays packed in another way, or one of them twice."""
+    np.savez(path, doc_ids=["a"], docs=np.ones((1, 2), np.float32))
+    with zipfile.ZipFile(path) as archive:
+        members = [(name, archive.read(name)) for name in archive.namelist()]
+    with zipfile.ZipFile(path, "w", method) as archive, warnings.catch_warnings(action="ignore"):
+        for name, content in members + members[:twice]:
+            archive.writestr(name, content)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"method": zipfile.ZIP_BZIP2}, "packed in another way"),
+        ({"method": zipfile.ZIP_LZMA}, "packed in another way"),
+        ({"twice": True}, "an array twice"),
+    ],
+)
+def test_a_file_that_numpy_would_not_write_is_refused(options, says, path):
+    rewritten(path)
+    assert FileEmbedder(path).identity.dim == 2
+    rewritten(path, **options)
+    with pytest.raises(InputError, match=says):
+        _ = FileEmbedder(path).identity
+
+
+def test_an_encrypted_file_is_refused(path):
+    rewritten(path)
+    raw = bytearray(path.read_bytes())
+    raw[raw.index(b"PK\x01\x02") + 8] |= 1
+    path.write_bytes(raw)
+    with pytest.raises(InputError, match="encrypted"):
+        _ = FileEmbedder(path).identity
+
+
+def test_a_header_that_is_nested_is_refused(path):
+    header = b"(" * 9_000
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("docs.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
+    with pytest.raises(InputError, match="npz"):
         _ = FileEmbedder(path).identity

@@ -399,3 +399,27 @@ def test_rejects_options_that_cannot_work():
         OpenAIEmbedder("tiny", batch_size=2049)
     with pytest.raises(UsageError, match="localhost"):
         OpenAIEmbedder("tiny", base_url="localhost:8000")
+
+
+@pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
+def test_a_redirect_to_another_host_gets_neither_texts_nor_key(code, server, embedder, documents, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", fake.KEY)
+    with fake.OpenAIServer() as other:
+        elsewhere = other.url.replace("127.0.0.1", "localhost")
+        server.faults.append(fake.status(code, Location=f"{elsewhere}/embeddings"))
+        with pytest.raises(RemoteError) as error:
+            embedder.embed_documents(documents("one"))
+        assert other.requests == []
+    here, there = server.url.removesuffix("/v1"), elsewhere.removesuffix("/v1")
+    assert str(error.value) == (
+        f"{here} redirects to {there}; nothing was sent there: if that is right, name its address instead"
+    )
+    assert error.value.exit_code == 7
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("location", ["/v1/embeddings", "{url}/embeddings"])
+def test_a_redirect_within_the_host_is_followed(location, server, embedder, documents):
+    server.faults.append(fake.status(307, Location=location.format(url=server.url)))
+    np.testing.assert_array_equal(embedder.embed_documents(documents("one")), expected("one"))
+    assert len(server.requests) == 2

@@ -16,6 +16,7 @@ import fault_texts as texts
 import openai_server as fake
 from fault_index import faiss_writes, of_factory, then
 from fault_place import Fault
+from hostile_pickles import HOSTILE
 
 INSPECT = ("inspect", "store")
 FIT = ("fit", "store", "--target", "tfidf:8", "--sample", "50", "-o", "out", "-q")
@@ -812,7 +813,24 @@ HASHES = [
           "(1 missing); fit the stitch again"),
 ]
 
+HOSTILES = [
+    Fault(94, "a pickle nested too deeply", stores.pickled(HOSTILE["a deep tuple as a key"][0]), INSPECT, 4,
+          "store/index.pkl: expected a pickle written by LangChain, found values nested more than 100 deep; the file "
+          "is damaged or was not copied whole; copy it again"),
+    Fault(94, "a pickle of what cannot be hashed in a lifetime", stores.pickled(HOSTILE["doubled tuples in a set"][0]),
+          TRANSLATE, 4,
+          "store/index.pkl: expected a pickle written by LangChain, found keys, or members of sets, that are large or "
+          "many and neither text nor numbers; the file is damaged or was not copied whole; copy it again"),
+    Fault(94, "a pickle that refers to itself so often", stores.pickled(HOSTILE["doubled lists"][0]), FIT, 4,
+          "store/index.pkl: expected a pickle written by LangChain, found a value that refers to its own parts so "
+          "often that it has * bytes; the file is damaged or was not copied whole; copy it again"),
+    Fault(95, "a server that sends on to another", models.server(fake.status(
+        307, Location="http://localhost:1/v1/embeddings")), FIT_API, 7,
+          "http://127.0.0.1:* redirects to http://localhost:1; nothing was sent there: if that is right, name its "
+          "address instead", models.asked(1)),
+]
+
 SECTIONS = {"index": INDEX, "vectors": VECTORS, "texts": TEXTS, "models": MODELS, "environment": ENVIRONMENT,
-            "more": MORE, "reports": REPORTS, "hashes": HASHES}
+            "more": MORE, "reports": REPORTS, "hashes": HASHES, "hostile": HOSTILES}
 FAULTS = {f"{section} {fault.number:02d} {fault.name}": fault for section, rows in SECTIONS.items() for fault in rows}
-NUMBERS = 93
+NUMBERS = 95

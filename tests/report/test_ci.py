@@ -40,7 +40,7 @@ def test_junit_counts_failures_and_open_cases_apart():
     cases = suite.findall("testcase")
     assert [case.get("name") for case in cases] == ["one", "two: x", "3"]
     assert [[inner.tag for inner in case] for case in cases] == [["system-out"], ["failure"], ["error"]]
-    assert cases[1][0].text == "100 %\nlost, <all>"
+    assert cases[1][0].text == "100 %\nlost, <all>\ufffd"
     assert suite.find("properties/property").attrib == {"name": "retention", "value": "0.5"}
 
 

@@ -172,3 +172,49 @@ def test_a_change_of_the_source_is_noticed(vectors, tmp_path):
     os.utime(path, ns=(1, 1))
     with pytest.raises(StoreError, match="changed since"):
         store.take(np.array([0]))
+
+
+ROTATIONS = ["PCA12,Flat", f"PCA{DIM},SQ8", f"PCAW{DIM},Flat", "PCAR12,Flat", "RR16,Flat", "RR40,Flat", "OPQ4_8,Flat"]
+
+
+@pytest.mark.parametrize(
+    ("factory", "spoil"),
+    [*((factory, "a sign") for factory in ROTATIONS), *((ROTATIONS[0], s) for s in ("an exponent", "a row", "zero"))],
+)
+def test_a_rotation_that_is_none_is_refused(factory, spoil, vectors, tmp_path):
+    index = train(factory, vectors)
+    assert save_and_count(index, tmp_path / "sound") == COUNT
+    transform = faiss.downcast_VectorTransform(index.chain.at(0))
+    matrix = faiss.vector_to_array(transform.A).reshape(transform.d_out, transform.d_in)
+    place = np.unravel_index(np.argmax(np.abs(matrix)), matrix.shape)
+    if spoil == "a row":
+        matrix[1] = matrix[0]
+    else:
+        matrix[place] *= {"a sign": -1, "an exponent": 2.0**8, "zero": 0}[spoil]
+    faiss.copy_array_to_vector(matrix.ravel(), transform.A)
+    with pytest.raises(StoreError, match=r"expected rows of length 1 at right angles in \w+, found some that are off"):
+        save_and_count(index, tmp_path / "spoilt")
+
+
+def save_and_count(index, folder):
+    folder.mkdir()
+    save(index, folder)
+    return len(read(open_store(folder))[0])
+
+
+ANY_MATRICES = {
+    "a scale": lambda dim: np.diag(np.linspace(1, 2, dim)),
+    "one scale": lambda dim: np.diag([2.0] + [1.0] * (dim - 1)),
+    "a sheared one": lambda dim: np.eye(dim) + np.random.default_rng(1).normal(size=(dim, dim)) / 20,
+}
+
+
+@pytest.mark.parametrize("make", ANY_MATRICES.values(), ids=ANY_MATRICES)
+def test_a_transform_that_claims_nothing_may_be_any_matrix(make, vectors, tmp_path):
+    linear = faiss.LinearTransform(DIM, DIM, False)
+    faiss.copy_array_to_vector(make(DIM).astype(np.float32).ravel(), linear.A)
+    linear.is_trained = True
+    index = faiss.IndexPreTransform(linear, faiss.IndexFlatL2(DIM))
+    index.add(vectors)
+    save(index, tmp_path)
+    assert np.allclose(read(open_store(tmp_path))[1], vectors, atol=1e-4)

@@ -266,8 +266,9 @@ def test_functions_are_refused(function, tmp_path):
         (b"\x80\x04N.N.", "2 bytes after its end"),
         (b"\x80\x04cos\nsys", "a cut pickle"),
         (b"", "a cut pickle"),
-        (b"\x80\x04s.", "does not load"),
-        (b"\x80\x04h\x05.", "does not load"),
+        (b"\x80\x04s.", "uses what it does not have"),
+        (b"\x80\x04h\x05.", "uses what it does not have"),
+        (b"\x80\x04N)R.", "does not load"),
         (b"\x80\x04N.", "found NoneType"),
         (b"\x80\x04)}\x86.", "found a tuple"),
     ],
@@ -308,6 +309,28 @@ def test_spoiled_pickles_raise_nothing_but_store_errors(tmp_path):
 def test_every_protocol_with_binary_opcodes_is_walked_to_its_end(protocol):
     values = [{"a": [1, 2.5, None, True, "x" * 300], "b": (1 << 40, b"y" * 300)}] * 3
     assert scan_pickle(pickle.dumps(values, protocol)) is None
+
+
+def shared_values():
+    """Metadata that honest programs write, whose pickle is smaller than it is."""
+    metadata = {"book": "word " * 40_000, "tags": ["a", "b"], "days": {datetime.date(2026, 1, day) for day in (1, 2)}}
+    return [
+        metadata,
+        metadata,
+        {"pair": [metadata, metadata], "by place": {(1, 2): "x", (3, 4): "y"}, "ids": {uuid.UUID(int=1)}},
+        {"deep": eval("[" * 80 + "]" * 80), "digits": 10**4298, "negative": -(10**4298), "none": frozenset()},
+        *({"book": metadata["book"], "chunk": number} for number in range(3_000)),
+    ]
+
+
+def test_values_that_documents_share_are_read_as_they_are(tmp_path):
+    metadatas = shared_values()
+    save_texts(tmp_path, [f"text {number}" for number in range(len(metadatas))], DIM, metadatas=metadatas)
+    assert (tmp_path / "index.pkl").stat().st_size < 1_000_000
+    found = [document.metadata for document in open_store(tmp_path).documents()]
+    assert found == metadatas
+    assert found[0]["book"] is found[1]["book"], "what is shared stays so, or memory would not do"
+    assert type(next(iter(found[2]["ids"]))) is uuid.UUID
 
 
 def current(documents):

@@ -1,0 +1,50 @@
+"""Characters that do more than show something: names of files, ids, texts and the words of servers may hold any."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+
+_FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
+"""What XML 1.0 has no form for, HTML calls an error, or both discourage."""
+
+
+def printable(text: str) -> str:
+    r"""The text as one line that a terminal shows and does not obey.
+
+    Control characters, line ends, what changes the direction of writing and halves of characters are written as Python
+    writes them.
+
+    >>> printable("a\x1b[31m\u202eb")
+    'a\\x1b[31m\\u202eb'
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(char if _is_shown(char) else repr(char)[1:-1] for char in text)
+
+
+def printable_lines(text: str) -> str:
+    """The same of each line."""
+    return "\n".join(map(printable, text.split("\n")))
+
+
+def printable_json(text: str) -> str:
+    """A JSON document that says the same, with escapes for what a terminal would obey."""
+    if text.isascii():
+        return text.replace("\x7f", "\\u007f")
+    return "".join(char if char == "\n" or _is_shown(char) else json.dumps(char)[1:-1] for char in text)
+
+
+def _is_shown(char: str) -> bool:
+    # spaces of other widths are not printable to Python, and do no harm
+    return char.isprintable() or unicodedata.category(char) == "Zs"
+
+
+def for_markup(text: str) -> str:
+    r"""The text with a mark in place of each character that has no place in HTML or XML.
+
+    >>> for_markup("a\x00b")
+    'a\ufffdb'
+    """
+    return _FORBIDDEN.sub("\ufffd", text)

@@ -1,0 +1,175 @@
+"""Hostile documents through the command line: one line and exit code 4, in little memory and time, for each."""
+
+import json
+import sqlite3
+import struct
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import faiss
+import numpy as np
+import pytest
+from hostile_pickles import HOSTILE
+
+MEMORY = 512 << 20
+SECONDS = 30
+
+
+def commands(store, folder):
+    return ["inspect", str(store)], ["fit", str(store), "--target", "tfidf:8", "-o", str(folder / "out"), "-q"]
+
+
+def play(stores, folder):
+    """The outcomes of `inspect` and `fit` on each store, by name."""
+    lines = [json.dumps(command) for store in stores.values() for command in commands(store, folder)]
+    (folder / "commands").write_text("\n".join(lines))
+    script = Path(__file__).with_name("limited_runs.py")
+    arguments = [folder / "commands", str(MEMORY), str(SECONDS)]
+    done = subprocess.run(
+        [sys.executable, script, *arguments], capture_output=True, text=True, check=True, timeout=SECONDS * len(lines)
+    )
+    outcomes = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(outcomes) == len(lines)
+    return {name: outcomes[2 * place : 2 * place + 2] for place, name in enumerate(stores)}
+
+
+def save_index(path, count=1):
+    index = faiss.IndexFlatL2(4)
+    index.add(np.ones((count, 4), np.float32))
+    faiss.write_index(index, str(path))
+
+
+def assert_refused(outcomes, says):
+    for code, out, err in outcomes:
+        assert (code, out) == (4, ""), err
+        assert err.startswith("lead-migrate: ")
+        assert err.count("\n") == 1
+        assert len(err) < 1_000
+        assert says in err
+
+
+@pytest.fixture(scope="module")
+def of_pickles(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pickles")
+    stores = {}
+    for place, (name, (content, _)) in enumerate(HOSTILE.items()):
+        stores[name] = folder / str(place)
+        stores[name].mkdir()
+        save_index(stores[name] / "index.faiss")
+        (stores[name] / "index.pkl").write_bytes(content)
+    return play(stores, folder)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_pickle_is_refused(name, of_pickles):
+    assert_refused(of_pickles[name], HOSTILE[name][1])
+
+
+DEEP = "[" * 200_000
+DIGITS = "9" * 5_000
+SPOILT = {"nested": DEEP + "]" * 200_000, "cut": DEEP, "digits": DIGITS, "half a character": '"\\ud800"'}
+
+
+def docs_jsonl(folder, value):
+    save_index(folder / "index.faiss")
+    (folder / "docs.jsonl").write_text(f'{{"id": "a", "text": "t", "metadata": {{"field": {value}}}}}\n')
+
+
+def llamaindex(folder, value, place="metadata"):
+    save_index(folder / "default__vector_store.json")
+    values = {"metadata": "{}", "row": '"a"'} | {place: value}
+    node = f'{{"__data__": {{"id_": "a", "text": "t", "metadata": {values["metadata"]}}}}}'
+    (folder / "docstore.json").write_text(f'{{"docstore/data": {{"a": {node}}}}}')
+    rows = f'{{"nodes_dict": {{"0": {values["row"]}}}}}'
+    index = {"index_store/data": {"i": {"__type__": "vector_store", "__data__": rows}}}
+    (folder / "index_store.json").write_text(json.dumps(index))
+
+
+def llamaindex_rows(folder, value):
+    llamaindex(folder, value, "row")
+
+
+def id_map(folder, value):
+    llamaindex(folder, "{}")
+    (folder / "id_map.json").write_text("{'faiss_id_to_node_id_map': {'0': " + value + "}}")
+
+
+def txtai_config(folder, value):
+    save_index(folder / "embeddings")
+    (folder / "config.json").write_text(f'{{"content": true, "more": {value}}}')
+
+
+def txtai_ids(folder, content):
+    save_index(folder / "embeddings")
+    (folder / "config.json").write_text('{"content": false}')
+    (folder / "ids").write_bytes(content)
+
+
+def haystack(folder, value):
+    save_index(folder / "my.faiss")
+    (folder / "my.json").write_text('{"sql_url": "sqlite:///docs.db", "embedding_dim": 4}')
+    with closing(sqlite3.connect(folder / "docs.db")) as database:
+        database.executescript(
+            'CREATE TABLE document (id, content, content_type, "index", vector_id);'
+            "CREATE TABLE meta_document (id, name, value, document_id, document_index);"
+        )
+        database.execute("INSERT INTO document VALUES ('a', '\"t\"', 'text', 'document', '0')")
+        database.execute("INSERT INTO meta_document VALUES ('1', 'field', ?, 'a', 'document')", (value,))
+        database.commit()
+
+
+KINDS = {
+    "docs.jsonl": docs_jsonl,
+    "LlamaIndex": llamaindex,
+    "LlamaIndex's rows": llamaindex_rows,
+    "LlamaIndex's literals": id_map,
+    "txtai's configuration": txtai_config,
+}
+PACKED = {
+    "an array of 2^32 ids": b"\xdd\xff\xff\xff\xff",
+    "an id of 4 GB": b"\x91\xdb\xff\xff\xff\xff",
+    "nested arrays": b"\x91" * 200_000,
+    "half a character": b"\x91\xa3\xed\xa0\x80",
+    "a map": b"\x91\x80",
+    "a long array that is there": b"\xdd" + struct.pack(">I", 1_000_000) + b"\x00" * 1_000_000,
+}
+
+
+@pytest.fixture(scope="module")
+def of_others(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("others")
+    stores = {}
+    for make in (*KINDS.values(), haystack):
+        for spoilt, value in SPOILT.items():
+            stores[make.__name__, spoilt] = folder / f"{make.__name__}-{spoilt}"
+            stores[make.__name__, spoilt].mkdir()
+            make(stores[make.__name__, spoilt], value)
+    for name, content in PACKED.items():
+        stores["ids", name] = folder / name
+        stores["ids", name].mkdir()
+        txtai_ids(stores["ids", name], content)
+    return play(stores, folder)
+
+
+@pytest.mark.parametrize("spoilt", SPOILT)
+@pytest.mark.parametrize("kind", KINDS)
+def test_hostile_json_is_refused(kind, spoilt, of_others):
+    assert_refused(of_others[KINDS[kind].__name__, spoilt], "expected")
+
+
+@pytest.mark.parametrize("name", PACKED)
+def test_hostile_ids_are_refused(name, of_others):
+    assert_refused(of_others["ids", name], "expected")
+
+
+@pytest.mark.parametrize("spoilt", SPOILT)
+def test_a_hostile_cell_of_haystack_is_a_text(spoilt, of_others):
+    """Its early versions wrote texts there as they were, so what is no JSON is one."""
+    (code, out, err), (fitted, _, told) = of_others["haystack", spoilt]
+    assert (code, err) == (0, "")
+    assert "haystack" in out
+    assert fitted == 4
+    assert told.count("\n") == 1
+    assert "expected a corpus with words" in told
