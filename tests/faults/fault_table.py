@@ -523,7 +523,7 @@ ENVIRONMENT = [
           "cannot write .out.work/content/index.faiss: expected 14400 bytes of free space, found 1000; free some "
           "space, or choose another output, and run the same command again", system.goes_on),
     Fault(59, "no room for what is printed", system.stdout_full, (*INSPECT, "--json"), 5,
-          "the system refused: No space left on device; see what holds it, and run the same command again"),
+          "cannot write to standard output: No space left on device; free some space, or send it elsewhere"),
     Fault(60, "the disk fails, at each write, fsync and rename", system.disk(system.EIO, stays=False), TRANSLATE, 5,
           "cannot write *: Input/output error; see what holds it, and run the same command again", system.goes_on),
     Fault(61, "kill -9, at each step", system.dies_at_each_step, TRANSLATE, 137, "", system.goes_on),
