@@ -116,7 +116,7 @@ def audit_store(
     judging = _Judging(deciding_measure(questions), margin, seed, resamples, ground.n_documents)
     runs = {name: answered.run for name, answered in answers.items()}
     hurt = find_hurt(ground, runs, slice_fields=slice_fields, seed=seed, resamples=resamples)
-    doubts = (*ground.proof.doubts, *judging.oddities(arms, provisional=questions.qrels is None))
+    doubts = (*ground.doubts, *judging.oddities(arms, provisional=questions.qrels is None))
     held_out = judge_held_out(ground, asking, margin=margin, resamples=resamples)
     return AuditReport(
         verdict=judging.verdict(arms, provisional=questions.qrels is None).doubted(doubts),

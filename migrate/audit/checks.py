@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from migrate.audit.questions import Keys, Questions
 from migrate.backfill import FILLED_IN
+from migrate.documents import Document, query_key
 from migrate.errors import InputError, StoreError
 from migrate.stores.base import Store
 from migrate.stores.confidence import distrust, find_outside
+
+_ECHOES = 0.1
 
 
 def check_same_documents(stores: Mapping[str, Store], keys: Mapping[str, Keys], *, standard: str) -> None:
@@ -39,6 +42,24 @@ def remarks(questions: Questions, keys: Keys, translated: Store) -> tuple[str, .
     """
     known = (*_repeated(questions), *_coverage(questions, keys), *_true_vectors(translated), *_outside(translated))
     return (*questions.notes, *known)
+
+
+def echoes(questions: Questions, keys: Keys, documents: Iterable[Document]) -> tuple[str, ...]:
+    """A doubt where more than a tenth of the queries are, word for word, a document that they look for.
+
+    Every model finds the text that it is asked with, however many vectors are wrong.
+    """
+    wanted: dict[str, set[str]] = {}
+    for query in questions.queries:
+        grades = (questions.qrels or {}).get(query.id, {})
+        wanted.setdefault(query_key(query.text), set()).update(d for d, grade in grades.items() if grade > 0)
+    same = {key for one in documents if keys[one.id] in wanted.get(key := query_key(one.text), ())}
+    if len(same) <= _ECHOES * len(questions.distinct):
+        return ()
+    return (
+        f"{len(same):,} of {len(questions.distinct):,} queries are word for word the document that they look for, "
+        "which every model finds: ask what users ask",
+    )
 
 
 def _repeated(questions: Questions) -> tuple[str, ...]:

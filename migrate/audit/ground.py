@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from migrate.audit.arms import BRIDGE, FULL, STAY, TRANSLATED
 from migrate.audit.bridge import bridged_store
-from migrate.audit.checks import check_same_documents, remarks
+from migrate.audit.checks import check_same_documents, echoes, remarks
 from migrate.audit.questions import PARENT_FIELD, Keys, Questions, document_keys, keys_of
 from migrate.audit.reference import ReferenceProof, prove_reference
 from migrate.documents import Document
@@ -23,7 +23,7 @@ class Ground:
     """Arms that search a store, by name: the store, the document that each id is judged as, the queries' vectors.
 
     `documents` are those of the translated store, where words are to be ranked; `notes` what a reader should know;
-    `proof` is how the reference was shown to be one.
+    `proof` is how the reference was shown to be one, `doubts` why nothing that is found can be SAFE.
     """
 
     questions: Questions
@@ -33,6 +33,7 @@ class Ground:
     documents: Sequence[Document] | None
     notes: tuple[str, ...]
     proof: ReferenceProof
+    doubts: tuple[str, ...] = ()
 
     @property
     def n_documents(self) -> int:
@@ -85,10 +86,12 @@ def prepare_ground(
     proof = prove_reference(
         translated, reference, embedder, (keys[TRANSLATED], keys[FULL]), source=source, seed=seed, progress=progress
     )
+    texts = documents if documents is not None or not translated.info.has_texts else translated.documents()
+    doubts = (*proof.doubts, *echoes(questions, keys[TRANSLATED], texts or ()))
     vectors = _query_vectors(embedders, questions, progress)
     if bridge is not None:
         vectors[BRIDGE] = bridge.map_queries(vectors[FULL], source=questions.name)
-    return Ground(questions, stores, keys, vectors, documents, (*notes, proof.sentence), proof)
+    return Ground(questions, stores, keys, vectors, documents, (*notes, proof.sentence), proof, doubts)
 
 
 def _check_dimensions(stores: Mapping[str, Store], embedders: Mapping[str, Embedder]) -> None:

@@ -133,6 +133,25 @@ def prove_reference(
     return ReferenceProof(tuple(evidence), tuple(doubts))
 
 
+def check_target(translated: Store, embedder: Embedder) -> None:
+    """Make sure that a store was translated for the model that is to answer it, as far as its manifest says.
+
+    Raises
+    ------
+    StoreError
+        It was translated for another.
+    """
+    manifest = translated.info.manifest
+    if manifest is None or manifest.model is None or _is_file(manifest.model) or _is_file(embedder.identity):
+        return
+    finding = manifest_finding(manifest, embedder.identity)
+    if not finding.ok:
+        raise StoreError(
+            f"{translated.info.path}: expected the model that the store was translated for, found that "
+            f"{finding.message}; leave out --target, or audit another store"
+        )
+
+
 def spot_documents(reference: Store, *, seed: int = 0) -> list[Document]:
     """About what `prove_reference` may embed of a store, for an estimate of its cost."""
     order = np.random.default_rng(seed).permutation(reference.info.count).astype(np.int64)

@@ -124,6 +124,7 @@ def command(
     from migrate.audit.audit import audit_store
     from migrate.audit.frontier import frontier
     from migrate.audit.independence import independent
+    from migrate.audit.reference import check_target
     from migrate.errors import UsageError
     from migrate.files import refuse_output
     from migrate.sample.choosers import choosers_of
@@ -142,6 +143,7 @@ def command(
         questions = load_questions(beir, split, progress)
         paid = spending.watch(load_model_of(translated, target, "--target", model), price=price, quiet=quiet)
         embedder = paid.embedder
+        check_target(translated, embedder)  # before a reference is built
         is_kept = built_already(reference, save_reference, translated, embedder, force=force, restart=restart)
         opened, old = open_source(
             source, source_model, model, needed=bridge is not None or trial is not None, quiet=quiet

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from mistakes import HARMLESS, REFERENCES, build, trusted
+from mistakes import HARMLESS, QUESTIONS, REFERENCES, build, trusted
 
 from migrate.cli.main import run
 
@@ -40,3 +40,20 @@ def test_a_stamp_without_a_check_does_not_help_a_wrong_reference(name, good, tmp
 def test_a_reference_that_only_looks_odd_is_not_refused(name, good, tmp_path, capsys):
     code, report, told = audited(build(name, good, tmp_path), capsys)
     assert (code, report and report["verdict"]["outcome"]) == (0, "SAFE"), told
+
+
+SAID_OF_QUESTIONS = {
+    "five_queries_forty_times": (3, "5 queries are too few for a verdict"),
+    "spellings_of_few_queries": (3, "the margin of 0.95 lies between"),
+    "judgements_of_another_set": (4, "expected judgements of the documents in the stores, found none"),
+    "judgements_of_another_set_by_the_same_numbers": (3, "the margin of 0.95 lies between"),
+    "documents_as_queries": (3, "queries are word for word the document that they look for"),
+}
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_queries_that_prove_nothing_are_not_safe(name, good, tmp_path, capsys):
+    code, report, told = audited(build(name, good, tmp_path), capsys)
+    expected, why = SAID_OF_QUESTIONS[name]
+    assert code == expected
+    assert why in (report["verdict"]["sentence"] if report else told)

@@ -1,0 +1,86 @@
+"""What a reference must show, beyond the mistakes of `mistakes.py`: where nothing can be proved, and what is odd."""
+
+import numpy as np
+import pytest
+from topics import DOCUMENTS, QRELS, QUERIES, TARGET, audit, copy_store, make_store, noisy
+
+from migrate.audit.questions import Questions
+from migrate.audit.reference import odd_scores
+from migrate.audit.verdict import Outcome
+from migrate.errors import StoreError
+from migrate.manifest import Manifest
+
+ROWS = Questions(QUERIES, {query: {str(int(d[1:])): g for d, g in docs.items()} for query, docs in QRELS.items()}, "x")
+
+
+def test_a_reference_that_nothing_proves_makes_no_verdict_safe(tmp_path):
+    """Without texts no document can be embedded again."""
+    first = make_store(tmp_path / "one", vectors=noisy(0.1), texts=False)
+    second = make_store(tmp_path / "two", texts=False)
+    report = audit(first, second, ROWS, margin=0.5)
+    assert report.verdict.retention.lower > 0.5
+    assert report.verdict.outcome is Outcome.INCONCLUSIVE
+    assert "nothing proves it" in report.verdict.sentence
+    assert report.ways_out == ()
+    assert audit(first, second, ROWS, margin=5.0).verdict.outcome is Outcome.NOT_SAFE
+
+
+def test_true_vectors_and_the_manifest_of_an_embedding_need_no_further_document(tmp_path):
+    from migrate.audit.questions import document_keys
+    from migrate.audit.reference import prove_reference
+    from migrate.embed import reembed_store
+    from migrate.stores import open_store
+
+    translated = make_store(tmp_path / "translated", vectors=TARGET.embed_documents(DOCUMENTS))
+    confidence = np.full(len(DOCUMENTS), 0.5, dtype="<f4")
+    confidence[:30] = 1
+    np.save(tmp_path / "translated" / "confidence.npy", confidence)
+    reembed_store(translated, TARGET, tmp_path / "reference")
+    reference = open_store(tmp_path / "reference")
+    keys = document_keys(translated), document_keys(reference)
+    TARGET.asked.clear()
+    proof = prove_reference(translated, reference, TARGET, keys)
+    assert proof.proven and TARGET.asked == []
+    assert proof.evidence == (
+        "made by full re-embed with topics-0, its index unchanged",
+        "30 true vectors of the translated store agree with it",
+    )
+
+
+def test_rows_of_another_space_that_the_sample_does_not_meet_are_odd(tmp_path):
+    """Every tenth row is another model's, and the documents that are embedded again miss them."""
+    vectors = TARGET.embed_documents(DOCUMENTS)
+    strange = np.random.default_rng(5).normal(size=vectors.shape).astype(np.float32)
+    vectors[::4] = strange[::4]
+    manifest = Manifest("store", TARGET.identity, details={"index": "index.faiss"})
+    mixed = make_store(tmp_path / "mixed", vectors=vectors, manifest=manifest)
+    with pytest.raises(StoreError, match="not a full re-embed by this model"):
+        audit(make_store(tmp_path / "translated", vectors=noisy(0.3)), mixed)
+
+
+def test_a_copy_of_the_reference_is_no_translation(tmp_path):
+    from migrate.embed import reembed_store
+    from migrate.stores import open_store
+
+    reembed_store(make_store(tmp_path / "store"), TARGET, tmp_path / "one")
+    reembed_store(copy_store(open_store(tmp_path / "one")), TARGET, tmp_path / "other")
+    with pytest.raises(StoreError, match="expected a translated store to audit, found the same vectors"):
+        audit(open_store(tmp_path / "one"), open_store(tmp_path / "other"))
+
+
+@pytest.mark.parametrize(
+    ("arm", "full", "words", "stay", "odd"),
+    [
+        (0.6, 0.6, 0.5, 0.4, None),
+        (0.9, 0.5, None, None, "which a translation cannot"),
+        (0.5, 0.5, 0.9, None, "significantly worse than BM25"),
+        (0.5, 0.5, None, 0.9, "significantly worse than staying with the source model"),
+    ],
+)
+def test_scores_that_are_too_good_or_too_bad_are_odd(arm, full, words, stay, odd):
+    rng = np.random.default_rng(0)
+    arm, full, words, stay = (
+        None if share is None else (rng.random(300) < share).astype(float) for share in (arm, full, words, stay)
+    )
+    doubts = odd_scores(arm, full, words, stay, seed=0, resamples=500)
+    assert (odd is None and doubts == ()) or (len(doubts) == 1 and odd in doubts[0])
