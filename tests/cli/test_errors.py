@@ -154,7 +154,7 @@ def test_a_reference_of_another_model_is_refused(store, beir, capsys):
     assert run(["embed", str(beir), "--model", "tfidf:16", "--no-chunks", "-o", "other", "--quiet"]) == 0
     capsys.readouterr()
     code, line = complaint(capsys, "audit", store, "--reference", "other", "--beir", beir)
-    assert code == 4 and "found tfidf:16" in line
+    assert code == 4 and "expected vectors of dimension 32, as tfidf:32 gives, found 16" in line
 
 
 def test_a_failing_server_is_exit_7(store, capsys, monkeypatch):

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 
 import pytest
 from openai_server import OpenAIServer, status
@@ -198,8 +199,8 @@ def test_finished_parts_are_not_counted_again_without_a_cache(
     count = open_store(source_folder).info.count
     command = {
         "embed": ["embed", beir, "--model", SMALL, "--no-chunks", "-o", tmp_path / "out"],
-        "audit": ["audit", source_folder, "--reference", "build", "--save-reference", tmp_path / "out", "--beir", beir,
-                  "--target", SMALL],
+        "audit": ["audit", unlabelled(source_folder, tmp_path / "old"), "--reference", "build",
+                  "--save-reference", tmp_path / "out", "--beir", beir, "--target", SMALL],
         "run": ["run", source_folder, "--target", SMALL, "--beir", beir, *SAMPLE, "-o", tmp_path / "out"],
     }[step]  # fmt: skip
     sizes = ["--dimensions", 32] if step == "audit" else SIZES  # those of the store, or it is refused at once
@@ -222,6 +223,13 @@ def test_finished_parts_are_not_counted_again_without_a_cache(
     assert code in (0, 1, 3, 4), "the source store was not embedded by the model that the audit asks"
     assert [line[1] for line in captured] == [count - 64]
     assert len(server.billed) >= count - 64
+
+
+def unlabelled(store, folder):
+    """A copy of a store that does not say which model it is of."""
+    shutil.copytree(store, folder)
+    (folder / "lead-migrate.json").unlink()
+    return folder
 
 
 def in_small_parts(documents):

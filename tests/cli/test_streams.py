@@ -27,9 +27,11 @@ def place(source_folder, beir, tmp_path_factory):
     folder = tmp_path_factory.mktemp("place")
     shutil.copytree(source_folder, folder / "store")
     shutil.copytree(source_folder, folder / "mixed")
+    shutil.copytree(source_folder, folder / "right")
+    (folder / "right/lead-migrate.json").unlink()
     shutil.copytree(beir, folder / "beir")
     manifest = json.loads((folder / "mixed/lead-migrate.json").read_text())
-    del manifest["details"]["index_sha256"]
+    del manifest["details"]["index_sha256"], manifest["manifest_sha256"]
     (folder / "mixed/lead-migrate.json").write_text(json.dumps(manifest))
     index = faiss.read_index(str(folder / "mixed/index.faiss"))
     rows = index.reconstruct_n(0, index.ntotal)
@@ -40,7 +42,7 @@ def place(source_folder, beir, tmp_path_factory):
 
 
 def audit(store):
-    return ["audit", store, "--reference", "store", "--beir", "beir", "--no-bm25"]
+    return ["audit", store, "--reference", "right", "--beir", "beir", "--no-bm25"]
 
 
 COMMANDS = {

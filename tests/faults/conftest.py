@@ -21,6 +21,9 @@ def place(source_folder, stitch_folder, beir, tmp_path, monkeypatch):
     """A folder with a good store, stitch and BEIR set, to be spoiled."""
     for name, folder in (("store", source_folder), ("stitch", stitch_folder), ("beir", beir)):
         shutil.copytree(folder, tmp_path / name)
+    # The vectors of the store from somewhere else: what an audit of it is held against
+    shutil.copytree(source_folder, tmp_path / "right")
+    (tmp_path / "right/lead-migrate.json").unlink()
     with pytest.MonkeyPatch.context() as outer:
         outer.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
         outer.setenv("SOURCE_DATE_EPOCH", "1700000000")

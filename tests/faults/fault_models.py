@@ -95,7 +95,14 @@ def server(*answers: Answer, key: str | None = None) -> Spoiler:
 
 
 def _impatient(policy: object, **_options: object) -> None:
-    values = {"max_attempts": 6, "first_wait_s": 0.0, "longest_wait_s": 0.0, "longest_obeyed_s": 600.0}
+    values = {
+        "max_attempts": 6,
+        "max_unreached": 3,
+        "max_unusable": 3,
+        "first_wait_s": 0.0,
+        "longest_wait_s": 0.0,
+        "longest_obeyed_s": 600.0,
+    }
     for name, value in {**values, "clock": fake.ImpatientClock(), "share": lambda: 0.0}.items():
         object.__setattr__(policy, name, value)
 

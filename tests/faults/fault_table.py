@@ -22,7 +22,7 @@ INSPECT = ("inspect", "store")
 FIT = ("fit", "store", "--target", "tfidf:8", "--sample", "50", "-o", "out", "-q")
 TRANSLATE = system.TRANSLATE
 ANY_STORE = (*TRANSLATE, "--any-store")
-AUDIT = ("audit", "store", "--reference", "store", "--beir", "beir", "--no-bm25", "--report", "out", "-q")
+AUDIT = ("audit", "store", "--reference", "right", "--beir", "beir", "--no-bm25", "--report", "out", "-q")
 RUN = ("run", "store", "--target", "tfidf:24", "--beir", "beir", "--sample", "60", "-o", "out", "-q")
 EMBED = ("embed", "beir", "--model", "tfidf:8", "-o", "out", "-q")
 FIT_FILE = ("fit", "store", "--target", "file:x.npz", "--sample", "50", "-o", "out", "-q")
@@ -52,6 +52,12 @@ def faiss_cuts(factory, sections=cut.faiss_fields, around=(-1, 0, 1)):
 def coded_cuts(factory):
     """Fewer of them: each takes a process of its own."""
     return faiss_cuts(factory, cut.faiss_arrays, around=(0,))
+
+
+
+def called(command: tuple[str, ...]) -> str:
+    """What tells a command from the others of a row."""
+    return " ".join(part for part in command if part in (command[0], "--any-store"))
 
 
 INDEX = [
@@ -158,7 +164,7 @@ INDEX = [
         lambda raw: raw[:-150 * 8 - 8] + (1 << 60).to_bytes(8, "little") + raw[-150 * 8:])), INSPECT, 4,
           "store/index.faiss: expected 150 ids, found 1152921504606846976; the file is damaged or was not copied "
           "whole; copy it again"),
-    *[Fault(8, f"a flipped bit among the vectors, {command[0]}", index.flip(9_999), command, 4,
+    *[Fault(8, f"a flipped bit among the vectors, {called(command)}", index.flip(9_999), command, 4,
             OTHER_BYTES.format("store/index.faiss", "index was"))
       for command in (INSPECT, TRANSLATE, ANY_STORE, FIT, AUDIT, BACKFILL, RUN, ("compare", "store", "store", "-q"))],
     *[Fault(8, f"a flipped bit in the {name} of an audit", index.flipped_copy, command, 4,
@@ -446,29 +452,31 @@ TEXTS = [
 MODELS = [
     Fault(52, "the source model has another dimension", models.vectors_file(16), (
         *AUDIT, "--source", "store", "--source-model", "file:x.npz"), 4,
-          "store: expected vectors of dimension 16, as file:x.npz gives, found 32; name the model that the store "
-          "was built with"),
+          "store: expected vectors of dimension 16, as file:x.npz gives, found 32; name the model that it was "
+          "built with"),
     Fault(53, "the target model has another dimension", models.vectors_file(16), (*AUDIT, "--target", "file:x.npz"),
           4,
-          "store: expected vectors of dimension 16, as file:x.npz gives, found 32; name the model that the store "
-          "was built with"),
+          "store: expected vectors of dimension 16, as file:x.npz gives, found 32; name the model that it was "
+          "built with"),
     Fault(53, "documents and queries of two dimensions", models.vectors_file(8, models.fewer_queries_dim), FIT_FILE,
           4, "x.npz: documents have dimension 8, queries 7; use one model"),
     Fault(54, "the server answers with too few", models.server(*[fake.TOO_FEW] * 99), FIT_API, 7,
-          "http://127.0.0.1:*/v1 failed 6 times, the last time with: 19 embeddings for 20 texts; try again later"),
+          "http://127.0.0.1:*/v1 failed 3 times, the last time with: 19 embeddings for 20 texts; "
+          "check --base-url and the model behind it"),
     Fault(54, "the server answers with too many", models.server(*[fake.TOO_MANY] * 99), FIT_API, 7,
-          "http://127.0.0.1:*/v1 failed 6 times, the last time with: 21 embeddings for 20 texts; try again later"),
+          "http://127.0.0.1:*/v1 failed 3 times, the last time with: 21 embeddings for 20 texts; "
+          "check --base-url and the model behind it"),
     Fault(55, "the server shuffles", models.server(fake.SHUFFLED, fake.SHUFFLED), FIT_API, 0,
           "out: *, fitted on 40 of 150 documents", models.in_order),
     Fault(56, "the server answers with NaN", models.server(*[fake.NAN] * 99), FIT_API, 7,
-          "http://127.0.0.1:*/v1 failed 6 times, the last time with: an embedding that is zero, NaN or Inf; try "
-          "again later"),
+          "http://127.0.0.1:*/v1 failed 3 times, the last time with: an embedding that is zero, NaN or Inf; "
+          "check --base-url and the model behind it"),
     Fault(56, "the server answers with zeros", models.server(*[fake.ZERO] * 99), FIT_API, 7,
-          "http://127.0.0.1:*/v1 failed 6 times, the last time with: an embedding that is zero, NaN or Inf; try "
-          "again later"),
+          "http://127.0.0.1:*/v1 failed 3 times, the last time with: an embedding that is zero, NaN or Inf; "
+          "check --base-url and the model behind it"),
     Fault(56, "the server answers with ragged vectors", models.server(*[fake.RAGGED] * 99), FIT_API, 7,
-          "http://127.0.0.1:*/v1 failed 6 times, the last time with: embeddings of dimension 7, 8 where 8 was "
-          "expected; try again later"),
+          "http://127.0.0.1:*/v1 failed 3 times, the last time with: embeddings of dimension 7, 8 where 8 was "
+          "expected; check --base-url and the model behind it"),
     Fault(57, "429, for ever", models.server(*[fake.status(429, "slow down")] * 99), FIT_API, 7,
           "http://127.0.0.1:*/v1 failed 6 times, the last time with: HTTP 429 (slow down); try again later",
           models.asked(6)),
@@ -479,14 +487,14 @@ MODELS = [
           "http://127.0.0.1:*/v1 failed 6 times, the last time with: HTTP 502 (spoiled); try again later",
           models.asked(6)),
     Fault(57, "no answer, for ever", models.server(*[fake.SLOW] * 99), FIT_API, 7,
-          "http://127.0.0.1:*/v1 failed 6 times, the last time with: no answer within 0.2 s; try again later",
-          models.asked(6)),
+          "http://127.0.0.1:*/v1 failed 3 times, the last time with: no answer from 127.0.0.1:* within 0.2 s; is the "
+          "server busy, or is --base-url wrong? A smaller --batch-size asks less of it at a time", models.asked(3)),
     Fault(57, "cut answers, for ever", models.server(*[fake.TRUNCATED] * 99), FIT_API, 7,
-          "http://127.0.0.1:*/v1 failed 6 times, the last time with: an answer that is not a list of embeddings "
-          "(1044 bytes); try again later", models.asked(6)),
+          "http://127.0.0.1:*/v1 failed 3 times, the last time with: an answer that is not a list of embeddings "
+          "(1044 bytes); check --base-url and the model behind it", models.asked(3)),
     Fault(57, "no server", models.nobody_listens, FIT_API, 7,
-          "http://127.0.0.1:*/v1 failed 6 times, the last time with: the connection failed (ConnectError); try "
-          "again later"),
+          "http://127.0.0.1:*/v1 failed 3 times, the last time with: nothing listens at 127.0.0.1:* (connection "
+          "refused); is the server running, and is --base-url right?"),
     Fault(57, "a failure that passes", models.once(fake.status(429), fake.status(500), fake.status(502), fake.SLOW,
           fake.RESET, fake.TRUNCATED, fake.NOT_JSON, fake.TOO_FEW, fake.NAN), FIT_API, 0,
           "out: *, fitted on 40 of 150 documents", models.asked(3)),
@@ -506,8 +514,8 @@ MODELS = [
           models.pays_the_rest),
     Fault(58, "the model has changed", models.refit_vocabulary, AUDIT, 4,
           "store: expected tfidf:32 at revision *, found *; the model has changed since the store was made"),
-    Fault(58, "the file of vectors has changed", then(models.vectors_file(8), models.edit_manifest(
-        "store", lambda f: f["model"].update(spec="file:x.npz", dim=8, revision="0" * 64))), AUDIT, 4,
+    Fault(58, "the file of vectors has changed", then(models.vectors_file(32), models.edit_manifest(
+        "store", lambda f: f["model"].update(spec="file:x.npz", dim=32, revision="0" * 64))), AUDIT, 4,
           "store: expected file:x.npz at revision *, found *; the model has changed since the store was made"),
 ]
 
@@ -791,7 +799,7 @@ REPORTS = [
 ]
 
 HASHES = [
-    *[Fault(90, f"other texts, {command[0]}", texts.reworded, command, 4,
+    *[Fault(90, f"other texts, {called(command)}", texts.reworded, command, 4,
             OTHER_BYTES.format("store/docs.jsonl", "documents were"))
       for command in (INSPECT, TRANSLATE, ANY_STORE, FIT, AUDIT, BACKFILL, RUN)],
     Fault(90, "no texts any more", stores.remove("store/docs.jsonl"), TRANSLATE, 4,

@@ -139,6 +139,9 @@ def small_corpus(place: Place) -> None:
     shutil.rmtree(place / "store")
     made = place.run(("embed", "beir", "--model", "tfidf:8", "--no-chunks", "-o", "store", "-q"))
     assert made.code == 0, made
+    shutil.rmtree(place / "right")
+    shutil.copytree(place / "store", place / "right")
+    (place / "right/lead-migrate.json").unlink()
 
 
 def one_document(place: Place) -> None:
