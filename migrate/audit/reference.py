@@ -79,6 +79,8 @@ class _Rows:
     translated: Vectors
     reference: Vectors
     true: NDArray[np.bool_]
+    expected: Vectors | None
+    """The confidence of each translated row, (n,): the cosine to expect."""
 
     @property
     def cosines(self) -> NDArray[np.float64]:
@@ -125,11 +127,11 @@ def prove_reference(
     if not (trusted and n_true):
         checked = _spot_check(reference, embedder, rows, seed, progress)
         (evidence if checked else doubts).append(checked or _unproven(reference, rows))
-    if rows is not None and (lost := _lost_share(rows)) > _LOST_SHARE:
-        doubts.append(
-            f"{lost:.0%} of its rows have nothing in common with the translated ones, as if they were of another "
-            "model or of other documents"
-        )
+        if rows is not None and (lost := _lost_share(rows)) > _LOST_SHARE:
+            doubts.append(
+                f"{lost:.0%} of the most certain translations have nothing in common with its rows, as if these were "
+                "of another model or of other documents"
+            )
     return ReferenceProof(tuple(evidence), tuple(doubts))
 
 
@@ -272,7 +274,7 @@ def _matching_rows(translated: Store, reference: Store, keys: tuple[Keys, Keys],
     check_vectors(ids, vectors, source=str(translated.info.path))
     check_vectors(ids, true_vectors, source=str(reference.info.path))
     _check_texts(translated, reference, rows, places)
-    return _Rows(ids, places, vectors, true_vectors, is_true[rows])
+    return _Rows(ids, places, vectors, true_vectors, is_true[rows], None if values is None else values[rows])
 
 
 def _check_texts(translated: Store, reference: Store, rows: NDArray[np.int64], places: NDArray[np.int64]) -> None:
@@ -382,6 +384,8 @@ def _unproven(reference: Store, rows: _Rows | None) -> str:
 
 
 def _lost_share(rows: _Rows) -> float:
-    """Share of the translated rows, true ones aside, that are no nearer to the reference than other documents are."""
-    others = ~rows.true
-    return float((rows.cosines[others] <= rows.chance).mean()) if others.sum() > SPOT_CHECKS else 0.0
+    """Share of the translated rows of which much was expected that are no nearer to theirs than other documents are."""
+    if rows.expected is None:
+        return 0.0
+    certain = ~rows.true & (rows.expected > (1 + rows.chance) / 2)
+    return float((rows.cosines[certain] <= rows.chance).mean()) if certain.sum() > SPOT_CHECKS else 0.0

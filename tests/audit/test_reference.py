@@ -47,8 +47,7 @@ def test_true_vectors_and_the_manifest_of_an_embedding_need_no_further_document(
     )
 
 
-def test_rows_of_another_space_that_the_sample_does_not_meet_are_odd(tmp_path):
-    """Every tenth row is another model's, and the documents that are embedded again miss them."""
+def test_rows_of_another_space_are_found_by_embedding_some_again(tmp_path):
     vectors = TARGET.embed_documents(DOCUMENTS)
     strange = np.random.default_rng(5).normal(size=vectors.shape).astype(np.float32)
     vectors[::4] = strange[::4]
@@ -56,6 +55,17 @@ def test_rows_of_another_space_that_the_sample_does_not_meet_are_odd(tmp_path):
     mixed = make_store(tmp_path / "mixed", vectors=vectors, manifest=manifest)
     with pytest.raises(StoreError, match="not a full re-embed by this model"):
         audit(make_store(tmp_path / "translated", vectors=noisy(0.3)), mixed)
+
+
+def test_rows_of_another_space_among_certain_translations_are_odd(tmp_path):
+    """No text is at hand to embed again: what the stitch is sure of speaks for it."""
+    vectors = TARGET.embed_documents(DOCUMENTS)
+    vectors[::4] = -vectors[::4]
+    mixed = make_store(tmp_path / "mixed", vectors=vectors, texts=False)
+    translated = make_store(tmp_path / "translated", vectors=noisy(0.1), texts=False)
+    np.save(tmp_path / "translated" / "confidence.npy", np.full(len(DOCUMENTS), 0.98, dtype="<f4"))
+    doubts = audit(translated, mixed, ROWS).doubts
+    assert any("25% of the most certain translations have nothing in common" in doubt for doubt in doubts)
 
 
 def test_a_copy_of_the_reference_is_no_translation(tmp_path):
