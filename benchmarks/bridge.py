@@ -21,7 +21,7 @@ from migrate.datasets.beir import load_beir
 from migrate.report.terminal import table
 from migrate.stitch.kinds import new_stitch
 from migrate.stitch.linear import Identity, Ridge
-from migrate.stitch.select_queries import QUERY_CANDIDATES, select_query_stitch
+from migrate.stitch.select import QUERY_CANDIDATES, select_query_stitch
 from migrate.vectors import Vectors, unit_rows
 
 STITCHES = tuple(spec for spec in QUERY_CANDIDATES if spec != Identity.kind)

@@ -19,13 +19,12 @@ from pathlib import Path
 
 import numpy as np
 
-from migrate.cost.chunks import chunk_size, cut_documents
+from migrate.cost.chunks import chunk_size, count_unread, cut_documents
 from migrate.cost.target import Target, find_target
 from migrate.cost.tokens import Counts
-from migrate.cost.unread import count_unread
 from migrate.datasets.beir import load_beir
 from migrate.datasets.chunking import chunk_documents
-from migrate.documents import Document
+from migrate.vectors import Document
 
 MODEL = "packaged:all-MiniLM-L6-v2"
 CHUNK_WORDS, SHARED_WORDS = 256, 25

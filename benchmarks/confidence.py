@@ -20,9 +20,9 @@ from retrieval import SETS, TARGET, Collection, load_space, read_texts
 
 from migrate.datasets.beir import load_beir
 from migrate.report.terminal import table
+from migrate.stitch.base import Pairing
 from migrate.stitch.confidence import spearman
 from migrate.stitch.kinds import new_stitch
-from migrate.stitch.pairing import Pairing
 from migrate.stitch.select import select_stitch
 from migrate.vectors import unit_rows
 

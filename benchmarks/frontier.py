@@ -21,24 +21,22 @@ from functools import cached_property
 from pathlib import Path
 
 from migrate.audit.audit import audit_store
-from migrate.audit.frontier import frontier
+from migrate.audit.frontier import Frontier, frontier
 from migrate.audit.model import AuditReport
-from migrate.audit.points import Frontier
 from migrate.audit.questions import Questions
 from migrate.datasets.beir import load_beir
-from migrate.documents import Query
 from migrate.embed import embed_corpus
 from migrate.embedders import load_embedder
 from migrate.embedders.base import Embedder, TokenTable
 from migrate.embedders.file import FileEmbedder
 from migrate.fit import fit_stitch
-from migrate.reembed.policies import POLICIES, QUERY_LOG
-from migrate.report.audit import audit_text
-from migrate.report.frontier import frontier_text
+from migrate.reembed.plan import POLICIES, QUERY_LOG
+from migrate.report.audit import audit_text, frontier_text
 from migrate.report.terminal import table
 from migrate.stores import open_store
 from migrate.stores.base import Store
 from migrate.translate import translate_store
+from migrate.vectors import Query
 
 SPACES = ("wordpieces", "layer4-mean", "layer5-mean")
 TARGET, TARGET_MODEL = "minilm", "packaged:all-MiniLM-L6-v2"

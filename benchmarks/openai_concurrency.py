@@ -20,9 +20,8 @@ from pathlib import Path
 
 import numpy as np
 
-from migrate.documents import Document
 from migrate.embedders import load_embedder
-from migrate.vectors import Vectors
+from migrate.vectors import Document, Vectors
 
 _SERVER = """
 import sys

@@ -30,18 +30,17 @@ from numpy.typing import NDArray
 
 from migrate.audit.measures import Qrels, ndcg, overlap
 from migrate.datasets.beir import BeirSet, load_beir
-from migrate.documents import Document, Query
 from migrate.embedders import load_embedder
 from migrate.embedders.base import TokenTable
 from migrate.report.terminal import table
 from migrate.search.runs import Run, search
+from migrate.stitch.base import Pairing
 from migrate.stitch.confidence import spearman
 from migrate.stitch.kinds import KINDS, new_stitch
-from migrate.stitch.pairing import Pairing
 from migrate.stitch.select import AUTO_CANDIDATES, Selection, applicable, select_stitch
 from migrate.stitch.text_reader import TextReader
 from migrate.stitch.text_rows import TextRows
-from migrate.vectors import Batch, Vectors, unit_rows
+from migrate.vectors import Batch, Document, Query, Vectors, unit_rows
 
 SETS = ("scifact", "nfcorpus")
 SPACES = ("tfidf:256", "wordpieces", "layer3-cls", "layer4-mean", "layer5-mean")

@@ -30,19 +30,17 @@ from retrieval import AUTO, TARGET, TARGET_MODEL, Collection, Space, load_space,
 
 from migrate.audit.measures import ndcg, overlap
 from migrate.datasets.beir import load_beir
-from migrate.documents import Query
 from migrate.embedders import load_embedder
 from migrate.report.terminal import table
 from migrate.sample import QueryLog, draw_sample
-from migrate.stitch.base import Stitch
+from migrate.stitch.base import Pairing, Stitch
 from migrate.stitch.fitted import fit_norm
 from migrate.stitch.kinds import new_stitch
-from migrate.stitch.pairing import Pairing
 from migrate.stitch.select import select_stitch
 from migrate.stitch.text_rows import TextRows
 from migrate.stores import create_store, open_store
 from migrate.stores.base import Store
-from migrate.vectors import Vectors, unit_rows
+from migrate.vectors import Query, Vectors, unit_rows
 
 SETS = ("scifact", "nfcorpus")
 SPACES = ("wordpieces", "layer4-mean", "layer5-mean")

@@ -13,9 +13,9 @@ from retrieval import TARGET, Collection, Space, load_space, run_over
 
 from migrate.audit.measures import Scores, ndcg
 from migrate.datasets.beir import load_beir
+from migrate.stitch.base import Pairing
 from migrate.stitch.fitted import fit_norm
 from migrate.stitch.kinds import new_stitch
-from migrate.stitch.pairing import Pairing
 from migrate.vectors import Vectors, unit_rows
 
 ZEROS, ONES = 0.2, 0.4

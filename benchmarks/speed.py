@@ -24,7 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
-from migrate.stitch.base import Matrix
+from migrate.stitch.text_rows import Matrix
 
 DIM = 384
 BLOCK = 8_192
@@ -145,7 +145,7 @@ def compare_ridge(rounds: int) -> None:
     """Print the time ratio of RidgeCV against the ridge path."""
     from sklearn.linear_model import RidgeCV
 
-    from migrate.stitch.ridge_path import ridge_path
+    from migrate.stitch.linear import ridge_path
 
     rng = np.random.default_rng(0)
     source = rng.standard_normal((4_000, 768))

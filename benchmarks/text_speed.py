@@ -25,10 +25,10 @@ from pathlib import Path
 import numpy as np
 
 from migrate.datasets.beir import load_beir
-from migrate.documents import Document
 from migrate.embedders import load_embedder
 from migrate.embedders.base import Embedder
 from migrate.stitch.loading import load_stitch
+from migrate.vectors import Document
 
 SPACE, TARGET, MODEL = "layer4-mean", "minilm", "packaged:all-MiniLM-L6-v2"
 PAIRS, EMBEDDED, WORDS = 4_000, 128, 200

@@ -40,9 +40,7 @@ from intervals import (
 from numpy.typing import NDArray
 from simulated_audits import AT_THE_MARGIN, MEAN, WINS, Case, Harm, Table, full_scores, real_cases
 
-from migrate.audit.bounds import CONFIDENCE
-from migrate.audit.power import queries_needed
-from migrate.audit.verdict import MARGIN, Outcome, decide
+from migrate.audit.verdict import CONFIDENCE, MARGIN, Outcome, decide, queries_needed
 from migrate.report.terminal import table
 
 SIZES = (50, 100, 300, 1_000)

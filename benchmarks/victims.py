@@ -10,9 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-import migrate.embed.parts
+import migrate.embed.corpus
 import migrate.translate
-from migrate.documents import Document, Text
 from migrate.embedders import Embedder, Role
 from migrate.fit import fit_pairs
 from migrate.manifest import Manifest, ModelIdentity
@@ -21,7 +20,7 @@ from migrate.stitch.loading import load_stitch
 from migrate.stitch.text_reader import TextReader
 from migrate.stores import create_store, open_store
 from migrate.stores.base import Metric
-from migrate.vectors import Progress, Vectors, no_progress
+from migrate.vectors import Document, Progress, Text, Vectors, no_progress
 
 DIM, TARGET_DIM = 64, 48
 PART_DOCUMENTS = 256
@@ -98,7 +97,7 @@ def make_parts_small() -> None:
     os.environ["SOURCE_DATE_EPOCH"] = "1700000000"
     migrate.translate._BATCH_BYTES, migrate.translate._FEWEST_ROWS = 1 << 16, 64
     migrate.translate._PART_BYTES = 1 << 17
-    migrate.embed.parts.BATCH_DOCUMENTS = PART_DOCUMENTS
+    migrate.embed.corpus.BATCH_DOCUMENTS = PART_DOCUMENTS
 
 
 def prepare(kind: str, folder: Path, rows: int) -> None:

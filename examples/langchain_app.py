@@ -11,11 +11,11 @@ from langchain_community.vectorstores import FAISS
 from langchain_core.documents import Document as LangchainDocument
 from langchain_core.embeddings import Embeddings
 
-from migrate.documents import Document, Query
 from migrate.embedders import Embedder, load_embedder
 from migrate.fit import fit_stitch
 from migrate.stores import open_store
 from migrate.translate import translate_store
+from migrate.vectors import Document, Query
 
 TOPICS = {
     "tea": "Green tea is brewed below boiling point; black tea takes water that just boiled.",

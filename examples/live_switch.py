@@ -17,12 +17,12 @@ from langchain_app import TEXTS, ModelEmbeddings
 from langchain_community.vectorstores import FAISS
 from langchain_core.embeddings import Embeddings
 
-from migrate.documents import Document
 from migrate.embedders import load_embedder
 from migrate.fit import fit_stitch
 from migrate.langchain import TranslatedEmbeddings
 from migrate.stores import open_store
 from migrate.translate import translate_store
+from migrate.vectors import Document
 
 QUESTIONS = (
     "Why does a bike not fall over?",

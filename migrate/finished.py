@@ -12,10 +12,8 @@ from migrate.audit.model import AuditReport
 from migrate.errors import InputError, UsageError
 from migrate.files import atomic_file, sha256_file, write_json
 from migrate.report.audit import audit_text
-from migrate.report.audit_suite import audit_suite
-from migrate.report.suite import Case, State, Suite
-from migrate.work.configuration import Configuration
-from migrate.work.place import look_at
+from migrate.report.suite import Case, State, Suite, audit_suite
+from migrate.work.folder import Configuration, look_at
 
 RECORD = "run.json"
 _VERSION = 1

@@ -12,15 +12,22 @@ from migrate.embedders.base import Embedder
 from migrate.errors import StoreError, UsageError
 from migrate.manifest import Manifest, ModelIdentity
 from migrate.sample import SAMPLE_SIZE, Pairs, QueryLog, Sample, choose_strategy, draw_sample, embed_pairs
-from migrate.sample.choosers import chosen_by, digests_of
-from migrate.stitch.adjoint import Adjoint
-from migrate.stitch.direction import DIRECTION, DIRECTIONS, DOCUMENT, QUERY, Direction
-from migrate.stitch.fallback import fit_fallback
-from migrate.stitch.fitted import FittedStitch, TrueVectors, fit_norm
+from migrate.sample.query_log import chosen_by, digests_of
+from migrate.stitch.base import Pairing
+from migrate.stitch.fitted import (
+    DIRECTION,
+    DIRECTIONS,
+    DOCUMENT,
+    QUERY,
+    Direction,
+    FittedStitch,
+    TrueVectors,
+    fit_fallback,
+    fit_norm,
+)
 from migrate.stitch.kinds import new_stitch
-from migrate.stitch.pairing import Pairing
-from migrate.stitch.select import AUTO, AUTO_CANDIDATES, select_stitch
-from migrate.stitch.select_queries import QUERY_CANDIDATES, select_query_stitch
+from migrate.stitch.linear import Adjoint
+from migrate.stitch.select import AUTO, AUTO_CANDIDATES, QUERY_CANDIDATES, select_query_stitch, select_stitch
 from migrate.stitch.text_reader import CORPUS_SIZE, TextReader
 from migrate.stores.base import Store
 from migrate.threads import threads_for

@@ -14,8 +14,7 @@ from pathlib import Path
 
 from langchain_core.embeddings import Embeddings
 
-from migrate.stitch.direction import QUERY, require_direction
-from migrate.stitch.fitted import FittedStitch
+from migrate.stitch.fitted import QUERY, FittedStitch, require_direction
 from migrate.stitch.loading import load_stitch
 
 

@@ -8,12 +8,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from migrate.audit.audit import audit_store
-from migrate.audit.independence import independent
 from migrate.audit.model import AuditReport
-from migrate.audit.questions import Questions
+from migrate.audit.questions import Questions, independent
 from migrate.audit.two_stage import DEPTHS
 from migrate.audit.verdict import MARGIN
-from migrate.documents import Document
 from migrate.embed import reembed_store
 from migrate.embed.reference import documents_left
 from migrate.embedders.base import Embedder
@@ -23,7 +21,7 @@ from migrate.fit import fit_stitch, require_texts
 from migrate.report.document import audit_document
 from migrate.report.html import audit_page
 from migrate.sample import SAMPLE_SIZE, QueryLog, choose_strategy
-from migrate.sample.choosers import choosers_of, digests_of
+from migrate.sample.query_log import choosers_of, digests_of
 from migrate.stitch.fitted import FittedStitch
 from migrate.stitch.loading import load_stitch
 from migrate.stitch.select import AUTO
@@ -31,10 +29,8 @@ from migrate.stores import open_store
 from migrate.stores.base import Store
 from migrate.stores.confidence import distrust, find_outside
 from migrate.translate import Translation, translate_store
-from migrate.vectors import Progress, no_progress
-from migrate.work.configuration import Configuration
-from migrate.work.place import look_at
-from migrate.work.steps import Steps, open_steps
+from migrate.vectors import Document, Progress, no_progress
+from migrate.work.folder import Configuration, Steps, look_at, open_steps
 
 STITCH, STORE, REFERENCE, REPORT, PAGE = "stitch", "store", "reference", "report.json", "report.html"
 """What `migrate` leaves in its folder."""

@@ -11,21 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from migrate.documents import Document
 from migrate.errors import StitchError
 from migrate.files import write_bytes
 from migrate.manifest import Manifest
-from migrate.sample.choosers import choosers_of, chosen_by
-from migrate.stitch.direction import DOCUMENT, require_direction
-from migrate.stitch.fallback import FallbackUse
-from migrate.stitch.fitted import FittedStitch, TranslatedBatch
+from migrate.sample.query_log import choosers_of, chosen_by
+from migrate.stitch.fitted import DOCUMENT, FallbackUse, FittedStitch, TranslatedBatch, require_direction
 from migrate.stores import index_recall, open_store
 from migrate.stores.base import Fingerprint, Resume, Store, StoreWriter, hash_files
 from migrate.stores.confidence import LOWEST, SPEARMAN, ConfidenceFile, Outside, distrust, find_outside
-from migrate.vectors import Progress, no_progress
-from migrate.work.configuration import Configuration
-from migrate.work.folder import make_folder
-from migrate.work.place import Work, rows_done
+from migrate.vectors import Document, Progress, no_progress
+from migrate.work.folder import Configuration, Work, make_folder, rows_done
 
 COMMAND = "translate"
 _BATCH_BYTES = 16 << 20

@@ -7,7 +7,6 @@ from topics import copy_store
 from migrate.audit.audit import audit_store
 from migrate.audit.questions import Questions
 from migrate.backfill import backfill_store
-from migrate.documents import Document, Query
 from migrate.embedders.base import Embedder
 from migrate.embedders.cache import CachedEmbedder
 from migrate.errors import StoreError, UsageError, VectorError
@@ -17,6 +16,7 @@ from migrate.stores import open_store
 from migrate.stores.base import read_all
 from migrate.stores.confidence import read_confidence
 from migrate.translate import translate_store
+from migrate.vectors import Document, Query
 
 
 class Hashed(Embedder):

@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 
-from migrate.documents import Document
 from migrate.embed import embed_corpus, reembed_store
 from migrate.embedders import load_embedder
 from migrate.errors import DatasetError, UsageError
 from migrate.stores import open_store
 from migrate.stores.base import read_all
+from migrate.vectors import Document
 
 SPEC = "tfidf:24"
 

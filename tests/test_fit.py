@@ -4,7 +4,6 @@ import re
 import numpy as np
 import pytest
 
-from migrate.documents import Document
 from migrate.embedders import load_embedder
 from migrate.errors import StitchError, StoreError, UsageError
 from migrate.fit import fit_reader, fit_stitch
@@ -15,7 +14,7 @@ from migrate.stitch.select import AUTO_CANDIDATES
 from migrate.stitch.text_reader import TextReader
 from migrate.stores import open_store
 from migrate.stores.base import read_all
-from migrate.vectors import Batch
+from migrate.vectors import Batch, Document
 
 
 @pytest.fixture
@@ -139,8 +138,8 @@ def test_a_stitch_that_reads_texts_keeps_one_that_does_not(store):
 
 
 def test_one_document_is_too_few(tmp_path, source_folder):
-    from migrate.documents import Document
     from migrate.stores import create_store
+    from migrate.vectors import Document
 
     writer = create_store(tmp_path, format="faiss", dim=4)
     writer.append([Document("only", "a text about nothing")], np.ones((1, 4), dtype=np.float32))

@@ -9,13 +9,13 @@ import pytest
 from langchain_core.embeddings import Embeddings
 from langchain_tools import FAISS
 
-from migrate.documents import Document, Query
 from migrate.embedders import load_embedder
 from migrate.errors import ManifestError, StitchError, VectorError
 from migrate.fit import fit_stitch
 from migrate.langchain import TranslatedEmbeddings
 from migrate.stores import open_store
 from migrate.stores.base import read_all
+from migrate.vectors import Document, Query
 
 
 class Model(Embeddings):

@@ -91,8 +91,8 @@ def test_a_translated_store_embeds_queries_as_its_model_did(store, fitted, tmp_p
 
 
 def other_store(folder, dim, count=150):
-    from migrate.documents import Document
     from migrate.stores import create_store
+    from migrate.vectors import Document
 
     folder.mkdir()
     writer = create_store(folder, format="faiss", dim=dim)

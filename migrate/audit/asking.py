@@ -11,12 +11,11 @@ import numpy as np
 
 from migrate.audit.questions import Keys, Questions
 from migrate.audit.two_stage import TwoStage
-from migrate.documents import Document
 from migrate.search.bm25 import bm25_run
 from migrate.search.fusion import reciprocal_rank_fusion
 from migrate.search.runs import DEPTH, Run, search, without_self
 from migrate.stores.base import Metric, Store
-from migrate.vectors import Batch, Progress, Vectors, check_vectors
+from migrate.vectors import Batch, Document, Progress, Vectors, check_vectors
 
 
 @dataclass(frozen=True, slots=True)

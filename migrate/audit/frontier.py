@@ -2,34 +2,264 @@
 
 The reference has every true vector, so each budget is tried for real: its documents are chosen, the stitch is fitted
 again with their true vectors, the store is translated and searched. Nothing is embedded but queries. In memory are
-the true vectors of one budget and the system that is solved for them (`migrate.sample.pairs.MOST_PAIRS`); translated
+the true vectors of one budget and the system that is solved for them (`migrate.sample.draw.MOST_PAIRS`); translated
 vectors are searched as they come, and not kept.
+
+What a frontier finds: points of policy and budget, each with a verdict, and the cheapest budget that is SAFE.
+
+Trying a budget: choose its documents, take their true vectors from the reference, fit again, translate, judge.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
-from migrate.audit.asking import Asking
-from migrate.audit.attempts import Attempts, Judge
-from migrate.audit.independence import independent
+import numpy as np
+
+from migrate.audit.arms import FULL, Arm, Comparison, compare_arm, deciding_measure, measure_arm
+from migrate.audit.asking import Answered, Asking
 from migrate.audit.measures import Scores
-from migrate.audit.points import Frontier
-from migrate.audit.questions import PARENT_FIELD, Questions, document_keys
-from migrate.audit.verdict import CONFIDENCE, MARGIN, RESAMPLES
-from migrate.cost import tally_of
-from migrate.documents import Query
+from migrate.audit.questions import PARENT_FIELD, Keys, Questions, document_keys, independent
+from migrate.audit.verdict import CONFIDENCE, MARGIN, RESAMPLES, Outcome, Verdict, decide
+from migrate.cost import Tally, tally_of
 from migrate.embedders.base import Embedder
 from migrate.errors import InputError, StitchError, StoreError, UsageError
-from migrate.reembed.policies import CONFIDENCE as CONFIDENCE_POLICY
-from migrate.reembed.policies import POLICIES, QUERY_LOG, require_confidence, why_unsure
-from migrate.reembed.survey import survey_store
-from migrate.sample.choosers import choosers_of, digest_of, digests_of
-from migrate.sample.query_log import MOST_QUERIES
-from migrate.stitch.direction import DOCUMENT, require_direction
-from migrate.stitch.fitted import FittedStitch
-from migrate.stores.base import Store
-from migrate.vectors import Progress, no_progress
+from migrate.reembed.plan import CONFIDENCE as CONFIDENCE_POLICY
+from migrate.reembed.plan import (
+    POLICIES,
+    QUERY_LOG,
+    Budget,
+    Survey,
+    make_plan,
+    require_confidence,
+    survey_store,
+    why_unsure,
+)
+from migrate.reembed.refit import extended, refit_same_kind
+from migrate.sample.query_log import MOST_QUERIES, choosers_of, digest_of, digests_of
+from migrate.stitch.fitted import DOCUMENT, FittedStitch, require_direction
+from migrate.stores.base import Metric, Store
+from migrate.translate import batch_rows, translated_batches
+from migrate.vectors import Batch, Progress, Query, Vectors, no_progress
+
+SAMPLE = "sample"
+"""Stands for the policy where nothing is re-embedded beyond what the stitch was fitted on."""
+
+
+def arm_name(share: float) -> str:
+    """The name of a budget's arm.
+
+    >>> arm_name(0.3)
+    'translated + 30%'
+    """
+    return f"translated + {share:.0%}"
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One policy under one budget.
+
+    `documents` have true vectors, a `share` (0-1) of the store; all of them, the sample too, cost about `tokens` and
+    `price_usd`, None where no price is known. The verdict is on the store that comes of it, `arm` what it scores,
+    `comparison` how that compares with the full re-embed.
+    """
+
+    policy: str
+    share: float
+    documents: int
+    tokens: int
+    price_usd: float | None
+    verdict: Verdict
+    arm: Arm
+    comparison: Comparison
+
+
+@dataclass(frozen=True, slots=True)
+class Frontier:
+    """What every policy keeps at every budget of a store of `count` documents.
+
+    `measure` is what retention is of; `notes` say which queries did not judge, where the audit has not said so, and
+    what was left out.
+    """
+
+    points: tuple[Point, ...]
+    count: int
+    measure: str
+    notes: tuple[str, ...] = ()
+
+    @property
+    def arms(self) -> tuple[tuple[Arm, Comparison], ...]:
+        """The budgets of the first policy that was tried, as arms of the audit."""
+        policy = next((point.policy for point in self.points if point.policy != SAMPLE), SAMPLE)
+        return tuple((point.arm, point.comparison) for point in self.points if point.policy == policy != SAMPLE)
+
+    @property
+    def cheapest_safe(self) -> Point | None:
+        """The SAFE point of the fewest tokens; None where no budget is SAFE.
+
+        A budget counts only if every larger one of its policy is SAFE too: tests in a fixed order, up to the first
+        that fails, need no correction for being many (Maurer, Hothorn & Lehmacher 1995). That the best of several
+        policies is picked is made up for by the confidence of each verdict (Bonferroni).
+        """
+        safe = [point for policy in dict.fromkeys(p.policy for p in self.points) for point in self._safe_down(policy)]
+        return min(safe, key=lambda point: point.tokens, default=None)
+
+    def _safe_down(self, policy: str) -> Iterator[Point]:
+        own = [point for point in self.points if point.policy in (policy, SAMPLE)]
+        for point in sorted(own, key=lambda point: -point.documents):
+            if point.verdict.outcome is not Outcome.SAFE:
+                return
+            yield point
+
+    @property
+    def sentence(self) -> str:
+        """The finding in words."""
+        best = self.cheapest_safe
+        if best is None:
+            margin = self.points[0].verdict.margin
+            return f"no budget tried here is SAFE at the margin of {margin:g}; try larger ones, or more queries"
+        if best.policy == SAMPLE:
+            return "the sample alone is SAFE: nothing need be re-embedded"
+        price = "" if best.price_usd is None else f", ${best.price_usd:,.4f}"
+        return (
+            f"the cheapest budget that is SAFE: {best.share:.0%} by {best.policy} ({best.documents:,} documents, about "
+            f"{best.tokens:,} tokens{price}, the sample included); audit the store that comes of it"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Judge:
+    """Holds vectors against the full re-embed, as an audit does.
+
+    `asked` are the queries' vectors by the target model, (q, dim); `stay` the scores of staying, (c,), where they are
+    known; `doubts` what takes away every SAFE.
+    """
+
+    asking: Asking
+    asked: Vectors
+    metric: Metric
+    keys: Keys
+    reference: Store
+    margin: float
+    resamples: int
+    confidence: float = CONFIDENCE
+    stay: Scores | None = None
+    doubts: tuple[str, ...] = ()
+
+    @property
+    def questions(self) -> Questions:
+        """What is asked."""
+        return self.asking.questions
+
+    @property
+    def measure(self) -> str:
+        """What retention is of."""
+        return deciding_measure(self.questions)
+
+    def arm(self, name: str, batches: Iterable[Batch]) -> Arm:
+        """What a store of these vectors scores."""
+        return measure_arm(name, self._answered(batches, self.metric), self._full.run, self.questions)
+
+    def verdict(self, arm: Arm) -> Verdict:
+        """The verdict on an arm."""
+        return decide(
+            arm.scores[self.measure],
+            self.full.scores[self.measure],
+            None if self.questions.qrels is None else self.stay,
+            margin=self.margin,
+            seed=self.asking.seed,
+            resamples=self.resamples,
+            provisional=self.questions.qrels is None,
+            confidence=self.confidence,
+            n_documents=len(set(self.keys.values())),
+        ).doubted(self.doubts)
+
+    def comparison(self, arm: Arm) -> Comparison:
+        """The arm against the full re-embed."""
+        return compare_arm(arm, self.full, self.measure, seed=self.asking.seed, resamples=self.resamples)
+
+    def _answered(self, batches: Iterable[Batch], metric: Metric) -> Answered:
+        return self.asking.batches(batches, self.asked, self.keys, metric)
+
+    @cached_property
+    def full(self) -> Arm:
+        """What the full re-embed scores."""
+        return measure_arm(FULL, self._full, self._full.run, self.questions)
+
+    @cached_property
+    def _full(self) -> Answered:
+        return self._answered(self.reference.batches(), self.reference.info.metric)
+
+
+@dataclass(frozen=True, eq=False)
+class Attempts:
+    """Budgets to try on a store, with the stitch that it has and what a survey found."""
+
+    store: Store
+    fitted: FittedStitch
+    reference: Store
+    survey: Survey
+    judge: Judge
+    tally: Tally
+    seed: int
+
+    def sample(self) -> Point:
+        """The store as the stitch translates it now."""
+        return self._point(SAMPLE, self.survey.paid, self.fitted)
+
+    def point(self, policy: str, share: float) -> Point:
+        """The store with `share` of true vectors, chosen by `policy`."""
+        budget = Budget(share, "share")
+        plan = make_plan(self.store, self.survey, budget, policy, tally=self.tally, seed=self.seed)
+        chosen = plan.sample.documents
+        known = extended(self.store, self.fitted.sample, chosen, self._true_vectors([one.id for one in chosen]))
+        paid = self.survey.paid.copy()
+        paid[plan.sample.rows] = True
+        again = refit_same_kind(self.store, self.fitted, known, np.flatnonzero(paid), seed=self.seed)
+        return self._point(policy, paid, again)
+
+    def _point(self, policy: str, paid: np.ndarray, fitted: FittedStitch) -> Point:
+        rows = np.flatnonzero(paid)
+        cost = self.tally.cost(self.store.documents(rows))
+        share = len(rows) / self.store.info.count
+        batches = translated_batches(self.store, fitted, batch_rows(self._widest))
+        arm = replace(
+            self.judge.arm(arm_name(share), batches),
+            meaning=f"{share:.0%} of the documents embedded for real, chosen by {policy}, and the stitch fitted again",
+            tokens=cost.tokens,
+            usd=cost.usd,
+        )
+        verdict, comparison = self.judge.verdict(arm), self.judge.comparison(arm)
+        return Point(policy, share, len(rows), cost.tokens, cost.usd, verdict, arm, comparison)
+
+    @property
+    def _widest(self) -> int:
+        return max(self.store.info.dim, self.fitted.dim)
+
+    def _true_vectors(self, ids: list[str]) -> Vectors:
+        return self.reference.take(np.array([self._row_of[doc_id] for doc_id in ids], dtype=np.int64)).vectors
+
+    @cached_property
+    def _row_of(self) -> Mapping[str, int]:
+        """The row of each document in the reference.
+
+        Raises
+        ------
+        StoreError
+            The reference does not hold the store's documents.
+        """
+        ids = (doc_id for batch in self.reference.batches() for doc_id in batch.ids)
+        found = {doc_id: row for row, doc_id in enumerate(ids)}
+        missing = [doc_id for batch in self.store.batches() for doc_id in batch.ids if doc_id not in found]
+        if missing:
+            raise StoreError(
+                f"{self.reference.info.path}: expected the ids of {self.store.info.path}, found {len(missing)} "
+                f"missing, such as {missing[0]!r}; re-embed that store for a reference"
+            )
+        return found
+
 
 SHARES = (0.1, 0.2, 0.3, 0.5)
 """Shares of the store to try, unless told otherwise."""

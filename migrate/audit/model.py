@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from migrate.audit.arms import NDCG, STAY, Arm, Comparison
+from migrate.audit.arms import NDCG, REEMBEDDED, STAY, Arm, Comparison
+from migrate.audit.frontier import Frontier
 from migrate.audit.held_out import HeldOut
 from migrate.audit.hurt import Hurt
 from migrate.audit.measures import Scores
-from migrate.audit.missing import REEMBEDDED
-from migrate.audit.points import Frontier
 from migrate.audit.reference import ReferenceProof
 from migrate.audit.verdict import FEWEST_QUERIES, Bounds, Verdict
 from migrate.manifest import Manifest

@@ -1,17 +1,23 @@
-"""What an audit asks, and which document each id of a store is judged as."""
+"""What an audit asks, and which document each id of a store is judged as.
+
+Queries that chose documents do not judge: the one rule of `audit`, `audit --frontier` and `run`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from migrate.audit.measures import Qrels, Scores
-from migrate.documents import Document, Query, query_key
+from migrate.audit.verdict import FEWEST_QUERIES
+from migrate.errors import InconclusiveError
+from migrate.sample.query_log import digest_of
 from migrate.stores.base import Store
+from migrate.vectors import Document, Query, query_key
 
 PARENT_FIELD = "parent_id"
 """Metadata field of a chunk that names the document it was cut from."""
@@ -27,7 +33,7 @@ class Questions:
     `exclude_self` drops a document with the query's own id from every run, for sets that ask with their documents.
     `notes` are what a reader of the report should know of the set.
 
-    Queries of one text (`migrate.documents.query_key`) are one observation, however often they are repeated and
+    Queries of one text (`migrate.vectors.query_key`) are one observation, however often they are repeated and
     whatever their judgements: each is asked and measured, and their mean counts once.
     """
 
@@ -74,3 +80,27 @@ def document_keys(store: Store, parent_field: str = PARENT_FIELD) -> Keys:
 def keys_of(documents: Iterable[Document], parent_field: str = PARENT_FIELD) -> Keys:
     """The judged document of each of some documents."""
     return {document.id: str(document.metadata.get(parent_field, document.id)) for document in documents}
+
+
+def independent(questions: Questions, choosers: Collection[str]) -> Questions:
+    """The questions without those among `choosers` (`migrate.sample.query_log`), with a note of how many these are.
+
+    Raises
+    ------
+    InconclusiveError
+        Too few are left for a verdict. Nothing need be embedded to know it.
+    """
+    left = [query for query in questions.queries if digest_of(query) not in choosers] if choosers else []
+    gone = len(questions.queries) - len(left)
+    if not choosers or not gone:
+        return questions
+    ids = {query.id for query in left}
+    qrels = None if questions.qrels is None else {q: found for q, found in questions.qrels.items() if q in ids}
+    known = f"{gone:,} of {len(questions.queries):,} queries are in the query log that chose documents to embed"
+    kept = replace(questions, queries=left, qrels=qrels, notes=(*questions.notes, f"{known}; they do not judge"))
+    if len(kept.distinct) < FEWEST_QUERIES:
+        raise InconclusiveError(
+            f"INCONCLUSIVE: {questions.name}: {known} and may not judge; expected at least {FEWEST_QUERIES} others, "
+            f"found {len(kept.distinct)}; judge by other queries, or choose documents by other ones or at random"
+        )
+    return kept

@@ -21,22 +21,20 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.audit.bounds import difference_bounds, retention_bounds
 from migrate.audit.measures import Scores
 from migrate.audit.questions import Keys
-from migrate.check.comparison import agree, pairwise
+from migrate.audit.verdict import difference_bounds, retention_bounds
+from migrate.check.comparison import agree, pairwise, tolerance_of
 from migrate.check.facts import manifest_finding
-from migrate.check.tolerance import tolerance_of
-from migrate.documents import Document
 from migrate.embed.corpus import COMMAND as EMBED
 from migrate.embed.reference import MADE_BY as FULL_REEMBED
 from migrate.embedders.base import Embedder
 from migrate.errors import InputError, StoreError
 from migrate.manifest import Manifest, ModelIdentity
-from migrate.sample.distinct import distinct_texts
+from migrate.sample.draw import distinct_texts
 from migrate.stores.base import INDEX_HASH, Store
 from migrate.stores.confidence import read_confidence
-from migrate.vectors import Progress, Vectors, check_vectors, no_progress, summarize_norms
+from migrate.vectors import Document, Progress, Vectors, check_vectors, no_progress, summarize_norms
 
 SPOT_CHECKS: Final = 32
 """Documents that are embedded again: with all of them equal, less than 9 % of the store differs (95 % confidence)."""

@@ -16,7 +16,7 @@ from typing import Final, Literal
 
 import numpy as np
 
-from migrate.check.comparison import Comparison, agree, compare, draw
+from migrate.check.comparison import Comparison, agree, compare, draw, share_of, tolerance_of
 from migrate.check.diagnose import Diagnosis, diagnose
 from migrate.check.facts import (
     dimension_finding,
@@ -27,8 +27,6 @@ from migrate.check.facts import (
     unchanged_finding,
 )
 from migrate.check.model import Cause, Compatibility, Example, Figures, Finding
-from migrate.check.shares import share_of
-from migrate.check.tolerance import tolerance_of
 from migrate.embedders.base import Embedder
 from migrate.errors import RemoteError
 from migrate.manifest import ModelIdentity

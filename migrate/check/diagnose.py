@@ -1,20 +1,238 @@
-"""From a comparison to a cause: which documents agree, what explains the others, and how sure that is."""
+"""From a comparison to a cause: which documents agree, what explains the others, and how sure that is.
+
+Looks for vectors in other rows than those of their texts: what a store looks like whose ids are out of step.
+
+Says where in a store the sampled documents agree: a part that was added later stands in rows of its own.
+
+The ways in which the same texts may have been embedded by the same model: what `diagnose` tries.
+
+Trying ways of embedding on the documents that disagree: a few first, then all where these agree.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import comb
+from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from migrate.check.comparison import Comparison, Mask
-from migrate.check.elsewhere import rows_elsewhere
+from migrate.check.comparison import Comparison, Mask, Share, agree, pairwise, spread
 from migrate.check.model import Cause, Trial
-from migrate.check.ranges import describe_rows
-from migrate.check.shares import Share
-from migrate.check.trials import Tried, try_hypotheses
+from migrate.embedders import known_models
 from migrate.embedders.base import Embedder
 from migrate.stores.base import Store
-from migrate.vectors import Progress
+from migrate.vectors import Document, Progress, Vectors, unit_rows
+
+_TEXTS = 256
+
+
+def rows_elsewhere(
+    store: Store, compared: Comparison, progress: Progress
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """At most 256 of the sampled texts, and the row of the store that holds the vector of each, -1 where none does.
+
+    One pass over the store's vectors.
+    """
+    some = spread(len(compared), _TEXTS)
+    fresh = compared.fresh[some]
+    queries = unit_rows(fresh)
+    best = np.full(len(queries), -np.inf, np.float32)
+    rows = np.full(len(queries), -1, np.int64)
+    first = 0
+    for batch in store.batches():
+        scores = queries @ unit_rows(batch.vectors).T
+        places = scores.argmax(axis=1)
+        found = scores[np.arange(len(queries)), places]
+        better = found > best
+        best[better], rows[better] = found[better], first + places[better]
+        first += len(batch)
+        progress("look in other rows", first, store.info.count)
+    stored = store.take(np.maximum(rows, 0)).vectors
+    rows[~agree(stored, fresh, compared.tolerance)] = -1
+    return some, rows
+
+
+_MOST = 4
+
+
+def describe_rows(rows: NDArray[np.int64], agreeing: NDArray[np.bool_]) -> str:
+    """Runs of ascending rows, (n,), that agree or do not, if these are few.
+
+    >>> describe_rows(np.array([0, 3, 7, 9]), np.array([True, True, False, False]))
+    'rows 0 to 3 agree, 7 to 9 do not'
+    """
+    starts = np.flatnonzero(np.r_[True, agreeing[1:] != agreeing[:-1]])
+    if len(starts) > _MOST:
+        return "the rows that agree and those that do not lie scattered"
+    ends = np.r_[starts[1:], len(rows)] - 1
+    return "rows " + ", ".join(
+        f"{_span(int(rows[start]), int(rows[end]))} {'agree' if agreeing[start] else 'do not'}"
+        for start, end in zip(starts, ends, strict=True)
+    )
+
+
+def _span(first: int, last: int) -> str:
+    return f"{first}" if first == last else f"{first} to {last}"
+
+
+_FURTHER_PREFIXES: Final = (
+    "search_document: ",
+    "search_query: ",
+    "title: none | text: ",
+    "task: search result | query: ",
+)
+"""Of models that are not in the registry: nomic-embed-text, embeddinggemma."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hypothesis:
+    """A way of embedding. `meaning` completes the sentence "the documents were embedded ..."."""
+
+    cause: Cause
+    meaning: str
+    embed: Callable[[Sequence[Document]], Vectors]
+
+
+def hypotheses(embedder: Embedder, documents: Sequence[Document], *, texts_may_differ: bool) -> Iterator[Hypothesis]:
+    """Every other way that can matter to these documents, the most usual mistakes first; set up when asked for.
+
+    A prefix or another form of the text moves a vector a little, so where vectors are at chance, they are left out.
+    """
+    if texts_may_differ:
+        yield from _prefixes(embedder)
+        for meaning, change in _FORMS:
+            if any(change(document) != document.text for document in documents):
+                yield Hypothesis(Cause.TEXT_FORM, meaning, _changed(embedder, change))
+    causes = {"pooling": Cause.POOLING, "length": Cause.LENGTH}
+    longest = max(len(document.text) for document in documents)
+    for variant in embedder.variants():
+        if longest >= variant.fewest_characters:
+            yield Hypothesis(causes[variant.kind], variant.meaning, variant.embed)
+
+
+def _prefixes(embedder: Embedder) -> Iterator[Hypothesis]:
+    identity = embedder.identity
+    own, query = identity.document_prefix, identity.query_prefix
+    tried = {own}
+    for prefix, cause, meaning in (
+        ("", Cause.MISSING_PREFIX, f"without the prefix {own!r}"),
+        (own + own, Cause.DOUBLED_PREFIX, f"with the prefix {own!r} twice"),
+        (query, Cause.QUERY_PREFIX, f"with {query!r}, the prefix of queries"),
+        *((other, Cause.OTHER_PREFIX, f"with the prefix {other!r}") for other in _usual_prefixes()),
+    ):
+        other = None if prefix in tried else embedder.with_prefixes(prefix, query)
+        if other is not None:
+            yield Hypothesis(cause, meaning, other.embed_documents)
+        tried.add(prefix)
+
+
+def _usual_prefixes() -> list[str]:
+    known = [prefix for facts in known_models() for prefix in (facts.document_prefix, facts.query_prefix)]
+    return list(dict.fromkeys([*filter(None, known), *_FURTHER_PREFIXES]))
+
+
+def _changed(embedder: Embedder, change: Callable[[Document], str]) -> Callable[[Sequence[Document]], Vectors]:
+    return lambda documents: embedder.embed_documents([replace(doc, text=change(doc)) for doc in documents])
+
+
+def _titled(separator: str) -> Callable[[Document], str]:
+    def change(document: Document) -> str:
+        title = document.metadata.get("title")
+        return f"{title}{separator}{document.text}" if title else document.text
+
+    return change
+
+
+_FORMS: Final[tuple[tuple[str, Callable[[Document], str]], ...]] = (
+    ("with line breaks replaced by spaces", lambda document: document.text.replace("\n", " ")),
+    ("with white space squeezed", lambda document: " ".join(document.text.split())),
+    ("with the title and a space before", _titled(" ")),
+    ("with the title and a line break before", _titled("\n")),
+    ("in lower case", lambda document: document.text.lower()),
+)
+
+
+_PROBES: Final = 4
+_NEARER: Final = 0.875
+_CHANCE: Final = 1e-4
+"""How likely a way may be nearer to so many documents by chance; about 20 ways are tried."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Explanation:
+    """A way of embedding that gives some of the stored vectors: `agreeing` says which, (n,)."""
+
+    hypothesis: Hypothesis
+    agreeing: Mask
+    cosines: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """All that was tried, and what explains most documents, if anything explains some."""
+
+    trials: tuple[Trial, ...]
+    best: Explanation | None
+
+
+def try_hypotheses(compared: Comparison, embedder: Embedder, progress: Progress) -> Tried:
+    """Try every way until one explains all the documents.
+
+    Where the tolerance is loose, agreeing proves nothing: there a way counts only if it is nearer than the plain one.
+    """
+    trials: list[Trial] = []
+    best: Explanation | None = None
+    doubtful = np.arange(len(compared)) if compared.tolerance.loose else np.flatnonzero(~compared.agreeing)
+    probes = doubtful[spread(len(doubtful), _PROBES)]
+    ways = hypotheses(embedder, compared.documents, texts_may_differ=bool(compared.near[probes].any()))
+    for number, hypothesis in enumerate(ways):
+        progress("try other ways", number, None)
+        trial, found = _try(compared, hypothesis, probes)
+        trials.append(trial)
+        if found is not None and (best is None or found.agreeing.sum() > best.agreeing.sum()):
+            best = found
+        if best is not None and best.agreeing.all() and not compared.tolerance.loose:
+            break
+    return Tried(tuple(trials), best)
+
+
+def _try(compared: Comparison, hypothesis: Hypothesis, probes: NDArray[np.int64]) -> tuple[Trial, Explanation | None]:
+    cosines, agreeing = _judge(compared, hypothesis, probes)
+    enough = agreeing.mean() >= _NEARER if compared.tolerance.loose else agreeing.any()
+    if not enough:
+        return _trial(hypothesis, cosines, agreeing), None
+    cosines, agreeing = _judge(compared, hypothesis, np.arange(len(compared)))
+    if compared.tolerance.loose and sign_test(int(agreeing.sum()), len(agreeing)) > _CHANCE:
+        return _trial(hypothesis, cosines, agreeing), None
+    return _trial(hypothesis, cosines, agreeing), Explanation(hypothesis, agreeing, cosines)
+
+
+def sign_test(better: int, n: int) -> float:
+    """How likely a fair coin falls one way `better` times of `n` or more often.
+
+    >>> sign_test(3, 3)
+    0.125
+    """
+    return sum(comb(n, number) for number in range(better, n + 1)) / (1 << n)
+
+
+def _judge(compared: Comparison, hypothesis: Hypothesis, rows: NDArray[np.int64]) -> tuple[NDArray[np.float64], Mask]:
+    """Cosines of some documents when embedded so, and which of them agree."""
+    stored = compared.stored[rows]
+    fresh = hypothesis.embed([compared.documents[row] for row in rows])
+    cosines = pairwise(stored, fresh)
+    agreeing = cosines >= compared.tolerance.least(stored, fresh)
+    if compared.tolerance.loose:
+        agreeing &= cosines > compared.cosines[rows] + np.finfo(np.float32).eps
+    return cosines, agreeing
+
+
+def _trial(hypothesis: Hypothesis, cosines: NDArray[np.float64], agreeing: Mask) -> Trial:
+    return Trial(hypothesis.cause, hypothesis.meaning, len(cosines), int(agreeing.sum()), float(np.median(cosines)))
+
 
 _SIGNIFICANT = 0.001
 _NOT_SIGNIFICANT = 0.05

@@ -7,7 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Literal
 
-from migrate.check.shares import Share
+from migrate.check.comparison import Share
 from migrate.manifest import ModelIdentity
 
 Basis = Literal["manifest", "sample", "facts"]

@@ -14,7 +14,7 @@ from migrate.cli.spending import cached_texts, usd
 from migrate.cli.terminal import progress_bar, show, show_json
 
 if TYPE_CHECKING:
-    from migrate.cost.quality import KnownPoint
+    from migrate.cost.plans import KnownPoint
     from migrate.cost.rates import Rate
     from migrate.cost.target import Target
     from migrate.stores.base import Store
@@ -71,10 +71,9 @@ def command(
     """
     from migrate.cost import assess_store
     from migrate.cost.target import find_target
-    from migrate.datasets.query_log import read_query_log
+    from migrate.datasets.records import read_query_log
     from migrate.files import atomic_file, refuse_file, write_bytes
-    from migrate.report.assess import assess_document, assess_text
-    from migrate.report.assess_page import assess_page
+    from migrate.report.assess import assess_document, assess_page, assess_text
     from migrate.stores import open_store
 
     if html is not None:
@@ -136,7 +135,7 @@ def _uncached(model: ModelOptions) -> ModelOptions:
 
 
 def _known(store: Store, target: Target, stitch: Path | None, report: Path | None) -> list[KnownPoint]:
-    from migrate.cost.quality import read_frontier, read_stitch_quality
+    from migrate.cost.plans import read_frontier, read_stitch_quality
 
     known = [] if stitch is None else [read_stitch_quality(stitch, store, target.spec)]
     return known if report is None else [*known, *read_frontier(report, store.info.count)]

@@ -1,28 +1,206 @@
-"""`lead-migrate audit`: a translated store against a full re-embed."""
+"""`lead-migrate audit`: a translated store against a full re-embed.
+
+What `audit` opens besides the translated store: the source, the bridge, the reference.
+
+What `audit` reads for its further arms: the depths of two-stage, and what a frontier is tried with.
+"""
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from migrate.cli import options
-from migrate.cli.audit_inputs import (
-    BUILD,
-    built_already,
-    open_bridge,
-    open_reference,
-    open_source,
-    texts_to_build,
-)
-from migrate.cli.frontier import asked_queries, read_depths, read_trial
-from migrate.cli.options import ModelOptions, option
-from migrate.cli.outlets import Outlets, report_options
-from migrate.cli.spending import Asked, SpendingOptions, spending_options
-from migrate.cli.terminal import progress_bar
+from migrate.cli.options import ModelOptions, Outlets, option, report_options
+from migrate.cli.spending import Asked, SpendingOptions, asked_of_views, metered_views, spending_options
+from migrate.cli.terminal import advise, progress_bar
 from migrate.cli.unread import with_unread
 from migrate.cli.verdict import load_model_of, load_questions, show_report
-from migrate.cli.views import asked_of_views, metered_views
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from migrate.audit.questions import Questions
+    from migrate.cli.options import ModelOptions
+    from migrate.embedders.base import Embedder
+    from migrate.stitch.fitted import FittedStitch
+    from migrate.stores.base import Store
+    from migrate.vectors import Document, Progress, Query
+
+BUILD = "build"
+
+
+def open_source(
+    source: Path | None, source_model: str | None, model: ModelOptions, *, needed: bool, quiet: bool
+) -> tuple[Store | None, Embedder | None]:
+    """The source store and its model, or why there is no arm `stay`; what else needs the store needs no model."""
+    from migrate.stores import open_store
+
+    if source is None:
+        advise("no --source: the audit cannot say whether staying would be better", quiet=quiet)
+        return None, None
+    opened = open_store(source, verify=True)
+    known = opened.info.manifest
+    if needed and source_model is None and (known is None or known.model is None):
+        advise("no --source-model: the audit cannot say whether staying would be better", quiet=quiet)
+        return opened, None
+    return opened, load_model_of(opened, source_model, "--source-model", model.for_source())
+
+
+def open_bridge(path: Path, source: Store | None, embedder: Embedder) -> FittedStitch:
+    """The stitch of the arm `bridge`, refused before anything is embedded if it cannot be used."""
+    from migrate.audit.ground import bridged_store
+    from migrate.stitch.loading import load_stitch
+
+    fitted = load_stitch(path)
+    bridged_store(fitted, source, embedder.identity)
+    return fitted
+
+
+def built_already(
+    reference: str, keep: Path | None, translated: Store, embedder: Embedder, *, force: bool, restart: bool
+) -> bool:
+    """Whether an earlier run has built the reference in the folder `keep`, and broke off in the audit."""
+    from migrate.embed import is_reembedded
+
+    anew = reference != BUILD or force or restart
+    return keep is not None and not anew and is_reembedded(translated, embedder, keep)
+
+
+def texts_to_build(
+    reference: str, keep: Path | None, translated: Store, *, is_kept: bool, restart: bool
+) -> Callable[[], Iterable[Document]]:
+    """What starts reading the documents that are embedded for the reference: all, or those that prove it."""
+    from migrate.audit.reference import spot_documents
+    from migrate.embed.reference import documents_left
+    from migrate.stores import open_store
+
+    if reference != BUILD:
+        return lambda: spot_documents(open_store(Path(reference)))
+    if is_kept:
+        return tuple
+    return translated.documents if keep is None else lambda: documents_left(translated, keep, restart=restart)
+
+
+@contextmanager
+def open_reference(
+    reference: str,
+    keep: Path | None,
+    translated: Store,
+    embedder: Embedder,
+    progress: Progress,
+    *,
+    is_kept: bool,
+    force: bool,
+    restart: bool,
+) -> Iterator[Store]:
+    """The store to compare with: one that is there, or one that is embedded now and kept only if asked for."""
+    from migrate.embed import reembed_store
+    from migrate.stores import open_store
+
+    if reference != BUILD:
+        yield open_store(Path(reference), verify=True)
+        return
+    if keep is not None and is_kept:
+        yield open_store(keep)
+        return
+    with tempfile.TemporaryDirectory() as aside:
+        path = keep or Path(aside) / "reference"
+        try:
+            reembed_store(translated, embedder, path, force=force, restart=restart, progress=progress)
+        except KeyboardInterrupt as error:
+            if keep is None:
+                error.__notes__ = []  # of parts that are done, in a folder that goes away now
+            raise
+        yield open_store(path)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """Shares (0-1) and policies to try, the stitch to start from, and the queries of a log that choose documents.
+
+    No policies stand for all that can be used.
+    """
+
+    shares: Sequence[float]
+    fitted: FittedStitch
+    log: Sequence[Query]
+    policies: Sequence[str]
+
+    @property
+    def choosers(self) -> frozenset[str]:
+        """The queries that chose documents, or are going to, as `migrate.sample.query_log` has them."""
+        from migrate.sample.query_log import choosers_of, digests_of
+
+        return choosers_of(self.fitted.manifest) | digests_of(self.log)
+
+
+def read_depths(text: str) -> tuple[int, ...]:
+    """The depths of the two-stage arms; none for `none`.
+
+    Raises
+    ------
+    UsageError
+        They are not numbers above 0.
+    """
+    from migrate.errors import UsageError
+
+    if text.strip().lower() == "none":
+        return ()
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdigit() and int(part) for part in parts):
+        raise UsageError(f"--two-stage: expected numbers of documents such as 50,200, or none, found {text!r}")
+    return tuple(int(part) for part in parts)
+
+
+def read_trial(
+    shares: str | None, source: Path | None, stitch: Path | None, query_log: Path | None, policies: Sequence[str]
+) -> Trial | None:
+    """What a frontier is tried with; None where it is not asked for.
+
+    Raises
+    ------
+    UsageError
+        A share is none, an option is missing or means nothing without the others, or the stitch's confidence is not
+        to be used and the policy of that name is asked for.
+    StitchError, ManifestError, DatasetError, OutputError
+        The stitch or the log cannot be read.
+    """
+    from migrate.datasets.records import read_query_log
+    from migrate.errors import UsageError
+    from migrate.reembed import Budget, require_confidence
+    from migrate.reembed.plan import QUERY_LOG
+    from migrate.sample.query_log import MOST_QUERIES
+    from migrate.stitch.loading import load_stitch
+
+    if shares is None:
+        for flag, value in (("--stitch", stitch), ("--query-log", query_log), ("--policy", policies)):
+            if value:
+                raise UsageError(f"{flag} goes with --frontier; add --frontier, or leave it out")
+        return None
+    if source is None or stitch is None:
+        raise UsageError("--frontier: expected --source STORE and the --stitch fitted on it, found fewer; name both")
+    budgets = [Budget.parse(part) for part in shares.split(",")]
+    if any(budget.unit != "share" for budget in budgets):
+        raise UsageError(f"--frontier: expected shares of the store such as 10%,30%, found {shares!r}")
+    fitted = load_stitch(stitch)
+    if "confidence" in policies:
+        require_confidence(fitted)  # told before anything is spent
+    log: Sequence[Query] = ()
+    if query_log is not None and (not policies or QUERY_LOG in policies):
+        log = read_query_log(query_log)[:MOST_QUERIES]
+    return Trial([budget.amount for budget in budgets], fitted, log, policies)
+
+
+def asked_queries(questions: Questions, trial: Trial | None) -> Sequence[Query]:
+    """The queries that the target model is asked for; what is asked for again is in the cache by then."""
+    return [*questions.queries, *(() if trial is None else trial.log)]
 
 
 @options.command(
@@ -123,11 +301,11 @@ def command(
 
     from migrate.audit.audit import audit_store
     from migrate.audit.frontier import frontier
-    from migrate.audit.independence import independent
+    from migrate.audit.questions import independent
     from migrate.audit.reference import check_target
     from migrate.errors import UsageError
     from migrate.files import refuse_output
-    from migrate.sample.choosers import choosers_of
+    from migrate.sample.query_log import choosers_of
     from migrate.stores import open_store
 
     depths = read_depths(two_stage)

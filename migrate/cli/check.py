@@ -8,8 +8,7 @@ from typing import Any
 import click
 
 from migrate.cli import options
-from migrate.cli.options import ModelOptions, option
-from migrate.cli.outlets import CI, ci_options
+from migrate.cli.options import CI, ModelOptions, ci_options, option
 from migrate.cli.terminal import progress_bar, show, show_json
 
 _ALL = "all"
@@ -61,7 +60,7 @@ def command(
     """
     from migrate.check import check_store
     from migrate.report.check import check_document, check_text
-    from migrate.report.check_suite import check_suite
+    from migrate.report.suite import check_suite
     from migrate.stores import open_store
 
     ci.refuse(store, force=force)

@@ -66,7 +66,7 @@ def command(
     them stand the target's mean, a random Gaussian, and the vectors as they are. With --labels, a linear probe and kNN
     trained on the first store's vectors classify those of the others.
     """
-    from migrate.datasets.document_labels import read_labels
+    from migrate.datasets.records import read_labels
     from migrate.similarity.comparison import compare_stores
     from migrate.stores import open_store
 
@@ -100,8 +100,7 @@ def _refuse_outputs(html: Path | None, table: Path | None, inputs: Sequence[Path
 def _write(found: StoresComparison, html: Path | None, table: Path | None, *, force: bool) -> None:
     """Each output whole or not at all."""
     from migrate.files import atomic_file, atomic_folder, write_bytes
-    from migrate.report.compare_document import long_csv, matrix_csv
-    from migrate.report.compare_page import compare_page
+    from migrate.report.compare import compare_page, long_csv, matrix_csv
     from migrate.similarity.measures import MEASURES
 
     with ExitStack() as outputs:
@@ -116,8 +115,7 @@ def _write(found: StoresComparison, html: Path | None, table: Path | None, *, fo
 
 
 def _show(found: StoresComparison, *, as_json: bool) -> None:
-    from migrate.report.compare import compare_text
-    from migrate.report.compare_document import compare_document
+    from migrate.report.compare import compare_document, compare_text
 
     if as_json:
         show_json(compare_document(found))

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
     from migrate.cost.chunks import ChunkSize
     from migrate.cost.target import Target
-    from migrate.documents import Document
-    from migrate.vectors import Progress
+    from migrate.vectors import Document, Progress
 
 
 @options.command(
@@ -81,9 +80,8 @@ def command(
     """
     from dataclasses import asdict
 
-    from migrate.cost.chunks import chunk_size, room
+    from migrate.cost.chunks import chunk_size, count_unread, room
     from migrate.cost.target import loaded_target
-    from migrate.cost.unread import count_unread
     from migrate.embed import Origin, embed_corpus
     from migrate.embed.corpus import documents_left
     from migrate.errors import UsageError
@@ -141,8 +139,8 @@ def _reader(
 ) -> tuple[Callable[[], Iterable[Document]], list[Path]]:
     """What starts reading a JSONL file or the corpus of a BEIR folder or set, capped or whole; and the files."""
     from migrate.datasets.beir import load_beir
-    from migrate.datasets.corpus import read_corpus
     from migrate.datasets.download import resolve_beir
+    from migrate.datasets.records import read_corpus
     from migrate.errors import UsageError
 
     path = Path(corpus)

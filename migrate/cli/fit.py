@@ -18,8 +18,8 @@ from migrate.cli.unread import warn_of_sample, warn_of_store
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from migrate.documents import Document
-    from migrate.stitch.direction import Direction
+    from migrate.stitch.fitted import Direction
+    from migrate.vectors import Document
 
 
 @options.command(
@@ -81,7 +81,7 @@ def command(
     """
     from dataclasses import asdict, replace
 
-    from migrate.cli.sampling import draws_quickly, expected_sample, load_log, log_queries, told_of_log
+    from migrate.cli.options import draws_quickly, expected_sample, load_log, log_queries, told_of_log
     from migrate.files import refuse_output
     from migrate.fit import fit_stitch
     from migrate.report.fit import WITHOUT_TEXTS, fit_sentences

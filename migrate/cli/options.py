@@ -1,18 +1,82 @@
-"""Options that several commands share, spelled and explained once."""
+"""Options that several commands share, spelled and explained once.
+
+What the fitting commands share: the query log, and what came of it.
+
+Where a finding goes besides the terminal: files, and what CI reads.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from migrate.cli.terminal import advise
+
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from migrate.embedders.base import Embedder
-    from migrate.manifest import ModelIdentity
+    from migrate.manifest import Manifest, ModelIdentity
+    from migrate.report.suite import Suite
+    from migrate.sample import QueryLog
+    from migrate.stores.base import Store
+    from migrate.vectors import Document, Query
+
+
+def load_log(path: Path | None, strategy: str | None, embedder: Embedder | None) -> QueryLog | None:
+    """The log in a file, searched by `embedder` where the source model is at hand.
+
+    Raises
+    ------
+    UsageError
+        The strategy needs a log, or would not read this one.
+    DatasetError, OutputError
+        As `read_query_log`.
+    """
+    from migrate.datasets.records import read_query_log
+    from migrate.sample import QueryLog, choose_strategy
+
+    choose_strategy(strategy, has_log=path is not None)
+    return None if path is None else QueryLog(read_query_log(path), embedder)
+
+
+def log_queries(log: QueryLog | None) -> Sequence[Query]:
+    """The queries of a log that its embedder is asked for."""
+    from migrate.sample.query_log import MOST_QUERIES
+
+    return () if log is None else log.queries[:MOST_QUERIES]
+
+
+def expected_sample(
+    store: Store, size: int, strategy: str | None, log: QueryLog | None, seed: int
+) -> Sequence[Document]:
+    """The documents that a fit will draw, or as many others where drawing them would ask a model."""
+    from migrate.sample import draw_sample
+
+    if log is not None and log.embedder is not None:
+        return draw_sample(store, size, seed=seed).documents
+    return draw_sample(store, size, strategy=strategy, query_log=log, seed=seed).documents
+
+
+def draws_quickly(strategy: str | None, log: QueryLog | None) -> bool:
+    """Whether the sample is drawn without a look at vectors or a search, so that it may be drawn to be counted."""
+    return log is None and strategy in (None, "random")
+
+
+def told_of_log(stitch: Manifest, *, by_vectors: bool) -> str:
+    """How much of a stitch's sample the log has chosen, and by what."""
+    found, pairs = stitch.details["sample"]["from query log"], stitch.counts["pairs"]
+    by = "old vectors and words" if by_vectors else "words only, as no source model was named"
+    rest = "" if found == pairs else "; the others are random"
+    return f"sample: {found:,} of {pairs:,} documents are near the top for the query log, by {by}{rest}"
+
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -231,5 +295,104 @@ def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     wrapped: Callable[..., Any] = with_model
     for add in reversed(_MODEL_OPTIONS):
+        wrapped = add(wrapped)
+    return wrapped
+
+
+_SUMMARY = "GITHUB_STEP_SUMMARY"
+_REPORT = option("--report", type=PATH, metavar="FILE", help="File to write the JSON report to.")
+_HTML = option("--html", type=PATH, metavar="FILE", help="File to write the report to as a page for a browser.")
+
+
+@dataclass(frozen=True, slots=True)
+class CI:
+    """Where a finding goes besides the terminal."""
+
+    junit: Path | None
+    github: bool
+
+    def refuse(self, *inputs: Path, force: bool) -> None:
+        """Make sure, before anything is spent, that the JUnit file can be written.
+
+        Raises
+        ------
+        UsageError, OutputError
+            It is there already, or is one of the inputs, or its folder may not be written to.
+        """
+        _refuse([self.junit], inputs, force=force)
+
+    def leave(self, suite: Suite, *, force: bool) -> None:
+        """Write what was asked for. Annotations go to stderr, where GitHub reads them too, and no JSON is spoilt."""
+        from migrate.files import atomic_file, write_bytes
+        from migrate.report.characters import for_markup
+        from migrate.report.suite import annotation_lines, junit_xml
+
+        if self.junit is not None:
+            with atomic_file(self.junit, force=force) as aside:
+                write_bytes(aside, junit_xml(suite))
+        if self.github:
+            for line in annotation_lines(suite):
+                advise(line, quiet=False)
+            _summarize(for_markup(suite.markdown))
+
+
+@dataclass(frozen=True, slots=True)
+class Outlets:
+    """Where a report goes besides the terminal: JSON, a page, and what CI reads."""
+
+    report: Path | None
+    html: Path | None
+    ci: CI
+
+    def refuse(self, *inputs: Path, force: bool) -> None:
+        """Make sure, before anything is spent, that the files can be written.
+
+        Raises
+        ------
+        UsageError, OutputError
+            One is there already, or is one of the inputs, or its folder may not be written to.
+        """
+        _refuse([self.report, self.html], inputs, force=force)
+        self.ci.refuse(*inputs, force=force)
+
+
+def _refuse(outputs: Sequence[Path | None], inputs: Sequence[Path], *, force: bool) -> None:
+    from migrate.files import refuse_file
+
+    for path in filter(None, outputs):
+        refuse_file(path, *inputs, force=force)
+
+
+def _summarize(markdown: str) -> None:
+    from migrate.files import output_errors
+
+    path = os.environ.get(_SUMMARY)
+    if path:
+        with output_errors(Path(path)), Path(path).open("a", encoding="utf-8") as file:
+            file.write(markdown + "\n")
+
+
+def report_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of `Outlets`; the command gets one argument `outlets`."""
+
+    @wraps(command)
+    def with_outlets(ci: CI, **arguments: Any) -> Any:
+        return command(outlets=Outlets(arguments.pop("report"), arguments.pop("html"), ci), **arguments)
+
+    return _REPORT(_HTML(ci_options(with_outlets)))
+
+
+def ci_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of `CI`; the command gets one argument `ci`."""
+
+    @wraps(command)
+    def with_ci(**arguments: Any) -> Any:
+        return command(ci=CI(arguments.pop("junit"), arguments.pop("github")), **arguments)
+
+    wrapped: Callable[..., Any] = with_ci
+    for add in (
+        option("--github", is_flag=True, help="Annotate the run of GitHub Actions, and summarize it on its page."),
+        option("--junit", type=PATH, metavar="FILE", help="File to write the finding to as JUnit XML."),
+    ):
         wrapped = add(wrapped)
     return wrapped

@@ -9,8 +9,7 @@ import click
 
 from migrate.cli import options
 from migrate.cli.next_step import advise_next, beir_words, is_out_of_sight, model_words
-from migrate.cli.options import ModelOptions
-from migrate.cli.outlets import CI, Outlets, ci_options
+from migrate.cli.options import CI, ModelOptions, Outlets, ci_options
 from migrate.cli.spending import Asked, SpendingOptions, spending_options
 from migrate.cli.terminal import advise, progress_bar, show
 from migrate.cli.unread import warn_of_sample, with_unread
@@ -19,7 +18,7 @@ from migrate.cli.verdict import load_model_of, load_questions, show_finished, sh
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from migrate.documents import Document
+    from migrate.vectors import Document
 
 
 @options.command(
@@ -75,7 +74,7 @@ def command(
 
     The arm `stay` is there when the source model is named, or when the store's manifest says it.
     """
-    from migrate.cli.sampling import draws_quickly, expected_sample, load_log, log_queries, told_of_log
+    from migrate.cli.options import draws_quickly, expected_sample, load_log, log_queries, told_of_log
     from migrate.files import refuse_overlap
     from migrate.pipeline import finished_run, judging_questions, migrate, texts_left
     from migrate.report.terminal import candidates_table

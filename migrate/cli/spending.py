@@ -1,4 +1,7 @@
-"""What the spending commands share: the line before they start, the question, the cap, and the line at the end."""
+"""What the spending commands share: the line before they start, the question, the cap, and the line at the end.
+
+The further models that a stitch reads texts with, where they are paid for: loaded as asked, and metered.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +18,14 @@ from migrate.cli.options import ModelOptions, option
 from migrate.cli.terminal import advise
 
 if TYPE_CHECKING:
+    from migrate.cli.options import ModelOptions
+    from migrate.cost.answers import Said
     from migrate.cost.count import Known
     from migrate.cost.meter import MeteredEmbedder
-    from migrate.cost.said import Said
     from migrate.cost.target import Target
-    from migrate.documents import Text
     from migrate.embedders.base import Embedder
-    from migrate.vectors import Progress
+    from migrate.stitch.fitted import FittedStitch
+    from migrate.vectors import Document, Progress, Text
 
 MAX_COST_USD = 5.0
 _ROOM = 1.1
@@ -101,7 +105,7 @@ class _Bill:
     said: Said | None = None
 
     def say(self, texts: Iterable[Text], queries: Sequence[Text], progress: Progress | None) -> Said:
-        from migrate.cost.said import say
+        from migrate.cost.answers import say
 
         said = say(texts, queries, self.embedder, self.target, progress, by=self.name)
         self.said = said if self.said is None else self.said + said
@@ -260,3 +264,28 @@ def cached_texts(model: ModelOptions, target: Target) -> Known | None:
     if not isinstance(embedder, CachedEmbedder):
         return None
     return lambda texts: embedder.known(texts, "document")
+
+
+def metered_views(fitted: FittedStitch, paid: Spending, model: ModelOptions) -> FittedStitch:
+    """The stitch, with meters in the views that cost money; those go by the command's cache and server too."""
+    if fitted.reader is None:
+        return fitted
+    models = {spec: _metered(spec, view, paid, model) for spec, view in fitted.reader.models.items()}
+    return replace(fitted, reader=replace(fitted.reader, models=models))
+
+
+def _metered(spec: str, view: Embedder, paid: Spending, model: ModelOptions) -> Embedder:
+    if not is_paid(view):
+        return view
+    if spec not in paid.views:
+        paid.views[spec] = paid.also(model.for_source().load(spec), "view")
+    return paid.views[spec]
+
+
+def asked_of_views(
+    fitted: FittedStitch, paid: Spending, texts: Callable[[], Iterable[Document]], *, has_texts: bool
+) -> list[Asked]:
+    """What the metered views of a stitch will be asked for: the texts, unless the stitch reads none."""
+    if not (has_texts and fitted.reads_texts and fitted.reader is not None):
+        return []
+    return [Asked(paid.views[spec], texts) for spec in fitted.reader.models if spec in paid.views]

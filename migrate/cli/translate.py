@@ -1,24 +1,196 @@
-"""`lead-migrate translate`: a store through a stitch."""
+"""`lead-migrate translate`: a store through a stitch.
+
+What `translate --reembed` adds to a translation: its options, and the stitch that comes of them.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from migrate.cli import options
 from migrate.cli.next_step import JUDGED, advise_next, is_out_of_sight, may_not_load, model_words
 from migrate.cli.options import ModelOptions, option
-from migrate.cli.reembedding import ReembedOptions, reembed_options, refitted
-from migrate.cli.spending import SpendingOptions, spending_options
+from migrate.cli.spending import Spending, SpendingOptions, asked_of_views, metered_views, spending_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
+from migrate.cli.unread import warn_of_sample
 
 if TYPE_CHECKING:
+    from migrate.embedders.base import Embedder
     from migrate.manifest import Manifest, ModelIdentity
+    from migrate.reembed import Plan, Reembedding
     from migrate.stitch.fitted import FittedStitch
     from migrate.stores.base import Store
     from migrate.translate import Translation
+    from migrate.vectors import Progress, Query
+
+_OPTIONS = (
+    option(
+        "--reembed",
+        metavar="10%|5000|$20",
+        help="Embed so much of the store for real, the sample included, and fit the stitch again on all of it.",
+    ),
+    option(
+        "--policy",
+        type=click.Choice(["query-log", "confidence", "random"]),
+        help="Which documents --reembed takes first.  [default: query-log where there is one, else confidence, or "
+        "random where that is not to be used]",
+    ),
+    options.query_log,
+    option("--save-stitch", type=options.PATH, help="Folder for the stitch fitted again.  [default: OUTPUT.stitch]"),
+    option("--target", metavar="SPEC", help="Model to re-embed with.  [default: the stitch's own]"),
+    options.price,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ReembedOptions:
+    """As they were given."""
+
+    reembed: str | None
+    policy: str | None
+    query_log: Path | None
+    save_stitch: Path | None
+    target: str | None
+    price: float | None
+
+    def check_alone(self) -> None:
+        """Make sure that nothing but `--reembed` itself is missing.
+
+        Raises
+        ------
+        UsageError
+            There is an option that means nothing without it.
+        """
+        from migrate.errors import UsageError
+
+        given = {name: getattr(self, name) for name in ("policy", "query_log", "save_stitch")}
+        for name, value in given.items():
+            if value is not None:
+                raise UsageError(f"--{name.replace('_', '-')} goes with --reembed; add --reembed 10%, or leave it out")
+
+    def wanted(self, seed: int) -> Reembedding:
+        """What is asked for.
+
+        Raises
+        ------
+        UsageError
+            The budget cannot be read.
+        DatasetError, OutputError
+            The query log cannot be read.
+        """
+        from migrate.datasets.records import read_query_log
+        from migrate.reembed import Budget, Reembedding
+
+        budget = Budget.parse(str(self.reembed))
+        log = () if self.query_log is None else read_query_log(self.query_log)
+        return Reembedding(budget, self.policy, log, self.price, seed)
+
+
+def reembed_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of `ReembedOptions`; the command gets one argument `reembedding`."""
+    from functools import wraps
+
+    names = list(ReembedOptions.__dataclass_fields__)
+
+    @wraps(command)
+    def with_reembedding(**arguments: Any) -> Any:
+        given = ReembedOptions(**{name: arguments.pop(name) for name in names})
+        return command(reembedding=given, **arguments)
+
+    wrapped: Callable[..., Any] = with_reembedding
+    for add in reversed(_OPTIONS):
+        wrapped = add(wrapped)
+    return wrapped
+
+
+def refitted(
+    given: ReembedOptions,
+    paid: Spending,
+    store: Store,
+    stitch: Path,
+    output: Path,
+    model: ModelOptions,
+    *,
+    seed: int,
+    force: bool,
+    restart: bool,
+    quiet: bool,
+    progress: Progress,
+) -> FittedStitch:
+    """The stitch of all that is paid for, once the budget is spent; the stitch as it is where there is no budget."""
+    from migrate.files import refuse_output, refuse_overlap
+    from migrate.reembed import reembedded_stitch, why_unsure
+    from migrate.stitch.loading import load_stitch
+    from migrate.translate import documents_left
+
+    if given.reembed is None:
+        given.check_alone()
+    fitted = metered_views(load_stitch(stitch), paid, model)
+    paid.agree_on(
+        asked_of_views(
+            fitted, paid, lambda: documents_left(store, output, restart=restart), has_texts=store.info.has_texts
+        ),
+        progress=progress,
+    )
+    if given.reembed is None:
+        return fitted
+    folder = given.save_stitch or output.with_name(f"{output.name}.stitch")
+    refuse_overlap(folder, store.info.path, stitch, output)
+    refuse_output(output, store.info.path, stitch, force=force)  # told before anything is spent
+    wanted = given.wanted(seed)
+    target = paid.watch(load_model_of_stitch(fitted, stitch, given.target, model), price=given.price)
+
+    def announce(plan: Plan) -> None:
+        warn_of_sample(lambda: plan.sample.documents, target, quiet=quiet)
+        if given.policy is None and plan.policy == "random":
+            advise(f"note: {why_unsure(fitted)}; the documents to embed are drawn at random", quiet=quiet)
+        if paid.target is not None:
+            paid.agree(lambda: plan.sample.documents, progress=progress)
+            return
+        by = f" ({plan.from_log:,} of them hits of the query log)" if plan.from_log else ""
+        advise(f"to embed: {plan.cost.sentence}{by}; tokens are {plan.counted_by}", quiet=quiet)
+
+    def announce_log(queries: Sequence[Query]) -> None:
+        if paid.target is not None:
+            paid.agree(tuple, queries=queries, progress=progress)
+
+    found = reembedded_stitch(
+        store,
+        fitted,
+        target,
+        wanted,
+        folder,
+        force=force,
+        announce_log=announce_log,
+        announce=announce,
+        progress=progress,
+    )
+    advise(f"{folder}: {found.stitch.spec}, fitted on {found.manifest.counts['pairs']:,} pairs", quiet=quiet)
+    return metered_views(found, paid, model)
+
+
+def load_model_of_stitch(fitted: FittedStitch, folder: Path, spec: str | None, model: ModelOptions) -> Embedder:
+    """The model that a stitch leads to, or the one that was named for it.
+
+    Raises
+    ------
+    UsageError
+        The stitch does not say its model, or names a file of vectors, whose place it does not know.
+    """
+    from migrate.errors import UsageError
+
+    known = fitted.manifest.model
+    if spec is None and (known is None or known.spec.startswith("file:")):
+        what = "its model" if known is None else f"where {known.spec.removeprefix('file:')} is"
+        raise UsageError(f"{folder}: expected a stitch that says {what}, found none; name the model with --target SPEC")
+    if known is None or spec not in (None, known.spec):
+        return model.load(str(spec), state=folder)
+    return model.as_recorded(known).load(known.spec, state=folder)
 
 
 @options.command(

@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from migrate.audit.questions import Questions
-    from migrate.cost.unread import Unread
-    from migrate.documents import Document
+    from migrate.cost.chunks import Unread
     from migrate.embedders.base import Embedder
     from migrate.stores.base import Store
+    from migrate.vectors import Document
 
 
 CHUNKS = "`embed` cuts documents into chunks that fit"
@@ -27,8 +27,8 @@ def warn_of_unread(unread: Unread | None, what: str, remedy: str, *, quiet: bool
 
 def warn_of_store(store: Store, embedder: Embedder, *, seed: int, quiet: bool) -> Unread | None:
     """Count what a model will leave unread of a store's documents, say so, and return it."""
+    from migrate.cost.chunks import count_unread_of_store
     from migrate.cost.target import loaded_target
-    from migrate.cost.unread import count_unread_of_store
 
     if not store.info.has_texts:
         return None
@@ -39,8 +39,8 @@ def warn_of_store(store: Store, embedder: Embedder, *, seed: int, quiet: bool) -
 
 def warn_of_sample(draw: Callable[[], Sequence[Document]], embedder: Embedder, *, quiet: bool) -> Unread | None:
     """As `warn_of_store`, of the documents that are embedded to learn from; they are not drawn where nothing limits."""
+    from migrate.cost.chunks import count_unread
     from migrate.cost.target import loaded_target
-    from migrate.cost.unread import count_unread
 
     target = loaded_target(embedder)
     unread = None if target.max_tokens is None else count_unread(draw(), target)
@@ -55,8 +55,8 @@ def with_unread(questions: Questions, store: Store, embedder: Embedder, *, seed:
     """
     from dataclasses import replace
 
+    from migrate.cost.chunks import count_unread
     from migrate.cost.target import as_query, loaded_target
-    from migrate.cost.unread import count_unread
 
     unread = warn_of_store(store, embedder, seed=seed, quiet=quiet)
     of_queries = count_unread(questions.queries, as_query(loaded_target(embedder), embedder))

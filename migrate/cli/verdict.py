@@ -11,8 +11,7 @@ from migrate.cli.terminal import show, show_json
 if TYPE_CHECKING:
     from migrate.audit.model import AuditReport
     from migrate.audit.questions import Questions
-    from migrate.cli.options import ModelOptions
-    from migrate.cli.outlets import CI, Outlets
+    from migrate.cli.options import CI, ModelOptions, Outlets
     from migrate.embedders.base import Embedder
     from migrate.finished import Finished
     from migrate.manifest import ModelIdentity
@@ -92,9 +91,9 @@ def show_report(report: AuditReport, outlets: Outlets, *, force: bool, as_json: 
     """Print the report, write it where it is wanted, and return its exit code."""
     from migrate.files import atomic_file, write_bytes, write_json
     from migrate.report.audit import audit_text
-    from migrate.report.audit_suite import audit_suite
     from migrate.report.document import audit_document
     from migrate.report.html import audit_page
+    from migrate.report.suite import audit_suite
 
     document = audit_document(report)
     # First of all: a disk that is full must not keep the verdict from who waited for it.

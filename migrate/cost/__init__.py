@@ -10,8 +10,8 @@ meter       an embedder that stops at a cap            said    what a command sa
 """
 
 from migrate.cost.assess import Assessment, assess_store
-from migrate.cost.price import Cost, usd_of
-from migrate.cost.tally import Tally, tally_of
+from migrate.cost.rates import Cost, usd_of
+from migrate.cost.target import Tally, tally_of
 
 __all__ = [
     "Assessment",

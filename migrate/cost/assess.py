@@ -9,17 +9,25 @@ from datetime import date
 from migrate.cost.answers import answers
 from migrate.cost.chunks import Chunking, chunk_long
 from migrate.cost.count import Known, TextCount, count_texts
-from migrate.cost.plans import DEPTH, QUERIES, Plan, Pricing, make_plans, migrate_plan, two_stage_plan
-from migrate.cost.quality import KnownPoint
+from migrate.cost.plans import (
+    DEPTH,
+    QUERIES,
+    KnownPoint,
+    Plan,
+    Pricing,
+    StoreBytes,
+    make_plans,
+    migrate_plan,
+    store_bytes,
+    two_stage_plan,
+)
 from migrate.cost.rates import Rate
-from migrate.cost.resources import StoreBytes, store_bytes
 from migrate.cost.target import Target
-from migrate.documents import Query
 from migrate.embedders.registry import prices_age
 from migrate.errors import StoreError
 from migrate.search.bm25 import bm25_run
 from migrate.stores.base import Store, StoreInfo
-from migrate.vectors import Progress, no_progress
+from migrate.vectors import Progress, Query, no_progress
 
 _MOST_SEARCHED = 50_000
 """Documents up to which the words of a query log are looked up: BM25 holds all texts in memory."""

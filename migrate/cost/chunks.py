@@ -1,16 +1,93 @@
-"""Chunks that a model reads to their end: their size, the cutting, and what long documents would become."""
+"""Chunks that a model reads to their end: their size, the cutting, and what long documents would become.
+
+What a model leaves unread of texts that are longer than it takes, which it does not say itself.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from migrate.cost.count import TextCount
+import numpy as np
+
+from migrate.cost.count import TextCount, count_texts
 from migrate.cost.target import Target
 from migrate.cost.tokens import Counts, whole
 from migrate.datasets.chunking import chunk_documents
-from migrate.documents import Document
 from migrate.errors import UsageError
+from migrate.stores.base import Store
+from migrate.vectors import Document, Progress, Text, no_progress
+
+MOST_COUNTED = 5_000
+"""Texts of a store that are counted: half a second; of a larger store so many are drawn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """Of `texts` texts `over` are longer than the `limit` tokens that the model takes, prefix and special ones too.
+
+    `share` (0-1) of the tokens of all of them is beyond it. A `store` of more texts is judged by these, drawn;
+    `is_exact` says whether the model's own tokenizer counted.
+    """
+
+    model: str
+    limit: int
+    texts: int
+    over: int
+    share: float
+    is_exact: bool
+    is_api: bool = False
+    store: int | None = None
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """As JSON documents have it."""
+        return {
+            "model": self.model,
+            "limit": self.limit,
+            "texts": self.texts,
+            "over": self.over,
+            "unread_share": self.share,
+            "exact": self.is_exact,
+            "drawn_from": self.store,
+        }
+
+    def sentence(self, what: str) -> str:
+        """In words, where some text is over."""
+        about = "" if self.is_exact and self.store is None else "about "
+        many = f"{self.over:,} of {self.texts:,}"
+        if self.store is not None:
+            many = f"{self.over / self.texts:.1%} of {self.store:,}"
+        are = "is" if self.over == 1 and self.store is None else "are"
+        takes, fate = ("takes", "the API refuses") if self.is_api else ("reads", "are never read")
+        share = f"{about}{self.share:.1%} of all tokens"
+        fate = f"{fate} such texts ({share} lie beyond)" if self.is_api else f"{share} {fate}"
+        return f"{about}{many} {what} {are} longer than the {self.limit:,} tokens that {self.model} {takes}: {fate}"
+
+
+def count_unread(
+    texts: Iterable[Text], target: Target, *, store: int | None = None, progress: Progress = no_progress
+) -> Unread | None:
+    """Count what the model will leave unread of these texts; None where it has no limit, or none is known."""
+    if target.max_tokens is None:
+        return None
+    count = count_texts(texts, target, once=False, progress=progress)
+    share = 1 - count.tokens_read / count.tokens if count.tokens else 0.0
+    exact = target.counter.exact
+    return Unread(target.spec, target.max_tokens, count.distinct, count.over_limit, share, exact, target.is_api, store)
+
+
+def count_unread_of_store(store: Store, target: Target, *, seed: int = 0) -> Unread | None:
+    """As `count_unread`, of a store's documents, or of `MOST_COUNTED` of them; None too where it has no texts."""
+    if not store.info.has_texts or target.max_tokens is None:
+        return None
+    count = store.info.count
+    if count <= MOST_COUNTED:
+        return count_unread(store.documents(), target)
+    rows = np.sort(np.random.default_rng(seed).choice(count, size=MOST_COUNTED, replace=False))
+    return count_unread(store.documents(rows), target, store=count)
+
 
 CHUNK_TOKENS = 256
 """The longest chunk unless told otherwise, as LEAD's: models that read more say less of each thing they read."""

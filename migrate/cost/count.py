@@ -8,9 +8,8 @@ from itertools import islice
 
 from migrate.cost.target import Target
 from migrate.cost.tokens import whole
-from migrate.documents import Document, Text
-from migrate.sample.distinct import text_digest
-from migrate.vectors import Progress, no_progress
+from migrate.sample.draw import text_digest
+from migrate.vectors import Document, Progress, Text, no_progress
 
 Known = Callable[[Sequence[Text]], list[bool]]
 """Whether each text is in the embedding cache, so that it costs nothing."""

@@ -8,14 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from migrate.cost.answers import dollars
-from migrate.cost.price import usd_of
+from migrate.cost.rates import usd_of
 from migrate.cost.tokens import Counts, TokenCounter, whole
-from migrate.documents import Text
-from migrate.embedders.base import Embedder, Keep, Role
+from migrate.embedders.base import Embedder, Keep, Role, WrappedEmbedder
 from migrate.embedders.cache import CachedEmbedder
-from migrate.embedders.wrapper import WrappedEmbedder
 from migrate.errors import SpendingError
-from migrate.vectors import Progress, Vectors, no_progress
+from migrate.vectors import Progress, Text, Vectors, no_progress
 
 
 @dataclass

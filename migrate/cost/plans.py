@@ -1,18 +1,223 @@
-"""The ways to move a store, side by side: what each embeds, costs, takes and needs, and what is known of quality."""
+"""The ways to move a store, side by side: what each embeds, costs, takes and needs, and what is known of quality.
+
+Bytes on disk and in memory, before there are any: simple sums, held against real runs by `benchmarks/cost.py`.
+
+A flat index is told to the byte. What a coded index becomes in another dimension is for the writer to find; here its
+size goes with the dimension, and the figure is marked as about.
+
+What is known of quality: nothing before a fit, the fit's own interval after it, a frontier after an audit.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
+from pathlib import Path
+from typing import Any
 
 from migrate.cost.count import TextCount
-from migrate.cost.price import usd_of
-from migrate.cost.quality import NOTHING, REFERENCE, KnownPoint
-from migrate.cost.rates import Rate
-from migrate.cost.resources import StoreBytes, cache_bytes, embed_memory, migrate_memory, stitch_bytes
+from migrate.cost.rates import Rate, usd_of
 from migrate.cost.target import Target
-from migrate.embedders.openai_requests import MAX_REQUEST_TEXTS, MAX_REQUEST_TOKENS, fair_share
+from migrate.embedders.openai import MAX_REQUEST_TEXTS, MAX_REQUEST_TOKENS, fair_share
+from migrate.errors import InputError, OutputError, StitchError
+from migrate.files import describe_os_error, is_endless
+from migrate.sample.draw import MOST_PAIRS
+from migrate.stitch.loading import load_stitch
+from migrate.stores.base import Store
+
+FLOAT_BYTES = 4
+_CACHE_OVERHEAD = 64
+"""Bytes of an entry of the embedding cache beside its vector: key, checksum, SQLite's own."""
+
+_PART_DOCUMENTS = 1_024
+_MIB = 1 << 20
+_BASE = 64 * _MIB
+"""Python with NumPy, a client and the reader of a store."""
+
+_BASE_FIT = 350 * _MIB
+"""The same with SciPy, scikit-learn and what a fit that reads texts keeps of them."""
+
+_BASE_LOCAL = 900 * _MIB
+"""The same with torch and a small model; a large one takes its weights beside."""
+
+_VECTORS_ONLY = ("IndexFlat", "IndexIVFFlat", "IndexHNSWFlat")
+
+
+@dataclass(frozen=True, slots=True)
+class StoreBytes:
+    """Bytes of a store now and after it moved. `is_exact` says whether those of the new index are known to the byte."""
+
+    now: int
+    index_now: int
+    index_after: int
+    is_exact: bool
+    is_built: bool
+
+    @property
+    def after(self) -> int:
+        """The new store: index, ids and texts, without the few kilobytes of a manifest."""
+        return self.now - self.index_now + self.index_after
+
+
+def store_bytes(store: Store, dim: int) -> StoreBytes:
+    """What a store takes up, and will take up with vectors of dimension `dim`.
+
+    An index that keeps whole vectors changes by four bytes a number, an inverted one by its centroids too. One that is
+    built anew (`is_built`: all but flat ones) needs its rows on disk and the whole index in memory while it is built.
+    """
+    info = store.info
+    now = sum(stamp.size for stamp in store.stamps)
+    index = int(info.details.get("index bytes", info.count * info.dim * FLOAT_BYTES))
+    rows = info.count + int(info.details.get("nlist", 0))
+    after = index + rows * (dim - info.dim) * FLOAT_BYTES
+    kind = info.index_type.replace("IndexIDMap2(", "").replace("IndexIDMap(", "").rstrip(")")
+    whole = kind.startswith(_VECTORS_ONLY)
+    is_flat = kind.startswith("IndexFlat")
+    return StoreBytes(max(now, index), index, after if whole else round(index * dim / info.dim), is_flat, not is_flat)
+
+
+def cache_bytes(documents: int, dim: int) -> int:
+    """What the embedding cache grows by."""
+    return documents * (dim * FLOAT_BYTES + _CACHE_OVERHEAD)
+
+
+def stitch_bytes(pairs: int, source_dim: int, dim: int) -> int:
+    """A linear map and the true vectors of its sample; one that reads texts keeps a few megabytes more."""
+    return (source_dim * dim + pairs * dim) * FLOAT_BYTES
+
+
+def embed_memory(size: StoreBytes, documents: int, dim: int, *, is_local: bool) -> int:
+    """Peak memory of embedding the store: one part of vectors and texts, ids and texts of the store, a built index."""
+    base = _BASE_LOCAL if is_local else _BASE
+    part = _PART_DOCUMENTS * (2 * dim * FLOAT_BYTES + (size.now - size.index_now) // max(documents, 1))
+    return base + part + 3 * (size.now - size.index_now) + (2 * size.index_after if size.is_built else 0)
+
+
+def migrate_memory(size: StoreBytes, pairs: int, source_dim: int, dim: int, *, is_local: bool) -> int:
+    """Peak memory of a fit on so many pairs, or of the translation, whichever is more.
+
+    A fit holds every true vector, its pairs in float64 some times over, and the system of the old dimension; a
+    translation holds batches of 16 MiB and, where the stitch reads texts, many times that of their words.
+    """
+    width, fitted = source_dim + dim, min(pairs, MOST_PAIRS)
+    fit = pairs * dim * FLOAT_BYTES + (4 * fitted * width + 3 * source_dim * width) * 2 * FLOAT_BYTES
+    translate = 20 * 16 * _MIB + (2 * size.index_after if size.is_built else 0)
+    base = _BASE_LOCAL if is_local else _BASE_FIT
+    return base + max(fit, translate) + 3 * (size.now - size.index_now)
+
+
+NOTHING = "nothing yet"
+REFERENCE = "the reference itself"
+SAFE = "SAFE"
+_Z = 1.96
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPoint:
+    """What was measured with so many `documents` re-embedded.
+
+    `policy` is that of a frontier, None for the held-out figures of a fit. `estimate`, `lower` and `upper` (95 %) are
+    of `measure`, shares (0-1), a bound None where there is none; `outcome` is the audit's.
+    """
+
+    documents: int
+    measure: str
+    estimate: float
+    lower: float | None
+    upper: float | None
+    policy: str | None = None
+    outcome: str | None = None
+    is_cheapest_safe: bool = False
+
+    @property
+    def sentence(self) -> str:
+        """The figure in a few words."""
+        low, high = ("?" if bound is None else f"{bound:.3f}" for bound in (self.lower, self.upper))
+        by = "" if self.policy is None else f", {self.outcome} by {self.policy}"
+        return f"{self.measure} {self.estimate:.3f} ({low}..{high}){by}"
+
+
+def read_stitch_quality(folder: Path, store: Store, spec: str) -> KnownPoint:
+    """The held-out overlap@10 of a stitch, with its 95 % bounds.
+
+    Raises
+    ------
+    StitchError
+        It was fitted on another store, or leads to another model.
+    """
+    fitted = load_stitch(folder)
+    difference = store.fingerprint().difference(fitted.manifest.details.get("fingerprint", {}))
+    if difference is not None:
+        raise StitchError(
+            f"{folder}: expected a stitch fitted on {store.info.path}, found one of another store ({difference}); "
+            "leave it out"
+        )
+    model = fitted.manifest.model
+    if model is not None and spec.startswith("openai:") and model.spec != spec:
+        raise StitchError(f"{folder}: expected a stitch to {spec}, found one to {model.spec}; name that with --target")
+    scores = fitted.selection.best.scores
+    span = _Z * scores.overlap_error
+    estimate = scores.overlap_at_10
+    pairs = int(fitted.manifest.counts["pairs"])
+    return KnownPoint(pairs, "held-out overlap@10", estimate, max(estimate - span, 0), min(estimate + span, 1))
+
+
+def read_frontier(path: Path, count: int) -> tuple[KnownPoint, ...]:
+    """The points of an audit's frontier, over a store of `count` documents.
+
+    Raises
+    ------
+    InputError
+        The file is no report of an audit with a frontier, or of another store.
+    OutputError
+        It cannot be read.
+    """
+    frontier = _read_report(path).get("frontier")
+    if not isinstance(frontier, dict):
+        raise InputError(f"{path}: expected the report of an audit with --frontier, found none; run audit with it")
+    if frontier.get("documents") != count:
+        found = f"one of {frontier['documents']}" if "documents" in frontier else "one that does not say"
+        raise InputError(
+            f"{path}: expected the frontier of a store of {count:,} documents, found {found}; give the report of this "
+            "store"
+        )
+    try:
+        best = frontier["cheapest_safe"]
+        return tuple(_point(facts, best) for facts in frontier["points"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{path}: expected the points of a frontier, found others ({error}); audit again") from error
+
+
+def _read_report(path: Path) -> dict[str, Any]:
+    if is_endless(path):
+        raise InputError(f"{path}: expected the JSON report of an audit, found a pipe or a device; write it to a file")
+    try:
+        found = json.loads(path.read_bytes())
+    except OSError as error:
+        raise OutputError(f"cannot read {path}: {describe_os_error(error)}; check the path") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(
+            f"{path}: expected the JSON report of an audit, found something else; check the path"
+        ) from error
+    return found if isinstance(found, dict) else {}
+
+
+def _point(facts: dict[str, Any], best: dict[str, Any] | None) -> KnownPoint:
+    bounds = facts["retention"]
+    same = best is not None and (best["policy"], best["documents"]) == (facts["policy"], facts["documents"])
+    return KnownPoint(
+        int(facts["documents"]),
+        "retention",
+        float(bounds["estimate"]),
+        bounds["lower"],
+        bounds["upper"],
+        str(facts["policy"]),
+        str(facts["outcome"]),
+        same,
+    )
+
 
 SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)
 """Shares of the store that a migration may re-embed, each a plan."""

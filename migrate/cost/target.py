@@ -1,21 +1,33 @@
 """What is known of a target model without loading it: dimension, prefix, limit, price, and who counts its tokens.
 
 Nothing here asks a network or reads weights. A model of the hub is known by the hub's cache on this machine.
+
+What texts are to one model, in tokens and dollars: a text is counted once, however often somebody asks about it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from migrate.cost.api_tokens import find_api_counter
-from migrate.cost.estimate import BYTE_PAIRS, WORD_PIECES, EstimateCounter
-from migrate.cost.tokenizer_file import make_counter, read_tokenizer
-from migrate.cost.tokens import Counts, TokenCounter, whole
-from migrate.documents import Text
+import numpy as np
+
+from migrate.cost.rates import Cost, usd_of
+from migrate.cost.tokens import (
+    BYTE_PAIRS,
+    WORD_PIECES,
+    Counts,
+    EstimateCounter,
+    TokenCounter,
+    find_api_counter,
+    make_counter,
+    read_tokenizer,
+    whole,
+)
 from migrate.embedders import PACKAGED_NAME, find_model, parse_spec
 from migrate.embedders.base import Embedder
 from migrate.embedders.openai import OpenAIEmbedder
@@ -23,6 +35,8 @@ from migrate.embedders.registry import ModelFacts
 from migrate.embedders.sentence_transformers import SentenceTransformersEmbedder
 from migrate.embedders.weights import local_folder
 from migrate.errors import UsageError
+from migrate.sample.draw import text_digest
+from migrate.vectors import Text
 
 _TOKENIZER = "tokenizer.json"
 _BERT_SPECIAL = 2
@@ -197,3 +211,49 @@ def _read(path: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+_BLOCK = 1_024
+
+
+class Tally:
+    """Counts texts as a target model takes them, by the counter that `assess` and the spending commands use.
+
+    Remembers a hash and a number for each text that was counted.
+    """
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self._tokens: dict[bytes, int] = {}
+
+    @property
+    def price(self) -> float | None:
+        """US dollars per million tokens; None where no price is known."""
+        return self.target.price_usd_per_mtok
+
+    def tokens(self, texts: Sequence[Text]) -> Counts:
+        """Tokens that the model reads of each text, prefix and special tokens included; of a blank one none."""
+        return self._look_up([text_digest(text.text) for text in texts], texts)
+
+    def cost(self, texts: Iterable[Text]) -> Cost:
+        """What these texts cost; one that comes twice is paid for once."""
+        count, seen, stream = 0, set[bytes](), iter(texts)
+        while block := list(islice(stream, _BLOCK)):
+            digests = [text_digest(text.text) for text in block]
+            self._look_up(digests, block)
+            seen.update(digests)
+            count += len(block)
+        tokens = sum(self._tokens[digest] for digest in seen)
+        return Cost(count, tokens, usd_of(tokens, self.price), self.target.counter.exact)
+
+    def _look_up(self, digests: Sequence[bytes], texts: Sequence[Text]) -> Counts:
+        new = {digest: text for digest, text in zip(digests, texts, strict=True) if digest not in self._tokens}
+        worded = {digest: text for digest, text in new.items() if text.text.strip()}
+        self._tokens |= dict.fromkeys(new.keys() - worded.keys(), 0)
+        self._tokens |= zip(worded, self.target.read(list(worded.values())).tolist(), strict=True)
+        return np.array([self._tokens[digest] for digest in digests], dtype=np.int64)
+
+
+def tally_of(embedder: Embedder, price_usd_per_mtok: float | None = None) -> Tally:
+    """The tally of a model that is at hand; its price is by default that of the registry."""
+    return Tally(target_of(embedder, price_usd_per_mtok=price_usd_per_mtok))

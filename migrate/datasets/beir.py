@@ -2,24 +2,138 @@
 
 Format: Thakur et al., "BEIR: A Heterogeneous Benchmark for Zero-shot Evaluation of Information Retrieval
 Models", NeurIPS 2021 Datasets and Benchmarks, https://arxiv.org/abs/2104.08663.
+
+Relevance judgements in tab-separated files, BEIR's or TREC's. Which queries exist is not known here.
+
+Queries in a JSONL file: BEIR's `queries.jsonl`, or a log of the same form.
+
+Which documents stay when a corpus is capped: the relevant ones, then a random sample of the rest.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
+from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from migrate.datasets.cap import rows_under_cap
-from migrate.datasets.corpus import Corpus, read_corpus
-from migrate.datasets.qrels import Qrels, read_qrels
-from migrate.datasets.queries import read_queries
-from migrate.documents import Document, Query
-from migrate.errors import DatasetError
+import numpy as np
+
+from migrate.datasets.records import Corpus, read_corpus, read_lines, read_records, record_id, record_text
+from migrate.errors import DatasetError, UsageError
 from migrate.files import atomic_folder
+from migrate.vectors import Document, Query
+
+Qrels = dict[str, dict[str, int]]
+"""query_id -> doc_id -> grade. A grade of 0 is a judgement too; only grades above 0 are relevant."""
+
+_GRADE = re.compile(r"([+-]?[0-9]{1,9})(?:\.0+)?")
+_HEADER_FIRST = frozenset({"query-id", "query_id", "queryid", "query", "qid", "topic"})
+_HEADER_LAST = frozenset({"score", "relevance", "rel", "grade", "label", "relevancy", "judgement", "judgment"})
+
+
+def read_qrels(path: Path) -> Qrels:
+    """Judgements of one split, in the file's order.
+
+    Lines are `query-id <tab> corpus-id <tab> score` (BEIR) or `query-id iteration doc-id grade` (TREC); without
+    a tab, columns are divided by white space. A header, a BOM, CRLF and blank lines are accepted. Grades are
+    kept as they are, zero and below too: TREC grades go down to -2, and none of these is relevant.
+
+    Raises
+    ------
+    DatasetError
+        The file is missing or holds no judgement; a line has other columns, a grade that is no whole number, or
+        a grade that contradicts one before it. Names file, line, what was expected and what was found.
+    OutputError
+        The operating system refused to read it.
+    """
+    qrels: Qrels = {}
+    for index, (number, line) in enumerate(read_lines(path)):
+        place = f"{path}:{number}"
+        fields = _fields(line, place)
+        if index == 0 and _is_header(fields):
+            continue
+        query_id, doc_id, grade = fields[0], fields[-2], _grade(fields[-1].strip(), place)
+        previous = qrels.setdefault(query_id, {}).setdefault(doc_id, grade)
+        if previous != grade:
+            judged = f"query {query_id!r} and document {doc_id!r}"
+            raise DatasetError(f"{place}: expected one grade for {judged}, found {previous} and {grade}; remove one")
+    if not qrels:
+        raise DatasetError(f"{path}: expected judgements, found none; check how the file was written")
+    return qrels
+
+
+def _fields(line: str, place: str) -> list[str]:
+    fields = line.split("\t") if "\t" in line else line.split()  # between tabs, ids are kept to the byte
+    if len(fields) not in (3, 4) or not (fields[0] and fields[-2]):
+        expected = "query-id, corpus-id and score divided by tabs (or TREC's four columns)"
+        raise DatasetError(f"{place}: expected {expected}, found {line[:80]!r}; mend the line")
+    return fields
+
+
+def _is_header(fields: list[str]) -> bool:
+    if _GRADE.fullmatch(fields[-1].strip()):
+        return False
+    return fields[0].strip().casefold() in _HEADER_FIRST or fields[-1].strip().casefold() in _HEADER_LAST
+
+
+def _grade(field: str, place: str) -> int:
+    match = _GRADE.fullmatch(field)
+    if not match:
+        raise DatasetError(f"{place}: expected a whole number as the grade, found {field[:80]!r}; mend the line")
+    return int(match[1])
+
+
+def read_queries(path: Path) -> tuple[Query, ...]:
+    """Queries of a JSONL file of `{"_id" or "id", "text"}`, in the file's order; other keys are not read.
+
+    Raises
+    ------
+    DatasetError
+        The file is missing or holds no query; a line is not UTF-8, not JSON, has no id or a blank text, or has
+        an id that came before. Names file and line.
+    OutputError
+        The operating system refused to read it.
+    """
+    queries: dict[str, Query] = {}
+    for place, record in read_records(path):
+        query = Query(record_id(record, place), record_text(record, "text", place))
+        if query.id in queries:
+            raise DatasetError(f"{place}: expected a new query id, found {query.id!r} again; remove one")
+        if not query.text.strip():
+            raise DatasetError(f"{place}: expected a text for query {query.id!r}, found a blank one; remove the query")
+        queries[query.id] = query
+    if not queries:
+        raise DatasetError(f"{path}: expected queries, found an empty file; check how it was written")
+    return tuple(queries.values())
+
+
+def rows_under_cap(
+    documents: Iterable[Document], qrels: Mapping[str, Mapping[str, int]], max_docs: int, seed: int
+) -> frozenset[int]:
+    """Positions of at most `max_docs` documents: every relevant one, then a uniform sample without replacement.
+
+    Raises
+    ------
+    UsageError
+        `max_docs` is below 1, or leaves no room for the relevant documents.
+    """
+    if max_docs < 1:
+        raise UsageError(f"max_docs: expected at least 1, found {max_docs}; raise it")
+    relevant = {doc_id for grades in qrels.values() for doc_id, grade in grades.items() if grade > 0}
+    kept: list[int] = []
+    rest = array("q")  # eight bytes a document: the largest sets have millions
+    for row, document in enumerate(documents):
+        (kept if document.id in relevant else rest).append(row)
+    if len(kept) > max_docs:
+        raise UsageError(f"max_docs: expected room for the {len(kept)} relevant documents, found {max_docs}; raise it")
+    room = min(max_docs - len(kept), len(rest))
+    drawn = np.random.default_rng(seed).choice(len(rest), size=room, replace=False)
+    return frozenset(kept).union(rest[position] for position in drawn)
 
 
 @dataclass(frozen=True, slots=True)

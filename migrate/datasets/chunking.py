@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.documents import Document
 from migrate.errors import DatasetError, UsageError
+from migrate.vectors import Document
 
 _BLANKS = re.compile(r"(\s+)")
 _SEPARATORS = " \n"

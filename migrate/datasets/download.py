@@ -1,16 +1,248 @@
-"""The BEIR sets by name: downloaded once, checked by hash, unpacked into a cache. Reading them is in `beir.py`."""
+"""The BEIR sets by name: downloaded once, checked by hash, unpacked into a cache. Reading them is in `beir.py`.
+
+Downloading one file over HTTP: resumed after a cut, tried again, never trusted. Hashes are the caller's.
+
+Unpacking a zip archive that may be hostile. Where it came from is not known here.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import http.client
+import logging
 import os
-from pathlib import Path
+import re
+import shutil
+import stat
+import struct
+import time
+import unicodedata
+import urllib.error
+import urllib.request
+import zipfile
+import zlib
+from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO
 
-from migrate.datasets.archive import unpack_archive
-from migrate.datasets.transfer import download
-from migrate.errors import DatasetError, RemoteError
+from migrate.errors import DatasetError, RemoteError, UsageError
 from migrate.files import atomic_folder, cache_folder, output_errors, output_lock
+from migrate.redirects import check_redirect
 from migrate.vectors import Progress, no_progress
+
+ATTEMPTS = 5
+TIMEOUT_S = 30.0
+"""Longest silence of the server, not of the whole transfer."""
+_CHUNK = 1 << 16
+_TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
+_log = logging.getLogger(__name__)
+
+
+class _SameServer(urllib.request.HTTPRedirectHandler):
+    """Follows redirects within a server; a mirror is named by whoever trusts it, not by another server."""
+
+    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
+        check_redirect(req.full_url, newurl)
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+_OPENER = urllib.request.build_opener(_SameServer)
+
+
+class _CutError(Exception):
+    """The transfer ended early; what has arrived is kept and the rest can be asked for."""
+
+
+def download(
+    url: str, part: Path, *, progress: Progress = no_progress, timeout_s: float = TIMEOUT_S, wait_s: float = 1.0
+) -> None:
+    """Bring `part` to the whole content of `url`, going on where an earlier run was cut.
+
+    A server that ignores Range makes the file start anew. Waits `wait_s`, then twice that, and so on between
+    attempts.
+
+    Parameters
+    ----------
+    part
+        The file to write; what it holds already is taken for the beginning of the content.
+    progress
+        Called with the bytes that are there, those of earlier runs included.
+
+    Raises
+    ------
+    RemoteError
+        The server refused, sent us on to another one, or did not deliver in `ATTEMPTS` attempts; `part` keeps what
+        has arrived.
+    UsageError
+        `url` is not http or https.
+    OutputError
+        The operating system refused to write.
+    """
+    if not url.startswith(("http://", "https://")):
+        raise UsageError(f"expected an http or https address, found {url!r}; mend the base URL")
+    reason = ""
+    for attempt in range(ATTEMPTS):
+        if attempt:
+            _log.warning("%s: %s; trying again", url, reason)
+            time.sleep(wait_s * 2 ** (attempt - 1))
+        try:
+            _attempt(url, part, progress, timeout_s)
+        except _CutError as error:
+            reason = str(error)
+        else:
+            return
+    raise RemoteError(f"cannot download {url}: {reason}; {ATTEMPTS} attempts failed, run again to go on")
+
+
+def _attempt(url: str, part: Path, progress: Progress, timeout_s: float) -> None:
+    there = part.stat().st_size if part.exists() else 0
+    headers = {"User-Agent": "lead-migrate"} | ({"Range": f"bytes={there}-"} if there else {})
+    request = urllib.request.Request(url, headers=headers)  # noqa: S310  the scheme is checked in download()
+    try:
+        with _OPENER.open(request, timeout=timeout_s) as response:
+            start = there if _continues(response, there) else 0
+            with output_errors(part):
+                file = part.open("r+b" if start else "wb")
+            with file:
+                file.seek(start)
+                _receive(response, file, part, start, progress)
+    except urllib.error.HTTPError as error:
+        error.close()
+        if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and there:
+            return  # nothing is left to send; whether what is there is right, its hash will say
+        if error.code not in _TRANSIENT:
+            raise RemoteError(f"cannot download {url}: {error.code} {error.reason}; check the address") from error
+        raise _CutError(f"{error.code} {error.reason}") from error
+    except (OSError, http.client.HTTPException) as error:
+        raise _CutError(str(getattr(error, "reason", None) or error or type(error).__name__)) from error
+
+
+def _continues(response: http.client.HTTPResponse, there: int) -> bool:
+    """Whether a response is the content from byte `there` on, rather than the whole content."""
+    if response.status != http.HTTPStatus.PARTIAL_CONTENT:
+        return False
+    match = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
+    if not match or int(match[1]) != there:
+        raise RemoteError(f"cannot resume {response.url}: expected bytes from {there}, found others; try again later")
+    return True
+
+
+def _receive(response: http.client.HTTPResponse, file: BinaryIO, part: Path, start: int, progress: Progress) -> None:
+    length = response.headers.get("Content-Length")
+    total = start + int(length) if length and length.isdecimal() else None
+    done = start
+    while chunk := response.read1(_CHUNK):  # read() would lose what came before a cut in a chunked response
+        with output_errors(part):
+            file.write(chunk)
+            file.flush()  # here, so that a full disk is not taken for a cut when the file is closed
+        done += len(chunk)
+        progress("download", done, total)
+    if total is not None and done < total:
+        raise _CutError(f"expected {total} bytes, found {done}")
+
+
+MAX_MEMBERS = 10_000
+MAX_UNPACKED_BYTES = 64 * 1024**3
+"""The largest BEIR set is about 3 GB."""
+MAX_RATIO = 200
+"""How many times its own size an archive may unpack to; JSON text deflates to between a third and a twentieth."""
+LONGEST_NAME = 255
+"""Bytes of a name of a file that every file system takes."""
+_ENCRYPTED = 0x1
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+
+
+def unpack_archive(archive: Path, folder: Path, *, root: str) -> None:
+    """Unpack the files under `root/` of an archive into an existing, empty folder; `root` itself is left out.
+
+    Everything is checked before the first byte is written: no path leads outside, no member is a link or a
+    device, and the declared sizes are bounded. No member can exceed its declared size.
+
+    Raises
+    ------
+    DatasetError
+        The archive is damaged, hostile, or has no files under `root/`.
+    OSError
+        The operating system refused to write.
+    """
+    try:
+        with zipfile.ZipFile(archive) as opened:
+            members = [info for info in opened.infolist() if not info.is_dir()]
+            _check_sizes(members, archive)
+            targets = _safe_targets(members, archive)
+            wanted = {parts[1:]: info for parts, info in targets.items() if parts[0] == root and len(parts) > 1}
+            if not wanted:
+                raise DatasetError(f"{archive.name}: expected files under {root}/, found none; get it anew")
+            for parts, info in wanted.items():
+                _write_member(opened, info, folder.joinpath(*parts))
+    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError, struct.error) as error:
+        raise DatasetError(f"{archive.name}: expected a sound zip archive, found: {error}; get it anew") from error
+
+
+def _check_sizes(members: list[zipfile.ZipInfo], archive: Path) -> None:
+    declared = sum(info.file_size for info in members)
+    most = min(MAX_UNPACKED_BYTES, MAX_RATIO * archive.stat().st_size)
+    if declared > most:
+        raise DatasetError(f"{archive.name}: expected at most {most} bytes unpacked, found {declared}; do not use it")
+    if len(members) > MAX_MEMBERS:
+        raise DatasetError(f"{archive.name}: expected at most {MAX_MEMBERS} files, found {len(members)}; do not use it")
+
+
+def _safe_targets(members: list[zipfile.ZipInfo], archive: Path) -> dict[tuple[str, ...], zipfile.ZipInfo]:
+    targets: dict[tuple[str, ...], zipfile.ZipInfo] = {}
+    for info in members:
+        if targets.setdefault(_safe_parts(info, archive), info) is not info:
+            raise DatasetError(f"{archive.name}: expected each file once, found {info.filename!r} twice; do not use it")
+    _check_names(targets, archive)
+    return targets
+
+
+def _check_names(targets: dict[tuple[str, ...], zipfile.ZipInfo], archive: Path) -> None:
+    """Make sure that no file is also a folder, nor takes the place of another where a disk ignores case."""
+    places: dict[tuple[str, ...], tuple[str, ...]] = {}
+    folders: dict[tuple[str, ...], tuple[str, ...]] = {}
+    for parts in targets:
+        place = tuple(unicodedata.normalize("NFC", part).casefold() for part in parts)
+        if (other := places.setdefault(place, parts)) != parts:
+            raise _clash(archive, other, parts)
+        for depth in range(1, len(parts)):
+            folders.setdefault(place[:depth], parts)
+    for place in places.keys() & folders.keys():
+        raise _clash(archive, places[place], folders[place])
+
+
+def _clash(archive: Path, first: tuple[str, ...], second: tuple[str, ...]) -> DatasetError:
+    names = f"{'/'.join(first)!r} and {'/'.join(second)!r}"
+    return DatasetError(f"{archive.name}: expected a place for each file, found {names}; do not use it")
+
+
+def _safe_parts(info: zipfile.ZipInfo, archive: Path) -> tuple[str, ...]:
+    """The parts of a member's path, none of which leads upwards or elsewhere."""
+    path = PurePosixPath(info.filename)
+    mode = info.external_attr >> 16
+    too_long = any(len(os.fsencode(part)) > LONGEST_NAME for part in path.parts)
+    if too_long:
+        raise DatasetError(
+            f"{archive.name}: expected names of up to {LONGEST_NAME} bytes, found {info.filename[:40]!r}...; do not "
+            "use it"
+        )
+    odd = path.is_absolute() or not path.parts or ".." in path.parts or any(mark in info.filename for mark in "\\:\0")
+    if (
+        odd
+        or (stat.S_IFMT(mode) not in (0, stat.S_IFREG))
+        or info.flag_bits & _ENCRYPTED
+        or info.compress_type not in _METHODS
+    ):
+        raise DatasetError(f"{archive.name}: expected plain files, found {info.filename!r}; do not use it")
+    return path.parts
+
+
+def _write_member(opened: zipfile.ZipFile, info: zipfile.ZipInfo, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with opened.open(info) as read, target.open("wb") as write:
+        shutil.copyfileobj(read, write, 1 << 20)
+        write.flush()
+        os.fsync(write.fileno())
+
 
 OFFICIAL_URL = "https://public.ukp.informatik.tu-darmstadt.de/thakur/BEIR/datasets"
 URL_VARIABLE = "LEAD_MIGRATE_BEIR_URL"

@@ -1,14 +1,25 @@
-"""Reading files of lines strictly: UTF-8, JSON objects, ids and texts. What a line means is somebody else's."""
+"""Reading files of lines strictly: UTF-8, JSON objects, ids and texts. What a line means is somebody else's.
+
+Query logs: what users asked, as JSONL or as plain text with a query a line. Judgements are not read.
+
+Labels of documents in a file: JSONL, or a table with tabs or commas. Which documents exist is not known here.
+
+A corpus in one JSONL file, read as a stream, as often as wanted. Folders with queries are in `beir.py`.
+"""
 
 from __future__ import annotations
 
+import csv
 import json
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from migrate.errors import DatasetError, OutputError
 from migrate.files import describe_os_error
+from migrate.vectors import Document, Query
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -126,3 +137,160 @@ def describe_type(value: object) -> str:
         return "an empty text"
     names = {dict: "an object", list: "a list", str: "a text", bool: "a boolean", int: "a number", float: "a number"}
     return names.get(type(value), "null")
+
+
+def read_query_log(path: Path) -> tuple[Query, ...]:
+    """The queries of a log, each text once, the most frequent first, ties in the file's order.
+
+    A file whose first line is a JSON object, or that is named `*.jsonl`, is read as one object a line with the query
+    under `text` and, where it has one, an id under `_id` or `id` (BEIR's `queries.jsonl` is such a file). Any other
+    file has a query a line. Blank queries are passed over, white space around a query is dropped, and a query without
+    an id is named by the number of the line where it comes first. Ids may repeat.
+
+    Raises
+    ------
+    DatasetError
+        The file is missing or holds no query; a line is not UTF-8, or, among JSON objects, is none, has no text or
+        an id that is neither a text nor a whole number. Names file and line.
+    OutputError
+        The operating system refused to read it.
+    """
+    times: Counter[str] = Counter()
+    ids: dict[str, str] = {}
+    for query_id, text in _records(path) if _is_jsonl(path) else _lines(path):
+        if text.strip():
+            times[text.strip()] += 1
+            ids.setdefault(text.strip(), query_id)
+    if not times:
+        raise DatasetError(f"{path}: expected queries, found none; give a query a line, or leave out the log")
+    return tuple(Query(ids[text], text) for text, _ in times.most_common())
+
+
+def _is_jsonl(path: Path) -> bool:
+    first = next((line for _, line in read_lines(path)), "")
+    if path.suffix == ".jsonl":
+        return True
+    try:
+        return isinstance(json.loads(first), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _lines(path: Path) -> Iterator[tuple[str, str]]:
+    for number, line in read_lines(path):
+        yield str(number), line
+
+
+def _records(path: Path) -> Iterator[tuple[str, str]]:
+    for place, record in read_records(path):
+        named = record.get("_id", record.get("id")) is not None
+        query_id = record_id(record, place) if named else place.rpartition(":")[2]
+        yield query_id, record_text(record, "text", place)
+
+
+_HEADER_ID = frozenset({"id", "_id", "doc_id", "doc-id", "docid", "corpus-id"})
+_HEADER_LABEL = frozenset({"label", "class", "category", "target"})
+
+
+def read_labels(path: Path) -> dict[str, str]:
+    """Label by document id.
+
+    A `.jsonl` or `.json` file has objects with an id under `_id` or `id` and a `label`, a text or a number; other files
+    have two columns, id and label, with a tab between them or, in a `.csv` file, a comma. A header is accepted.
+
+    Raises
+    ------
+    DatasetError
+        The file is missing or holds no label; a line has other columns, or gives a document a second label.
+    OutputError
+        The operating system refused to read it.
+    """
+    labels: dict[str, str] = {}
+    for place, doc_id, label in _label_records(path) if path.suffix in (".jsonl", ".json") else _rows(path):
+        if labels.setdefault(doc_id, label) != label:
+            found = f"{labels[doc_id]!r} and {label!r}"
+            raise DatasetError(f"{place}: expected one label for document {doc_id!r}, found {found}; remove one")
+    if not labels:
+        raise DatasetError(f"{path}: expected a document's id and its label on each line, found none; check the file")
+    return labels
+
+
+def _label_records(path: Path) -> Iterator[tuple[str, str, str]]:
+    for place, record in read_records(path):
+        label = record.get("label")
+        if label in (None, "") or isinstance(label, dict | list):
+            found = describe_type(label) if "label" in record else "none"
+            raise DatasetError(f'{place}: expected a text or a number under "label", found {found}; mend the line')
+        yield place, record_id(record, place), str(label)
+
+
+def _rows(path: Path) -> Iterator[tuple[str, str, str]]:
+    divider = "," if path.suffix == ".csv" else "\t"
+    for index, (number, line) in enumerate(read_lines(path)):
+        fields = next(csv.reader([line], delimiter=divider), [])
+        if len(fields) != 2 or not all(fields):
+            expected = f"id and label with {'a comma' if divider == ',' else 'a tab'} between them"
+            raise DatasetError(f"{path}:{number}: expected {expected}, found {line[:80]!r}; mend the line")
+        doc_id, label = fields
+        header = doc_id.strip().casefold() in _HEADER_ID and label.strip().casefold() in _HEADER_LABEL
+        if index > 0 or not header:
+            yield f"{path}:{number}", doc_id, label
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """The documents of a JSONL file; every iteration reads the file anew, in constant memory but for the ids.
+
+    Raises (on iteration)
+    ---------------------
+    DatasetError
+        The file is missing or holds no document; a line is not UTF-8, not JSON, has no id or text, or has
+        an id that came before. Names file and line.
+    OutputError
+        The operating system refused to read it.
+    """
+
+    path: Path
+
+    def __iter__(self) -> Iterator[Document]:
+        seen: set[str] = set()
+        for place, record in read_records(self.path):
+            document = _document(record, place)
+            if document.id in seen:
+                raise DatasetError(f"{place}: expected a new document id, found {document.id!r} again; remove one")
+            seen.add(document.id)
+            yield document
+        if not seen:
+            raise DatasetError(f"{self.path}: expected documents, found an empty file; check how it was written")
+
+
+def read_corpus(path: Path) -> Corpus:
+    """Documents of a JSONL file of `{"_id" or "id", "text", "title"?, "metadata"?}`, in the file's order.
+
+    A document's text is `title + " " + text`, stripped, as BEIR and sentence-transformers embed it; the title
+    is kept in the metadata as well. Other keys of a record are not read. A text may be empty: whether that can
+    be embedded is for the embedder to say.
+
+    Parameters
+    ----------
+    path
+        The file. It is opened when the corpus is iterated, each time anew.
+
+    Raises
+    ------
+    DatasetError
+        There is no such file. What is wrong inside it is raised on iteration: see `Corpus`.
+    """
+    if not path.is_file():
+        raise DatasetError(f"{path}: expected a file of documents (JSONL), found none; check the path")
+    return Corpus(path)
+
+
+def _document(record: dict[str, Any], place: str) -> Document:
+    title = record_text(record, "title", place, default="")
+    text = record_text(record, "text", place)
+    metadata = record.get("metadata") or {}
+    if not isinstance(metadata, dict):
+        raise DatasetError(f'{place}: expected an object under "metadata", found {describe_type(metadata)}; mend it')
+    kept = {**metadata, "title": title} if title else metadata
+    return Document(record_id(record, place), f"{title} {text}".strip(), kept)

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import numpy as np
 
-from migrate.documents import Document, Query
 from migrate.errors import DatasetError, UsageError
+from migrate.vectors import Document, Query
 
 MAX_DOCS = 1_500
 """Documents of the demo: enough queries for a verdict, and about a minute of a small model on two cores."""

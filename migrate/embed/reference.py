@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from migrate.documents import Document
-from migrate.embed.parts import (
+from migrate.embed.corpus import (
     Embedding,
     as_embedding,
     batched,
@@ -22,12 +21,10 @@ from migrate.embed.parts import (
 )
 from migrate.embedders.base import Embedder
 from migrate.manifest import MANIFEST_NAME, read_manifest
-from migrate.sample.distinct import known_documents
+from migrate.sample.draw import known_documents
 from migrate.stores.base import Resume, Store, StoreWriter
-from migrate.vectors import Batch, Progress, no_progress
-from migrate.work.configuration import Configuration
-from migrate.work.folder import make_folder
-from migrate.work.place import Work, rows_done
+from migrate.vectors import Batch, Document, Progress, no_progress
+from migrate.work.folder import Configuration, Work, make_folder, rows_done
 
 COMMAND = "re-embed"
 MADE_BY = "full re-embed"

@@ -1,4 +1,7 @@
-"""What every embedding model offers, whoever runs it."""
+"""What every embedding model offers, whoever runs it.
+
+An embedder around another one: what it does not do itself, the other does.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from migrate.documents import Text
 from migrate.errors import InputError, VectorError
 from migrate.files import canonical_json, output_errors, write_bytes
 from migrate.manifest import ModelIdentity
-from migrate.vectors import Progress, Vectors, no_progress
+from migrate.vectors import Progress, Text, Vectors, no_progress
 
 Role = Literal["document", "query"]
 
@@ -177,3 +179,47 @@ def require_texts(texts: Sequence[Text], *, model: str) -> None:
             text.text.encode()
         except UnicodeEncodeError as error:
             raise InputError(f"{model}: {text.id!r} is not valid Unicode ({error.reason}); repair its text") from error
+
+
+class WrappedEmbedder(Embedder):
+    """Passes on to `embedder` everything but the embedding."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self.embedder = embedder
+        self.cacheable = embedder.cacheable
+        self.keeps = embedder.keeps
+        self.batch_size = embedder.batch_size
+
+    @property
+    def identity(self) -> ModelIdentity:
+        """That of the embedder inside."""
+        return self.embedder.identity
+
+    @property
+    def needs_texts(self) -> bool:
+        """Whether the embedder inside reads the texts."""
+        return self.embedder.needs_texts
+
+    def quick_identity(self) -> ModelIdentity:
+        """That of the embedder inside."""
+        return self.embedder.quick_identity()
+
+    def expect_dim(self, dim: int, source: str, *, advice: str = BUILT_WITH) -> None:
+        """Ask it of the embedder inside."""
+        self.embedder.expect_dim(dim, source, advice=advice)
+
+    def cache_scope(self, role: Role) -> str:
+        """That of the embedder inside."""
+        return self.embedder.cache_scope(role)
+
+    def token_table(self) -> TokenTable | None:
+        """That of the embedder inside."""
+        return self.embedder.token_table()
+
+    def fit(self, corpus: Iterable[Text]) -> None:
+        """Fit the embedder inside."""
+        self.embedder.fit(corpus)
+
+    def state(self) -> Mapping[str, bytes]:
+        """That of the embedder inside."""
+        return self.embedder.state()

@@ -1,19 +1,211 @@
-"""Embeddings that were paid for once, kept on disk, so that neither a killed run nor the next one pays again."""
+"""Embeddings that were paid for once, kept on disk, so that neither a killed run nor the next one pays again.
+
+The SQLite file behind the embedding cache: keys to vectors, checked as they are read, safe between processes.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+import os
+import sqlite3
+import stat
+import zlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import TracebackType
 
 import numpy as np
 
-from migrate.documents import Text
-from migrate.embedders.base import Embedder, Role, Variant, require_texts
-from migrate.embedders.cache_file import LEAVE_ASIDE, CacheFile
-from migrate.embedders.wrapper import WrappedEmbedder
-from migrate.files import cache_folder
-from migrate.vectors import Progress, Vectors, as_vectors, no_progress
+from migrate.embedders.base import Embedder, Role, Variant, WrappedEmbedder, require_texts
+from migrate.errors import InputError, LeadMigrateError, LockedError, OutputError
+from migrate.files import cache_folder, output_errors
+from migrate.vectors import Progress, Text, Vectors, as_vectors, no_progress
+
+APPLICATION_ID = 0x4C4D4543
+"""Marks the file as an embedding cache of lead-migrate (SQLite's `application_id`)."""
+
+FORMAT_VERSION = 1
+_KEYS_PER_QUERY = 500
+_BUSY_TIMEOUT_S = 60.0
+_CREATE = "CREATE TABLE IF NOT EXISTS embeddings (key BLOB PRIMARY KEY, vector BLOB, checksum INTEGER) WITHOUT ROWID"
+
+LEAVE_ASIDE = "--no-cache or another --cache leaves these vectors aside"
+
+
+class CacheFile:
+    """An open cache; a context manager. A file that is not there yet is created, with its folder, for this user alone.
+
+    Processes take turns, each transaction waiting for the others for up to a minute.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __enter__(self) -> CacheFile:
+        self._make()
+        with self._translated():
+            self._database = sqlite3.connect(self.path, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
+        try:
+            with self._translated():
+                self._prepare()
+        except BaseException:
+            self._database.close()
+            raise
+        return self
+
+    def _make(self) -> None:
+        """Create the file and its folder for this user alone, or make sure that nobody else can write to them.
+
+        What others write would pass for vectors of a model. SQLite gives what it puts beside the file the same mode.
+
+        Raises
+        ------
+        InputError
+            The file is another user's, or all may write to it or replace it.
+        """
+        with output_errors(self.path):
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            file, folder = self.path.stat(), self.path.parent.stat()
+        if file.st_uid not in (os.geteuid(), 0):
+            raise self._not_private("one of another user", "choose another path")
+        if file.st_mode & stat.S_IWOTH:
+            raise self._not_private("one that all may write to", f"take that right away (chmod o-w {self.path})")
+        if folder.st_mode & stat.S_IWOTH and not folder.st_mode & stat.S_ISVTX:
+            advice = f"take that right away (chmod o-w {self.path.parent})"
+            raise self._not_private("one in a folder that all may write to", advice)
+
+    def _not_private(self, what: str, advice: str) -> InputError:
+        return InputError(f"{self.path}: expected an embedding cache of your own, found {what}; {advice}")
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._database.close()
+
+    def _prepare(self) -> None:
+        """Recognise the file, or make it one. Two processes may come upon a new file at once, so look again locked.
+
+        The journal is SQLite's default: switching to write-ahead logging fails at once, without waiting, while
+        another process has the file open.
+        """
+        with self._transaction("DEFERRED"):
+            if self._is_ours():
+                return
+        with self._transaction("IMMEDIATE"):
+            if not self._is_ours():
+                self._database.execute(_CREATE)
+                self._database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                self._database.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+
+    @contextmanager
+    def _transaction(self, kind: str) -> Iterator[None]:
+        self._database.execute(f"BEGIN {kind}")
+        try:
+            yield
+            self._database.execute("COMMIT")
+        except BaseException:
+            # SQLite has rolled back by itself after a full disk.
+            with suppress(sqlite3.Error):
+                self._database.execute("ROLLBACK")
+            raise
+
+    def _is_ours(self) -> bool:
+        """Whether the file is a cache; False for an empty one. In a transaction: it reads twice.
+
+        Raises
+        ------
+        InputError
+            It is something else, or a cache of another version.
+        """
+        if self._pragma("application_id") == APPLICATION_ID:
+            version = self._pragma("user_version")
+            if version == FORMAT_VERSION:
+                return True
+            raise InputError(
+                f"{self.path}: expected an embedding cache of version {FORMAT_VERSION}, found {version}; "
+                "choose another path"
+            )
+        if self._database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            raise InputError(
+                f"{self.path}: expected an embedding cache, found another application's database; choose another path"
+            )
+        return False
+
+    def _pragma(self, name: str) -> int:
+        return int(self._database.execute(f"PRAGMA {name}").fetchone()[0])
+
+    def read(self, keys: Collection[bytes]) -> dict[bytes, Vectors]:
+        """The vectors, shape (dim,), of those keys that are there.
+
+        Raises
+        ------
+        InputError
+            A vector is not what was written, or not of the dimension of the others.
+        """
+        wanted = sorted(keys)
+        found: dict[bytes, Vectors] = {}
+        with self._translated():
+            for start in range(0, len(wanted), _KEYS_PER_QUERY):
+                part = wanted[start : start + _KEYS_PER_QUERY]
+                marks = ",".join("?" * len(part))
+                rows = self._database.execute(
+                    f"SELECT key, vector, checksum FROM embeddings WHERE key IN ({marks})",  # noqa: S608
+                    part,
+                )
+                found.update((key, self._check(vector, checksum)) for key, vector, checksum in rows)
+        dims = sorted({len(vector) for vector in found.values()})
+        if len(dims) > 1:
+            raise InputError(
+                f"{self.path}: expected vectors of one dimension for one model, found {' and '.join(map(str, dims))}: "
+                f"the server has changed its model meanwhile, or the file is damaged; {LEAVE_ASIDE}"
+            )
+        return found
+
+    def _check(self, vector: object, checksum: object) -> Vectors:
+        if not isinstance(vector, bytes) or not vector or len(vector) % 4 or zlib.crc32(vector) != checksum:
+            raise self._damaged("a vector is not what was written")
+        return np.frombuffer(vector, dtype="<f4").astype(np.float32)
+
+    def write(self, vectors: Mapping[bytes, Vectors]) -> None:
+        """Add vectors in one transaction; on return they are on disk.
+
+        Raises
+        ------
+        OutputError
+            The disk is full, or the file may not be written to.
+        LockedError
+            Another process has been writing for a minute.
+        """
+        rows = [(key, vector.astype("<f4").tobytes()) for key, vector in vectors.items()]
+        with self._translated(), self._transaction("IMMEDIATE"):
+            self._database.executemany(
+                "INSERT OR REPLACE INTO embeddings VALUES (?, ?, ?)",
+                [(key, vector, zlib.crc32(vector)) for key, vector in rows],
+            )
+
+    def _damaged(self, what: str) -> InputError:
+        return InputError(
+            f"{self.path}: the embedding cache is damaged ({what}); delete it, or choose another path, and run again"
+        )
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise self._translate(error) from error
+
+    def _translate(self, error: sqlite3.Error) -> LeadMigrateError:
+        code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR):
+            return self._damaged(str(error))
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            return LockedError(f"another run holds the cache {self.path}; wait for it, or choose another path")
+        return OutputError(
+            f"cannot write the embedding cache {self.path}: {error}; free some space or choose another path"
+        )
 
 
 def default_cache_path() -> Path:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from migrate.embedders.retry import TransientError, asked_wait_s
+from migrate.embedders.openai_limits import TransientError, asked_wait_s
 from migrate.errors import AuthenticationError, LeadMigrateError, RemoteError
 from migrate.vectors import Vectors, squared_norms
 

@@ -1,24 +1,28 @@
 """Models that run on this machine through sentence-transformers: from the hub, a folder, or a package.
 
 The vectors are what the model gives, in float32; a model that does not normalise is not normalised here.
+
+Loading a model through sentence-transformers and torch, without a word on the terminal and in float32.
+
+A loaded model used in other ways than it says of itself: other pooling, other length. Its weights are shared.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import logging
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from migrate.documents import Text
 from migrate.embedders.base import Embedder, Role, TokenTable, Variant, require_texts
-from migrate.embedders.loading import dimension_of, encoding_error, is_normalizing, load_model, pick_device, quiet
 from migrate.embedders.registry import ModelFacts, find_model
-from migrate.embedders.variants import other_lengths, other_poolings
 from migrate.embedders.weights import (
     PACKAGED_MODEL,
     ModelSource,
@@ -27,13 +31,171 @@ from migrate.embedders.weights import (
     packaged_source,
     weights_revision,
 )
+from migrate.errors import InputError, LeadMigrateError, RemoteError, UsageError
 from migrate.manifest import ModelIdentity
-from migrate.vectors import Progress, Vectors, as_vectors, check_vectors, no_progress
+from migrate.vectors import Progress, Text, Vectors, as_vectors, check_vectors, no_progress
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-__all__ = ["SentenceTransformersEmbedder", "packaged_model_path", "pick_device"]
+_NOISY_LOGGERS = ("transformers", "sentence_transformers", "huggingface_hub", "torch", "httpx", "httpx2")
+
+
+def pick_device(device: str) -> str:
+    """Resolve "auto": cuda, or else mps, or else cpu; any other name is kept, if torch knows it.
+
+    Raises
+    ------
+    UsageError
+        torch knows no such device.
+    """
+    import torch
+
+    if device == "auto":
+        if torch.cuda.is_available():
+            return "cuda"
+        return "mps" if torch.backends.mps.is_available() else "cpu"
+    try:
+        torch.device(device)
+    except RuntimeError as error:
+        raise UsageError(f"expected a device such as auto, cpu, cuda, cuda:1 or mps, found {device!r}") from error
+    return device
+
+
+def load_model(source: ModelSource, device: str) -> SentenceTransformer:
+    """Load a model in float32: some weights are stored in half precision, which few processors compute well in."""
+    with quiet():
+        from sentence_transformers import SentenceTransformer
+
+        try:
+            model = SentenceTransformer(
+                str(source.folder or source.name),
+                device="cpu",
+                local_files_only=source.offline,
+            )
+        except Exception as error:  # three libraries below it raise whatever they please
+            raise _loading_error(source, error) from error
+        try:
+            return model.float().to(device).eval()
+        except (RuntimeError, AssertionError) as error:
+            raise UsageError(
+                f"device {device!r} is not usable here ({_first_line(error)}); try --device cpu"
+            ) from error
+
+
+def _loading_error(source: ModelSource, error: Exception) -> LeadMigrateError:
+    if source.folder is not None or source.offline:
+        place = source.folder or source.name
+        return InputError(f"{place}: expected a sentence-transformers model, cannot load it: {_first_line(error)}")
+    return RemoteError(f"cannot load {source.name} from the hub: {_first_line(error)}; try again, or give a folder")
+
+
+def encoding_error(error: Exception, pass_size: int) -> LeadMigrateError:
+    """The error of ours for a forward pass that failed with `pass_size` texts."""
+    if isinstance(error, MemoryError) or "out of memory" in str(error).lower():
+        return UsageError(f"out of memory with {pass_size} texts at a time; choose a smaller --batch-size")
+    return InputError(f"the model failed on these texts: {_first_line(error)}")
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def dimension_of(model: SentenceTransformer) -> int:
+    """`get_embedding_dimension` came with sentence-transformers 6, which deprecates the older name."""
+    ask = getattr(model, "get_embedding_dimension", None) or model.get_sentence_embedding_dimension
+    dim = ask()
+    if dim is None:
+        raise InputError("the model does not tell its dimension; it is not one that embeds texts")
+    return int(dim)
+
+
+def is_normalizing(model: SentenceTransformer) -> bool:
+    """Whether the last module is Normalize: the model's own word, which outranks any table."""
+    modules = list(model)
+    return bool(modules) and type(modules[-1]).__name__ == "Normalize"
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep the warnings, log lines and progress bars of the libraries below off the user's terminal."""
+    from transformers.utils import logging as transformers_logging
+
+    levels = {name: logging.getLogger(name).level for name in _NOISY_LOGGERS}
+    bars = transformers_logging.is_progress_bar_enabled()
+    for name in _NOISY_LOGGERS:
+        logging.getLogger(name).setLevel(logging.ERROR)
+    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)
+        if bars:
+            transformers_logging.enable_progress_bar()  # type: ignore[no-untyped-call]
+
+
+POOLINGS: Final = ("mean", "cls", "max", "lasttoken", "weightedmean")
+LENGTHS: Final = (128, 256, 384, 512)
+"""Tokens at which well-known wrappers of models cut texts off."""
+
+
+def other_poolings(model: SentenceTransformer) -> Iterator[tuple[str, SentenceTransformer]]:
+    """Each pooling that the model does not use, by name, with a model that does; none for a model without pooling."""
+    from sentence_transformers import SentenceTransformer
+
+    parts = list(model)
+    pooling: Any = next((part for part in parts if type(part).__name__ == "Pooling"), None)
+    if pooling is None:
+        return
+    facts = pooling.get_config_dict()
+    # sentence-transformers 6 names both otherwise than 5
+    dim = facts.get("embedding_dimension") or facts.get("word_embedding_dimension")
+    used = facts.get("pooling_mode") or pooling.get_pooling_mode_str()
+    for mode in POOLINGS:
+        if mode != used:
+            with quiet():
+                other = type(pooling)(dim, pooling_mode=mode)
+                modules = [other if part is pooling else part for part in parts]
+                yield mode, SentenceTransformer(modules=modules, device=str(model.device)).eval()
+
+
+def other_lengths(model: SentenceTransformer, embed: Callable[[Sequence[Text]], Vectors]) -> Iterator[Variant]:
+    """Each usual length that the model can read and does not cut at, with `embed` doing so."""
+    longest, used = _positions(model), model.max_seq_length
+    for tokens in LENGTHS:
+        if used is not None and tokens != used and tokens <= longest:
+            meaning = f"with texts cut at {tokens} tokens instead of {used}"
+            # No token is shorter than a character; two are special ones
+            yield Variant("length", meaning, _cut(model, tokens, embed), min(tokens, used) - 2)
+
+
+def _positions(model: SentenceTransformer) -> int:
+    """How many tokens the network can read; what it reads now where it does not say."""
+    config = getattr(getattr(model[0], "auto_model", None), "config", None)
+    return int(getattr(config, "max_position_embeddings", None) or model.max_seq_length or 0)
+
+
+def _cut(
+    model: SentenceTransformer, tokens: int, embed: Callable[[Sequence[Text]], Vectors]
+) -> Callable[[Sequence[Text]], Vectors]:
+    def embed_cut(texts: Sequence[Text]) -> Vectors:
+        with _length(model, tokens):
+            return embed(texts)
+
+    return embed_cut
+
+
+@contextmanager
+def _length(model: SentenceTransformer, tokens: int) -> Iterator[None]:
+    before = model.max_seq_length
+    model.max_seq_length = tokens
+    try:
+        yield
+    finally:
+        model.max_seq_length = before
 
 
 class SentenceTransformersEmbedder(Embedder):

@@ -1,8 +1,6 @@
 """Re-embedding under a budget: which documents get their true vectors, and a stitch that learns from all of them."""
 
-from migrate.reembed.budget import Budget
-from migrate.reembed.plan import Plan, plan_reembedding
-from migrate.reembed.policies import POLICIES, require_confidence, why_unsure
+from migrate.reembed.plan import POLICIES, Budget, Plan, plan_reembedding, require_confidence, why_unsure
 from migrate.reembed.refit import refit
 from migrate.reembed.stitch import Reembedding, reembedded_stitch
 

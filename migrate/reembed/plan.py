@@ -1,24 +1,296 @@
-"""What to re-embed, and what it will cost: decided before anything but the queries of a log is embedded."""
+"""What to re-embed, and what it will cost: decided before anything but the queries of a log is embedded.
+
+A budget: how many documents of a store may have true vectors, those that were paid for before among them.
+
+A look over a store through a stitch: what is paid for, how sure the stitch is, and what a query log would find.
+
+Policies: in which order the documents of a store are worth their true vectors.
+
+query-log    the first hit of every query that was asked, then every second hit ...: what users will meet
+confidence   the least sure translations first
+random       each with equal chance: the next ones of the order that a random sample is drawn in
+
+A policy says nothing of how many: that is the budget's.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from math import isfinite
+from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from migrate.cost import Cost, Tally, tally_of
-from migrate.documents import Document, Query
+from migrate.cost import Cost, Tally, tally_of, usd_of
 from migrate.embedders.base import Embedder
-from migrate.reembed.budget import Budget
-from migrate.reembed.policies import QUERY_LOG, look_over, rank_rows
-from migrate.reembed.survey import Survey
+from migrate.errors import StitchError, UsageError
 from migrate.sample import Sample
-from migrate.sample.distinct import distinct_texts
-from migrate.sample.query_log import MOST_QUERIES
+from migrate.sample.draw import Candidate, distinct_texts
+from migrate.sample.query_log import MOST_QUERIES, rank_by_rank
+from migrate.search.runs import Run, TopK
 from migrate.stitch.fitted import FittedStitch
 from migrate.stores.base import Store
-from migrate.vectors import Progress, Vectors, no_progress
+from migrate.stores.confidence import unreliable
+from migrate.translate import batch_rows, translated_batches
+from migrate.vectors import Document, Progress, Query, Vectors, no_progress
+
+_SPELLING = re.compile(r"(?P<usd>\$)?(?P<amount>\d+(\.\d+)?)(?P<percent>%)?")
+
+_BLOCK = 256
+"""Documents that are counted at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """A share of the store (0-1), a number of documents, or US dollars.
+
+    What was paid for before counts: 10 % are a tenth of the store with true vectors, the sample included.
+    """
+
+    amount: float
+    unit: Literal["share", "documents", "usd"]
+
+    @classmethod
+    def parse(cls, text: str) -> Budget:
+        """Read `10%`, `5000` or `$20`.
+
+        >>> Budget.parse("10%")
+        Budget(amount=0.1, unit='share')
+
+        Raises
+        ------
+        UsageError
+            It is none of these, or nothing, or more than 100 %.
+        """
+        found = _SPELLING.fullmatch(text.strip().replace(",", ""))
+        if found is None or (found["usd"] and found["percent"]):
+            raise _not_a_budget(text)
+        amount = float(found["amount"])
+        if found["percent"]:
+            amount /= 100
+        whole = bool(found["usd"] or found["percent"]) or amount == int(amount)
+        if not amount > 0 or not isfinite(amount) or not whole or (found["percent"] and amount > 1):
+            raise _not_a_budget(text)
+        return cls(amount, "usd" if found["usd"] else "share" if found["percent"] else "documents")
+
+    def __str__(self) -> str:
+        if self.unit == "share":
+            return f"{100 * self.amount:g}%"
+        return f"${self.amount:g}" if self.unit == "usd" else f"{self.amount:.0f}"
+
+    def choose(self, ranked: Iterable[Candidate], paid: Cost, count: int, tally: Tally) -> Iterator[Candidate]:
+        """The first of `ranked` that the budget has room for, beside what was `paid` in a store of `count` documents.
+
+        Dollars are what `tally` makes of the texts.
+
+        Raises
+        ------
+        UsageError
+            It is in dollars, and there is no price; or what was paid has used it up.
+        """
+        if self.unit == "usd":
+            return self._choose_by_price(ranked, paid, tally)
+        limit = round(self.amount * count) if self.unit == "share" else int(self.amount)
+        if limit <= paid.documents:
+            raise self._used_up(f"{paid.documents:,} of {count:,} documents")
+        return (one for one, _ in zip(ranked, range(limit - paid.documents), strict=False))
+
+    def _choose_by_price(self, ranked: Iterable[Candidate], paid: Cost, tally: Tally) -> Iterator[Candidate]:
+        spent = usd_of(paid.tokens, tally.price)
+        if spent is None or not tally.price:
+            raise UsageError(
+                f"--reembed {self}: expected a model with a price, found one without; give a share such as 10%, a "
+                "number of documents, or --price"
+            )
+        if spent >= self.amount:
+            raise self._used_up(f"about ${spent:.4f}")
+        return self._while_it_lasts(ranked, paid.tokens, tally.price, tally)
+
+    def _while_it_lasts(
+        self, ranked: Iterable[Candidate], tokens: int, price: float, tally: Tally
+    ) -> Iterator[Candidate]:
+        stream = iter(ranked)
+        while block := list(islice(stream, _BLOCK)):
+            sums = tokens + np.cumsum(tally.tokens([one.document for one in block]))
+            fits = int((sums * price / 1e6 <= self.amount).sum())
+            yield from block[:fits]
+            if fits < len(block):
+                return
+            tokens = int(sums[-1])
+
+    def _used_up(self, paid: str) -> UsageError:
+        return UsageError(
+            f"--reembed {self}: expected a budget beyond what the stitch was fitted on, found {paid} paid for already "
+            "(they count); give a larger budget, or leave it out"
+        )
+
+
+def _not_a_budget(text: str) -> UsageError:
+    return UsageError(
+        f"expected a budget such as 10% of the documents, 5000 documents or $20, found {text!r}; give one of these"
+    )
+
+
+_QUERY_BLOCK = 500
+
+
+@dataclass(frozen=True, eq=False)
+class Survey:
+    """What is known of the n documents of a store, by row.
+
+    Attributes
+    ----------
+    paid : (n,) bool, whether the stitch has the true vector, of the document or of another with the same text
+    confidence : (n,) float32, the cosine to expect, NaN where the stitch knows none or nobody looked
+    hits : for each query of the log the rows nearest to it in the translated store, best first
+    """
+
+    paid: NDArray[np.bool_]
+    confidence: Vectors
+    hits: Sequence[Sequence[int]] = ()
+
+
+def paid_rows(store: Store, fitted: FittedStitch) -> NDArray[np.bool_]:
+    """Whether the stitch has the true vector of each document of a store, (n,)."""
+    paid = np.zeros(store.info.count, dtype=bool)
+    done = 0
+    for batch in store.batches():
+        paid[done + fitted.sample.positions(batch.ids)[0]] = True
+        done += len(batch)
+    return paid
+
+
+def survey_store(
+    store: Store, fitted: FittedStitch, queries: Vectors | None = None, *, progress: Progress = no_progress
+) -> Survey:
+    """Translate the store, keeping no vectors, and search it for the queries of a log, (m, q), by the target model.
+
+    Queries and documents meet in the target's space, where they will meet later: the old vectors and the words find
+    other documents than the new model is going to.
+
+    Raises
+    ------
+    VectorError
+        A vector is zero or not finite.
+    """
+    asked = np.empty((0, fitted.dim), dtype=np.float32) if queries is None else queries
+    blocks = [asked[start : start + _QUERY_BLOCK] for start in range(0, len(asked), _QUERY_BLOCK)]
+    tops = [TopK([str(row) for row in range(len(block))], block, metric=store.info.metric) for block in blocks]
+    paid = np.zeros(store.info.count, dtype=bool)
+    confidence = np.empty(store.info.count, dtype=np.float32)
+    done = 0
+    for batch in translated_batches(store, fitted, batch_rows(max(store.info.dim, fitted.dim))):
+        progress("look over the store", done, store.info.count)
+        end = done + len(batch)
+        paid[done + fitted.sample.positions(batch.ids)[0]] = True
+        confidence[done:end] = batch.confidence
+        keys = [_key(row) for row in range(done, end)]
+        for top in tops:
+            top.add(keys, batch.vectors)
+        done = end
+    return Survey(paid, confidence, [rows for top in tops for rows in _rows(top.run())])
+
+
+def _key(row: int) -> str:
+    """A row as the documents of a run are named; these sort as the rows do."""
+    return f"{row:015}"
+
+
+def _rows(run: Run) -> list[list[int]]:
+    return [[int(key) for key in keys] for keys in run.rankings.values()]
+
+
+QUERY_LOG, CONFIDENCE, RANDOM = "query-log", "confidence", "random"
+
+POLICIES = (QUERY_LOG, CONFIDENCE, RANDOM)
+
+
+def why_unsure(fitted: FittedStitch) -> str | None:
+    """Why the policy `confidence` is not to be used with a stitch, None where it is."""
+    confidence = fitted.selection.confidence
+    if confidence is None:
+        return "the stitch does not say how sure it is"
+    return None if confidence.is_usable else unreliable(confidence.spearman)
+
+
+def require_confidence(fitted: FittedStitch) -> None:
+    """Make sure that the policy `confidence` is to be used with a stitch.
+
+    Raises
+    ------
+    UsageError
+        It is not.
+    """
+    why = why_unsure(fitted)
+    if why is not None:
+        raise UsageError(
+            f"--policy {CONFIDENCE}: {why}; take --policy {QUERY_LOG} with a --query-log, or --policy {RANDOM}"
+        )
+
+
+def choose_policy(policy: str | None, fitted: FittedStitch, *, has_log: bool) -> str:
+    """The policy that was asked for; by default `query-log` where there is a log, else `confidence`.
+
+    Where the confidence of `fitted` is not to be used, the default is `random`.
+
+    Raises
+    ------
+    UsageError
+        There is no such policy, it does not go with the presence of a log, or it is `confidence` and that is not to be
+        used.
+    """
+    chosen = policy or (QUERY_LOG if has_log else RANDOM if why_unsure(fitted) else CONFIDENCE)
+    if chosen not in POLICIES:
+        raise UsageError(f"expected a policy of {', '.join(POLICIES)}, found {chosen!r}; choose one of them")
+    if chosen == QUERY_LOG and not has_log:
+        raise UsageError(
+            "expected a query log for the policy query-log, found none; name one with --query-log, or choose another "
+            "policy"
+        )
+    if chosen != QUERY_LOG and has_log:
+        raise UsageError(
+            f"expected no query log, as the policy {chosen} does not read one; leave it out, or choose query-log"
+        )
+    if chosen == CONFIDENCE:
+        require_confidence(fitted)
+    return chosen
+
+
+def look_over(
+    policy: str, store: Store, fitted: FittedStitch, queries: Vectors | None, *, progress: Progress = no_progress
+) -> Survey:
+    """As much of a survey as the policy needs; chance needs no look at the vectors."""
+    if policy == RANDOM:
+        return Survey(paid_rows(store, fitted), np.full(store.info.count, np.nan, dtype=np.float32))
+    return survey_store(store, fitted, queries if policy == QUERY_LOG else None, progress=progress)
+
+
+def rank_rows(policy: str, survey: Survey, *, seed: int = 0) -> NDArray[np.int64]:
+    """The rows that are not paid for, those worth most first, (m,).
+
+    A log touches some documents only; after them the others follow at random.
+
+    Raises
+    ------
+    StitchError
+        The policy is `confidence`, and the stitch knows none.
+    """
+    order = np.random.default_rng(seed).permutation(len(survey.paid))
+    if policy == CONFIDENCE:
+        if np.isnan(survey.confidence).any():
+            raise StitchError(
+                "expected a stitch that says how sure it is, found one that does not; fit it again, or choose another "
+                "policy"
+            )
+        order = np.argsort(survey.confidence, kind="stable")
+    elif policy == QUERY_LOG:
+        first = np.fromiter(rank_by_rank(survey.hits), dtype=np.int64)
+        order = np.concatenate([first, order[~np.isin(order, first)]])
+    return order[~survey.paid[order]]
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,19 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.documents import Document
 from migrate.errors import StitchError
 from migrate.fit import fit_pairs
 from migrate.manifest import Manifest, creation_date
 from migrate.sample import Pairs
-from migrate.sample.distinct import find_copies
-from migrate.sample.pairs import MOST_PAIRS
+from migrate.sample.draw import MOST_PAIRS, find_copies
+from migrate.stitch.base import Pairing
 from migrate.stitch.fitted import FittedStitch, TrueVectors, fit_norm
 from migrate.stitch.kinds import new_stitch
-from migrate.stitch.pairing import Pairing
 from migrate.stitch.text_reader import TextReader
 from migrate.stores.base import Store
-from migrate.vectors import Progress, Vectors, check_vectors, no_progress
+from migrate.vectors import Document, Progress, Vectors, check_vectors, no_progress
 
 
 def extended(store: Store, known: TrueVectors, documents: Sequence[Document], vectors: Vectors) -> TrueVectors:

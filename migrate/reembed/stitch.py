@@ -10,23 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from migrate.documents import Query
 from migrate.embedders.base import Embedder
 from migrate.errors import StitchError
 from migrate.files import canonical_json, refuse_existing
 from migrate.fit import fit_reader, require_texts
 from migrate.manifest import MANIFEST_NAME
-from migrate.reembed.budget import Budget
-from migrate.reembed.plan import Plan, plan_reembedding
-from migrate.reembed.policies import QUERY_LOG, choose_policy
+from migrate.reembed.plan import QUERY_LOG, Budget, Plan, choose_policy, plan_reembedding
 from migrate.reembed.refit import extended, refit
-from migrate.sample.choosers import choosers_of, chosen_by, digests_of
-from migrate.sample.query_log import MOST_QUERIES
-from migrate.stitch.direction import DOCUMENT, require_direction
-from migrate.stitch.fitted import FittedStitch
+from migrate.sample.query_log import MOST_QUERIES, choosers_of, chosen_by, digests_of
+from migrate.stitch.fitted import DOCUMENT, FittedStitch, require_direction
 from migrate.stitch.loading import load_stitch
 from migrate.stores.base import Store
-from migrate.vectors import Progress, no_progress
+from migrate.vectors import Progress, Query, no_progress
 
 DETAIL = "re-embedding"
 """Detail of a stitch's manifest: what was asked for, and what came of it."""

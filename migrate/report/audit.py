@@ -1,16 +1,214 @@
-"""An audit report as plain text that fits 100 columns: the verdict last, where a terminal leaves it in sight."""
+"""An audit report as plain text that fits 100 columns: the verdict last, where a terminal leaves it in sight.
+
+What to do about a verdict, in words; only what the findings bear out.
+
+Where a migration hurts, as plain text that fits 100 columns: the worst of it; all of it is in JSON and HTML.
+
+A frontier as plain text that fits 100 columns, and as JSON.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from math import floor, log10
+from typing import Any
 
-from migrate.audit.arms import Arm, Comparison
+from migrate.audit.arms import FULL, TRANSLATED, Arm, Comparison
+from migrate.audit.frontier import Frontier, Point
+from migrate.audit.hurt import Calibration, Hubness, Hurt, Regression
 from migrate.audit.model import AuditReport
-from migrate.audit.verdict import Bounds, Verdict
-from migrate.report.advice import advice
-from migrate.report.frontier import frontier_text
-from migrate.report.hurt import hurt_text
-from migrate.report.terminal import folded, table, telling
+from migrate.audit.slices import Slice
+from migrate.audit.verdict import Bounds, Outcome, Verdict
+from migrate.report.page import as_plain
+from migrate.report.terminal import WIDTH, folded, table, telling
+
+
+def advice(report: AuditReport) -> Iterator[str]:
+    """The next steps that the findings speak for, the nearest first."""
+    verdict = report.verdict
+    if verdict.outcome is Outcome.SAFE:
+        yield "put the translated store in the place of the old one, together with the queries of the target model"
+        return
+    if report.doubts:
+        yield "make a reference that is beyond doubt: `audit STORE --reference build` embeds every text now"
+    if verdict.lacks_documents:
+        yield "embed the whole store again: it is too small for an audit, and for a migration to be worth it"
+        return
+    if verdict.worse_than_stay:
+        yield "stay with the source store for now: it answers better than the translated one"
+    if report.frontier is not None:
+        yield report.frontier.sentence
+    for name in report.ways_out:
+        bounds = report.family[name]
+        yield (
+            f"`{name}` keeps the margin (retention {bounds.estimate:.3f}, at least {bounds.lower:.3f} with 95 % "
+            f"confidence, whichever of {len(report.family)} further arms is picked)"
+        )
+    if report.frontier is None:
+        yield (
+            "try what re-embedding a part would keep: `audit` says it with `--frontier`, `--source` and the `--stitch` "
+            "of the translation"
+        )
+    if verdict.outcome is Outcome.INCONCLUSIVE and verdict.queries_needed:
+        yield f"or judge about {verdict.queries_needed:,} queries"
+
+
+_QUERIES, _SLICES = 3, 3
+_FEWEST = 10
+METRICS = {"ip": "inner product, at least", "l2": "squared distance, at most"}
+"""What a score is, and how it passes a threshold."""
+
+
+def hurt_text(hurt: Hurt, measure: str) -> str:
+    """The queries and the kinds of queries that lose most, how thresholds move, how hubs grow."""
+    parts = [
+        _regressions(hurt.regressions[:_QUERIES], measure),
+        _slices(hurt.slices),
+        f"{calibration_title(hurt.calibration)}\n{table(calibration_rows(hurt.calibration))}"
+        if hurt.calibration
+        else "",
+        "\n".join(map(_hubs, hurt.hubness)),
+    ]
+    return "\n\n".join(filter(None, parts))
+
+
+def _regressions(worst: tuple[Regression, ...], measure: str) -> str:
+    if not worst:
+        return ""
+    return "\n".join([f"queries that lose most {measure}", *(line for one in worst for line in _regression(one))])
+
+
+def _regression(one: Regression) -> Iterator[str]:
+    yield _cut(f"  {one.query_id}: {one.text}")
+    yield f"    {one.scores[FULL]:.3f} -> {one.scores[TRANSLATED]:.3f}"
+    for name, hits in one.hits.items():
+        found = "; ".join(f"{hit.doc_id}{'' if not hit.grade else ' (relevant)'} {hit.text}" for hit in hits[:1])
+        yield _cut(f"    {name} finds {found or 'nothing'}")
+
+
+def _cut(line: str) -> str:
+    line = " ".join(line.split()) if line.strip() == line else line
+    return line if len(line) <= WIDTH else line[: WIDTH - 1] + "…"
+
+
+def _slices(slices: tuple[Slice, ...]) -> str:
+    """The kinds of queries that keep least, of those with enough queries to speak of."""
+    enough = sorted(
+        (one for one in telling_slices(slices) if one.queries >= _FEWEST), key=lambda one: one.retention.estimate
+    )
+    if not enough:
+        return ""
+    rows = [
+        [
+            _cut(f"{one.by}: {one.value}")[:60],
+            f"{one.queries}",
+            f"{one.full:.3f}",
+            f"{one.translated:.3f}",
+            f"{one.retention.estimate:.3f}",
+        ]
+        for one in enough[:_SLICES]
+    ]
+    return table([["kinds of queries that keep least", "queries", "full", "translated", "retention"], *rows])
+
+
+def telling_slices(slices: Sequence[Slice]) -> list[Slice]:
+    """Those of kinds that tell queries apart: what holds for all of them is the verdict's to say."""
+    times = Counter(one.by for one in slices)
+    return [one for one in slices if times[one.by] > 1]
+
+
+def calibration_title(found: Calibration) -> str:
+    """What the thresholds are."""
+    old, new = (METRICS[metric] for metric in found.metrics)
+    return f"similarity thresholds, old ({old}) and new ({new})"
+
+
+def _decimals(values: list[float]) -> int:
+    """As many as tell values apart that lie close together, four at least.
+
+    >>> _decimals([0.2, 0.7]), _decimals([0.999991, 0.999998])
+    (4, 7)
+    """
+    spread = max(values) - min(values)
+    return 4 if spread <= 0 else min(max(4, 1 - floor(log10(spread))), 9)
+
+
+def calibration_rows(found: Calibration) -> list[list[str]]:
+    """One row a threshold: old, the share of hits that passes it, new for as many, new for as precise ones."""
+    head = ["old", "hits that pass", "new", "new, for the same precision"]
+    rows = [
+        [
+            f"{one.old:.{_decimals([other.old for other in found.thresholds])}f}",
+            f"{one.pass_rate:.0%}",
+            f"{one.same_pass_rate:.4f}",
+            "-" if one.same_precision is None else f"{one.same_precision:.4f}",
+        ]
+        for one in found.thresholds
+    ]
+    return telling([head, *rows])
+
+
+def _hubs(found: Hubness) -> str:
+    return (
+        f"hubs, {found.arm}: skewness {found.skewness:.2f}, one document is near {found.largest} of "
+        f"{found.documents:,}, {found.orphans:.0%} are near none"
+    )
+
+
+def frontier_text(frontier: Frontier) -> str:
+    """One line a budget: policy, share, documents, money, retention with its bounds, verdict; the cheapest last."""
+    priced = any(point.price_usd is not None for point in frontier.points)
+    head = ["re-embed by", "share", "documents", "tokens", *(["usd"] if priced else [])]
+    rows = [_row(point, priced=priced) for point in frontier.points]
+    notes = [folded(f"note: {note}") for note in frontier.notes]
+    measure = f"retention of {frontier.measure} with a part of the {frontier.count:,} documents re-embedded"
+    found = table(
+        [[*head, "retention", f"{100 * frontier.points[0].verdict.confidence:.3g} % bounds", "verdict"], *rows]
+    )
+    return "\n".join([measure, "", found, "", *notes, folded(frontier.sentence)])
+
+
+def _row(point: Point, *, priced: bool) -> list[str]:
+    bounds = point.verdict.retention
+    price = "-" if point.price_usd is None else f"{point.price_usd:,.4f}"
+    return [
+        point.policy,
+        f"{point.share:.1%}",
+        f"{point.documents:,}",
+        f"{point.tokens:,}",
+        *([price] if priced else []),
+        f"{bounds.estimate:.3f}",
+        f"{bounds.lower:.3f}..{bounds.upper:.3f}",
+        point.verdict.outcome.value,
+    ]
+
+
+def frontier_document(frontier: Frontier) -> dict[str, Any]:
+    """Every point, and the cheapest that is SAFE."""
+    best = frontier.cheapest_safe
+    return {
+        "measure": frontier.measure,
+        "documents": frontier.count,
+        "points": [_point_document(point) for point in frontier.points],
+        "cheapest_safe": None if best is None else _point_document(best),
+        "sentence": frontier.sentence,
+        "notes": list(frontier.notes),
+    }
+
+
+def _point_document(point: Point) -> dict[str, Any]:
+    return {
+        "policy": point.policy,
+        "share": point.share,
+        "documents": point.documents,
+        "tokens": point.tokens,
+        "price_usd": point.price_usd,
+        "outcome": point.verdict.outcome.value,
+        "retention": as_plain(point.verdict.retention),
+        "worse_than_stay": point.verdict.worse_than_stay,
+    }
+
 
 _MANY_QUERIES = 10_000
 _QUALITY = {"nDCG@10": "nDCG@10", "recall@100": "R@100", "MRR@10": "MRR@10"}

@@ -1,15 +1,93 @@
-"""Compared stores as plain text that fits 100 columns."""
+"""Compared stores as plain text that fits 100 columns.
+
+Compared stores as one JSON document and as tables of commas: the source of truth for every other form.
+
+Singular values of several stitches as lines on a logarithmic scale, an inline picture.
+
+Compared stores as one HTML page: heat maps of every measure, tables, spectra.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from math import isfinite
+import csv
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from html import escape
+from math import isfinite, log10, pi
+from typing import Any
 
-from migrate.report.heat_map import shorten
+from migrate import __version__
+from migrate.report.page import Section, html_page, html_table
+from migrate.report.svg.charts import Shading, heat_map, shorten
 from migrate.report.terminal import folded, table, telling
 from migrate.similarity.comparison import StoresComparison
 from migrate.similarity.downstream import Accuracy, Downstream
-from migrate.similarity.measures import MEASURES
+from migrate.similarity.measures import MEASURES, Matrix, Measure
+
+SCHEMA_VERSION = 1
+
+
+def compare_document(found: StoresComparison) -> dict[str, Any]:
+    """Every matrix, every spectrum and the facts of the stores, as values that JSON holds; no figure is null."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "kind": "compare",
+        "documents": found.documents,
+        "shared": found.shared,
+        "seed": found.seed,
+        "stores": [
+            {**asdict(one), "dimension": _known(one.dimension), "two_nn": _known(one.two_nn)} for one in found.stores
+        ],
+        "measures": [_measure_document(measure, found) for measure in MEASURES],
+        "stitches": [
+            {"from": ends[0], "to": ends[1], **asdict(stitch)}
+            for (a, b), pair in found.pairs.items()
+            for ends, stitch in (((a, b), pair.forth), ((b, a), pair.back))
+        ],
+        "downstream": None if found.downstream is None else asdict(found.downstream),
+        "notes": list(found.notes),
+    }
+
+
+def _measure_document(measure: Measure, found: StoresComparison) -> dict[str, Any]:
+    facts = {name: getattr(measure, name) for name in ("key", "title", "meaning", "alike", "directed")}
+    return {**facts, "matrix": [list(row) for row in measure.matrix(found)]}
+
+
+def matrix_csv(measure: Measure, found: StoresComparison) -> str:
+    """One matrix with the names of the stores: a row is from, a column to; empty where there is no figure."""
+    names = [one.name for one in found.stores]
+    rows = zip(names, measure.matrix(found), strict=True)
+    return _csv([["from", *names], *([name, *map(_exact, values)] for name, values in rows)])
+
+
+def long_csv(found: StoresComparison) -> str:
+    """All matrices as one table: measure, from, to, value; without the values that are not there."""
+    names = [one.name for one in found.stores]
+    rows = [
+        [measure.key, names[row], names[column], _exact(value)]
+        for measure in MEASURES
+        for row, values in enumerate(measure.matrix(found))
+        for column, value in enumerate(values)
+        if value is not None
+    ]
+    return _csv([["measure", "from", "to", "value"], *rows])
+
+
+def _known(value: float) -> float | None:
+    return value if isfinite(value) else None
+
+
+def _exact(value: float | None) -> str:
+    return "" if value is None else repr(float(value))
+
+
+def _csv(rows: Sequence[Sequence[str]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
+
 
 _LONGEST = 50
 _SMALL, _MIDDLING, _GREAT = 0.01, 10, 10_000
@@ -119,3 +197,188 @@ def labels_rows(found: StoresComparison, scored: Downstream) -> Iterator[list[st
 
 def _cells(one: Accuracy | None) -> list[str]:
     return ["-", "-"] if one is None else [number(one.accuracy), number(one.macro_f1)]
+
+
+_WIDTH, _HEIGHT = 640, 240
+_LEFT, _TOP, _BOTTOM, _RIGHT = 44, 12, 36, 150
+_DECADES = 4
+_POINTS = 160
+_COLOURS = 6
+_DASHES = ("", "6 3", "2 3")
+
+
+def spectra(series: Mapping[str, Sequence[float]]) -> str:
+    """An SVG element with a line for each series, its values in units of its first; what is below 10⁻⁴ is left out."""
+    most = max(map(len, series.values()))
+    names = "".join(_key(place, name) for place, name in enumerate(series))
+    lines = "".join(_line(place, values, most) for place, values in enumerate(series.values()))
+    height = max(_HEIGHT, _TOP + 18 * len(series) + _BOTTOM)
+    return (
+        f'<svg viewBox="0 0 {_WIDTH} {height}" style="max-width:{_WIDTH + 160}px" role="img" '
+        f'aria-label="Singular values of the stitches">{_axes(most)}{lines}{names}</svg>'
+    )
+
+
+def _x(place: float, most: int) -> float:
+    return _LEFT + (_WIDTH - _LEFT - _RIGHT) * (place - 1) / max(most - 1, 1)
+
+
+def _y(share: float) -> float:
+    return _TOP + (_HEIGHT - _TOP - _BOTTOM) * min(-log10(share) / _DECADES, 1)
+
+
+def _axes(most: int) -> str:
+    right, bottom = _x(most, most), _y(10**-_DECADES)
+    parts = []
+    for decade in range(_DECADES + 1):
+        y = _y(10.0**-decade)
+        label = "1" if decade == 0 else f"{10.0**-decade:g}"
+        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{right:.1f}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        parts.append(f'<text class="muted" x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{label}</text>')
+    for place in sorted({1, (most + 1) // 2, most}):
+        x = _x(place, most)
+        parts.append(f'<text class="muted" x="{x:.1f}" y="{bottom + 16:.1f}" text-anchor="middle">{place}</text>')
+    middle = (_LEFT + right) / 2
+    parts.append(
+        f'<text class="muted" x="{middle:.1f}" y="{bottom + 31:.1f}" text-anchor="middle">'
+        "singular value, by rank</text>"
+    )
+    return "".join(parts)
+
+
+def _style(place: int) -> str:
+    dash = _DASHES[place // _COLOURS % len(_DASHES)]
+    return f'stroke="var(--series-{place % _COLOURS + 1})" stroke-width="2"' + (
+        f' stroke-dasharray="{dash}"' if dash else ""
+    )
+
+
+def _line(place: int, values: Sequence[float], most: int) -> str:
+    step = max(len(values) // _POINTS, 1)
+    shares = [(rank, value / values[0]) for rank, value in enumerate(values, 1) if values[0] > 0]
+    points = [(rank, share) for rank, share in shares if share >= 10**-_DECADES]
+    kept = [*points[::step], *points[-1:]]
+    path = " ".join(f"{_x(rank, most):.1f},{_y(share):.1f}" for rank, share in kept)
+    return f'<polyline points="{path}" fill="none" {_style(place)}/>'
+
+
+def _key(place: int, name: str) -> str:
+    x, y = _WIDTH - _RIGHT + 14, _TOP + 6 + 18 * place
+    return (
+        f'<line x1="{x}" x2="{x + 18}" y1="{y}" y2="{y}" {_style(place)}/>'
+        f'<text x="{x + 24}" y="{y + 4}">{escape(shorten(name, 18))}</text>'
+    )
+
+
+_FEW = 8
+"""Stores up to which two heat maps stand side by side."""
+
+_LEAST = -1.0
+"""A value from which on down the shade is the same: R² has no lower end."""
+
+_FAR = {"cka_distance": pi / 2, "penalty": 1.0, "penalty_identity": 1.0}
+"""What spaces have that have nothing in common, where it is not 0."""
+
+_CONTROLS = ("r2_mean", "r2_random")
+
+
+def compare_page(found: StoresComparison) -> str:
+    """The page, complete in itself."""
+    spaces = [measure for measure in MEASURES if not measure.directed]
+    stitches = [measure for measure in MEASURES if measure.directed]
+    sections = [
+        Section("The stores", _stores(found)),
+        Section("How alike the spaces are", _maps(spaces, found)),
+        Section("What a stitch makes of them", _stitches(stitches, found)),
+        Section("Spectra", _spectra(found)),
+    ]
+    if found.downstream is not None:
+        sections.insert(3, Section("Labels", _labels(found)))
+    footer = f"lead-migrate {escape(__version__)}, seed {found.seed}"
+    return html_page("Comparison of vector stores", _title(found), _lead(found), sections, footer=footer)
+
+
+def _title(found: StoresComparison) -> str:
+    return f"{len(found.stores)} spaces of the same {found.documents:,} documents"
+
+
+def _lead(found: StoresComparison) -> str:
+    names = [escape(one.name) for one in found.stores]
+    order = sorted(found.pairs, key=lambda pair: found.pairs[pair].cka)
+    sentences = [
+        f"{word} by CKA: <b>{names[a]}</b> and <b>{names[b]}</b> ({number(found.pairs[a, b].cka)})."
+        for word, (a, b) in (("Most alike", order[-1]), ("Least alike", order[0]))[: len(order)]
+    ]
+    return f'<p class="lead">{" ".join(sentences)}</p>'
+
+
+def _stores(found: StoresComparison) -> str:
+    head = ["store", "dim", "documents", "dimension near a document", "dimension by TwoNN", "read back"]
+    rows = [
+        [one.name, str(one.dim), f"{one.documents:,}", tenths(one.dimension), tenths(one.two_nn),
+         "exact" if one.exact else "approximate"]
+        for one in found.stores
+    ]  # fmt: skip
+    notes = "".join(f'<p class="note">{escape(note)}</p>' for note in found.notes)
+    about = (
+        "The intrinsic dimension near a document is the maximum likelihood estimate of Levina and Bickel from its 20 "
+        "nearest, the harmonic mean over documents; TwoNN (Facco et al.) takes the ratio of the two nearest distances."
+    )
+    return f'{html_table([head, *rows])}<p class="note">{about}</p>{notes}'
+
+
+def _stitches(measures: Sequence[Measure], found: StoresComparison) -> str:
+    first = next(iter(found.pairs.values())).forth
+    controls = [measure for measure in measures if measure.key in _CONTROLS]
+    spans = "; ".join(f"{escape(measure.title)}: {_span(measure.matrix(found))}" for measure in controls)
+    about = (
+        "An affine stitch, ridge with a penalty chosen by retrieval, from the store of the row to the store of the "
+        f"column: fitted on {first.fitted_on:,} documents, judged on {first.judged_on:,} others. Errors are in the "
+        f"target's own units. Controls, over all pairs: {spans}."
+    )
+    return f"<p>{about}</p>{_maps([measure for measure in measures if measure not in controls], found)}"
+
+
+def _span(matrix: Matrix) -> str:
+    values = [value for line in matrix for value in line if value is not None]
+    return f"{number(min(values))} to {number(max(values))}" if values else "-"
+
+
+def _maps(measures: Sequence[Measure], found: StoresComparison) -> str:
+    names = [one.name for one in found.stores]
+    maps = "".join(
+        f'<div><h3>{escape(measure.title)}</h3><p class="note">{escape(measure.meaning)}</p>'
+        f"{heat_map(measure.title, names, matrix, shading_of(measure, matrix), number)}</div>"
+        for measure, matrix in ((measure, measure.matrix(found)) for measure in measures)
+    )
+    return f'<div class="pair">{maps}</div>' if len(names) <= _FEW else maps
+
+
+def shading_of(measure: Measure, matrix: Matrix) -> Shading:
+    """From the value least alike to the most alike, with what strangers have and what a space has with itself."""
+    values = [value for row, line in enumerate(matrix) for column, value in enumerate(line) if row != column]
+    known = [value for value in values if value is not None] or [0.0]
+    if measure.itself is not None:
+        known += [measure.itself, _FAR.get(measure.key, 0.0)]
+    if measure.alike is None:
+        return Shading(min(known), max(known), "deeper: more")
+    low, high = max(min(known), _LEAST), max(known)
+    ends = (low, high) if measure.alike == "more" else (high, low)
+    return Shading(*ends, "deeper: more alike")
+
+
+def _spectra(found: StoresComparison) -> str:
+    target = escape(found.stores[0].name)
+    series = {found.stores[b].name: found.pairs[a, b].back.singular_values for a, b in found.pairs if a == 0}
+    about = (
+        f"Singular values of the stitches to {target}, in units of the greatest. A line that falls early belongs to a "
+        "stitch that uses few directions."
+    )
+    return f"<p>{about}</p>{spectra(series)}"
+
+
+def _labels(found: StoresComparison) -> str:
+    scored = found.downstream
+    if scored is None:
+        return ""
+    return f"<p>{escape(labels_sentence(found, scored))}</p>{html_table(list(labels_rows(found, scored)), marked=[0])}"

@@ -8,9 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from migrate.stitch.confidence import Confidence
-from migrate.stitch.curve import MORE, LearningCurve
-from migrate.stitch.fallback import best_of_vectors
-from migrate.stitch.select import Selection
+from migrate.stitch.fitted import best_of_vectors
+from migrate.stitch.select import MORE, LearningCurve, Selection
 from migrate.stores.confidence import unreliable
 
 _Z = 1.96

@@ -1,12 +1,27 @@
-"""What CI shows of a finding: cases that passed, failed or stayed open, and a page of Markdown."""
+"""What CI shows of a finding: cases that passed, failed or stayed open, and a page of Markdown.
+
+Cases as JUnit XML, the form that CI servers read.
+
+Cases as annotations of GitHub Actions: lines of a form that its runner takes out of the log.
+
+An audit as cases for CI.
+
+A check as cases for CI.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from xml.etree import ElementTree
 
-from migrate.report.characters import printable
+from migrate.audit.model import AuditReport
+from migrate.audit.verdict import Outcome
+from migrate.check.model import Compatibility
+from migrate.report.audit import quality_rows, sentences
+from migrate.report.characters import for_markup, printable
+from migrate.report.check import answer_line
 
 MARKS = {"passed": "✅", "failed": "❌", "open": "⚠️"}
 """What a person sees of a state at a glance."""
@@ -52,3 +67,111 @@ def markdown_table(rows: Sequence[Sequence[str]]) -> str:
     lines = [head, *body]
     texts = ["| " + " | ".join(printable(cell).replace("|", "\\|") for cell in row) + " |" for row in lines]
     return "\n".join([texts[0], "|---|" + "---:|" * (len(head) - 1), *texts[1:]])
+
+
+def junit_xml(suite: Suite) -> bytes:
+    """One `testsuite`: a failed case has a `failure`, an open one an `error`, as neither may pass for a success."""
+    states = [case.state for case in suite.cases]
+    root = ElementTree.Element("testsuites")
+    counts = {"failures": states.count(State.FAILED), "errors": states.count(State.OPEN)}
+    facts = {"name": suite.name, "tests": str(len(states)), **{name: str(count) for name, count in counts.items()}}
+    element = ElementTree.SubElement(root, "testsuite", facts)
+    properties = ElementTree.SubElement(element, "properties")
+    for name, value in suite.properties.items():
+        ElementTree.SubElement(properties, "property", {"name": name, "value": value})
+    for case in suite.cases:
+        _add(element, case, suite)
+    for part in root.iter():
+        part.text = for_markup(part.text) if part.text else None
+        part.attrib = {name: for_markup(value) for name, value in part.attrib.items()}
+    ElementTree.indent(root)
+    written: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
+    return written + b"\n"
+
+
+def _add(element: ElementTree.Element, case: Case, suite: Suite) -> None:
+    inner = ElementTree.SubElement(element, "testcase", {"classname": suite.title, "name": case.name})
+    if case.state is State.PASSED:
+        ElementTree.SubElement(inner, "system-out").text = case.message
+        return
+    tag = "failure" if case.state is State.FAILED else "error"
+    ElementTree.SubElement(inner, tag, {"message": case.message, "type": case.state.value}).text = case.message
+
+
+_LEVELS = {State.PASSED: "notice", State.FAILED: "error", State.OPEN: "warning"}
+
+
+def annotation_lines(suite: Suite) -> Iterator[str]:
+    """One line a case; see "Workflow commands for GitHub Actions" in GitHub's documentation."""
+    for case in suite.cases:
+        title = _property(f"{suite.name}: {case.name}")
+        yield f"::{_LEVELS[case.state]} title={title}::{_data(case.message)}"
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+_STATES = {Outcome.SAFE: State.PASSED, Outcome.NOT_SAFE: State.FAILED, Outcome.INCONCLUSIVE: State.OPEN}
+
+
+def audit_suite(report: AuditReport) -> Suite:
+    """The verdict, and where staying is possible, whether it is not better."""
+    verdict = report.verdict
+    cases = [Case("verdict", _STATES[verdict.outcome], f"{verdict.outcome}: {verdict.sentence}")]
+    gain = verdict.gain_over_stay
+    if gain is not None:
+        span = f"{gain.estimate:+.3f} {report.measure} (95 % bounds {gain.lower:+.3f} to {gain.upper:+.3f})"
+        state = State.FAILED if verdict.worse_than_stay else State.PASSED
+        cases.append(Case("not worse than staying", state, f"against staying: {span}"))
+    bounds = verdict.retention
+    properties = {
+        "retention": f"{bounds.estimate:.6f}",
+        "retention lower bound": f"{bounds.lower:.6f}",
+        "retention upper bound": f"{bounds.upper:.6f}",
+        "margin": f"{verdict.margin:g}",
+        "queries": str(verdict.n_queries),
+    }
+    return Suite("lead-migrate audit", f"audit of {report.dataset}", cases, _audit_markdown(report), properties)
+
+
+def _audit_markdown(report: AuditReport) -> str:
+    *others, verdict = sentences(report)
+    notes = "\n".join(f"- {one}" for one in others)
+    mark = MARKS[_STATES[report.verdict.outcome]]
+    return (
+        f"## {mark} lead-migrate: {verdict}\n\n{markdown_table(quality_rows(report))}\n\n"
+        f"<details><summary>Remarks</summary>\n\n{notes}\n\n</details>\n"
+    )
+
+
+def check_suite(found: Compatibility) -> Suite:
+    """The answer, and everything that was looked at."""
+    whole = Case("compatible", _state(ok=found.compatible), _answer(found))
+    cases = [whole, *(Case(one.name, _state(ok=one.ok), one.message) for one in found.findings)]
+    figures = found.figures
+    properties = {"cause": found.cause.value, "basis": found.basis}
+    if figures is not None:
+        properties |= {"sampled": str(figures.sampled), "agreeing": str(figures.agreeing)}
+        properties["median cosine"] = f"{figures.median_cosine:.6f}"
+    return Suite("lead-migrate check", f"check of {found.store.name}", cases, _check_markdown(found), properties)
+
+
+def _state(*, ok: bool) -> State:
+    return State.PASSED if ok else State.FAILED
+
+
+def _answer(found: Compatibility) -> str:
+    return " ".join(answer_line(found).split())
+
+
+def _check_markdown(found: Compatibility) -> str:
+    looked = [["looked at", ""], *([one.name, "ok" if one.ok else one.message] for one in found.findings)]
+    examples = [["document", "row", "cosine"], *([e.doc_id, f"{e.row:,}", f"{e.cosine:.4f}"] for e in found.examples)]
+    tables = [markdown_table(looked), *([markdown_table(examples)] if found.examples else [])]
+    mark = MARKS[_state(ok=found.compatible)]
+    return f"## {mark} lead-migrate: {_answer(found)}\n\n" + "\n\n".join(tables) + "\n"

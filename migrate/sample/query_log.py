@@ -1,23 +1,71 @@
-"""The query log's rows: documents in the order in which the queries that were asked would meet them."""
+"""The query log's rows: documents in the order in which the queries that were asked would meet them.
+
+The queries that chose documents to embed: remembered as hashes, so that an audit can keep them from judging.
+
+A document that is embedded because a query finds it answers that query as the target model would, whatever becomes of
+all others: judged by such queries, a store looks better than it is. Stitch and store remember them, and not what they
+ask.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, zip_longest
 
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.documents import Document, Query
 from migrate.embedders.base import Embedder
-from migrate.errors import UsageError, VectorError
+from migrate.errors import ManifestError, UsageError, VectorError
 from migrate.files import canonical_json
+from migrate.manifest import Manifest
 from migrate.search.bm25 import bm25_run
 from migrate.search.runs import DEPTH, Run, TopK
 from migrate.stores.base import Store
-from migrate.vectors import Progress, Vectors, check_vectors, no_progress
+from migrate.vectors import Document, Progress, Query, Vectors, check_vectors, no_progress, query_key
+
+CHOSEN_BY = "chosen by queries"
+"""Detail of a manifest: the digests of all queries that chose documents; absent where none did."""
+
+_DIGITS = 16
+
+
+def digest_of(query: Query) -> str:
+    """16 hexadecimal digits of SHA-256; equal for queries that ask the same."""
+    return hashlib.sha256(query_key(query.text).encode(errors="surrogatepass")).hexdigest()[:_DIGITS]
+
+
+def digests_of(queries: Iterable[Query]) -> frozenset[str]:
+    """The digests of queries that choose."""
+    return frozenset(map(digest_of, queries))
+
+
+def choosers_of(*manifests: Manifest | None) -> frozenset[str]:
+    """The digests of the queries that chose documents for any of some stitches and stores.
+
+    Raises
+    ------
+    ManifestError
+        A manifest holds something else under that name.
+    """
+    found: set[str] = set()
+    for manifest in filter(None, manifests):
+        known = manifest.details.get(CHOSEN_BY, [])
+        if not isinstance(known, list) or not all(isinstance(digest, str) for digest in known):
+            raise ManifestError(
+                f"expected hashes of queries under {CHOSEN_BY!r} in the manifest of a {manifest.kind}, found something "
+                "else; the file is damaged, copy or make it again"
+            )
+        found.update(known)
+    return frozenset(found)
+
+
+def chosen_by(digests: frozenset[str]) -> dict[str, list[str]]:
+    """The detail for a manifest; empty where no query chose."""
+    return {CHOSEN_BY: sorted(digests)} if digests else {}
+
 
 MOST_QUERIES = 5_000
 """Queries of a log that are looked up: the most frequent ones."""

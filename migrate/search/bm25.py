@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.documents import Document, Query
 from migrate.search.runs import DEPTH, DocKey, Run
+from migrate.vectors import Document, Query
 
 if TYPE_CHECKING:
     from rank_bm25 import BM25Okapi

@@ -1,10 +1,15 @@
 """How alike embedding spaces are: functions of two arrays, and all stores of the same documents against each other."""
 
-from migrate.similarity.cka import cka_distance, linear_cka
 from migrate.similarity.comparison import StoresComparison, compare_stores
-from migrate.similarity.geometry import local_geometry, relative_orientation
 from migrate.similarity.neighbours import neighbour_jaccard, rank_similarity
-from migrate.similarity.spaces import Similarity, compare_spaces
+from migrate.similarity.spaces import (
+    Similarity,
+    cka_distance,
+    compare_spaces,
+    linear_cka,
+    local_geometry,
+    relative_orientation,
+)
 from migrate.similarity.stitching import Stitching, judge_stitching
 
 __all__ = [

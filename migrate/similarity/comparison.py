@@ -1,19 +1,47 @@
-"""Any number of stores of the same documents, each pair compared by every measure."""
+"""Any number of stores of the same documents, each pair compared by every measure.
+
+Short names for stores that are shown side by side.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from pathlib import Path
 
 from migrate.errors import DatasetError, UsageError
 from migrate.similarity.downstream import Downstream, judge_labels
 from migrate.similarity.matching import SAMPLE, Matched, match_documents
-from migrate.similarity.names import distinct_names
 from migrate.similarity.spaces import Similarity, Space, compare_described, describe_space
 from migrate.similarity.stitching import halves
 from migrate.stores.base import Store
 from migrate.vectors import Progress, Vectors, no_progress
+
+
+def distinct_names(paths: Sequence[Path]) -> list[str]:
+    """For each path as many of its last parts as tell it from all others, and a number where the path is the same.
+
+    A path may hold what a terminal obeys; a name does not.
+
+    >>> distinct_names([Path("a/store"), Path("b/store")])
+    ['a/store', 'b/store']
+    >>> distinct_names([Path("a/old"), Path("a/old"), Path("b/new")])
+    ['old', 'old (2)', 'new']
+    """
+    parts = [path.absolute().parts for path in paths]
+    different = len(set(parts))
+    depth = next(d for d in range(1, 1 + max(map(len, parts))) if len({one[-d:] for one in parts}) == different)
+    names = [_printable(str(Path(*one[-depth:]))) for one in parts]
+    return [name if names.index(name) == place else _numbered(names, place) for place, name in enumerate(names)]
+
+
+def _numbered(names: Sequence[str], place: int) -> str:
+    return f"{names[place]} ({names[: place + 1].count(names[place])})"
+
+
+def _printable(name: str) -> str:
+    return "".join(char if char.isprintable() else "?" for char in name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.similarity.rows import check_same_documents, some_rows
+from migrate.similarity.matching import check_same_documents, some_rows
 from migrate.vectors import Vectors, squared_norms, unit_rows
 
 NEIGHBOURS = 10

@@ -1,4 +1,9 @@
-"""Two spaces of the same documents, compared by every measure."""
+"""Two spaces of the same documents, compared by every measure.
+
+The shape of two spaces: cosines between all documents, and how each is put together from its neighbours.
+
+Centred kernel alignment of two spaces, unbiased and in minibatches, and the distance that it gives.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +12,139 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.errors import VectorError
 from migrate.similarity import dimension
-from migrate.similarity.cka import FEWEST, cka_distance, linear_cka
 from migrate.similarity.dimension import local_dimensions, mean_dimension, two_nn_dimension
-from migrate.similarity.geometry import local_geometry_of, relative_orientation
+from migrate.similarity.matching import check_same_documents, pearson, some_rows
 from migrate.similarity.neighbours import NEIGHBOURS, Nearest, find_nearest, jaccard_of, rank_similarity_of
-from migrate.similarity.rows import check_same_documents, some_rows
 from migrate.similarity.stitching import Stitching, judge_stitching
+from migrate.stitch.text_rows import Matrix
 from migrate.vectors import Vectors, unit_rows
+
+_REGULARISATION = 1e-3  # scikit-learn's, relative to the trace of the Gram matrix
+_BLOCK = 256
+
+
+def relative_orientation(a: Vectors, b: Vectors, *, seed: int = 0) -> float:
+    """Pearson correlation of the cosines of all pairs of documents in two spaces, (n, p) and (n, q): -1 to 1.
+
+    The comparison of similarity matrices of Kriegeskorte, Mur & Bandettini 2008, on up to 1,000 documents drawn by
+    `seed`; 0 where all cosines of a space are the same.
+    """
+    check_same_documents(a, b, 3)
+    rows = some_rows(len(a), seed=seed)
+    above = np.triu_indices(len(rows), 1)
+    one, other = (unit_rows(side[rows]).astype(np.float64) for side in (a, b))
+    return pearson((one @ one.T)[above], (other @ other.T)[above])
+
+
+def local_geometry(a: Vectors, b: Vectors, k: int = NEIGHBOURS, *, seed: int = 0) -> float:
+    """How alike documents are put together from their neighbours in two spaces, (n, p) and (n, q): -1 to 1.
+
+    The mean correlation of the weights that rebuild a document's direction from its k nearest documents in the one
+    space and from the same documents in the other, for the neighbours of either space. Up to 1,000 documents drawn
+    by `seed`.
+    """
+    check_same_documents(a, b, 3)
+    asked = some_rows(len(a), seed=seed)
+    one, other = unit_rows(a), unit_rows(b)
+    near = (find_nearest(side, k, asked=asked) for side in (one, other))
+    return local_geometry_of(one, other, *near)
+
+
+def local_geometry_of(a: Vectors, b: Vectors, *both: Nearest) -> float:
+    """`local_geometry` of unit rows from neighbours that are known."""
+    found = [_weight_agreement(reconstruction_weights(a, near), reconstruction_weights(b, near)) for near in both]
+    return float(np.mean(found))
+
+
+def reconstruction_weights(vectors: Vectors, near: Nearest) -> NDArray[np.float64]:
+    """Weights, (m, k), each row with sum 1, that best rebuild documents from `near.rows`: Roweis & Saul 2000, eq. 1.
+
+    As in scikit-learn, 0.001 of the trace of a document's Gram matrix is added to its diagonal.
+    """
+    weights = np.empty(near.rows.shape)
+    for start in range(0, len(near.asked), _BLOCK):
+        block = slice(start, start + _BLOCK)
+        edges = vectors[near.rows[block]].astype(np.float64) - vectors[near.asked[block]][:, None]
+        gram = edges @ edges.transpose(0, 2, 1)
+        trace = np.einsum("mkk->m", gram)
+        ridge = _REGULARISATION * np.where(trace > 0, trace, 1)
+        gram += ridge[:, None, None] * np.eye(gram.shape[1])
+        weights[block] = np.linalg.solve(gram, np.ones((*gram.shape[:2], 1)))[:, :, 0]
+    weights /= weights.sum(axis=1, keepdims=True)
+    return weights
+
+
+def _weight_agreement(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
+    """Mean over rows of the correlation of weights, (m, k); equal weights agree with equal weights only."""
+    x, y = (side - side.mean(axis=1, keepdims=True) for side in (one, other))
+    scale = np.sqrt(np.einsum("mk,mk->m", x, x) * np.einsum("mk,mk->m", y, y))
+    products = np.einsum("mk,mk->m", x, y)
+    same = np.isclose(x, y).all(axis=1)
+    return float(np.where(scale > 0, products / np.where(scale > 0, scale, 1), same).mean())
+
+
+BATCH_SIZE = 256
+"""Documents per minibatch, as Nguyen, Raghu & Kornblith have it."""
+
+FEWEST = 4
+"""Documents that the unbiased estimator needs at least."""
+
+
+def unbiased_hsic(one: Matrix, other: Matrix) -> float:
+    """Unbiased estimate of the Hilbert-Schmidt independence criterion from two Gram matrices, (n, n), n >= 4.
+
+    Song et al. 2012; HSIC₁ in Nguyen, Raghu & Kornblith 2021, eq. 3. The diagonals are left out.
+    """
+    n = len(one)
+    k, l = _without_diagonal(one), _without_diagonal(other)  # noqa: E741 - the letters of the formula
+    k_sums, l_sums = k.sum(axis=0), l.sum(axis=0)
+    total = np.einsum("ij,ij->", k, l)
+    total += k_sums.sum() * l_sums.sum() / ((n - 1) * (n - 2))
+    total -= 2 / (n - 2) * (k_sums @ l_sums)
+    return float(total) / (n * (n - 3))
+
+
+def linear_cka(a: Vectors, b: Vectors, *, batch_size: int = BATCH_SIZE, seed: int = 0) -> float:
+    """Linear CKA of two spaces, (n, p) and (n, q), row i of both for one document.
+
+    The mean unbiased HSIC of both sides over random minibatches, divided by the geometric mean of that of each with
+    itself (Nguyen, Raghu & Kornblith 2021, eq. 2). 1: alike up to rotation, scale and shift; about 0, and so by
+    chance below: unlike. A minibatch has `batch_size` documents or a few more, so that none is left out; with
+    `batch_size` n it is the full-batch figure. A space without any spread has 0.
+
+    Raises
+    ------
+    VectorError
+        The two differ in length, or there are fewer than 4 documents.
+    """
+    check_same_documents(a, b, FEWEST)
+    if batch_size < FEWEST:
+        raise VectorError(f"expected minibatches of at least {FEWEST} documents, found {batch_size}")
+    means = [side.mean(axis=0, dtype=np.float64) for side in (a, b)]
+    order = np.random.default_rng(seed).permutation(len(a))
+    sums = np.zeros(3)
+    for rows in np.array_split(order, max(len(a) // batch_size, 1)):
+        x, y = a[rows] - means[0], b[rows] - means[1]
+        k, l = x @ x.T, y @ y.T  # noqa: E741
+        sums += unbiased_hsic(k, l), unbiased_hsic(k, k), unbiased_hsic(l, l)
+    both, one, other = sums.tolist()
+    return float(both / np.sqrt(one * other)) if one > 0 and other > 0 else 0.0
+
+
+def cka_distance(cka: float) -> float:
+    """The angle arccos(CKA) in radians, from 0 (alike) to about π/2 (unlike): Williams et al. 2021.
+
+    With the unbiased estimator it is a metric in the limit of many documents only.
+    """
+    return float(np.arccos(np.clip(cka, -1, 1)))
+
+
+def _without_diagonal(gram: Matrix) -> Matrix:
+    copy = gram.copy()
+    np.fill_diagonal(copy, 0)
+    return copy
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.similarity.matching import check_same_documents, some_rows
 from migrate.similarity.neighbours import NEIGHBOURS, found_by_cosine
-from migrate.similarity.rows import check_same_documents, some_rows
-from migrate.stitch.base import Matrix, centred
+from migrate.stitch.base import centred
 from migrate.stitch.linear import Mean, Ridge
 from migrate.stitch.scores import score_predictions
+from migrate.stitch.text_rows import Matrix
 from migrate.vectors import Vectors, unit_rows
 
 MOST_PAIRS = 2_000

@@ -6,30 +6,112 @@
     kernel+text   the old vector through a Gaussian kernel, and the texts
 
 Each view's kernel is divided by its spread over the sample, so that weights mean something.
+
+The kernels of some documents in all views, each brought to spread 1, so that weights mean something.
+
+More pairs than can be solved exactly: coefficients for some of them, the landmarks, fitted to all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from migrate.errors import StitchError
-from migrate.stitch.base import Arrays, Matrix, Prediction, Split, Stitch, check_pairs
-from migrate.stitch.kernel import KernelSystem
-from migrate.stitch.kernels import VECTOR, Kernels, measure
-from migrate.stitch.nystrom import LANDMARKS, draw_landmarks, solve_on_landmarks
-from migrate.stitch.parts import Part, in_order, restore_parts
-from migrate.stitch.text_rows import DenseView, TextRows, View
+from migrate.stitch.base import Arrays, Prediction, Split, Stitch, check_pairs
+from migrate.stitch.kernel import GaussianPart, KernelSystem, Part, combined, gaussian, in_order, restore_parts, spread
+from migrate.stitch.text_rows import DenseView, Matrix, TextRows, View, gram
 from migrate.stitch.weighing import NEARBY, SEARCH_SIZE, Search, Weighing, overlap_of
 from migrate.vectors import Vectors, squared_norms, unit_rows
+
+VECTOR = "vector"
+
+
+@dataclass(frozen=True, eq=False)
+class Kernels:
+    """Views of n documents, what each kernel is divided by, and the Gram matrices, (n, n), where they were asked for.
+
+    `width` is that of a Gaussian kernel over the old vectors, None where they enter linearly.
+    """
+
+    views: Mapping[str, View]
+    scales: Mapping[str, float]
+    width: float | None
+    grams: Mapping[str, Matrix] = field(default_factory=dict)
+
+    def total(self, weighing: Weighing) -> Matrix:
+        """The weighted sum of the Gram matrices."""
+        weights = {name: weight for name, weight in weighing.weights.items() if name in self.grams}
+        return combined([self.grams[name] for name in weights], list(weights.values()))
+
+    def parts(self, weighing: Weighing) -> list[Part]:
+        """The views that have a weight, with these documents to predict from."""
+        known = [(name, weight) for name, weight in weighing.weights.items() if name in self.scales]
+        return [self._part(name, weight * self.scales[name]) for name, weight in known]
+
+    def _part(self, name: str, scale: float) -> Part:
+        rows = self.views[name].matrix()
+        if name == VECTOR and self.width is not None:
+            return GaussianPart(name, rows, scale, self.width)
+        return Part(name, rows, scale)
+
+
+def measure(views: Mapping[str, View], texts: TextRows | None, is_gaussian: bool) -> Kernels:
+    """The kernels between documents, through a Gaussian one over the old vectors where that is wanted."""
+    grams, width = {}, None
+    for name, view in views.items():
+        if texts is not None and name in texts.views:
+            grams[name] = texts.gram(name)
+        elif is_gaussian:
+            rows = np.asarray(view.matrix())
+            # the mean squared distance of two unit rows
+            width = max(2 * float(1 - np.square(rows.mean(axis=0, dtype=np.float64)).sum()), 1e-6)
+            grams[name] = gaussian(rows, rows, width).astype(np.float64)
+        else:
+            grams[name] = gram(view.matrix())
+    scales = {name: 1 / spread(matrix) for name, matrix in grams.items()}
+    return Kernels(views, scales, width, {name: matrix * scales[name] for name, matrix in grams.items()})
+
+
+LANDMARKS = 4_000
+
+_JITTER = 1e-8
+
+
+def draw_landmarks(n: int, count: int = LANDMARKS) -> NDArray[np.int64]:
+    """Rows of the landmarks among n pairs, ascending; drawn at random, always the same."""
+    return np.sort(np.random.default_rng(0).permutation(n)[:count])
+
+
+def solve_on_landmarks(
+    parts: Sequence[Part], landmarks: NDArray[np.int64], target: Matrix, penalty: float
+) -> tuple[Matrix, Matrix]:
+    """Coefficients of the landmarks, (m, q), and the means of the kernel to each, (m,).
+
+    The subset of regressors (Rasmussen & Williams 2006, eq. 8.11): minimises the squared error over all n pairs plus
+    λ times the norm of the function, among functions of the landmarks; the intercept is free.
+    """
+    from scipy.linalg import cho_factor, cho_solve
+
+    cross = np.asarray(np.sum([part.cross(landmarks) for part in parts], axis=0))
+    means = cross.mean(axis=0)
+    among = cross[landmarks].copy()
+    cross -= means
+    system = cross.T @ cross + penalty * among
+    system[np.diag_indices_from(system)] += _JITTER * np.trace(system) / len(system)
+    alpha = cho_solve(cho_factor(system, lower=True, overwrite_a=True), cross.T @ (target - target.mean(axis=0)))
+    return alpha, means
+
 
 STARTING_WEIGHTS: Mapping[str, float] = {VECTOR: 1.0, "ngrams": 0.5, "pieces": 1.0, "tokens": 1.0, "topics": 0.5}
 """Where the search for weights begins; views that are not named begin at 1."""
 
 LARGEST_EXACT = 8_000
-"""Pairs up to which the system is solved exactly; of more, some are landmarks, see `migrate.stitch.nystrom`."""
+"""Pairs up to which the system is solved exactly; of more, some are landmarks, see `migrate.stitch.additive`."""
 
 DIRECTIONS = 64
 """Leading directions that the posterior variance is made of."""

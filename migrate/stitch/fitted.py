@@ -1,4 +1,13 @@
-"""A fitted stitch as it is used and saved: the map, the norm of its output, and the sample that was paid for."""
+"""A fitted stitch as it is used and saved: the map, the norm of its output, and the sample that was paid for.
+
+What a stitch that reads texts falls back to where a store has none: the best map of the old vectors alone.
+
+Which way a stitch goes: the store's documents forth into the target space, or new queries back into the old one.
+
+In both directions the manifest names the models of the migration, not those of the map: `model` is the one that is
+moved to, `source_model` the one that the store was built with. So a stitch for documents maps from `source_model` to
+`model`, and a stitch for queries from `model` to `source_model`; the fingerprint is that of the old store in both.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +15,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,13 +25,121 @@ from safetensors.numpy import save
 from migrate.errors import StitchError
 from migrate.files import atomic_folder, canonical_json, sha256_file, write_bytes, write_json
 from migrate.manifest import Manifest
-from migrate.stitch.base import Prediction, Stitch
-from migrate.stitch.direction import DOCUMENT, QUERY, Direction, direction_of, input_dim, require_direction
-from migrate.stitch.fallback import Fallback, FallbackUse
-from migrate.stitch.select import Selection
+from migrate.stitch.base import Pairing, Prediction, Stitch
+from migrate.stitch.kinds import KINDS, new_stitch
+from migrate.stitch.select import Candidate, Selection, select_stitch
 from migrate.stitch.text_reader import TextReader
 from migrate.stitch.text_rows import TextRows
 from migrate.vectors import Batch, Vectors, as_vectors, check_vectors, summarize_norms
+
+
+@dataclass(frozen=True)
+class Fallback:
+    """A fitted stitch that reads no texts, and how it was judged on the pairs of the one that it stands in for."""
+
+    stitch: Stitch
+    selection: Selection
+
+
+@dataclass(frozen=True, slots=True)
+class FallbackUse:
+    """That `fallback` was used in place of `stitch`, and the overlap@10 of either on held-out pairs."""
+
+    stitch: str
+    fallback: str
+    overlap_at_10: float
+    fallback_overlap_at_10: float
+
+    @property
+    def sentence(self) -> str:
+        """For a person."""
+        return (
+            f"the store has no texts, which {self.stitch} reads: {self.fallback} was used, which reads the old vectors "
+            f"alone. Of the 10 true neighbours of held-out documents of the sample it finds "
+            f"{self.fallback_overlap_at_10:.1%}, {self.stitch} {self.overlap_at_10:.1%}"
+        )
+
+
+def fit_fallback(pairs: Pairing, selection: Selection, *, seed: int = 0) -> Fallback:
+    """Fit the best stitch of the old vectors alone: of the candidates of `selection`, or of all where it has none."""
+    best = best_of_vectors(selection)
+    bare = Pairing(pairs.source, pairs.target)
+    judged = select_stitch(bare, specs=() if best is None else (best.stitch,), seed=seed)
+    return Fallback(bare.fit(judged.stitch or new_stitch(judged.chosen)), judged)
+
+
+def best_of_vectors(selection: Selection) -> Candidate | None:
+    """The candidate with the best held-out overlap@10 out of those that read the old vectors alone."""
+    plain = [row for row in selection.candidates if _reads_vectors_only(row)]
+    return max(plain, key=lambda row: row.scores.overlap_at_10, default=None)
+
+
+def _reads_vectors_only(row: Candidate) -> bool:
+    kind = KINDS.get(row.stitch.partition(":")[0])
+    return kind is not None and not kind.reads_texts and not row.is_control
+
+
+Direction: TypeAlias = Literal["document", "query"]
+
+DOCUMENT: Direction = "document"
+QUERY: Direction = "query"
+DIRECTIONS = (DOCUMENT, QUERY)
+
+DIRECTION = "direction"
+"""Detail of a stitch's manifest; absent in those from before there were two directions."""
+
+_MAPS = {
+    DOCUMENT: "maps the store's documents into the new space",
+    QUERY: "maps new queries into the old space",
+}
+
+
+def direction_of(manifest: Manifest, *, source: str = "stitch") -> Direction:
+    """Which way the stitch with this manifest goes; `source` is where it was read.
+
+    Raises
+    ------
+    StitchError
+        The manifest says something that is neither.
+    """
+    found: Direction = manifest.details.get(DIRECTION, DOCUMENT)
+    if found not in DIRECTIONS:
+        raise StitchError(
+            f"{source}: expected a direction among {', '.join(DIRECTIONS)}; found {found!r}; fit it again"
+        )
+    return found
+
+
+def require_direction(manifest: Manifest, wanted: Direction, *, source: str) -> None:
+    """Make sure that the stitch with this manifest goes the way that it is used; `source` is what it is used on.
+
+    Raises
+    ------
+    StitchError
+        It goes the other way.
+    """
+    found = direction_of(manifest)
+    if found != wanted:
+        raise StitchError(
+            f"{source}: expected a stitch that {_MAPS[wanted]}, found one that {_MAPS[found]}; "
+            f"fit one with --direction {wanted}"
+        )
+
+
+def input_dim(manifest: Manifest, *, source: str = "stitch") -> int:
+    """Dimension of the vectors that the stitch with this manifest takes; `source` is where it was read.
+
+    Raises
+    ------
+    StitchError
+        A stitch for queries does not say whose.
+    """
+    if direction_of(manifest, source=source) == DOCUMENT:
+        return int(manifest.details["fingerprint"]["dim"])
+    if manifest.model is None:
+        raise StitchError(f"{source}: expected the model whose queries the stitch takes, found none; fit it again")
+    return manifest.model.dim
+
 
 WEIGHTS_NAME = "weights.safetensors"
 SAMPLE_NAME = "sample.json"

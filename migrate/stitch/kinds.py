@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from migrate.errors import UsageError
 from migrate.stitch.additive import Kernel, KernelText, RidgeText, Text
-from migrate.stitch.adjoint import Adjoint
 from migrate.stitch.base import Stitch
-from migrate.stitch.linear import Identity, LowRank, Mean, OrdinaryLeastSquares, Procrustes, Ridge
+from migrate.stitch.linear import Adjoint, Identity, LowRank, Mean, OrdinaryLeastSquares, Procrustes, Ridge
 from migrate.stitch.mlp import MAX_LAYERS, Mlp
 
 KINDS: dict[str, type[Stitch]] = {

@@ -1,18 +1,158 @@
-"""The stitches that see nothing but the old vector: identity, mean, procrustes, ols, ridge, lowrank."""
+"""The stitches that see nothing but the old vector: identity, mean, procrustes, ols, ridge, lowrank.
+
+Ridge regression for many λ from one decomposition, with the exact leave-one-out error of each.
+
+The stitch made for queries: the map of the documents, turned round.
+
+Regressing old vectors on new ones, as Drift-Adapter does (EMNLP 2025), aims at the answers of the old model, and is
+learned from documents though queries are unlike them. What is wanted are the answers of the new model. If a document
+with the old vector s has about the new vector s M + b, a query with the new vector q scores it q·(s M + b), which is
+(q Mᵀ)·s and a constant: asking the old store with q Mᵀ ranks its documents as asking the translated store with q does.
+Queries take no part in the fit, so it does not matter that they are unlike documents.
+"""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
 
 from migrate.errors import StitchError
-from migrate.stitch.base import Arrays, Matrix, Stitch, centred, check_pairs
-from migrate.stitch.ridge_path import RELATIVE_GRID, Loss, RidgePath, ridge_path
+from migrate.stitch.base import Arrays, Stitch, centred, check_pairs
 from migrate.stitch.scores import Neighbours
-from migrate.stitch.text_rows import TextRows
+from migrate.stitch.text_rows import Matrix, TextRows
 from migrate.vectors import Vectors, unit_rows
+
+RELATIVE_GRID = np.logspace(-4, 2, 13)
+"""The default λ grid, in units of the mean non-zero eigenvalue of the centred Gram matrix."""
+
+
+@dataclass(frozen=True)
+class RidgePath:
+    """Ridge solutions over a λ grid, for centred pairs X (n, p) and Y (n, q).
+
+    The intercept is not penalised: centring solves it exactly, and it puts 1/n into the leverage of every row. The
+    leave-one-out residual of a linear smoother is r_i / (1 - h_ii), exactly (Allen 1974, PRESS; Hastie, Tibshirani &
+    Friedman 2009, eq. 7.64); means and all are refitted without row i.
+
+    Attributes
+    ----------
+    lambdas : (l,)
+    loo_mse : (l,) mean over rows and target columns of the squared leave-one-out residual
+    best : index of the λ with the least loss
+    coefficients : (p, q) of the best λ
+    loo_residuals : (n, q) of the best λ
+    """
+
+    lambdas: Matrix
+    loo_mse: Matrix
+    best: int
+    coefficients: Matrix
+    loo_residuals: Matrix
+
+    @property
+    def best_lambda(self) -> float:
+        """The λ with the least leave-one-out loss."""
+        return float(self.lambdas[self.best])
+
+
+Loss = Callable[[Matrix], float]
+"""What a λ is judged by: a number from the leave-one-out residuals, (n, q); less is better."""
+
+
+def mean_square(residuals: Matrix) -> float:
+    """Mean over rows and columns of the squared residual."""
+    return float(np.einsum("ij,ij->", residuals, residuals)) / residuals.size
+
+
+def ridge_path(
+    x: Matrix, y: Matrix, lambdas: Matrix | None = None, *, loss: Loss = mean_square, relative: Matrix = RELATIVE_GRID
+) -> RidgePath:
+    """Solve the ridge problem for each λ and keep the one with the least `loss`, then with the least MSE.
+
+    Without `lambdas` these are `relative` ones, in units of the mean non-zero eigenvalue.
+
+    `x`, (n, p), and `y`, (n, q), are centred, n >= 2. One symmetric eigendecomposition, of XᵀX where n > p and of XXᵀ
+    otherwise, serves all λ.
+    """
+    solve = _primal if len(x) > x.shape[1] else _dual
+    return solve(x, y, _Grid(lambdas, relative), loss)
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """The λs to try, as they are or in units of the mean non-zero eigenvalue."""
+
+    lambdas: Matrix | None
+    relative: Matrix
+
+    def of(self, eigenvalues: Matrix, rank: int) -> Matrix:
+        if self.lambdas is not None:
+            return np.asarray(self.lambdas, dtype=np.float64)
+        scale = eigenvalues.sum() / max(rank, 1)
+        return np.asarray(self.relative, dtype=np.float64) * (scale if scale > 0 else 1.0)
+
+
+def _primal(x: Matrix, y: Matrix, lambdas: _Grid, loss: Loss) -> RidgePath:
+    n, p = x.shape
+    eigenvalues, basis = np.linalg.eigh(x.T @ x)
+    eigenvalues = np.maximum(eigenvalues, 0)
+    scores = x @ basis
+    moments = scores.T @ y
+    squares = scores**2
+    grid = lambdas.of(eigenvalues, min(n - 1, p))
+
+    def residuals(penalty: float) -> Matrix:
+        shrink = 1 / (eigenvalues + penalty)
+        slack = 1 - 1 / n - squares @ shrink
+        rest: Matrix = scores @ (moments * -shrink[:, None])
+        rest += y
+        rest /= slack[:, None]
+        return rest
+
+    loo_mse, best, kept = _search(grid, residuals, loss)
+    coefficients = basis @ (moments / (eigenvalues + grid[best])[:, None])
+    return RidgePath(grid, loo_mse, best, coefficients, kept)
+
+
+def _dual(x: Matrix, y: Matrix, lambdas: _Grid, loss: Loss) -> RidgePath:
+    n, p = x.shape
+    eigenvalues, basis = np.linalg.eigh(x @ x.T)
+    eigenvalues = np.maximum(eigenvalues, 0)
+    moments = basis.T @ y
+    squares = basis**2
+    grid = lambdas.of(eigenvalues, min(n - 1, p))
+
+    def residuals(penalty: float) -> Matrix:
+        # Both parts of the quotient vanish with λ, so neither may be a difference of larger numbers: I - H is
+        # written with the factors λ/(e+λ). The constant vector has eigenvalue 0 and factor 1, but belongs to the
+        # intercept: its 1/n leaves the denominator, and it is orthogonal to the centred y.
+        keep = penalty / (eigenvalues + penalty)
+        slack = squares @ keep - 1 / n
+        rest: Matrix = basis @ (moments * keep[:, None])
+        rest /= slack[:, None]
+        return rest
+
+    loo_mse, best, kept = _search(grid, residuals, loss)
+    coefficients = x.T @ (basis @ (moments / (eigenvalues + grid[best])[:, None]))
+    return RidgePath(grid, loo_mse, best, coefficients, kept)
+
+
+def _search(grid: Matrix, residuals: Callable[[float], Matrix], loss: Loss) -> tuple[Matrix, int, Matrix]:
+    """Leave-one-out MSE of each λ, the index of the best, and its residuals; ties go to the larger λ."""
+    loo_mse = np.empty(len(grid))
+    best, best_loss = 0, (np.inf, np.inf)
+    kept = np.empty(0)
+    for index, penalty in enumerate(grid):
+        rest = residuals(float(penalty))
+        loo_mse[index] = mean_square(rest)
+        found = (loss(rest), float(loo_mse[index]))
+        if found <= best_loss:
+            best, best_loss, kept = index, found, rest
+    return loo_mse, best, kept
 
 
 class Identity(Stitch):
@@ -254,3 +394,55 @@ class LowRank(Stitch):
     def facts(self) -> dict[str, float]:
         """The rank that was kept."""
         return {"rank": float(self.down_.shape[1])} if hasattr(self, "down_") else {}
+
+
+_BASES: dict[str, type[Affine]] = {kind.kind: kind for kind in (Ridge, Procrustes)}
+
+
+class Adjoint(Stitch):
+    """Transpose of a linear map from the old space to the new one, without its offset.
+
+    A translated store gives all its vectors one length, which a query cannot do for it: documents whose new vectors
+    are predicted short are found too rarely. So ridge is fitted twice, the second time to its own predictions brought
+    to one length. Procrustes keeps lengths.
+
+    The ranking is that of inner products, so it holds for stores that are searched by them, or hold unit vectors.
+
+    Parameters
+    ----------
+    base
+        The map of the documents, `ridge` or `procrustes`.
+    """
+
+    kind: ClassVar[str] = "adjoint"
+    matrix_: Vectors
+
+    def __init__(self, base: str = Ridge.kind) -> None:
+        self.base = base
+
+    @property
+    def spec(self) -> str:
+        """`adjoint`, or `adjoint:procrustes`."""
+        return self.kind if self.base == Ridge.kind else f"{self.kind}:{self.base}"
+
+    def fit(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
+        """Learn from the new vectors, `source`, (n, p), and the old ones, `target`, (n, q)."""
+        forward = _BASES[self.base]().fit(target, source)
+        if self.base == Ridge.kind:
+            forward = Ridge().fit(target, unit_rows(forward.transform(target)))
+        self.matrix_ = np.ascontiguousarray(forward.matrix_.T)
+        return self
+
+    def transform(self, vectors: Vectors, texts: TextRows | None = None) -> Vectors:
+        """One matrix product."""
+        out: Vectors = np.matmul(vectors, self.matrix_)
+        return out
+
+    def arrays(self) -> Arrays:
+        """The matrix, (p, q)."""
+        return {"matrix": self.matrix_}
+
+    def restore(self, arrays: Arrays) -> Self:
+        """Take back the matrix."""
+        self.matrix_ = arrays["matrix"]
+        return self

@@ -18,9 +18,6 @@ from migrate.files import describe_os_error, sha256_file
 from migrate.manifest import read_manifest
 from migrate.stitch.base import Stitch
 from migrate.stitch.confidence import Confidence
-from migrate.stitch.curve import LearningCurve
-from migrate.stitch.direction import input_dim
-from migrate.stitch.fallback import Fallback
 from migrate.stitch.fitted import (
     ARRAYS,
     FALLBACK,
@@ -30,12 +27,14 @@ from migrate.stitch.fitted import (
     SAMPLE_KEY,
     SAMPLE_NAME,
     WEIGHTS_NAME,
+    Fallback,
     FittedStitch,
     TrueVectors,
+    input_dim,
 )
 from migrate.stitch.kinds import new_stitch
 from migrate.stitch.scores import HeldOutScores
-from migrate.stitch.select import Candidate, Selection
+from migrate.stitch.select import Candidate, LearningCurve, Selection
 from migrate.stitch.text_reader import READER_FILES, TextReader
 from migrate.vectors import squared_norms
 

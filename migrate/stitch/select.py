@@ -1,22 +1,101 @@
-"""Which stitch: every candidate is judged on pairs it was not fitted on, by the retrieval it would give."""
+"""Which stitch: every candidate is judged on pairs it was not fitted on, by the retrieval it would give.
+
+The learning curve: what the pairs have bought so far, and what more of them would buy.
+
+Which stitch for queries: judged by the answers of the new model that the old store would give.
+
+What a stitch for documents aims at are new vectors; what one for queries is for are the new model's answers out of the
+old vectors. So a held-out document asks with its mapped vector among the old vectors of the sample, and what it finds
+is held against its neighbours among the new ones. Cosine, MSE and R² are against the old vectors as ever, though the
+adjoint stitches do not aim at these.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.stitch.base import Stitch, check_pairs
+from migrate.stitch.base import FOLDS, Pairing, Stitch, check_pairs, cross_predict
 from migrate.stitch.confidence import Confidence
-from migrate.stitch.curve import LearningCurve, learning_curve
 from migrate.stitch.kinds import KINDS, new_stitch
-from migrate.stitch.linear import Identity, Mean
-from migrate.stitch.pairing import Pairing, cross_predict
+from migrate.stitch.linear import Adjoint, Identity, Mean, Procrustes, Ridge
 from migrate.stitch.scores import HeldOutScores, Neighbours, score_predictions
 from migrate.vectors import Progress, Vectors, no_progress, unit_rows
+
+MORE = 1_000
+
+_SHARES = (0.25, 0.5)
+_FEWEST = 40
+_RESAMPLES = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class LearningCurve:
+    """Held-out overlap@10, `overlap[i]`, after fitting on `pairs[i]` pairs, always over the same documents.
+
+    `gain` is what the next `MORE` pairs can be expected to add to the last of them, within `low` and `high` (95 %,
+    a bootstrap over documents).
+    """
+
+    pairs: tuple[int, ...]
+    overlap: tuple[float, ...]
+    gain: float
+    low: float
+    high: float
+
+
+def learning_curve(
+    stitch: Stitch,
+    pairs: Pairing,
+    shares: NDArray[np.float64],
+    neighbours: Neighbours,
+    *,
+    n_pairs: int | None = None,
+    seed: int = 0,
+) -> LearningCurve | None:
+    """Fit on a quarter and a half of the pairs too, and go on from there; None for fewer than 40 pairs.
+
+    `shares` is the overlap@10 of each document that `neighbours` asks about, from all pairs. Where these are some of
+    `n_pairs` that the stitch will learn from, the gain is what comes on top of those. Each doubling is taken
+    to gain as much less than the one before as the last doubling did, which is a power law in the number of pairs.
+    """
+    if len(pairs) < _FEWEST:
+        return None
+    smaller = [cross_predict(stitch, pairs, share=share, seed=seed, with_variance=False).vectors for share in _SHARES]
+    steps = np.column_stack([*(neighbours.overlap(unit_rows(one)) for one in smaller), shares])
+    learned_from = (1 - 1 / FOLDS) * len(pairs)
+    there = n_pairs or len(pairs)
+    known, wanted = (float(np.log2(count / len(pairs))) for count in (there, there + MORE))
+    draws = np.random.default_rng(seed).integers(len(steps), size=(_RESAMPLES, len(steps)))
+    gains = [_gain_between(steps[draw].mean(axis=0), known, wanted) for draw in draws]
+    low, high = np.percentile(gains, [2.5, 97.5]).tolist()
+    return LearningCurve(
+        tuple(round(share * learned_from) for share in (*_SHARES, 1)),
+        tuple(steps.mean(axis=0).tolist()),
+        _gain_between(steps.mean(axis=0), known, wanted),
+        low,
+        high,
+    )
+
+
+def _gain_between(overlap: NDArray[np.float64], known: float, wanted: float) -> float:
+    """What the doublings from `known` to `wanted` add."""
+    return _gain(overlap, wanted) - _gain(overlap, known)
+
+
+def _gain(overlap: Sequence[float] | NDArray[np.float64], doublings: float) -> float:
+    """What so many further doublings add, from the overlap at a quarter, a half and all of the pairs."""
+    before, last = overlap[1] - overlap[0], overlap[2] - overlap[1]
+    if last <= 0:
+        return 0.0
+    ratio = min(last / before, 1.0) if before > 0 else 1.0
+    steps = doublings if ratio > 1 - 1e-6 else (1 - ratio**doublings) / (1 - ratio)
+    return float(min(last * ratio * steps, 1 - overlap[2]))
+
 
 AUTO = "auto"
 """Among specs: all that suit the pairs."""
@@ -169,3 +248,73 @@ def _random_control(target: Vectors, *, seed: int) -> Candidate:
     predicted = np.empty_like(target)
     predicted[shift] = target[np.roll(shift, 1)]  # one cycle: nobody keeps the own vector
     return Candidate("random", score_predictions(predicted, target, seed=seed), 0.0, True)
+
+
+QUERY_CANDIDATES = (
+    Identity.kind,
+    Procrustes.kind,
+    Ridge.kind,
+    f"{Adjoint.kind}:{Procrustes.kind}",
+    Adjoint.kind,
+)
+"""What `auto` chooses from for queries, the simpler first: of two that score the same, the earlier is taken."""
+
+
+def select_query_stitch(
+    source: Vectors,
+    target: Vectors,
+    *,
+    specs: Sequence[str] = (),
+    seed: int = 0,
+    progress: Progress = no_progress,
+) -> Selection:
+    """Cross-validate stitches from new vectors, (n, p), to old ones, (n, q), and choose by overlap@10.
+
+    As `select_stitch`, with the controls `mean` and `random`, but for what is overlapped; see above.
+
+    Raises
+    ------
+    StitchError
+        Fewer than two pairs.
+    UsageError
+        A spec that is no stitch.
+    """
+    check_pairs(source, target)
+    same_dim = source.shape[1] == target.shape[1]
+    wanted = candidates(specs, [spec for spec in QUERY_CANDIDATES if same_dim or spec != Identity.kind])
+    controls = [spec for spec in (Mean.kind,) if spec not in wanted]
+    judge = _Judge(source, target, seed)
+    table = []
+    for done, spec in enumerate(wanted):
+        progress("fit candidates", done, len(wanted))
+        table.append(judge.stitch(spec))
+    chosen = max(table, key=lambda row: row.scores.overlap_at_10).stitch
+    table += [judge.stitch(spec, is_control=True) for spec in controls]
+    return Selection(chosen, (*table, judge.random()))
+
+
+class _Judge:
+    """Scores what maps the new vectors of the sample among its old ones."""
+
+    def __init__(self, source: Vectors, target: Vectors, seed: int) -> None:
+        self.source, self.target, self.seed = source, target, seed
+        self._neighbours = Neighbours(unit_rows(source), seed=seed)
+        self._documents = unit_rows(target)
+
+    def stitch(self, spec: str, *, is_control: bool = False) -> Candidate:
+        """A stitch, by predictions of pairs that it was not fitted on."""
+        started = time.perf_counter()
+        mapped = cross_predict(new_stitch(spec), Pairing(self.source, self.target), seed=self.seed, with_variance=False)
+        return self._candidate(spec, mapped.vectors, time.perf_counter() - started, is_control=is_control)
+
+    def random(self) -> Candidate:
+        """The control that asks with the old vector of another document."""
+        shift = np.random.default_rng(self.seed).permutation(len(self.target))
+        mapped = np.empty_like(self.target)
+        mapped[shift] = self.target[np.roll(shift, 1)]  # one cycle: nobody keeps the own vector
+        return self._candidate("random", mapped, 0.0, is_control=True)
+
+    def _candidate(self, spec: str, mapped: Vectors, fit_s: float, *, is_control: bool) -> Candidate:
+        overlap = float(self._neighbours.overlap(self._documents, unit_rows(mapped)).mean())
+        scores = replace(score_predictions(mapped, self.target, seed=self.seed), overlap_at_10=overlap)
+        return Candidate(spec, scores, fit_s, is_control)

@@ -3,7 +3,7 @@
 Nothing is embedded and no network needed, unless further embedding models were asked for.
 
 Every view is additive over words: what it sees in a document is a weighted sum of what it sees in the words, so a
-batch costs its distinct words, not its text. Early words weigh more, see `migrate.stitch.words`: embedding models
+batch costs its distinct words, not its text. Early words weigh more, see `migrate.stitch.text_reader`: embedding models
 give the beginning of a text, where titles and topics stand, more weight than the end.
 
     ngrams   character n-grams, hashed, times their inverse document frequency
@@ -11,27 +11,223 @@ give the beginning of a text, where titles and topics stand, more weight than th
     tokens   the target's own input vectors of these pieces, each of unit length, times the same
     SPEC     the vectors of a further embedding model, such as a free local one where the target is paid for
     topics   leading singular directions of `pieces`, or else of words, over the store (Deerwester et al. 1990)
+
+Texts as weighted words: what white space divides, the early ones heavier.
+
+Character n-grams of words, hashed, many words at once: any language, no vocabulary, no network.
+
+The target model's word pieces and its input vectors of them: what a local model knows of words, for a look-up.
 """
 
 from __future__ import annotations
 
 import json
+import unicodedata
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.documents import Document
 from migrate.embedders import Embedder, load_embedder
 from migrate.embedders.base import TokenTable
 from migrate.stitch.base import Arrays
-from migrate.stitch.ngrams import BUCKETS, ngram_counts, word_counts
-from migrate.stitch.pieces import Pieces
 from migrate.stitch.text_rows import DenseView, Sparse, TextRows, View, WordView
-from migrate.stitch.words import Words, split_words
-from migrate.vectors import Vectors, unit_rows
+from migrate.vectors import Document, Vectors, unit_rows
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+DECAY = 0.3
+"""The i-th word of a document, from 0, weighs (1 + i)^-DECAY."""
+
+
+@dataclass(frozen=True, eq=False)
+class Words:
+    """The words of m texts: `words` are the distinct ones, `flat` says which of them stand where, text after text.
+
+    `starts`, (m + 1,), is where each text begins in `flat`, and where the last one ends.
+    """
+
+    words: Sequence[str]
+    flat: NDArray[np.int64]
+    starts: NDArray[np.int64]
+
+    def weights(self, lengths: NDArray[np.int64] | None = None, limit: int | None = None) -> Sparse:
+        """How much of each distinct word each text has, (m, w), float32.
+
+        With a `limit`, a text ends with the word that brings it to so many tokens or more; `lengths`, (w,), is how
+        many tokens a word has. A word is never cut: where scripts put no spaces, it may be all of the text.
+        """
+        from scipy.sparse import csr_array
+
+        places = np.arange(len(self.flat)) - np.repeat(self.starts[:-1], np.diff(self.starts))
+        weights = ((1.0 + places) ** -DECAY).astype(np.float32)
+        if lengths is not None and limit is not None:
+            weights[self._tokens_before(lengths) >= limit] = 0
+        shape = (len(self.starts) - 1, len(self.words))
+        found = csr_array((weights, self.flat, self.starts), shape=shape, copy=True)  # what follows works in place
+        found.sum_duplicates()
+        found.eliminate_zeros()
+        return found
+
+    def _tokens_before(self, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Tokens of each text before each of its words."""
+        running = np.cumsum(np.r_[0, lengths[self.flat]])
+        return np.asarray(running[:-1] - np.repeat(running[self.starts[:-1]], np.diff(self.starts)))
+
+
+def split_words(texts: Sequence[str]) -> Words:
+    """Divide texts at white space.
+
+    >>> split_words(["to be or not to be"]).words
+    ('to', 'be', 'or', 'not')
+    """
+    known: dict[str, int] = {}
+    rows = [[known.setdefault(word, len(known)) for word in text.split()] for text in texts]
+    starts = np.cumsum([0, *map(len, rows)], dtype=np.int64)
+    flat = np.fromiter((word for row in rows for word in row), dtype=np.int64, count=int(starts[-1]))
+    return Words(tuple(known), flat, starts)
+
+
+BUCKETS = 1 << 16
+SHORTEST, LONGEST = 2, 5
+
+_FACTOR = np.uint64(0x100000001B3)
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)
+_SHIFT = np.uint64(64 - 16)
+_END, _SPACE = ord("\n"), ord(" ")
+
+
+def ngram_counts(words: Sequence[str]) -> Sparse:
+    """How often each n-gram of 2 to 5 characters stands in each word, (len(words), BUCKETS), float32.
+
+    Words are put into lower case and cut at punctuation and symbols; the pieces get a space at either end, and
+    n-grams do not cross it, as scikit-learn's `char_wb` has it. Weinberger et al. 2009, "Feature hashing".
+
+    >>> int(ngram_counts(["Ab"]).sum())  # " a", "ab", "b ", " ab", "ab ", " ab "
+    6
+    """
+    from scipy.sparse import coo_array
+
+    codes = _code_points(words)
+    word_of = np.cumsum(codes == _END) - (codes == _END)
+    buckets, owners = [], []
+    for size, hashes, valid in _windows(codes):
+        mixed = (hashes[valid] + np.uint64(size)) * _SPREAD
+        buckets.append((mixed >> _SHIFT).astype(np.int32))
+        owners.append(word_of[: len(hashes)][valid].astype(np.int32))
+    rows, columns = np.concatenate(owners), np.concatenate(buckets)
+    ones = np.ones(len(rows), dtype=np.float32)
+    return coo_array((ones, (rows, columns)), shape=(len(words), BUCKETS)).tocsr()
+
+
+def word_counts(words: Sequence[str]) -> Sparse:
+    """How often each word, hashed, stands in each of `words` once they are cut as for n-grams, (len(words), BUCKETS).
+
+    >>> word_counts(["so-called", "So"]).sum(axis=1).tolist()
+    [2.0, 1.0]
+    """
+    from scipy.sparse import coo_array
+
+    cut = [line.split() for line in _plain(words).split("\n")[: len(words)]]
+    rows = np.repeat(np.arange(len(words), dtype=np.int32), [len(line) for line in cut])
+    hashes = (zlib.crc32(word.encode("utf-8", "surrogatepass")) % BUCKETS for line in cut for word in line)
+    columns = np.fromiter(hashes, dtype=np.int32, count=len(rows))
+    ones = np.ones(len(rows), dtype=np.float32)
+    return coo_array((ones, (rows, columns)), shape=(len(words), BUCKETS)).tocsr()
+
+
+def _plain(words: Sequence[str]) -> str:
+    """The words in lower case, without punctuation and symbols, each between spaces and closed by a line feed."""
+    text = "".join(f" {word} \n" for word in words).lower()
+    # Combining marks belong to their letters, in Devanagari for one; `\w` would leave them out.
+    blank = {ord(c): " " for c in set(text) if c != "\n" and unicodedata.category(c)[0] in "PSZC"}
+    return text.translate(blank)
+
+
+def _code_points(words: Sequence[str]) -> NDArray[np.uint64]:
+    """`_plain`, as numbers of characters."""
+    return np.frombuffer(_plain(words).encode("utf-32-le", "surrogatepass"), dtype="<u4").astype(np.uint64)
+
+
+def _windows(codes: NDArray[np.uint64]) -> list[tuple[int, NDArray[np.uint64], NDArray[np.bool_]]]:
+    """For each n: the hash of the n characters from each place on, and whether they are an n-gram of one word."""
+    ends, spaces = codes == _END, codes == _SPACE
+    hashes, whole, inner = codes, ~ends, np.ones(len(codes), dtype=bool)
+    found = []
+    for size in range(2, LONGEST + 1):
+        count = max(len(codes) - size + 1, 0)  # no words, no characters
+        hashes = hashes[:count] * _FACTOR + codes[size - 1 :]
+        whole = whole[:count] & ~ends[size - 1 :]
+        # spaces stand at the ends only
+        inner = inner[:count] & ~spaces[size - 2 : size - 2 + count] if size > 2 else inner[:count]
+        found.append((size, hashes, whole & inner & ~(spaces[:count] & spaces[size - 1 :] & (size == 2))))
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """The pieces that a store's texts use, out of a model's vocabulary.
+
+    Attributes
+    ----------
+    tokenizer : as the tokenizers library writes it, JSON
+    kept : (t,) int32, ascending: the token ids that the texts use
+    vectors : (t, d) float32, unit rows: the model's input vectors of these
+    limit : tokens of a text that the model reads, None where it reads all
+    """
+
+    tokenizer: str
+    kept: NDArray[np.int32]
+    vectors: Vectors
+    limit: int | None
+
+    @classmethod
+    def of(cls, table: TokenTable) -> Pieces:
+        """The whole vocabulary of a model."""
+        ids = np.arange(len(table.vectors), dtype=np.int32)
+        return cls(table.tokenizer, ids, unit_rows(table.vectors), table.limit)
+
+    def only(self, used: NDArray[np.bool_]) -> Pieces:
+        """Those that are used, (t,)."""
+        return Pieces(self.tokenizer, self.kept[used], self.vectors[used], self.limit)
+
+    def counts(self, words: Sequence[str]) -> tuple[Sparse, NDArray[np.int64]]:
+        """How often each kept piece stands in each word, (w, t), and how many tokens a word has, (w,)."""
+        from scipy.sparse import coo_array
+
+        rows = [encoding.ids for encoding in self._encode([self._lead + word for word in words])]
+        lengths = np.array([len(row) for row in rows], dtype=np.int64)
+        ids = np.fromiter((token for row in rows for token in row), dtype=np.int32, count=int(lengths.sum()))
+        places = np.searchsorted(self.kept, ids).clip(max=max(len(self.kept) - 1, 0))
+        known = self.kept[places] == ids if len(self.kept) else np.zeros(len(ids), dtype=bool)
+        owners = np.repeat(np.arange(len(rows), dtype=np.int32), lengths)[known]
+        ones = np.ones(len(owners), dtype=np.float32)
+        shape = (len(words), len(self.kept))
+        return coo_array((ones, (owners, places[known])), shape=shape).tocsr(), lengths
+
+    @cached_property
+    def _model(self) -> Tokenizer:
+        from tokenizers import Tokenizer
+
+        try:
+            return Tokenizer.from_str(self.tokenizer)
+        except Exception as error:  # the library raises nothing narrower
+            raise ValueError(f"expected a tokenizer as JSON, found something else: {error}") from error
+
+    def _encode(self, texts: Sequence[str]) -> list[Any]:
+        return list(self._model.encode_batch(list(texts), add_special_tokens=False))
+
+    @cached_property
+    def _lead(self) -> str:
+        """What a word must begin with to be cut as it is inside a text: byte-level tokenizers want the space."""
+        first, word, spaced, both = (encoding.ids for encoding in self._encode(["a", "b", " b", "a b"]))
+        return " " if both == first + spaced and both != first + word else ""
+
 
 CORPUS_SIZE = 20_000
 """How many documents are enough to learn frequencies and topics from."""

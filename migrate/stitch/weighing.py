@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from migrate.stitch.base import Matrix
 from migrate.stitch.kernel import KernelSystem, combined
 from migrate.stitch.scores import Neighbours
+from migrate.stitch.text_rows import Matrix
 from migrate.vectors import unit_rows
 
 SEARCH_SIZE = 1_000

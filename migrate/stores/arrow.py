@@ -1,10 +1,15 @@
 """Documents out of Arrow tables: which column is what, and rows in any order without holding all of them.
 
 pyarrow is optional, and imported only when there is such a file.
+
+The documents of rows in Arrow or Parquet, whatever holds the rows.
+
+The documents of a plain FAISS store in a Parquet file beside the index: columns id, text, and metadata.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,9 +19,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.documents import Document
 from migrate.errors import StoreError, UsageError
-from migrate.stores.cursor import malformed, read_errors
+from migrate.stores.cursor import FileIdentity, malformed, read_errors
+from migrate.stores.doc_source import DocumentSource, Labels, Rows, companions, copy_files, label_values, match_rows
+from migrate.vectors import Document
 
 _ID_NAMES: Final = ("id", "_id", "doc_id")
 _TEXT_NAMES: Final = ("text", "content", "page_content", "document")
@@ -213,3 +219,119 @@ def to_document(place: int, row: dict[str, Any], columns: Columns) -> Document:
     text = row.get(columns.text) if columns.text is not None else None
     metadata = {name: row[name] for name in columns.metadata if row[name] is not None}
     return Document(doc_id, text or "", metadata)
+
+
+class ArrowDocuments(DocumentSource):
+    """What Parquet files and datasets share; a subclass sets these fields and reads the rows.
+
+    `_places` are the places of the rows' documents, None where row i is document i.
+    """
+
+    _path: Path
+    _pyarrow: Any
+    _columns: Columns
+    _ids: ArrowIds
+    _places: Labels
+
+    @abstractmethod
+    def _read(self, places: NDArray[np.int64]) -> Iterator[dict[str, Any]]:
+        """The rows at ascending places."""
+
+    def _describe(self, kind: str) -> None:
+        columns = self._columns
+        self.kind = f"{kind}, text: {columns.text or 'none'}, ids: {columns.id or 'row numbers'}"
+        self.has_texts = columns.text is not None
+        names = ", ".join(columns.vectors)
+        note = f"{self._path.name} also holds vectors ({names}); a new store has them as they are, untranslated"
+        self.notes = (note,) if names else ()
+
+    def ids(self, rows: Rows) -> list[str]:
+        """The ids of some rows."""
+        return self._ids.take(label_values(self._places, rows))
+
+    def documents(self, rows: Rows) -> Iterator[Document]:
+        """The documents of some rows; metadata are the other columns, without vectors and bytes."""
+        if not self.has_texts:
+            raise StoreError(f"{self._path}: expected a column of texts, found none; name one of them text")
+        places = label_values(self._places, rows)
+        found = rows_in_order(places, self._read)
+        return (to_document(place, row, self._columns) for place, row in zip(places, found, strict=True))
+
+
+def check_count(path: Path, expected: int, found: int) -> None:
+    """Make sure that there are as many documents as vectors.
+
+    Raises
+    ------
+    StoreError
+        There are not.
+    """
+    if found != expected:
+        raise StoreError(
+            f"{path}: expected {expected} documents, one for each vector, found {found}; "
+            "write both from the same documents, neither filtered nor changed in between"
+        )
+
+
+def has_parquet(index: Path) -> bool:
+    """Whether a Parquet file lies beside an index."""
+    return bool(companions(index, "*.parquet"))
+
+
+class ParquetDocuments(ArrowDocuments):
+    """Rows of a Parquet file, matched as `match_rows` says; ids are held in memory, texts are streamed.
+
+    Parameters
+    ----------
+    index
+        The FAISS file.
+    labels
+        The label of each row.
+    count
+        How many rows the index has.
+
+    Raises
+    ------
+    StoreError
+        There is more than one Parquet file, it is malformed, or does not match the index.
+    UsageError
+        pyarrow is not installed.
+    """
+
+    def __init__(self, index: Path, labels: Labels, count: int) -> None:
+        files = companions(index, "*.parquet")
+        if len(files) > 1:
+            names = ", ".join(file.name for file in files[:3])
+            raise StoreError(f"{index.parent}: expected one Parquet file, found {len(files)} ({names}); keep one")
+        self.file = self._path = files[0]
+        self._pyarrow = import_pyarrow(self._path)
+        with arrow_errors(self._path, self._pyarrow), self._path.open("rb") as opened:
+            self._identity = FileIdentity.of(opened.fileno())
+            parquet = self._pyarrow.parquet.ParquetFile(opened)
+            check_count(self._path, count, parquet.metadata.num_rows)
+            self._columns = columns = find_columns(parquet.schema_arrow, self._path)
+            wanted = [name for name in (columns.id, columns.label) if name is not None]
+            table = parquet.read(columns=wanted)
+        named = dict(zip(table.column_names, table.columns, strict=True))
+        self._ids = ArrowIds(named.get(columns.id), count, self._path, self._pyarrow)
+        faiss_ids = self._integers(named.get(columns.label))
+        self._places, matched = match_rows(self._path, labels, count, self._ids.values(), faiss_ids)
+        self._describe(f"{self._path.name}, {matched}")
+
+    def _integers(self, column: Any) -> NDArray[np.int64] | None:
+        if column is None or column.null_count:
+            return None
+        with arrow_errors(self._path, self._pyarrow):
+            integers: NDArray[np.int64] = column.cast(self._pyarrow.int64()).to_numpy()
+            return integers
+
+    def _read(self, places: NDArray[np.int64]) -> Iterator[dict[str, Any]]:
+        with arrow_errors(self._path, self._pyarrow), self._path.open("rb") as opened:
+            self._identity.check(self._path, opened.fileno())
+            parquet = self._pyarrow.parquet.ParquetFile(opened)
+            batches = parquet.iter_batches(ROWS_PER_BATCH, columns=self._columns.read)
+            yield from take_ascending(self._path, batches, places, self._pyarrow)
+
+    def write(self, folder: Path) -> None:
+        """Copy the file byte for byte."""
+        copy_files([self._path], folder)

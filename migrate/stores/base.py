@@ -13,14 +13,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.documents import Document
 from migrate.errors import StoreError
-from migrate.files import sha256_file
+from migrate.files import FileStamp, sha256_file
 from migrate.manifest import Manifest
-from migrate.stamps import FileStamp
 from migrate.stores.cursor import read_errors
 from migrate.stores.row_file import RowFile
-from migrate.vectors import Batch, Vectors
+from migrate.vectors import Batch, Document, Vectors
 
 Metric = Literal["l2", "ip"]
 """How the index compares: squared Euclidean distance (less is nearer) or inner product (more is nearer)."""

@@ -12,16 +12,14 @@ from typing import Final, Literal
 
 import numpy as np
 
-from migrate.documents import Document
 from migrate.errors import StoreError
 from migrate.files import output_errors
 from migrate.stores.base import Metric, NewStoreWriter
-from migrate.stores.docs_jsonl import DOCS_NAME
-from migrate.stores.docs_scan import as_integer, scan_docs
-from migrate.stores.faiss_head import flat_head
-from migrate.stores.langchain_write import current_state, write_docstore
+from migrate.stores.docs_jsonl import DOCS_NAME, as_integer, scan_docs
+from migrate.stores.faiss_layout import flat_head
+from migrate.stores.langchain_docs import current_state, write_docstore
 from migrate.stores.row_file import RowFile
-from migrate.vectors import Vectors
+from migrate.vectors import Document, Vectors
 
 INDEX_NAME: Final = "index.faiss"
 PICKLE_NAME: Final = "index.pkl"

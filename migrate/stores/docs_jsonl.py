@@ -1,19 +1,191 @@
-"""The documents of a plain FAISS store: a docs.jsonl beside the index, matched to its labels."""
+"""The documents of a plain FAISS store: a docs.jsonl beside the index, matched to its labels.
+
+Reads a docs.jsonl once and keeps, of each document, its place in the file and a hash of its id: 32 bytes a line.
+
+A line is {"id": str, "text": str, "metadata": {...}}; text, metadata and an integer "faiss_id" are optional. A byte
+order mark, CRLF and blank lines are accepted.
+"""
 
 from __future__ import annotations
 
+import json
+from array import array
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from migrate.documents import Document
+import numpy as np
+from numpy.typing import NDArray
+
 from migrate.errors import StoreError
-from migrate.files import copy_file, output_errors
-from migrate.stores.cursor import read_errors, read_exactly
-from migrate.stores.doc_source import DocumentSource
-from migrate.stores.docs_scan import parse_line, scan_docs
-from migrate.stores.labels import Labels, Rows, label_values
-from migrate.stores.row_match import match_rows
+from migrate.files import copy_file, is_endless, output_errors
+from migrate.stores.cursor import FileIdentity, malformed, read_errors, read_exactly
+from migrate.stores.doc_source import DocumentSource, Labels, Rows, label_values, match_rows
+from migrate.vectors import Document
+
+_LONGEST_LINE: Final = 1 << 28
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+_INT64: Final = range(-(1 << 63), 1 << 63)
+
+
+@dataclass(frozen=True, slots=True)
+class DocsScan:
+    """The lines of a docs.jsonl.
+
+    `offsets`, `sizes` and `line_numbers` locate each document; `hashes` are of its id, and hold in this process only.
+    `values` are the ids as integers where every id is one, `faiss_ids` the labels where every line names one.
+    """
+
+    path: Path
+    identity: FileIdentity
+    offsets: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    line_numbers: NDArray[np.int64]
+    hashes: NDArray[np.int64]
+    values: NDArray[np.int64] | None
+    faiss_ids: NDArray[np.int64] | None
+    with_text: int
+
+    @property
+    def count(self) -> int:
+        """How many documents there are."""
+        return self.offsets.size
+
+
+class _Integers:
+    """A column that exists only as long as every line has an integer for it."""
+
+    def __init__(self) -> None:
+        self._values: array[int] | None = array("q")
+
+    def append(self, value: int | None) -> None:
+        if value is None or value not in _INT64:
+            self._values = None
+        elif self._values is not None:
+            self._values.append(value)
+
+    def result(self) -> NDArray[np.int64] | None:
+        return None if self._values is None else np.array(self._values, np.int64)
+
+
+def parse_line(line: bytes, path: Path, number: int) -> tuple[Document, dict[str, Any]]:
+    """The document of a line, and the line's JSON object; a line without a text gives an empty one.
+
+    Raises
+    ------
+    StoreError
+        It is not UTF-8, not JSON, or not such an object; names the line.
+    """
+    fields = _parse_json(line, path, number)
+    doc_id, text, metadata = fields.get("id"), fields.get("text"), fields.get("metadata")
+    if not isinstance(doc_id, str):
+        raise _bad_line(path, number, 'a text as "id"', _shown(doc_id))
+    if text is not None and not isinstance(text, str):
+        raise _bad_line(path, number, 'a text as "text"', _shown(text))
+    if metadata is not None and not isinstance(metadata, dict):
+        raise _bad_line(path, number, 'an object as "metadata"', _shown(metadata))
+    return Document(doc_id, text or "", metadata or {}), fields
+
+
+def _parse_json(line: bytes, path: Path, number: int) -> dict[str, Any]:
+    try:
+        fields = json.loads(line.decode())
+        # "\\ud800" is JSON but no text: nothing could print, hash or embed it
+        if b"\\u" in line:
+            json.dumps(fields, ensure_ascii=False).encode()
+    except UnicodeError as error:
+        raise _bad_line(path, number, "UTF-8", str(error)) from error
+    except (ValueError, RecursionError) as error:
+        raise _bad_line(path, number, "a JSON object", str(error)) from error
+    if not isinstance(fields, dict):
+        raise _bad_line(path, number, "a JSON object", _shown(fields))
+    return fields
+
+
+def _bad_line(path: Path, number: int, expected: str, found: str) -> StoreError:
+    return StoreError(f"{path}, line {number}: expected {expected}, found {found}; correct the line")
+
+
+def _shown(value: object) -> str:
+    return "nothing" if value is None else f"{type(value).__name__} {repr(value)[:40]}"
+
+
+def scan_docs(path: Path) -> DocsScan:
+    """Read a docs.jsonl once, checking every line.
+
+    Raises
+    ------
+    StoreError
+        A line is malformed, or two documents share an id.
+    OutputError
+        The operating system refused.
+    """
+    offsets, sizes, numbers, hashes = array("q"), array("q"), array("q"), array("q")
+    values, faiss_ids = _Integers(), _Integers()
+    with_text = 0
+    if is_endless(path):
+        raise malformed(path, "a file", "a pipe or a device", "write the documents to a file")
+    with read_errors(path), path.open("rb", buffering=1 << 20) as file:
+        identity = FileIdentity.of(file.fileno())
+        for number, offset, line in _lines(file, path):
+            document, fields = parse_line(line, path, number)
+            offsets.append(offset)
+            sizes.append(len(line))
+            numbers.append(number)
+            hashes.append(hash(document.id))
+            values.append(as_integer(document.id))
+            faiss_id = fields.get("faiss_id")
+            faiss_ids.append(faiss_id if type(faiss_id) is int else None)
+            with_text += fields.get("text") is not None
+    offset_of, size_of, number_of, hash_of = (
+        np.array(column, np.int64) for column in (offsets, sizes, numbers, hashes)
+    )
+    facts = (values.result(), faiss_ids.result(), with_text)
+    scan = DocsScan(path, identity, offset_of, size_of, number_of, hash_of, *facts)
+    _refuse_duplicates(scan)
+    return scan
+
+
+def _lines(file: Any, path: Path) -> Iterator[tuple[int, int, bytes]]:
+    """Number, offset and bytes of each line that is not blank."""
+    offset = 0
+    number = 0
+    while line := file.readline(_LONGEST_LINE):
+        number += 1
+        if len(line) == _LONGEST_LINE:
+            raise _bad_line(path, number, f"a line of less than {_LONGEST_LINE} bytes", "a longer one")
+        mark = len(_BYTE_ORDER_MARK) if number == 1 and line.startswith(_BYTE_ORDER_MARK) else 0
+        if line[mark:].strip():
+            yield number, offset + mark, line[mark:]
+        offset += len(line)
+
+
+def as_integer(doc_id: str) -> int | None:
+    """The number an id writes out, if it writes it as `str` would."""
+    if not (len(doc_id) < 21 and doc_id.isascii() and doc_id.lstrip("-").isdigit()):
+        return None
+    try:
+        value = int(doc_id)
+    except ValueError:
+        return None
+    return value if str(value) == doc_id else None
+
+
+def _refuse_duplicates(scan: DocsScan) -> None:
+    """Equal hashes are only a suspicion: the lines are read again and their ids compared."""
+    ordered = np.sort(scan.hashes)
+    suspects = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+    seen: dict[str, int] = {}
+    with read_errors(scan.path), scan.path.open("rb") as file:
+        for index in np.flatnonzero(np.isin(scan.hashes, suspects)).tolist():
+            file.seek(int(scan.offsets[index]))
+            number = int(scan.line_numbers[index])
+            document, _ = parse_line(file.read(int(scan.sizes[index])), scan.path, number)
+            first = seen.setdefault(document.id, number)
+            if first != number:
+                raise _bad_line(scan.path, number, "a new id", f"{document.id!r}, the id of line {first}")
+
 
 DOCS_NAME: Final = "docs.jsonl"
 

@@ -8,8 +8,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.stores.faiss_codes import Packing, quantizer_decoder, standalone_decoder
 from migrate.stores.faiss_coding import Coding, describe_coding
+from migrate.stores.faiss_decode import Packing, quantizer_decoder, standalone_decoder
 from migrate.stores.faiss_parts import (
     Part,
     Recipe,

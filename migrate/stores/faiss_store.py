@@ -10,21 +10,18 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.documents import Document
-from migrate.files import real_path, require_room
+from migrate.files import FileStamp, real_path, require_room
 from migrate.manifest import find_manifest
-from migrate.stamps import FileStamp
 from migrate.stores.base import BATCH_SIZE, FROM_THE_START, Resume, Store, StoreInfo, StoreWriter
 from migrate.stores.cursor import read_errors
-from migrate.stores.doc_source import DocumentSource
+from migrate.stores.doc_source import DocumentSource, Labels, LazyIds, check_labels
 from migrate.stores.faiss_decoded import open_file
 from migrate.stores.faiss_layout import FLOAT_BYTES, Decoded, IdMap, Ivf, Layout, class_chain, headers
 from migrate.stores.faiss_reader import FaissFile
 from migrate.stores.faiss_writer import open_writer
 from migrate.stores.find_documents import find_documents
-from migrate.stores.labels import Labels, LazyIds, check_labels
 from migrate.stores.langchain_docs import LangchainDocuments
-from migrate.vectors import Batch
+from migrate.vectors import Batch, Document
 
 _NOTHING_FOUND = -1
 _LISTED = 8

@@ -6,13 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from migrate.stores.doc_source import DocumentSource, LabelsOnly
+from migrate.stores.arrow import ParquetDocuments, has_parquet
+from migrate.stores.doc_source import DocumentSource, Labels, LabelsOnly
 from migrate.stores.docs_jsonl import DOCS_NAME, JsonlDocuments
 from migrate.stores.haystack import HaystackDocuments, is_haystack
 from migrate.stores.huggingface import DatasetDocuments, has_dataset
-from migrate.stores.labels import Labels
 from migrate.stores.llamaindex import LlamaIndexDocuments, is_llamaindex
-from migrate.stores.parquet import ParquetDocuments, has_parquet
 from migrate.stores.txtai import is_txtai, open_txtai
 
 _Test = Callable[[Path], bool]

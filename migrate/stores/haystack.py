@@ -11,16 +11,14 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.documents import Document
 from migrate.errors import StoreError, UnsupportedStoreError
 from migrate.files import copy_file, output_errors, write_json
 from migrate.manifest import MANIFEST_NAME
-from migrate.stores.companions import companions
 from migrate.stores.cursor import malformed, read_errors
-from migrate.stores.doc_source import DocumentSource
+from migrate.stores.doc_source import DocumentSource, Labels, Rows, companions, label_values
 from migrate.stores.json_file import AGAIN, read_json
-from migrate.stores.labels import Labels, Rows, label_values
 from migrate.stores.sqlite_file import SqliteFile
+from migrate.vectors import Document
 
 _DEFAULT_DATABASE: Final = "faiss_document_store.db"
 _DEFAULT_INDEX: Final = "document"

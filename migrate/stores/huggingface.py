@@ -13,17 +13,17 @@ from migrate.errors import StoreError
 from migrate.files import output_errors, sync_folder
 from migrate.stores.arrow import (
     ROWS_PER_BATCH,
+    ArrowDocuments,
     ArrowIds,
     arrow_errors,
+    check_count,
     find_columns,
     import_pyarrow,
     take_ascending,
 )
-from migrate.stores.arrow_docs import ArrowDocuments, check_count
-from migrate.stores.companions import copy_files
 from migrate.stores.cursor import malformed, read_errors
+from migrate.stores.doc_source import Labels, copy_files
 from migrate.stores.json_file import AGAIN, read_json
-from migrate.stores.labels import Labels
 
 _STATE: Final = "state.json"
 _INFO: Final = "dataset_info.json"

@@ -14,13 +14,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from migrate.documents import Document
 from migrate.errors import StoreError
-from migrate.stores.companions import companions, copy_files, is_faiss
 from migrate.stores.cursor import malformed
-from migrate.stores.doc_source import DocumentSource
+from migrate.stores.doc_source import DocumentSource, Labels, Rows, companions, copy_files, is_faiss, label_values
 from migrate.stores.json_file import AGAIN, entry, parse_json, read_json, read_whole, unique_ids
-from migrate.stores.labels import Labels, Rows, label_values
+from migrate.vectors import Document
 
 VECTORS_NAME: Final = "default__vector_store.json"
 _DOCSTORE: Final = "docstore.json"

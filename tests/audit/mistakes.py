@@ -36,7 +36,6 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from migrate.check import stamp_store
 from migrate.datasets.beir import write_beir
 from migrate.datasets.stdlib import stdlib_beir
-from migrate.documents import Document, Query
 from migrate.embed import embed_corpus, reembed_store
 from migrate.embedders import load_embedder
 from migrate.embedders.base import Embedder
@@ -46,7 +45,7 @@ from migrate.manifest import MANIFEST_NAME, Manifest, read_manifest
 from migrate.stores import create_store, open_store
 from migrate.stores.base import INDEX_HASH, Metric, read_all
 from migrate.translate import translate_store
-from migrate.vectors import Vectors, unit_rows
+from migrate.vectors import Document, Query, Vectors, unit_rows
 
 N_DOCUMENTS, N_QUERIES, DIM, N_PAIRS = 300, 300, 64, 120
 SOURCE_SPEC = f"tfidf:{DIM}"

@@ -21,9 +21,9 @@ from topics import (
 from migrate.audit.arms import BM25, FULL, HYBRID, HYBRID_FULL, MEAN, RANDOM, STAY, TRANSLATED, win_tie_loss
 from migrate.audit.questions import Questions, document_keys
 from migrate.audit.verdict import Outcome
-from migrate.documents import Document, Query
 from migrate.errors import InputError, StoreError, VectorError
 from migrate.manifest import Manifest, ModelIdentity
+from migrate.vectors import Document, Query
 
 OVERLAPS = {"overlap@1", "overlap@10", "overlap@100", "RBO"}
 MEASURES = {"nDCG@10", "recall@100", "MRR@10", "judged@10", *OVERLAPS}

@@ -3,7 +3,7 @@ import pytest
 from paired_scores import make
 from scipy.stats import binomtest, bootstrap
 
-from migrate.audit.bounds import difference_bounds, family_bounds, retention_bounds, weighted_sums
+from migrate.audit.verdict import difference_bounds, family_bounds, retention_bounds, weighted_sums
 
 
 def ratio(arm, full, axis=-1):
@@ -102,7 +102,7 @@ def test_more_confidence_is_less_precision(bounds):
 def test_weights_are_the_same_in_pieces_and_at_once(monkeypatch):
     scores = np.random.default_rng(0).random((50, 3))
     whole, unseen = weighted_sums(scores, seed=4, resamples=100)
-    monkeypatch.setattr("migrate.audit.bounds._BLOCK", 51 * 7)
+    monkeypatch.setattr("migrate.audit.verdict._BLOCK", 51 * 7)
     pieces, unseen_pieces = weighted_sums(scores, seed=4, resamples=100)
     assert pieces == pytest.approx(whole)
     assert unseen_pieces.tolist() == unseen.tolist()

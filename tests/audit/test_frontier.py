@@ -5,22 +5,21 @@ import pytest
 
 from migrate.audit.arms import TRANSLATED, Arm, Comparison
 from migrate.audit.audit import audit_store
-from migrate.audit.frontier import frontier
-from migrate.audit.points import SAMPLE, Frontier, Point, arm_name
+from migrate.audit.frontier import SAMPLE, Frontier, Point, arm_name, frontier
 from migrate.audit.questions import Questions
 from migrate.audit.verdict import Bounds, Outcome, Verdict
 from migrate.cost.count import count_texts
 from migrate.cost.target import find_target
-from migrate.documents import Query
 from migrate.embed import reembed_store
 from migrate.embedders import load_embedder
 from migrate.errors import InconclusiveError, InputError, StitchError, StoreError, UsageError
 from migrate.fit import fit_stitch
 from migrate.reembed import Budget, Reembedding, reembedded_stitch
-from migrate.report.frontier import frontier_document, frontier_text
+from migrate.report.audit import frontier_document, frontier_text
 from migrate.sample import QueryLog
 from migrate.stores import create_store, open_store
 from migrate.translate import translate_store
+from migrate.vectors import Query
 
 
 @pytest.fixture(scope="module")

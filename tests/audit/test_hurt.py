@@ -9,13 +9,10 @@ from sklearn.neighbors import NearestNeighbors
 from topics import DOCUMENTS, QRELS, QUERIES, QUESTIONS, SOURCE, TARGET, audit, make_store, noisy
 
 from migrate.audit.arms import FULL, STAY, TRANSLATED
-from migrate.audit.calibration import PASS_RATES, calibrate
-from migrate.audit.hubness import hubness_of
+from migrate.audit.hurt import PASS_RATES, calibrate, hubness_of, map_spaces
 from migrate.audit.questions import Questions
-from migrate.audit.spaces import map_spaces
-from migrate.documents import Document, Query
 from migrate.search.runs import Run
-from migrate.vectors import unit_rows
+from migrate.vectors import Document, Query, unit_rows
 
 
 @pytest.fixture(scope="module")

@@ -7,17 +7,15 @@ import pytest
 from topics import DIM, DOCUMENTS, QRELS, QUERIES, QUESTIONS, TARGET, Topics, audit, make_store, noisy
 
 from migrate.audit.arms import FULL, TRANSLATED
-from migrate.audit.independence import independent
-from migrate.audit.questions import Questions
+from migrate.audit.questions import Questions, independent
 from migrate.audit.verdict import Outcome, decide
-from migrate.documents import Query, query_key
 from migrate.errors import InconclusiveError, ManifestError
 from migrate.manifest import Manifest
-from migrate.report.advice import advice
-from migrate.report.audit import audit_text
+from migrate.report.audit import advice, audit_text
 from migrate.report.document import audit_document
-from migrate.sample.choosers import CHOSEN_BY, chosen_by, digests_of
+from migrate.sample.query_log import CHOSEN_BY, chosen_by, digests_of
 from migrate.stores import open_store
+from migrate.vectors import Query, query_key
 
 SAFE_MARGIN = 0.5
 """At which a perfect translation is SAFE with the 60 queries of `topics`."""

@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 from paired_scores import alternating
 
-from migrate.audit.power import MOST_QUERIES, queries_needed
-from migrate.audit.verdict import Outcome, decide
+from migrate.audit.verdict import MOST_QUERIES, Outcome, decide, queries_needed
 
 
 @pytest.mark.parametrize("spread", [0.1, 0.3])

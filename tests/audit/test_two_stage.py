@@ -7,9 +7,9 @@ from migrate.audit.questions import Questions
 from migrate.audit.two_stage import WITHOUT_TWO_STAGE
 from migrate.cost.count import count_texts
 from migrate.cost.target import target_of
-from migrate.documents import Document, Query
 from migrate.report.audit import audit_text
 from migrate.report.document import audit_document
+from migrate.vectors import Document, Query
 
 ARMS = [FULL, TRANSLATED, HYBRID, HYBRID_FULL, BM25, MEAN, RANDOM, "two-stage 20", "two-stage 100"]
 TRUTH = TARGET.embed_documents(DOCUMENTS).astype(float)

@@ -6,10 +6,10 @@ import numpy as np
 
 from migrate.audit.audit import audit_store
 from migrate.audit.questions import Questions
-from migrate.documents import Document, Query
 from migrate.embedders.base import Embedder
 from migrate.manifest import ModelIdentity
 from migrate.stores import create_store, open_store
+from migrate.vectors import Document, Query
 
 N_DOCUMENTS, N_QUERIES, DIM, SOURCE_DIM = 150, 60, 8, 6
 

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from migrate.documents import Document
 from migrate.embedders.sentence_transformers import SentenceTransformersEmbedder
 from migrate.stores import open_store
 from migrate.stores.create import create_store
+from migrate.vectors import Document
 
 COUNT = 48
 

@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 from migrate.check import Cause, check_store
-from migrate.documents import Document
 from migrate.embedders import load_embedder
 from migrate.errors import VectorError
 from migrate.manifest import Manifest
 from migrate.stores import open_store
+from migrate.vectors import Document
 
 WORDS = (
     "ash",

@@ -1,7 +1,7 @@
 import pytest
 from scipy.stats import binomtest
 
-from migrate.check.shares import share_of
+from migrate.check.comparison import share_of
 
 
 @pytest.mark.parametrize(("seen", "sampled"), [(1, 32), (9, 32), (31, 32), (3, 7)])

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from migrate.check import Cause, check_store, stamp_store
-from migrate.documents import Document
 from migrate.embedders import load_embedder
 from migrate.errors import StoreError, UsageError
 from migrate.stores import open_store
+from migrate.vectors import Document
 
 COLOURS = ("red", "green", "blue", "black", "white")
 TEXTS = [f"{colour} {thing}" for colour in COLOURS for thing in ("boat", "car", "house", "tree")]

@@ -3,8 +3,7 @@ import numpy as np
 import pytest
 from scipy.stats import ortho_group
 
-from migrate.check.comparison import agree
-from migrate.check.tolerance import Tolerance, tolerance_of
+from migrate.check.comparison import Tolerance, agree, tolerance_of
 from migrate.stores import open_store
 from migrate.vectors import unit_rows
 

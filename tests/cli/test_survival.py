@@ -21,8 +21,8 @@ CHILD = """
 import signal
 import sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
-import migrate.embed.parts
-migrate.embed.parts.BATCH_DOCUMENTS = 40
+import migrate.embed.corpus
+migrate.embed.corpus.BATCH_DOCUMENTS = 40
 from migrate.cli.main import main
 main(sys.argv[1:])
 """

@@ -157,9 +157,9 @@ def test_texts_that_an_api_refuses_are_told_before_anything_is_sent(tmp_path, mo
 
 CHILD = """
 import os, signal, sys
-import migrate.embed.parts
+import migrate.embed.corpus
 from migrate.embedders.tfidf import TfidfEmbedder
-migrate.embed.parts.BATCH_DOCUMENTS = 4
+migrate.embed.corpus.BATCH_DOCUMENTS = 4
 embed, calls = TfidfEmbedder.embed, []
 def embed_or_die(*arguments, **options):
     calls.append(1)
@@ -174,7 +174,7 @@ main(sys.argv[1:])
 
 def test_a_run_that_was_killed_goes_on_with_the_same_chunks(jsonl, digest, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
-    monkeypatch.setattr("migrate.embed.parts.BATCH_DOCUMENTS", 4)
+    monkeypatch.setattr("migrate.embed.corpus.BATCH_DOCUMENTS", 4)
     command = ["embed", str(jsonl), "--model", "tfidf:4", "--quiet"]
     done = subprocess.run([sys.executable, "-c", CHILD, *command, "-o", str(tmp_path / "killed")], env=os.environ)
     assert done.returncode == -signal.SIGKILL

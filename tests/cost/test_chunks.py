@@ -4,16 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from migrate.cost.chunks import chunk_size, cut_documents, room
-from migrate.cost.estimate import BYTE_PAIRS, EstimateCounter
+from migrate.cost.chunks import chunk_size, count_unread, count_unread_of_store, cut_documents, room
 from migrate.cost.target import find_target, loaded_target
-from migrate.cost.tokenizer_file import TokenizerCounter
-from migrate.cost.unread import count_unread, count_unread_of_store
-from migrate.documents import Document
+from migrate.cost.tokens import BYTE_PAIRS, EstimateCounter, TokenizerCounter
 from migrate.embedders import load_embedder
 from migrate.embedders.sentence_transformers import SentenceTransformersEmbedder
 from migrate.embedders.weights import packaged_model_path
 from migrate.stores import open_store
+from migrate.vectors import Document
 
 MINILM = "packaged:all-MiniLM-L6-v2"
 
@@ -100,7 +98,7 @@ def test_a_large_store_is_judged_by_a_part_of_it(source_folder, bare_folder, mon
     store, target = open_store(source_folder), replace(find_target(MINILM), max_tokens=40)
     whole = count_unread_of_store(store, target)
     assert whole.texts == 150 and whole.store is None and "about" not in whole.sentence("documents")
-    monkeypatch.setattr("migrate.cost.unread.MOST_COUNTED", 60)
+    monkeypatch.setattr("migrate.cost.chunks.MOST_COUNTED", 60)
     part = count_unread_of_store(store, target)
     assert (part.texts, part.store) == (60, 150) and part == count_unread_of_store(store, target)
     assert part.over / part.texts == pytest.approx(whole.over / whole.texts, abs=0.2)

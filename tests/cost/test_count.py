@@ -2,14 +2,14 @@ import pytest
 
 from migrate.cost.chunks import chunk_long
 from migrate.cost.count import count_texts
+from migrate.cost.plans import store_bytes
 from migrate.cost.rates import Rate, tier_rate
-from migrate.cost.resources import store_bytes
 from migrate.cost.target import find_target
-from migrate.documents import Document
 from migrate.embed import embed_corpus
 from migrate.embedders import load_embedder
 from migrate.errors import UsageError
 from migrate.stores import open_store
+from migrate.vectors import Document
 
 
 @pytest.fixture(scope="module")

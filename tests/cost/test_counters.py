@@ -4,9 +4,17 @@ import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
-from migrate.cost.estimate import BYTE_PAIRS, WORD_PIECES, EstimateCounter, features
 from migrate.cost.target import find_target
-from migrate.cost.tokenizer_file import TokenizerCounter, WordCounter, is_wordwise, read_tokenizer
+from migrate.cost.tokens import (
+    BYTE_PAIRS,
+    WORD_PIECES,
+    EstimateCounter,
+    TokenizerCounter,
+    WordCounter,
+    features,
+    is_wordwise,
+    read_tokenizer,
+)
 from migrate.embedders.weights import packaged_model_path
 from migrate.errors import InputError
 

@@ -3,9 +3,9 @@ from openai_server import OpenAIServer
 
 from migrate.cost.meter import Purse, put_meter
 from migrate.cost.target import find_target
-from migrate.documents import Document
 from migrate.embedders import load_embedder
 from migrate.errors import SpendingError
+from migrate.vectors import Document
 
 SPEC = "openai:text-embedding-3-small"
 DOCUMENTS = [Document(f"d{number}", f"word{number} " * 10) for number in range(100)]

@@ -6,11 +6,11 @@ import pytest
 from migrate.cost import Tally, tally_of
 from migrate.cost.count import count_texts
 from migrate.cost.target import find_target, target_of
-from migrate.documents import Document
 from migrate.embedders import load_embedder
 from migrate.embedders.base import Embedder
 from migrate.embedders.weights import packaged_model_path
 from migrate.manifest import ModelIdentity
+from migrate.vectors import Document
 
 ODD = ["", " \n", "half \ud800 pair", "word " * 9_000]
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from migrate.datasets.beir import load_beir, write_beir
-from migrate.documents import Document, Query
 from migrate.errors import DatasetError, LeadMigrateError, OutputError, UsageError
+from migrate.vectors import Document, Query
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 

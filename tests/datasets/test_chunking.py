@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from migrate.datasets.chunking import chunk_documents
-from migrate.documents import Document
 from migrate.errors import DatasetError, UsageError
+from migrate.vectors import Document
 
 
 def prose(n_words: int, seed: int, *, vocabulary: int = 1_000) -> str:

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from migrate.datasets.corpus import read_corpus
-from migrate.documents import Document
+from migrate.datasets.records import read_corpus
 from migrate.errors import DatasetError
+from migrate.vectors import Document
 
 
 def test_both_spellings_of_the_id_are_read_and_other_keys_are_not(tmp_path):

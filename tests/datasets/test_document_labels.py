@@ -1,6 +1,6 @@
 import pytest
 
-from migrate.datasets.document_labels import read_labels
+from migrate.datasets.records import read_labels
 from migrate.errors import DatasetError
 
 EXPECTED = {"d1": "cats", "d2": "dogs and others", "3": "7"}

@@ -14,10 +14,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from migrate.datasets import download as module
-from migrate.datasets.archive import unpack_archive
 from migrate.datasets.beir import load_beir
-from migrate.datasets.download import BEIR_MD5, URL_VARIABLE, fetch_beir, resolve_beir
-from migrate.datasets.transfer import download
+from migrate.datasets.download import BEIR_MD5, URL_VARIABLE, download, fetch_beir, resolve_beir, unpack_archive
 from migrate.errors import DatasetError, LockedError, OutputError, RemoteError, UsageError
 from migrate.files import output_lock
 
@@ -199,7 +197,7 @@ def test_a_refusal_is_final_and_an_overload_is_not(server, tmp_path):
 
 
 def test_a_silent_server_ends_in_a_timeout(tmp_path, monkeypatch):
-    monkeypatch.setattr("migrate.datasets.transfer.ATTEMPTS", 2)
+    monkeypatch.setattr("migrate.datasets.download.ATTEMPTS", 2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/x.zip"
         with pytest.raises(RemoteError, match="timed out; 2 attempts failed"):
@@ -207,7 +205,7 @@ def test_a_silent_server_ends_in_a_timeout(tmp_path, monkeypatch):
 
 
 def test_a_server_that_is_not_there_is_a_remote_fault(tmp_path, monkeypatch):
-    monkeypatch.setattr("migrate.datasets.transfer.ATTEMPTS", 1)
+    monkeypatch.setattr("migrate.datasets.download.ATTEMPTS", 1)
     with pytest.raises(RemoteError, match="Connection refused"):
         download("http://127.0.0.1:9/x.zip", tmp_path / "x.part")
 
@@ -341,7 +339,7 @@ def test_a_member_never_exceeds_its_declared_size(tmp_path):
 
 
 def test_too_many_members_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("migrate.datasets.archive.MAX_MEMBERS", 3)
+    monkeypatch.setattr("migrate.datasets.download.MAX_MEMBERS", 3)
     (tmp_path / "x.zip").write_bytes(zip_of(FILES))
     with pytest.raises(DatasetError, match="expected at most 3 files, found 4"):
         unpack_archive(tmp_path / "x.zip", tmp_path / "out", root="scifact")

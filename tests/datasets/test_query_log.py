@@ -2,9 +2,9 @@ import json
 
 import pytest
 
-from migrate.datasets.query_log import read_query_log
-from migrate.documents import Query
+from migrate.datasets.records import read_query_log
 from migrate.errors import DatasetError
+from migrate.vectors import Query
 
 
 def write(folder, content, name="log"):

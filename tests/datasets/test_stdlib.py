@@ -144,7 +144,7 @@ def test_a_demo_without_documents_is_refused():
 def test_no_heavy_library_is_imported_with_the_package():
     code = (
         "import sys, migrate.datasets.beir, migrate.datasets.download, migrate.datasets.chunking, "
-        "migrate.datasets.corpus, migrate.datasets.stdlib;"
+        "migrate.datasets.records, migrate.datasets.stdlib;"
         "print(sorted({'torch', 'faiss', 'sklearn', 'transformers', 'openai', 'click', 'langchain_core', "
         "'langchain_text_splitters', 'turtle', 'tkinter'} & set(sys.modules)))"
     )

@@ -1,7 +1,7 @@
 import pytest
 from openai_server import OpenAIServer
 
-from migrate.documents import Document
+from migrate.vectors import Document
 
 
 @pytest.fixture

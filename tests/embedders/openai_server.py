@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from migrate.embedders.retry import Clock
+from migrate.embedders.openai_limits import Clock
 
 KEY = "sk-test-0123456789"
 DIMENSIONS = {"text-embedding-3-small": 1536, "text-embedding-ada-002": 1536, "tiny": 8, "tiny-raw": 8}

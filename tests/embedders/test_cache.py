@@ -12,16 +12,15 @@ import numpy as np
 import openai_server as fake
 import pytest
 
-from migrate.documents import Document
 from migrate.embedders import load_embedder
 from migrate.embedders.base import Embedder
-from migrate.embedders.cache import CachedEmbedder, default_cache_path
-from migrate.embedders.cache_file import CacheFile
+from migrate.embedders.cache import CachedEmbedder, CacheFile, default_cache_path
 from migrate.embedders.openai import OpenAIEmbedder
-from migrate.embedders.retry import RetryPolicy
+from migrate.embedders.openai_limits import RetryPolicy
 from migrate.errors import InputError, LockedError, OutputError, RemoteError
 from migrate.files import cache_folder
 from migrate.manifest import ModelIdentity
+from migrate.vectors import Document
 
 TESTS = Path(__file__).parent
 
@@ -149,7 +148,7 @@ def test_nothing_is_paid_twice_after_a_failure(path, server, documents):
 RUN = """
 import sys
 from pathlib import Path
-from migrate.documents import Document
+from migrate.vectors import Document
 from migrate.embedders import load_embedder
 embedder = load_embedder("openai:tiny", base_url=sys.argv[1], cache=Path(sys.argv[2]), batch_size=10, concurrency=1)
 vectors = embedder.embed_documents([Document(str(n), f"text {n}") for n in range(200)])
@@ -207,7 +206,7 @@ import sys, time
 from pathlib import Path
 sys.path.insert(0, {str(TESTS)!r})
 from test_cache import CountingEmbedder
-from migrate.documents import Document
+from migrate.vectors import Document
 from migrate.embedders.cache import CachedEmbedder
 texts = [Document(str(n), f"text {{n}}") for n in range(12)]
 start = float(sys.argv[1])
@@ -312,7 +311,7 @@ def test_a_folder_that_cannot_be_made_is_an_output_error(tmp_path, documents):
 
 
 def test_a_lock_that_is_held_too_long_is_named(path, documents, monkeypatch):
-    monkeypatch.setattr("migrate.embedders.cache_file._BUSY_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("migrate.embedders.cache._BUSY_TIMEOUT_S", 0.1)
     CachedEmbedder(CountingEmbedder(), path).embed_documents(documents("a"))
     database = sqlite3.connect(path, isolation_level=None)
     database.execute("BEGIN IMMEDIATE")

@@ -4,11 +4,10 @@ import zipfile
 import numpy as np
 import pytest
 
-from migrate.documents import Document, Query
 from migrate.embedders.file import FileEmbedder
 from migrate.errors import InputError, OutputError
 from migrate.files import sha256_file
-from migrate.vectors import summarize_norms
+from migrate.vectors import Document, Query, summarize_norms
 
 RNG = np.random.default_rng(3)
 

@@ -4,10 +4,10 @@ import sys
 import numpy as np
 import pytest
 
-from migrate.documents import Document
 from migrate.embedders import load_embedder, parse_spec
 from migrate.embedders.cache import CachedEmbedder
 from migrate.errors import UsageError
+from migrate.vectors import Document
 
 
 @pytest.mark.parametrize(

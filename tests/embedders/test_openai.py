@@ -7,8 +7,8 @@ import openai_server as fake
 import pytest
 
 from migrate.embedders.openai import OpenAIEmbedder
+from migrate.embedders.openai_limits import RetryPolicy
 from migrate.embedders.openai_tokens import estimate_tokens
-from migrate.embedders.retry import RetryPolicy
 from migrate.errors import AuthenticationError, InputError, RemoteError, UsageError, VectorError
 
 

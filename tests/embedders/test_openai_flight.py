@@ -12,7 +12,7 @@ import pytest
 from migrate.embed import embed_corpus
 from migrate.embedders.cache import CachedEmbedder
 from migrate.embedders.openai import OpenAIEmbedder
-from migrate.embedders.retry import RetryPolicy
+from migrate.embedders.openai_limits import RetryPolicy
 from migrate.errors import InputError, RemoteError
 from migrate.stores import open_store
 
@@ -258,7 +258,7 @@ def test_a_corpus_is_embedded_in_large_blocks_where_a_cache_keeps_what_comes(
     is_cached, in_flight, server, texts, tmp_path, monkeypatch
 ):
     """Parts of 40 documents are 4 requests; a part that breaks off without a cache is paid for again."""
-    monkeypatch.setattr("migrate.embed.parts.BATCH_DOCUMENTS", 40)
+    monkeypatch.setattr("migrate.embed.corpus.BATCH_DOCUMENTS", 40)
     server.latency_s = 0.1
     api = embedder_of(server)
     embedder = CachedEmbedder(api, tmp_path / "cache.sqlite") if is_cached else api

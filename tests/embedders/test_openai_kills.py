@@ -16,9 +16,9 @@ import openai_server as fake
 import pytest
 
 from migrate.cli.main import main
-from migrate.documents import Document
 from migrate.stitch.loading import load_stitch
 from migrate.stores import create_store, open_store
+from migrate.vectors import Document
 
 TEXTS, BATCH, CONCURRENCY, KILLS = 280, 7, 8, 5
 # A shell that starts the tests in the background has them ignore Ctrl-C, and what they start too.

@@ -6,7 +6,7 @@ import types
 import pytest
 
 from migrate.embedders import openai_tokens
-from migrate.embedders.openai_requests import fair_share, split_requests
+from migrate.embedders.openai import fair_share, split_requests
 from migrate.embedders.openai_tokens import estimate_tokens, token_counter
 
 

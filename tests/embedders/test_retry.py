@@ -3,7 +3,7 @@ from email.utils import format_datetime
 
 import pytest
 
-from migrate.embedders.retry import RetryPolicy, TransientError, asked_wait_s
+from migrate.embedders.openai_limits import RetryPolicy, TransientError, asked_wait_s
 from migrate.errors import RemoteError
 
 

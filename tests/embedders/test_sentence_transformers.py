@@ -10,12 +10,12 @@ import pytest
 from sentence_transformers import SentenceTransformer
 from tokenizers import Tokenizer
 
-from migrate.documents import Document
 from migrate.embedders import load_embedder
 from migrate.embedders.sentence_transformers import SentenceTransformersEmbedder, packaged_model_path, pick_device
 from migrate.embedders.weights import weights_revision
 from migrate.errors import InputError, RemoteError, UsageError
 from migrate.files import sha256_file
+from migrate.vectors import Document
 
 # The weights of sentence-transformers/all-MiniLM-L6-v2 as the hub lists them.
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -267,7 +267,7 @@ class Hub:
 
 HUB_SCRIPT = """
 import sys
-from migrate.documents import Document
+from migrate.vectors import Document
 from migrate.embedders import load_embedder
 from migrate.errors import LeadMigrateError
 def show():

@@ -10,10 +10,9 @@ from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.preprocessing import normalize
 
-from migrate.documents import Document
-from migrate.embedders.tfidf import TfidfEmbedder
-from migrate.embedders.tfidf_state import STATE_NAME, WEIGHTS_NAME
+from migrate.embedders.tfidf import STATE_NAME, WEIGHTS_NAME, TfidfEmbedder
 from migrate.errors import InputError, UsageError
+from migrate.vectors import Document
 
 RANDOM = random.Random(5)
 WORDS = [f"word{number}" for number in range(300)]
@@ -61,7 +60,7 @@ def test_a_saved_state_embeds_the_same_in_another_process(fitted, tmp_path):
     script = f"""
 import sys, numpy as np
 from pathlib import Path
-from migrate.documents import Document
+from migrate.vectors import Document
 from migrate.embedders import load_embedder
 embedder = load_embedder("tfidf:24", state=Path({str(tmp_path)!r}))
 texts = [Document(str(row), text) for row, text in enumerate({[text.text for text in CORPUS + QUERIES]!r})]

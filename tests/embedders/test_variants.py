@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from migrate.documents import Document
 from migrate.embedders import load_embedder
 from migrate.embedders.cache import CachedEmbedder
 from migrate.embedders.sentence_transformers import SentenceTransformersEmbedder
+from migrate.vectors import Document
 
 DOCUMENTS = [Document("a", "A cat sits on the mat."), Document("b", "Interest rates rose. " * 40)]
 

@@ -89,7 +89,7 @@ def server(*answers: Answer, key: str | None = None) -> Spoiler:
         place.servers.append(running)
         place.words["url"] = running.url
         place.patch.setitem(OpenAIEmbedder.__init__.__kwdefaults__, "timeout_s", 0.2)
-        place.patch.setattr("migrate.embedders.retry.RetryPolicy.__init__", _impatient)
+        place.patch.setattr("migrate.embedders.openai_limits.RetryPolicy.__init__", _impatient)
 
     return spoil
 

@@ -17,9 +17,9 @@ import numpy as np
 from fault_index import then
 from fault_place import Place, Spoiler
 
-from migrate.documents import Document
 from migrate.stores.create import create_store
-from migrate.stores.langchain_write import current_state, write_docstore
+from migrate.stores.langchain_docs import current_state, write_docstore
+from migrate.vectors import Document
 
 COUNT = 12
 DIM = 8

@@ -15,7 +15,7 @@ from pathlib import Path
 from fault_place import Place, Spoiler, files_of
 from refusing_disk import RefusingDisk
 
-from migrate.work.failpoints import POINTS, VARIABLE
+from migrate.work.journal import POINTS, VARIABLE
 
 TRANSLATE = ("translate", "store", "stitch", "-o", "out", "-q")
 EXPECTED = ("translate", "store", "stitch", "-o", "expected", "-q")
@@ -109,7 +109,7 @@ def signalled(number: int) -> Spoiler:
     prelude = f"""
 import os, signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from migrate.work.parts import PartRecorder
+from migrate.work.journal import PartRecorder
 record = PartRecorder.record
 def recorded(*arguments):
     record(*arguments)
@@ -197,7 +197,7 @@ def changes_meanwhile(how: str) -> Spoiler:
 
 def child_dies(place: Place) -> None:
     """The process that FAISS reads in is killed when it begins to answer."""
-    from migrate.stores import faiss_process
+    from migrate.stores import faiss_decoded as faiss_process
 
     real = faiss_process._receive
 

@@ -4,10 +4,10 @@ import pytest
 from migrate.cost import Cost, Tally
 from migrate.cost.target import Target
 from migrate.cost.tokens import TokenCounter
-from migrate.documents import Document
 from migrate.errors import UsageError
-from migrate.reembed.budget import Budget
-from migrate.sample.distinct import Candidate
+from migrate.reembed.plan import Budget
+from migrate.sample.draw import Candidate
+from migrate.vectors import Document
 
 RANKED = [Candidate(row, Document(f"d{row}", f"{row:3} " * 100)) for row in range(1_000, 1_090)]  # 100 tokens each
 PAID = Cost(10, 1_000, None)

@@ -4,8 +4,17 @@ import numpy as np
 import pytest
 
 from migrate.errors import StitchError, UsageError
-from migrate.reembed.policies import CONFIDENCE, POLICIES, QUERY_LOG, RANDOM, choose_policy, rank_rows
-from migrate.reembed.survey import Survey, paid_rows, survey_store
+from migrate.reembed.plan import (
+    CONFIDENCE,
+    POLICIES,
+    QUERY_LOG,
+    RANDOM,
+    Survey,
+    choose_policy,
+    paid_rows,
+    rank_rows,
+    survey_store,
+)
 from migrate.sample import draw_sample
 from migrate.stores.base import read_all
 from migrate.vectors import unit_rows

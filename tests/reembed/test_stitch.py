@@ -5,7 +5,6 @@ import pytest
 
 from migrate.cost.count import count_texts
 from migrate.cost.target import find_target
-from migrate.documents import Document
 from migrate.embedders import load_embedder
 from migrate.embedders.base import Embedder
 from migrate.embedders.cache import CachedEmbedder
@@ -18,6 +17,7 @@ from migrate.stitch.loading import load_stitch
 from migrate.stores import create_store, open_store
 from migrate.stores.base import read_all
 from migrate.translate import translate_store
+from migrate.vectors import Document
 
 
 def wanted(budget="60%", **options):

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from migrate.check import Cause, Compatibility, Example, Figures, Finding, Trial
-from migrate.check.shares import Share
+from migrate.check.comparison import Share
 from migrate.manifest import ModelIdentity
 from migrate.report.check import check_document, check_text
 

@@ -12,10 +12,7 @@ from topics import audit as audit_topics
 from topics import make_store, noisy
 
 from migrate.cli.main import cli, run
-from migrate.report.audit_suite import audit_suite
-from migrate.report.github import annotation_lines
-from migrate.report.junit import junit_xml
-from migrate.report.suite import Case, State, Suite
+from migrate.report.suite import Case, State, Suite, annotation_lines, audit_suite, junit_xml
 
 ACTION = Path(__file__).parents[2] / ".github" / "actions" / "lead-migrate" / "action.yml"
 MODEL = "openai:text-embedding-3-small"

@@ -7,11 +7,17 @@ import numpy as np
 import pytest
 from stores_tools import make_store
 
-from migrate.report.compare import compare_text, letter
-from migrate.report.compare_document import compare_document, long_csv, matrix_csv
-from migrate.report.compare_page import compare_page, shading_of
-from migrate.report.heat_map import Shading, heat_map
-from migrate.report.spectra import spectra
+from migrate.report.compare import (
+    compare_document,
+    compare_page,
+    compare_text,
+    letter,
+    long_csv,
+    matrix_csv,
+    shading_of,
+    spectra,
+)
+from migrate.report.svg.charts import Shading, heat_map
 from migrate.similarity.comparison import compare_stores
 from migrate.similarity.measures import MEASURES
 

@@ -11,11 +11,11 @@ import pytest
 from topics import DOCUMENTS, QRELS, QUERIES, SOURCE, audit, make_store, noisy
 
 from migrate.audit.questions import Questions
-from migrate.documents import Query
 from migrate.report.html import audit_page
 from migrate.report.page import Section, html_page, html_table
 from migrate.report.svg.charts import Interval, Line, difference_chart, histogram_chart, interval_chart, line_chart
 from migrate.report.svg.frame import Frame, ticks
+from migrate.vectors import Query
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 QUIET = (

@@ -9,11 +9,10 @@ from migrate.audit.model import AuditReport
 from migrate.audit.slices import Slice
 from migrate.audit.verdict import Bounds, Outcome, Verdict
 from migrate.manifest import Manifest, ModelIdentity
-from migrate.report.advice import advice
-from migrate.report.audit import agreement_table, audit_text, quality_rows, quality_table
+from migrate.report.audit import advice, agreement_table, audit_text, quality_rows, quality_table
 from migrate.report.document import SCHEMA_VERSION, audit_document
 from migrate.report.html import audit_page
-from migrate.report.plain import as_plain
+from migrate.report.page import as_plain
 from migrate.report.terminal import candidates_table, table
 from migrate.stitch.scores import HeldOutScores
 from migrate.stitch.select import Candidate, Selection

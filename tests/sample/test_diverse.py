@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from migrate.sample.diverse import far_apart, pool_size
+from migrate.sample.draw import far_apart, pool_size
 
 
 def test_rows_are_distinct_even_where_vectors_are_copies():

@@ -3,16 +3,16 @@ import json
 import numpy as np
 import pytest
 
-from migrate.documents import Document, Query
 from migrate.embedders import load_embedder
 from migrate.errors import StoreError, UsageError, VectorError
 from migrate.fit import fit_stitch
 from migrate.sample import STRATEGIES, QueryLog, draw_sample, embed_pairs
 from migrate.sample import draw as drawing
-from migrate.stitch.pairing import fold_rows
+from migrate.stitch.base import fold_rows
 from migrate.stores import create_store, open_store
 from migrate.stores.base import read_all
 from migrate.translate import translate_store
+from migrate.vectors import Document, Query
 
 
 @pytest.fixture

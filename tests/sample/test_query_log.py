@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from rank_bm25 import BM25Okapi
 
-from migrate.documents import Document, Query
 from migrate.embedders import load_embedder
 from migrate.errors import UsageError, VectorError
 from migrate.sample import QueryLog, query_log_rows
 from migrate.sample import query_log as module
 from migrate.sample.query_log import rank_by_rank
 from migrate.stores import create_store, open_store
+from migrate.vectors import Document, Query
 
 WORDS = [f"w{number}" for number in range(40)]
 

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from rank_bm25 import BM25Okapi
 
-from migrate.documents import Document, Query
 from migrate.search.bm25 import bm25_run, words
+from migrate.vectors import Document, Query
 
 WORDS = [f"w{number}" for number in range(60)]
 

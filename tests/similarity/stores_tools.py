@@ -1,7 +1,7 @@
 """Small stores with given ids and vectors."""
 
-from migrate.documents import Document
 from migrate.stores import create_store, open_store
+from migrate.vectors import Document
 
 
 def make_store(folder, ids, vectors):

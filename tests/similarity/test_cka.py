@@ -3,7 +3,7 @@ import pytest
 from scipy.stats import ortho_group
 
 from migrate.errors import VectorError
-from migrate.similarity.cka import cka_distance, linear_cka, unbiased_hsic
+from migrate.similarity.spaces import cka_distance, linear_cka, unbiased_hsic
 
 
 def make(n=60, p=8, q=5, seed=0):

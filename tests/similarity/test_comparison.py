@@ -5,9 +5,8 @@ import pytest
 from stores_tools import make_store
 
 from migrate.errors import DatasetError, UsageError
-from migrate.similarity.comparison import compare_stores
+from migrate.similarity.comparison import compare_stores, distinct_names
 from migrate.similarity.measures import MEASURES
-from migrate.similarity.names import distinct_names
 from migrate.similarity.spaces import compare_spaces
 
 BY_KEY = {measure.key: measure for measure in MEASURES}

@@ -4,8 +4,8 @@ from scipy.stats import pearsonr
 from sklearn.manifold._locally_linear import barycenter_weights
 from sklearn.metrics.pairwise import cosine_similarity
 
-from migrate.similarity.geometry import local_geometry, reconstruction_weights, relative_orientation
 from migrate.similarity.neighbours import find_nearest
+from migrate.similarity.spaces import local_geometry, reconstruction_weights, relative_orientation
 from migrate.vectors import unit_rows
 
 

@@ -3,7 +3,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from migrate.stitch.pairing import Pairing
+from migrate.stitch.base import Pairing
 from migrate.stitch.text_reader import TextReader
 from migrate.vectors import unit_rows
 

@@ -11,9 +11,8 @@ from sklearn.metrics.pairwise import rbf_kernel
 from migrate.errors import StitchError
 from migrate.stitch import additive
 from migrate.stitch.additive import Kernel, KernelText, RidgeText, Text
-from migrate.stitch.base import Stitch
+from migrate.stitch.base import Pairing, Stitch, cross_predict, fold_rows
 from migrate.stitch.kinds import new_stitch
-from migrate.stitch.pairing import Pairing, cross_predict, fold_rows
 from migrate.stitch.scores import Neighbours
 from migrate.stitch.select import select_stitch
 from migrate.stitch.text_rows import TextRows

@@ -1,11 +1,10 @@
 import numpy as np
 import pytest
 
-from migrate.stitch.adjoint import Adjoint
+from migrate.stitch.base import Pairing, cross_predict
 from migrate.stitch.kinds import new_stitch
-from migrate.stitch.linear import Procrustes, Ridge
-from migrate.stitch.pairing import Pairing, cross_predict
-from migrate.stitch.select_queries import QUERY_CANDIDATES, select_query_stitch
+from migrate.stitch.linear import Adjoint, Procrustes, Ridge
+from migrate.stitch.select import QUERY_CANDIDATES, select_query_stitch
 from migrate.vectors import unit_rows
 
 N, OLD, NEW = 120, 10, 8

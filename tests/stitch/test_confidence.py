@@ -4,10 +4,9 @@ from scipy.stats import spearmanr
 from sklearn.linear_model import LinearRegression
 
 from migrate.report.fit import fit_sentences
-from migrate.stitch.base import Prediction
+from migrate.stitch.base import Pairing, Prediction, cross_predict
 from migrate.stitch.confidence import Confidence, spearman
 from migrate.stitch.kinds import new_stitch
-from migrate.stitch.pairing import Pairing, cross_predict
 from migrate.stitch.scores import HeldOutScores
 from migrate.stitch.select import Candidate, Selection
 from migrate.vectors import unit_rows

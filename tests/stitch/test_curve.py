@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
-from migrate.stitch import curve
-from migrate.stitch.curve import MORE, learning_curve
+from migrate.stitch import select as curve
+from migrate.stitch.base import FOLDS, Pairing, cross_predict
 from migrate.stitch.kinds import new_stitch
-from migrate.stitch.pairing import FOLDS, Pairing, cross_predict
 from migrate.stitch.scores import Neighbours
+from migrate.stitch.select import MORE, learning_curve
 from migrate.vectors import unit_rows
 
 

@@ -10,11 +10,11 @@ from safetensors.numpy import load_file, save_file
 from migrate.errors import ManifestError, StitchError, UsageError, VectorError
 from migrate.files import sha256_file
 from migrate.manifest import MANIFEST_NAME, Manifest, ModelIdentity
+from migrate.stitch.base import Pairing
 from migrate.stitch.fitted import SAMPLE_NAME, WEIGHTS_NAME, FittedStitch, TrueVectors, fit_norm
 from migrate.stitch.kinds import new_stitch
 from migrate.stitch.linear import Identity
 from migrate.stitch.loading import load_stitch
-from migrate.stitch.pairing import Pairing
 from migrate.stitch.select import select_stitch
 from migrate.vectors import Batch
 
@@ -221,7 +221,7 @@ import numpy as np
 from migrate.manifest import Manifest
 from migrate.stitch.fitted import FittedStitch, TrueVectors, fit_norm
 from migrate.stitch.kinds import new_stitch
-from migrate.stitch.pairing import Pairing
+from migrate.stitch.base import Pairing
 from migrate.stitch.select import select_stitch
 
 rng = np.random.default_rng(0)

@@ -15,11 +15,10 @@ from migrate.errors import StitchError
 from migrate.files import sha256_file
 from migrate.manifest import MANIFEST_NAME, Manifest, read_manifest
 from migrate.stitch.additive import RidgeText
-from migrate.stitch.fallback import fit_fallback
-from migrate.stitch.fitted import WEIGHTS_NAME, FittedStitch, TrueVectors
+from migrate.stitch.base import Pairing
+from migrate.stitch.fitted import WEIGHTS_NAME, FittedStitch, TrueVectors, fit_fallback
 from migrate.stitch.kinds import new_stitch
 from migrate.stitch.loading import load_stitch
-from migrate.stitch.pairing import Pairing
 from migrate.stitch.select import select_stitch
 from migrate.stitch.text_reader import TOKENIZER_FILE, TextReader
 from migrate.stitch.weighing import Weighing
@@ -365,7 +364,7 @@ import numpy as np
 from migrate.manifest import Manifest
 from migrate.stitch.additive import RidgeText
 from migrate.stitch.fitted import FittedStitch, TrueVectors
-from migrate.stitch.pairing import Pairing
+from migrate.stitch.base import Pairing
 from migrate.stitch.select import select_stitch
 from migrate.stitch.text_reader import TextReader
 

@@ -7,8 +7,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.linear_model import Ridge as SklearnRidge
 
 from migrate.errors import StitchError
-from migrate.stitch.linear import Identity, LowRank, Mean, OrdinaryLeastSquares, Procrustes, Ridge
-from migrate.stitch.ridge_path import RELATIVE_GRID
+from migrate.stitch.linear import RELATIVE_GRID, Identity, LowRank, Mean, OrdinaryLeastSquares, Procrustes, Ridge
 from migrate.vectors import Vectors
 
 FITTED = [Identity, Mean, Procrustes, OrdinaryLeastSquares, Ridge, LowRank, lambda: LowRank(2)]

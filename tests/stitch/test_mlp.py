@@ -12,9 +12,7 @@ from migrate.stitch.fitted import FittedStitch, TrueVectors
 from migrate.stitch.kinds import new_stitch
 from migrate.stitch.linear import Ridge
 from migrate.stitch.loading import load_stitch
-from migrate.stitch.mlp import Mlp
-from migrate.stitch.mlp_network import Training
-from migrate.stitch.mlp_training import train
+from migrate.stitch.mlp import Mlp, Training, train
 from migrate.stitch.select import AUTO_CANDIDATES, Selection
 from migrate.vectors import Batch
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.feature_extraction.text import CountVectorizer
 
-from migrate.stitch.ngrams import BUCKETS, ngram_counts, word_counts
+from migrate.stitch.text_reader import BUCKETS, ngram_counts, word_counts
 
 ENGLISH = "The cat's owner, Dr. O'Neil (aged 51), paid $3.50 - or 4 % more - at http://shop.example/a_b?c=d today"
 SCRIPTS = [

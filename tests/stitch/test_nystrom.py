@@ -2,9 +2,8 @@ import numpy as np
 import pytest
 from sklearn.metrics.pairwise import rbf_kernel
 
-from migrate.stitch.kernel import KernelSystem
-from migrate.stitch.nystrom import LANDMARKS, draw_landmarks, solve_on_landmarks
-from migrate.stitch.parts import GaussianPart, Part
+from migrate.stitch.additive import LANDMARKS, draw_landmarks, solve_on_landmarks
+from migrate.stitch.kernel import GaussianPart, KernelSystem, Part
 from migrate.vectors import unit_rows
 
 N, PENALTY = 80, 0.05

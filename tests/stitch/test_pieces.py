@@ -4,8 +4,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 
 from migrate.embedders.base import TokenTable
 from migrate.embedders.weights import packaged_model_path
-from migrate.stitch.pieces import Pieces
-from migrate.stitch.words import split_words
+from migrate.stitch.text_reader import Pieces, split_words
 
 HARD = [
     "Don't panic: the naïve café's 3.14 (or 22/7) isn't E=mc^2, is it?!",

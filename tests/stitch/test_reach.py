@@ -2,11 +2,9 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from migrate.stitch.base import Prediction
-from migrate.stitch.confidence import Confidence
+from migrate.stitch.base import Pairing, Prediction, cross_predict
+from migrate.stitch.confidence import DIRECTIONS, Confidence, Reach
 from migrate.stitch.kinds import KINDS, new_stitch
-from migrate.stitch.pairing import Pairing, cross_predict
-from migrate.stitch.reach import DIRECTIONS, Reach
 from migrate.vectors import unit_rows
 
 

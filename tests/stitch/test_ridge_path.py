@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge, RidgeCV
 
-from migrate.stitch.ridge_path import RELATIVE_GRID, ridge_path
+from migrate.stitch.linear import RELATIVE_GRID, ridge_path
 
 SHAPES = [(50, 8, 5), (9, 8, 5), (8, 8, 3), (12, 30, 5), (3, 6, 4)]
 LAMBDAS = np.logspace(-2, 3, 6)

@@ -6,10 +6,8 @@ from tokenizers import Tokenizer
 
 from migrate.embedders.base import TokenTable
 from migrate.embedders.weights import packaged_model_path
-from migrate.stitch.ngrams import ngram_counts, word_counts
-from migrate.stitch.text_reader import N_TOPICS, TOKENIZER_FILE, TextReader
+from migrate.stitch.text_reader import N_TOPICS, TOKENIZER_FILE, TextReader, ngram_counts, split_words, word_counts
 from migrate.stitch.text_rows import DenseView, TextRows, WordView
-from migrate.stitch.words import split_words
 
 WITH_TABLE, WITHOUT_TABLE = {"ngrams", "pieces", "tokens", "topics"}, {"ngrams", "topics"}
 ASKED = ["a dictionary of unknown wörds", "", "the the THE the", " \n", "raise TypeError if x is 3.5; 数据库", "😀 ..."]

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from migrate.stitch.words import DECAY, split_words
+from migrate.stitch.text_reader import DECAY, split_words
 
 TEXTS = ["to be or not to be", "", " \t\n", "or  else\u00a0be", "be"]
 

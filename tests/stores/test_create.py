@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from faiss_tools import COUNT, DIM, build, read, serialize
 
-from migrate.documents import Document
 from migrate.errors import StoreError
 from migrate.stores import create_store, open_store
+from migrate.vectors import Document
 
 DOCUMENTS = [Document(f"dök-{row}", f"text\n{row} \u2028", {"page": row}) for row in range(COUNT)]
 
@@ -79,7 +79,7 @@ def test_the_bytes_are_the_same_every_time(store_format, vectors, tmp_path):
 def test_the_bytes_do_not_depend_on_the_order_of_sets(tmp_path):
     """Python orders sets of texts by hashes that differ from process to process."""
     code = (
-        "import sys; from pathlib import Path; import numpy as np; from migrate.documents import Document; "
+        "import sys; from pathlib import Path; import numpy as np; from migrate.vectors import Document; "
         "from migrate.stores import create_store; writer = create_store(Path(sys.argv[1]), format='langchain', dim=2); "
         "writer.append([Document('x', 't', {'tags': set('abcdef')})], np.ones((1, 2), 'f4')); writer.finish()"
     )

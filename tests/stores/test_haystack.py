@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from faiss_tools import COUNT, DIM, build, digest, read, rewrite, save
 
-from migrate.documents import Document
 from migrate.errors import StoreError, UnsupportedStoreError
 from migrate.stores import open_store
+from migrate.vectors import Document
 
 IDS = [f"h{row}" for row in range(COUNT)]
 # As farm-haystack 1.26 creates them

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from faiss_tools import COUNT, DIM, build, read, rewrite, save
 
-from migrate.documents import Document
 from migrate.errors import StoreError
 from migrate.manifest import Manifest
 from migrate.stores import open_store
 from migrate.stores.base import hash_files
+from migrate.vectors import Document
 
 TEXTS = [f"text of row {row}" for row in range(COUNT)]
 

@@ -13,7 +13,7 @@ from langchain_tools import FAISS, DistanceStrategy, Document, InMemoryDocstore,
 
 from migrate.errors import StoreError
 from migrate.stores import create_store, open_store
-from migrate.stores.langchain_classes import DocstoreStub, DocumentStub
+from migrate.stores.langchain_read import DocstoreStub, DocumentStub
 from migrate.stores.pickle_scan import scan_pickle
 
 DIM = 6
@@ -192,7 +192,7 @@ def test_old_layouts_are_read_remarked_upon_and_written_in_the_present_one(docst
 
 
 def test_a_store_created_anew_opens_in_langchain(tmp_path):
-    from migrate.documents import Document as OurDocument
+    from migrate.vectors import Document as OurDocument
 
     documents = [OurDocument(f"id-{number}", text, RICH) for number, text in enumerate(TEXTS)]
     vectors = np.array(TextVectors(DIM).embed_documents(TEXTS), np.float32)
@@ -207,7 +207,7 @@ def test_a_store_created_anew_opens_in_langchain(tmp_path):
 
 
 def test_metadata_that_could_not_be_read_back_is_not_written(tmp_path):
-    from migrate.documents import Document as OurDocument
+    from migrate.vectors import Document as OurDocument
 
     writer = create_store(tmp_path, format="langchain", dim=DIM)
     writer.append([OurDocument("x", "t", {"path": tmp_path})], np.ones((1, DIM), np.float32))
@@ -377,7 +377,7 @@ def test_documents_of_other_shapes_are_refused(tmp_path):
 
 
 def _pickle_stubs(docstore):
-    from migrate.stores.langchain_write import _DocstorePickler
+    from migrate.stores.langchain_docs import _DocstorePickler
 
     target = io.BytesIO()
     _DocstorePickler(target, "test").dump((docstore, {0: "a"}))

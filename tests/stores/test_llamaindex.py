@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from faiss_tools import COUNT, DIM, build, digest, read, rewrite, save
 
-from migrate.documents import Document
 from migrate.errors import StoreError
 from migrate.stores import open_store
+from migrate.vectors import Document
 
 INDEX = "default__vector_store.json"
 IDS = [f"node-{row}" for row in range(COUNT)]

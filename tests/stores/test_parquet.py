@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from faiss_tools import COUNT, DIM, build, digest, read, rewrite, save
 
-from migrate.documents import Document
 from migrate.errors import StoreError, UsageError
 from migrate.stores import open_store
 from migrate.stores.arrow import take_ascending
+from migrate.vectors import Document
 
 LABELS = (np.random.default_rng(5).permutation(COUNT) * 3 + 1000).tolist()
 IDS = [f"doc-{row}" for row in range(COUNT)]

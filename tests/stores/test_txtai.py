@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from faiss_tools import COUNT, DIM, build, digest, read, rewrite, save
 
-from migrate.documents import Document
 from migrate.errors import StoreError, UnsupportedStoreError
 from migrate.stores import open_store
+from migrate.vectors import Document
 
 # What is left after the documents 0, 5 and 9 were deleted
 LABELS = [label for label in range(COUNT + 3) if label not in (0, 5, 9)]

@@ -6,7 +6,7 @@ import faiss
 import pytest
 import victims
 
-import migrate.embed.parts
+import migrate.embed.corpus
 import migrate.translate
 
 ROWS = 600
@@ -22,7 +22,7 @@ def small_parts(monkeypatch):
     monkeypatch.setattr(migrate.translate, "_BATCH_BYTES", 1 << 16)
     monkeypatch.setattr(migrate.translate, "_FEWEST_ROWS", 64)
     monkeypatch.setattr(migrate.translate, "_PART_BYTES", 1 << 17)
-    monkeypatch.setattr(migrate.embed.parts, "BATCH_DOCUMENTS", victims.PART_DOCUMENTS)
+    monkeypatch.setattr(migrate.embed.corpus, "BATCH_DOCUMENTS", victims.PART_DOCUMENTS)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from survive import run_child
 from victims import digest, job_of, make_parts_small, prepare
 
-from migrate.work.failpoints import POINTS, VARIABLE
+from migrate.work.journal import POINTS, VARIABLE
 
 
 def dying(job, output, point, visit):

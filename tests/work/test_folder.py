@@ -4,8 +4,7 @@ import pytest
 
 from migrate.errors import LockedError, OutputError, StoreError, UsageError, VectorError
 from migrate.files import output_lock
-from migrate.work.configuration import Configuration
-from migrate.work.folder import make_folder
+from migrate.work.folder import Configuration, make_folder
 
 
 class Rows:

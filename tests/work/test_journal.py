@@ -3,8 +3,7 @@ import os
 
 import pytest
 
-from migrate.work.journal import Journal, Part, read_journal
-from migrate.work.parts import checksum, sound_parts
+from migrate.work.journal import Journal, Part, checksum, read_journal, sound_parts
 
 PARTS = [Part(10, "content/rows", 4, 14, 0, {"true": 3}), Part(25, "content/rows", 14, 29, 0, {"ids": ["\ud800"]})]
 

@@ -9,11 +9,11 @@ import pytest
 import victims
 
 import migrate.embed
-from migrate.documents import Document
 from migrate.errors import OutputError, StoreError, UsageError
 from migrate.stitch.loading import load_stitch
 from migrate.stores import open_store
 from migrate.translate import translate_store
+from migrate.vectors import Document
 
 
 class Disturb:
