@@ -22,7 +22,7 @@ import numpy as np
 from frontier import store_of
 
 from migrate.audit.audit import audit_store
-from migrate.audit.questions import Questions
+from migrate.audit.query_set import Questions
 from migrate.datasets.beir import load_beir
 from migrate.embedders import load_embedder
 from migrate.fit import fit_stitch

@@ -19,8 +19,8 @@ from retrieval import SETS, SPACES, TARGET, Collection, Space, load_space, run_o
 from migrate.audit.measures import ndcg
 from migrate.datasets.beir import load_beir
 from migrate.report.terminal import table
-from migrate.stitch.kinds import new_stitch
 from migrate.stitch.linear import Identity, Ridge
+from migrate.stitch.registry import new_stitch
 from migrate.stitch.select import QUERY_CANDIDATES, select_query_stitch
 from migrate.vectors import Vectors, unit_rows
 

@@ -22,7 +22,7 @@ from migrate.datasets.beir import load_beir
 from migrate.report.terminal import table
 from migrate.stitch.base import Pairing
 from migrate.stitch.confidence import spearman
-from migrate.stitch.kinds import new_stitch
+from migrate.stitch.registry import new_stitch
 from migrate.stitch.select import select_stitch
 from migrate.vectors import unit_rows
 

@@ -22,8 +22,8 @@ from pathlib import Path
 
 from migrate.audit.audit import audit_store
 from migrate.audit.frontier import Frontier, frontier
-from migrate.audit.model import AuditReport
-from migrate.audit.questions import Questions
+from migrate.audit.query_set import Questions
+from migrate.audit.report import AuditReport
 from migrate.datasets.beir import load_beir
 from migrate.embed import embed_corpus
 from migrate.embedders import load_embedder

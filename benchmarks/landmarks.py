@@ -29,9 +29,9 @@ from migrate.audit.measures import ndcg, overlap
 from migrate.datasets.beir import load_beir
 from migrate.embedders import load_embedder
 from migrate.report.terminal import table
-from migrate.stitch.additive import RidgeText
 from migrate.stitch.base import Stitch
-from migrate.stitch.weighing import SEARCH_SIZE
+from migrate.stitch.kernel_ridge import RidgeText
+from migrate.stitch.view_weights import SEARCH_SIZE
 from migrate.vectors import unit_rows
 
 SET = "scifact"

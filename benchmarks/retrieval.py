@@ -36,10 +36,10 @@ from migrate.report.terminal import table
 from migrate.search.runs import Run, search
 from migrate.stitch.base import Pairing
 from migrate.stitch.confidence import spearman
-from migrate.stitch.kinds import KINDS, new_stitch
+from migrate.stitch.registry import KINDS, new_stitch
 from migrate.stitch.select import AUTO_CANDIDATES, Selection, applicable, select_stitch
+from migrate.stitch.text_features import TextRows
 from migrate.stitch.text_reader import TextReader
-from migrate.stitch.text_rows import TextRows
 from migrate.vectors import Batch, Document, Query, Vectors, unit_rows
 
 SETS = ("scifact", "nfcorpus")

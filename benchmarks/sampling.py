@@ -32,12 +32,12 @@ from migrate.audit.measures import ndcg, overlap
 from migrate.datasets.beir import load_beir
 from migrate.embedders import load_embedder
 from migrate.report.terminal import table
-from migrate.sample import QueryLog, draw_sample
+from migrate.selection import QueryLog, draw_sample
 from migrate.stitch.base import Pairing, Stitch
 from migrate.stitch.fitted import fit_norm
-from migrate.stitch.kinds import new_stitch
+from migrate.stitch.registry import new_stitch
 from migrate.stitch.select import select_stitch
-from migrate.stitch.text_rows import TextRows
+from migrate.stitch.text_features import TextRows
 from migrate.stores import create_store, open_store
 from migrate.stores.base import Store
 from migrate.vectors import Query, Vectors, unit_rows

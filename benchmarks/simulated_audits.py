@@ -15,7 +15,7 @@ from migrate.audit.measures import Scores, ndcg
 from migrate.datasets.beir import load_beir
 from migrate.stitch.base import Pairing
 from migrate.stitch.fitted import fit_norm
-from migrate.stitch.kinds import new_stitch
+from migrate.stitch.registry import new_stitch
 from migrate.vectors import Vectors, unit_rows
 
 ZEROS, ONES = 0.2, 0.4

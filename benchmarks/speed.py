@@ -24,7 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
-from migrate.stitch.text_rows import Matrix
+from migrate.stitch.text_features import Matrix
 
 DIM = 384
 BLOCK = 8_192
@@ -54,7 +54,7 @@ def make_stitch(index: Path, folder: Path) -> None:
 
     from migrate.fit import fit_pairs
     from migrate.manifest import Manifest
-    from migrate.sample import Pairs
+    from migrate.selection import Pairs
     from migrate.stores import open_store
 
     store = open_store(index)
@@ -68,7 +68,7 @@ def make_stitch(index: Path, folder: Path) -> None:
 
 def translate(index: Path, stitch: Path, output: Path) -> None:
     """What `lead-migrate translate` does."""
-    from migrate.stitch.loading import load_stitch
+    from migrate.stitch.persistence import load_stitch
     from migrate.stores import open_store
     from migrate.translate import translate_store
 

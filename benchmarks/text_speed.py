@@ -27,7 +27,7 @@ import numpy as np
 from migrate.datasets.beir import load_beir
 from migrate.embedders import load_embedder
 from migrate.embedders.base import Embedder
-from migrate.stitch.loading import load_stitch
+from migrate.stitch.persistence import load_stitch
 from migrate.vectors import Document
 
 SPACE, TARGET, MODEL = "layer4-mean", "minilm", "packaged:all-MiniLM-L6-v2"
@@ -71,7 +71,7 @@ def fit(data: Path, store: Path, stitch: Path, documents: Sequence[Document], mo
     """Fit `auto` on real pairs, save it for the store, and return the seconds that the fit took."""
     from migrate.fit import fit_pairs
     from migrate.manifest import Manifest
-    from migrate.sample import Pairs
+    from migrate.selection import Pairs
     from migrate.stitch.text_reader import TextReader
     from migrate.stores import open_store
 

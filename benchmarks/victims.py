@@ -15,8 +15,8 @@ import migrate.translate
 from migrate.embedders import Embedder, Role
 from migrate.fit import fit_pairs
 from migrate.manifest import Manifest, ModelIdentity
-from migrate.sample import Pairs
-from migrate.stitch.loading import load_stitch
+from migrate.selection import Pairs
+from migrate.stitch.persistence import load_stitch
 from migrate.stitch.text_reader import TextReader
 from migrate.stores import create_store, open_store
 from migrate.stores.base import Metric

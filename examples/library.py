@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from migrate.audit.audit import audit_store
-from migrate.audit.questions import Questions
+from migrate.audit.query_set import Questions
 from migrate.datasets.beir import load_beir
 from migrate.embed import reembed_store
 from migrate.embedders import load_embedder

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.checkpoint.folder import Configuration, Work, make_folder
 from migrate.embedders.cache import CachedEmbedder
 from migrate.errors import StoreError, VectorError
 from migrate.manifest import Manifest, creation_date
@@ -22,7 +23,6 @@ from migrate.stores.base import Fingerprint, Resume, Store, hash_files
 from migrate.stores.confidence import ConfidenceFile, read_confidence
 from migrate.translate import batch_rows
 from migrate.vectors import Batch, Document, Progress, Vectors, no_progress
-from migrate.work.folder import Configuration, Work, make_folder
 
 FILLED_IN = "filled in"
 """Detail of the manifest of a store that got true vectors after it was translated."""

@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from migrate.audit.model import AuditReport
+from migrate.audit.report import AuditReport
+from migrate.checkpoint.folder import Configuration, look_at
 from migrate.errors import InputError, UsageError
 from migrate.files import atomic_file, sha256_file, write_json
 from migrate.report.audit import audit_text
 from migrate.report.suite import Case, State, Suite, audit_suite
-from migrate.work.folder import Configuration, look_at
 
 RECORD = "run.json"
 _VERSION = 1

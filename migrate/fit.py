@@ -11,8 +11,8 @@ from migrate.embedders import parse_spec
 from migrate.embedders.base import Embedder
 from migrate.errors import StoreError, UsageError
 from migrate.manifest import Manifest, ModelIdentity
-from migrate.sample import SAMPLE_SIZE, Pairs, QueryLog, Sample, choose_strategy, draw_sample, embed_pairs
-from migrate.sample.query_log import chosen_by, digests_of
+from migrate.selection import SAMPLE_SIZE, Pairs, QueryLog, Sample, choose_strategy, draw_sample, embed_pairs
+from migrate.selection.query_log import chosen_by, digests_of
 from migrate.stitch.base import Pairing
 from migrate.stitch.fitted import (
     DIRECTION,
@@ -25,8 +25,8 @@ from migrate.stitch.fitted import (
     fit_fallback,
     fit_norm,
 )
-from migrate.stitch.kinds import new_stitch
 from migrate.stitch.linear import Adjoint
+from migrate.stitch.registry import new_stitch
 from migrate.stitch.select import AUTO, AUTO_CANDIDATES, QUERY_CANDIDATES, select_query_stitch, select_stitch
 from migrate.stitch.text_reader import CORPUS_SIZE, TextReader
 from migrate.stores.base import Store

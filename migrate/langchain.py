@@ -15,7 +15,7 @@ from pathlib import Path
 from langchain_core.embeddings import Embeddings
 
 from migrate.stitch.fitted import QUERY, FittedStitch, require_direction
-from migrate.stitch.loading import load_stitch
+from migrate.stitch.persistence import load_stitch
 
 
 class TranslatedEmbeddings(Embeddings):

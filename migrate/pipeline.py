@@ -8,10 +8,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from migrate.audit.audit import audit_store
-from migrate.audit.model import AuditReport
-from migrate.audit.questions import Questions, independent
+from migrate.audit.query_set import Questions, independent
+from migrate.audit.report import AuditReport
 from migrate.audit.two_stage import DEPTHS
 from migrate.audit.verdict import MARGIN
+from migrate.checkpoint.folder import Configuration, Steps, look_at, open_steps
 from migrate.embed import reembed_store
 from migrate.embed.reference import documents_left
 from migrate.embedders.base import Embedder
@@ -20,17 +21,16 @@ from migrate.finished import RECORD, Finished, find_finished, note_finished
 from migrate.fit import fit_stitch, require_texts
 from migrate.report.document import audit_document
 from migrate.report.html import audit_page
-from migrate.sample import SAMPLE_SIZE, QueryLog, choose_strategy
-from migrate.sample.query_log import choosers_of, digests_of
+from migrate.selection import SAMPLE_SIZE, QueryLog, choose_strategy
+from migrate.selection.query_log import choosers_of, digests_of
 from migrate.stitch.fitted import FittedStitch
-from migrate.stitch.loading import load_stitch
+from migrate.stitch.persistence import load_stitch
 from migrate.stitch.select import AUTO
 from migrate.stores import open_store
 from migrate.stores.base import Store
 from migrate.stores.confidence import distrust, find_outside
 from migrate.translate import Translation, translate_store
 from migrate.vectors import Document, Progress, no_progress
-from migrate.work.folder import Configuration, Steps, look_at, open_steps
 
 STITCH, STORE, REFERENCE, REPORT, PAGE = "stitch", "store", "reference", "report.json", "report.html"
 """What `migrate` leaves in its folder."""

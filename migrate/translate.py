@@ -11,16 +11,16 @@ from typing import Any
 
 import numpy as np
 
+from migrate.checkpoint.folder import Configuration, Work, make_folder, rows_done
 from migrate.errors import StitchError
 from migrate.files import write_bytes
 from migrate.manifest import Manifest
-from migrate.sample.query_log import choosers_of, chosen_by
+from migrate.selection.query_log import choosers_of, chosen_by
 from migrate.stitch.fitted import DOCUMENT, FallbackUse, FittedStitch, TranslatedBatch, require_direction
 from migrate.stores import index_recall, open_store
 from migrate.stores.base import Fingerprint, Resume, Store, StoreWriter, hash_files
 from migrate.stores.confidence import LOWEST, SPEARMAN, ConfidenceFile, Outside, distrust, find_outside
 from migrate.vectors import Document, Progress, no_progress
-from migrate.work.folder import Configuration, Work, make_folder, rows_done
 
 COMMAND = "translate"
 _BATCH_BYTES = 16 << 20

@@ -5,7 +5,7 @@ import pytest
 from topics import copy_store
 
 from migrate.audit.audit import audit_store
-from migrate.audit.questions import Questions
+from migrate.audit.query_set import Questions
 from migrate.backfill import backfill_store
 from migrate.embedders.base import Embedder
 from migrate.embedders.cache import CachedEmbedder
@@ -121,7 +121,7 @@ def test_a_killed_backfill_goes_on_and_ends_with_the_same_bytes(translated, embe
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("migrate.work.folder.reach", die)
+        patch.setattr("migrate.checkpoint.folder.reach", die)
         with pytest.raises(KeyboardInterrupt):
             backfill_store(translated, embedder, tmp_path / "new")
     assert not (tmp_path / "new").exists() and (tmp_path / ".new.work").exists()
@@ -135,7 +135,7 @@ def test_a_cache_that_grew_since_a_run_was_killed_is_told(translated, embedder, 
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("migrate.work.folder.reach", die)
+        patch.setattr("migrate.checkpoint.folder.reach", die)
         with pytest.raises(KeyboardInterrupt):
             backfill_store(translated, embedder, tmp_path / "new")
     embedder.embed_documents(list(translated.documents()))

@@ -7,9 +7,9 @@ import pytest
 from migrate.embedders import load_embedder
 from migrate.errors import StitchError, StoreError, UsageError
 from migrate.fit import fit_reader, fit_stitch
-from migrate.sample import QueryLog
-from migrate.stitch.kinds import new_stitch
-from migrate.stitch.loading import load_stitch
+from migrate.selection import QueryLog
+from migrate.stitch.persistence import load_stitch
+from migrate.stitch.registry import new_stitch
 from migrate.stitch.select import AUTO_CANDIDATES
 from migrate.stitch.text_reader import TextReader
 from migrate.stores import open_store

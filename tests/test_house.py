@@ -15,10 +15,10 @@ PACKAGE = ROOT / "migrate"
 
 # A module imports from floors below its own, and from its own room.
 FLOORS = {
-    "errors": 0, "documents": 0, "vectors": 0, "files": 0, "manifest": 0, "stamps": 0, "threads": 0, "redirects": 0,
-    "stores": 1, "embedders": 1, "datasets": 1, "work": 1,
+    "errors": 0, "vectors": 0, "files": 0, "manifest": 0, "threads": 0, "redirects": 0,
+    "stores": 1, "embedders": 1, "datasets": 1, "checkpoint": 1,
     "stitch": 2, "search": 2,
-    "sample": 3, "similarity": 3,
+    "selection": 3, "similarity": 3,
     "fit": 4, "translate": 4, "embed": 4, "langchain": 4, "cost": 4, "check": 4,
     "reembed": 5, "backfill": 5,
     "audit": 6,
@@ -34,7 +34,6 @@ GROUND_FLOOR = {
     "vectors": {"errors"},
     "files": {"errors"},
     "manifest": {"errors", "files"},
-    "stamps": {"errors"},
     "redirects": {"errors"},
 }
 
@@ -51,9 +50,9 @@ HOMES = {
     "rank_bm25": ["search/bm25"],
     "langchain_core": ["langchain.py"],
     "langchain_text_splitters": ["datasets/chunking"],
-    "sqlite3": ["embedders/", "stores/sqlite_file"],
+    "sqlite3": ["embedders/", "stores/documents/sqlite_file"],
     "pickle": ["stores/"],
-    "pyarrow": ["stores/arrow"],
+    "pyarrow": ["stores/documents/arrow"],
     "threadpoolctl": ["threads.py"],
 }
 

@@ -18,7 +18,7 @@ from migrate.errors import LockedError, OutputError, StitchError, UsageError, Ve
 from migrate.files import output_lock
 from migrate.fit import fit_stitch
 from migrate.stitch.fitted import TrueVectors
-from migrate.stitch.loading import load_stitch
+from migrate.stitch.persistence import load_stitch
 from migrate.stores import create_store, open_store
 from migrate.stores.base import read_all
 from migrate.stores.confidence import read_confidence, usable_confidence

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from migrate.audit.asking import Answered
 from migrate.audit.measures import Scores, judged, ndcg, overlap, rank_biased_overlap, recall, reciprocal_rank
-from migrate.audit.questions import Questions
+from migrate.audit.query_set import Questions
+from migrate.audit.retrieval import Answered
 from migrate.audit.two_stage import WITHOUT_TWO_STAGE, Reranking
 from migrate.audit.verdict import Bounds, retention_bounds
 from migrate.cost import usd_of

@@ -28,20 +28,20 @@ from migrate.audit.arms import (
     measure_arm,
     missing_arms,
 )
-from migrate.audit.asking import Answered, Asking
-from migrate.audit.ground import Ground, prepare_ground
+from migrate.audit.diagnostics import find_hurt
 from migrate.audit.held_out import judge_held_out
-from migrate.audit.hurt import find_hurt
-from migrate.audit.model import AuditReport
-from migrate.audit.questions import PARENT_FIELD, Questions, independent
+from migrate.audit.inputs import Ground, prepare_ground
+from migrate.audit.query_set import PARENT_FIELD, Questions, independent
 from migrate.audit.reference import odd_scores
+from migrate.audit.report import AuditReport
+from migrate.audit.retrieval import Answered, Asking
 from migrate.audit.slices import untold_fields
 from migrate.audit.two_stage import TwoStage, arm_meaning, arm_name, can_rerank
 from migrate.audit.verdict import MARGIN, RESAMPLES, Bounds, Verdict, decide, family_bounds
 from migrate.cost import Tally, tally_of
 from migrate.embedders.base import Embedder
 from migrate.manifest import Manifest
-from migrate.sample.query_log import choosers_of
+from migrate.selection.query_log import choosers_of
 from migrate.stitch.fitted import FittedStitch
 from migrate.stores.base import Store
 from migrate.vectors import Progress, no_progress

@@ -2,7 +2,7 @@
 
 The reference has every true vector, so each budget is tried for real: its documents are chosen, the stitch is fitted
 again with their true vectors, the store is translated and searched. Nothing is embedded but queries. In memory are
-the true vectors of one budget and the system that is solved for them (`migrate.sample.draw.MOST_PAIRS`); translated
+the true vectors of one budget and the system that is solved for them (`MOST_PAIRS`); translated
 vectors are searched as they come, and not kept.
 
 What a frontier finds: points of policy and budget, each with a verdict, and the cheapest budget that is SAFE.
@@ -19,9 +19,9 @@ from functools import cached_property
 import numpy as np
 
 from migrate.audit.arms import FULL, Arm, Comparison, compare_arm, deciding_measure, measure_arm
-from migrate.audit.asking import Answered, Asking
 from migrate.audit.measures import Scores
-from migrate.audit.questions import PARENT_FIELD, Keys, Questions, document_keys, independent
+from migrate.audit.query_set import PARENT_FIELD, Keys, Questions, document_keys, independent
+from migrate.audit.retrieval import Answered, Asking
 from migrate.audit.verdict import CONFIDENCE, MARGIN, RESAMPLES, Outcome, Verdict, decide
 from migrate.cost import Tally, tally_of
 from migrate.embedders.base import Embedder
@@ -38,7 +38,7 @@ from migrate.reembed.plan import (
     why_unsure,
 )
 from migrate.reembed.refit import extended, refit_same_kind
-from migrate.sample.query_log import MOST_QUERIES, choosers_of, digest_of, digests_of
+from migrate.selection.query_log import MOST_QUERIES, choosers_of, digest_of, digests_of
 from migrate.stitch.fitted import DOCUMENT, FittedStitch, require_direction
 from migrate.stores.base import Metric, Store
 from migrate.translate import batch_rows, translated_batches

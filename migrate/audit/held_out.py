@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from migrate.audit.arms import FULL, TRANSLATED, deciding_scores
-from migrate.audit.asking import Asking
-from migrate.audit.ground import Ground
+from migrate.audit.inputs import Ground
 from migrate.audit.measures import Qrels
-from migrate.audit.questions import Keys, Questions
+from migrate.audit.query_set import Keys, Questions
+from migrate.audit.retrieval import Asking
 from migrate.audit.verdict import Verdict, decide
 from migrate.stores.base import Store
 from migrate.stores.confidence import read_confidence

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.audit.measures import Scores
-from migrate.audit.questions import Keys
+from migrate.audit.query_set import Keys
 from migrate.audit.verdict import difference_bounds, retention_bounds
 from migrate.check.comparison import agree, pairwise, tolerance_of
 from migrate.check.facts import manifest_finding
@@ -31,7 +31,7 @@ from migrate.embed.reference import MADE_BY as FULL_REEMBED
 from migrate.embedders.base import Embedder
 from migrate.errors import InputError, StoreError
 from migrate.manifest import Manifest, ModelIdentity
-from migrate.sample.draw import distinct_texts
+from migrate.selection.sample import distinct_texts
 from migrate.stores.base import INDEX_HASH, Store
 from migrate.stores.confidence import read_confidence
 from migrate.vectors import Document, Progress, Vectors, check_vectors, no_progress, summarize_norms

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.audit.arms import FULL, TRANSLATED
-from migrate.audit.ground import Ground, rows_of, texts_of
+from migrate.audit.inputs import Ground, rows_of, texts_of
 from migrate.audit.measures import Scores
 from migrate.audit.verdict import Bounds, retention_bounds
 from migrate.stores.confidence import usable_confidence

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.embedders.base import Embedder
-from migrate.sample import Sample, draw_sample
+from migrate.selection import Sample, draw_sample
 from migrate.stores.base import Store, StoreInfo
 from migrate.vectors import Document, Progress, Vectors, check_vectors, squared_norms, unit_rows
 

@@ -110,7 +110,7 @@ def _rate(tier: str, target: Target, store: Store, model: ModelOptions, *, calib
 
     from migrate.cost.rates import CALIBRATION_TEXTS, Rate, measure_rate, tier_rate
     from migrate.errors import UsageError
-    from migrate.sample import draw_sample
+    from migrate.selection import draw_sample
 
     given = model.rate
     if calibrate and (target.is_api or given is not None):

@@ -26,7 +26,7 @@ from migrate.cli.verdict import load_model_of, load_questions, show_report
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from migrate.audit.questions import Questions
+    from migrate.audit.query_set import Questions
     from migrate.cli.options import ModelOptions
     from migrate.embedders.base import Embedder
     from migrate.stitch.fitted import FittedStitch
@@ -55,8 +55,8 @@ def open_source(
 
 def open_bridge(path: Path, source: Store | None, embedder: Embedder) -> FittedStitch:
     """The stitch of the arm `bridge`, refused before anything is embedded if it cannot be used."""
-    from migrate.audit.ground import bridged_store
-    from migrate.stitch.loading import load_stitch
+    from migrate.audit.inputs import bridged_store
+    from migrate.stitch.persistence import load_stitch
 
     fitted = load_stitch(path)
     bridged_store(fitted, source, embedder.identity)
@@ -135,8 +135,8 @@ class Trial:
 
     @property
     def choosers(self) -> frozenset[str]:
-        """The queries that chose documents, or are going to, as `migrate.sample.query_log` has them."""
-        from migrate.sample.query_log import choosers_of, digests_of
+        """The queries that chose documents, or are going to, as `migrate.selection.query_log` has them."""
+        from migrate.selection.query_log import choosers_of, digests_of
 
         return choosers_of(self.fitted.manifest) | digests_of(self.log)
 
@@ -176,8 +176,8 @@ def read_trial(
     from migrate.errors import UsageError
     from migrate.reembed import Budget, require_confidence
     from migrate.reembed.plan import QUERY_LOG
-    from migrate.sample.query_log import MOST_QUERIES
-    from migrate.stitch.loading import load_stitch
+    from migrate.selection.query_log import MOST_QUERIES
+    from migrate.stitch.persistence import load_stitch
 
     if shares is None:
         for flag, value in (("--stitch", stitch), ("--query-log", query_log), ("--policy", policies)):
@@ -301,11 +301,11 @@ def command(
 
     from migrate.audit.audit import audit_store
     from migrate.audit.frontier import frontier
-    from migrate.audit.questions import independent
+    from migrate.audit.query_set import independent
     from migrate.audit.reference import check_target
     from migrate.errors import UsageError
     from migrate.files import refuse_output
-    from migrate.sample.query_log import choosers_of
+    from migrate.selection.query_log import choosers_of
     from migrate.stores import open_store
 
     depths = read_depths(two_stage)

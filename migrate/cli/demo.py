@@ -34,7 +34,7 @@ def command(output: Path | None, docs: int, size: int, seed: int, force: bool, q
     without network and without key, once the extra `demo` is installed. Ends with the verdict, whatever it is, and
     exit code 0: it is the demo that worked.
     """
-    from migrate.audit.questions import Questions
+    from migrate.audit.query_set import Questions
     from migrate.datasets.stdlib import stdlib_beir
     from migrate.embed import embed_corpus
     from migrate.embedders import load_embedder

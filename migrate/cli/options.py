@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from migrate.embedders.base import Embedder
     from migrate.manifest import Manifest, ModelIdentity
     from migrate.report.suite import Suite
-    from migrate.sample import QueryLog
+    from migrate.selection import QueryLog
     from migrate.stores.base import Store
     from migrate.vectors import Document, Query
 
@@ -41,7 +41,7 @@ def load_log(path: Path | None, strategy: str | None, embedder: Embedder | None)
         As `read_query_log`.
     """
     from migrate.datasets.records import read_query_log
-    from migrate.sample import QueryLog, choose_strategy
+    from migrate.selection import QueryLog, choose_strategy
 
     choose_strategy(strategy, has_log=path is not None)
     return None if path is None else QueryLog(read_query_log(path), embedder)
@@ -49,7 +49,7 @@ def load_log(path: Path | None, strategy: str | None, embedder: Embedder | None)
 
 def log_queries(log: QueryLog | None) -> Sequence[Query]:
     """The queries of a log that its embedder is asked for."""
-    from migrate.sample.query_log import MOST_QUERIES
+    from migrate.selection.query_log import MOST_QUERIES
 
     return () if log is None else log.queries[:MOST_QUERIES]
 
@@ -58,7 +58,7 @@ def expected_sample(
     store: Store, size: int, strategy: str | None, log: QueryLog | None, seed: int
 ) -> Sequence[Document]:
     """The documents that a fit will draw, or as many others where drawing them would ask a model."""
-    from migrate.sample import draw_sample
+    from migrate.selection import draw_sample
 
     if log is not None and log.embedder is not None:
         return draw_sample(store, size, seed=seed).documents

@@ -125,7 +125,7 @@ def refitted(
     """The stitch of all that is paid for, once the budget is spent; the stitch as it is where there is no budget."""
     from migrate.files import refuse_output, refuse_overlap
     from migrate.reembed import reembedded_stitch, why_unsure
-    from migrate.stitch.loading import load_stitch
+    from migrate.stitch.persistence import load_stitch
     from migrate.translate import documents_left
 
     if given.reembed is None:

@@ -9,7 +9,7 @@ from migrate.cli.terminal import advise
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from migrate.audit.questions import Questions
+    from migrate.audit.query_set import Questions
     from migrate.cost.chunks import Unread
     from migrate.embedders.base import Embedder
     from migrate.stores.base import Store

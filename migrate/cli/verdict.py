@@ -9,8 +9,8 @@ from migrate.cli.next_step import is_out_of_sight
 from migrate.cli.terminal import show, show_json
 
 if TYPE_CHECKING:
-    from migrate.audit.model import AuditReport
-    from migrate.audit.questions import Questions
+    from migrate.audit.query_set import Questions
+    from migrate.audit.report import AuditReport
     from migrate.cli.options import CI, ModelOptions, Outlets
     from migrate.embedders.base import Embedder
     from migrate.finished import Finished
@@ -24,7 +24,7 @@ _ASKS_WITH_DOCUMENTS = ("arguana", "quora")
 
 def load_questions(beir: str, split: str, progress: Progress) -> Questions:
     """Queries and judgements of a BEIR folder, or of a set by name."""
-    from migrate.audit.questions import Questions
+    from migrate.audit.query_set import Questions
     from migrate.datasets.beir import load_beir
     from migrate.datasets.download import resolve_beir
 

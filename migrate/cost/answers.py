@@ -16,7 +16,7 @@ from migrate.cost.target import Target, innermost
 from migrate.embedders.base import Embedder, Role
 from migrate.embedders.cache import CachedEmbedder
 from migrate.embedders.openai import MANY_TEXTS
-from migrate.sample import SAMPLE_SIZE
+from migrate.selection import SAMPLE_SIZE
 from migrate.vectors import Progress, Text, no_progress
 
 SMALL_USD = 1.0

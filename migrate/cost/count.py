@@ -8,7 +8,7 @@ from itertools import islice
 
 from migrate.cost.target import Target
 from migrate.cost.tokens import whole
-from migrate.sample.draw import text_digest
+from migrate.selection.sample import text_digest
 from migrate.vectors import Document, Progress, Text, no_progress
 
 Known = Callable[[Sequence[Text]], list[bool]]

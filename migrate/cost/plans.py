@@ -23,8 +23,8 @@ from migrate.cost.target import Target
 from migrate.embedders.openai import MAX_REQUEST_TEXTS, MAX_REQUEST_TOKENS, fair_share
 from migrate.errors import InputError, OutputError, StitchError
 from migrate.files import describe_os_error, is_endless
-from migrate.sample.draw import MOST_PAIRS
-from migrate.stitch.loading import load_stitch
+from migrate.selection.sample import MOST_PAIRS
+from migrate.stitch.persistence import load_stitch
 from migrate.stores.base import Store
 
 FLOAT_BYTES = 4

@@ -35,7 +35,7 @@ from migrate.embedders.registry import ModelFacts
 from migrate.embedders.sentence_transformers import SentenceTransformersEmbedder
 from migrate.embedders.weights import local_folder
 from migrate.errors import UsageError
-from migrate.sample.draw import text_digest
+from migrate.selection.sample import text_digest
 from migrate.vectors import Text
 
 _TOKENIZER = "tokenizer.json"

@@ -13,6 +13,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
+from migrate.checkpoint.folder import Configuration, Work, make_folder, rows_done, source_changed
+from migrate.checkpoint.journal import GrowingRows, PartRecorder
 from migrate.embedders.base import Embedder
 from migrate.errors import DatasetError
 from migrate.files import FileStamp
@@ -20,10 +22,8 @@ from migrate.manifest import Manifest, ModelIdentity
 from migrate.stores import create_store
 from migrate.stores.base import Metric, NewStoreWriter, hash_files
 from migrate.stores.create import INDEX_NAME, PICKLE_NAME
-from migrate.stores.docs_jsonl import DOCS_NAME
+from migrate.stores.documents.jsonl import DOCS_NAME
 from migrate.vectors import Document, Progress, Vectors, no_progress
-from migrate.work.folder import Configuration, Work, make_folder, rows_done, source_changed
-from migrate.work.journal import GrowingRows, PartRecorder
 
 BATCH_DOCUMENTS = 1_024
 """Documents in one part: what a killed run may have to embed again."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from migrate.checkpoint.folder import Configuration, Work, make_folder, rows_done
 from migrate.embed.corpus import (
     Embedding,
     as_embedding,
@@ -21,10 +22,9 @@ from migrate.embed.corpus import (
 )
 from migrate.embedders.base import Embedder
 from migrate.manifest import MANIFEST_NAME, read_manifest
-from migrate.sample.draw import known_documents
+from migrate.selection.sample import known_documents
 from migrate.stores.base import Resume, Store, StoreWriter
 from migrate.vectors import Batch, Document, Progress, no_progress
-from migrate.work.folder import Configuration, Work, make_folder, rows_done
 
 COMMAND = "re-embed"
 MADE_BY = "full re-embed"

@@ -28,10 +28,10 @@ from numpy.typing import NDArray
 from migrate.cost import Cost, Tally, tally_of, usd_of
 from migrate.embedders.base import Embedder
 from migrate.errors import StitchError, UsageError
-from migrate.sample import Sample
-from migrate.sample.draw import Candidate, distinct_texts
-from migrate.sample.query_log import MOST_QUERIES, rank_by_rank
 from migrate.search.runs import Run, TopK
+from migrate.selection import Sample
+from migrate.selection.query_log import MOST_QUERIES, rank_by_rank
+from migrate.selection.sample import Candidate, distinct_texts
 from migrate.stitch.fitted import FittedStitch
 from migrate.stores.base import Store
 from migrate.stores.confidence import unreliable

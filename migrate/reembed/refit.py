@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from migrate.errors import StitchError
 from migrate.fit import fit_pairs
 from migrate.manifest import Manifest, creation_date
-from migrate.sample import Pairs
-from migrate.sample.draw import MOST_PAIRS, find_copies
+from migrate.selection import Pairs
+from migrate.selection.sample import MOST_PAIRS, find_copies
 from migrate.stitch.base import Pairing
 from migrate.stitch.fitted import FittedStitch, TrueVectors, fit_norm
-from migrate.stitch.kinds import new_stitch
+from migrate.stitch.registry import new_stitch
 from migrate.stitch.text_reader import TextReader
 from migrate.stores.base import Store
 from migrate.vectors import Document, Progress, Vectors, check_vectors, no_progress

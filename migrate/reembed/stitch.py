@@ -17,9 +17,9 @@ from migrate.fit import fit_reader, require_texts
 from migrate.manifest import MANIFEST_NAME
 from migrate.reembed.plan import QUERY_LOG, Budget, Plan, choose_policy, plan_reembedding
 from migrate.reembed.refit import extended, refit
-from migrate.sample.query_log import MOST_QUERIES, choosers_of, chosen_by, digests_of
+from migrate.selection.query_log import MOST_QUERIES, choosers_of, chosen_by, digests_of
 from migrate.stitch.fitted import DOCUMENT, FittedStitch, require_direction
-from migrate.stitch.loading import load_stitch
+from migrate.stitch.persistence import load_stitch
 from migrate.stores.base import Store
 from migrate.vectors import Progress, Query, no_progress
 

@@ -15,9 +15,9 @@ from math import floor, log10
 from typing import Any
 
 from migrate.audit.arms import FULL, TRANSLATED, Arm, Comparison
+from migrate.audit.diagnostics import Calibration, Hubness, Hurt, Regression
 from migrate.audit.frontier import Frontier, Point
-from migrate.audit.hurt import Calibration, Hubness, Hurt, Regression
-from migrate.audit.model import AuditReport
+from migrate.audit.report import AuditReport
 from migrate.audit.slices import Slice
 from migrate.audit.verdict import Bounds, Outcome, Verdict
 from migrate.report.page import as_plain

@@ -10,7 +10,7 @@ from typing import Any
 
 from migrate.audit.arms import Arm
 from migrate.audit.held_out import HeldOut
-from migrate.audit.model import AuditReport
+from migrate.audit.report import AuditReport
 from migrate.audit.verdict import Verdict
 from migrate.report.audit import advice, frontier_document
 from migrate.report.compare import number

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 
 from migrate.audit.arms import FULL, MEAN, RANDOM, STAY, TRANSLATED
+from migrate.audit.diagnostics import Calibration, Hit, Hubness, Regression, Spaces
 from migrate.audit.frontier import SAMPLE
-from migrate.audit.hurt import Calibration, Hit, Hubness, Regression, Spaces
-from migrate.audit.model import AuditReport
+from migrate.audit.report import AuditReport
 from migrate.audit.slices import Slice
 from migrate.audit.verdict import Outcome
 from migrate.report.audit import (

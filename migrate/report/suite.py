@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from xml.etree import ElementTree
 
-from migrate.audit.model import AuditReport
+from migrate.audit.report import AuditReport
 from migrate.audit.verdict import Outcome
 from migrate.check.model import Compatibility
 from migrate.report.audit import quality_rows, sentences

@@ -18,7 +18,7 @@ from migrate.similarity.dimension import local_dimensions, mean_dimension, two_n
 from migrate.similarity.matching import check_same_documents, pearson, some_rows
 from migrate.similarity.neighbours import NEIGHBOURS, Nearest, find_nearest, jaccard_of, rank_similarity_of
 from migrate.similarity.stitching import Stitching, judge_stitching
-from migrate.stitch.text_rows import Matrix
+from migrate.stitch.text_features import Matrix
 from migrate.vectors import Vectors, unit_rows
 
 _REGULARISATION = 1e-3  # scikit-learn's, relative to the trace of the Gram matrix

@@ -12,7 +12,7 @@ from migrate.similarity.neighbours import NEIGHBOURS, found_by_cosine
 from migrate.stitch.base import centred
 from migrate.stitch.linear import Mean, Ridge
 from migrate.stitch.scores import score_predictions
-from migrate.stitch.text_rows import Matrix
+from migrate.stitch.text_features import Matrix
 from migrate.vectors import Vectors, unit_rows
 
 MOST_PAIRS = 2_000

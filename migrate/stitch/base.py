@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from migrate.errors import StitchError
 from migrate.stitch.confidence import Reach
-from migrate.stitch.text_rows import Matrix, TextRows
+from migrate.stitch.text_features import Matrix, TextRows
 from migrate.vectors import Vectors
 
 Arrays = Mapping[str, NDArray[Any]]

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.stitch.base import Prediction
-from migrate.stitch.text_rows import Matrix
+from migrate.stitch.text_features import Matrix
 from migrate.stores.confidence import LEAST_SPEARMAN
 from migrate.vectors import Vectors, squared_norms, unit_rows
 

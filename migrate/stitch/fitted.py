@@ -26,10 +26,10 @@ from migrate.errors import StitchError
 from migrate.files import atomic_folder, canonical_json, sha256_file, write_bytes, write_json
 from migrate.manifest import Manifest
 from migrate.stitch.base import Pairing, Prediction, Stitch
-from migrate.stitch.kinds import KINDS, new_stitch
+from migrate.stitch.registry import KINDS, new_stitch
 from migrate.stitch.select import Candidate, Selection, select_stitch
+from migrate.stitch.text_features import TextRows
 from migrate.stitch.text_reader import TextReader
-from migrate.stitch.text_rows import TextRows
 from migrate.vectors import Batch, Vectors, as_vectors, check_vectors, summarize_norms
 
 

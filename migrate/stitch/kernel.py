@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.stitch.base import Arrays
-from migrate.stitch.text_rows import Matrix, Sparse, View
+from migrate.stitch.text_features import Matrix, Sparse, View
 from migrate.vectors import Vectors, squared_norms
 
 

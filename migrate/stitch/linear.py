@@ -23,7 +23,7 @@ import numpy as np
 from migrate.errors import StitchError
 from migrate.stitch.base import Arrays, Stitch, centred, check_pairs
 from migrate.stitch.scores import Neighbours
-from migrate.stitch.text_rows import Matrix, TextRows
+from migrate.stitch.text_features import Matrix, TextRows
 from migrate.vectors import Vectors, unit_rows
 
 RELATIVE_GRID = np.logspace(-4, 2, 13)

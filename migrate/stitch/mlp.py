@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.stitch.base import Arrays, Stitch, centred, check_pairs
-from migrate.stitch.text_rows import Matrix, TextRows
+from migrate.stitch.text_features import Matrix, TextRows
 from migrate.vectors import Vectors
 
 if TYPE_CHECKING:

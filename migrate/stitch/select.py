@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from migrate.stitch.base import FOLDS, Pairing, Stitch, check_pairs, cross_predict
 from migrate.stitch.confidence import Confidence
-from migrate.stitch.kinds import KINDS, new_stitch
 from migrate.stitch.linear import Adjoint, Identity, Mean, Procrustes, Ridge
+from migrate.stitch.registry import KINDS, new_stitch
 from migrate.stitch.scores import HeldOutScores, Neighbours, score_predictions
 from migrate.vectors import Progress, Vectors, no_progress, unit_rows
 

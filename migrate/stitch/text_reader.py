@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 from migrate.embedders import Embedder, load_embedder
 from migrate.embedders.base import TokenTable
 from migrate.stitch.base import Arrays
-from migrate.stitch.text_rows import DenseView, Sparse, TextRows, View, WordView
+from migrate.stitch.text_features import DenseView, Sparse, TextRows, View, WordView
 from migrate.vectors import Document, Vectors, unit_rows
 
 if TYPE_CHECKING:

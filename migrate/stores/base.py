@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from migrate.errors import StoreError
 from migrate.files import FileStamp, sha256_file
 from migrate.manifest import Manifest
-from migrate.stores.cursor import read_errors
+from migrate.stores.binary_reader import read_errors
 from migrate.stores.row_file import RowFile
 from migrate.vectors import Batch, Document, Vectors
 

@@ -15,9 +15,9 @@ import numpy as np
 from migrate.errors import StoreError
 from migrate.files import output_errors
 from migrate.stores.base import Metric, NewStoreWriter
-from migrate.stores.docs_jsonl import DOCS_NAME, as_integer, scan_docs
-from migrate.stores.faiss_layout import flat_head
-from migrate.stores.langchain_docs import current_state, write_docstore
+from migrate.stores.documents.jsonl import DOCS_NAME, as_integer, scan_docs
+from migrate.stores.documents.langchain import current_state, write_docstore
+from migrate.stores.faiss.layout import flat_head
 from migrate.stores.row_file import RowFile
 from migrate.vectors import Document, Vectors
 

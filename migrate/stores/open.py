@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Final
 
 from migrate.errors import StoreError
-from migrate.stores import fourcc, llamaindex
-from migrate.stores.content import HEAD_BYTES, describe_content
-from migrate.stores.cursor import read_errors
-from migrate.stores.faiss_store import FaissStore
+from migrate.stores.binary_reader import read_errors
+from migrate.stores.documents import llamaindex
+from migrate.stores.faiss import fourcc
+from migrate.stores.faiss.store import FaissStore
+from migrate.stores.sniff import HEAD_BYTES, describe_content
 
 _INDEX_SUFFIXES: Final = (".faiss", ".index", ".bin")
 _LISTED: Final = 8

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from migrate.files import output_errors
 from migrate.stores.base import Store
-from migrate.stores.faiss_decoded import memory_for, run_job
-from migrate.stores.faiss_frames import LABELS
-from migrate.stores.faiss_store import FaissStore
-from migrate.stores.faiss_walk import find_lists
+from migrate.stores.faiss.decoded import memory_for, run_job
+from migrate.stores.faiss.frames import LABELS
+from migrate.stores.faiss.store import FaissStore
+from migrate.stores.faiss.walk import find_lists
 from migrate.stores.neighbours import NEIGHBOURS, QUERIES, query_rows, share_found, tenth_scores
 from migrate.vectors import Vectors
 

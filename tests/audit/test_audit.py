@@ -19,7 +19,7 @@ from topics import (
 )
 
 from migrate.audit.arms import BM25, FULL, HYBRID, HYBRID_FULL, MEAN, RANDOM, STAY, TRANSLATED, win_tie_loss
-from migrate.audit.questions import Questions, document_keys
+from migrate.audit.query_set import Questions, document_keys
 from migrate.audit.verdict import Outcome
 from migrate.errors import InputError, StoreError, VectorError
 from migrate.manifest import Manifest, ModelIdentity

@@ -9,7 +9,7 @@ from topics import copy_store
 
 from migrate.audit.arms import BRIDGE, FULL, MEANINGS, STAY
 from migrate.audit.audit import audit_store
-from migrate.audit.questions import Questions
+from migrate.audit.query_set import Questions
 from migrate.datasets.beir import load_beir
 from migrate.embedders import load_embedder
 from migrate.errors import StitchError, UsageError

@@ -6,7 +6,7 @@ import pytest
 from migrate.audit.arms import TRANSLATED, Arm, Comparison
 from migrate.audit.audit import audit_store
 from migrate.audit.frontier import SAMPLE, Frontier, Point, arm_name, frontier
-from migrate.audit.questions import Questions
+from migrate.audit.query_set import Questions
 from migrate.audit.verdict import Bounds, Outcome, Verdict
 from migrate.cost.count import count_texts
 from migrate.cost.target import find_target
@@ -16,7 +16,7 @@ from migrate.errors import InconclusiveError, InputError, StitchError, StoreErro
 from migrate.fit import fit_stitch
 from migrate.reembed import Budget, Reembedding, reembedded_stitch
 from migrate.report.audit import frontier_document, frontier_text
-from migrate.sample import QueryLog
+from migrate.selection import QueryLog
 from migrate.stores import create_store, open_store
 from migrate.translate import translate_store
 from migrate.vectors import Query

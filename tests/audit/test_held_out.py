@@ -4,7 +4,7 @@ from topics import DOCUMENTS, QRELS, QUERIES, TARGET, audit, make_store, noisy
 
 from migrate.audit.arms import TRANSLATED
 from migrate.audit.measures import ndcg
-from migrate.audit.questions import Questions
+from migrate.audit.query_set import Questions
 from migrate.search.runs import search
 from migrate.vectors import Batch
 

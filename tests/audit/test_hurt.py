@@ -9,8 +9,8 @@ from sklearn.neighbors import NearestNeighbors
 from topics import DOCUMENTS, QRELS, QUERIES, QUESTIONS, SOURCE, TARGET, audit, make_store, noisy
 
 from migrate.audit.arms import FULL, STAY, TRANSLATED
-from migrate.audit.hurt import PASS_RATES, calibrate, hubness_of, map_spaces
-from migrate.audit.questions import Questions
+from migrate.audit.diagnostics import PASS_RATES, calibrate, hubness_of, map_spaces
+from migrate.audit.query_set import Questions
 from migrate.search.runs import Run
 from migrate.vectors import Document, Query, unit_rows
 

@@ -7,13 +7,13 @@ import pytest
 from topics import DIM, DOCUMENTS, QRELS, QUERIES, QUESTIONS, TARGET, Topics, audit, make_store, noisy
 
 from migrate.audit.arms import FULL, TRANSLATED
-from migrate.audit.questions import Questions, independent
+from migrate.audit.query_set import Questions, independent
 from migrate.audit.verdict import Outcome, decide
 from migrate.errors import InconclusiveError, ManifestError
 from migrate.manifest import Manifest
 from migrate.report.audit import advice, audit_text
 from migrate.report.document import audit_document
-from migrate.sample.query_log import CHOSEN_BY, chosen_by, digests_of
+from migrate.selection.query_log import CHOSEN_BY, chosen_by, digests_of
 from migrate.stores import open_store
 from migrate.vectors import Query, query_key
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from topics import DOCUMENTS, QRELS, QUERIES, TARGET, audit, copy_store, make_store, noisy
 
-from migrate.audit.questions import Questions
+from migrate.audit.query_set import Questions
 from migrate.audit.reference import odd_scores
 from migrate.audit.verdict import Outcome
 from migrate.errors import StoreError
@@ -26,7 +26,7 @@ def test_a_reference_that_nothing_proves_makes_no_verdict_safe(tmp_path):
 
 
 def test_true_vectors_and_the_manifest_of_an_embedding_need_no_further_document(tmp_path):
-    from migrate.audit.questions import document_keys
+    from migrate.audit.query_set import document_keys
     from migrate.audit.reference import prove_reference
     from migrate.embed import reembed_store
     from migrate.stores import open_store

@@ -3,7 +3,7 @@ import pytest
 from topics import DOCUMENTS, N_DOCUMENTS, N_QUERIES, QRELS, QUERIES, QUESTIONS, TARGET, audit, make_store, noisy
 
 from migrate.audit.arms import BM25, FULL, HYBRID, HYBRID_FULL, MEAN, RANDOM, TRANSLATED
-from migrate.audit.questions import Questions
+from migrate.audit.query_set import Questions
 from migrate.audit.two_stage import WITHOUT_TWO_STAGE
 from migrate.cost.count import count_texts
 from migrate.cost.target import target_of

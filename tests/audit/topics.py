@@ -5,7 +5,7 @@ import shutil
 import numpy as np
 
 from migrate.audit.audit import audit_store
-from migrate.audit.questions import Questions
+from migrate.audit.query_set import Questions
 from migrate.embedders.base import Embedder
 from migrate.manifest import ModelIdentity
 from migrate.stores import create_store, open_store

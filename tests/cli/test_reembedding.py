@@ -9,7 +9,7 @@ from openai_server import OpenAIServer
 
 from migrate.cli.main import run
 from migrate.embedders import load_embedder
-from migrate.stitch.loading import load_stitch
+from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
 
 
@@ -103,7 +103,7 @@ def test_a_killed_command_goes_on_and_ends_with_the_same_bytes(
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("migrate.work.folder.reach", die)
+        patch.setattr("migrate.checkpoint.folder.reach", die)
         assert lead_migrate("translate", source_folder, stitch, *options, "-o", tmp_path / "new") == 130
     assert "to embed" in capsys.readouterr().err
     assert not (tmp_path / "new").exists()

@@ -7,7 +7,7 @@ import click
 import pytest
 
 from migrate.cli.main import cli, run
-from migrate.sample import STRATEGIES
+from migrate.selection import STRATEGIES
 
 
 @pytest.fixture(autouse=True)

@@ -112,7 +112,7 @@ def test_a_budget_and_the_line_count_the_same_tokens(budget, source_folder, log,
 
 
 def _true(source_folder, stitch):
-    from migrate.stitch.loading import load_stitch
+    from migrate.stitch.persistence import load_stitch
 
     ids = set(load_stitch(stitch).sample.ids)
     return [document for document in open_store(source_folder).documents() if document.id in ids]

@@ -16,7 +16,7 @@ import openai_server as fake
 import pytest
 
 from migrate.cli.main import main
-from migrate.stitch.loading import load_stitch
+from migrate.stitch.persistence import load_stitch
 from migrate.stores import create_store, open_store
 from migrate.vectors import Document
 

@@ -263,7 +263,7 @@ def asked(times: int) -> Spoiler:
 
 def in_order(place: Place) -> None:
     """Each document of the sample has its own vector."""
-    from migrate.stitch.loading import load_stitch
+    from migrate.stitch.persistence import load_stitch
 
     texts = {document.id: document.text for document in open_store(place / "store").documents()}
     sample = load_stitch(place / "out").sample

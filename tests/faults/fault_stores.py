@@ -18,7 +18,7 @@ from fault_index import then
 from fault_place import Place, Spoiler
 
 from migrate.stores.create import create_store
-from migrate.stores.langchain_docs import current_state, write_docstore
+from migrate.stores.documents.langchain import current_state, write_docstore
 from migrate.vectors import Document
 
 COUNT = 12

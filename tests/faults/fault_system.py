@@ -15,7 +15,7 @@ from pathlib import Path
 from fault_place import Place, Spoiler, files_of
 from refusing_disk import RefusingDisk
 
-from migrate.work.journal import POINTS, VARIABLE
+from migrate.checkpoint.journal import POINTS, VARIABLE
 
 TRANSLATE = ("translate", "store", "stitch", "-o", "out", "-q")
 EXPECTED = ("translate", "store", "stitch", "-o", "expected", "-q")
@@ -109,7 +109,7 @@ def signalled(number: int) -> Spoiler:
     prelude = f"""
 import os, signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from migrate.work.journal import PartRecorder
+from migrate.checkpoint.journal import PartRecorder
 record = PartRecorder.record
 def recorded(*arguments):
     record(*arguments)
@@ -172,7 +172,7 @@ resource.setrlimit(resource.RLIMIT_AS, (mapped + {spare_bytes},) * 2)
 
 def changes_meanwhile(how: str) -> Spoiler:
     """The source changes between the vectors and the end of the run."""
-    from migrate.stores.faiss_writer import _FlatWriter
+    from migrate.stores.faiss.writer import _FlatWriter
 
     finish = _FlatWriter.finish
 
@@ -197,7 +197,7 @@ def changes_meanwhile(how: str) -> Spoiler:
 
 def child_dies(place: Place) -> None:
     """The process that FAISS reads in is killed when it begins to answer."""
-    from migrate.stores import faiss_decoded as faiss_process
+    from migrate.stores.faiss import decoded as faiss_process
 
     real = faiss_process._receive
 

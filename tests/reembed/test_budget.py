@@ -6,7 +6,7 @@ from migrate.cost.target import Target
 from migrate.cost.tokens import TokenCounter
 from migrate.errors import UsageError
 from migrate.reembed.plan import Budget
-from migrate.sample.draw import Candidate
+from migrate.selection.sample import Candidate
 from migrate.vectors import Document
 
 RANKED = [Candidate(row, Document(f"d{row}", f"{row:3} " * 100)) for row in range(1_000, 1_090)]  # 100 tokens each

@@ -15,7 +15,7 @@ from migrate.reembed.plan import (
     rank_rows,
     survey_store,
 )
-from migrate.sample import draw_sample
+from migrate.selection import draw_sample
 from migrate.stores.base import read_all
 from migrate.vectors import unit_rows
 

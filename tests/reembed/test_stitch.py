@@ -13,7 +13,7 @@ from migrate.fit import fit_stitch
 from migrate.reembed import Budget, Reembedding, reembedded_stitch
 from migrate.reembed.refit import refit_same_kind
 from migrate.stitch.fitted import TrueVectors
-from migrate.stitch.loading import load_stitch
+from migrate.stitch.persistence import load_stitch
 from migrate.stores import create_store, open_store
 from migrate.stores.base import read_all
 from migrate.translate import translate_store

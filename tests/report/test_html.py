@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from topics import DOCUMENTS, QRELS, QUERIES, SOURCE, audit, make_store, noisy
 
-from migrate.audit.questions import Questions
+from migrate.audit.query_set import Questions
 from migrate.report.html import audit_page
 from migrate.report.page import Section, html_page, html_table
 from migrate.report.svg.charts import Interval, Line, difference_chart, histogram_chart, interval_chart, line_chart

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from migrate.audit.arms import BM25, FULL, MEAN, MEANINGS, STAY, TRANSLATED, Arm, Comparison
-from migrate.audit.model import AuditReport
+from migrate.audit.report import AuditReport
 from migrate.audit.slices import Slice
 from migrate.audit.verdict import Bounds, Outcome, Verdict
 from migrate.manifest import Manifest, ModelIdentity

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from migrate.stitch.base import Pairing, cross_predict
-from migrate.stitch.kinds import new_stitch
 from migrate.stitch.linear import Adjoint, Procrustes, Ridge
+from migrate.stitch.registry import new_stitch
 from migrate.stitch.select import QUERY_CANDIDATES, select_query_stitch
 from migrate.vectors import unit_rows
 

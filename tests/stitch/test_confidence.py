@@ -6,7 +6,7 @@ from sklearn.linear_model import LinearRegression
 from migrate.report.fit import fit_sentences
 from migrate.stitch.base import Pairing, Prediction, cross_predict
 from migrate.stitch.confidence import Confidence, spearman
-from migrate.stitch.kinds import new_stitch
+from migrate.stitch.registry import new_stitch
 from migrate.stitch.scores import HeldOutScores
 from migrate.stitch.select import Candidate, Selection
 from migrate.vectors import unit_rows

@@ -3,7 +3,7 @@ import pytest
 
 from migrate.stitch import select as curve
 from migrate.stitch.base import FOLDS, Pairing, cross_predict
-from migrate.stitch.kinds import new_stitch
+from migrate.stitch.registry import new_stitch
 from migrate.stitch.scores import Neighbours
 from migrate.stitch.select import MORE, learning_curve
 from migrate.vectors import unit_rows

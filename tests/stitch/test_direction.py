@@ -11,7 +11,7 @@ from migrate.errors import StitchError, UsageError, VectorError
 from migrate.fit import fit_stitch
 from migrate.manifest import MANIFEST_NAME
 from migrate.stitch.linear import Ridge
-from migrate.stitch.loading import load_stitch
+from migrate.stitch.persistence import load_stitch
 from migrate.stores import create_store, open_store
 from migrate.translate import translate_store
 

@@ -3,7 +3,7 @@ import pytest
 
 from migrate.stitch.base import Pairing
 from migrate.stitch.fitted import FallbackUse, best_of_vectors, fit_fallback
-from migrate.stitch.kinds import new_stitch
+from migrate.stitch.registry import new_stitch
 from migrate.stitch.scores import HeldOutScores
 from migrate.stitch.select import Candidate, Selection, select_stitch
 

@@ -12,9 +12,9 @@ from migrate.files import sha256_file
 from migrate.manifest import MANIFEST_NAME, Manifest, ModelIdentity
 from migrate.stitch.base import Pairing
 from migrate.stitch.fitted import SAMPLE_NAME, WEIGHTS_NAME, FittedStitch, TrueVectors, fit_norm
-from migrate.stitch.kinds import new_stitch
 from migrate.stitch.linear import Identity
-from migrate.stitch.loading import load_stitch
+from migrate.stitch.persistence import load_stitch
+from migrate.stitch.registry import new_stitch
 from migrate.stitch.select import select_stitch
 from migrate.vectors import Batch
 
@@ -220,7 +220,7 @@ from pathlib import Path
 import numpy as np
 from migrate.manifest import Manifest
 from migrate.stitch.fitted import FittedStitch, TrueVectors, fit_norm
-from migrate.stitch.kinds import new_stitch
+from migrate.stitch.registry import new_stitch
 from migrate.stitch.base import Pairing
 from migrate.stitch.select import select_stitch
 

@@ -14,14 +14,14 @@ from migrate.embedders.base import TokenTable
 from migrate.errors import StitchError
 from migrate.files import sha256_file
 from migrate.manifest import MANIFEST_NAME, Manifest, read_manifest
-from migrate.stitch.additive import RidgeText
 from migrate.stitch.base import Pairing
 from migrate.stitch.fitted import WEIGHTS_NAME, FittedStitch, TrueVectors, fit_fallback
-from migrate.stitch.kinds import new_stitch
-from migrate.stitch.loading import load_stitch
+from migrate.stitch.kernel_ridge import RidgeText
+from migrate.stitch.persistence import load_stitch
+from migrate.stitch.registry import new_stitch
 from migrate.stitch.select import select_stitch
 from migrate.stitch.text_reader import TOKENIZER_FILE, TextReader
-from migrate.stitch.weighing import Weighing
+from migrate.stitch.view_weights import Weighing
 from migrate.vectors import Batch
 
 READERS = ["text", "ridge+text", "kernel+text"]
@@ -362,7 +362,7 @@ import sys
 from pathlib import Path
 import numpy as np
 from migrate.manifest import Manifest
-from migrate.stitch.additive import RidgeText
+from migrate.stitch.kernel_ridge import RidgeText
 from migrate.stitch.fitted import FittedStitch, TrueVectors
 from migrate.stitch.base import Pairing
 from migrate.stitch.select import select_stitch

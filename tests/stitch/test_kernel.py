@@ -7,7 +7,7 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.metrics.pairwise import rbf_kernel
 
 from migrate.stitch.kernel import KernelSystem, combined, spread
-from migrate.stitch.text_rows import gram
+from migrate.stitch.text_features import gram
 
 # fewer rows than features, more, and rows that are twice there
 SHAPES = [(12, 30), (25, 4), (2, 5), (3, 1)]
@@ -151,7 +151,7 @@ def test_fewer_directions_explain_less():
 
 
 def test_products_of_sparse_rows_are_those_of_dense_ones(monkeypatch):
-    monkeypatch.setattr("migrate.stitch.text_rows._COLUMNS", 7)
+    monkeypatch.setattr("migrate.stitch.text_features._COLUMNS", 7)
     for density in (0.0, 0.02, 0.5):
         rows = csr_array(random_array((23, 60), density=density, rng=0, dtype=np.float32))
         dense = rows.toarray().astype(float)

@@ -9,10 +9,10 @@ import torch
 from migrate.errors import StitchError, UsageError
 from migrate.manifest import Manifest
 from migrate.stitch.fitted import FittedStitch, TrueVectors
-from migrate.stitch.kinds import new_stitch
 from migrate.stitch.linear import Ridge
-from migrate.stitch.loading import load_stitch
 from migrate.stitch.mlp import Mlp, Training, train
+from migrate.stitch.persistence import load_stitch
+from migrate.stitch.registry import new_stitch
 from migrate.stitch.select import AUTO_CANDIDATES, Selection
 from migrate.vectors import Batch
 
@@ -255,7 +255,7 @@ TRANSLATE = """
 import sys
 from pathlib import Path
 import numpy as np
-from migrate.stitch.loading import load_stitch
+from migrate.stitch.persistence import load_stitch
 load_stitch(Path(sys.argv[1])).stitch.transform(np.ones((2, 6), dtype=np.float32))
 assert "torch" not in sys.modules
 """

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from sklearn.metrics.pairwise import rbf_kernel
 
-from migrate.stitch.additive import LANDMARKS, draw_landmarks, solve_on_landmarks
 from migrate.stitch.kernel import GaussianPart, KernelSystem, Part
+from migrate.stitch.kernel_ridge import LANDMARKS, draw_landmarks, solve_on_landmarks
 from migrate.vectors import unit_rows
 
 N, PENALTY = 80, 0.05

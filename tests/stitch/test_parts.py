@@ -6,8 +6,8 @@ from scipy.sparse import csr_array, issparse, random_array
 from sklearn.metrics.pairwise import rbf_kernel
 
 from migrate.stitch.kernel import GaussianPart, Part, in_order, restore_parts
+from migrate.stitch.text_features import DenseView, WordView
 from migrate.stitch.text_reader import BUCKETS, ngram_counts, split_words
-from migrate.stitch.text_rows import DenseView, WordView
 from migrate.vectors import unit_rows
 
 N, M, F = 20, 9, 6

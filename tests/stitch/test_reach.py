@@ -4,7 +4,7 @@ from scipy.stats import spearmanr
 
 from migrate.stitch.base import Pairing, Prediction, cross_predict
 from migrate.stitch.confidence import DIRECTIONS, Confidence, Reach
-from migrate.stitch.kinds import KINDS, new_stitch
+from migrate.stitch.registry import KINDS, new_stitch
 from migrate.vectors import unit_rows
 
 

@@ -4,10 +4,11 @@ from scipy.stats import ortho_group
 from sklearn.linear_model import LinearRegression
 
 from migrate.errors import StitchError, UsageError
-from migrate.stitch import kinds, select
+from migrate.stitch import registry as kinds
+from migrate.stitch import select
 from migrate.stitch.base import Pairing, cross_predict, fold_rows
-from migrate.stitch.kinds import new_stitch
 from migrate.stitch.linear import LowRank, OrdinaryLeastSquares, Ridge
+from migrate.stitch.registry import new_stitch
 from migrate.stitch.scores import HeldOutScores
 from migrate.stitch.select import Candidate, applicable, select_stitch
 

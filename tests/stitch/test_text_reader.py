@@ -6,8 +6,8 @@ from tokenizers import Tokenizer
 
 from migrate.embedders.base import TokenTable
 from migrate.embedders.weights import packaged_model_path
+from migrate.stitch.text_features import DenseView, TextRows, WordView
 from migrate.stitch.text_reader import N_TOPICS, TOKENIZER_FILE, TextReader, ngram_counts, split_words, word_counts
-from migrate.stitch.text_rows import DenseView, TextRows, WordView
 
 WITH_TABLE, WITHOUT_TABLE = {"ngrams", "pieces", "tokens", "topics"}, {"ngrams", "topics"}
 ASKED = ["a dictionary of unknown wörds", "", "the the THE the", " \n", "raise TypeError if x is 3.5; 数据库", "😀 ..."]
@@ -260,7 +260,7 @@ def test_documents_that_say_nothing_new_are_no_failure(table, text, with_table):
 
 
 def test_a_view_of_many_documents_is_that_of_its_blocks(monkeypatch, plain, texts):
-    monkeypatch.setattr("migrate.stitch.text_rows._BLOCK", 7)
+    monkeypatch.setattr("migrate.stitch.text_features._BLOCK", 7)
     views = plain.read(texts[:20]).views
     table = np.random.default_rng(0).normal(size=(len(plain.ngram_idf), 3)).astype(np.float32)
     np.testing.assert_allclose(views["ngrams"].dot(table), views["ngrams"].matrix() @ table, atol=1e-4)

@@ -6,7 +6,7 @@ from faiss_tools import COUNT, build, read, save
 
 from migrate.errors import StoreError
 from migrate.stores import docs_scan, open_store
-from migrate.stores.docs_jsonl import scan_docs
+from migrate.stores.documents.jsonl import scan_docs
 from migrate.vectors import Document
 
 OWN_LABELS = np.random.default_rng(5).permutation(COUNT) * 3 + 1000

@@ -7,7 +7,7 @@ from faiss_tools import COUNT, DIM, digest, rewrite, save
 
 from migrate.errors import OutputError, StoreError
 from migrate.stores import open_store
-from migrate.stores.faiss_rescale import nearest_divisor, rescale
+from migrate.stores.faiss.rescale import nearest_divisor, rescale
 from migrate.vectors import Batch
 
 PQ = {"kind": "PQ", "M": 48, "nbits": 8, "polysemous": False}

@@ -13,8 +13,8 @@ from langchain_tools import FAISS, DistanceStrategy, Document, InMemoryDocstore,
 
 from migrate.errors import StoreError
 from migrate.stores import create_store, open_store
-from migrate.stores.langchain_read import DocstoreStub, DocumentStub
-from migrate.stores.pickle_scan import scan_pickle
+from migrate.stores.documents.langchain_pickle import DocstoreStub, DocumentStub
+from migrate.stores.documents.pickle_scan import scan_pickle
 
 DIM = 6
 TEXTS = [f"text {number}" for number in range(20)]
@@ -377,7 +377,7 @@ def test_documents_of_other_shapes_are_refused(tmp_path):
 
 
 def _pickle_stubs(docstore):
-    from migrate.stores.langchain_docs import _DocstorePickler
+    from migrate.stores.documents.langchain import _DocstorePickler
 
     target = io.BytesIO()
     _DocstorePickler(target, "test").dump((docstore, {0: "a"}))

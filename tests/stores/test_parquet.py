@@ -6,7 +6,7 @@ from faiss_tools import COUNT, DIM, build, digest, read, rewrite, save
 
 from migrate.errors import StoreError, UsageError
 from migrate.stores import open_store
-from migrate.stores.arrow import take_ascending
+from migrate.stores.documents.arrow import take_ascending
 from migrate.vectors import Document
 
 LABELS = (np.random.default_rng(5).permutation(COUNT) * 3 + 1000).tolist()
@@ -48,7 +48,7 @@ def test_rows_are_documents(write, vectors):
 
 
 def test_many_rows_in_any_order_are_read_in_portions(write, monkeypatch):
-    monkeypatch.setattr("migrate.stores.arrow._ROWS_IN_MEMORY", 7)
+    monkeypatch.setattr("migrate.stores.documents.arrow._ROWS_IN_MEMORY", 7)
     store = open_store(write(row_group_size=150))
     order = np.random.default_rng(0).permutation(COUNT)
     assert [document.id for document in store.documents(order)] == [IDS[row] for row in order]

@@ -9,7 +9,7 @@ from faiss_tools import read, rewrite, save
 
 from migrate.errors import UnsupportedStoreError
 from migrate.stores import open_store
-from migrate.stores.support import SUPPORT, render_table
+from migrate.stores.faiss.compat_matrix import SUPPORT, render_table
 
 ROWS = 600
 DIM = 32

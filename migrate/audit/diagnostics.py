@@ -1,0 +1,374 @@
+"""Where a migration hurts: which queries lose, of what kind, how thresholds move, what became of the space.
+
+The queries that lose most by the migration: what they ask, what they found, and what they find now.
+
+Hubs: documents that turn up among the neighbours of too many others, before and after.
+
+The translated vectors beside the true ones: a map in two dimensions, who moved furthest, how variance is spread.
+
+How a similarity threshold must move: one that was tuned on the old store means something else on the new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.audit.arms import FULL, STAY, TIE, TRANSLATED, deciding_scores
+from migrate.audit.inputs import Ground, home_documents, rows_of, texts_of
+from migrate.audit.query_set import Questions
+from migrate.audit.slices import Slice, find_slices
+from migrate.search.runs import Run
+from migrate.similarity import Similarity, compare_spaces
+from migrate.stores.base import Metric
+from migrate.vectors import Vectors, squared_norms, unit_rows
+
+WORST = 10
+_SHOWN = 3
+_CHARACTERS = 160
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A document that was found: the beginning of its text, and its grade where it is judged."""
+
+    doc_id: str
+    text: str
+    grade: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Regression:
+    """A query that loses: its score by the deciding measure and its first documents, by arm.
+
+    The arms are `full re-embed`, `translated`, and `stay` where it is there.
+    """
+
+    query_id: str
+    text: str
+    scores: Mapping[str, float]
+    hits: Mapping[str, tuple[Hit, ...]]
+
+
+def find_regressions(ground: Ground, runs: Mapping[str, Run], *, count: int = WORST) -> tuple[Regression, ...]:
+    """The `count` queries whose score falls furthest behind that of the full re-embed, worst first, ties by place.
+
+    Queries of one text are one, with their mean scores and the hits of the first of them.
+    """
+    questions = ground.questions
+    shown = [name for name in (FULL, TRANSLATED, STAY) if name in runs]
+    scores = {name: deciding_scores(runs[name], runs[FULL], questions) for name in shown}
+    loss = scores[FULL] - scores[TRANSLATED]
+    worst = [int(row) for row in np.argsort(-loss, kind="stable")[:count] if loss[row] > TIE]
+    asked = [questions.distinct[row] for row in worst]
+    tops = {(name, query.id): runs[name].top(query.id, _SHOWN) for name in shown for query in asked}
+    rows = rows_of(ground.keys[TRANSLATED], sorted({doc_id for top in tops.values() for doc_id in top}))
+    texts = texts_of(ground.stores[TRANSLATED], rows)
+
+    def hit(query_id: str, doc_id: str) -> Hit:
+        grades = (questions.qrels or {}).get(query_id, {})
+        return Hit(doc_id, _short(texts.get(doc_id, "")), grades.get(doc_id))
+
+    return tuple(
+        Regression(
+            query.id,
+            query.text,
+            {name: float(scores[name][row]) for name in shown},
+            {name: tuple(hit(query.id, doc_id) for doc_id in tops[name, query.id]) for name in shown},
+        )
+        for row, query in zip(worst, asked, strict=True)
+    )
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _CHARACTERS else line[: _CHARACTERS - 1].rstrip() + "…"
+
+
+NEIGHBOURS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Hubness:
+    """How often documents are among the ten nearest neighbours of others, in a sample of `documents`.
+
+    `skewness` is that of the counts (Radovanović, Nanopoulos & Ivanović 2010, JMLR 11, eq. 1): 0 without
+    hubs. `largest` is the highest count, `orphans` the share (0-1) of documents that nobody has among its neighbours.
+    """
+
+    arm: str
+    documents: int
+    skewness: float
+    largest: int
+    orphans: float
+
+
+def hubness_of(arm: str, vectors: Vectors, metric: Metric, *, neighbours: int = NEIGHBOURS) -> Hubness:
+    """Count neighbours among some documents of a store, (n, dim), n > `neighbours`."""
+    nearness = vectors @ vectors.T
+    if metric == "l2":
+        nearness = 2 * nearness - squared_norms(vectors)
+    np.fill_diagonal(nearness, -np.inf)
+    nearest = np.argpartition(-nearness, neighbours, axis=1)[:, :neighbours]
+    counts = np.bincount(nearest.ravel(), minlength=len(vectors)).astype(float)
+    spread = counts.std()
+    skewness = float(np.mean(((counts - counts.mean()) / spread) ** 3)) if spread else 0.0
+    return Hubness(arm, len(vectors), skewness, int(counts.max()), float((counts == 0).mean()))
+
+
+_ON_THE_MAP = 600
+_MOVERS = 10
+_VALUES = 64
+_DEGREES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Mover:
+    """A document whose translated vector is far from the true one: their cosine, and where it stands on the map."""
+
+    doc_id: str
+    cosine: float
+    true: tuple[float, float]
+    translated: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Spaces:
+    """True and translated vectors of `documents` sampled documents, unit length.
+
+    The map has the two directions in which the true vectors vary most, `explained` (0-1) of their variance; `true` and
+    `translated` are the places of some documents, in the same order. `movers` have the lowest cosines. `cosines` are
+    quantiles, from the 0th to the 100th percentile, over the documents without a true vector in the translated store.
+    `spectra` are the variances along the principal directions of each cloud, as shares of the true one's total.
+    """
+
+    documents: int
+    explained: float
+    true: tuple[tuple[float, float], ...]
+    translated: tuple[tuple[float, float], ...]
+    movers: tuple[Mover, ...]
+    cosines: tuple[float, ...]
+    spectra: tuple[tuple[float, ...], tuple[float, ...]]
+
+
+def map_spaces(ids: tuple[str, ...], true: Vectors, translated: Vectors) -> Spaces:
+    """The map of documents by their true and their translated vectors, (n, dim) each, n >= 2."""
+    one, other = unit_rows(true).astype(np.float64), unit_rows(translated).astype(np.float64)
+    cosines = np.einsum("nd,nd->n", one, other)
+    centre = one.mean(axis=0)
+    values, directions = _principal(one)
+    plane = directions[:, :2]
+    places = [((rows - centre) @ plane).round(4).tolist() for rows in (one, other)]
+    is_moved = ~np.isclose(squared_norms((true - translated).astype(np.float32)), 0, atol=1e-12)
+    furthest = [i for i in np.argsort(cosines, kind="stable")[:_MOVERS] if is_moved[i]]
+    movers = (Mover(ids[i], float(cosines[i]), _at(places[0][i]), _at(places[1][i])) for i in furthest)
+    moved = cosines[is_moved]
+    total = values.sum() or 1.0
+    shown = slice(0, _ON_THE_MAP)
+    return Spaces(
+        len(ids),
+        float(values[:2].sum() / total),
+        tuple(_at(place) for place in places[0][shown]),
+        tuple(_at(place) for place in places[1][shown]),
+        tuple(movers),
+        tuple(np.quantile(moved, np.linspace(0, 1, _DEGREES + 1)).round(4).tolist()) if len(moved) else (),
+        (_shares(values, total), _shares(_principal(other)[0], total)),
+    )
+
+
+def _at(place: list[float]) -> tuple[float, float]:
+    return place[0], place[1] if len(place) > 1 else 0.0
+
+
+def _principal(rows: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Variances, descending, and the directions they lie along, as columns."""
+    values, vectors = np.linalg.eigh(np.cov(rows, rowvar=False).reshape(rows.shape[1], -1))
+    return np.maximum(values[::-1], 0), vectors[:, ::-1]
+
+
+def _shares(values: NDArray[np.float64], total: float) -> tuple[float, ...]:
+    return tuple((values[:_VALUES] / total).round(6).tolist())
+
+
+PASS_RATES = (0.9, 0.75, 0.5, 0.25, 0.1, 0.05)
+"""Shares of the hits that the old thresholds of the table let pass."""
+
+_HITS = 10
+_BINS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """An old threshold, and the new ones that keep its pass rate and its precision.
+
+    A pass rate is the share (0-1) of hits that pass, a precision the share of these that are relevant.
+    `precision_old` and `precision_new` are of what passes `old` and `same_pass_rate`; None without judgements.
+    `same_precision` is the loosest new threshold that is as precise as the old one; None where none is.
+    """
+
+    old: float
+    pass_rate: float
+    same_pass_rate: float
+    precision_old: float | None
+    precision_new: float | None
+    same_precision: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """How the scores of an arm's hits are spread: `edges`, (b + 1,), and `counts`, (b,)."""
+
+    edges: tuple[float, ...]
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Thresholds of the store before and after; scores are those of the first ten hits of every query.
+
+    `metrics` say what a score is, old and new: an inner product must be at least the threshold, a squared distance at
+    most.
+    """
+
+    metrics: tuple[Metric, Metric]
+    thresholds: tuple[Threshold, ...]
+    histograms: Mapping[str, Histogram]
+
+
+def calibrate(
+    old: Run, new: Run, questions: Questions, metrics: tuple[Metric, Metric], *, names: tuple[str, str]
+) -> Calibration:
+    """The table of thresholds; both runs are of searched vectors, and answer every query."""
+    hits = [_hits(run, questions) for run in (old, new)]
+    signs = [1.0 if metric == "ip" else -1.0 for metric in metrics]
+    before, after = (_Hits(sign * scores, relevant) for (scores, relevant), sign in zip(hits, signs, strict=True))
+    table = [_threshold(before, after, rate, signs, judged=questions.qrels is not None) for rate in PASS_RATES]
+    spread = {name: _histogram(scores) for name, (scores, _) in zip(names, hits, strict=True)}
+    return Calibration(metrics, tuple(table), spread)
+
+
+@dataclass(frozen=True, eq=False)
+class _Hits:
+    """Scores of hits, more is nearer, and whether each is relevant, (n,) each."""
+
+    scores: NDArray[np.float64]
+    relevant: NDArray[np.bool_]
+
+    def precision(self, threshold: float) -> float:
+        """Share of relevant ones among the hits that pass; some do."""
+        return float(self.relevant[self.scores >= threshold].mean())
+
+    def loosest(self, precision: float) -> float | None:
+        """The lowest score that, as a threshold, lets pass hits of at least this precision."""
+        order = np.argsort(-self.scores, kind="stable")
+        ranked = self.scores[order]
+        shares = np.cumsum(self.relevant[order]) / np.arange(1, len(order) + 1)
+        last = np.r_[ranked[1:] != ranked[:-1], True]  # equal scores pass together
+        good = np.flatnonzero(last & (shares >= precision))
+        return float(ranked[good[-1]]) if len(good) else None
+
+
+def _hits(run: Run, questions: Questions) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    qrels = questions.qrels or {}
+    scores = [score for q in questions.query_ids for score in run.scores.get(q, ())[:_HITS]]
+    relevant = [qrels.get(q, {}).get(doc_id, 0) > 0 for q in questions.query_ids for doc_id in run.top(q, _HITS)]
+    return np.array(scores, dtype=float), np.array(relevant, dtype=bool)
+
+
+def _threshold(before: _Hits, after: _Hits, rate: float, signs: Sequence[float], *, judged: bool) -> Threshold:
+    old, new = (float(np.quantile(one.scores, 1 - rate, method="higher")) for one in (before, after))
+    precise = before.precision(old) if judged else None
+    loosest = after.loosest(precise) if precise is not None else None
+    return Threshold(
+        signs[0] * old,
+        float((before.scores >= old).mean()),
+        signs[1] * new,
+        precise,
+        after.precision(new) if judged else None,
+        None if loosest is None else signs[1] * loosest,
+    )
+
+
+def _histogram(scores: NDArray[np.float64]) -> Histogram:
+    counts, edges = np.histogram(scores, bins=_BINS)
+    return Histogram(tuple(edges.tolist()), tuple(counts.tolist()))
+
+
+_SAMPLE = 2_000
+_STREAM = 1
+"""Another series than that which draws the pairs of a stitch: these have true vectors, and would flatter it."""
+_COMPARED = 1_000
+_FEWEST = 50
+"""Documents to compare spaces by: half of them fit a stitch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hurt:
+    """What is behind the mean. What could not be had is empty or None: calibration needs the arm `stay`.
+
+    `likeness` holds the space of each arm that has one of its own against that of the full re-embed.
+    """
+
+    regressions: tuple[Regression, ...] = ()
+    slices: tuple[Slice, ...] = ()
+    calibration: Calibration | None = None
+    hubness: tuple[Hubness, ...] = ()
+    spaces: Spaces | None = None
+    likeness: Mapping[str, Similarity] = field(default_factory=dict)
+
+
+def find_hurt(
+    ground: Ground, runs: Mapping[str, Run], *, slice_fields: Sequence[str] = (), seed: int, resamples: int
+) -> Hurt:
+    """Look at the translated store from every side, held against the full re-embed and, where it is there, the source.
+
+    Raises
+    ------
+    StoreError
+        `confidence.npy` is damaged, or of another store.
+    """
+    homes = home_documents(ground, runs[FULL])
+    scores = tuple(deciding_scores(runs[name], runs[FULL], ground.questions) for name in (TRANSLATED, FULL))
+    ids, sampled = _sample(ground, seed)
+    return Hurt(
+        find_regressions(ground, runs),
+        find_slices(ground, homes, (scores[0], scores[1]), fields=slice_fields, seed=seed, resamples=resamples),
+        _calibration(ground, runs),
+        tuple(
+            hubness_of(name, vectors, ground.stores[name].info.metric)
+            for name, vectors in sampled.items()
+            if len(ids) > NEIGHBOURS
+        ),
+        map_spaces(ids, sampled[FULL], sampled[TRANSLATED]) if len(ids) > 1 else None,
+        {
+            name: compare_spaces(vectors[:_COMPARED], sampled[FULL][:_COMPARED], seed=seed)
+            for name, vectors in sampled.items()
+            if name != FULL and len(ids) >= _FEWEST
+        },
+    )
+
+
+def _calibration(ground: Ground, runs: Mapping[str, Run]) -> Calibration | None:
+    if STAY not in runs:
+        return None
+    metrics = ground.stores[STAY].info.metric, ground.stores[TRANSLATED].info.metric
+    return calibrate(runs[STAY], runs[TRANSLATED], ground.questions, metrics, names=(STAY, TRANSLATED))
+
+
+def _sample(ground: Ground, seed: int) -> tuple[tuple[str, ...], dict[str, Vectors]]:
+    """Up to 2,000 ids that all stores have, and their vectors in each; chunks of other sizes have other ids."""
+    names = [name for name in (STAY, TRANSLATED, FULL) if name in ground.stores]
+    common = set.intersection(*(set(ground.keys[name]) for name in names))
+    ids = [doc_id for doc_id in ground.keys[TRANSLATED] if doc_id in common]
+    drawn = np.random.default_rng([seed, _STREAM]).permutation(len(ids))[:_SAMPLE]
+    chosen = tuple(ids[i] for i in drawn)
+    return chosen, {name: _vectors(ground, name, chosen) for name in names}
+
+
+def _vectors(ground: Ground, name: str, ids: tuple[str, ...]) -> Vectors:
+    wanted = set(ids)
+    row_of = {doc_id: row for row, doc_id in enumerate(ground.keys[name]) if doc_id in wanted}
+    return ground.stores[name].take(np.array([row_of[doc_id] for doc_id in ids], dtype=np.int64)).vectors

@@ -1,0 +1,106 @@
+"""What an audit asks, and which document each id of a store is judged as.
+
+Queries that chose documents do not judge: the one rule of `audit`, `audit --frontier` and `run`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.audit.measures import Qrels, Scores
+from migrate.audit.verdict import FEWEST_QUERIES
+from migrate.errors import InconclusiveError
+from migrate.selection.query_log import digest_of
+from migrate.stores.base import Store
+from migrate.vectors import Document, Query, query_key
+
+PARENT_FIELD = "parent_id"
+"""Metadata field of a chunk that names the document it was cut from."""
+
+Keys = Mapping[str, str]
+"""From each id of a store to the document that is judged: the parent of a chunk, else the id itself."""
+
+
+@dataclass(frozen=True)
+class Questions:
+    """What the arms are asked: queries, their judgements if there are any, and the name of the set.
+
+    `exclude_self` drops a document with the query's own id from every run, for sets that ask with their documents.
+    `notes` are what a reader of the report should know of the set.
+
+    Queries of one text (`migrate.vectors.query_key`) are one observation, however often they are repeated and
+    whatever their judgements: each is asked and measured, and their mean counts once.
+    """
+
+    queries: Sequence[Query]
+    qrels: Qrels | None
+    name: str
+    exclude_self: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def query_ids(self) -> tuple[str, ...]:
+        """Ids of all that is asked."""
+        return tuple(query.id for query in self.queries)
+
+    @cached_property
+    def distinct(self) -> tuple[Query, ...]:
+        """The first query of each text, in the order of all score arrays."""
+        firsts: dict[int, Query] = {}
+        for place, query in zip(self._places.tolist(), self.queries, strict=True):
+            firsts.setdefault(place, query)
+        return tuple(firsts.values())
+
+    def merged(self, scores: Scores) -> Scores:
+        """One value for each text, (c,), from one for each query, (q,): the mean of those that share it."""
+        if not len(scores):
+            return scores
+        merged: Scores = np.bincount(self._places, weights=scores) / np.bincount(self._places)
+        return merged
+
+    @cached_property
+    def _places(self) -> NDArray[np.int64]:
+        """The place of each query's text among the distinct ones, (q,)."""
+        places: dict[str, int] = {}
+        return np.array([places.setdefault(query_key(query.text), len(places)) for query in self.queries], dtype=int)
+
+
+def document_keys(store: Store, parent_field: str = PARENT_FIELD) -> Keys:
+    """The judged document of each id of a store, in the store's order."""
+    if not store.info.has_texts:
+        return {doc_id: doc_id for batch in store.batches() for doc_id in batch.ids}
+    return keys_of(store.documents(), parent_field)
+
+
+def keys_of(documents: Iterable[Document], parent_field: str = PARENT_FIELD) -> Keys:
+    """The judged document of each of some documents."""
+    return {document.id: str(document.metadata.get(parent_field, document.id)) for document in documents}
+
+
+def independent(questions: Questions, choosers: Collection[str]) -> Questions:
+    """The questions without those among `choosers` (`migrate.selection.query_log`), with a note of how many these are.
+
+    Raises
+    ------
+    InconclusiveError
+        Too few are left for a verdict. Nothing need be embedded to know it.
+    """
+    left = [query for query in questions.queries if digest_of(query) not in choosers] if choosers else []
+    gone = len(questions.queries) - len(left)
+    if not choosers or not gone:
+        return questions
+    ids = {query.id for query in left}
+    qrels = None if questions.qrels is None else {q: found for q, found in questions.qrels.items() if q in ids}
+    known = f"{gone:,} of {len(questions.queries):,} queries are in the query log that chose documents to embed"
+    kept = replace(questions, queries=left, qrels=qrels, notes=(*questions.notes, f"{known}; they do not judge"))
+    if len(kept.distinct) < FEWEST_QUERIES:
+        raise InconclusiveError(
+            f"INCONCLUSIVE: {questions.name}: {known} and may not judge; expected at least {FEWEST_QUERIES} others, "
+            f"found {len(kept.distinct)}; judge by other queries, or choose documents by other ones or at random"
+        )
+    return kept

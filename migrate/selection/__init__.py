@@ -1,0 +1,16 @@
+"""The sample: which documents are embedded again, and the pairs of old and new vectors that this gives."""
+
+from migrate.selection.query_log import QueryLog, query_log_rows
+from migrate.selection.sample import SAMPLE_SIZE, STRATEGIES, Pairs, Sample, choose_strategy, draw_sample, embed_pairs
+
+__all__ = [
+    "SAMPLE_SIZE",
+    "STRATEGIES",
+    "Pairs",
+    "QueryLog",
+    "Sample",
+    "choose_strategy",
+    "draw_sample",
+    "embed_pairs",
+    "query_log_rows",
+]

@@ -1,0 +1,273 @@
+"""Drawing a sample: an order of the store's documents by strategy, and the first distinct texts in it.
+
+The ways of choosing documents by name, and which one applies.
+
+Diverse rows: documents that together cover the old space, the crowded parts and the thin ones alike.
+
+Documents worth embedding: those with a text, each text once; of a store without texts any.
+
+Pairs: the documents of a sample, embedded by both models.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.embedders.base import Embedder
+from migrate.errors import StoreError, UsageError
+from migrate.selection.query_log import QueryLog, query_log_rows
+from migrate.stores.base import Store
+from migrate.vectors import Document, Progress, Vectors, check_vectors, no_progress, unit_rows
+
+RANDOM, DIVERSE, QUERY_LOG = "random", "diverse", "query-log"
+
+STRATEGIES = (RANDOM, DIVERSE, QUERY_LOG)
+"""Names for `--strategy`. `benchmarks/sampling.py` compares them."""
+
+
+def choose_strategy(strategy: str | None, *, has_log: bool) -> str:
+    """The strategy that was asked for; by default `query-log` where there is a log, else `random`.
+
+    Raises
+    ------
+    UsageError
+        No such strategy; or `query-log` without a log; or a log that another strategy would not read.
+    """
+    chosen = strategy or (QUERY_LOG if has_log else RANDOM)
+    if chosen not in STRATEGIES:
+        raise UsageError(f"expected a strategy among {', '.join(STRATEGIES)}; found {chosen!r}")
+    if chosen == QUERY_LOG and not has_log:
+        raise UsageError("expected a query log for the strategy query-log, found none; name it with --query-log FILE")
+    if chosen != QUERY_LOG and has_log:
+        raise UsageError(
+            f"expected no query log for the strategy {chosen}, found one; leave out --query-log or --strategy"
+        )
+    return chosen
+
+
+_POOL_SHARE = 20
+_POOL_ROWS = 10_000, 100_000
+_POOL_BYTES = 128 << 20
+
+
+def pool_size(size: int, dim: int) -> int:
+    """How many documents to choose `size` from: 20 times as many, but 10,000 at least and 100,000 or 128 MiB at most.
+
+    The choice reads the whole pool for every document it takes. It is never fewer than `size`.
+    """
+    least, most = _POOL_ROWS
+    return max(size, min(max(_POOL_SHARE * size, least), most, _POOL_BYTES // (4 * dim)))
+
+
+def far_apart(vectors: Vectors, size: int, *, seed: int = 0, progress: Progress = no_progress) -> NDArray[np.int64]:
+    """Choose `size` of the rows of (n, dim), n >= size, each far from those before; shape (size,), none twice.
+
+    A randomised k-centre: where Gonzalez (1985) takes the farthest row, each row is drawn here with a chance in
+    proportion to its squared distance from the nearest chosen one (Arthur and Vassilvitskii 2007, "k-means++: the
+    advantages of careful seeding"). The farthest rows are the odd ones out, from which a stitch learns least.
+    Distances are between unit vectors, so that long vectors are not favoured.
+    """
+    directions = unit_rows(vectors)
+    rng = np.random.default_rng(seed)
+    chosen = np.empty(size, dtype=np.int64)
+    left = np.ones(len(vectors), dtype=bool)
+    nearest = np.full(len(vectors), 4.0)  # squared distance to the nearest chosen row; none is farther than this
+    for place in range(size):
+        progress("choose a diverse sample", place, size)
+        row = _drawn(np.where(left, nearest, 0), left, rng.random())
+        chosen[place], left[row] = row, False
+        # einsum, for BLAS may sum in another order with another number of threads, and so draw other rows
+        np.minimum(nearest, np.maximum(2 - 2 * np.einsum("nd,d->n", directions, directions[row]), 0), out=nearest)
+    return chosen
+
+
+def _drawn(weights: NDArray[np.float64], left: NDArray[np.bool_], chance: float) -> int:
+    """A row in proportion to its weight; any that is left where all that are left have none, being copies."""
+    if not weights.any():
+        weights = left.astype(np.float64)
+    rows = np.flatnonzero(weights)
+    sums = weights[rows].cumsum()
+    place = sums.searchsorted(chance * sums[-1], side="right")
+    return int(rows[min(place, len(rows) - 1)])  # rounding may take it past the end
+
+
+_BLOCK = 1_024
+
+
+class Candidate(NamedTuple):
+    """A document and the row that it stands in."""
+
+    row: int
+    document: Document
+
+
+def distinct_texts(store: Store, order: NDArray[np.int64], count: int) -> Iterator[Candidate]:
+    """The first `count` documents in `order` with a text that is neither blank nor that of one before.
+
+    Texts are read in blocks, no further than needed, and remembered by hash: a store may hold more of them than
+    memory does. Of a store without texts, the first `count` documents with an empty one.
+    """
+    if not store.info.has_texts:
+        rows = order[:count]
+        return map(Candidate, rows.tolist(), known_documents(store, rows))
+    return islice(_distinct(store, order, min(count, _BLOCK)), count)
+
+
+def find_copies(store: Store, documents: Sequence[Document]) -> dict[str, int]:
+    """Other documents of a store with exactly the text of one of `documents`: their ids, and its place.
+
+    Reads every text of the store, and remembers none. Without texts nobody knows of a copy.
+    """
+    if not store.info.has_texts:
+        return {}
+    place_of = {text_digest(document.text): place for place, document in enumerate(documents)}
+    own = {document.id for document in documents}
+    found = ((document.id, place_of.get(text_digest(document.text))) for document in store.documents())
+    return {doc_id: place for doc_id, place in found if place is not None and doc_id not in own}
+
+
+def text_digest(text: str) -> bytes:
+    """A hash of a text, 16 bytes."""
+    return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()
+
+
+def _distinct(store: Store, order: NDArray[np.int64], block: int) -> Iterator[Candidate]:
+    seen: set[bytes] = set()
+    for start in range(0, len(order), block):
+        rows = order[start : start + block]
+        for row, document in zip(rows.tolist(), store.documents(rows), strict=True):
+            digest = text_digest(document.text)
+            if document.text.strip() and digest not in seen:
+                seen.add(digest)
+                yield Candidate(row, document)
+
+
+def known_documents(store: Store, rows: NDArray[np.int64]) -> Iterator[Document]:
+    """The documents of some rows, in the order of `rows`; of a store without texts their ids, with empty texts."""
+    if store.info.has_texts:
+        return store.documents(rows)
+    blocks = (rows[start : start + _BLOCK] for start in range(0, len(rows), _BLOCK))
+    return (Document(doc_id, "") for block in blocks for doc_id in store.take(block).ids)
+
+
+SAMPLE_SIZE = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Documents of a store: `documents[i]` stands in row `rows[i]`; rows ascend, and no text comes twice.
+
+    `strategy` says how they were chosen; the first hits of a query log are `from_log` of them, the others random.
+    """
+
+    rows: NDArray[np.int64]
+    documents: tuple[Document, ...]
+    strategy: str = RANDOM
+    from_log: int = 0
+
+
+def draw_sample(
+    store: Store,
+    size: int = SAMPLE_SIZE,
+    *,
+    strategy: str | None = None,
+    query_log: QueryLog | None = None,
+    seed: int = 0,
+    progress: Progress = no_progress,
+) -> Sample:
+    """Choose documents with distinct texts, none of them blank; all of these where the store has no more.
+
+    Of a store without texts any documents are chosen, with empty ones, for an embedder that does without.
+
+    `random` takes every document with equal chance. `diverse` takes documents far from each other in the store's
+    space, out of a random pool (`migrate.selection.sample`). `query-log` takes those that the log's queries would find,
+    best ranks first, and random ones where the log touches too few (`migrate.selection.query_log`). By default
+    the strategy is `query-log` where there is a log, else `random`.
+
+    Raises
+    ------
+    UsageError
+        There is no such strategy, or it does not go with the presence of a log.
+    StoreError
+        The store has no documents to choose, or the strategy reads texts and there are none.
+    VectorError
+        The strategy looks at vectors, and one is zero or not finite, or of another dimension than the log's model.
+    RemoteError
+        A query of the log could not be embedded.
+    """
+    chosen = choose_strategy(strategy, has_log=query_log is not None)
+    order = np.random.default_rng(seed).permutation(store.info.count)
+    first = np.empty(0, dtype=np.int64)
+    if chosen == DIVERSE:
+        order = _diverse_rows(store, order, size, seed=seed, progress=progress)
+    elif query_log is not None:
+        first = query_log_rows(store, query_log, seed=seed, progress=progress)
+        order = np.concatenate([first, order[~np.isin(order, first)]])
+    found = sorted(distinct_texts(store, order, size), key=lambda candidate: candidate.row)
+    if not found:
+        wanted, found_none = (
+            ("documents with texts", " that is not blank") if store.info.has_texts else ("documents", "")
+        )
+        raise StoreError(f"{store.info.path}: expected {wanted} to embed again, found none{found_none}")
+    rows = np.array([candidate.row for candidate in found], dtype=np.int64)
+    documents = tuple(candidate.document for candidate in found)
+    return Sample(rows, documents, chosen, int(np.isin(rows, first).sum()))
+
+
+def _diverse_rows(
+    store: Store, order: NDArray[np.int64], size: int, *, seed: int, progress: Progress
+) -> NDArray[np.int64]:
+    """Rows of distinct texts that cover the space, chosen out of the first ones in `order`."""
+    pool = np.array(
+        [found.row for found in distinct_texts(store, order, pool_size(size, store.info.dim))], dtype=np.int64
+    )
+    pool.sort()
+    if len(pool) <= size:
+        return pool
+    batch = store.take(pool)
+    check_vectors(batch.ids, batch.vectors, source=str(store.info.path))
+    return pool[far_apart(batch.vectors, size, seed=seed, progress=progress)]
+
+
+MOST_PAIRS = 20_000
+"""Pairs that a stitch is fitted on, drawn at random from more: the systems to solve are held in memory, about 1.5 GB
+for so many. Every true vector that was paid for is kept all the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """The same texts embedded by both models: row i of `source`, (n, p), and of `target`, (n, q), is `ids[i]`.
+
+    `copies` has the ids of the store's other documents with one of these texts, and its row.
+    """
+
+    ids: tuple[str, ...]
+    source: Vectors
+    target: Vectors
+    copies: Mapping[str, int] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+def embed_pairs(store: Store, embedder: Embedder, sample: Sample, *, progress: Progress = no_progress) -> Pairs:
+    """Embed the sample with the target model, put its old vectors beside, and find who else has its texts.
+
+    Raises
+    ------
+    VectorError
+        An old vector is zero or not finite.
+    RemoteError, InputError
+        As the embedder.
+    """
+    batch = store.take(sample.rows)
+    check_vectors(batch.ids, batch.vectors, source=str(store.info.path))
+    target = embedder.embed_documents(sample.documents, progress=progress)
+    return Pairs(tuple(batch.ids), batch.vectors, target, find_copies(store, sample.documents))

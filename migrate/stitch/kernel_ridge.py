@@ -1,0 +1,336 @@
+"""Stitches that read texts: kernel ridge over a weighted sum of views, one of them the old vector.
+
+    text          the texts alone: the control that shows what the old vectors are worth
+    ridge+text    the old vector, linearly, and the texts
+    kernel        the old vector through a Gaussian kernel, no texts
+    kernel+text   the old vector through a Gaussian kernel, and the texts
+
+Each view's kernel is divided by its spread over the sample, so that weights mean something.
+
+The kernels of some documents in all views, each brought to spread 1, so that weights mean something.
+
+More pairs than can be solved exactly: coefficients for some of them, the landmarks, fitted to all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.errors import StitchError
+from migrate.stitch.base import Arrays, Prediction, Split, Stitch, check_pairs
+from migrate.stitch.kernel import GaussianPart, KernelSystem, Part, combined, gaussian, in_order, restore_parts, spread
+from migrate.stitch.text_features import DenseView, Matrix, TextRows, View, gram
+from migrate.stitch.view_weights import NEARBY, SEARCH_SIZE, Search, Weighing, overlap_of
+from migrate.vectors import Vectors, squared_norms, unit_rows
+
+VECTOR = "vector"
+
+
+@dataclass(frozen=True, eq=False)
+class Kernels:
+    """Views of n documents, what each kernel is divided by, and the Gram matrices, (n, n), where they were asked for.
+
+    `width` is that of a Gaussian kernel over the old vectors, None where they enter linearly.
+    """
+
+    views: Mapping[str, View]
+    scales: Mapping[str, float]
+    width: float | None
+    grams: Mapping[str, Matrix] = field(default_factory=dict)
+
+    def total(self, weighing: Weighing) -> Matrix:
+        """The weighted sum of the Gram matrices."""
+        weights = {name: weight for name, weight in weighing.weights.items() if name in self.grams}
+        return combined([self.grams[name] for name in weights], list(weights.values()))
+
+    def parts(self, weighing: Weighing) -> list[Part]:
+        """The views that have a weight, with these documents to predict from."""
+        known = [(name, weight) for name, weight in weighing.weights.items() if name in self.scales]
+        return [self._part(name, weight * self.scales[name]) for name, weight in known]
+
+    def _part(self, name: str, scale: float) -> Part:
+        rows = self.views[name].matrix()
+        if name == VECTOR and self.width is not None:
+            return GaussianPart(name, rows, scale, self.width)
+        return Part(name, rows, scale)
+
+
+def measure(views: Mapping[str, View], texts: TextRows | None, is_gaussian: bool) -> Kernels:
+    """The kernels between documents, through a Gaussian one over the old vectors where that is wanted."""
+    grams, width = {}, None
+    for name, view in views.items():
+        if texts is not None and name in texts.views:
+            grams[name] = texts.gram(name)
+        elif is_gaussian:
+            rows = np.asarray(view.matrix())
+            # the mean squared distance of two unit rows
+            width = max(2 * float(1 - np.square(rows.mean(axis=0, dtype=np.float64)).sum()), 1e-6)
+            grams[name] = gaussian(rows, rows, width).astype(np.float64)
+        else:
+            grams[name] = gram(view.matrix())
+    scales = {name: 1 / spread(matrix) for name, matrix in grams.items()}
+    return Kernels(views, scales, width, {name: matrix * scales[name] for name, matrix in grams.items()})
+
+
+LANDMARKS = 4_000
+
+_JITTER = 1e-8
+
+
+def draw_landmarks(n: int, count: int = LANDMARKS) -> NDArray[np.int64]:
+    """Rows of the landmarks among n pairs, ascending; drawn at random, always the same."""
+    return np.sort(np.random.default_rng(0).permutation(n)[:count])
+
+
+def solve_on_landmarks(
+    parts: Sequence[Part], landmarks: NDArray[np.int64], target: Matrix, penalty: float
+) -> tuple[Matrix, Matrix]:
+    """Coefficients of the landmarks, (m, q), and the means of the kernel to each, (m,).
+
+    The subset of regressors (Rasmussen & Williams 2006, eq. 8.11): minimises the squared error over all n pairs plus
+    λ times the norm of the function, among functions of the landmarks; the intercept is free.
+    """
+    from scipy.linalg import cho_factor, cho_solve
+
+    cross = np.asarray(np.sum([part.cross(landmarks) for part in parts], axis=0))
+    means = cross.mean(axis=0)
+    among = cross[landmarks].copy()
+    cross -= means
+    system = cross.T @ cross + penalty * among
+    system[np.diag_indices_from(system)] += _JITTER * np.trace(system) / len(system)
+    alpha = cho_solve(cho_factor(system, lower=True, overwrite_a=True), cross.T @ (target - target.mean(axis=0)))
+    return alpha, means
+
+
+STARTING_WEIGHTS: Mapping[str, float] = {VECTOR: 1.0, "ngrams": 0.5, "pieces": 1.0, "tokens": 1.0, "topics": 0.5}
+"""Where the search for weights begins; views that are not named begin at 1."""
+
+LARGEST_EXACT = 8_000
+"""Pairs up to which the system is solved exactly; of more, some are landmarks, see `migrate.stitch.kernel_ridge`."""
+
+DIRECTIONS = 64
+"""Leading directions that the posterior variance is made of."""
+
+
+class Additive(Stitch):
+    """Kernel ridge regression over views; `weighing` is what `tuned` finds, and `fit` where nobody has.
+
+    With `landmarks` so many of the pairs are landmarks; by default `LANDMARKS` of more than `LARGEST_EXACT` pairs,
+    while fewer are solved exactly.
+
+    Attributes
+    ----------
+    mean_ : (p,) float32, mean of the old vectors
+    alpha_ : (n, q + 1 + r) float32, coefficients of the fit documents: of the prediction, of the mean of the kernel
+        over them, and of the directions that explain the variance
+    offset_ : (q + 1 + r,) float32, to be added to `k(x) @ alpha_`; at q what makes the variance of the mean
+    penalty_ : the penalty of the fit, which for more pairs than the search looks at is tried again on all
+    parts_ : the views, with the fit documents as they see them
+    """
+
+    reads_vectors: ClassVar[bool] = True
+    gaussian: ClassVar[bool] = False
+    mean_: Vectors
+    alpha_: Vectors
+    offset_: Vectors
+    dim_: int
+    penalty_: float
+    parts_: tuple[Part, ...]
+
+    def __init__(self, weighing: Weighing | None = None, *, landmarks: int | None = None) -> None:
+        self.weighing = weighing
+        self.landmarks = landmarks
+
+    def tuned(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
+        """A stitch of this kind, not fitted, with weights and penalty chosen on up to `SEARCH_SIZE` pairs."""
+        check_pairs(source, target)
+        self._check_texts(source, texts)
+        return type(self)(self._weigh(self._kernels(source, texts), target), landmarks=self.landmarks)
+
+    def _weigh(self, kernels: Kernels, target: Vectors) -> Weighing:
+        rows = np.sort(np.random.default_rng(0).permutation(len(target))[:SEARCH_SIZE])
+        grams = {name: kernel[np.ix_(rows, rows)] for name, kernel in kernels.grams.items()}
+        start = {name: STARTING_WEIGHTS.get(name, 1.0) for name in grams}
+        return Search(grams, target[rows].astype(np.float64)).best(start)
+
+    def fit(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
+        """Solve for all pairs, exactly or on landmarks.
+
+        Raises
+        ------
+        StitchError
+            Fewer than two pairs, or no texts for a stitch that reads them.
+        """
+        check_pairs(source, target)
+        self._check_texts(source, texts)
+        self.mean_, self.dim_ = _mean(source), target.shape[1]
+        if self.landmarks is not None or len(source) > LARGEST_EXACT:
+            return self._fit_on_landmarks(source, target, texts)
+        kernels = self._kernels(source, texts)
+        weighing = self.weighing = self.weighing or self._weigh(kernels, target)
+        system = KernelSystem(kernels.total(weighing), target.astype(np.float64))
+        penalty = weighing.total_penalty
+        if len(target) > SEARCH_SIZE:
+            penalty = max(
+                (penalty * near for near in NEARBY),
+                key=lambda one: overlap_of(system.target, system.solve(one).residuals),
+            )
+        self._keep(kernels.parts(weighing), system, system.coefficients(penalty), system.means, penalty)
+        return self
+
+    def _fit_on_landmarks(self, source: Vectors, target: Vectors, texts: TextRows | None) -> Self:
+        rows = draw_landmarks(len(target), self.landmarks or LANDMARKS)
+        kernels = self._kernels(source[rows], None if texts is None else texts.take(rows), self.mean_)
+        weighing = self.weighing = self.weighing or self._weigh(kernels, target[rows])
+        every = Kernels(self._views(source, texts, self.mean_), kernels.scales, kernels.width)
+        penalty = weighing.total_penalty
+        alpha, means = solve_on_landmarks(every.parts(weighing), rows, target.astype(np.float64), penalty)
+        system = KernelSystem(kernels.total(weighing), target.astype(np.float64))
+        self._keep(kernels.parts(weighing), system, alpha, means, penalty)
+        return self
+
+    def cross_predict(
+        self,
+        source: Vectors,
+        target: Vectors,
+        texts: TextRows | None,
+        splits: Sequence[Split],
+        *,
+        with_variance: bool = True,
+    ) -> Iterator[Prediction]:
+        """As of any stitch, from one Gram matrix of all pairs: a fold is a part of it."""
+        kernels = self._kernels(source, texts)
+        weighing = self.weighing or self._weigh(kernels, target)
+        total, truth = kernels.total(weighing), target.astype(np.float64)
+        for known, asked in splits:
+            system = KernelSystem(total[np.ix_(known, known)], truth[known])
+            prior = np.diag(total)[asked] if with_variance else None
+            yield _predict(system, total[np.ix_(asked, known)], prior, weighing.total_penalty)
+
+    def _kernels(self, source: Vectors, texts: TextRows | None, mean: Vectors | None = None) -> Kernels:
+        return measure(self._views(source, texts, _mean(source) if mean is None else mean), texts, self.gaussian)
+
+    def _check_texts(self, vectors: Vectors, texts: TextRows | None) -> None:
+        if self.reads_texts and (texts is None or len(texts) != len(vectors)):
+            raise StitchError(f"the {self.kind} stitch reads texts, found none; choose one of vectors only")
+
+    def _views(self, vectors: Vectors, texts: TextRows | None, mean: Vectors) -> dict[str, View]:
+        views: dict[str, View] = {}
+        if self.reads_vectors:
+            centred = vectors - mean
+            views[VECTOR] = DenseView(unit_rows(centred) if self.gaussian else centred)
+        return {**views, **texts.views} if self.reads_texts and texts is not None else views
+
+    def _keep(self, parts: Sequence[Part], system: KernelSystem, alpha: Matrix, means: Matrix, penalty: float) -> None:
+        """Put the columns of the prediction, of the mean and of the directions side by side."""
+        directions = system.directions(penalty, DIRECTIONS)
+        mean = np.full((len(alpha), 1), 1 / len(alpha))
+        self.alpha_ = np.hstack([alpha, mean, directions]).astype(np.float32)
+        offset = np.r_[system.mean - means @ alpha, system.means.mean(), -system.means @ directions]
+        self.offset_ = offset.astype(np.float32)
+        self.penalty_ = penalty
+        self.parts_ = in_order(parts)
+
+    def predict(self, vectors: Vectors, texts: TextRows | None = None) -> Prediction:
+        """Vectors and their posterior variance, in units of the prior's, up to the noise."""
+        self._check_texts(vectors, texts)
+        views = self._views(vectors, texts, self.mean_)
+        columns = np.zeros((len(vectors), self.alpha_.shape[1]), dtype=np.float32)
+        prior = np.zeros(len(vectors), dtype=np.float32)
+        for part in self.parts_:
+            columns += part.columns(views[part.name], self.alpha_)
+            prior += part.diagonal(views[part.name])
+        q = self.dim_
+        prior += self.offset_[q] - 2 * columns[:, q]
+        explained = squared_norms(columns[:, q + 1 :] + self.offset_[q + 1 :])
+        return Prediction(np.ascontiguousarray(columns[:, :q] + self.offset_[:q]), prior - explained)
+
+    def with_reach(self, source: Vectors) -> Self:
+        """The posterior variance of the views says it already."""
+        return self
+
+    def transform(self, vectors: Vectors, texts: TextRows | None = None) -> Vectors:
+        """The vectors of `predict`."""
+        return self.predict(vectors, texts).vectors
+
+    def arrays(self) -> Arrays:
+        """Coefficients, offset, mean, and what each view saw of the fit documents."""
+        found = {"alpha": self.alpha_, "offset": self.offset_, "mean": self.mean_}
+        found["dim"] = np.array([self.dim_], dtype=np.int64)
+        for part in self.parts_:
+            found |= part.arrays()
+        return found
+
+    def restore(self, arrays: Arrays) -> Self:
+        """Take back what `arrays` gave.
+
+        Raises
+        ------
+        KeyError, IndexError, ValueError
+            An array is missing, or does not fit to the others.
+        """
+        self.alpha_, self.offset_, self.mean_ = arrays["alpha"], arrays["offset"], arrays["mean"]
+        self.dim_ = int(arrays["dim"][0])
+        self.parts_ = restore_parts(arrays, len(self.alpha_))
+        if self.offset_.shape != self.alpha_.shape[1:] or not 0 < self.dim_ < len(self.offset_):
+            raise ValueError(
+                f"coefficients {self.alpha_.shape}, offset {self.offset_.shape} for {self.dim_} dimensions"
+            )
+        return self
+
+    def facts(self) -> dict[str, float]:
+        """Weights, and the penalty in units of their sum, where the stitch was fitted in this process."""
+        if self.weighing is None:
+            return {}
+        weights = self.weighing.weights
+        return {"lambda": self.penalty_ / sum(weights.values()), **{f"weight {k}": v for k, v in weights.items()}}
+
+
+class Text(Additive):
+    """The texts alone, as if there were no old vectors."""
+
+    kind: ClassVar[str] = "text"
+    reads_texts: ClassVar[bool] = True
+    reads_vectors: ClassVar[bool] = False
+
+
+class RidgeText(Additive):
+    """The old vector, linearly, and the texts."""
+
+    kind: ClassVar[str] = "ridge+text"
+    reads_texts: ClassVar[bool] = True
+
+
+class Kernel(Additive):
+    """The old vector through a Gaussian kernel."""
+
+    kind: ClassVar[str] = "kernel"
+    gaussian: ClassVar[bool] = True
+
+
+class KernelText(Additive):
+    """The old vector through a Gaussian kernel, and the texts."""
+
+    kind: ClassVar[str] = "kernel+text"
+    gaussian: ClassVar[bool] = True
+    reads_texts: ClassVar[bool] = True
+
+
+def _mean(vectors: Vectors) -> Vectors:
+    return np.asarray(vectors.mean(axis=0, dtype=np.float64), dtype=np.float32)
+
+
+def _predict(system: KernelSystem, kernel: Matrix, prior: Matrix | None, penalty: float) -> Prediction:
+    """What a system predicts for documents with this kernel, (m, n), to its own; `prior` is `k(x, x)`, (m,)."""
+    centred = kernel - system.means
+    vectors = system.mean + centred @ system.coefficients(penalty)
+    if prior is None:
+        return Prediction(vectors.astype(np.float32))
+    explained = np.square(centred @ system.directions(penalty, DIRECTIONS)).sum(axis=1)
+    variance = prior - 2 * kernel.mean(axis=1) + system.means.mean() - explained
+    return Prediction(vectors.astype(np.float32), variance.astype(np.float32))

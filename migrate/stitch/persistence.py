@@ -1,0 +1,158 @@
+"""Reads a stitch that `FittedStitch.save` wrote, and trusts nothing of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load_file
+
+from migrate.errors import OutputError, StitchError, UsageError
+from migrate.files import describe_os_error, sha256_file
+from migrate.manifest import read_manifest
+from migrate.stitch.base import Stitch
+from migrate.stitch.confidence import Confidence
+from migrate.stitch.fitted import (
+    ARRAYS,
+    FALLBACK,
+    FALLBACK_PREFIX,
+    PREFIX,
+    READER_PREFIX,
+    SAMPLE_KEY,
+    SAMPLE_NAME,
+    WEIGHTS_NAME,
+    Fallback,
+    FittedStitch,
+    TrueVectors,
+    input_dim,
+)
+from migrate.stitch.registry import new_stitch
+from migrate.stitch.scores import HeldOutScores
+from migrate.stitch.select import Candidate, LearningCurve, Selection
+from migrate.stitch.text_reader import READER_FILES, TextReader
+from migrate.vectors import squared_norms
+
+_DAMAGED = (OSError, SafetensorError, AttributeError, LookupError, RecursionError, TypeError, UsageError, ValueError)
+_STATE_NAME = re.compile(r"embedder\.[a-z]+")
+
+
+def load_stitch(folder: Path) -> FittedStitch:
+    """Read a stitch that `FittedStitch.save` wrote.
+
+    Raises
+    ------
+    ManifestError
+        The folder holds no stitch, or one of another format version.
+    StitchError
+        A file is missing, damaged or inconsistent with the others.
+    OutputError
+        A file may not be read.
+    """
+    manifest = read_manifest(folder, "stitch")
+    details = manifest.details
+    try:
+        for name, digest in details["files"].items():
+            # These travel into every store that the stitch translates: no name may reach out of it or over its files.
+            if name not in (WEIGHTS_NAME, SAMPLE_NAME, *READER_FILES) and not _STATE_NAME.fullmatch(name):
+                raise StitchError(f"{folder}: the manifest names {name!r}, which no stitch has; do not trust it")
+            if sha256_file(folder / name) != digest:
+                raise StitchError(f"{folder / name}: its SHA-256 is not the one in the manifest; fit the stitch again")
+        tensors = load_file(folder / WEIGHTS_NAME)
+        _check_arrays(folder, details.get(ARRAYS, ()), tensors)
+        known = json.loads((folder / SAMPLE_NAME).read_bytes())
+        sample = TrueVectors(known["ids"], tensors.pop(SAMPLE_KEY), known["copies"])
+        stitch = new_stitch(details["stitch"]).restore_saved(_with_prefix(tensors, PREFIX))
+        fallback = _read_fallback(details.get(FALLBACK), _with_prefix(tensors, FALLBACK_PREFIX))
+        selection = _read_selection(details["selection"])
+        norm = float(details["norm"])
+        state = {n: (folder / n).read_bytes() for n in details["files"] if n not in (WEIGHTS_NAME, SAMPLE_NAME)}
+        tokenizer = {name: state.pop(name) for name in READER_FILES if name in state}
+        learned = _with_prefix(tensors, READER_PREFIX)
+        reader = TextReader.restore(learned, tokenizer) if learned else None
+        fitted = FittedStitch(stitch, norm, sample, selection, manifest, state, reader, fallback)
+        _check_loaded(folder, fitted, input_dim(manifest, source=str(folder)))
+    except PermissionError as error:
+        raise OutputError(f"cannot read {folder}: {describe_os_error(error)}; check the permissions") from error
+    except _DAMAGED as error:
+        raise StitchError(
+            f"{folder}: expected a complete stitch, found a damaged one ({error}); fit it again"
+        ) from error
+    return fitted
+
+
+def _check_arrays(folder: Path, names: Iterable[str], tensors: Mapping[str, NDArray[Any]]) -> None:
+    """A stitch without one of its views would translate all the same, and worse."""
+    missing = sorted(set(names) - tensors.keys())
+    if missing:
+        raise StitchError(
+            f"{folder / WEIGHTS_NAME}: expected the arrays that the manifest names, found none called {missing[0]!r} "
+            f"({len(missing)} missing); fit the stitch again"
+        )
+
+
+def _with_prefix(tensors: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
+    return {name.removeprefix(prefix): array for name, array in tensors.items() if name.startswith(prefix)}
+
+
+def _read_selection(facts: Mapping[str, Any]) -> Selection:
+    candidates = (Candidate(**{**row, "scores": HeldOutScores(**row["scores"])}) for row in facts["candidates"])
+    confidence, curve = facts.get("confidence"), facts.get("curve")
+    return Selection(
+        facts["chosen"],
+        tuple(candidates),
+        None if confidence is None else Confidence(**{**confidence, "coefficients": tuple(confidence["coefficients"])}),
+        None if curve is None else LearningCurve(**{**curve, **{k: tuple(curve[k]) for k in ("pairs", "overlap")}}),
+    )
+
+
+def _read_fallback(facts: Mapping[str, Any] | None, arrays: Mapping[str, NDArray[Any]]) -> Fallback | None:
+    if facts is None:
+        return None
+    selection = _read_selection(facts)
+    return Fallback(new_stitch(selection.chosen).restore_saved(arrays), selection)
+
+
+def _check_loaded(folder: Path, fitted: FittedStitch, source_dim: int) -> None:
+    _check_sample(folder, fitted.sample)
+    _check_map(folder, fitted, source_dim)
+    if fitted.fallback is not None:
+        if fitted.fallback.stitch.reads_texts:
+            raise StitchError(
+                f"{folder}: expected a fallback of vectors only, found one that reads texts; fit it again"
+            )
+        _check_map(folder, fitted.without_texts(), source_dim)
+
+
+def _check_map(folder: Path, fitted: FittedStitch, source_dim: int) -> None:
+    arrays = (*fitted.stitch.saved().values(), squared_norms(fitted.sample.vectors))
+    if not all(np.isfinite(array).all() for array in arrays) or not 0 < fitted.norm < np.inf:
+        raise StitchError(f"{folder}: expected finite weights, found NaN or Inf; fit the stitch again")
+    if fitted.reads_texts and fitted.reader is None:
+        raise StitchError(f"{folder}: expected what a stitch needs to read texts, found none; fit it again")
+    found = _dim_of(fitted.stitch, source_dim, fitted.reader)
+    if found != fitted.dim:
+        raise StitchError(f"{folder}: expected a map to {fitted.dim} dimensions, found one to {found}; fit it again")
+
+
+def _check_sample(folder: Path, sample: TrueVectors) -> None:
+    n_ids = len(sample.row_of) - len(sample.copies)
+    if not isinstance(sample.ids, list) or n_ids != len(sample.vectors):
+        raise StitchError(
+            f"{folder}: expected one vector per sample document, found {len(sample.vectors)} vectors "
+            f"for {n_ids} documents; fit the stitch again"
+        )
+    if not all(type(row) is int and 0 <= row < n_ids for row in sample.copies.values()):
+        raise StitchError(
+            f"{folder}: expected copies of sample documents, found copies of others; fit the stitch again"
+        )
+
+
+def _dim_of(stitch: Stitch, source_dim: int, reader: TextReader | None) -> int:
+    texts = None if reader is None else reader.read(["word"])
+    return int(stitch.transform(np.zeros((1, source_dim), dtype=np.float32), texts).shape[1])

@@ -1,0 +1,337 @@
+"""Documents out of Arrow tables: which column is what, and rows in any order without holding all of them.
+
+pyarrow is optional, and imported only when there is such a file.
+
+The documents of rows in Arrow or Parquet, whatever holds the rows.
+
+The documents of a plain FAISS store in a Parquet file beside the index: columns id, text, and metadata.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.errors import StoreError, UsageError
+from migrate.stores.binary_reader import FileIdentity, malformed, read_errors
+from migrate.stores.documents.base import DocumentSource, Labels, Rows, companions, copy_files, label_values, match_rows
+from migrate.vectors import Document
+
+_ID_NAMES: Final = ("id", "_id", "doc_id")
+_TEXT_NAMES: Final = ("text", "content", "page_content", "document")
+_LABEL_NAME: Final = "faiss_id"
+_ROWS_IN_MEMORY: Final = 16_384
+ROWS_PER_BATCH: Final = 1024
+_LONGEST_INTEGER: Final = 20
+
+
+def import_pyarrow(path: Path) -> Any:
+    """The pyarrow module with the parts that are used here.
+
+    Raises
+    ------
+    UsageError
+        It is not installed.
+    """
+    try:
+        import pyarrow
+        import pyarrow.compute
+        import pyarrow.ipc
+        import pyarrow.parquet
+    except ImportError as error:
+        raise UsageError(
+            f"{path}: expected pyarrow to read this file, found it not installed; "
+            "run pip install 'lead-migrate[parquet]'"
+        ) from error
+    return pyarrow
+
+
+@contextmanager
+def arrow_errors(path: Path, pyarrow: Any) -> Iterator[None]:
+    """Turn what pyarrow raises inside into a StoreError, and what the operating system refuses into an OutputError."""
+    try:
+        with read_errors(path):
+            try:
+                yield
+            except OSError as error:
+                # pyarrow also says with an OSError that content is malformed; only the system's own have a number
+                if error.errno is not None:
+                    raise
+                raise _unreadable(path, error) from error
+    except (pyarrow.ArrowException, UnicodeError, KeyError, MemoryError) as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: BaseException) -> StoreError:
+    reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
+    return malformed(path, "a readable Arrow or Parquet file", f"another ({reason})")
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The names of the columns that make a document; `id`, `text` and `label` may be lacking."""
+
+    id: str | None
+    text: str | None
+    label: str | None
+    metadata: tuple[str, ...]
+    vectors: tuple[str, ...]
+
+    @property
+    def read(self) -> list[str]:
+        """The columns that `documents` needs."""
+        return [name for name in (self.id, self.text, *self.metadata) if name is not None]
+
+
+def find_columns(schema: Any, path: Path) -> Columns:
+    """Tell the columns apart by their names and types.
+
+    Columns of vectors or bytes are no metadata: they belong to the index, or are no JSON.
+
+    Raises
+    ------
+    StoreError
+        Two columns share a name.
+    """
+    names = list(schema.names)
+    if len(set(names)) < len(names):
+        raise malformed(path, "columns with different names", f"{names}"[:200], "name them differently")
+    types = {name: str(schema.field(name).type) for name in names}
+    strings = [name for name in names if types[name] in ("string", "large_string", "string_view")]
+    doc_id = next((name for name in _ID_NAMES if name in names), None)
+    text = next((name for name in _TEXT_NAMES if name in strings), None)
+    others = [name for name in strings if name != doc_id]
+    if text is None and len(others) == 1:
+        text = others[0]
+    label = _LABEL_NAME if types.get(_LABEL_NAME, "").startswith(("int", "uint")) else None
+    vectors = tuple(
+        name for name in names if "list" in types[name] and ("float" in types[name] or "double" in types[name])
+    )
+    left_out = {doc_id, text, label, *vectors, *(name for name in names if "binary" in types[name])}
+    return Columns(doc_id, text, label, tuple(name for name in names if name not in left_out), vectors)
+
+
+class ArrowIds:
+    """The ids of all rows, compact in memory; row numbers where there is no column of ids.
+
+    Parameters
+    ----------
+    column
+        The column, None where there is none.
+    count
+        How many rows there are.
+    path
+        Named in errors.
+    pyarrow
+        See `import_pyarrow`.
+
+    Raises
+    ------
+    StoreError
+        An id is missing, neither text nor integer, or comes twice.
+    """
+
+    def __init__(self, column: Any, count: int, path: Path, pyarrow: Any) -> None:
+        self._column = column
+        if column is None:
+            return
+        kind = str(column.type)
+        if not kind.startswith(("string", "large_string", "int", "uint")):
+            raise malformed(path, "ids that are texts or integers", kind, "convert the column")
+        if column.null_count:
+            raise malformed(path, "an id for each row", f"{column.null_count} rows without", "give each row an id")
+        self._column = column.cast(pyarrow.large_string()).combine_chunks()
+        distinct = pyarrow.compute.count_distinct(self._column).as_py()
+        if distinct != count:
+            raise malformed(
+                path, "a different id for each row", f"{count - distinct} repetitions", "give each row its own id"
+            )
+
+    def take(self, places: NDArray[np.int64]) -> list[str]:
+        """The ids at some places."""
+        if self._column is None:
+            return list(map(str, places.tolist()))
+        ids: list[str] = self._column.take(places).to_pylist()
+        return ids
+
+    def values(self) -> NDArray[np.int64] | None:
+        """The ids as integers where each writes one out as `str` would, else None."""
+        if self._column is None or not len(self._column):
+            return None
+        try:
+            ids = self._column.to_pylist()
+            numbers = [int(doc_id) for doc_id in ids if len(doc_id) <= _LONGEST_INTEGER]
+            values = np.array(numbers, np.int64)
+        except (ValueError, OverflowError):
+            return None
+        return values if list(map(str, numbers)) == ids else None
+
+
+def rows_in_order(
+    places: NDArray[np.int64], read_ascending: Callable[[NDArray[np.int64]], Iterable[dict[str, Any]]]
+) -> Iterator[dict[str, Any]]:
+    """Rows in any order from a reader that wants its places ascending; the sorting is done in portions."""
+    if not places.size or (places[1:] > places[:-1]).all():
+        yield from read_ascending(places)
+        return
+    for first in range(0, places.size, _ROWS_IN_MEMORY):
+        portion = places[first : first + _ROWS_IN_MEMORY]
+        ascending = np.unique(portion)
+        rows = dict(zip(ascending.tolist(), read_ascending(ascending), strict=True))
+        yield from (rows[place] for place in portion.tolist())
+
+
+def take_ascending(
+    path: Path, batches: Iterable[Any], places: NDArray[np.int64], pyarrow: Any
+) -> Iterator[dict[str, Any]]:
+    """The rows at ascending places of a row of record batches; no more batches are asked for than are needed.
+
+    Not `Table.take`: it may copy a whole column to pick a few rows out of several chunks.
+
+    Raises
+    ------
+    StoreError
+        There are fewer rows than the file says.
+    """
+    done = first = 0
+    for batch in batches:
+        last = int(np.searchsorted(places, first + batch.num_rows))
+        if last > done:
+            batch.validate(full=True)
+            yield from batch.take(pyarrow.array(places[done:last] - first)).to_pylist()
+        done, first = last, first + batch.num_rows
+        if done == places.size:
+            return
+    if done < places.size:
+        raise malformed(path, f"a row {int(places[done])}", f"{first} rows")
+
+
+def to_document(place: int, row: dict[str, Any], columns: Columns) -> Document:
+    """The document of a row; empty cells are no metadata."""
+    doc_id = str(place if columns.id is None else row[columns.id])
+    text = row.get(columns.text) if columns.text is not None else None
+    metadata = {name: row[name] for name in columns.metadata if row[name] is not None}
+    return Document(doc_id, text or "", metadata)
+
+
+class ArrowDocuments(DocumentSource):
+    """What Parquet files and datasets share; a subclass sets these fields and reads the rows.
+
+    `_places` are the places of the rows' documents, None where row i is document i.
+    """
+
+    _path: Path
+    _pyarrow: Any
+    _columns: Columns
+    _ids: ArrowIds
+    _places: Labels
+
+    @abstractmethod
+    def _read(self, places: NDArray[np.int64]) -> Iterator[dict[str, Any]]:
+        """The rows at ascending places."""
+
+    def _describe(self, kind: str) -> None:
+        columns = self._columns
+        self.kind = f"{kind}, text: {columns.text or 'none'}, ids: {columns.id or 'row numbers'}"
+        self.has_texts = columns.text is not None
+        names = ", ".join(columns.vectors)
+        note = f"{self._path.name} also holds vectors ({names}); a new store has them as they are, untranslated"
+        self.notes = (note,) if names else ()
+
+    def ids(self, rows: Rows) -> list[str]:
+        """The ids of some rows."""
+        return self._ids.take(label_values(self._places, rows))
+
+    def documents(self, rows: Rows) -> Iterator[Document]:
+        """The documents of some rows; metadata are the other columns, without vectors and bytes."""
+        if not self.has_texts:
+            raise StoreError(f"{self._path}: expected a column of texts, found none; name one of them text")
+        places = label_values(self._places, rows)
+        found = rows_in_order(places, self._read)
+        return (to_document(place, row, self._columns) for place, row in zip(places, found, strict=True))
+
+
+def check_count(path: Path, expected: int, found: int) -> None:
+    """Make sure that there are as many documents as vectors.
+
+    Raises
+    ------
+    StoreError
+        There are not.
+    """
+    if found != expected:
+        raise StoreError(
+            f"{path}: expected {expected} documents, one for each vector, found {found}; "
+            "write both from the same documents, neither filtered nor changed in between"
+        )
+
+
+def has_parquet(index: Path) -> bool:
+    """Whether a Parquet file lies beside an index."""
+    return bool(companions(index, "*.parquet"))
+
+
+class ParquetDocuments(ArrowDocuments):
+    """Rows of a Parquet file, matched as `match_rows` says; ids are held in memory, texts are streamed.
+
+    Parameters
+    ----------
+    index
+        The FAISS file.
+    labels
+        The label of each row.
+    count
+        How many rows the index has.
+
+    Raises
+    ------
+    StoreError
+        There is more than one Parquet file, it is malformed, or does not match the index.
+    UsageError
+        pyarrow is not installed.
+    """
+
+    def __init__(self, index: Path, labels: Labels, count: int) -> None:
+        files = companions(index, "*.parquet")
+        if len(files) > 1:
+            names = ", ".join(file.name for file in files[:3])
+            raise StoreError(f"{index.parent}: expected one Parquet file, found {len(files)} ({names}); keep one")
+        self.file = self._path = files[0]
+        self._pyarrow = import_pyarrow(self._path)
+        with arrow_errors(self._path, self._pyarrow), self._path.open("rb") as opened:
+            self._identity = FileIdentity.of(opened.fileno())
+            parquet = self._pyarrow.parquet.ParquetFile(opened)
+            check_count(self._path, count, parquet.metadata.num_rows)
+            self._columns = columns = find_columns(parquet.schema_arrow, self._path)
+            wanted = [name for name in (columns.id, columns.label) if name is not None]
+            table = parquet.read(columns=wanted)
+        named = dict(zip(table.column_names, table.columns, strict=True))
+        self._ids = ArrowIds(named.get(columns.id), count, self._path, self._pyarrow)
+        faiss_ids = self._integers(named.get(columns.label))
+        self._places, matched = match_rows(self._path, labels, count, self._ids.values(), faiss_ids)
+        self._describe(f"{self._path.name}, {matched}")
+
+    def _integers(self, column: Any) -> NDArray[np.int64] | None:
+        if column is None or column.null_count:
+            return None
+        with arrow_errors(self._path, self._pyarrow):
+            integers: NDArray[np.int64] = column.cast(self._pyarrow.int64()).to_numpy()
+            return integers
+
+    def _read(self, places: NDArray[np.int64]) -> Iterator[dict[str, Any]]:
+        with arrow_errors(self._path, self._pyarrow), self._path.open("rb") as opened:
+            self._identity.check(self._path, opened.fileno())
+            parquet = self._pyarrow.parquet.ParquetFile(opened)
+            batches = parquet.iter_batches(ROWS_PER_BATCH, columns=self._columns.read)
+            yield from take_ascending(self._path, batches, places, self._pyarrow)
+
+    def write(self, folder: Path) -> None:
+        """Copy the file byte for byte."""
+        copy_files([self._path], folder)

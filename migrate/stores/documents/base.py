@@ -1,0 +1,263 @@
+"""What a store knows of its documents besides vectors; here the least of it: labels alone, no texts.
+
+The labels FAISS knows rows by, and the document ids that are these labels written out.
+
+Matches the documents of a file to the labels of an index.
+
+The files beside an index: copied into a new store byte for byte.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.errors import StoreError
+from migrate.files import copy_file, output_errors
+from migrate.manifest import MANIFEST_NAME
+from migrate.stores.binary_reader import read_errors
+from migrate.stores.faiss import fourcc
+from migrate.vectors import Document
+
+Labels = NDArray[np.int64] | None
+"""The label of each row; None where labels are row numbers, as in most stores."""
+
+Rows = range | NDArray[np.int64]
+"""Row numbers, in any order."""
+
+
+def check_labels(labels: Labels, path: Path) -> Labels:
+    """The labels, or None where they are the row numbers after all.
+
+    Raises
+    ------
+    StoreError
+        Two rows share a label.
+    """
+    if labels is None or np.array_equal(labels, np.arange(labels.size)):
+        return None
+    ordered = np.sort(labels)
+    twice = np.flatnonzero(ordered[1:] == ordered[:-1])
+    if twice.size:
+        raise StoreError(
+            f"{path}: expected a different id for each vector, found id {ordered[twice[0]]} twice "
+            f"({twice.size} repetitions); remove the stale vectors and save the index again"
+        )
+    return labels
+
+
+def label_values(labels: Labels, rows: Rows) -> NDArray[np.int64]:
+    """The labels of some rows."""
+    if isinstance(rows, range):
+        return np.arange(rows.start, rows.stop) if labels is None else labels[rows.start : rows.stop]
+    return rows if labels is None else labels[rows]
+
+
+def label_ids(labels: Labels, rows: Rows) -> list[str]:
+    """The labels of some rows, written out."""
+    if labels is None and isinstance(rows, range):
+        return list(map(str, rows))
+    return list(map(str, label_values(labels, rows).tolist()))
+
+
+class LazyIds(Sequence[str]):
+    """Document ids of known number that are read when somebody looks at them; translating a store never does.
+
+    Parameters
+    ----------
+    count
+        How many ids there are.
+    load
+        Reads them; called at most once.
+    """
+
+    def __init__(self, count: int, load: Callable[[], list[str]]) -> None:
+        self._count = count
+        self._load: Callable[[], list[str]] | None = load
+        self._ids: list[str] = []
+
+    def _loaded(self) -> list[str]:
+        if self._load is not None:
+            self._ids = self._load()
+            self._load = None
+        return self._ids
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        return self._loaded()[index]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._loaded())
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, str) or not isinstance(other, Sequence):
+            return NotImplemented
+        return self._loaded() == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return repr(self._loaded())
+
+
+def match_rows(
+    path: Path, labels: Labels, count: int, values: NDArray[np.int64] | None, faiss_ids: NDArray[np.int64] | None
+) -> tuple[Labels, str]:
+    """Find the document of each row.
+
+    The first of these that fits decides:
+
+    1. every document has an integer `faiss_id`, and these are the labels: by that;
+    2. the ids are the labels, written out: by value;
+    3. the labels are 0 to n-1: document i belongs to label i.
+
+    Parameters
+    ----------
+    path
+        Named in errors.
+    labels
+        The label of each row.
+    count
+        How many rows and how many documents there are.
+    values
+        The ids as integers, where every id is one.
+    faiss_ids
+        The labels that the documents name, where every document does.
+
+    Returns
+    -------
+    The position of each row's document in the file, None where row i is document i; and how they were matched.
+
+    Raises
+    ------
+    StoreError
+        Nothing fits.
+    """
+    wanted = np.arange(count) if labels is None else labels
+    for integers, how in ((faiss_ids, "matched by faiss_id"), (values, "matched by id")):
+        if integers is not None and (places := _places_of(wanted, integers)) is not None:
+            return places, how
+    if faiss_ids is not None and count:
+        raise _mismatch(path, count, "faiss_id differs from the labels of the index")
+    if np.array_equal(np.sort(wanted), np.arange(count)):
+        return labels, "matched by position"
+    raise _mismatch(path, count, "the labels of the index are neither their ids nor 0 to n-1")
+
+
+def _places_of(wanted: NDArray[np.int64], values: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    """For each wanted value the position it has in `values`, or None unless both hold the same ones."""
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    if not np.array_equal(np.sort(wanted), ordered):
+        return None
+    places: NDArray[np.int64] = order[np.searchsorted(ordered, wanted)]
+    return places
+
+
+def _mismatch(path: Path, count: int, why: str) -> StoreError:
+    return StoreError(
+        f"{path}: expected {count} documents that match the labels of the index, found {count} whose {why}; "
+        'give each document the label of its vector as "faiss_id"'
+    )
+
+
+def companions(index: Path, *patterns: str) -> list[Path]:
+    """The files beside an index whose names fit a pattern; no hidden ones, nor the index, nor our manifest."""
+    with read_errors(index.parent):
+        return sorted(
+            file
+            for file in index.parent.iterdir()
+            if file.is_file()
+            and not file.name.startswith(".")
+            and file.name not in (index.name, MANIFEST_NAME)
+            and any(file.match(pattern) for pattern in patterns)
+        )
+
+
+def is_faiss(file: Path) -> bool:
+    """Whether a file begins as a FAISS index does."""
+    with read_errors(file), file.open("rb") as opened:
+        return fourcc.is_known(opened.read(4).decode("latin-1"))
+
+
+def copy_files(files: Iterable[Path], folder: Path) -> None:
+    """Copy files into a folder, durably."""
+    for file in files:
+        target = folder / file.name
+        with output_errors(target):
+            copy_file(file, target)
+
+
+class DocumentSource(ABC):
+    """Ids, texts and metadata by row.
+
+    `kind` is one phrase for a person; `file` is what they are read from, if anything, `also_read` what must not change
+    with it; `format` is the store's.
+    """
+
+    format = "faiss"
+    also_read: tuple[Path, ...] = ()
+
+    kind: str
+    file: Path | None
+    has_texts: bool
+    notes: tuple[str, ...]
+
+    @abstractmethod
+    def ids(self, rows: Rows) -> list[str]:
+        """The ids of some rows, in the order of `rows`."""
+
+    @abstractmethod
+    def documents(self, rows: Rows) -> Iterator[Document]:
+        """The documents of some rows, in the order of `rows`."""
+
+    @abstractmethod
+    def write(self, folder: Path) -> None:
+        """Write the same documents into a folder, durably; translation does not change them."""
+
+    def for_dimension(self, dim: int) -> DocumentSource:
+        """The source that writes documents for vectors of dimension `dim`; only some formats note it beside them."""
+        return self
+
+
+class LabelsOnly(DocumentSource):
+    """An index alone: a document is known by its label, as text.
+
+    Parameters
+    ----------
+    labels
+        The label of each row.
+    path
+        The index, named in errors.
+    """
+
+    kind = "none: ids are the labels of the index"
+    file = None
+    has_texts = False
+
+    def __init__(self, labels: Labels, path: Path) -> None:
+        self._labels = labels
+        self._path = path
+        self.notes = ()
+
+    def ids(self, rows: Rows) -> list[str]:
+        """The labels as text."""
+        return label_ids(self._labels, rows)
+
+    def documents(self, rows: Rows) -> Iterator[Document]:
+        """There are none."""
+        raise StoreError(f"{self._path}: expected texts, found only vectors; put a docs.jsonl beside the index")
+
+    def write(self, folder: Path) -> None:
+        """Nothing to write: the labels are in the index."""

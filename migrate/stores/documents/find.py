@@ -1,0 +1,62 @@
+"""Finds the documents that belong to an index, by the files beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from migrate.stores.documents.arrow import ParquetDocuments, has_parquet
+from migrate.stores.documents.base import DocumentSource, Labels, LabelsOnly
+from migrate.stores.documents.haystack import HaystackDocuments, is_haystack
+from migrate.stores.documents.huggingface import DatasetDocuments, has_dataset
+from migrate.stores.documents.jsonl import DOCS_NAME, JsonlDocuments
+from migrate.stores.documents.llamaindex import LlamaIndexDocuments, is_llamaindex
+from migrate.stores.documents.txtai import is_txtai, open_txtai
+
+_Test = Callable[[Path], bool]
+_Opener = Callable[[Path, Labels, int], DocumentSource]
+
+
+def _has_docs(index: Path) -> bool:
+    return index.with_name(DOCS_NAME).exists()
+
+
+def _open_docs(index: Path, labels: Labels, count: int) -> DocumentSource:
+    return JsonlDocuments(index.with_name(DOCS_NAME), labels, count)
+
+
+# The first whose files are there opens them: frameworks by their own file names before files of any name.
+_KINDS: Final[tuple[tuple[_Test, _Opener], ...]] = (
+    (is_llamaindex, LlamaIndexDocuments),
+    (is_txtai, open_txtai),
+    (is_haystack, HaystackDocuments),
+    (_has_docs, _open_docs),
+    (has_dataset, DatasetDocuments),
+    (has_parquet, ParquetDocuments),
+)
+
+
+def find_documents(index: Path, labels: Labels, count: int) -> DocumentSource:
+    """The documents of an index; labels alone where no file beside it has any.
+
+    Parameters
+    ----------
+    index
+        The FAISS file.
+    labels
+        The label of each row.
+    count
+        How many rows the index has.
+
+    Raises
+    ------
+    StoreError
+        The files are malformed, or do not match the index.
+    UsageError
+        Reading them needs a library that is not installed.
+    """
+    for test, opener in _KINDS:
+        if test(index):
+            return opener(index, labels, count)
+    return LabelsOnly(labels, index)

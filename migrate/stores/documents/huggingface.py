@@ -1,0 +1,131 @@
+"""The documents of an index that Hugging Face `datasets` saved: the dataset of `save_to_disk`, beside it or below."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.errors import StoreError
+from migrate.files import output_errors, sync_folder
+from migrate.stores.binary_reader import malformed, read_errors
+from migrate.stores.documents.arrow import (
+    ROWS_PER_BATCH,
+    ArrowDocuments,
+    ArrowIds,
+    arrow_errors,
+    check_count,
+    find_columns,
+    import_pyarrow,
+    take_ascending,
+)
+from migrate.stores.documents.base import Labels, copy_files
+from migrate.stores.documents.json_file import AGAIN, read_json
+
+_STATE: Final = "state.json"
+_INFO: Final = "dataset_info.json"
+
+
+def has_dataset(index: Path) -> bool:
+    """Whether a dataset lies beside an index, or in a folder beside it."""
+    return bool(_datasets(index.parent))
+
+
+def _datasets(folder: Path) -> list[Path]:
+    with read_errors(folder):
+        below = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+    return [path for path in (folder, *below) if (path / _STATE).is_file() and (path / _INFO).is_file()]
+
+
+class DatasetDocuments(ArrowDocuments):
+    """Rows of a dataset; row i belongs to label i, as in `datasets` itself. The files are mapped into memory.
+
+    Parameters
+    ----------
+    index
+        The FAISS file.
+    labels
+        The label of each row.
+    count
+        How many rows the index has.
+
+    Raises
+    ------
+    StoreError
+        There is more than one dataset, it is malformed, or does not match the index.
+    UsageError
+        pyarrow is not installed.
+    """
+
+    format = "huggingface"
+
+    def __init__(self, index: Path, labels: Labels, count: int) -> None:
+        found = _datasets(index.parent)
+        if len(found) > 1:
+            names = ", ".join(path.name for path in found[:3])
+            raise StoreError(f"{index.parent}: expected one dataset, found {len(found)} ({names}); keep one")
+        self._index, self._dataset = index, found[0]
+        self.file = self._path = self._dataset / _STATE
+        self._pyarrow = import_pyarrow(self._path)
+        self._data_files = _data_files(self._path)
+        self.also_read = tuple(self._data_files)
+        self._table = self._map_table()
+        check_count(self._dataset, count, self._table.num_rows)
+        if labels is not None and not np.array_equal(np.sort(labels), np.arange(count)):
+            raise malformed(index, f"labels 0 to {count - 1}, the rows of the dataset", "others", AGAIN)
+        self._places = labels
+        self._columns = columns = find_columns(self._table.schema, self._dataset)
+        column = None if columns.id is None else self._table.column(columns.id)
+        self._ids = ArrowIds(column, count, self._dataset, self._pyarrow)
+        self._describe("dataset, by row")
+
+    def _map_table(self) -> Any:
+        pyarrow, tables = self._pyarrow, []
+        for file in self._data_files:
+            with arrow_errors(file, pyarrow):
+                table = pyarrow.ipc.open_stream(pyarrow.memory_map(str(file))).read_all()
+                # offsets out of the file would be followed blindly later
+                table.validate(full=True)
+                tables.append(table)
+        with arrow_errors(self._path, pyarrow):
+            return pyarrow.concat_tables(tables)
+
+    def _read(self, places: NDArray[np.int64]) -> Iterator[dict[str, Any]]:
+        batches = self._table.select(self._columns.read).to_batches(ROWS_PER_BATCH)
+        with arrow_errors(self._path, self._pyarrow):
+            yield from take_ascending(self._path, batches, places, self._pyarrow)
+
+    def write(self, folder: Path) -> None:
+        """Copy the dataset's files byte for byte, to the same place."""
+        beside = self._dataset == self._index.parent
+        target = folder if beside else folder / self._dataset.name
+        with output_errors(target):
+            target.mkdir(exist_ok=True)
+        copy_files([*self._data_files, self._path, self._dataset / _INFO], target)
+        with output_errors(target):
+            sync_folder(target)
+
+
+def _data_files(path: Path) -> list[Path]:
+    state = read_json(path)
+    if state.get("_indices_data_files"):
+        raise malformed(path, "a dataset with its rows in order", "one with a list of indices", "flatten_indices first")
+    files = state.get("_data_files")
+    if not isinstance(files, list) or not files:
+        raise malformed(path, 'a list "_data_files"', "none", AGAIN)
+    return [_data_file(path, entry.get("filename") if isinstance(entry, dict) else None) for entry in files]
+
+
+def _data_file(path: Path, name: Any) -> Path:
+    # a name with folders in it could lead out of the dataset, and a new store would be written there
+    if not isinstance(name, str) or name in ("", "..") or Path(name).name != name:
+        raise malformed(path, "names of files in the same folder", repr(name)[:80], AGAIN)
+    file = path.with_name(name)
+    with read_errors(path):
+        exists = file.is_file()
+    if not exists:
+        raise malformed(path.parent, f"the file {name}", "none", "copy the whole folder")
+    return file

@@ -1,0 +1,104 @@
+"""Reads a JSON file of another program whole, trusting nothing of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any, Final
+
+from migrate.errors import StoreError
+from migrate.stores.binary_reader import malformed, read_errors
+
+_HALF_CHARACTER: Final = re.compile(rb"\\u[dD][89a-fA-F]")
+AGAIN: Final = "save the store again"
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object.
+
+    Raises
+    ------
+    StoreError
+        There is no such file, it is not UTF-8, not a JSON object, or too large for the memory.
+    OutputError
+        The operating system refused.
+    """
+    return parse_json(read_whole(path), path)
+
+
+def read_whole(path: Path) -> bytes:
+    """The bytes of a file that is held in memory.
+
+    Raises
+    ------
+    StoreError
+        There is no such file, or it is larger than half the memory.
+    OutputError
+        The operating system refused.
+    """
+    if not path.is_file():
+        raise malformed(path, "a file", "none", "copy the whole folder")
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    with read_errors(path), path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > memory // 2:
+            advice = "use a machine with more memory"
+            raise malformed(path, f"a file of at most half the memory ({memory} bytes)", f"{size} bytes", advice)
+        return file.read()
+
+
+def parse_json(content: bytes | str, path: Path, what: str = "a JSON object") -> dict[str, Any]:
+    """A JSON object from its bytes, or from a text inside another file.
+
+    Raises
+    ------
+    StoreError
+        It is none.
+    """
+    raw = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
+    try:
+        value = json.loads(raw.decode("utf-8-sig"))
+        # "\\ud800" is JSON but no text: nothing could print, hash or embed it
+        if _HALF_CHARACTER.search(raw):
+            json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeError as error:
+        raise malformed(path, what, f"text that is not UTF-8 ({error})", AGAIN) from error
+    except (ValueError, RecursionError) as error:
+        raise malformed(path, what, f"other ({error})") from error
+    if not isinstance(value, dict):
+        raise malformed(path, what, type(value).__name__, AGAIN)
+    return value
+
+
+def entry(fields: Any, name: str, path: Path) -> dict[str, Any]:
+    """The object under a name.
+
+    Raises
+    ------
+    StoreError
+        There is none.
+    """
+    value = fields.get(name) if isinstance(fields, dict) else None
+    if not isinstance(value, dict):
+        raise malformed(path, f'an object "{name}"', "nothing" if value is None else type(value).__name__, AGAIN)
+    return value
+
+
+def unique_ids(ids: list[str], path: Path) -> list[str]:
+    """The ids, checked.
+
+    Raises
+    ------
+    StoreError
+        One is no text, or comes twice.
+    """
+    seen: set[str] = set()
+    for doc_id in ids:
+        if not isinstance(doc_id, str):
+            raise malformed(path, "ids that are text", repr(doc_id)[:40], AGAIN)
+        if doc_id in seen:
+            raise StoreError(f"{path}: expected a different id for each vector, found {doc_id[:80]!r} twice; {AGAIN}")
+        seen.add(doc_id)
+    return ids

@@ -1,0 +1,171 @@
+"""The documents of a LlamaIndex folder whose vector store is FAISS: docstore.json and what maps rows to its nodes.
+
+`FaissVectorStore` says in index_store.json which node a row is (`nodes_dict`); `FaissMapVectorStore` says it in
+id_map.json, and its `nodes_dict` tells nothing. All are JSON and held in memory, as LlamaIndex itself does.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from migrate.errors import StoreError
+from migrate.stores.binary_reader import malformed
+from migrate.stores.documents.base import DocumentSource, Labels, Rows, companions, copy_files, is_faiss, label_values
+from migrate.stores.documents.json_file import AGAIN, entry, parse_json, read_json, read_whole, unique_ids
+from migrate.vectors import Document
+
+VECTORS_NAME: Final = "default__vector_store.json"
+_DOCSTORE: Final = "docstore.json"
+_INDEX_STORE: Final = "index_store.json"
+_ID_MAP: Final = "id_map.json"
+_VECTOR_TYPES: Final = ("vector_store", "multimodal")
+_PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
+
+
+def is_llamaindex(index: Path) -> bool:
+    """Whether an index has the files of a LlamaIndex folder beside it."""
+    beside = (index.with_name(name) for name in (_DOCSTORE, _INDEX_STORE, _ID_MAP))
+    return index.name.endswith("vector_store.json") and any(file.exists() for file in beside)
+
+
+class LlamaIndexDocuments(DocumentSource):
+    """Nodes by row.
+
+    The text of a document is what LlamaIndex embeds: the node's metadata, as far as it is not excluded, and its text,
+    put together by the node's own templates. A target model has to see the same text as the source model did.
+
+    Parameters
+    ----------
+    index
+        The FAISS file.
+    labels
+        The label of each row.
+    count
+        How many rows the index has.
+
+    Raises
+    ------
+    StoreError
+        A file is malformed, or they do not match the index.
+    """
+
+    format = "llamaindex"
+
+    def __init__(self, index: Path, labels: Labels, count: int) -> None:
+        self.file = index.with_name(_DOCSTORE)
+        self._index = index
+        self._docstore = self.file
+        id_map = index.with_name(_ID_MAP)
+        mapped = id_map.exists()
+        rows_file = id_map if mapped else index.with_name(_INDEX_STORE)
+        self.also_read = (rows_file,)
+        node_of = _mapped_nodes(id_map) if mapped else _listed_nodes(rows_file)
+        self._ids = _ids_by_row(node_of, labels, count, rows_file)
+        self._nodes = entry(read_json(self._docstore), "docstore/data", self._docstore)
+        missing = [node_id for node_id in self._ids if node_id not in self._nodes]
+        if missing:
+            raise malformed(
+                self._docstore, "a node for each vector", f"none for {missing[0]!r} ({len(missing)} missing)", AGAIN
+            )
+        self.kind = f"{_DOCSTORE}, by {rows_file.name}"
+        # also the check that every node has a text and metadata
+        self.has_texts = sum(bool(document.text) for document in map(self._document, self._ids)) > 0
+        self.notes = tuple(self._remarks())
+
+    def _remarks(self) -> Iterator[str]:
+        orphans = len(self._nodes) - len(self._ids)
+        if orphans:
+            yield f"{orphans} nodes in {_DOCSTORE} belong to no vector; they are kept as they are"
+        if any(self._nodes[node_id]["__data__"].get("metadata") for node_id in self._ids):
+            yield "texts are what LlamaIndex embeds: the metadata of a node before its text, by its own template"
+        for other in companions(self._index, "*vector_store.json"):
+            if is_faiss(other):
+                yield f"{other.name} holds vectors of another namespace; they are kept as they are"
+
+    def ids(self, rows: Rows) -> list[str]:
+        """The node ids of some rows."""
+        return self._ids[rows.start : rows.stop] if isinstance(rows, range) else [self._ids[row] for row in rows]
+
+    def documents(self, rows: Rows) -> Iterator[Document]:
+        """The nodes of some rows."""
+        if not self.has_texts:
+            raise StoreError(f"{self._docstore}: expected nodes with texts, found only empty ones; {AGAIN}")
+        return (self._document(node_id) for node_id in self.ids(rows))
+
+    def _document(self, node_id: str) -> Document:
+        fields = entry(self._nodes[node_id], "__data__", self._docstore)
+        resource = fields.get("text_resource")
+        text = fields.get("text", resource.get("text") if isinstance(resource, dict) else None)
+        metadata = fields.get("metadata", fields.get("extra_info"))
+        if not isinstance(text or "", str) or not isinstance(metadata or {}, dict):
+            raise malformed(self._docstore, f"a text and metadata for node {node_id!r}", "something else", AGAIN)
+        return Document(node_id, embedded_text(text or "", metadata or {}, fields), metadata or {})
+
+    def write(self, folder: Path) -> None:
+        """Copy the JSON files byte for byte."""
+        copy_files(companions(self._index, "*store.json", _ID_MAP), folder)
+
+
+def embedded_text(text: str, metadata: Mapping[str, Any], fields: Mapping[str, Any]) -> str:
+    r"""What LlamaIndex embeds of a node, `get_content(MetadataMode.EMBED)` in its words.
+
+    >>> embedded_text("Fresh bread.", {"page": 3, "shelf": 1}, {"excluded_embed_metadata_keys": ["shelf"]})
+    'page: 3\n\nFresh bread.'
+    """
+    keys = fields.get("excluded_embed_metadata_keys")
+    excluded = keys if isinstance(keys, list) else []
+    template = fields.get("metadata_template", fields.get("metadata_tmpl")) or "{key}: {value}"
+    separator = fields.get("metadata_separator", fields.get("metadata_seperator")) or "\n"
+    lines = [_fill(template, key=key, value=str(value)) for key, value in metadata.items() if key not in excluded]
+    joined = str(separator).join(lines).strip()
+    if not joined:
+        return text
+    template = fields.get("text_template") or "{metadata_str}\n\n{content}"
+    return _fill(template, metadata_str=joined, content=text).strip()
+
+
+def _fill(template: Any, **values: str) -> str:
+    # not str.format: a template out of a file could reach into objects with it, or ask for gigabytes of padding
+    return _PLACEHOLDER.sub(lambda match: values.get(match[1], match[0]), str(template))
+
+
+def _listed_nodes(path: Path) -> dict[Any, Any]:
+    """The `nodes_dict` of all vector indexes of an index_store.json, which share the rows."""
+    node_of: dict[Any, Any] = {}
+    for name, struct in entry(read_json(path), "index_store/data", path).items():
+        if not isinstance(struct, dict) or struct.get("__type__") not in _VECTOR_TYPES:
+            continue
+        data = struct.get("__data__")
+        fields = parse_json(data, path, f"JSON in index {name!r}") if isinstance(data, str) else data
+        nodes = entry(fields, "nodes_dict", path)
+        if shared := node_of.keys() & nodes.keys():
+            raise malformed(path, "rows that belong to one index", f"row {min(shared)!r} in two", AGAIN)
+        node_of |= nodes
+    return node_of
+
+
+def _mapped_nodes(path: Path) -> dict[Any, Any]:
+    content = read_whole(path)
+    try:
+        # the first versions of FaissMapVectorStore wrote Python literals
+        fields = ast.literal_eval(content.decode()) if content.startswith(b"{'") else parse_json(content, path)
+    except (ValueError, SyntaxError, RecursionError, MemoryError) as error:
+        raise malformed(path, "a JSON object", "other") from error
+    return entry(fields, "faiss_id_to_node_id_map", path)
+
+
+def _ids_by_row(node_of: Mapping[Any, Any], labels: Labels, count: int, path: Path) -> list[str]:
+    wanted = label_values(labels, range(count)).tolist()
+    by_label = {str(label): node_id for label, node_id in node_of.items()}
+    ids = [by_label.get(str(label)) for label in wanted]
+    missing = np.flatnonzero([node_id is None for node_id in ids])
+    if missing.size or len(by_label) != count:
+        what = f"{missing.size} rows without one" if missing.size else f"{len(by_label) - count} nodes more"
+        raise malformed(path, f"a node for each of {count} vectors", what, "the file is not of this index; " + AGAIN)
+    return unique_ids([node_id for node_id in ids if node_id is not None], path)

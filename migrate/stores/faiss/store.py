@@ -1,0 +1,179 @@
+"""A FAISS index with what is known of its documents, as a `Store`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.files import FileStamp, real_path, require_room
+from migrate.manifest import find_manifest
+from migrate.stores.base import BATCH_SIZE, FROM_THE_START, Resume, Store, StoreInfo, StoreWriter
+from migrate.stores.binary_reader import read_errors
+from migrate.stores.documents.base import DocumentSource, Labels, LazyIds, check_labels
+from migrate.stores.documents.find import find_documents
+from migrate.stores.documents.langchain import LangchainDocuments
+from migrate.stores.faiss.decoded import open_file
+from migrate.stores.faiss.layout import FLOAT_BYTES, Decoded, IdMap, Ivf, Layout, class_chain, headers
+from migrate.stores.faiss.reader import FaissFile
+from migrate.stores.faiss.writer import open_writer
+from migrate.vectors import Batch, Document
+
+_NOTHING_FOUND = -1
+_LISTED = 8
+
+
+class FaissStore(Store):
+    """A FAISS index alone, with a docs.jsonl beside it, or in a LangChain folder.
+
+    IVF indexes are told in the order of their lists. Ids of batches are read when they are looked at.
+
+    Parameters
+    ----------
+    path
+        What the user gave: a folder or a file.
+    index
+        The FAISS file.
+    pickled
+        The LangChain pickle that belongs to it, if there is one.
+
+    Raises
+    ------
+    StoreError
+        The index or the documents are malformed, or do not match.
+    OutputError
+        The operating system refused.
+    """
+
+    def __init__(self, path: Path, index: Path, pickled: Path | None = None) -> None:
+        self.index_path = index
+        self._file = open_file(index)
+        self.layout: Layout = self._file.layout
+        labels = self._labels = check_labels(self.layout.labels, index)
+        self.source = _find_documents(index, pickled, labels, self._file.count)
+        self.info = _describe(path, self._file, self.source, labels)
+        files = (index, self.source.file, *self.source.also_read)
+        self.stamps = tuple(FileStamp.of(file) for file in files if file is not None)
+
+    def batches(self, batch_size: int = BATCH_SIZE, *, start: int = 0) -> Iterator[Batch]:
+        """Vectors from row `start` on with their ids; the vectors are valid until the next batch is asked for."""
+        for first, vectors in self._file.batches(batch_size, start):
+            rows = range(first, first + len(vectors))
+            yield Batch(LazyIds(len(rows), partial(self.source.ids, rows)), vectors)
+
+    def take(self, rows: NDArray[np.int64]) -> Batch:
+        """The vectors and ids of some rows."""
+        rows = np.asarray(rows, np.int64)
+        return Batch(self.source.ids(rows), self._file.take(rows))
+
+    def rows_of(self, labels: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The row of each label, of any shape; -1 for labels that no row has."""
+        own = self._labels
+        if own is None:
+            return np.where((labels >= 0) & (labels < self.info.count), labels, _NOTHING_FOUND)
+        order = np.argsort(own)
+        places = np.minimum(np.searchsorted(own, labels, sorter=order), own.size - 1)
+        rows: NDArray[np.int64] = np.where(own[order[places]] == labels, order[places], _NOTHING_FOUND)
+        return rows
+
+    def documents(self, rows: NDArray[np.int64] | None = None) -> Iterator[Document]:
+        """The documents of some rows, or of all."""
+        return self.source.documents(range(self.info.count) if rows is None else np.asarray(rows, np.int64))
+
+    def writer(self, folder: Path, dim: int, resume: Resume = FROM_THE_START) -> StoreWriter:
+        """A writer of a store of the same kind, under the same file names.
+
+        Flat indexes are streamed. Others are built anew, in memory, when the writer finishes.
+
+        Raises
+        ------
+        OutputError
+            The disk has no room for the vectors.
+        """
+        path = folder / self.index_path.name
+        require_room(path, (self.info.count - resume.rows) * dim * FLOAT_BYTES)
+        writer = open_writer(path, self.layout, dim, self.source.for_dimension(dim), resume)
+        writer.remarks = (*writer.remarks, *_links_out(self.index_path.parent))
+        return writer
+
+
+def _find_documents(index: Path, pickled: Path | None, labels: Labels, count: int) -> DocumentSource:
+    if pickled is not None:
+        return LangchainDocuments(pickled, labels, count)
+    return find_documents(index, labels, count)
+
+
+def _describe(path: Path, file: FaissFile, source: DocumentSource, labels: Labels) -> StoreInfo:
+    header = file.layout.header
+    info = StoreInfo(
+        path=path,
+        format=source.format,
+        index_type=class_chain(file.layout),
+        count=header.count,
+        dim=header.dim,
+        metric=header.metric,
+        exact=_is_exact(file.layout),
+        has_texts=source.has_texts,
+        notes=(*_remarks(file, labels), *source.notes, *_links_out(file.path.parent)),
+        details=_details(file, source),
+    )
+    return _with_manifest(info, file.path)
+
+
+def _details(file: FaissFile, source: DocumentSource) -> Mapping[str, str | int]:
+    details: dict[str, str | int] = {
+        "index": file.path.name,
+        "index_bytes": file.identity.size,
+        "fourcc": "/".join(header.code for header in headers(file.layout)),
+        "factory": file.layout.factory,
+        "reading": "exact" if _is_exact(file.layout) else "approximate",
+        **file.layout.details,
+        "documents": source.kind,
+    }
+    if source.file is not None:
+        details |= {"documents_file": source.file.name, "documents_bytes": source.file.stat().st_size}
+    return details
+
+
+def _is_exact(layout: Layout) -> bool:
+    return layout.exact if isinstance(layout, Decoded) else True
+
+
+def _remarks(file: FaissFile, labels: Labels) -> Iterator[str]:
+    metrics = [header.metric for header in headers(file.layout)]
+    if len(set(metrics)) > 1:
+        yield f"the index and the one inside compare differently: {', '.join(metrics)}"
+    plain = file.layout.inner if isinstance(file.layout, IdMap) else file.layout
+    if isinstance(plain, Ivf) and plain.quantizer.header.metric != plain.header.metric:
+        yield f"the quantizer compares by {plain.quantizer.header.metric}, the lists by {plain.header.metric}"
+    if isinstance(file.layout, Decoded):
+        yield from file.layout.remarks
+    if isinstance(plain, Ivf) and plain.quantizer.header.count < plain.nlist:
+        centroids = f"{plain.quantizer.header.count} of {plain.nlist} centroids"
+        yield f"a shard: the quantizer holds {centroids}, the lists are whole"
+    if labels is not None and (labels == _NOTHING_FOUND).any():
+        yield "a document has the id -1, with which FAISS also says that it found nothing"
+
+
+def _links_out(folder: Path) -> Iterator[str]:
+    """What is read, and copied, from elsewhere: the cache of a hub is made of such links, and so is a trap."""
+    with read_errors(folder):
+        links = [path for path in sorted(folder.iterdir()) if path.is_symlink() and not path.name.startswith(".")]
+        out = [path.name for path in links if real_path(folder) not in real_path(path).parents]
+    if out:
+        names = ", ".join(out[:_LISTED]) + (", ..." if len(out) > _LISTED else "")
+        yield f"read and copied through links out of the folder: {names}"
+
+
+def _with_manifest(info: StoreInfo, index: Path) -> StoreInfo:
+    manifest = find_manifest(index.parent, "store")
+    if manifest is None:
+        return info
+    if manifest.details.get("index") != index.name:
+        note = f"the manifest in the folder is not of {index.name}; it is ignored"
+        return replace(info, notes=(*info.notes, note))
+    return replace(info, manifest=manifest)

@@ -1,0 +1,78 @@
+import json
+import os
+
+import pytest
+
+from migrate.checkpoint.journal import Journal, Part, checksum, read_journal, sound_parts
+
+PARTS = [Part(10, "content/rows", 4, 14, 0, {"true": 3}), Part(25, "content/rows", 14, 29, 0, {"ids": ["\ud800"]})]
+
+
+@pytest.fixture
+def journal(tmp_path):
+    journal = Journal(tmp_path / "journal.jsonl")
+    journal.begin({"command": "translate"})
+    for part in PARTS:
+        journal.add_part(part)
+    return journal
+
+
+def test_a_journal_is_json_lines_and_is_read_as_it_was_written(journal):
+    journal.add_complete({"true": 7})
+    record = read_journal(journal.path)
+    assert (record.configuration, record.parts, record.complete) == ({"command": "translate"}, PARTS, {"true": 7})
+    assert record.size == journal.path.stat().st_size
+    assert sorted(json.loads(journal.path.read_text().splitlines()[0])) == [
+        "configuration", "crc32", "version",
+    ]  # fmt: skip
+
+
+def test_a_torn_tail_is_cut_wherever_it_tears(journal):
+    content = journal.path.read_bytes()
+    lines = content.splitlines(keepends=True)
+    for size in range(len(content)):
+        journal.path.write_bytes(content[:size])
+        record = read_journal(journal.path)
+        whole = [len(b"".join(lines[:number])) for number in range(4)]
+        expected = max(number for number in range(4) if whole[number] <= size)
+        if expected == 0:
+            assert record is None
+        else:
+            assert (len(record.parts), record.size) == (expected - 1, whole[expected])
+            journal.cut(record.size)
+            journal.add_part(PARTS[0])
+            assert len(read_journal(journal.path).parts) == expected
+
+
+def test_a_damaged_line_ends_what_counts_and_is_told(journal, caplog):
+    content = bytearray(journal.path.read_bytes())
+    for position in range(len(content)):
+        spoilt = content.copy()
+        spoilt[position] ^= 1
+        journal.path.write_bytes(spoilt)
+        record = read_journal(journal.path)
+        assert record is None or record.parts == PARTS[: len(record.parts)] != PARTS
+    assert "damaged" in caplog.text
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"[]\n", b"null\n1\n", b'{"version": 2}\n', b"\xff" * 99 + b"\n"])
+def test_what_is_no_journal_is_none(content, tmp_path):
+    (tmp_path / "journal.jsonl").write_bytes(content)
+    assert read_journal(tmp_path / "journal.jsonl") is None
+    assert read_journal(tmp_path / "missing") is None
+
+
+def test_parts_count_up_to_the_first_that_is_not_what_was_recorded(tmp_path):
+    (tmp_path / "rows").write_bytes(bytes(range(100)))
+    descriptor = os.open(tmp_path / "rows", os.O_RDONLY)
+    parts = [Part(n, "rows", n, n + 10, checksum(descriptor, n, n + 10)) for n in (0, 10, 20)]
+    os.close(descriptor)
+    assert sound_parts(tmp_path, parts) == parts
+    with (tmp_path / "rows").open("r+b") as file:
+        file.seek(15)
+        file.write(b"x")
+    assert sound_parts(tmp_path, parts) == parts[:1]
+    os.truncate(tmp_path / "rows", 5)
+    assert sound_parts(tmp_path, parts) == []
+    (tmp_path / "rows").unlink()
+    assert sound_parts(tmp_path, parts) == []

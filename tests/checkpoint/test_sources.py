@@ -1,0 +1,158 @@
+"""Sources that change or vanish, within a run and between two; disks that are full, too small or read-only."""
+
+import os
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import victims
+
+import migrate.embed
+from migrate.errors import OutputError, StoreError, UsageError
+from migrate.stitch.persistence import load_stitch
+from migrate.stores import open_store
+from migrate.translate import translate_store
+from migrate.vectors import Document
+
+
+class Disturb:
+    """Progress that does something when it is told of so many rows."""
+
+    def __init__(self, at, act):
+        self.at, self.act = at, act
+
+    def __call__(self, stage, done, total):
+        if done >= self.at and self.act is not None:
+            act, self.act = self.act, None
+            act()
+
+
+def interrupt():
+    raise KeyboardInterrupt
+
+
+@pytest.fixture(params=["flat", "langchain"])
+def store(request, small_parts, folder):
+    victims.prepare(request.param, folder, 1_500)
+    return folder / "source"
+
+
+def translate(store, **options):
+    stitch = load_stitch(store.parent / "stitch")
+    return translate_store(open_store(store), stitch, store.parent / "output", **options)
+
+
+def touch(path):
+    os.utime(path, ns=(1, 1))
+
+
+def swap(path):
+    content = path.read_bytes()
+    path.unlink()
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("act", [touch, swap])
+def test_a_source_that_changes_during_a_run_leaves_nothing(store, act):
+    for path in sorted(store.iterdir()):
+        with pytest.raises(StoreError, match=r"changed.*run again"):
+            translate(store, progress=Disturb(800, lambda path=path: act(path)))
+        assert not any((store.parent / name).exists() for name in ("output", ".output.work"))
+
+
+def test_a_source_that_vanishes_during_a_run_is_told(store):
+    path = sorted(store.iterdir())[-1]
+    with pytest.raises(OutputError, match=f"{path.name}.*No such file"):
+        translate(store, progress=Disturb(800, path.unlink))
+    assert not (store.parent / "output").exists()
+
+
+def test_a_source_that_changed_between_two_runs_is_refused(store):
+    for path in sorted(store.iterdir()):
+        with pytest.raises(KeyboardInterrupt):
+            translate(store, restart=True, progress=Disturb(1_200, interrupt))
+        touch(path)
+        with pytest.raises(StoreError, match="--restart"):
+            translate(store)
+    assert translate(store, restart=True).count == 1_500
+
+
+def test_another_stitch_is_refused(store):
+    with pytest.raises(KeyboardInterrupt):
+        translate(store, progress=Disturb(1_200, interrupt))
+    fitted = replace(load_stitch(store.parent / "stitch"), norm=2.0)
+    with pytest.raises(UsageError, match=r"other values of stitch; .*--restart"):
+        translate_store(open_store(store), fitted, store.parent / "output")
+
+
+@pytest.mark.parametrize("change", ["text", "id", "fewer"])
+def test_documents_that_changed_between_two_runs_are_refused(small_parts, folder, change):
+    documents = list(victims.documents(600))
+    embedder = victims.CountingEmbedder(folder / "bill")
+    with pytest.raises(KeyboardInterrupt):
+        embed_interrupted(documents, embedder, folder / "out")
+    changed = documents.copy()
+    if change == "fewer":
+        del changed[200:]
+    else:
+        changed[3] = Document("x", changed[3].text) if change == "id" else Document(changed[3].id, "other")
+    with pytest.raises(StoreError, match=r"changed since .*--restart"):
+        migrate.embed.embed_corpus(lambda: changed, embedder, folder / "out")
+    migrate.embed.embed_corpus(lambda: documents, embedder, folder / "out")
+    assert embedder.bill.stat().st_size == 600
+
+
+def embed_interrupted(documents, embedder, output):
+    """A run that is interrupted while it reads the documents after the second part."""
+
+    def read():
+        for number, document in enumerate(documents):
+            if number == 520:
+                raise KeyboardInterrupt
+            yield document
+
+    reads = iter([documents, read()])
+    migrate.embed.embed_corpus(lambda: next(reads), embedder, output)
+
+
+@pytest.fixture
+def small_disk(folder):
+    place = folder / "small"
+    place.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", place], capture_output=True, check=False)
+    if mounted.returncode:
+        pytest.skip("may not mount a small disk")
+    yield place
+    subprocess.run(["umount", place], check=True)
+
+
+def remount(place, option):
+    subprocess.run(["mount", "-o", f"remount,{option}", place], check=True)
+
+
+def test_a_full_disk_keeps_what_is_complete_and_a_larger_one_takes_the_rest(
+    small_parts, folder, small_disk, monkeypatch
+):
+    victims.prepare("flat", folder, 8_000)
+    stitch, source = load_stitch(folder / "stitch"), folder / "source"
+    translate_store(open_store(source), stitch, folder / "expected")
+    output = small_disk / "output"
+    remount(small_disk, "ro")
+    with pytest.raises(OutputError, match=r"Read-only file system.*choose another place"):
+        translate_store(open_store(source), stitch, output)
+    remount(small_disk, "rw")
+    with pytest.raises(OutputError, match=r"expected 1536000 bytes of free space, found \d+; free some space"):
+        translate_store(open_store(source), stitch, output)
+    # the disk can also fill after it was looked at
+    monkeypatch.setattr("migrate.stores.faiss.store.require_room", lambda _path, _size: None)
+    for _ in range(2):
+        with pytest.raises(OutputError, match=r"No space left.*free some space and run the same command again"):
+            translate_store(open_store(source), stitch, output)
+        assert not output.exists()
+        assert Path(small_disk / ".output.work").is_dir()
+    remount(small_disk, "size=8m")
+    seen = []
+    translate_store(open_store(source), stitch, output, progress=lambda *progress: seen.append(progress[1]))
+    assert seen[0] > 2_000
+    assert victims.digest(output) == victims.digest(folder / "expected")

@@ -1,0 +1,216 @@
+import json
+
+import numpy as np
+import pytest
+
+from migrate.embedders import load_embedder
+from migrate.errors import StoreError, UsageError, VectorError
+from migrate.fit import fit_stitch
+from migrate.selection import STRATEGIES, QueryLog, draw_sample, embed_pairs
+from migrate.selection import draw as drawing
+from migrate.stitch.base import fold_rows
+from migrate.stores import create_store, open_store
+from migrate.stores.base import read_all
+from migrate.translate import translate_store
+from migrate.vectors import Document, Query
+
+
+@pytest.fixture
+def store(source_folder):
+    return open_store(source_folder)
+
+
+def make_store(folder, texts, vectors=None):
+    folder.mkdir()
+    vectors = np.eye(len(texts), 8, dtype=np.float32) + 1 if vectors is None else vectors
+    writer = create_store(folder, format="faiss", dim=8, metric="ip")
+    writer.append([Document(f"d{i}", text) for i, text in enumerate(texts)], vectors)
+    writer.finish()
+    return open_store(folder)
+
+
+@pytest.fixture
+def copies(tmp_path):
+    """Ten texts, each of them twelve times; vectors as the texts."""
+    numbers = np.random.default_rng(0).permutation(np.repeat(np.arange(10), 12))
+    vectors = np.eye(10, 8, dtype=np.float32)[numbers] + 0.1
+    return make_store(tmp_path / "copies", [f"text number{number}" for number in numbers], vectors)
+
+
+def log(*texts, embedder=None):
+    return QueryLog([Query(str(number), text) for number, text in enumerate(texts)], embedder)
+
+
+def test_a_sample_holds_distinct_rows_with_their_own_documents(store):
+    sample = draw_sample(store, 40, seed=1)
+    assert len(set(sample.rows.tolist())) == len(sample.documents) == 40
+    assert [d.id for d in sample.documents] == list(store.take(sample.rows).ids)
+
+
+def test_the_seed_decides_the_sample(store):
+    first, again, other = (draw_sample(store, 40, seed=seed).rows.tolist() for seed in (1, 1, 2))
+    assert first == again != other
+
+
+def test_every_document_is_equally_likely(store):
+    counts = np.zeros(store.info.count)
+    for seed in range(300):
+        counts[draw_sample(store, 30, seed=seed).rows] += 1
+    # 300 draws of 30 in 150: 60 each, standard deviation 6.9
+    assert counts.min() > 60 - 5 * 6.9 and counts.max() < 60 + 5 * 6.9
+
+
+def test_a_small_store_is_taken_whole(store):
+    assert draw_sample(store, 10_000).rows.tolist() == list(range(store.info.count))
+
+
+def test_blank_documents_are_passed_over_and_replaced(tmp_path):
+    store = make_store(tmp_path / "s", ["one", " ", "three", "\n", "five"])
+    sample = draw_sample(store, 3, seed=0)
+    assert [document.id for document in sample.documents] == ["d0", "d2", "d4"]
+
+
+def test_a_store_of_blanks_is_refused(tmp_path):
+    store = make_store(tmp_path / "s", [" ", ""])
+    with pytest.raises(StoreError, match="expected documents with texts"):
+        draw_sample(store, 3)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_no_text_comes_twice_whatever_the_strategy(strategy, copies):
+    query_log = log("number3", "number5") if strategy == "query-log" else None
+    for size in (4, 10, 50):
+        sample = draw_sample(copies, size, strategy=strategy, query_log=query_log, seed=1)
+        texts = [document.text for document in sample.documents]
+        assert len(texts) == len(set(texts)) == min(size, 10)
+        assert [document.id for document in sample.documents] == list(copies.take(sample.rows).ids)
+        assert np.all(np.diff(sample.rows) > 0)
+
+
+def test_no_two_folds_share_a_text(copies):
+    texts = [document.text for document in draw_sample(copies, 120).documents]
+    folds = [{texts[row] for row in rows} for rows in fold_rows(len(texts))]
+    assert len(folds) == 5 and sum(map(len, folds)) == len(set().union(*folds))
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_no_strategy_takes_a_blank_document(strategy, tmp_path):
+    vectors = np.ones((40, 8), dtype=np.float32)
+    vectors[::2] = -vectors[::2] * np.arange(1, 9)  # the blank ones stand apart, where `diverse` would go first
+    store = make_store(tmp_path / "s", [" " if row % 2 == 0 else f"word {row}" for row in range(40)], vectors)
+    query_log = log("word") if strategy == "query-log" else None
+    sample = draw_sample(store, 15, strategy=strategy, query_log=query_log)
+    assert len(sample.rows) == 15 and np.all(sample.rows % 2 == 1)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_every_strategy_is_decided_by_the_seed(strategy, store):
+    query_log = log("file", "string") if strategy == "query-log" else None
+    options = {"strategy": strategy, "query_log": query_log}
+    rows = [draw_sample(store, 40, **options, seed=seed).rows.tolist() for seed in (1, 1, 2)]
+    assert rows[0] == rows[1] and (rows[0] != rows[2] or strategy == "query-log")
+
+
+def test_a_diverse_sample_reaches_clusters_that_chance_misses(tmp_path):
+    """Seven clusters of three documents beside 600 of one kind: seven draws of 621 meet about none of them."""
+    rng = np.random.default_rng(0)
+    cluster = np.concatenate([np.zeros(600, dtype=int), np.repeat(np.arange(1, 8), 3)])
+    vectors = np.eye(8, dtype=np.float32)[cluster] + 0.01 * rng.normal(size=(621, 8)).astype(np.float32)
+    store = make_store(tmp_path / "s", [f"text {row}" for row in range(621)], vectors)
+
+    def met(strategy):
+        samples = [draw_sample(store, 8, strategy=strategy, seed=seed).rows for seed in range(10)]
+        return np.mean([len(set(cluster[rows])) for rows in samples])
+
+    assert met("diverse") > 7.5
+    assert met("random") < 3
+
+
+def test_a_diverse_sample_is_chosen_from_a_bounded_pool(store, monkeypatch):
+    pools = []
+
+    def spy(vectors, size, **options):
+        pools.append(len(vectors))
+        return np.arange(size)
+
+    monkeypatch.setattr(drawing, "far_apart", spy)
+    monkeypatch.setattr(drawing, "pool_size", lambda size, dim: 3 * size)
+    assert len(draw_sample(store, 20, strategy="diverse").rows) == 20
+    assert pools == [60]
+
+
+def test_a_log_that_touches_too_little_is_filled_at_random(tmp_path):
+    store = make_store(tmp_path / "s", [f"tea {row}" if row in (3, 8) else f"none {row}" for row in range(20)])
+    samples = [draw_sample(store, 6, query_log=log("tea"), seed=seed) for seed in range(20)]
+    assert all({3, 8} <= set(sample.rows.tolist()) and len(sample.rows) == 6 for sample in samples)
+    assert {(sample.strategy, sample.from_log) for sample in samples} == {("query-log", 2)}
+    assert len(set().union(*(sample.rows.tolist() for sample in samples))) == 20
+
+
+def test_copies_that_a_log_finds_count_once(copies):
+    sample = draw_sample(copies, 5, query_log=log("number3", "number5", "number3 number5"))
+    assert sample.from_log == 2
+    assert {"text number3", "text number5"} < {document.text for document in sample.documents}
+
+
+@pytest.mark.parametrize(
+    ("strategy", "with_log", "message"),
+    [
+        ("query-log", False, "expected a query log"),
+        ("random", True, "expected no query log for the strategy random"),
+        ("diverse", True, "expected no query log for the strategy diverse"),
+        ("best", False, "expected a strategy among random, diverse, query-log; found 'best'"),
+    ],
+)
+def test_a_strategy_and_a_log_must_go_together(strategy, with_log, message, store):
+    with pytest.raises(UsageError, match=message):
+        draw_sample(store, strategy=strategy, query_log=log("a") if with_log else None)
+
+
+def test_pairs_stand_side_by_side(store, corpus):
+    embedder = load_embedder("tfidf:16")
+    embedder.fit(corpus.documents)
+    sample = draw_sample(store, 20, seed=4)
+    pairs = embed_pairs(store, embedder, sample)
+    assert pairs.ids == tuple(document.id for document in sample.documents)
+    assert np.array_equal(pairs.source, store.take(sample.rows).vectors)
+    assert np.array_equal(pairs.target[3:4], embedder.embed_documents(sample.documents[3:4]))
+
+
+def test_pairs_know_the_copies_of_their_texts(copies):
+    embedder = load_embedder("tfidf:4")
+    embedder.fit(copies.documents())
+    sample = draw_sample(copies, 4, seed=2)
+    text_of = {document.id: document.text for document in copies.documents()}
+    pairs = embed_pairs(copies, embedder, sample)
+    assert len(pairs.copies) == 4 * 11 and not pairs.copies.keys() & set(pairs.ids)
+    assert all(text_of[doc_id] == text_of[pairs.ids[row]] for doc_id, row in pairs.copies.items())
+
+
+def test_every_copy_of_a_sampled_text_is_translated_to_its_true_vector(copies, tmp_path):
+    embedder = load_embedder("tfidf:4")
+    fitted = fit_stitch(copies, embedder, stitch="ridge", size=4)
+    done = translate_store(copies, fitted, tmp_path / "new")
+    true = dict(zip(fitted.sample.ids, fitted.sample.vectors, strict=True))
+    text_of = {document.id: document.text for document in copies.documents()}
+    by_text = {text_of[doc_id]: vector for doc_id, vector in true.items()}
+    new = read_all(open_store(tmp_path / "new").batches())
+    held = [(text_of[doc_id], vector) for doc_id, vector in zip(new.ids, new.vectors, strict=True)]
+    assert all(np.array_equal(vector, by_text[text]) for text, vector in held if text in by_text)
+    assert done.n_true == 4 * 12
+
+
+def test_a_bad_old_vector_is_named(tmp_path):
+    vectors = np.ones((3, 8), dtype=np.float32)
+    vectors[1] = 0
+    store = make_store(tmp_path / "s", ["a", "b", "c"], vectors)
+    embedder = load_embedder("tfidf:1")
+    with pytest.raises(VectorError, match="zero vector for document 'd1'"):
+        embed_pairs(store, embedder, draw_sample(store, 3))
+
+
+def test_docs_without_text_field_give_no_texts(tmp_path):
+    store = make_store(tmp_path / "s", ["a", "b"])
+    lines = [json.dumps({"id": f"d{i}"}) for i in range(2)]
+    (store.folder / "docs.jsonl").write_text("\n".join(lines))
+    assert not open_store(store.folder).info.has_texts

@@ -1,0 +1,416 @@
+import copy
+
+import numpy as np
+import pytest
+from scipy.sparse import issparse
+from scipy.stats import ortho_group
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.linear_model import Ridge as SklearnRidge
+from sklearn.metrics.pairwise import rbf_kernel
+
+from migrate.errors import StitchError
+from migrate.stitch.base import Pairing, Stitch, cross_predict, fold_rows
+from migrate.stitch import kernel_ridge
+from migrate.stitch.kernel_ridge import Kernel, KernelText, RidgeText, Text
+from migrate.stitch.registry import new_stitch
+from migrate.stitch.scores import Neighbours
+from migrate.stitch.select import select_stitch
+from migrate.stitch.text_features import TextRows
+from migrate.stitch.view_weights import Weighing
+from migrate.vectors import unit_rows
+
+STITCHES = [Kernel, Text, RidgeText, KernelText]
+READERS = [Text, RidgeText, KernelText]
+
+
+def made(stitch, penalty=0.1):
+    """A stitch that reads all that it can."""
+    weights = {"vector": 1.0} if stitch.reads_vectors else {}
+    if stitch.reads_texts:
+        weights |= {"ngrams": 0.5, "topics": 0.25}
+    return stitch(Weighing(weights, penalty, 0.0))
+
+
+@pytest.fixture(scope="module")
+def world(make_world):
+    return make_world(160)
+
+
+@pytest.fixture(scope="module")
+def asked(make_world, world):
+    """Documents that nothing was learned from."""
+    other = make_world(40, seed=5)
+    return other, world.reader.read(other.texts)
+
+
+def mixed(world, seed=1):
+    """A source that knows half of what the words mean, and something else; a target that knows both."""
+    rng = np.random.default_rng(seed)
+    both = np.hstack([world.wordy, world.hidden])
+    source = np.hstack([world.wordy[:, :6], world.hidden]) @ rng.normal(size=(18, 20)) + 2
+    return source.astype(np.float32), unit_rows((both @ rng.normal(size=(24, 16))).astype(np.float32))
+
+
+def overlap(stitch, pairs):
+    neighbours = Neighbours(unit_rows(pairs.target))
+    if getattr(stitch, "weighing", None) is None:
+        stitch = stitch.tuned(pairs.source, pairs.target, pairs.texts)
+    return float(neighbours.overlap(unit_rows(cross_predict(stitch, pairs).vectors)).mean())
+
+
+def plain(view):
+    rows = view.matrix()
+    return (rows.toarray() if issparse(rows) else rows).astype(np.float64)
+
+
+# What it computes
+
+
+@pytest.mark.parametrize("weights", [{"vector": 1.0}, {"vector": 1.0, "ngrams": 0.0, "topics": 0.0}])
+@pytest.mark.parametrize("penalty", [0.001, 0.1, 2.0])
+def test_without_the_texts_it_is_the_ridge_of_scikit_learn(world, asked, weights, penalty):
+    x, y = mixed(world)
+    stitch = RidgeText(Weighing(weights, penalty, 0.0)).fit(x, y, world.reader.read(world.texts))
+    spread = np.square(x - x.mean(axis=0)).sum() / len(x)
+    judge = SklearnRidge(penalty * spread).fit(x.astype(float), y)
+    new = mixed(asked[0])[0]
+    np.testing.assert_allclose(stitch.transform(new, asked[1]), judge.predict(new), atol=5e-4)
+
+
+@pytest.mark.parametrize("stitch", STITCHES)
+@pytest.mark.parametrize("q", [16, 300])
+def test_predictions_are_those_of_scikit_learns_kernel_ridge(world, asked, stitch, q):
+    """On the weighted sum of the kernels, each divided by its spread; with more columns than documents too."""
+    x, y = mixed(world)
+    y = np.ascontiguousarray(np.resize(y.T, (q, len(y))).T)
+    texts, (other, asked_texts) = world.reader.read(world.texts), asked
+    new = mixed(other)[0]
+    fitted = made(stitch).fit(x, y, texts)
+
+    n = len(x)
+    rows = {name: np.vstack([plain(texts.views[name]), plain(asked_texts.views[name])]) for name in texts.views}
+    grams = {name: some @ some.T for name, some in rows.items()}
+    vectors = np.vstack([x, new]) - x.mean(axis=0)
+    grams["vector"] = vectors @ vectors.T
+    if stitch.gaussian:
+        unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        width = np.mean([np.square(unit[i] - unit[j]).sum() for i in range(n) for j in range(n)])
+        grams["vector"] = rbf_kernel(unit, gamma=1 / width)
+    total, penalty = 0, 0.1 * sum(fitted.weighing.weights.values())
+    for name, weight in fitted.weighing.weights.items():
+        gram = grams[name]
+        inner = gram[:n, :n]
+        total = total + weight * gram / (np.trace(inner) / n - inner.mean())
+    means = total[:n, :n].mean(axis=0)
+    inner = total[:n, :n] - means - means[:, None] + means.mean()
+    cross = total[n:, :n] - means - total[n:, :n].mean(axis=1)[:, None] + means.mean()
+    mean = y.mean(axis=0)
+    judge = KernelRidge(alpha=penalty, kernel="precomputed").fit(inner, y - mean)
+    found = fitted.predict(new, asked_texts)
+    np.testing.assert_allclose(found.vectors, judge.predict(cross) + mean, atol=1e-4)
+    np.testing.assert_array_equal(fitted.transform(new, asked_texts), found.vectors)
+
+    own = np.diag(total)[n:] - 2 * total[n:, :n].mean(axis=1) + means.mean()
+    solved = np.linalg.solve(inner + penalty * np.eye(n), cross.T)
+    exact = own - np.einsum("ij,ji->i", cross, solved)
+    # directions beyond the leading ones are left out, so that the variance is seen from above
+    assert (found.variance > exact - 1e-4).all()
+    assert np.corrcoef(found.variance, exact)[0, 1] > 0.8
+
+
+@pytest.mark.parametrize("stitch", STITCHES)
+def test_with_as_many_directions_as_documents_the_variance_is_exact(make_world, stitch):
+    world, other = make_world(40), make_world(15, seed=5)
+    x, y = mixed(world)
+    new, new_texts = mixed(other)[0], world.reader.read(other.texts)
+    fitted = made(stitch).fit(x, y, world.reader.read(world.texts))
+    found = fitted.predict(new, new_texts).variance
+    views = fitted._views(new, new_texts, fitted.mean_)
+    inner = sum(part.cross(np.arange(40)) for part in fitted.parts_)
+    cross = sum(part.columns(views[part.name], np.eye(40, dtype=np.float32)) for part in fitted.parts_).astype(float)
+    own = sum(part.diagonal(views[part.name]) for part in fitted.parts_)
+    penalty = 0.1 * sum(fitted.weighing.weights.values())
+    centre = np.eye(40) - 1 / 40
+    k = (cross - inner.mean(axis=0)) @ centre
+    prior = own - 2 * cross.mean(axis=1) + inner.mean()
+    exact = prior - np.einsum("ij,ji->i", k, np.linalg.solve(centre @ inner @ centre + penalty * np.eye(40), k.T))
+    np.testing.assert_allclose(found, exact, atol=2e-4)
+
+
+# What it is for
+
+
+def test_information_that_only_the_texts_have_is_found(world):
+    pairs = world.pairing(world.hidden, world.wordy)
+    alone, with_texts, text = (overlap(new_stitch(spec), pairs) for spec in ("ridge", "ridge+text", "text"))
+    assert alone < 0.2
+    assert with_texts > 2 * alone
+    assert text > 2 * alone
+    assert overlap(new_stitch("kernel+text"), pairs) > 2 * alone
+
+
+def test_information_that_only_the_vectors_have_is_found(world):
+    pairs = world.pairing(world.hidden, world.hidden @ ortho_group.rvs(12, random_state=0).astype(np.float32))
+    assert overlap(new_stitch("text"), pairs) < 0.2
+    assert overlap(new_stitch("ridge+text"), pairs) > 0.95
+
+
+def test_both_together_are_better_than_either(world):
+    x, y = mixed(world)
+    found = {spec: overlap(new_stitch(spec), world.pairing(x, y)) for spec in ("ridge", "text", "ridge+text")}
+    assert found["ridge+text"] > max(found["ridge"], found["text"]) + 0.02
+
+
+@pytest.mark.parametrize("which", ["wordy", "hidden"])
+def test_a_rotated_store_is_left_to_the_vectors(world, which):
+    """Texts with a weight that is not asked for would blur what the vectors know exactly."""
+    x = getattr(world, which)
+    pairs = world.pairing(x, (x @ ortho_group.rvs(12, random_state=1)).astype(np.float32))
+    assert overlap(RidgeText(Weighing({"vector": 1.0, "ngrams": 1.0, "topics": 1.0}, 0.1, 0.0)), pairs) < 0.95
+    assert overlap(RidgeText(), pairs) > 0.97
+    chosen = select_stitch(pairs)
+    assert not new_stitch(chosen.chosen).reads_texts
+    assert chosen.best.scores.overlap_at_10 > 0.999
+
+
+def test_texts_get_no_weight_where_the_vectors_say_it_all(make_world):
+    """So many dimensions that the vectors cannot make good what the texts blur."""
+    world = make_world(160, dim=100)
+    pairs = world.pairing(world.wordy, (world.wordy @ ortho_group.rvs(100, random_state=1)).astype(np.float32))
+    tuned = RidgeText().tuned(pairs.source, pairs.target, pairs.texts)
+    assert list(tuned.weighing.weights) == ["vector"]
+    assert overlap(tuned, pairs) > 0.99
+
+
+def test_a_kernel_finds_what_is_not_linear():
+    rng = np.random.default_rng(0)
+    angle = rng.uniform(0, 2 * np.pi, size=(200, 1))
+    x = np.hstack([np.cos(angle), np.sin(angle)]).astype(np.float32)
+    y = np.hstack([np.cos(2 * angle), np.sin(2 * angle), np.cos(3 * angle)]).astype(np.float32)
+    pairs = Pairing(x, y)
+    assert overlap(new_stitch("ridge"), pairs) < 0.5
+    assert overlap(new_stitch("kernel"), pairs) > 0.8
+
+
+def test_text_pays_no_attention_to_the_vectors(world, asked):
+    x, y = mixed(world)
+    texts, asked_texts = world.reader.read(world.texts), asked[1]
+    noise = np.random.default_rng(0).normal(size=x.shape).astype(np.float32)
+    one, two = (made(Text).fit(source, y, texts) for source in (x, noise))
+    found = one.predict(x[:40], asked_texts)
+    expected = two.predict(noise[:40], asked_texts)
+    np.testing.assert_array_equal(found.vectors, expected.vectors)
+    np.testing.assert_array_equal(found.variance, expected.variance)
+
+
+def test_kernel_pays_no_attention_to_the_texts(world):
+    x, y = mixed(world)
+    one = made(Kernel).fit(x, y)
+    two = made(Kernel).fit(x, y, world.reader.read(world.texts))
+    np.testing.assert_array_equal(one.transform(x), two.transform(x, world.reader.read(world.texts)))
+
+
+def test_the_variance_is_larger_far_from_the_sample(world, asked):
+    x, y = mixed(world)
+    fitted = made(RidgeText).fit(x, y, world.reader.read(world.texts))
+    inside = fitted.predict(x, world.reader.read(world.texts)).variance
+    foreign = world.reader.read([f"q{row}j zz{row} 数据 xq" for row in range(len(x))])
+    outside = fitted.predict(x, foreign).variance
+    assert outside.mean() > 1.5 * inside.mean()
+    assert (inside > -1e-4).all()
+
+
+# What it refuses and what it takes
+
+
+@pytest.mark.parametrize("stitch", READERS)
+def test_missing_texts_are_refused(world, stitch):
+    x, y = mixed(world)
+    texts = world.reader.read(world.texts)
+    fitted = made(stitch).fit(x, y, texts)
+    for wrong in (None, texts.take(np.arange(3)), TextRows({})):
+        for call in (stitch().tuned, stitch().fit, made(stitch).fit):
+            with pytest.raises(StitchError, match="reads texts"):
+                call(x, y, wrong)
+        with pytest.raises(StitchError, match=f"the {stitch.kind.replace('+', '.')} stitch reads texts"):
+            fitted.predict(x, wrong)
+
+
+@pytest.mark.parametrize("stitch", STITCHES)
+def test_one_pair_is_too_few(world, stitch):
+    x, y = mixed(world)
+    for call in (stitch().tuned, stitch().fit):
+        with pytest.raises(StitchError, match="at least 2 pairs"):
+            call(x[:1], y[:1], world.reader.read(world.texts[:1]))
+
+
+@pytest.mark.parametrize("stitch", STITCHES)
+@pytest.mark.parametrize("n", [2, 3, 5, 12])
+def test_a_few_pairs_are_enough(make_world, stitch, n):
+    world = make_world(n)
+    x, y = mixed(world)
+    fitted = stitch().fit(x, y, world.reader.read(world.texts))
+    found = fitted.predict(x, world.reader.read(world.texts))
+    assert found.vectors.shape == y.shape and found.vectors.dtype == np.float32
+    assert np.isfinite(found.vectors).all() and np.isfinite(found.variance).all()
+    assert (found.variance > -1e-4).all()
+    predicted = cross_predict(stitch(), world.pairing(x, y))
+    assert np.isfinite(predicted.vectors).all()
+
+
+@pytest.mark.parametrize("stitch", STITCHES)
+@pytest.mark.parametrize("what", ["vectors", "texts", "blank texts", "targets", "everything", "one column"])
+def test_what_is_the_same_everywhere_says_nothing(make_world, stitch, what):
+    world = make_world(30)
+    x, y = mixed(world)
+    texts = list(world.texts)
+    if what in ("vectors", "everything"):
+        x[:] = x[0]
+    if what in ("targets", "everything"):
+        y[:] = y[0]
+    if what in ("texts", "everything"):
+        texts = texts[:1] * 30
+    if what == "blank texts":
+        texts = [" "] * 30
+    if what == "one column":
+        x[:, 3], y[:, 2] = 7, 0.5
+    read = world.reader.read(texts)
+    fitted = stitch().fit(x, y, read)
+    found = fitted.predict(x, read)
+    assert np.isfinite(found.vectors).all() and np.isfinite(found.variance).all()
+    assert np.abs(found.vectors - y.mean(axis=0)).max() < 5 * np.abs(y - y.mean(axis=0)).max() + 1e-3
+    if what in ("targets", "everything"):
+        np.testing.assert_allclose(found.vectors, y, atol=1e-4)
+    if what == "one column":
+        np.testing.assert_allclose(found.vectors[:, 2], 0.5, atol=1e-4)
+
+
+def test_texts_that_are_the_same_leave_the_vectors_alone(make_world):
+    """Their spread is rounding, by which nothing may be divided."""
+    world = make_world(60)
+    x, y = mixed(world)
+    same = world.reader.read(world.texts[:1] * 60)
+    fitted = RidgeText(Weighing({"vector": 1.0, "ngrams": 1.0}, 0.01, 0.0)).fit(x, y, same)
+    alone = RidgeText(Weighing({"vector": 1.0}, 0.02, 0.0)).fit(x, y, same)  # the penalty is relative to both
+    np.testing.assert_allclose(fitted.transform(x, same), alone.transform(x, same), atol=1e-3)
+
+
+@pytest.mark.parametrize("stitch", STITCHES)
+def test_fitting_and_predicting_change_no_argument(world, stitch):
+    x, y = mixed(world)
+    texts = world.reader.read(world.texts)
+    before = x.copy(), y.copy(), {name: plain(view) for name, view in texts.views.items()}
+    fitted = made(stitch).fit(x, y, texts)
+    state = {name: array.copy() for name, array in fitted.arrays().items()}
+    first = fitted.predict(x, texts)
+    second = fitted.predict(x, texts)
+    np.testing.assert_array_equal(first.vectors, second.vectors)
+    np.testing.assert_array_equal(x, before[0])
+    np.testing.assert_array_equal(y, before[1])
+    for name, rows in before[2].items():
+        np.testing.assert_array_equal(plain(texts.views[name]), rows)
+    for name, array in state.items():
+        np.testing.assert_array_equal(fitted.arrays()[name], array)
+
+
+# Weights, once and for all
+
+
+def test_what_is_tuned_is_kept_in_every_fit(world):
+    x, y = mixed(world)
+    pairs = world.pairing(x, y)
+    tuned = RidgeText().tuned(x, y, pairs.texts)
+    half = pairs.take(np.arange(0, 160, 2))
+    fitted = half.fit(tuned)
+    assert fitted.weighing == tuned.weighing
+    assert fitted.facts()["weight vector"] == tuned.weighing.weights["vector"]
+    assert fitted.facts()["lambda"] == tuned.weighing.penalty
+    assert not hasattr(tuned, "alpha_")
+
+
+@pytest.mark.parametrize("stitch", STITCHES)
+def test_folds_are_predicted_as_by_stitches_fitted_without_them(world, stitch):
+    """But for means and spreads, which are those of all pairs and know nothing of the targets."""
+    x, y = mixed(world)
+    pairs = world.pairing(x, y)
+    found = cross_predict(made(stitch), pairs)
+    splits = [(np.setdiff1d(np.arange(160), rows), rows) for rows in fold_rows(160)]
+    for (_, asked), expected in zip(splits, Stitch.cross_predict(made(stitch), x, y, pairs.texts, splits), strict=True):
+        cosines = np.einsum("ij,ij->i", unit_rows(found.vectors[asked]), unit_rows(expected.vectors))
+        assert cosines.min() > 0.99
+        np.testing.assert_allclose(found.variance[asked], expected.variance, atol=0.15)
+
+
+@pytest.mark.parametrize("stitch", STITCHES)
+def test_the_targets_of_a_fold_play_no_part_in_its_prediction(world, stitch):
+    x, y = mixed(world)
+    before = cross_predict(made(stitch), world.pairing(x, y))
+    rows = fold_rows(160)[2]
+    y[rows] = np.random.default_rng(0).normal(size=(len(rows), 16))
+    after = cross_predict(made(stitch), world.pairing(x, y))
+    np.testing.assert_array_equal(after.vectors[rows], before.vectors[rows])
+    assert not np.allclose(after.vectors, before.vectors, atol=1e-3)
+
+
+def test_a_stitch_that_was_not_tuned_finds_its_own_weights(world):
+    x, y = mixed(world)
+    texts = world.reader.read(world.texts)
+    assert RidgeText().fit(x, y, texts).weighing == RidgeText().tuned(x, y, texts).weighing
+
+
+def test_the_search_looks_at_some_of_many_pairs(world, monkeypatch):
+    x, y = mixed(world)
+    texts = world.reader.read(world.texts)
+    monkeypatch.setattr(kernel_ridge, "SEARCH_SIZE", 50)
+    unseen = np.random.default_rng(0).permutation(160)[50:]
+    found = RidgeText().tuned(x, y, texts).weighing
+    y[unseen] = 0
+    assert RidgeText().tuned(x, y, texts).weighing == found
+    monkeypatch.setattr(kernel_ridge, "SEARCH_SIZE", 160)
+    assert RidgeText().tuned(x, y, texts).weighing != found
+
+
+@pytest.mark.parametrize("factor", [1 / 3, 3.0])
+def test_of_more_pairs_than_were_searched_all_have_a_say_in_the_penalty(world, monkeypatch, factor):
+    x, y = mixed(world)
+    texts = world.reader.read(world.texts)
+    right = RidgeText().tuned(x, y, texts).weighing
+    searched = Weighing(right.weights, right.penalty * factor, 0.0)
+    plain_fit = RidgeText(right).fit(x, y, texts).transform(x, texts)
+    off = RidgeText(searched).fit(x, y, texts).transform(x, texts)
+    monkeypatch.setattr(kernel_ridge, "SEARCH_SIZE", 50)
+    stitch = RidgeText(searched).fit(x, y, texts)
+    refined = stitch.transform(x, texts)
+    assert np.abs(off - plain_fit).max() > 1e-3
+    np.testing.assert_allclose(refined, plain_fit, atol=1e-5)
+    assert stitch.facts()["lambda"] == pytest.approx(right.penalty)
+
+
+# More pairs than can be solved exactly
+
+
+@pytest.mark.parametrize("stitch", STITCHES)
+def test_all_pairs_as_landmarks_give_the_exact_stitch(world, asked, stitch, monkeypatch):
+    x, y = mixed(world)
+    texts, new = world.reader.read(world.texts), mixed(asked[0])[0]
+    exact = made(stitch).fit(x, y, texts).predict(new, asked[1])
+    monkeypatch.setattr(kernel_ridge, "LARGEST_EXACT", 100)
+    found = made(stitch).fit(x, y, texts).predict(new, asked[1])
+    np.testing.assert_allclose(found.vectors, exact.vectors, atol=1e-4)
+    np.testing.assert_allclose(found.variance, exact.variance, atol=1e-3)
+
+
+@pytest.mark.parametrize("stitch", STITCHES)
+def test_half_of_the_pairs_as_landmarks_come_close(world, asked, stitch):
+    x, y = mixed(world)
+    texts, new = world.reader.read(world.texts), mixed(asked[0])[0]
+    exact = made(stitch).fit(x, y, texts).predict(new, asked[1])
+    weighing = made(stitch).weighing
+    fitted = stitch(weighing, landmarks=80).fit(x, y, texts)
+    assert len(fitted.alpha_) == 80 and all(part.rows.shape[0] == 80 for part in fitted.parts_)
+    found = fitted.predict(new, asked[1])
+    cosines = np.einsum("ij,ij->i", unit_rows(found.vectors), unit_rows(exact.vectors))
+    assert np.median(cosines) > 0.75
+    assert np.isfinite(found.variance).all() and (found.variance > -1e-3).all()
+    again = stitch().restore(copy.deepcopy(fitted.arrays()))
+    np.testing.assert_array_equal(again.transform(new, asked[1]), found.vectors)

@@ -1,0 +1,122 @@
+import numpy as np
+import pytest
+
+from migrate.stitch import view_weights
+from migrate.stitch.kernel import spread
+from migrate.stitch.scores import Neighbours
+from migrate.stitch.view_weights import NEARBY, PENALTIES, Search, Weighing, overlap_of
+from migrate.vectors import unit_rows
+
+N = 60
+
+
+def kernel(rows):
+    found = rows @ rows.T
+    return found / spread(found)
+
+
+def make_views(seed=0, n=N):
+    """Two views that the target is made of, and one of noise."""
+    rng = np.random.default_rng(seed)
+    one, two, noise = rng.normal(size=(n, 6)), rng.normal(size=(n, 6)), rng.normal(size=(n, 40))
+    target = np.hstack([one, 0.7 * two]) @ rng.normal(size=(12, 8)) + 0.2 * rng.normal(size=(n, 8))
+    return {"one": kernel(one), "two": kernel(two), "noise": kernel(noise)}, target
+
+
+def refitted_overlap(gram, target, penalty):
+    """Overlap@10 of predictions by fits without the row, each on a centred kernel."""
+    n = len(target)
+    predicted = np.empty_like(target)
+    for i in range(n):
+        rest = np.arange(n) != i
+        inner, cross = gram[np.ix_(rest, rest)], gram[i, rest]
+        centred = inner - inner.mean(axis=0) - inner.mean(axis=1)[:, None] + inner.mean()
+        mean = target[rest].mean(axis=0)
+        alpha = np.linalg.solve(centred + penalty * np.eye(n - 1), target[rest] - mean)
+        alpha -= alpha.mean(axis=0)
+        predicted[i] = mean + (cross - inner.mean(axis=0)) @ alpha
+    truth = unit_rows(target.astype(np.float32))
+    return float(Neighbours(truth).overlap(unit_rows(predicted.astype(np.float32))).mean())
+
+
+def test_the_overlap_is_that_of_fits_without_the_row():
+    grams, target = make_views()
+    search = Search(grams, target)
+    for penalty in (1e-4, 0.1, 3.0):
+        weights = {"one": 1.0, "two": 0.5}
+        found = search.best_penalty(weights, [penalty])
+        expected = refitted_overlap(grams["one"] + 0.5 * grams["two"], target, 1.5 * penalty)
+        assert (found.weights, found.penalty) == (weights, penalty)
+        assert found.overlap == pytest.approx(expected, abs=2 / (10 * N))
+
+
+def test_the_best_penalty_is_the_best_of_all():
+    grams, target = make_views()
+    search = Search(grams, target)
+    weights = {"one": 1.0, "noise": 1.0}
+    found = search.best_penalty(weights)
+    tried = [search.best_penalty(weights, [penalty]).overlap for penalty in PENALTIES]
+    assert found.overlap == max(tried) > min(tried)
+    assert found.penalty in PENALTIES
+
+
+@pytest.mark.parametrize("penalties", [(0.1, 1.0, 10.0), (10.0, 0.1, 1.0)])
+def test_of_penalties_that_do_as_well_the_larger_is_taken(penalties):
+    grams, target = make_views(n=8)  # all the others are neighbours: every overlap is 1
+    assert Search(grams, target).best_penalty({"one": 1.0}, penalties) == Weighing({"one": 1.0}, 10.0, 1.0)
+
+
+def test_a_view_of_noise_is_left_out():
+    found = Search(*make_views()).best({"one": 1.0, "two": 1.0, "noise": 1.0})
+    assert set(found.weights) == {"one", "two"}
+    assert found.overlap > Search(*make_views()).best_penalty({"one": 1.0, "two": 1.0, "noise": 1.0}).overlap
+
+
+def test_a_view_that_counts_too_much_or_too_little_is_put_right():
+    grams, target = make_views()
+    found = Search(grams, target).best({"one": 1.0, "two": 1.0, "noise": 30.0})
+    assert found.weights.get("noise", 0.0) <= 10
+    found = Search(grams, target).best({"one": 0.03, "two": 1.0, "noise": 1.0})
+    assert found.weights["one"] == pytest.approx(0.09)
+
+
+def test_a_change_that_gains_nothing_is_not_made():
+    """Of two views that are the same, neither is any better."""
+    grams, target = make_views()
+    twice = {"one": grams["one"], "again": grams["one"], "two": grams["two"]}
+    found = Search({name: twice[name] for name in ("one", "again")}, target).best({"one": 1.0, "again": 1.0})
+    assert found.weights == {"one": 1.0, "again": 1.0}
+
+
+def test_a_change_has_to_gain_enough(monkeypatch):
+    start = {"one": 1.0, "two": 1.0, "noise": 1.0}
+    gain = Search(*make_views()).best(start).overlap - Search(*make_views()).best_penalty(start).overlap
+    assert gain > view_weights._LEAST_GAIN > 0
+    monkeypatch.setattr(view_weights, "_LEAST_GAIN", gain + 0.01)
+    assert Search(*make_views()).best(start).weights == start
+
+
+def test_the_last_view_is_not_left_out():
+    rng = np.random.default_rng(0)
+    found = Search({"noise": kernel(rng.normal(size=(40, 9)))}, rng.normal(size=(40, 5))).best({"noise": 1.0})
+    assert list(found.weights) == ["noise"]
+    assert found.weights["noise"] > 0
+
+
+def test_weights_are_relative():
+    """The penalty is in units of the mean diagonal, so that a common factor changes nothing."""
+    search = Search(*make_views())
+    one, other = (search.best_penalty({"one": factor, "two": 2 * factor}) for factor in (1.0, 50.0))
+    assert (one.penalty, one.overlap) == (other.penalty, other.overlap)
+
+
+def test_the_search_is_the_same_every_time():
+    start = {"one": 1.0, "two": 1.0, "noise": 1.0}
+    assert Search(*make_views()).best(start) == Search(*make_views()).best(start)
+    assert min(NEARBY) < 1 < max(NEARBY) and 1.0 in NEARBY
+
+
+def test_without_residuals_the_overlap_is_whole():
+    target = make_views()[1]
+    assert overlap_of(target, np.zeros_like(target)) == 1
+    assert overlap_of(target, 2 * target) < 0.5
