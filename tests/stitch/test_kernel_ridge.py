@@ -9,8 +9,8 @@ from sklearn.linear_model import Ridge as SklearnRidge
 from sklearn.metrics.pairwise import rbf_kernel
 
 from migrate.errors import StitchError
-from migrate.stitch.base import Pairing, Stitch, cross_predict, fold_rows
 from migrate.stitch import kernel_ridge
+from migrate.stitch.base import Pairing, Stitch, cross_predict, fold_rows
 from migrate.stitch.kernel_ridge import Kernel, KernelText, RidgeText, Text
 from migrate.stitch.registry import new_stitch
 from migrate.stitch.scores import Neighbours
