@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StitchError
-from migrate.stitch.confidence import Reach
+from migrate.stitch.reach import Reach
 from migrate.stitch.text_features import Matrix, TextRows
 from migrate.vectors import Vectors
 

@@ -1,101 +1,16 @@
-"""How far a translated vector can be trusted: the cosine to expect between it and the true one.
-
-How far an old vector lies from those of a sample: what the stitches without a variance of their own go by.
-"""
+"""How far a translated vector can be trusted: the cosine to expect between it and the true one."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from migrate.stitch.base import Prediction
 from migrate.stitch.text_features import Matrix
 from migrate.stores.confidence import LEAST_SPEARMAN
 from migrate.vectors import Vectors, squared_norms, unit_rows
-
-DIRECTIONS = 64
-"""Leading directions of the sample that are looked at: a sixth of the work of a map between 384 dimensions."""
-
-_PENALTY = 0.03
-"""In units of the mean non-zero eigenvalue, as λ of ridge; between 0.001 and 0.1 it hardly matters."""
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Reach:
-    """The posterior variance of linear regression at an old vector: its leverage, but for what depends on the noise.
-
-    With z the centred vector and λ the penalty, |z|² is the variance before any pair is seen, and
-    λ zᵀ(XᵀX + λI)⁻¹z = |z|² - Σ eᵢ/(eᵢ + λ) (vᵢᵀz)² what the pairs leave of it (Rasmussen & Williams 2006, eq. 2.11).
-    Of the eigenvectors vᵢ the first `DIRECTIONS` are kept, so that it errs above.
-
-    Attributes
-    ----------
-    mean : (p,) float32, mean of the sample
-    directions : (p, r) float32, eigenvectors of the centred sample, each times the root of e/(e + λ)
-    scale : (1,) float32, mean |z|² over the sample, which is the unit of both variances
-    """
-
-    mean: Vectors
-    directions: Vectors
-    scale: Vectors
-
-    @classmethod
-    def fit(cls, source: Vectors) -> Self:
-        """Learn where the sample lies, (n, p), n >= 1."""
-        from scipy.linalg import eigh
-
-        n, p = source.shape
-        rows = source.astype(np.float64)
-        mean = rows.mean(axis=0)
-        rows -= mean
-        primal = n > p
-        gram = rows.T @ rows if primal else rows @ rows.T
-        size = len(gram)
-        values, vectors = eigh(gram, subset_by_index=(max(size - DIRECTIONS, 0), size - 1))
-        total = float(np.trace(gram))
-        kept = values > 1e-10 * total  # of the others nothing but rounding is known
-        values, vectors = values[kept], vectors[:, kept]
-        basis = vectors if primal else rows.T @ (vectors / np.sqrt(values))
-        penalty = _PENALTY * total / max(min(n - 1, p), 1)
-        shrunken = basis * np.sqrt(values / (values + penalty))
-        scale = np.array([total / n or 1.0])
-        # in the order of what is loaded again: a product of another order differs in the last bit
-        directions = np.ascontiguousarray(shrunken, dtype=np.float32)
-        return cls(mean.astype(np.float32), directions, scale.astype(np.float32))
-
-    def of(self, vectors: Vectors) -> tuple[Vectors, Vectors]:
-        """What the pairs leave of the variance at each vector, (m, p), and the variance before them: (m,) each."""
-        rows = vectors - self.mean
-        prior = squared_norms(rows) / self.scale
-        inside: Vectors = np.matmul(rows, self.directions)
-        explained = squared_norms(inside) / self.scale
-        return prior - explained, prior
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """As it is saved."""
-        return {f"reach.{name}": getattr(self, name) for name in self.__dataclass_fields__}
-
-    @classmethod
-    def restore(cls, arrays: Mapping[str, NDArray[Any]]) -> Self | None:
-        """Take back what `arrays` gave; None where a stitch was saved without.
-
-        Raises
-        ------
-        KeyError, ValueError
-            An array is missing, or does not fit to the others.
-        """
-        names = [f"reach.{name}" for name in cls.__dataclass_fields__]
-        if not any(name in arrays for name in names):
-            return None
-        mean, directions, scale = (arrays[name] for name in names)
-        if directions.shape[:1] != mean.shape or scale.shape != (1,) or not scale[0] > 0:
-            raise ValueError(f"mean {mean.shape}, directions {directions.shape} and scale {scale.shape} of a reach")
-        return cls(mean, directions, scale)
-
 
 _WORST = 0.1
 _HIGHEST = np.nextafter(np.float32(1), np.float32(0))
@@ -106,7 +21,7 @@ class Confidence:
     """The expected cosine as a linear function of what a prediction says of itself.
 
     A raw prediction far from the sample is shrunken towards the mean, so its norm is small; its posterior variance,
-    which for a stitch of vectors alone is the leverage (`Reach`), is large. All are nearly free. The
+    which for a stitch of vectors alone is the leverage (`migrate.stitch.reach`), is large. All are nearly free. The
     coefficients are fitted on predictions for held-out pairs.
 
     Attributes

@@ -3,7 +3,8 @@ import pytest
 from scipy.stats import spearmanr
 
 from migrate.stitch.base import Pairing, Prediction, cross_predict
-from migrate.stitch.confidence import DIRECTIONS, Confidence, Reach
+from migrate.stitch.confidence import Confidence
+from migrate.stitch.reach import DIRECTIONS, Reach
 from migrate.stitch.registry import KINDS, new_stitch
 from migrate.vectors import unit_rows
 

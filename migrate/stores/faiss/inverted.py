@@ -8,8 +8,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.stores.faiss.codes import Packing, quantizer_decoder, standalone_decoder
 from migrate.stores.faiss.coding import Coding, describe_coding
-from migrate.stores.faiss.decode import Packing, quantizer_decoder, standalone_decoder
 from migrate.stores.faiss.parts import (
     Part,
     Recipe,
