@@ -72,9 +72,9 @@ class Tally:
 def read(path: Path) -> Content:
     """What the package reads, in batches; rows asked for one by one must be the same."""
     store = open_store(path)
-    vectors = [batch.vectors.copy() for batch in store.batches(64)]
+    vectors = [batch.vectors.copy() for batch in store.scan(batch_size=64)]
     rows = np.concatenate([np.empty((0, store.info.dim), np.float32), *vectors])
-    taken = store.take(np.arange(store.info.count))
+    taken = store.get(np.arange(store.info.count))
     if rows.tobytes() != taken.vectors.tobytes():
         raise AssertionError("batches and take differ")
     return Content(METRICS[store.info.metric], np.array(list(map(int, taken.ids)), np.int64), rows)

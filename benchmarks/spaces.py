@@ -104,7 +104,7 @@ def judge(table: Path) -> int:
 
 def time_one_pair(stores: Sequence[Path]) -> None:
     """Print how long the library takes to compare two spaces of all documents."""
-    a, b = (read_all(open_store(path).batches()).vectors for path in stores[:2])
+    a, b = (read_all(open_store(path).scan()).vectors for path in stores[:2])
     started, worked = time.perf_counter(), time.process_time()
     compare_spaces(a, b)
     wall_s, cpu_s = time.perf_counter() - started, time.process_time() - worked

@@ -50,8 +50,6 @@ def write_index(path: Path, rows: int, dim: int = DIM) -> None:
 
 def make_stitch(index: Path, folder: Path) -> None:
     """A stitch for the index, fitted on 1,000 of its rows and a rotation of them."""
-    from dataclasses import asdict
-
     from migrate.fit import fit_pairs
     from migrate.manifest import Manifest
     from migrate.selection import Pairs
@@ -59,10 +57,10 @@ def make_stitch(index: Path, folder: Path) -> None:
 
     store = open_store(index)
     dim = store.info.dim
-    batch = store.take(np.arange(0, store.info.count, store.info.count // 1_000)[:1_000])
+    batch = store.get(np.arange(0, store.info.count, store.info.count // 1_000)[:1_000])
     rotation = np.linalg.qr(np.random.default_rng(1).standard_normal((dim, dim)))[0].astype(np.float32)
     pairs = Pairs(tuple(batch.ids), batch.vectors, batch.vectors @ rotation)
-    manifest = Manifest("stitch", details={"fingerprint": asdict(store.fingerprint())})
+    manifest = Manifest("stitch", details={"fingerprint": store.snapshot().fingerprint})
     fit_pairs(pairs, ["ridge"], manifest=manifest, state={}, seed=0).save(folder)
 
 

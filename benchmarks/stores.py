@@ -47,7 +47,7 @@ def ours(path: Path) -> int:
     """Read through the store."""
     from migrate.stores import open_store
 
-    return sum(len(batch) for batch in open_store(path).batches(BLOCK))
+    return sum(len(batch) for batch in open_store(path).scan(batch_size=BLOCK))
 
 
 def simple(path: Path) -> int:
@@ -99,7 +99,7 @@ def is_right(path: Path) -> bool:
 
     labels, vectors = reconstruct(path)
     store, chosen = open_store(path), slice(None, None, CHECKED_EVERY)
-    expected = store.take(store.rows_of(labels[chosen])).vectors
+    expected = store.get(store.rows_of(labels[chosen])).vectors
     return bool(np.allclose(vectors[chosen], expected, rtol=0, atol=1e-4))
 
 

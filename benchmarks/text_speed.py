@@ -81,7 +81,7 @@ def fit(data: Path, store: Path, stitch: Path, documents: Sequence[Document], mo
     )
     texts = [document.text for document in some]
     opened = open_store(store)
-    details = {"fingerprint": vars_of(opened.fingerprint())}
+    details = {"fingerprint": opened.snapshot().fingerprint}
     started = time.perf_counter()
     reader = TextReader.fit([document.text for document in documents], model.token_table())
     manifest = Manifest(kind="stitch", model=model.identity, details=details)
@@ -91,13 +91,6 @@ def fit(data: Path, store: Path, stitch: Path, documents: Sequence[Document], mo
     print(f"chosen: {fitted.stitch.spec}, overlap@10 {fitted.selection.best.scores.overlap_at_10:.3f}")
     fitted.save(stitch)
     return seconds
-
-
-def vars_of(fingerprint: object) -> dict[str, object]:
-    """A dataclass as a dictionary."""
-    from dataclasses import asdict
-
-    return asdict(fingerprint)  # type: ignore[call-overload, no-any-return]
 
 
 def embed_rate(model: Embedder, texts: Sequence[str]) -> float:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -79,9 +78,9 @@ def make_store(kind: str, folder: Path, rows: int) -> None:
 def make_stitch(source: Path, folder: Path, *, reads_texts: bool = False) -> None:
     """A stitch for a store, fitted on 200 of its rows."""
     store = open_store(source)
-    batch = store.take(np.arange(200))
+    batch = store.get(np.arange(200))
     target = batch.vectors @ np.random.default_rng(1).standard_normal((DIM, TARGET_DIM)).astype(np.float32)
-    manifest = Manifest("stitch", details={"fingerprint": asdict(store.fingerprint())})
+    manifest = Manifest("stitch", details={"fingerprint": store.snapshot().fingerprint})
     pairs = Pairs(tuple(batch.ids), batch.vectors, target)
     if not reads_texts:
         fit_pairs(pairs, ["ridge"], manifest=manifest, state={}, seed=0).save(folder)

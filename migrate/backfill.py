@@ -19,8 +19,9 @@ from migrate.checkpoint.folder import Configuration, Work, make_folder
 from migrate.embedders.cache import CachedEmbedder
 from migrate.errors import StoreError, VectorError
 from migrate.manifest import Manifest, creation_date
-from migrate.stores.base import Fingerprint, Resume, Store, hash_files
-from migrate.stores.confidence import ConfidenceFile, read_confidence
+from migrate.stores.base import Resume, Snapshot, Store
+from migrate.stores.confidence import ConfidenceFile, stored_confidence
+from migrate.stores.file_store import hash_written, verify_files
 from migrate.translate import batch_rows
 from migrate.vectors import Batch, Document, Progress, Vectors, no_progress
 
@@ -69,11 +70,11 @@ def backfill_store(
     UsageError, OutputError, LockedError
         As `migrate.translate.translate_store`.
     """
-    store.verify()
-    before = store.fingerprint()
+    verify_files(store)
+    before = store.snapshot()
     known = _check_fits(store, embedder)
     rows = batch_rows(store.info.dim)
-    old = read_confidence(store.folder, store.info.count)
+    old = stored_confidence(store)
     confidence = np.full(store.info.count, np.nan, dtype=np.float32) if old is None else old
     found = _known_rows(store, embedder, rows, progress)
     n_true = int((found | (confidence == 1)).sum())
@@ -82,7 +83,7 @@ def backfill_store(
     def configure() -> Configuration:
         digest = hashlib.sha256(np.packbits(found).tobytes()).hexdigest()
         options = {"model": embedder.cache_scope("document"), "known texts": digest, "rows per batch": rows}
-        return Configuration("backfill", store.identity(), options)
+        return Configuration("backfill", store.snapshot().as_json(), options)
 
     def fill(work: Work) -> dict[str, Any]:
         work.total = store.info.count
@@ -96,7 +97,7 @@ def backfill_store(
 
 def _check_fits(store: Store, embedder: CachedEmbedder) -> Manifest:
     """The store's manifest, after making sure that its vectors are of the model whose cache it is."""
-    path, manifest = store.info.path, store.info.manifest
+    path, manifest = store.info.location, store.info.manifest
     if not store.info.has_texts:
         raise StoreError(
             f"{path}: expected texts to look up in the cache, found vectors only; nothing can be filled in"
@@ -139,10 +140,10 @@ def _fill_rows(
     progress: Progress,
 ) -> None:
     """Stream the rows that are not there yet, each with its true vector where there is one."""
-    writer = store.writer(work.content, store.info.dim, Resume(work.rows, work.scratch))
+    writer = store.destination(work.content, store.info.dim, Resume(work.rows, work.scratch))
     start = work.rows
     with work.recorder() as recorder, ConfidenceFile(work.content, store.info.count) as file:
-        batches = zip(store.batches(rows, start=start), _blocks(store, start, rows), strict=True)
+        batches = zip(store.scan(start, batch_size=rows), _blocks(store, start, rows), strict=True)
         for batch, (first, documents) in batches:
             progress("fill in", first, store.info.count)
             here = found[first : first + len(batch)]
@@ -167,8 +168,8 @@ def _filled(batch: Batch, documents: list[Document], known: NDArray[np.bool_], e
     return Batch(batch.ids, vectors)
 
 
-def _finish(store: Store, embedder: CachedEmbedder, before: Fingerprint, work: Work, manifest: Manifest) -> None:
+def _finish(store: Store, embedder: CachedEmbedder, before: Snapshot, work: Work, manifest: Manifest) -> None:
     store.check_unchanged(before)
     embedder.save_state(work.content)
-    files = hash_files(work.content, str(store.info.details["index"]), store.document_files)
+    files = hash_written(store, work.content)
     replace(manifest, details={**manifest.details, FILLED_IN: "from the cache", **files}).write(work.content)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 
 import numpy as np
 
@@ -30,6 +29,7 @@ from migrate.stitch.registry import new_stitch
 from migrate.stitch.select import AUTO, AUTO_CANDIDATES, QUERY_CANDIDATES, select_query_stitch, select_stitch
 from migrate.stitch.text_reader import CORPUS_SIZE, TextReader
 from migrate.stores.base import Store
+from migrate.stores.file_store import verify_files
 from migrate.threads import threads_for
 from migrate.vectors import Progress, no_progress
 
@@ -75,7 +75,7 @@ def fit_stitch(
         As the embedders.
     """
     choose_strategy(strategy, has_log=query_log is not None)
-    store.verify()
+    verify_files(store)
     require_texts(store, embedder)
     specs = (stitch,) if isinstance(stitch, str) else tuple(stitch)
     _check_choice(specs, direction)  # before anything is spent
@@ -138,7 +138,7 @@ def _check_texts(store: Store, specs: Sequence[str], views: Mapping[str, Embedde
     """Make sure that stitches that were asked for by name have what they read."""
     if store.info.has_texts:
         return
-    path, remedy = store.info.path, "put a docs.jsonl beside the index, or leave out"
+    path, remedy = store.info.location, "put a docs.jsonl beside the index, or leave out"
     for spec in _named(specs):
         if new_stitch(spec).reads_texts:
             raise StoreError(f"{path}: the {spec} stitch reads texts, found a store without; {remedy} --stitch {spec}")
@@ -212,7 +212,7 @@ def require_texts(store: Store, embedder: Embedder | None = None) -> None:
         return
     instead = "" if embedder is None else ", or take vectors found by id: --target file:VECTORS.npz, without doc_texts"
     raise StoreError(
-        f"{store.info.path}: expected texts to embed again, found vectors only; put a docs.jsonl "
+        f"{store.info.location}: expected texts to embed again, found vectors only; put a docs.jsonl "
         f'({{"id", "text"}} a line) beside the index{instead}'
     )
 
@@ -234,7 +234,7 @@ def _manifest(
         seed=seed,
         counts={"pairs": len(sample.rows), "documents": store.info.count},
         details={
-            "fingerprint": asdict(store.fingerprint()),
+            "fingerprint": store.snapshot().fingerprint,
             DIRECTION: direction,
             "sample": {"strategy": sample.strategy, "from query log": sample.from_log},
             "texts": store.info.has_texts,

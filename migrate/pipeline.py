@@ -194,7 +194,7 @@ def _configuration(
         "query log": query_log and query_log.digest(),
         "source model": source_embedder and source_embedder.cache_scope("query"),
     }
-    return Configuration("run", store.identity(), options)
+    return Configuration("run", store.snapshot().as_json(), options)
 
 
 def _judged(configuration: Configuration, questions: Questions, price: float | None, margin: float) -> Configuration:

@@ -18,8 +18,9 @@ from migrate.manifest import Manifest
 from migrate.selection.query_log import choosers_of, chosen_by
 from migrate.stitch.fitted import DOCUMENT, FallbackUse, FittedStitch, TranslatedBatch, require_direction
 from migrate.stores import index_recall, open_store
-from migrate.stores.base import Fingerprint, Resume, Store, StoreWriter, hash_files
+from migrate.stores.base import Resume, Snapshot, Store, StoreWriter
 from migrate.stores.confidence import LOWEST, SPEARMAN, ConfidenceFile, Outside, distrust, find_outside
+from migrate.stores.file_store import hash_written, verify_files
 from migrate.vectors import Document, Progress, no_progress
 
 COMMAND = "translate"
@@ -105,20 +106,20 @@ def translate_store(
         other options.
     """
     started = time.perf_counter()
-    store.verify()
-    before = store.fingerprint()
+    verify_files(store)
+    before = store.snapshot()
     same_store = _check_fits(store, before, fitted, any_store=any_store)
     fallback = fitted.fallback_use() if not store.info.has_texts else None
-    fitted = fitted if store.info.has_texts else fitted.without_texts(source=str(store.info.path))
+    fitted = fitted if store.info.has_texts else fitted.without_texts(source=str(store.info.location))
     rows = batch_rows(max(store.info.dim, fitted.dim))
 
     def configure() -> Configuration:
         options = {"stitch": fitted.digest(), "patch": same_store, "rows per batch": rows}
-        return Configuration(COMMAND, store.identity(), options)
+        return Configuration(COMMAND, store.snapshot().as_json(), options)
 
     def fill(work: Work) -> dict[str, Any]:
         work.total = store.info.count
-        writer = store.writer(work.content, fitted.dim, Resume(work.rows, work.scratch))
+        writer = store.destination(work.content, fitted.dim, Resume(work.rows, work.scratch))
         n_true = _translate_rows(store, fitted, work, writer, rows, patch=same_store, progress=progress)
         store.check_unchanged(before)
         for name, payload in fitted.state.items():
@@ -148,20 +149,20 @@ def translate_store(
     )
 
 
-def _check_fits(store: Store, fingerprint: Fingerprint, fitted: FittedStitch, *, any_store: bool) -> bool:
+def _check_fits(store: Store, fingerprint: Snapshot, fitted: FittedStitch, *, any_store: bool) -> bool:
     """Whether the stitch was fitted on this very store."""
-    require_direction(fitted.manifest, DOCUMENT, source=str(store.info.path))
+    require_direction(fitted.manifest, DOCUMENT, source=str(store.info.location))
     expected = fitted.manifest.details["fingerprint"]
     if expected["dim"] != store.info.dim:
         raise StitchError(
-            f"{store.info.path}: the stitch expects vectors of dimension {expected['dim']}, found {store.info.dim}; "
-            "fit a stitch for this store"
+            f"{store.info.location}: the stitch expects vectors of dimension {expected['dim']}, found "
+            f"{store.info.dim}; fit a stitch for this store"
         )
     difference = fingerprint.difference(expected)
     if difference is not None and not any_store:
         raise StitchError(
-            f"{store.info.path}: the stitch was fitted on another store ({difference}); fit again, or allow it with "
-            "--any-store if the model is the same"
+            f"{store.info.location}: the stitch was fitted on another store ({difference}); fit again, or allow it "
+            "with --any-store if the model is the same"
         )
     return difference is None
 
@@ -209,9 +210,9 @@ def translated_batches(
         A vector is zero or not finite, before or after.
     """
     texts = _texts(store, start) if fitted.reads_texts else None
-    for batch in store.batches(rows, start=start):
+    for batch in store.scan(start, batch_size=rows):
         words = list(islice(texts, len(batch))) if texts is not None else None
-        yield fitted.translate(batch, words, source=str(store.info.path), patch=patch)
+        yield fitted.translate(batch, words, source=str(store.info.location), patch=patch)
 
 
 def _texts(store: Store, start: int) -> Iterator[str]:
@@ -222,7 +223,7 @@ def _texts(store: Store, start: int) -> Iterator[str]:
 
 def _manifest(
     store: Store,
-    fingerprint: Fingerprint,
+    fingerprint: Snapshot,
     fitted: FittedStitch,
     fallback: FallbackUse | None,
     n_true: int,
@@ -244,5 +245,5 @@ def _manifest(
         seed=stitch.seed,
         inputs={"source rows": fingerprint.rows_sha256, **stitch.details.get("files", {})},
         counts={"documents": store.info.count, "true vectors": n_true},
-        details={**facts, **hash_files(folder, str(store.info.details["index"]), store.document_files)},
+        details={**facts, **hash_written(store, folder)},
     )

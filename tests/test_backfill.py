@@ -60,7 +60,7 @@ def test_what_was_embedded_since_is_true_and_the_rest_stays(translated, embedder
     asked = embedder.embedder.n_asked
     done = backfill_store(translated, embedder, tmp_path / "new")
     assert embedder.embedder.n_asked == asked, "nothing is embedded"
-    new, old = (read_all(open_store(tmp_path / name).batches()) for name in ("new", "translated"))
+    new, old = (read_all(open_store(tmp_path / name).scan()) for name in ("new", "translated"))
     truth = np.array([Hashed().one(document.text) for document in documents], dtype=np.float32)
     same = (new.vectors == truth).all(axis=1)
     assert list(new.ids) == list(old.ids)

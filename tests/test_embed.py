@@ -17,9 +17,9 @@ def test_a_new_store_holds_the_documents_and_their_vectors(corpus, tmp_path, sto
     embedder = load_embedder(SPEC)
     done = embed_corpus(lambda: corpus.documents, embedder, tmp_path / "s", store_format=store_format, metric=metric)
     store = open_store(tmp_path / "s")
-    everything = read_all(store.batches())
+    everything = read_all(store.scan())
     assert (done.count, done.dim, done.skipped) == (150, 24, ())
-    assert (store.info.format, store.info.metric) == (store_format, metric)
+    assert (store.info.kind, store.info.metric) == (store_format, metric)
     assert list(everything.ids) == [document.id for document in corpus.documents]
     assert np.array_equal(everything.vectors, embedder.embed_documents(corpus.documents))
     assert [document.text for document in store.documents()] == [document.text for document in corpus.documents]
@@ -41,7 +41,7 @@ def test_a_full_re_embed_is_of_the_same_kind_and_order(source_folder, tmp_path):
     assert list(full.documents()) == list(source.documents())
     assert full.info.dim == 24 and full.info.manifest.details["made by"] == "full re-embed"
     truth = embedder.embed_documents(list(source.documents()))
-    assert np.array_equal(read_all(full.batches()).vectors, truth)
+    assert np.array_equal(read_all(full.scan()).vectors, truth)
 
 
 def test_progress_counts_all_documents(corpus, source_folder, tmp_path):

@@ -31,7 +31,7 @@ def test_the_stitch_remembers_models_sample_and_store(store, tmp_path):
     assert loaded.manifest.seed == 5
     assert loaded.manifest.counts == {"pairs": 60, "documents": 150}
     assert len(loaded.sample.ids) == 60
-    assert loaded.manifest.details["fingerprint"]["rows_sha256"] == store.fingerprint().rows_sha256
+    assert loaded.manifest.details["fingerprint"]["rows_sha256"] == store.snapshot().rows_sha256
 
 
 def test_a_fitted_target_model_embeds_queries_the_same_way_later(store, corpus, tmp_path):
@@ -83,7 +83,7 @@ def test_a_store_without_texts_is_fitted_to_vectors_that_are_found_by_id(bare_fo
         truth = dict(zip(arrays["doc_ids"], arrays["docs"], strict=True))
     assert all(np.allclose(vector, truth[doc_id], atol=1e-6) for doc_id, vector in by_id.items())
     assert found.manifest.details["texts"] is False and found.fallback is None and found.reader is None
-    whole = read_all(bare.batches())
+    whole = read_all(bare.scan())
     old = dict(zip(whole.ids, whole.vectors, strict=True))
     x = np.array([old[doc_id] for doc_id in found.sample.ids])
     expected = new_stitch(found.stitch.spec).fit(x, found.sample.vectors).transform(x)
@@ -151,7 +151,7 @@ def test_one_document_is_too_few(tmp_path, source_folder):
 def test_sample_documents_get_their_true_vectors(store):
     embedder = load_embedder("tfidf:24")
     fitted = fit_stitch(store, embedder, size=60)
-    batch = next(iter(store.batches()))
+    batch = next(iter(store.scan()))
     documents = list(store.documents())
     translated = fitted.translate(
         Batch(batch.ids, batch.vectors), [document.text for document in documents], source="test"
@@ -210,7 +210,7 @@ def test_a_text_aware_fit_is_deterministic(store, tmp_path, digest, monkeypatch)
 def test_a_sample_of_a_few_documents_is_enough(store):
     for size in (2, 3, 5):
         fitted = fit_stitch(store, load_embedder("tfidf:24"), size=size)
-        batch = next(iter(store.batches()))
+        batch = next(iter(store.scan()))
         texts = [document.text for document in store.documents()]
         assert np.isfinite(fitted.translate(batch, texts, source="test").vectors).all()
 
@@ -226,7 +226,7 @@ def test_a_further_model_is_a_view_of_the_texts(store, tmp_path):
     fitted.save(tmp_path / "stitch")
     loaded = load_stitch(tmp_path / "stitch")
     some = np.arange(5)
-    batch, texts = store.take(some), [document.text for document in store.documents(some)]
+    batch, texts = store.get(some), [document.text for document in store.documents(some)]
     first, second = (one.translate(batch, texts, source="test").vectors for one in (fitted, loaded))
     assert first.tobytes() == second.tobytes()
 

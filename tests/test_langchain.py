@@ -73,7 +73,7 @@ def open_app(folder, embeddings):
 def test_the_old_folder_answers_the_new_model(folder, fitted, new_model, corpus, digest):
     before = digest(folder)
     app = open_app(folder, TranslatedEmbeddings(Model(new_model), fitted))
-    old = read_all(open_store(folder).batches())
+    old = read_all(open_store(folder).scan())
     hits = 0
     for query in corpus.queries[:40]:
         mapped = fitted.map_queries(new_model.embed_queries([query]))[0]

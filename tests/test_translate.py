@@ -39,7 +39,7 @@ def store(source_folder):
 def test_ids_texts_metric_and_kind_are_kept(store, fitted, tmp_path):
     done = translate_store(store, fitted, tmp_path / "new")
     new = open_store(tmp_path / "new")
-    assert (new.info.format, new.info.index_type, new.info.metric) == ("faiss", store.info.index_type, "ip")
+    assert (new.info.kind, new.info.index_type, new.info.metric) == ("faiss", store.info.index_type, "ip")
     assert new.info.dim == done.target_dim == 24
     assert list(new.documents()) == list(store.documents())
     assert (new.folder / "docs.jsonl").read_bytes() == (store.folder / "docs.jsonl").read_bytes()
@@ -49,15 +49,15 @@ def test_ids_texts_metric_and_kind_are_kept(store, fitted, tmp_path):
 def test_faiss_opens_what_was_written(store, fitted, tmp_path):
     translate_store(store, fitted, tmp_path / "new")
     index = faiss.read_index(str(tmp_path / "new" / "index.faiss"))
-    ours = read_all(open_store(tmp_path / "new").batches())
+    ours = read_all(open_store(tmp_path / "new").scan())
     assert np.array_equal(index.reconstruct_n(0, index.ntotal), ours.vectors)
 
 
 def test_vectors_are_of_the_target_models_norm(store, fitted, tmp_path):
     translate_store(store, fitted, tmp_path / "unit")
-    assert np.allclose(np.linalg.norm(read_all(open_store(tmp_path / "unit").batches()).vectors, axis=1), 1, atol=1e-6)
+    assert np.allclose(np.linalg.norm(read_all(open_store(tmp_path / "unit").scan()).vectors, axis=1), 1, atol=1e-6)
     scaled = dataclasses.replace(fitted, norm=7.5)
-    batch = next(iter(store.batches()))
+    batch = next(iter(store.scan()))
     texts = [document.text for document in store.documents()]
     norms = np.linalg.norm(scaled.translate(batch, texts, source="test", patch=False).vectors, axis=1)
     assert np.allclose(norms, 7.5, rtol=1e-6)
@@ -80,7 +80,7 @@ def test_the_new_store_says_where_it_comes_from(store, fitted, tmp_path):
     translate_store(store, fitted, tmp_path / "new")
     manifest = open_store(tmp_path / "new").info.manifest
     assert (manifest.model.spec, manifest.source_model.spec) == ("tfidf:24", "tfidf:32")
-    assert manifest.inputs["source rows"] == store.fingerprint().rows_sha256
+    assert manifest.inputs["source rows"] == store.snapshot().rows_sha256
     assert manifest.counts == {"documents": 150, "true vectors": 60}
 
 
@@ -120,7 +120,7 @@ def test_equal_ids_in_another_store_get_no_true_vectors(store, fitted, tmp_path)
     lines = [json.dumps({"id": document.id, "text": "changed"}) for document in store.documents()]
     (grown.folder / "docs.jsonl").write_text("\n".join(lines))
     translate_store(open_store(grown.folder), fitted, tmp_path / "new", any_store=True)
-    new = read_all(open_store(tmp_path / "new").batches())
+    new = read_all(open_store(tmp_path / "new").scan())
     position = list(new.ids).index(fitted.sample.ids[0])
     assert not np.allclose(new.vectors[position], fitted.sample.vectors[0], atol=1e-2)
 
@@ -138,7 +138,7 @@ def test_bad_vectors_are_named_and_nothing_is_left(fitted, store, forget_hashes,
     (folder / "index.faiss").write_bytes(raw)
     forget_hashes(folder)
     bad = open_store(folder)
-    with pytest.raises(VectorError, match=f"document '{bad.take(np.array([row])).ids[0]}'"):
+    with pytest.raises(VectorError, match=f"document '{bad.get(np.array([row])).ids[0]}'"):
         translate_store(bad, fitted, tmp_path / "new", any_store=True)
     assert not (tmp_path / "new").exists()
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["bad"]
@@ -217,14 +217,14 @@ def small_batches(monkeypatch):
 def one_by_one(store, fitted):
     """What each document of the store should become, from its own vector and its own text."""
     by_id = {document.id: document.text for document in store.documents()}
-    whole = read_all(store.batches())
+    whole = read_all(store.scan())
     for doc_id, vector in zip(whole.ids, whole.vectors, strict=True):
         yield doc_id, fitted.translate(Batch([doc_id], vector[None]), [by_id[doc_id]], source="test")
 
 
 def test_each_vector_is_translated_with_its_own_text(store, reading, tmp_path, small_batches):
     translate_store(store, reading, tmp_path / "new")
-    new, confidence = read_all(open_store(tmp_path / "new").batches()), read_confidence(tmp_path / "new", 150)
+    new, confidence = read_all(open_store(tmp_path / "new").scan()), read_confidence(tmp_path / "new", 150)
     for row, (doc_id, expected) in enumerate(one_by_one(store, reading)):
         assert new.ids[row] == doc_id
         np.testing.assert_allclose(new.vectors[row], expected.vectors[0], atol=1e-4)
@@ -234,7 +234,7 @@ def test_each_vector_is_translated_with_its_own_text(store, reading, tmp_path, s
 @pytest.mark.parametrize("kind", ["faiss", "langchain"])
 def test_texts_belong_to_ids_whatever_order_they_stand_in(reading, store, tmp_path, kind, small_batches):
     """Documents of the side file in another order than the vectors, where the format has one."""
-    documents, vectors = list(store.documents()), read_all(store.batches()).vectors
+    documents, vectors = list(store.documents()), read_all(store.scan()).vectors
     folder = tmp_path / "shuffled"
     folder.mkdir()
     writer = create_store(folder, format=kind, dim=32)
@@ -243,7 +243,7 @@ def test_texts_belong_to_ids_whatever_order_they_stand_in(reading, store, tmp_pa
     writer.finish()
     shuffled = open_store(folder)
     translate_store(shuffled, reading, tmp_path / "new", any_store=True)
-    new = read_all(open_store(tmp_path / "new").batches())
+    new = read_all(open_store(tmp_path / "new").scan())
     unpatched = dataclasses.replace(reading, sample=TrueVectors([], reading.sample.vectors[:0]))
     for row, (doc_id, expected) in enumerate(one_by_one(store, unpatched)):
         position = list(new.ids).index(doc_id)
@@ -256,7 +256,7 @@ def test_confidence_stands_beside_the_store_in_its_order(store, tmp_path, spec):
     fitted = fit_stitch(store, load_embedder("tfidf:24"), stitch=spec, size=60)
     translate_store(store, fitted, tmp_path / "new")
     confidence = np.load(tmp_path / "new" / "confidence.npy", allow_pickle=False)
-    ids = read_all(open_store(tmp_path / "new").batches()).ids
+    ids = read_all(open_store(tmp_path / "new").scan()).ids
     of_sample = np.isin(ids, fitted.sample.ids)
     assert confidence.shape == (150,) and confidence.dtype == np.float32
     assert of_sample.sum() == 60 and (confidence[of_sample] == 1).all()
@@ -268,7 +268,7 @@ def test_confidence_goes_with_the_cosine_to_the_true_vectors(store, corpus, tmp_
     embedder = load_embedder("tfidf:24")
     fitted = fit_stitch(store, embedder, stitch="ridge+text", size=80)
     translate_store(store, fitted, tmp_path / "new")
-    new, confidence = read_all(open_store(tmp_path / "new").batches()), read_confidence(tmp_path / "new", 150)
+    new, confidence = read_all(open_store(tmp_path / "new").scan()), read_confidence(tmp_path / "new", 150)
     cosines = np.einsum("ij,ij->i", new.vectors, embedder.embed_documents(list(store.documents())))
     others = ~np.isin(new.ids, fitted.sample.ids)
     assert abs(confidence[others].mean() - cosines[others].mean()) < 0.1
@@ -299,9 +299,9 @@ def test_a_translation_that_broke_off_goes_on_with_the_right_texts(
 def test_a_store_whose_texts_are_gone_is_translated_by_its_vectors(bare_folder, reading, tmp_path):
     bare = open_store(bare_folder)
     done = translate_store(bare, reading, tmp_path / "new")
-    new, confidence = read_all(open_store(tmp_path / "new").batches()), read_confidence(tmp_path / "new", 150)
+    new, confidence = read_all(open_store(tmp_path / "new").scan()), read_confidence(tmp_path / "new", 150)
     spare = reading.fallback.stitch
-    old = read_all(bare.batches())
+    old = read_all(bare.scan())
     raw = spare.transform(old.vectors)
     expected = raw / np.linalg.norm(raw, axis=1, keepdims=True)
     of_sample = np.isin(old.ids, reading.sample.ids)
@@ -396,7 +396,7 @@ def test_a_document_without_a_text_is_translated_too(store, reading, forget_hash
     (folder / "docs.jsonl").write_text("\n".join(lines))
     forget_hashes(folder)
     translate_store(open_store(folder), reading, tmp_path / "new", any_store=True)
-    assert np.isfinite(read_all(open_store(tmp_path / "new").batches()).vectors).all()
+    assert np.isfinite(read_all(open_store(tmp_path / "new").scan()).vectors).all()
     assert np.isfinite(read_confidence(tmp_path / "new", 150)).all()
 
 
@@ -410,7 +410,7 @@ def test_documents_unlike_the_sample_are_counted_and_named(store, tmp_path):
     fearful = dataclasses.replace(fitted.selection.confidence, lowest=float(np.sort(values)[5]))
     shy = dataclasses.replace(fitted, selection=dataclasses.replace(fitted.selection, confidence=fearful))
     done = translate_store(store, shy, tmp_path / "shy")
-    ids = read_all(open_store(tmp_path / "shy").batches()).ids
+    ids = read_all(open_store(tmp_path / "shy").scan()).ids
     assert done.outside.count == 5
     assert done.outside.examples == tuple(ids[row] for row in np.argsort(values, kind="stable")[:3])
     assert "5 of 150 documents (3.3%) lie outside" in done.outside.sentence

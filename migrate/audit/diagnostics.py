@@ -371,4 +371,4 @@ def _sample(ground: Ground, seed: int) -> tuple[tuple[str, ...], dict[str, Vecto
 def _vectors(ground: Ground, name: str, ids: tuple[str, ...]) -> Vectors:
     wanted = set(ids)
     row_of = {doc_id: row for row, doc_id in enumerate(ground.keys[name]) if doc_id in wanted}
-    return ground.stores[name].take(np.array([row_of[doc_id] for doc_id in ids], dtype=np.int64)).vectors
+    return ground.stores[name].get(np.array([row_of[doc_id] for doc_id in ids], dtype=np.int64)).vectors

@@ -190,7 +190,7 @@ class Judge:
 
     @cached_property
     def _full(self) -> Answered:
-        return self._answered(self.reference.batches(), self.reference.info.metric)
+        return self._answered(self.reference.scan(), self.reference.info.metric)
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,7 +239,7 @@ class Attempts:
         return max(self.store.info.dim, self.fitted.dim)
 
     def _true_vectors(self, ids: list[str]) -> Vectors:
-        return self.reference.take(np.array([self._row_of[doc_id] for doc_id in ids], dtype=np.int64)).vectors
+        return self.reference.get(np.array([self._row_of[doc_id] for doc_id in ids], dtype=np.int64)).vectors
 
     @cached_property
     def _row_of(self) -> Mapping[str, int]:
@@ -250,12 +250,12 @@ class Attempts:
         StoreError
             The reference does not hold the store's documents.
         """
-        ids = (doc_id for batch in self.reference.batches() for doc_id in batch.ids)
+        ids = (doc_id for batch in self.reference.scan() for doc_id in batch.ids)
         found = {doc_id: row for row, doc_id in enumerate(ids)}
-        missing = [doc_id for batch in self.store.batches() for doc_id in batch.ids if doc_id not in found]
+        missing = [doc_id for batch in self.store.scan() for doc_id in batch.ids if doc_id not in found]
         if missing:
             raise StoreError(
-                f"{self.reference.info.path}: expected the ids of {self.store.info.path}, found {len(missing)} "
+                f"{self.reference.info.location}: expected the ids of {self.store.info.location}, found {len(missing)} "
                 f"missing, such as {missing[0]!r}; re-embed that store for a reference"
             )
         return found
@@ -354,15 +354,15 @@ def frontier(
 def _check(store: Store, fitted: FittedStitch, questions: Questions, shares: Sequence[float]) -> None:
     if not questions.queries:
         raise InputError(f"{questions.name}: expected queries to judge by, found none")
-    require_direction(fitted.manifest, DOCUMENT, source=str(store.info.path))
-    difference = store.fingerprint().difference(fitted.manifest.details["fingerprint"])
+    require_direction(fitted.manifest, DOCUMENT, source=str(store.info.location))
+    difference = store.snapshot().difference(fitted.manifest.details["fingerprint"])
     if difference is not None:
         raise StitchError(
-            f"{store.info.path}: expected the store that the stitch was fitted on, found another ({difference}); name "
-            "that one with --source"
+            f"{store.info.location}: expected the store that the stitch was fitted on, found another ({difference}); "
+            "name that one with --source"
         )
     if not store.info.has_texts:
-        raise StoreError(f"{store.info.path}: expected texts, which are what is re-embedded, found vectors only")
+        raise StoreError(f"{store.info.location}: expected texts, which are what is re-embedded, found vectors only")
     wrong = [share for share in shares if not 0 < share <= 1]
     if wrong or not shares:
         raise UsageError(f"expected shares of the store above 0 and up to 1, found {wrong or 'none'}; give others")

@@ -18,7 +18,7 @@ from migrate.audit.query_set import Keys, Questions
 from migrate.audit.retrieval import Asking
 from migrate.audit.verdict import Verdict, decide
 from migrate.stores.base import Store
-from migrate.stores.confidence import read_confidence
+from migrate.stores.confidence import stored_confidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +57,11 @@ def true_documents(translated: Store, keys: Keys) -> frozenset[str]:
     StoreError
         `confidence.npy` is damaged, or of another store.
     """
-    values = read_confidence(translated.folder, translated.info.count)
+    values = stored_confidence(translated)
     if values is None:
         return frozenset()
     known = np.flatnonzero(values == 1)
-    return frozenset(keys[doc_id] for doc_id in translated.take(known).ids) if len(known) else frozenset()
+    return frozenset(keys[doc_id] for doc_id in translated.get(known).ids) if len(known) else frozenset()
 
 
 def judge_held_out(ground: Ground, asking: Asking, *, margin: float, resamples: int) -> HeldOut | None:

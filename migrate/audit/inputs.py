@@ -28,6 +28,7 @@ from migrate.search.runs import Run
 from migrate.stitch.fitted import QUERY, FittedStitch, require_direction
 from migrate.stores.base import Store
 from migrate.stores.confidence import distrust, find_outside
+from migrate.stores.file_store import verify_files
 from migrate.vectors import Document, Progress, Vectors, no_progress, query_key
 
 _ECHOES = 0.1
@@ -46,8 +47,8 @@ def check_same_documents(stores: Mapping[str, Store], keys: Mapping[str, Keys], 
         strange = expected.symmetric_difference(keys[name].values())
         if strange:
             raise StoreError(
-                f"{store.info.path}: expected the documents of {stores[standard].info.path}, found {len(strange)} "
-                f"that only one of them has, such as {min(strange)!r}; audit stores of the same corpus"
+                f"{store.info.location}: expected the documents of {stores[standard].info.location}, found "
+                f"{len(strange)} that only one of them has, such as {min(strange)!r}; audit stores of the same corpus"
             )
 
 
@@ -135,9 +136,9 @@ def bridged_store(bridge: FittedStitch, source: Store | None, model: ModelIdenti
     """
     if source is None:
         raise UsageError("expected the source store that the bridge leads to, found none; name it with --source STORE")
-    path, known = source.info.path, bridge.manifest.model
+    path, known = source.info.location, bridge.manifest.model
     require_direction(bridge.manifest, QUERY, source=str(path))
-    difference = source.fingerprint().difference(bridge.manifest.details["fingerprint"])
+    difference = source.snapshot().difference(bridge.manifest.details["fingerprint"])
     if difference is not None:
         raise StitchError(
             f"{path}: the bridge was fitted on another store ({difference}); fit one on this store with "
@@ -213,7 +214,7 @@ def prepare_ground(
         raise InputError(f"{questions.name}: expected queries to audit with, found none")
     for store in (translated, reference, source):
         if store is not None:
-            store.verify()
+            verify_files(store)
     stores = {FULL: reference, TRANSLATED: translated}
     embedders = {FULL: embedder, TRANSLATED: embedder}
     if source is not None and source_embedder is not None:
@@ -246,7 +247,7 @@ def _check_dimensions(stores: Mapping[str, Store], embedders: Mapping[str, Embed
         identity, info = embedder.identity, stores[name].info
         if identity.dim != info.dim:
             raise VectorError(
-                f"{info.path}: expected vectors of dimension {identity.dim}, as {identity.spec} gives, found "
+                f"{info.location}: expected vectors of dimension {identity.dim}, as {identity.spec} gives, found "
                 f"{info.dim}; name the model that the store was built with"
             )
 

@@ -73,7 +73,7 @@ class Questions:
 def document_keys(store: Store, parent_field: str = PARENT_FIELD) -> Keys:
     """The judged document of each id of a store, in the store's order."""
     if not store.info.has_texts:
-        return {doc_id: doc_id for batch in store.batches() for doc_id in batch.ids}
+        return {doc_id: doc_id for batch in store.scan() for doc_id in batch.ids}
     return keys_of(store.documents(), parent_field)
 
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -32,8 +31,9 @@ from migrate.embedders.base import Embedder
 from migrate.errors import InputError, StoreError
 from migrate.manifest import Manifest, ModelIdentity
 from migrate.selection.sample import distinct_texts
-from migrate.stores.base import INDEX_HASH, Store
-from migrate.stores.confidence import read_confidence
+from migrate.stores.base import Store
+from migrate.stores.confidence import stored_confidence
+from migrate.stores.file_store import INDEX_HASH, as_files, index_is_verified
 from migrate.vectors import Document, Progress, Vectors, check_vectors, no_progress, summarize_norms
 
 SPOT_CHECKS: Final = 32
@@ -147,7 +147,7 @@ def check_target(translated: Store, embedder: Embedder) -> None:
     finding = manifest_finding(manifest, embedder.identity)
     if not finding.ok:
         raise StoreError(
-            f"{translated.info.path}: expected the model that the store was translated for, found that "
+            f"{translated.info.location}: expected the model that the store was translated for, found that "
             f"{finding.message}; leave out --target, or audit another store"
         )
 
@@ -180,14 +180,18 @@ def odd_scores(
 
 def _refuse_same_place(reference: Store, others: dict[str, Store | None]) -> None:
     for name, other in others.items():
-        if other is not None and _index(reference).samefile(_index(other)):
+        if other is not None and _is_same_place(reference, other):
             raise StoreError(
-                f"{reference.info.path}: expected a full re-embed as reference, found {name} itself; {_MADE_ELSE}"
+                f"{reference.info.location}: expected a full re-embed as reference, found {name} itself; {_MADE_ELSE}"
             )
 
 
-def _index(store: Store) -> Path:
-    return store.folder / str(store.info.details["index"])
+def _is_same_place(store: Store, other: Store) -> bool:
+    files = [as_files(store), as_files(other)]
+    if None in files:
+        return store.info.location == other.info.location
+    first, second = (opened.index_path for opened in files if opened is not None)
+    return first.samefile(second)
 
 
 def _refuse_same_bytes(translated: Store, reference: Store) -> None:
@@ -196,8 +200,8 @@ def _refuse_same_bytes(translated: Store, reference: Store) -> None:
     hashes = [manifest.details.get(INDEX_HASH) if manifest else None for manifest in manifests]
     if hashes[0] is not None and hashes[0] == hashes[1] and made_by(translated) in (*_MADE_RIGHT, None):
         raise StoreError(
-            f"{translated.info.path}: expected a translated store to audit, found the same vectors as in the reference "
-            f"{reference.info.path}; audit what `translate` has written"
+            f"{translated.info.location}: expected a translated store to audit, found the same vectors as in the "
+            f"reference {reference.info.location}; audit what `translate` has written"
         )
 
 
@@ -219,7 +223,7 @@ def _by_manifest(translated: Store, reference: Store, embedder: Embedder) -> tup
     _refuse_other_model(reference, manifest, others)
     if any(_is_file(model) for model in (manifest.model, *others)) and others:
         return False, f"its manifest names {manifest.model.spec}, and a file does not tell its model"
-    if str(reference.info.details["index"]) not in reference.verify():
+    if not index_is_verified(reference):
         return False, "its manifest has no hash of its index"
     if made_by(reference) not in _MADE_RIGHT:
         return False, f"its manifest was written by {made_by(reference)}, which embeds nothing"
@@ -234,7 +238,7 @@ def _refuse_translation(reference: Store, manifest: Manifest) -> None:
     n_true = manifest.counts.get("true vectors", 0)
     if (made_by(reference) == "translate" or manifest.source_model is not None) and n_true < reference.info.count:
         raise StoreError(
-            f"{reference.info.path}: expected a full re-embed as reference, found a translated store; {_MADE_ELSE}"
+            f"{reference.info.location}: expected a full re-embed as reference, found a translated store; {_MADE_ELSE}"
         )
 
 
@@ -245,8 +249,8 @@ def _refuse_other_model(reference: Store, manifest: Manifest, models: Sequence[M
         either_a_file = manifest.model is not None and (_is_file(manifest.model) or _is_file(model))
         if not finding.ok and not either_a_file:
             raise StoreError(
-                f"{reference.info.path}: expected a reference embedded by {model.spec} as it is used here, found that "
-                f"{finding.message}; {_MADE_ELSE}"
+                f"{reference.info.location}: expected a reference embedded by {model.spec} as it is used here, found "
+                f"that {finding.message}; {_MADE_ELSE}"
             )
 
 
@@ -256,7 +260,7 @@ def _matching_rows(translated: Store, reference: Store, keys: tuple[Keys, Keys],
     if len(mine) != translated.info.count or len(other) != reference.info.count:
         return None  # two rows of one id: nobody knows which is which
     row_of = {doc_id: row for row, doc_id in enumerate(other)}
-    values = read_confidence(translated.folder, translated.info.count)
+    values = stored_confidence(translated)
     is_true = np.zeros(translated.info.count, dtype=bool) if values is None else values == 1
     shared = np.fromiter((doc_id in row_of for doc_id in mine), dtype=bool, count=len(mine))
     rng = np.random.default_rng(seed)
@@ -264,13 +268,13 @@ def _matching_rows(translated: Store, reference: Store, keys: tuple[Keys, Keys],
     rows = np.sort(np.concatenate(drawn))
     if not len(rows):
         return None
-    batch = translated.take(rows)
+    batch = translated.get(rows)
     ids = list(batch.ids)
     vectors = batch.vectors.copy()
     places = np.array([row_of[doc_id] for doc_id in ids], dtype=np.int64)
-    true_vectors = reference.take(places).vectors
-    check_vectors(ids, vectors, source=str(translated.info.path))
-    check_vectors(ids, true_vectors, source=str(reference.info.path))
+    true_vectors = reference.get(places).vectors
+    check_vectors(ids, vectors, source=str(translated.info.location))
+    check_vectors(ids, true_vectors, source=str(reference.info.location))
     _check_texts(translated, reference, rows, places)
     return _Rows(ids, places, vectors, true_vectors, is_true[rows], None if values is None else values[rows])
 
@@ -283,8 +287,8 @@ def _check_texts(translated: Store, reference: Store, rows: NDArray[np.int64], p
     other = [mine.id for mine, theirs in pairs if mine.text != theirs.text]
     if other:
         raise StoreError(
-            f"{reference.info.path}: expected the texts of {translated.info.path}, found others under the same ids "
-            f"({len(other):,} of {len(rows):,} that were compared, such as {other[0]!r}); {_MADE_ELSE}"
+            f"{reference.info.location}: expected the texts of {translated.info.location}, found others under the same "
+            f"ids ({len(other):,} of {len(rows):,} that were compared, such as {other[0]!r}); {_MADE_ELSE}"
         )
 
 
@@ -294,8 +298,8 @@ def _check_norms(reference: Store, rows: _Rows | None, embedder: Embedder) -> No
     norms = summarize_norms(rows.reference)
     if not norms.is_unit and norms.maximum > _LENGTHS * norms.minimum:
         raise StoreError(
-            f"{reference.info.path}: expected vectors of length 1, as {embedder.identity.spec} gives, found lengths "
-            f"from {norms.minimum:.3g} to {norms.maximum:.3g}; {_MADE_ELSE}"
+            f"{reference.info.location}: expected vectors of length 1, as {embedder.identity.spec} gives, found "
+            f"lengths from {norms.minimum:.3g} to {norms.maximum:.3g}; {_MADE_ELSE}"
         )
 
 
@@ -313,9 +317,9 @@ def _check_true_rows(translated: Store, reference: Store, rows: _Rows) -> int:
     if not enough:
         worst = int(np.argmin(np.where(true, cosines, np.inf)))
         raise StoreError(
-            f"{reference.info.path}: expected the true vectors of {translated.info.path}, found {int(wrong.sum()):,} "
-            f"of {int(true.sum()):,} to be others, such as {rows.ids[worst]!r} (cosine {cosines[worst]:.3f}): not a "
-            f"full re-embed by the same model; {_MADE_ELSE}"
+            f"{reference.info.location}: expected the true vectors of {translated.info.location}, found "
+            f"{int(wrong.sum()):,} of {int(true.sum()):,} to be others, such as {rows.ids[worst]!r} (cosine "
+            f"{cosines[worst]:.3f}): not a full re-embed by the same model; {_MADE_ELSE}"
         )
     return int(true.sum())
 
@@ -328,12 +332,12 @@ def _spot_check(reference: Store, embedder: Embedder, rows: _Rows | None, seed: 
     if not drawn:
         return None
     places = np.array([candidate.row for candidate in drawn], dtype=np.int64)
-    stored = reference.take(places).vectors
+    stored = reference.get(places).vectors
     try:
         fresh = embedder.embed_documents([candidate.document for candidate in drawn], progress=progress)
     except InputError:  # a file of vectors that has others
         return None
-    path = reference.info.path
+    path = reference.info.location
     if fresh.shape != stored.shape:
         raise StoreError(
             f"{path}: expected vectors of dimension {fresh.shape[1]}, as {embedder.identity.spec} gives, found "
@@ -372,8 +376,8 @@ def _unproven(reference: Store, rows: _Rows | None) -> str:
     equal = 0 if rows is None else int((~rows.true & (rows.cosines >= _SAME)).sum())
     if rows is not None and equal > _SAME_SHARE * (~rows.true).sum():
         raise StoreError(
-            f"{reference.info.path}: expected a full re-embed as reference, found {equal:,} rows equal to translated "
-            f"ones; {_MADE_ELSE}"
+            f"{reference.info.location}: expected a full re-embed as reference, found {equal:,} rows equal to "
+            f"translated ones; {_MADE_ELSE}"
         )
     return (
         "nothing proves it, as no document can be embedded again to compare; `stamp` cannot help, "

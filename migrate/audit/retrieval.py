@@ -52,10 +52,10 @@ class Asking:
         return self._timed(lambda: search(batches, ids, queries, metric=metric, key=keys.__getitem__, depth=depth))
 
     def _checked(self, store: Store, keys: Keys, left_out: Collection[str]) -> Iterator[Batch]:
-        done, stage = 0, f"search {store.info.path.name}"
-        for batch in store.batches():
+        done, stage = 0, f"search {store.info.location.name}"
+        for batch in store.scan():
             self.progress(stage, done, store.info.count)
-            check_vectors(batch.ids, batch.vectors, source=str(store.info.path))
+            check_vectors(batch.ids, batch.vectors, source=str(store.info.location))
             yield _without(batch, keys, left_out) if left_out else batch
             done += len(batch)
         self.progress(stage, done, store.info.count)

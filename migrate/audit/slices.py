@@ -43,7 +43,7 @@ def topics_of(ground: Ground, wanted: Sequence[str], *, seed: int = 0) -> Mappin
     if count < 2 or not texts:
         return {}
     place = {key: i for i, key in enumerate(rows)}
-    vectors = ground.stores[FULL].take(np.array(list(rows.values()), dtype=np.int64)).vectors
+    vectors = ground.stores[FULL].get(np.array(list(rows.values()), dtype=np.int64)).vectors
     part_of = _clusters(vectors, count, seed)
     called = _cluster_labels([texts[key] for key in rows], part_of, count)
     return {key: called[part_of[place[key]]] for key in wanted if key in place}

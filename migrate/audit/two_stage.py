@@ -129,8 +129,8 @@ class TwoStage:
         """The rankings of some queries; what several of them find is read once."""
         wanted = [self._rows[number][:depth] for number in numbers]
         rows = np.unique(np.concatenate(wanted))
-        batch = self.reference.take(rows)
-        check_vectors(batch.ids, batch.vectors, source=str(self.reference.info.path))
+        batch = self.reference.get(rows)
+        check_vectors(batch.ids, batch.vectors, source=str(self.reference.info.location))
         rankings: dict[str, tuple[str, ...]] = {}
         for number, own in zip(numbers, wanted, strict=True):
             places = np.searchsorted(rows, own)
@@ -155,8 +155,8 @@ class TwoStage:
         return [np.array([row_of[doc_id] for doc_id in top], dtype=np.int64) for top in tops]
 
     def _checked(self) -> Iterator[Batch]:
-        for batch in self.translated.batches():
-            check_vectors(batch.ids, batch.vectors, source=str(self.translated.info.path))
+        for batch in self.translated.scan():
+            check_vectors(batch.ids, batch.vectors, source=str(self.translated.info.location))
             yield batch
 
     def cost(self, depth: int) -> Reranking:
@@ -181,4 +181,4 @@ def can_rerank(translated: Store, reference: Store) -> bool:
 
 
 def _ids(store: Store) -> Iterator[str]:
-    return (doc_id for batch in store.batches() for doc_id in batch.ids)
+    return (doc_id for batch in store.scan() for doc_id in batch.ids)

@@ -97,7 +97,7 @@ def _by_manifest(store: Store, model: ModelIdentity, findings: tuple[Finding, ..
     wrong = [finding for finding in findings if not finding.ok]
     cause = Cause.MANIFEST if wrong else Cause.COMPATIBLE
     sentence = wrong[0].message if wrong else f"the manifest {findings[1].message}, and the index is unchanged"
-    return Compatibility(store.info.path, model, cause, sentence, "manifest", findings, notes=_translated(store))
+    return Compatibility(store.info.location, model, cause, sentence, "manifest", findings, notes=_translated(store))
 
 
 def _translated(store: Store) -> tuple[str, ...]:
@@ -117,7 +117,7 @@ def _by_facts(store: Store, model: ModelIdentity, findings: tuple[Finding, ...])
         names = " and ".join(finding.name for finding in findings)
         cause, sentence = Cause.COMPATIBLE, f"nothing speaks against it: {names} fit"
     note = "the store has no texts, so whether the vectors are the model's could not be checked"
-    return Compatibility(store.info.path, model, cause, sentence, "facts", findings, notes=(note,))
+    return Compatibility(store.info.location, model, cause, sentence, "facts", findings, notes=(note,))
 
 
 def _other_dimension(store: Store, embedder: Embedder, dimension: Finding, seed: int) -> Compatibility:
@@ -125,7 +125,7 @@ def _other_dimension(store: Store, embedder: Embedder, dimension: Finding, seed:
     model, dim = embedder.quick_identity(), store.info.dim
     notes = (fitting_models(store, model, seed),)
     other = Compatibility(
-        store.info.path, model, Cause.DIMENSION, dimension.message, "facts", (dimension,), notes=notes
+        store.info.location, model, Cause.DIMENSION, dimension.message, "facts", (dimension,), notes=notes
     )
     if dim > model.dim or not store.info.has_texts:
         return other
@@ -160,7 +160,7 @@ def _by_sample(
         findings = (*findings, norms_by_vectors(compared.stored[rows], compared.fresh[rows], exact=exact))
     cause, sentence = _answer(found, findings)
     return Compatibility(
-        store.info.path,
+        store.info.location,
         embedder.identity,
         cause,
         sentence,

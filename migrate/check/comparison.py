@@ -222,8 +222,8 @@ def _correlation(left: NDArray[np.float64], right: NDArray[np.float64]) -> float
 def draw(store: Store, size: int, seed: int) -> tuple[Sample, Vectors]:
     """Random documents with different texts, and their stored vectors, all finite and not zero."""
     sample = draw_sample(store, size, strategy="random", seed=seed)
-    batch = store.take(sample.rows)
-    check_vectors(batch.ids, batch.vectors, source=str(store.info.path))
+    batch = store.get(sample.rows)
+    check_vectors(batch.ids, batch.vectors, source=str(store.info.location))
     return sample, batch.vectors
 
 

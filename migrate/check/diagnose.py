@@ -42,7 +42,7 @@ def rows_elsewhere(
     best = np.full(len(queries), -np.inf, np.float32)
     rows = np.full(len(queries), -1, np.int64)
     first = 0
-    for batch in store.batches():
+    for batch in store.scan():
         scores = queries @ unit_rows(batch.vectors).T
         places = scores.argmax(axis=1)
         found = scores[np.arange(len(queries)), places]
@@ -50,7 +50,7 @@ def rows_elsewhere(
         best[better], rows[better] = found[better], first + places[better]
         first += len(batch)
         progress("look in other rows", first, store.info.count)
-    stored = store.take(np.maximum(rows, 0)).vectors
+    stored = store.get(np.maximum(rows, 0)).vectors
     rows[~agree(stored, fresh, compared.tolerance)] = -1
     return some, rows
 

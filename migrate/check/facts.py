@@ -11,6 +11,7 @@ from migrate.embedders import known_models
 from migrate.errors import StoreError
 from migrate.manifest import Manifest, ModelIdentity
 from migrate.stores.base import Store
+from migrate.stores.file_store import index_is_verified, verify_files
 from migrate.vectors import NormSummary, Vectors, check_vectors, squared_norms, summarize_norms
 
 MADE_BY_STAMP = "stamp"
@@ -49,8 +50,8 @@ def fitting_models(store: Store, model: ModelIdentity, seed: int) -> str:
 def _some_vectors(store: Store, seed: int) -> Vectors:
     """Vectors of some random rows, all finite and not zero."""
     rows = np.sort(np.random.default_rng(seed).permutation(store.info.count)[:_NORM_ROWS])
-    batch = store.take(rows)
-    check_vectors(batch.ids, batch.vectors, source=str(store.info.path))
+    batch = store.get(rows)
+    check_vectors(batch.ids, batch.vectors, source=str(store.info.location))
     return batch.vectors
 
 
@@ -109,9 +110,9 @@ def manifest_finding(manifest: Manifest, model: ModelIdentity) -> Finding:
 def unchanged_finding(store: Store) -> Finding | None:
     """Whether index and documents are the ones of the manifest; None where it holds no hash of the index."""
     try:
-        names = store.verify()
+        names = verify_files(store)
     except StoreError as error:
         return Finding("unchanged", False, str(error))
-    if store.info.details["index"] not in names:
+    if not index_is_verified(store):
         return None
     return Finding("unchanged", True, f"as in the manifest, by SHA-256: {', '.join(names)}")

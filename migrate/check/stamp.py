@@ -15,7 +15,8 @@ from migrate.embedders.base import Embedder
 from migrate.errors import UsageError
 from migrate.files import atomic_file, output_errors, write_json
 from migrate.manifest import MANIFEST_NAME, Manifest
-from migrate.stores.base import Store, hash_files
+from migrate.stores.base import Store
+from migrate.stores.file_store import FileStore, as_files, hash_written
 from migrate.vectors import Progress, no_progress
 
 
@@ -59,31 +60,37 @@ def stamp_store(
     VectorError, RemoteError, InputError
         As `check_store`.
     """
-    path = store.folder / MANIFEST_NAME
+    files = as_files(store)
+    if files is None:
+        raise UsageError(
+            f"{store.info.location}: expected a store that lies in files, found one that has no place for a stamp; "
+            "name its model with every command"
+        )
+    path = files.folder / MANIFEST_NAME
     if not force and os.path.lexists(path):
         raise UsageError(f"{path} exists: the store is stamped already; replace it with --force")
-    before = store.fingerprint()
+    before = store.snapshot()
     checked = None
     if not trust or not dimension_finding(store, embedder.identity).ok:
         checked = check_store(store, embedder, sample=sample, manifest="ignore", seed=seed, progress=progress)
         if not checked.compatible:
             return Stamp(None, checked)
-    manifest = _manifest(store, embedder, checked, seed)
+    manifest = _manifest(files, embedder, checked, seed)
     store.check_unchanged(before)
     with atomic_file(path, force=force) as aside:
         write_json(aside, manifest.as_json())
     return Stamp(path, checked)
 
 
-def _manifest(store: Store, embedder: Embedder, checked: Compatibility | None, seed: int) -> Manifest:
+def _manifest(store: FileStore, embedder: Embedder, checked: Compatibility | None, seed: int) -> Manifest:
     with output_errors(store.folder):
-        files = hash_files(store.folder, str(store.info.details["index"]), store.document_files)
+        hashes = hash_written(store, store.folder)
     return Manifest(
         "store",
         model=embedder.identity,
         seed=seed,
         counts={"documents": store.info.count},
-        details={"made by": MADE_BY_STAMP, "checked": _checked(checked), **files},
+        details={"made by": MADE_BY_STAMP, "checked": _checked(checked), **hashes},
     )
 
 

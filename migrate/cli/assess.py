@@ -99,7 +99,7 @@ def command(
         show_json(assess_document(found))
         return
     show(assess_text(found))
-    stitch_path = free_path(opened.info.path.with_name(f"{opened.info.path.stem}-stitch"))
+    stitch_path = free_path(opened.info.location.with_name(f"{opened.info.location.stem}-stitch"))
     words = [store, "-o", stitch_path, *(model_words("--target", target) or ["--target", target])]
     advise_next("fit", *words, also=("query_log", "price"), but="rate", quiet=quiet)  # a rate means more here
 

@@ -62,13 +62,14 @@ def command(
     from migrate.report.check import check_document, check_text
     from migrate.report.suite import check_suite
     from migrate.stores import open_store
+    from migrate.stores.file_store import folder_of
 
     ci.refuse(store, force=force)
     opened = open_store(store)
     with progress_bar(quiet=quiet) as progress:
         found = check_store(
             opened,
-            model.load(spec, state=opened.folder),
+            model.load(spec, state=folder_of(opened)),
             sample=documents(size, opened.info.count),
             manifest="trust" if size is None and not full else "compare",
             seed=seed,

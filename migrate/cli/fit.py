@@ -87,6 +87,7 @@ def command(
     from migrate.report.fit import WITHOUT_TEXTS, fit_sentences
     from migrate.report.terminal import candidates_table, folded
     from migrate.stores import open_store
+    from migrate.stores.file_store import folder_of
 
     refuse_output(output, store, *filter(None, [query_log]), force=force)  # told before anything is spent
     with progress_bar(quiet=quiet) as progress:
@@ -94,7 +95,7 @@ def command(
         paid = spending.watch(model.load(target, seed=seed), price=price, quiet=quiet)
         old = None
         if source_model:
-            old = paid.also(model.for_source().load(source_model, state=opened.folder), "source model")
+            old = paid.also(model.for_source().load(source_model, state=folder_of(opened)), "source model")
         further = {spec: paid.also(model.for_source().load(spec), "view") for spec in views}
         log = load_log(query_log, strategy, old)
 
@@ -147,6 +148,6 @@ def command(
         bridge = shlex.join(["--source", str(store.absolute()), "--bridge", str(output.absolute())])
         advise(f"an audit of a translated store sets this beside it with {bridge}", quiet=quiet)
         return
-    translated = free_path(output.with_name(f"{opened.info.path.stem}-translated"))
+    translated = free_path(output.with_name(f"{opened.info.location.stem}-translated"))
     words = [store, output, "-o", translated, *model_words("--target", target)]
     advise_next("translate", *words, quiet=quiet)

@@ -36,8 +36,8 @@ def _facts(store: Store) -> dict[str, Any]:
     info = store.info
     model = info.manifest.model if info.manifest else None
     return {
-        "store": str(info.path),
-        "format": info.format,
+        "store": str(info.location),
+        "format": info.kind,
         "index_type": info.index_type,
         "vectors": info.count,
         "dimension": info.dim,
@@ -54,8 +54,13 @@ def _facts(store: Store) -> dict[str, Any]:
 
 def _checksum(store: Store) -> str:
     """Which files are those of the manifest, and of which it knows nothing."""
-    names = store.verify()
-    others = [name for name in (str(store.info.details["index"]), *store.document_files) if name not in names]
+    from migrate.stores.file_store import as_files
+
+    files = as_files(store)
+    if files is None:
+        return "none to compare with"
+    names = files.verify()
+    others = [name for name in (files.index_path.name, *files.document_files) if name not in names]
     if not names:
         return "none to compare with"
     return f"as in the manifest: {', '.join(names)}" + (f"; none of {', '.join(others)}" if others else "")
@@ -68,7 +73,7 @@ def _norms(store: Store) -> dict[str, Any]:
     from migrate.vectors import UNIT_TOLERANCE, squared_norms
 
     least, greatest, bad = np.inf, 0.0, 0
-    for batch in store.batches():
+    for batch in store.scan():
         with np.errstate(over="ignore", invalid="ignore"):
             squares = squared_norms(batch.vectors)
         good = squares[np.isfinite(squares) & (squares > 0)]

@@ -43,12 +43,13 @@ def command(
     from migrate.check import stamp_store
     from migrate.report.check import check_text, stamp_document
     from migrate.stores import open_store
+    from migrate.stores.file_store import folder_of
 
     opened = open_store(store)
     with progress_bar(quiet=quiet) as progress:
         done = stamp_store(
             opened,
-            model.load(spec, state=opened.folder),
+            model.load(spec, state=folder_of(opened)),
             sample=documents(size, opened.info.count),
             trust=trust,
             force=force,

@@ -140,8 +140,8 @@ def refitted(
     if given.reembed is None:
         return fitted
     folder = given.save_stitch or output.with_name(f"{output.name}.stitch")
-    refuse_overlap(folder, store.info.path, stitch, output)
-    refuse_output(output, store.info.path, stitch, force=force)  # told before anything is spent
+    refuse_overlap(folder, store.info.location, stitch, output)
+    refuse_output(output, store.info.location, stitch, force=force)  # told before anything is spent
     wanted = given.wanted(seed)
     target = paid.watch(load_model_of_stitch(fitted, stitch, given.target, model), price=given.price)
 

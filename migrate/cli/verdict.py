@@ -53,27 +53,28 @@ def load_model_of(store: Store, spec: str | None, flag: str, options: ModelOptio
         The store's own model is not what it was: its weights or its vocabulary have changed.
     """
     from migrate.errors import InputError, RemoteError, UsageError
+    from migrate.stores.file_store import folder_of
 
     known = store.info.manifest.model if store.info.manifest else None
     if spec is None and known is None:
-        raise UsageError(f"{store.info.path} does not say which model it was built with; name it with {flag} SPEC")
+        raise UsageError(f"{store.info.location} does not say which model it was built with; name it with {flag} SPEC")
     if known is None or spec not in (None, known.spec):
-        embedder = options.load(str(spec), state=store.folder)
-        embedder.expect_dim(store.info.dim, str(store.info.path))
+        embedder = options.load(str(spec), state=folder_of(store))
+        embedder.expect_dim(store.info.dim, str(store.info.location))
         return embedder
     if is_out_of_sight(known):
         name = known.spec.removeprefix("file:")
         raise UsageError(
-            f"{store.info.path}: expected {name}, the vectors that it is of, in the current folder, found none; say "
-            f"where they are with {flag} file:PATH"
+            f"{store.info.location}: expected {name}, the vectors that it is of, in the current folder, found none; "
+            f"say where they are with {flag} file:PATH"
         )
-    embedder = options.as_recorded(known).load(known.spec, state=store.folder)
-    embedder.expect_dim(store.info.dim, str(store.info.path))
+    embedder = options.as_recorded(known).load(known.spec, state=folder_of(store))
+    embedder.expect_dim(store.info.dim, str(store.info.location))
     try:
         identity = embedder.identity
     except (InputError, RemoteError) as error:
         raise type(error)(f"{error}; or name the model with {flag} SPEC") from error
-    _check_revision(store.info.path, known, identity)
+    _check_revision(store.info.location, known, identity)
     return embedder
 
 

@@ -77,12 +77,12 @@ def assess_store(
     info = store.info
     if not info.has_texts:
         raise StoreError(
-            f"{info.path}: expected texts, which are what is embedded, found vectors only; put a docs.jsonl "
+            f"{info.location}: expected texts, which are what is embedded, found vectors only; put a docs.jsonl "
             '({"id", "text"} a line) beside the index'
         )
     count = count_texts(store.documents(), target, known=cached, total=info.count, progress=progress)
     if not count.distinct:
-        raise StoreError(f"{info.path}: expected documents with texts, found none that is not blank")
+        raise StoreError(f"{info.location}: expected documents with texts, found none that is not blank")
     size = None if target.dim is None else store_bytes(store, target.dim)
     pricing = Pricing(target, count, size, info.dim, rate, texts_per_request)
     plans = make_plans(pricing, known)

@@ -26,6 +26,7 @@ from migrate.files import describe_os_error, is_endless
 from migrate.selection.sample import MOST_PAIRS
 from migrate.stitch.persistence import load_stitch
 from migrate.stores.base import Store
+from migrate.stores.file_store import file_bytes
 
 FLOAT_BYTES = 4
 _CACHE_OVERHEAD = 64
@@ -68,7 +69,7 @@ def store_bytes(store: Store, dim: int) -> StoreBytes:
     built anew (`is_built`: all but flat ones) needs its rows on disk and the whole index in memory while it is built.
     """
     info = store.info
-    now = sum(stamp.size for stamp in store.stamps)
+    now = file_bytes(store)
     index = int(info.details.get("index bytes", info.count * info.dim * FLOAT_BYTES))
     rows = info.count + int(info.details.get("nlist", 0))
     after = index + rows * (dim - info.dim) * FLOAT_BYTES
@@ -148,10 +149,10 @@ def read_stitch_quality(folder: Path, store: Store, spec: str) -> KnownPoint:
         It was fitted on another store, or leads to another model.
     """
     fitted = load_stitch(folder)
-    difference = store.fingerprint().difference(fitted.manifest.details.get("fingerprint", {}))
+    difference = store.snapshot().difference(fitted.manifest.details.get("fingerprint", {}))
     if difference is not None:
         raise StitchError(
-            f"{folder}: expected a stitch fitted on {store.info.path}, found one of another store ({difference}); "
+            f"{folder}: expected a stitch fitted on {store.info.location}, found one of another store ({difference}); "
             "leave it out"
         )
     model = fitted.manifest.model

@@ -20,9 +20,10 @@ from migrate.errors import DatasetError
 from migrate.files import FileStamp
 from migrate.manifest import Manifest, ModelIdentity
 from migrate.stores import create_store
-from migrate.stores.base import Metric, NewStoreWriter, hash_files
+from migrate.stores.base import Metric, NewStoreWriter
 from migrate.stores.create import INDEX_NAME, PICKLE_NAME
 from migrate.stores.documents.jsonl import DOCS_NAME
+from migrate.stores.file_store import hash_files
 from migrate.vectors import Document, Progress, Vectors, no_progress
 
 BATCH_DOCUMENTS = 1_024
@@ -89,14 +90,13 @@ def finish_beside(
     work: Work,
     embedder: Embedder,
     made_by: str,
-    index: str,
-    documents: Iterable[str],
+    hashes: Mapping[str, Any],
     inputs: Mapping[str, str] = NO_INPUTS,
 ) -> dict[str, Any]:
-    """Complete what stands beside the rows."""
+    """Complete what stands beside the rows; `hashes` are of the files, as `hash_files` gives them."""
     identity = noted_identity(work, embedder)
     embedder.save_state(work.content)
-    details = {"made by": made_by, **hash_files(work.content, index, documents)}
+    details = {"made by": made_by, **hashes}
     counts = {"documents": work.rows}
     Manifest("store", model=identity, inputs=dict(inputs), counts=counts, details=details).write(work.content)
     return {"count": work.rows, "dim": identity.dim}
@@ -180,7 +180,8 @@ def embed_corpus(
         for stamp in stamps:
             stamp.check()
         documents = (PICKLE_NAME if store_format == "langchain" else DOCS_NAME,)
-        return finish_beside(work, embedder, COMMAND, INDEX_NAME, documents) | {"skipped": skipped}
+        hashes = hash_files(work.content, INDEX_NAME, documents)
+        return finish_beside(work, embedder, COMMAND, hashes) | {"skipped": skipped}
 
     return as_embedding(output, make_folder(output, configure, fill, force=force, restart=restart))
 

@@ -24,6 +24,7 @@ from migrate.embedders.base import Embedder
 from migrate.manifest import MANIFEST_NAME, read_manifest
 from migrate.selection.sample import known_documents
 from migrate.stores.base import Resume, Store, StoreWriter
+from migrate.stores.file_store import hash_written, source_hashes, verify_files
 from migrate.vectors import Batch, Document, Progress, no_progress
 
 COMMAND = "re-embed"
@@ -49,11 +50,11 @@ def reembed_store(
     UsageError, OutputError, LockedError, RemoteError, InputError
         As `embed_corpus`.
     """
-    store.verify()
-    before = store.fingerprint()
+    verify_files(store)
+    before = store.snapshot()
 
     def configure() -> Configuration:
-        return Configuration(COMMAND, store.identity(), model_options(embedder))
+        return Configuration(COMMAND, store.snapshot().as_json(), model_options(embedder))
 
     def fill(work: Work) -> dict[str, Any]:
         work.total = count = store.info.count
@@ -68,8 +69,7 @@ def reembed_store(
                 record_batch(recorder, work, writer.rows, embedder, {})
         (writer or _reference_writer(store, work, noted_identity(work, embedder).dim)).finish()
         store.check_unchanged(before)
-        index = str(store.info.details["index"])
-        return finish_beside(work, embedder, MADE_BY, index, store.document_files, _inputs(store))
+        return finish_beside(work, embedder, MADE_BY, hash_written(store, work.content), source_hashes(store))
 
     return as_embedding(output, make_folder(output, configure, fill, force=force, restart=restart))
 
@@ -79,7 +79,7 @@ def is_reembedded(store: Store, embedder: Embedder, folder: Path) -> bool:
     if not (folder / MANIFEST_NAME).is_file():
         return False
     made = read_manifest(folder, "store")
-    return (made.details.get("made by"), made.model, made.inputs) == (MADE_BY, embedder.identity, _inputs(store))
+    return (made.details.get("made by"), made.model, made.inputs) == (MADE_BY, embedder.identity, source_hashes(store))
 
 
 def documents_left(store: Store, output: Path, *, restart: bool = False) -> Iterator[Document]:
@@ -88,10 +88,5 @@ def documents_left(store: Store, output: Path, *, restart: bool = False) -> Iter
     return known_documents(store, np.arange(min(done, store.info.count), store.info.count))
 
 
-def _inputs(store: Store) -> dict[str, str]:
-    """Hashes of what the documents are read from, and the fingerprint of the vectors that stand beside them."""
-    return {"source rows": store.fingerprint().rows_sha256, **store.document_hashes()}
-
-
 def _reference_writer(store: Store, work: Work, dim: int) -> StoreWriter:
-    return store.writer(work.content, dim, Resume(work.rows, work.scratch))
+    return store.destination(work.content, dim, Resume(work.rows, work.scratch))

@@ -158,7 +158,7 @@ def paid_rows(store: Store, fitted: FittedStitch) -> NDArray[np.bool_]:
     """Whether the stitch has the true vector of each document of a store, (n,)."""
     paid = np.zeros(store.info.count, dtype=bool)
     done = 0
-    for batch in store.batches():
+    for batch in store.scan():
         paid[done + fitted.sample.positions(batch.ids)[0]] = True
         done += len(batch)
     return paid

@@ -89,17 +89,17 @@ def _pairs(
     store: Store, known: TrueVectors, rows: NDArray[np.int64], *, with_texts: bool, seed: int
 ) -> tuple[Pairs, Sequence[str]]:
     """Up to `MOST_PAIRS` of the pairs, each text once, and their texts."""
-    ids = store.take(rows).ids
+    ids = store.get(rows).ids
     strange = next((doc_id for doc_id in ids if doc_id not in known.row_of), None)
     if strange is not None:
         raise StitchError(
-            f"{store.info.path}: expected the true vector of {strange!r}, found none; fit the stitch again for this "
-            "store"
+            f"{store.info.location}: expected the true vector of {strange!r}, found none; fit the stitch again for "
+            "this store"
         )
     own = np.array([doc_id not in known.copies for doc_id in ids], dtype=bool)
     some = np.sort(np.random.default_rng(seed).permutation(rows[own])[:MOST_PAIRS])
-    batch = store.take(some)
-    check_vectors(batch.ids, batch.vectors, source=str(store.info.path))
+    batch = store.get(some)
+    check_vectors(batch.ids, batch.vectors, source=str(store.info.location))
     target: Vectors = known.vectors[[known.row_of[doc_id] for doc_id in batch.ids]]
     texts = [document.text for document in store.documents(some)] if with_texts else []
     return Pairs(tuple(batch.ids), batch.vectors, target), texts

@@ -21,6 +21,7 @@ from migrate.selection.query_log import MOST_QUERIES, choosers_of, chosen_by, di
 from migrate.stitch.fitted import DOCUMENT, FittedStitch, require_direction
 from migrate.stitch.persistence import load_stitch
 from migrate.stores.base import Store
+from migrate.stores.file_store import verify_files
 from migrate.vectors import Progress, Query, no_progress
 
 DETAIL = "re-embedding"
@@ -72,7 +73,7 @@ def reembedded_stitch(
         As the embedder.
     """
     policy = choose_policy(wanted.policy, fitted, has_log=bool(wanted.log))
-    store.verify()
+    verify_files(store)
     require_texts(store)
     _check_same(store, fitted, embedder)
     asked = _asked(store, fitted, embedder, wanted, policy)
@@ -128,12 +129,12 @@ def _carry_out(
 
 
 def _check_same(store: Store, fitted: FittedStitch, embedder: Embedder) -> None:
-    require_direction(fitted.manifest, DOCUMENT, source=str(store.info.path))
-    difference = store.fingerprint().difference(fitted.manifest.details["fingerprint"])
+    require_direction(fitted.manifest, DOCUMENT, source=str(store.info.location))
+    difference = store.snapshot().difference(fitted.manifest.details["fingerprint"])
     if difference is not None:
         raise StitchError(
-            f"{store.info.path}: the stitch was fitted on another store ({difference}), whose documents it has true "
-            "vectors of; fit one on this store to re-embed by"
+            f"{store.info.location}: the stitch was fitted on another store ({difference}), whose documents it has "
+            "true vectors of; fit one on this store to re-embed by"
         )
     expected, found = fitted.manifest.model, embedder.identity
     if expected is not None and expected != found:
@@ -155,7 +156,7 @@ def _asked(store: Store, fitted: FittedStitch, embedder: Embedder, wanted: Reemb
         "model": embedder.cache_scope("document"),
         "query log": _digest(log) if wanted.log else None,
         "stitch": fitted.digest(),
-        "store": _digest(canonical_json(store.identity())),
+        "store": _digest(canonical_json(store.snapshot().as_json())),
     }
 
 

@@ -51,7 +51,7 @@ def store_facts(found: Assessment) -> list[tuple[str, str]]:
     limit = found.target.max_tokens
     over = "no limit is known" if limit is None else f"{count.over_limit:,} over the limit of {limit:,}"
     facts = [
-        ("store", f"{found.store.path} ({found.store.format}, {found.store.index_type})"),
+        ("store", f"{found.store.location} ({found.store.kind}, {found.store.index_type})"),
         ("target", f"{found.target.spec}, dimension {found.target.dim or 'not known'} (now {found.store.dim})"),
         ("documents", f"{count.documents:,}: {count.duplicates:,} duplicates, {count.blank:,} blank, {over}"),
         ("tokens", f"{about}{count.tokens_read:,} to embed each text once; the longest text has {count.longest:,}"),
@@ -115,7 +115,7 @@ def assess_document(found: Assessment) -> dict[str, Any]:
     return {
         "schema_version": 1,
         "kind": "assess",
-        "store": {"path": str(info.path), "format": info.format, "index_type": info.index_type, "dim": info.dim},
+        "store": {"path": str(info.location), "format": info.kind, "index_type": info.index_type, "dim": info.dim},
         "target": {
             "spec": target.spec,
             "dim": target.dim,
@@ -147,7 +147,7 @@ def assess_page(found: Assessment) -> str:
         Section("How this is known", _list(found.notes)),
     ]
     lead = "".join(f"<p>{html_sentence(answer)}</p>" for answer in found.answers)
-    return html_page("Cost", f"Moving {found.store.path.name} to {found.target.spec}", lead, sections)
+    return html_page("Cost", f"Moving {found.store.location.name} to {found.target.spec}", lead, sections)
 
 
 def _list(sentences: Sequence[str]) -> str:

@@ -155,8 +155,8 @@ def _query_vectors(store: Store, embedder: Embedder, queries: Sequence[Query], p
     vectors = embedder.embed_queries(queries, progress=progress)
     if vectors.shape[1] != store.info.dim:
         raise VectorError(
-            f"{store.info.path}: expected vectors of dimension {vectors.shape[1]}, as {embedder.identity.spec} gives, "
-            f"found {store.info.dim}; name the model that the store was built with"
+            f"{store.info.location}: expected vectors of dimension {vectors.shape[1]}, as {embedder.identity.spec} "
+            f"gives, found {store.info.dim}; name the model that the store was built with"
         )
     return vectors
 
@@ -167,9 +167,9 @@ def _by_vectors(store: Store, queries: Vectors, depth: int, progress: Progress) 
     blocks = [slice(start, start + _QUERY_BLOCK) for start in range(0, len(queries), _QUERY_BLOCK)]
     tops = [TopK(names[block], queries[block], metric=store.info.metric, depth=depth) for block in blocks]
     done = 0
-    for batch in store.batches():
+    for batch in store.scan():
         progress("search the query log", done, store.info.count)
-        check_vectors(batch.ids, batch.vectors, source=str(store.info.path))
+        check_vectors(batch.ids, batch.vectors, source=str(store.info.location))
         keys = [_key(row) for row in range(done, done + len(batch))]
         for top in tops:
             top.add(keys, batch.vectors)

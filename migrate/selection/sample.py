@@ -154,7 +154,7 @@ def known_documents(store: Store, rows: NDArray[np.int64]) -> Iterator[Document]
     if store.info.has_texts:
         return store.documents(rows)
     blocks = (rows[start : start + _BLOCK] for start in range(0, len(rows), _BLOCK))
-    return (Document(doc_id, "") for block in blocks for doc_id in store.take(block).ids)
+    return (Document(doc_id, "") for block in blocks for doc_id in store.get(block).ids)
 
 
 SAMPLE_SIZE = 1_000
@@ -215,7 +215,7 @@ def draw_sample(
         wanted, found_none = (
             ("documents with texts", " that is not blank") if store.info.has_texts else ("documents", "")
         )
-        raise StoreError(f"{store.info.path}: expected {wanted} to embed again, found none{found_none}")
+        raise StoreError(f"{store.info.location}: expected {wanted} to embed again, found none{found_none}")
     rows = np.array([candidate.row for candidate in found], dtype=np.int64)
     documents = tuple(candidate.document for candidate in found)
     return Sample(rows, documents, chosen, int(np.isin(rows, first).sum()))
@@ -231,8 +231,8 @@ def _diverse_rows(
     pool.sort()
     if len(pool) <= size:
         return pool
-    batch = store.take(pool)
-    check_vectors(batch.ids, batch.vectors, source=str(store.info.path))
+    batch = store.get(pool)
+    check_vectors(batch.ids, batch.vectors, source=str(store.info.location))
     return pool[far_apart(batch.vectors, size, seed=seed, progress=progress)]
 
 
@@ -267,7 +267,7 @@ def embed_pairs(store: Store, embedder: Embedder, sample: Sample, *, progress: P
     RemoteError, InputError
         As the embedder.
     """
-    batch = store.take(sample.rows)
-    check_vectors(batch.ids, batch.vectors, source=str(store.info.path))
+    batch = store.get(sample.rows)
+    check_vectors(batch.ids, batch.vectors, source=str(store.info.location))
     target = embedder.embed_documents(sample.documents, progress=progress)
     return Pairs(tuple(batch.ids), batch.vectors, target, find_copies(store, sample.documents))

@@ -106,7 +106,7 @@ def compare_stores(
     matched = match_documents(stores, sample=sample, seed=seed, progress=progress)
     spaces = [describe_space(vectors, seed=seed) for vectors in matched.vectors]
     downstream = None if labels is None else _by_labels(matched, labels, seed=seed)
-    names = distinct_names([store.info.path for store in stores])
+    names = distinct_names([store.info.location for store in stores])
     return StoresComparison(
         stores=tuple(_facts(*one) for one in zip(names, stores, spaces, strict=True)),
         shared=matched.shared,
@@ -138,7 +138,7 @@ def _by_labels(matched: Matched, labels: Mapping[str, str], *, seed: int) -> Dow
 
 def _facts(name: str, store: Store, space: Space) -> Compared:
     info = store.info
-    return Compared(name, str(info.path), info.count, info.dim, info.exact, space.dimension, space.two_nn)
+    return Compared(name, str(info.location), info.count, info.dim, info.exact, space.dimension, space.two_nn)
 
 
 def _notes(stores: Sequence[Store], names: Sequence[str], matched: Matched) -> list[str]:

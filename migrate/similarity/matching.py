@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from migrate.errors import StoreError, VectorError
 from migrate.stores.base import Store
+from migrate.stores.file_store import check_stamps
 from migrate.vectors import Progress, Vectors, check_vectors, no_progress
 
 ASKED = 1_000
@@ -89,8 +90,8 @@ def match_documents(
     if len(shared) < FEWEST:
         raise _strangers(stores, len(shared))
     read = [_take(store, own, shared[:sample]) for store, own in zip(stores, keys, strict=True)]
-    for stamp in (stamp for store in stores for stamp in store.stamps):
-        stamp.check()
+    for store in stores:
+        check_stamps(store)
     # Two ids with one hash are as good as impossible; if it happens they are left out.
     kept = [row for row, ids in enumerate(zip(*(ids for ids, _ in read), strict=True)) if len(set(ids)) == 1]
     ids = tuple(read[0][0][row] for row in kept)
@@ -102,7 +103,7 @@ def _keys(store: Store, seed: int, progress: Progress, number: int, total: int) 
     progress("match documents", number, total)
     secret = str(seed).encode()
     found = bytearray()
-    for batch in store.batches():
+    for batch in store.scan():
         for doc_id in batch.ids:
             found += hashlib.blake2b(doc_id.encode("utf-8", "surrogatepass"), digest_size=8, key=secret).digest()
     return np.frombuffer(bytes(found), dtype=np.uint64)
@@ -111,13 +112,13 @@ def _keys(store: Store, seed: int, progress: Progress, number: int, total: int) 
 def _take(store: Store, keys: Keys, wanted: Keys) -> tuple[Sequence[str], Vectors]:
     """Ids and vectors in the order of `wanted`, which the store has all."""
     own, rows = np.unique(keys, return_index=True)
-    batch = store.take(rows[np.searchsorted(own, wanted)].astype(np.int64))
-    check_vectors(batch.ids, batch.vectors, source=str(store.info.path))
+    batch = store.get(rows[np.searchsorted(own, wanted)].astype(np.int64))
+    check_vectors(batch.ids, batch.vectors, source=str(store.info.location))
     return list(batch.ids), batch.vectors
 
 
 def _strangers(stores: Sequence[Store], shared: int) -> StoreError:
-    names = ", ".join(str(store.info.path) for store in stores)
+    names = ", ".join(str(store.info.location) for store in stores)
     return StoreError(
         f"{names}: expected stores of the same documents, found {shared or 'no'} ids in common; compare stores with "
         f"at least {FEWEST} ids in common"

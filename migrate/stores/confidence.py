@@ -13,6 +13,7 @@ import numpy as np
 
 from migrate.errors import StoreError
 from migrate.stores.base import Store
+from migrate.stores.file_store import folder_of
 from migrate.vectors import Vectors
 
 CONFIDENCE_NAME = "confidence.npy"
@@ -123,6 +124,12 @@ def unreliable(spearman: float) -> str:
     )
 
 
+def stored_confidence(store: Store) -> Vectors | None:
+    """As `read_confidence`; None of a store that does not lie in files."""
+    folder = folder_of(store)
+    return None if folder is None else read_confidence(folder, store.info.count)
+
+
 def distrust(store: Store) -> str | None:
     """Why the confidence of a translated store is not to be used; None where it is, or nobody measured it."""
     manifest = store.info.manifest
@@ -138,7 +145,7 @@ def usable_confidence(store: Store) -> Vectors | None:
     StoreError
         `confidence.npy` is damaged, or of another store.
     """
-    return read_confidence(store.folder, store.info.count) if distrust(store) is None else None
+    return stored_confidence(store) if distrust(store) is None else None
 
 
 def find_outside(store: Store) -> Outside | None:
@@ -158,4 +165,4 @@ def find_outside(store: Store) -> Outside | None:
         return None
     below = np.flatnonzero(values < lowest)
     worst = below[np.argsort(values[below], kind="stable")[:_EXAMPLES]]
-    return Outside(len(below), len(values), float(lowest), tuple(store.take(worst).ids) if len(worst) else ())
+    return Outside(len(below), len(values), float(lowest), tuple(store.get(worst).ids) if len(worst) else ())

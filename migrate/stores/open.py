@@ -27,7 +27,7 @@ def open_store(path: Path, *, verify: bool = False) -> FaissStore:
         A FAISS file, or a folder with exactly one. `<name>.faiss` with `<name>.pkl` beside it is a LangChain store;
         else a docs.jsonl beside the index holds ids and texts, and without one the ids are the labels of the index.
     verify
-        Hold the files against the hashes in the manifest, where it has them; see `Store.verify`.
+        Hold the files against the hashes in the manifest, where it has them; see `FileStore.verify`.
 
     Raises
     ------

@@ -47,13 +47,13 @@ def index_recall(store: Store, *, queries: int = QUERIES) -> float | None:
     info = store.info
     if not isinstance(store, FaissStore) or not info.count or info.details["factory"] in _EXACT:
         return None
-    asked = store.take(query_rows(info.count, queries)).vectors
+    asked = store.get(query_rows(info.count, queries)).vectors
     inner = info.metric == "ip"
-    tenth = tenth_scores(asked, (batch.vectors for batch in store.batches()), inner_product=inner)
+    tenth = tenth_scores(asked, (batch.vectors for batch in store.scan()), inner_product=inner)
     rows = store.rows_of(_search(store.index_path, asked, info.count))
     known = rows >= 0
     found = np.zeros((*rows.shape, info.dim), np.float32)
-    found[known] = store.take(rows[known]).vectors
+    found[known] = store.get(rows[known]).vectors
     return share_found(asked, found, known, tenth, inner_product=inner)
 
 

@@ -43,7 +43,8 @@ from migrate.files import sha256_file
 from migrate.fit import fit_stitch
 from migrate.manifest import MANIFEST_NAME, Manifest, read_manifest
 from migrate.stores import create_store, open_store
-from migrate.stores.base import INDEX_HASH, Metric, read_all
+from migrate.stores.base import Metric, read_all
+from migrate.stores.file_store import INDEX_HASH
 from migrate.translate import translate_store
 from migrate.vectors import Document, Query, Vectors, unit_rows
 
@@ -273,7 +274,7 @@ def _of(good: Migration, folder: Path, vectors: Vectors, **options) -> Mistake:
 
 
 def _vectors_of(folder: Path) -> Vectors:
-    return read_all(open_store(folder).batches()).vectors
+    return read_all(open_store(folder).scan()).vectors
 
 
 def _rng() -> np.random.Generator:

@@ -189,7 +189,7 @@ def test_other_documents_are_refused(which, change, reference, tmp_path):
     with pytest.raises(StoreError, match=r"expected the documents of .*reference, found [12] ") as caught:
         audit(stores["translated"], reference, source=stores["source"], source_embedder=SOURCE)
     assert ("strange" if change == "more" else "d149") in str(caught.value)
-    assert str(other.info.path) in str(caught.value)
+    assert str(other.info.location) in str(caught.value)
 
 
 def test_a_store_of_another_dimension_is_refused(reference, source):

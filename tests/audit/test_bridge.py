@@ -77,7 +77,7 @@ def test_it_is_the_brute_force_search_of_the_old_vectors(metric, reference, ques
     fitted = fit_stitch(store, new_model, direction="query", stitch="ridge", size=150)
     arm = audit(reference, questions, new_model, source=store, bridge=fitted).arm(BRIDGE)
 
-    vectors = read_all(store.batches()).vectors.astype(float)
+    vectors = read_all(store.scan()).vectors.astype(float)
     asked = new_model.embed_queries(questions.queries).astype(float)
     mapped = asked @ fitted.stitch.matrix_.astype(float) + fitted.stitch.offset_
     mapped *= np.linalg.norm(vectors, axis=1).mean() / np.linalg.norm(mapped, axis=1, keepdims=True)
@@ -144,7 +144,7 @@ def test_a_stitch_for_documents_is_no_bridge(reference, source, questions, new_m
 
 
 def test_a_bridge_to_another_store_is_refused(reference, questions, new_model, corpus, bridge, tmp_path, source):
-    vectors = read_all(source.batches()).vectors.copy()
+    vectors = read_all(source.scan()).vectors.copy()
     vectors[0] = -vectors[0]
     other = make_store(tmp_path / "other", corpus.documents, vectors)
     with pytest.raises(StitchError, match=r"other: the bridge was fitted on another store \(150 vectors"):

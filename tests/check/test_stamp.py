@@ -128,7 +128,7 @@ def test_texts_that_changed_since_are_not_believed(store, model):
 
 
 def test_a_bare_index_is_stamped_beside_it_and_checked_by_its_manifest(make_store, model, store):
-    bare = make_store(TEXTS, store.take(np.arange(len(TEXTS))).vectors, name="bare", bare=True)
+    bare = make_store(TEXTS, store.get(np.arange(len(TEXTS))).vectors, name="bare", bare=True)
     opened = open_store(bare.folder / "index.faiss")
     assert stamp_store(opened, model).path == bare.folder / "lead-migrate.json"
     found = check_store(open_store(bare.folder / "index.faiss"), model)

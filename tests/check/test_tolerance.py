@@ -45,5 +45,5 @@ def test_the_kind_of_the_index_sets_the_tolerance(factory, allowed, loose, sprea
     assert (found.allowed, found.loose) == (allowed, loose)
     if not found.coded:
         rows = np.arange(len(spread))
-        order = [int(doc_id) for doc_id in open_store(tmp_path).take(rows).ids]
-        assert agree(open_store(tmp_path).take(rows).vectors, spread[order], found).all()
+        order = [int(doc_id) for doc_id in open_store(tmp_path).get(rows).ids]
+        assert agree(open_store(tmp_path).get(rows).vectors, spread[order], found).all()

@@ -132,7 +132,7 @@ def test_a_store_of_the_same_model_is_safe(source_folder, tmp_path, capsys, beir
     Beside BM25, which is better than such a small model, nothing is said to be SAFE.
     """
     embedder = load_embedder("tfidf:32", state=source_folder)
-    everything = read_all(open_store(source_folder).batches())
+    everything = read_all(open_store(source_folder).scan())
     from migrate.datasets.beir import load_beir
 
     queries = load_beir(beir).queries

@@ -105,6 +105,6 @@ def test_the_whole_path_needs_no_texts_where_vectors_are_found_by_id(bare_folder
     names = [arm["name"] for arm in report["arms"]]
     assert names == ["full re-embed", "translated", "stay", "mean", "random"]  # what reads texts is not there
     full, reference = open_store(Path("migration/reference")), open_store(bare_folder)
-    assert full.info.dim == 24 and list(read_all(full.batches()).ids) == list(read_all(reference.batches()).ids)
+    assert full.info.dim == 24 and list(read_all(full.scan()).ids) == list(read_all(reference.scan()).ids)
     code, line = complaint(capsys, lead_migrate("run", bare_folder, *options[2:], "--target", "tfidf:24", "--force"))
     assert code == 4 and "put a docs.jsonl" in line

@@ -264,7 +264,7 @@ def test_a_corpus_is_embedded_in_large_blocks_where_a_cache_keeps_what_comes(
     embedder = CachedEmbedder(api, tmp_path / "cache.sqlite") if is_cached else api
     seen = []
     embed_corpus(lambda: texts[:200], embedder, tmp_path / "out", progress=lambda *step: seen.append(step[1]))
-    batches = open_store(tmp_path / "out").batches()
+    batches = open_store(tmp_path / "out").scan()
     np.testing.assert_array_equal(np.concatenate([batch.vectors for batch in batches]), expected(texts[:200]))
     assert in_flight[0] <= server.most_in_flight <= in_flight[1]
     assert seen == sorted(seen) and seen[-1] == 200

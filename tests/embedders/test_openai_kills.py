@@ -99,7 +99,7 @@ def rows_kept(path):
 
 def check_store(folder):
     store = open_store(folder)
-    vectors = np.concatenate([batch.vectors for batch in store.batches()])
+    vectors = np.concatenate([batch.vectors for batch in store.scan()])
     np.testing.assert_array_equal(vectors, np.stack([fake.vector_of(f"text {number}") for number in range(TEXTS)]))
 
 

@@ -20,4 +20,4 @@ def test_a_store_that_was_written_is_the_one_of_its_manifest(kind, place):
     made = open_store(place / "out", verify=True)
     assert set(made.verify()) == {made.info.details["index"], *made.document_files}
     assert len(made.document_files) >= 1
-    assert made.fingerprint().texts_sha256 is not None
+    assert made.snapshot().texts_sha256 is not None

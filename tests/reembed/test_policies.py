@@ -54,7 +54,7 @@ def test_no_policy_pays_twice(policy, store, fitted):
 def test_a_survey_finds_what_translated_vectors_have_nearest(store, fitted, target, corpus):
     queries = target.embed_queries(corpus.queries)
     survey = survey_store(store, fitted, queries)
-    translated = fitted.translate(read_all(store.batches()), source="test")
+    translated = fitted.translate(read_all(store.scan()), source="test")
     scores = unit_rows(queries).astype(float) @ translated.vectors.T.astype(float)
     for hits, row in zip(survey.hits, scores, strict=True):
         assert np.allclose(row[hits[:5]], np.sort(row)[::-1][:5], atol=1e-6)

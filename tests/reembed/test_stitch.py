@@ -55,7 +55,7 @@ def test_what_is_paid_for_is_true_in_the_translated_store(policy, log, store, fi
     found = reembedded_stitch(store, fitted, target, asked, tmp_path / "stitch")
     done = translate_store(store, found, tmp_path / "new")
     assert done.n_true == 90
-    new, truth = read_all(open_store(tmp_path / "new").batches()), target.embed_documents(list(store.documents()))
+    new, truth = read_all(open_store(tmp_path / "new").scan()), target.embed_documents(list(store.documents()))
     same = (new.vectors == truth).all(axis=1)
     assert same.sum() == 90
     assert same[np.isin(new.ids, fitted.sample.ids)].all(), "and so is the sample"
@@ -65,7 +65,7 @@ def test_what_is_paid_for_is_true_in_the_translated_store(policy, log, store, fi
 def test_the_stitch_learns_from_every_pair_that_was_paid_for(store, fitted, target, tmp_path):
     found = reembedded_stitch(store, fitted, target, wanted(policy="random"), tmp_path / "stitch")
     truth = target.embed_documents(list(store.documents()))
-    old = read_all(store.batches())
+    old = read_all(store.scan())
     rest = ~np.isin(old.ids, found.sample.ids)
 
     def cosine(stitch):
@@ -79,9 +79,9 @@ def test_the_stitch_learns_from_every_pair_that_was_paid_for(store, fitted, targ
 
 def test_the_quick_refit_is_the_same_map(store, fitted, target, tmp_path):
     found = reembedded_stitch(store, fitted, target, wanted(policy="random"), tmp_path / "stitch")
-    rows = np.flatnonzero(np.isin(read_all(store.batches()).ids, found.sample.ids))
+    rows = np.flatnonzero(np.isin(read_all(store.scan()).ids, found.sample.ids))
     quick = refit_same_kind(store, fitted, found.sample, rows)
-    batch = next(iter(store.batches()))
+    batch = next(iter(store.scan()))
     assert np.array_equal(quick.translate(batch, source="q").vectors, found.translate(batch, source="f").vectors)
 
 
@@ -159,7 +159,7 @@ def test_another_model_or_another_store_is_refused_before_anything_is_embedded(s
 
 def test_a_copy_of_a_chosen_text_is_true_too_and_paid_for_once(store, tmp_path, target):
     """Every document stands in the store twice, under two ids."""
-    batch, documents = read_all(store.batches()), list(store.documents())
+    batch, documents = read_all(store.scan()), list(store.documents())
     writer = create_store(tmp_path, format="faiss", dim=32)
     for suffix in ("", "-again"):
         named = [dataclasses.replace(document, id=document.id + suffix) for document in documents]
@@ -172,7 +172,7 @@ def test_a_copy_of_a_chosen_text_is_true_too_and_paid_for_once(store, tmp_path, 
     assert len(model.asked) == 20, "the 40 of the sample are 80 documents with their copies"
     done = translate_store(doubled, found, tmp_path / "new")
     assert done.n_true == 120
-    vectors = read_all(open_store(tmp_path / "new").batches()).vectors
+    vectors = read_all(open_store(tmp_path / "new").scan()).vectors
     truth = np.tile(target.embed_documents(documents), (2, 1))
     assert (vectors == truth).all(axis=1).sum() == 120
     assert len(found.sample.ids) == 60, "pairs of which the stitch has learned"
@@ -180,6 +180,6 @@ def test_a_copy_of_a_chosen_text_is_true_too_and_paid_for_once(store, tmp_path, 
 
 def test_a_row_without_its_true_vector_is_told(store, fitted):
     few = TrueVectors(fitted.sample.ids[1:], fitted.sample.vectors[1:])
-    rows = np.flatnonzero(np.isin(read_all(store.batches()).ids, fitted.sample.ids))
+    rows = np.flatnonzero(np.isin(read_all(store.scan()).ids, fitted.sample.ids))
     with pytest.raises(StitchError, match=f"expected the true vector of '{fitted.sample.ids[0]}'"):
         refit_same_kind(store, fitted, few, rows)

@@ -44,7 +44,7 @@ def log(*texts, embedder=None):
 def test_a_sample_holds_distinct_rows_with_their_own_documents(store):
     sample = draw_sample(store, 40, seed=1)
     assert len(set(sample.rows.tolist())) == len(sample.documents) == 40
-    assert [d.id for d in sample.documents] == list(store.take(sample.rows).ids)
+    assert [d.id for d in sample.documents] == list(store.get(sample.rows).ids)
 
 
 def test_the_seed_decides_the_sample(store):
@@ -83,7 +83,7 @@ def test_no_text_comes_twice_whatever_the_strategy(strategy, copies):
         sample = draw_sample(copies, size, strategy=strategy, query_log=query_log, seed=1)
         texts = [document.text for document in sample.documents]
         assert len(texts) == len(set(texts)) == min(size, 10)
-        assert [document.id for document in sample.documents] == list(copies.take(sample.rows).ids)
+        assert [document.id for document in sample.documents] == list(copies.get(sample.rows).ids)
         assert np.all(np.diff(sample.rows) > 0)
 
 
@@ -173,7 +173,7 @@ def test_pairs_stand_side_by_side(store, corpus):
     sample = draw_sample(store, 20, seed=4)
     pairs = embed_pairs(store, embedder, sample)
     assert pairs.ids == tuple(document.id for document in sample.documents)
-    assert np.array_equal(pairs.source, store.take(sample.rows).vectors)
+    assert np.array_equal(pairs.source, store.get(sample.rows).vectors)
     assert np.array_equal(pairs.target[3:4], embedder.embed_documents(sample.documents[3:4]))
 
 
@@ -194,7 +194,7 @@ def test_every_copy_of_a_sampled_text_is_translated_to_its_true_vector(copies, t
     true = dict(zip(fitted.sample.ids, fitted.sample.vectors, strict=True))
     text_of = {document.id: document.text for document in copies.documents()}
     by_text = {text_of[doc_id]: vector for doc_id, vector in true.items()}
-    new = read_all(open_store(tmp_path / "new").batches())
+    new = read_all(open_store(tmp_path / "new").scan())
     held = [(text_of[doc_id], vector) for doc_id, vector in zip(new.ids, new.vectors, strict=True)]
     assert all(np.array_equal(vector, by_text[text]) for text, vector in held if text in by_text)
     assert done.n_true == 4 * 12

@@ -51,7 +51,7 @@ def test_the_manifest_names_the_models_of_the_migration(bridge, source_folder, n
     assert manifest.source_model.spec == "tfidf:32"
     assert manifest.counts == {"pairs": 60, "documents": 150}
     assert manifest.details["direction"] == "query"
-    assert manifest.details["fingerprint"] == asdict(open_store(source_folder).fingerprint())
+    assert manifest.details["fingerprint"] == asdict(open_store(source_folder).snapshot())
 
 
 @pytest.mark.parametrize("spec", SPECS)
@@ -127,7 +127,7 @@ def test_a_stitch_for_queries_translates_no_store(bridge, source_folder, tmp_pat
             translate_store(store, bridge, tmp_path / "new", any_store=any_store)
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(StitchError, match="--direction document"):
-        bridge.translate(next(iter(store.batches())), source="batch")
+        bridge.translate(next(iter(store.scan())), source="batch")
 
 
 def test_a_stitch_for_documents_maps_no_queries(source_folder, new_model, queries):
@@ -186,6 +186,6 @@ def test_the_model_of_the_store_needs_no_map(source_folder):
     """The store as it is, asked by its own model: what comes back is what went in."""
     same = load_embedder("tfidf:32", state=source_folder)
     fitted = fit_stitch(open_store(source_folder), same, direction="query", size=100)
-    rows = open_store(source_folder).take(np.arange(150)).vectors
+    rows = open_store(source_folder).get(np.arange(150)).vectors
     assert fitted.stitch.spec == "identity"
     np.testing.assert_allclose(fitted.map_queries(rows), rows, atol=1e-6)

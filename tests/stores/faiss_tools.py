@@ -39,7 +39,7 @@ def serialize(index):
 
 def read(store, batch_size=97):
     """All ids and vectors of a store, copied."""
-    batches = [(list(batch.ids), batch.vectors.copy()) for batch in store.batches(batch_size)]
+    batches = [(list(batch.ids), batch.vectors.copy()) for batch in store.scan(batch_size=batch_size)]
     ids = [doc_id for part, _ in batches for doc_id in part]
     return ids, np.concatenate([part for _, part in batches]) if batches else np.empty((0, store.info.dim), np.float32)
 
@@ -47,8 +47,8 @@ def read(store, batch_size=97):
 def rewrite(store, folder, transform=lambda vectors: vectors, dim=None):
     """Write the store's vectors, transformed, through its own writer."""
     folder.mkdir()
-    writer = store.writer(folder, dim or store.info.dim)
-    for batch in store.batches(97):
+    writer = store.destination(folder, dim or store.info.dim)
+    for batch in store.scan(batch_size=97):
         writer.append(Batch(batch.ids, np.ascontiguousarray(transform(batch.vectors))))
     writer.finish()
     return open_store(folder)

@@ -31,7 +31,7 @@ def test_documents_and_vectors_come_back(store_format, metric, vectors, tmp_path
     assert ids == [document.id for document in DOCUMENTS]
     assert np.array_equal(found, vectors)
     assert list(store.documents()) == DOCUMENTS
-    assert (store.info.format, store.info.metric, store.info.has_texts) == (store_format, metric, True)
+    assert (store.info.kind, store.info.metric, store.info.has_texts) == (store_format, metric, True)
     assert (tmp_path / "index.faiss").read_bytes() == serialize(build("Flat", vectors, metric=metric))
 
 
@@ -59,8 +59,8 @@ def test_ids_that_could_pass_for_row_numbers_keep_their_vectors(others, store_fo
     assert ids == [document.id for document in store.documents()] == [document.id for document in documents]
     assert np.array_equal(found, vectors)
     (tmp_path / "copy").mkdir()
-    copy = store.writer(tmp_path / "copy", 3)
-    for batch in store.batches():
+    copy = store.destination(tmp_path / "copy", 3)
+    for batch in store.scan():
         copy.append(batch)
     copy.finish()
     ids, found = read(open_store(tmp_path / "copy"))

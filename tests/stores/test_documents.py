@@ -5,7 +5,8 @@ import pytest
 from faiss_tools import COUNT, build, read, save
 
 from migrate.errors import StoreError
-from migrate.stores import docs_scan, open_store
+from migrate.stores import open_store
+from migrate.stores.documents import jsonl
 from migrate.stores.documents.jsonl import scan_docs
 from migrate.vectors import Document
 
@@ -177,7 +178,7 @@ def test_bad_lines_are_refused_with_their_number(line, expected, folder):
 
 
 def test_equal_hashes_alone_do_not_make_a_duplicate(folder, monkeypatch):
-    monkeypatch.setattr(docs_scan, "hash", lambda _: 1, raising=False)
+    monkeypatch.setattr(jsonl, "hash", lambda _: 1, raising=False)
     write_docs(folder, records(f"doc-{line}" for line in range(COUNT)))
     assert read(open_store(folder))[0] == [f"doc-{line}" for line in range(COUNT)]
     write_docs(folder, records(["doc-5", *(f"doc-{line}" for line in range(1, COUNT))]))
@@ -198,12 +199,12 @@ def test_ids_of_batches_are_not_read_before_somebody_looks(folder, monkeypatch):
     write_docs(folder, records(f"doc-{line}" for line in range(COUNT)))
     store = open_store(folder)
     monkeypatch.setattr(store.source, "ids", lambda rows: pytest.fail(f"read {rows}"))
-    assert sum(len(batch) for batch in store.batches(64)) == COUNT
+    assert sum(len(batch) for batch in store.scan(batch_size=64)) == COUNT
 
 
 def test_ids_of_a_batch_are_a_sequence_like_any_other(folder):
     write_docs(folder, records(f"doc-{line}" for line in range(COUNT)))
-    ids = next(open_store(folder).batches(4)).ids
+    ids = next(open_store(folder).scan(batch_size=4)).ids
     assert ids == ["doc-0", "doc-1", "doc-2", "doc-3"]
     assert ids != ["doc-0"]
     assert (ids[1], ids[-1], ids[1:3], len(ids), "doc-2" in ids) == ("doc-1", "doc-3", ["doc-1", "doc-2"], 4, True)

@@ -10,7 +10,8 @@ import pytest
 from faiss_tools import COUNT, DIM, read, save
 
 from migrate.errors import StoreError, UnsupportedStoreError
-from migrate.stores import faiss_decoded, faiss_process, open_store
+from migrate.stores import open_store
+from migrate.stores.faiss import decoded
 
 LABELS = np.random.default_rng(5).permutation(COUNT) * 3 - 50
 
@@ -35,7 +36,7 @@ def test_vectors_come_back_under_their_own_ids(factory, vectors, tmp_path):
     row_of = {str(label): row for row, label in enumerate(LABELS)}
     assert cosines(found, vectors[[row_of[doc_id] for doc_id in ids]]).min() > 0.999
     rows = np.array([3, 3, 399, 0])
-    assert np.array_equal(store.take(rows).vectors, found[rows])
+    assert np.array_equal(store.get(rows).vectors, found[rows])
     assert not store.info.exact
     assert any("approximately" in note for note in store.info.notes)
 
@@ -117,12 +118,12 @@ def test_a_second_file_that_is_cut_or_missing_is_refused_before_it_is_touched(ve
 
 def spoil_child(monkeypatch, code):
     """Let the child run this code instead of reading."""
-    whole = faiss_process.subprocess.Popen
+    whole = decoded.subprocess.Popen
 
     def start(command, **options):
         return whole([command[0], "-c", code], **options)
 
-    monkeypatch.setattr(faiss_process.subprocess, "Popen", start)
+    monkeypatch.setattr(decoded.subprocess, "Popen", start)
 
 
 @pytest.mark.parametrize("name", ["SIGABRT", "SIGSEGV", "SIGBUS", "SIGKILL"])
@@ -136,7 +137,7 @@ def test_a_crash_of_faiss_is_one_error_that_names_the_signal(name, vectors, tmp_
 def test_a_child_that_hangs_is_given_up(vectors, tmp_path, monkeypatch):
     save(train("SQ8", vectors), tmp_path)
     spoil_child(monkeypatch, "import time; time.sleep(60)")
-    monkeypatch.setattr(faiss_process, "QUIET_S", 0.2)
+    monkeypatch.setattr(decoded, "QUIET_S", 0.2)
     with pytest.raises(StoreError, match="no answer within"):
         open_store(tmp_path)
 
@@ -153,7 +154,7 @@ def test_a_child_that_talks_nonsense_is_not_believed(said, vectors, tmp_path, mo
 
 def test_memory_of_the_child_is_limited(tmp_path, monkeypatch):
     save(train("SQ8", np.random.default_rng(0).random((20_000, 1_000), np.float32)), tmp_path)
-    monkeypatch.setattr(faiss_decoded, "memory_for", lambda *_: 1)
+    monkeypatch.setattr(decoded, "memory_for", lambda *_: 1)
     with pytest.raises(StoreError, match="memory"):
         open_store(tmp_path)
 
@@ -161,8 +162,8 @@ def test_memory_of_the_child_is_limited(tmp_path, monkeypatch):
 def test_no_room_for_the_decoded_vectors_is_told_beforehand(vectors, tmp_path, monkeypatch):
     save(train("SQ8", vectors), tmp_path)
     usage = shutil.disk_usage(tmp_path)
-    monkeypatch.setattr(faiss_decoded.shutil, "disk_usage", lambda _: usage._replace(free=1000))
-    with pytest.raises(faiss_decoded.OutputError, match="TMPDIR"):
+    monkeypatch.setattr(decoded.shutil, "disk_usage", lambda _: usage._replace(free=1000))
+    with pytest.raises(decoded.OutputError, match="TMPDIR"):
         open_store(tmp_path)
 
 
@@ -171,7 +172,7 @@ def test_a_change_of_the_source_is_noticed(vectors, tmp_path):
     store = open_store(tmp_path)
     os.utime(path, ns=(1, 1))
     with pytest.raises(StoreError, match="changed since"):
-        store.take(np.array([0]))
+        store.get(np.array([0]))
 
 
 ROTATIONS = ["PCA12,Flat", f"PCA{DIM},SQ8", f"PCAW{DIM},Flat", "PCAR12,Flat", "RR16,Flat", "RR40,Flat", "OPQ4_8,Flat"]

@@ -46,7 +46,7 @@ def test_take_gives_the_rows_that_batches_gives(factory, vectors, tmp_path):
     store = open_store(tmp_path)
     ids, found = read(store)
     rows = np.array([399, 0, 1, 2, 57, 57, 200, 3])
-    batch = store.take(rows)
+    batch = store.get(rows)
     assert list(batch.ids) == [ids[row] for row in rows]
     assert np.array_equal(batch.vectors, found[rows])
 
@@ -54,7 +54,7 @@ def test_take_gives_the_rows_that_batches_gives(factory, vectors, tmp_path):
 def test_take_of_a_row_that_is_not_there_is_refused(vectors, tmp_path):
     save(build("Flat", vectors), tmp_path)
     with pytest.raises(IndexError):
-        open_store(tmp_path).take(np.array([COUNT]))
+        open_store(tmp_path).get(np.array([COUNT]))
 
 
 def test_flat_rows_agree_with_faiss_reconstruct(vectors, tmp_path):
@@ -65,7 +65,7 @@ def test_flat_rows_agree_with_faiss_reconstruct(vectors, tmp_path):
 
 def test_batches_are_aligned_contiguous_float32_in_one_reused_buffer(vectors, tmp_path):
     save(build("Flat", vectors), tmp_path)
-    batches = open_store(tmp_path).batches(100)
+    batches = open_store(tmp_path).scan(batch_size=100)
     first = next(batches).vectors
     address = first.ctypes.data
     assert first.dtype == np.float32
@@ -111,8 +111,8 @@ def test_an_empty_index_is_a_store_of_nothing(factory, tmp_path):
     save(faiss.index_factory(DIM, factory), tmp_path)
     store = open_store(tmp_path)
     assert store.info.count == 0
-    assert list(store.batches()) == []
-    assert store.fingerprint().count == 0
+    assert list(store.scan()) == []
+    assert store.snapshot().count == 0
 
 
 def test_a_document_called_minus_one_is_remarked_upon(vectors, tmp_path):
@@ -165,18 +165,18 @@ def test_a_graph_without_its_vectors_is_refused(vectors, tmp_path):
 def test_a_file_cut_after_opening_is_an_error_and_no_crash(vectors, tmp_path):
     path = save(build("Flat", vectors), tmp_path)
     store = open_store(tmp_path)
-    batches = store.batches(100)
+    batches = store.scan(batch_size=100)
     next(batches)
     os.truncate(path, 45 + 150 * DIM * 4)
     with pytest.raises(StoreError, match="cut while it was read"):
         list(batches)
     with pytest.raises(StoreError, match="changed since"):
-        store.take(np.array([0]))
+        store.get(np.array([0]))
 
 
 def test_a_file_that_changes_while_it_is_read_is_noticed_at_the_end(vectors, tmp_path):
     path = save(build("Flat", vectors), tmp_path)
-    batches = open_store(tmp_path).batches(100)
+    batches = open_store(tmp_path).scan(batch_size=100)
     next(batches)
     with path.open("r+b") as file:
         file.seek(45)
@@ -191,7 +191,7 @@ def test_a_file_that_vanishes_is_an_input_output_error(vectors, tmp_path):
     store = open_store(tmp_path)
     path.unlink()
     with pytest.raises(OutputError, match="cannot read"):
-        list(store.batches())
+        list(store.scan())
 
 
 def test_a_file_of_a_sharded_ivf_index_is_read_whole_and_called_a_shard(vectors, tmp_path):

@@ -68,7 +68,7 @@ def test_a_projection_gives_no_more_dimensions_than_it_gets():
 def test_nan_rows_do_not_vanish_silently(vectors, tmp_path):
     save(train("IVF8,SQ8", vectors), tmp_path / "old")
     (tmp_path / "new").mkdir()
-    writer = open_store(tmp_path / "old").writer(tmp_path / "new", DIM)
+    writer = open_store(tmp_path / "old").destination(tmp_path / "new", DIM)
     spoiled = vectors.copy()
     spoiled[3, 3] = np.nan
     writer.append(Batch([], spoiled))
@@ -79,7 +79,7 @@ def test_nan_rows_do_not_vanish_silently(vectors, tmp_path):
 def test_a_full_disk_is_an_input_output_error(vectors, tmp_path):
     save(train("SQ8", vectors), tmp_path / "old")
     (tmp_path / "new").mkdir()
-    writer = open_store(tmp_path / "old").writer(tmp_path / "new", DIM)
+    writer = open_store(tmp_path / "old").destination(tmp_path / "new", DIM)
     writer.append(Batch([], vectors))
     (tmp_path / "new" / "index.faiss").symlink_to("/dev/full")
     with pytest.raises(OutputError, match="free some space"):
@@ -89,7 +89,7 @@ def test_a_full_disk_is_an_input_output_error(vectors, tmp_path):
 def test_fewer_rows_than_documents_are_refused(vectors, tmp_path):
     save(train("SQ8", vectors), tmp_path / "old")
     (tmp_path / "new").mkdir()
-    writer = open_store(tmp_path / "old").writer(tmp_path / "new", DIM)
+    writer = open_store(tmp_path / "old").destination(tmp_path / "new", DIM)
     writer.append(Batch([], vectors[:-1]))
     with pytest.raises(StoreError, match=f"expected {COUNT} vectors"):
         writer.finish()

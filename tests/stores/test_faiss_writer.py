@@ -101,7 +101,7 @@ def test_nlist_shrinks_to_the_number_of_vectors(vectors, tmp_path):
 def test_fewer_or_more_rows_than_documents_are_refused(factory, size, vectors, tmp_path):
     save(build(factory, vectors), tmp_path / "old")
     (tmp_path / "new").mkdir()
-    writer = open_store(tmp_path / "old").writer(tmp_path / "new", DIM)
+    writer = open_store(tmp_path / "old").destination(tmp_path / "new", DIM)
     rows = np.concatenate([vectors, vectors])[:size]
 
     def write():
@@ -115,7 +115,7 @@ def test_fewer_or_more_rows_than_documents_are_refused(factory, size, vectors, t
 def test_rows_of_another_dimension_are_refused(vectors, tmp_path):
     save(build("Flat", vectors), tmp_path / "old")
     (tmp_path / "new").mkdir()
-    writer = open_store(tmp_path / "old").writer(tmp_path / "new", DIM + 1)
+    writer = open_store(tmp_path / "old").destination(tmp_path / "new", DIM + 1)
     with pytest.raises(VectorError, match=f"dimension {DIM + 1}"):
         writer.append(Batch(["0"], vectors[:1]))
 
@@ -160,7 +160,7 @@ def test_docs_are_copied_byte_for_byte(vectors, tmp_path):
 def test_rows_reach_the_file_as_they_are_appended(vectors, tmp_path):
     save(build("Flat", vectors), tmp_path / "old")
     (tmp_path / "new").mkdir()
-    writer = open_store(tmp_path / "old").writer(tmp_path / "new", DIM)
+    writer = open_store(tmp_path / "old").destination(tmp_path / "new", DIM)
     writer.append(Batch(["0"], vectors[:100]))
     assert (tmp_path / "new" / "index.faiss").stat().st_size == 45 + 100 * DIM * 4
 
@@ -170,13 +170,13 @@ def test_a_full_disk_is_an_input_output_error(vectors, tmp_path):
     (tmp_path / "new").mkdir()
     (tmp_path / "new" / "index.faiss").symlink_to("/dev/full")
     with pytest.raises(OutputError, match="free some space"):
-        open_store(tmp_path / "old").writer(tmp_path / "new", DIM)
+        open_store(tmp_path / "old").destination(tmp_path / "new", DIM)
 
 
 def test_a_full_disk_while_an_index_is_built_is_an_input_output_error(vectors, tmp_path):
     save(build("HNSW8,Flat", vectors), tmp_path / "old")
     (tmp_path / "new").mkdir()
-    writer = open_store(tmp_path / "old").writer(tmp_path / "new", DIM)
+    writer = open_store(tmp_path / "old").destination(tmp_path / "new", DIM)
     writer.append(Batch([], vectors))
     (tmp_path / "new" / "index.faiss").symlink_to("/dev/full")
     with pytest.raises(OutputError, match="free some space"):

@@ -79,7 +79,7 @@ def folder(vectors, tmp_path):
 
 def test_rows_are_documents_by_vector_id(folder, vectors):
     store = open_store(folder)
-    assert (store.info.format, store.info.metric, store.info.has_texts) == ("haystack", "ip", True)
+    assert (store.info.kind, store.info.metric, store.info.has_texts) == ("haystack", "ip", True)
     ids, found = read(store)
     assert ids == IDS
     assert np.array_equal(found, vectors)
@@ -125,19 +125,19 @@ def test_a_database_elsewhere_is_read_through_a_link_only(folder, tmp_path):
 def test_the_defaults_of_haystack_are_known(folder):
     (folder / "docs.db").rename(folder / "faiss_document_store.db")
     (folder / "my.json").write_text("{}")
-    assert open_store(folder).info.format == "haystack"
+    assert open_store(folder).info.kind == "haystack"
 
 
 def test_a_configuration_of_another_name_is_found(folder):
     (folder / "my.json").rename(folder / "config")
-    assert open_store(folder).info.format == "haystack"
+    assert open_store(folder).info.kind == "haystack"
 
 
 def test_a_store_of_the_same_kind_is_written(folder, tmp_path):
     before = digest(folder)
     store = open_store(folder)
     written = rewrite(store, tmp_path / "new", lambda old: np.hstack([old, old]), 2 * DIM)
-    assert (written.info.format, written.info.dim) == ("haystack", 2 * DIM)
+    assert (written.info.kind, written.info.dim) == ("haystack", 2 * DIM)
     assert read(written)[0] == IDS
     assert list(written.documents()) == list(store.documents())
     assert digest(folder) == before
@@ -231,7 +231,7 @@ def test_haystack_opens_and_searches_what_was_written(similarity, vectors, tmp_p
     made.session.close()
 
     store = open_store(tmp_path / "store")
-    assert store.info.format == "haystack"
+    assert store.info.kind == "haystack"
     assert read(store)[0] == [f"d{row}" for row in range(COUNT)]
     assert list(store.documents(np.array([5]))) == [Document("d5", "words 5", {"page": 5})]
 

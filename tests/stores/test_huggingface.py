@@ -7,7 +7,7 @@ from faiss_tools import COUNT, DIM, build, read, rewrite, save
 from migrate.errors import StoreError
 from migrate.manifest import Manifest
 from migrate.stores import open_store
-from migrate.stores.base import hash_files
+from migrate.stores.file_store import hash_files
 from migrate.vectors import Document
 
 TEXTS = [f"text of row {row}" for row in range(COUNT)]
@@ -56,7 +56,7 @@ def files(folder):
 
 def test_rows_are_rows_of_the_dataset(folder, vectors):
     store = open_store(folder)
-    assert (store.info.format, store.info.has_texts, store.info.notes) == ("huggingface", True, ())
+    assert (store.info.kind, store.info.has_texts, store.info.notes) == ("huggingface", True, ())
     ids, found = read(store)
     assert ids == [f"d{row}" for row in range(COUNT)]
     assert np.array_equal(found, vectors)
@@ -79,7 +79,7 @@ def test_a_store_of_the_same_kind_is_written(folder, tmp_path):
     before = files(folder)
     store = open_store(folder)
     written = rewrite(store, tmp_path / "new", lambda old: np.hstack([old, old]), 2 * DIM)
-    assert (written.info.format, written.info.dim) == ("huggingface", 2 * DIM)
+    assert (written.info.kind, written.info.dim) == ("huggingface", 2 * DIM)
     assert read(written)[0] == read(store)[0]
     assert list(written.documents()) == list(store.documents())
     assert files(folder) == before
@@ -156,7 +156,7 @@ def test_datasets_opens_and_searches_what_was_written(place, vectors, tmp_path):
     (tmp_path / "my.faiss").rename(folder / "my.faiss")
 
     store = open_store(folder)
-    assert store.info.format == "huggingface"
+    assert store.info.kind == "huggingface"
     assert [document.text for document in store.documents()] == made["title"][:]
     assert next(store.documents()).metadata == {"number": made[0]["number"]}
     assert any("also holds vectors (embeddings)" in note for note in store.info.notes)

@@ -129,7 +129,7 @@ def test_a_store_of_the_present_langchain_is_copied_byte_for_byte(strategy, tmp_
     metadatas = [RICH | {"number": number} for number in range(len(TEXTS))]
     made = save_texts(tmp_path / "old", TEXTS, DIM, metadatas=metadatas, distance_strategy=strategy)
     store = open_store(tmp_path / "old")
-    assert store.info.format == "langchain"
+    assert store.info.kind == "langchain"
     assert store.info.notes == ()
     assert [document.text for document in store.documents()] == TEXTS
     assert [document.metadata for document in store.documents()] == metadatas

@@ -85,12 +85,12 @@ def mapped(vectors, folder):
 
 def test_rows_are_nodes(folder, vectors):
     store = open_store(folder)
-    assert (store.info.format, store.info.has_texts, store.info.notes) == ("llamaindex", True, ())
+    assert (store.info.kind, store.info.has_texts, store.info.notes) == ("llamaindex", True, ())
     ids, found = read(store)
     assert ids == IDS
     assert np.array_equal(found, vectors)
     assert next(store.documents(np.array([3]))) == Document("node-3", "text of node-3", {})
-    assert open_store(folder / INDEX).fingerprint() == store.fingerprint()
+    assert open_store(folder / INDEX).snapshot() == store.snapshot()
 
 
 def test_the_id_map_decides_where_there_is_one(mapped, vectors):
@@ -151,7 +151,7 @@ def test_a_store_of_the_same_kind_is_written(fixture, request, tmp_path):
     (source / "embedder.json").write_text("{}")
     store = open_store(source)
     written = rewrite(store, tmp_path / "new", lambda vectors: np.hstack([vectors, vectors]), 2 * DIM)
-    assert (written.info.format, written.info.dim, written.info.count) == ("llamaindex", 2 * DIM, store.info.count)
+    assert (written.info.kind, written.info.dim, written.info.count) == ("llamaindex", 2 * DIM, store.info.count)
     assert read(written)[0] == read(store)[0]
     assert list(written.documents()) == list(store.documents())
     (source / "embedder.json").unlink()

@@ -23,7 +23,7 @@ def test_stores_are_imported_without_faiss_or_langchain():
 
 def test_a_folder_and_its_file_are_the_same_store(vectors, tmp_path):
     path = save(build("Flat", vectors), tmp_path)
-    assert open_store(tmp_path).fingerprint() == open_store(path).fingerprint()
+    assert open_store(tmp_path).snapshot() == open_store(path).snapshot()
     assert open_store(tmp_path).folder == open_store(path).folder == tmp_path
     assert open_store(path).info.details["index_bytes"] == path.stat().st_size
 
@@ -121,7 +121,7 @@ def test_a_read_only_store_is_read(vectors, tmp_path):
     path.chmod(0o444)
     tmp_path.chmod(0o555)
     try:
-        assert sum(len(batch) for batch in open_store(tmp_path).batches()) == COUNT
+        assert sum(len(batch) for batch in open_store(tmp_path).scan()) == COUNT
     finally:
         tmp_path.chmod(0o755)
 
@@ -153,6 +153,6 @@ def test_the_fingerprint_tells_vectors_and_ids_apart(vectors, tmp_path):
     save(build("Flat", vectors), tmp_path / "plain")
     save(build("IDMap2,Flat", vectors, labels=range(1, COUNT + 1)), tmp_path / "ids")
     save(build("Flat", -vectors), tmp_path / "vectors")
-    prints = {name: open_store(tmp_path / name).fingerprint() for name in ("same", "plain", "ids", "vectors")}
+    prints = {name: open_store(tmp_path / name).snapshot() for name in ("same", "plain", "ids", "vectors")}
     assert prints["same"] == prints["plain"]
     assert len({replace(value) for value in prints.values()}) == 3

@@ -36,7 +36,7 @@ def write(pyarrow, vectors, tmp_path):
 
 def test_rows_are_documents(write, vectors):
     store = open_store(write(row_group_size=150))
-    assert (store.info.format, store.info.has_texts, store.info.notes) == ("faiss", True, ())
+    assert (store.info.kind, store.info.has_texts, store.info.notes) == ("faiss", True, ())
     ids, found = read(store)
     assert ids == IDS
     assert np.array_equal(found, vectors)

@@ -48,7 +48,7 @@ def test_the_writer_of_a_coded_index_tells_what_coding_costs(vectors, tmp_path):
     store = open_store(tmp_path / "old")
     assert index_recall(store) > 0.98
     (tmp_path / "new").mkdir()
-    writer = store.writer(tmp_path / "new", DIM)
+    writer = store.destination(tmp_path / "new", DIM)
     writer.append(Batch([str(row) for row in range(COUNT)], vectors))
     writer.finish()
     index = faiss.read_index(str(tmp_path / "new" / "index.faiss"))

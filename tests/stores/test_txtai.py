@@ -74,7 +74,7 @@ def ids_only(folder):
 
 def test_rows_are_sections(folder, vectors):
     store = open_store(folder)
-    assert (store.info.format, store.info.metric, store.info.has_texts) == ("txtai", "ip", True)
+    assert (store.info.kind, store.info.metric, store.info.has_texts) == ("txtai", "ip", True)
     ids, found = read(store)
     assert ids == IDS
     assert np.array_equal(found, vectors)
@@ -90,9 +90,9 @@ def test_rows_are_sections(folder, vectors):
 
 def test_ids_are_read_where_there_is_no_content(ids_only):
     store = open_store(ids_only)
-    assert (store.info.format, store.info.has_texts) == ("txtai", False)
+    assert (store.info.kind, store.info.has_texts) == ("txtai", False)
     assert read(store)[0] == IDS
-    assert store.take(np.array([7, 0])).ids == [IDS[7], IDS[0]]
+    assert store.get(np.array([7, 0])).ids == [IDS[7], IDS[0]]
     with pytest.raises(StoreError, match="found only ids"):
         store.documents()
 
@@ -113,7 +113,7 @@ def test_a_store_of_the_same_kind_is_written(fixture, request, tmp_path):
     before = digest(source)
     store = open_store(source)
     written = rewrite(store, tmp_path / "new", lambda vectors: np.hstack([vectors, vectors]), 2 * DIM)
-    assert (written.info.format, written.info.dim) == ("txtai", 2 * DIM)
+    assert (written.info.kind, written.info.dim) == ("txtai", 2 * DIM)
     assert read(written)[0] == IDS
     if store.info.has_texts:
         assert list(written.documents()) == list(store.documents())

@@ -30,9 +30,9 @@ def test_a_store_is_held_against_its_manifest_when_it_is_opened_for_use(folder):
 
 
 def test_the_rows_that_the_fingerprint_does_not_look_at_count(folder):
-    before = open_store(folder).fingerprint()
+    before = open_store(folder).snapshot()
     flip(folder / "index.faiss", at=45 + 100 * 32 * 4)
-    assert open_store(folder).fingerprint() == before
+    assert open_store(folder).snapshot() == before
     with pytest.raises(StoreError, match="the index was damaged or replaced"):
         open_store(folder).verify()
 
@@ -42,7 +42,7 @@ def test_files_are_hashed_once_unless_they_change(folder, monkeypatch):
     monkeypatch.setattr(migrate.stores.base, "sha256_file", lambda path: (hashed.append(path.name), real(path))[1])
     store = open_store(folder, verify=True)
     store.verify()
-    store.fingerprint()
+    store.snapshot()
     store.document_hashes()
     assert hashed == ["index.faiss", "docs.jsonl"]
     os.utime(folder / "index.faiss", ns=(1, 1))
@@ -60,9 +60,9 @@ def test_an_older_manifest_claims_nothing(folder, forget_hashes):
 
 
 def test_stores_of_other_texts_are_told_apart(folder, bare_folder):
-    one = open_store(folder).fingerprint()
+    one = open_store(folder).snapshot()
     (folder / "docs.jsonl").write_text((folder / "docs.jsonl").read_text() + "\n")
-    other, bare = open_store(folder).fingerprint(), open_store(bare_folder).fingerprint()
+    other, bare = open_store(folder).snapshot(), open_store(bare_folder).snapshot()
     noted = {name: getattr(one, name) for name in one.__slots__}
     assert one.difference(noted) is None
     assert other.difference(noted) == "the same vectors, other texts"

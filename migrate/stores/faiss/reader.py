@@ -42,13 +42,14 @@ class FaissFile:
     def _read_layout(self) -> Layout:
         return read_layout(self.path)
 
-    def batches(self, batch_size: int, start: int = 0) -> Iterator[tuple[int, Vectors]]:
-        """First row and vectors of each batch from row `start` on; the vectors are overwritten by the next one."""
+    def batches(self, batch_size: int, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, Vectors]]:
+        """First row and vectors of each batch of rows `start` to `stop`, overwritten by those of the next one."""
+        stop = self.count if stop is None else min(stop, self.count)
         buffer = np.empty((min(batch_size, self.count), self.dim), np.float32)
         with self._opened() as descriptor:
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_SEQUENTIAL)
-            for first in range(start, self.count, batch_size):
-                vectors = buffer[: min(batch_size, self.count - first)]
+            for first in range(start, stop, batch_size):
+                vectors = buffer[: min(batch_size, stop - first)]
                 self._fill(descriptor, vectors, self._segments.pieces(first, first + len(vectors)))
                 yield first, vectors
             self._check_unchanged(descriptor)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from migrate.files import FileStamp, real_path, require_room
 from migrate.manifest import find_manifest
-from migrate.stores.base import BATCH_SIZE, FROM_THE_START, Resume, Store, StoreInfo, StoreWriter
+from migrate.stores.base import BATCH_SIZE, FROM_THE_START, Resume, StoreInfo, StoreWriter
 from migrate.stores.binary_reader import read_errors
 from migrate.stores.documents.base import DocumentSource, Labels, LazyIds, check_labels
 from migrate.stores.documents.find import find_documents
@@ -21,13 +21,14 @@ from migrate.stores.faiss.decoded import open_file
 from migrate.stores.faiss.layout import FLOAT_BYTES, Decoded, IdMap, Ivf, Layout, class_chain, headers
 from migrate.stores.faiss.reader import FaissFile
 from migrate.stores.faiss.writer import open_writer
+from migrate.stores.file_store import FileStore
 from migrate.vectors import Batch, Document
 
 _NOTHING_FOUND = -1
 _LISTED = 8
 
 
-class FaissStore(Store):
+class FaissStore(FileStore):
     """A FAISS index alone, with a docs.jsonl beside it, or in a LangChain folder.
 
     IVF indexes are told in the order of their lists. Ids of batches are read when they are looked at.
@@ -59,13 +60,13 @@ class FaissStore(Store):
         files = (index, self.source.file, *self.source.also_read)
         self.stamps = tuple(FileStamp.of(file) for file in files if file is not None)
 
-    def batches(self, batch_size: int = BATCH_SIZE, *, start: int = 0) -> Iterator[Batch]:
-        """Vectors from row `start` on with their ids; the vectors are valid until the next batch is asked for."""
-        for first, vectors in self._file.batches(batch_size, start):
+    def scan(self, start: int = 0, stop: int | None = None, *, batch_size: int = BATCH_SIZE) -> Iterator[Batch]:
+        """The vectors of rows `start` to `stop` with their ids; valid until the next batch is asked for."""
+        for first, vectors in self._file.batches(batch_size, start, stop):
             rows = range(first, first + len(vectors))
             yield Batch(LazyIds(len(rows), partial(self.source.ids, rows)), vectors)
 
-    def take(self, rows: NDArray[np.int64]) -> Batch:
+    def get(self, rows: NDArray[np.int64]) -> Batch:
         """The vectors and ids of some rows."""
         rows = np.asarray(rows, np.int64)
         return Batch(self.source.ids(rows), self._file.take(rows))
@@ -84,7 +85,7 @@ class FaissStore(Store):
         """The documents of some rows, or of all."""
         return self.source.documents(range(self.info.count) if rows is None else np.asarray(rows, np.int64))
 
-    def writer(self, folder: Path, dim: int, resume: Resume = FROM_THE_START) -> StoreWriter:
+    def destination(self, location: Path, dim: int, resume: Resume = FROM_THE_START) -> StoreWriter:
         """A writer of a store of the same kind, under the same file names.
 
         Flat indexes are streamed. Others are built anew, in memory, when the writer finishes.
@@ -94,7 +95,7 @@ class FaissStore(Store):
         OutputError
             The disk has no room for the vectors.
         """
-        path = folder / self.index_path.name
+        path = location / self.index_path.name
         require_room(path, (self.info.count - resume.rows) * dim * FLOAT_BYTES)
         writer = open_writer(path, self.layout, dim, self.source.for_dimension(dim), resume)
         writer.remarks = (*writer.remarks, *_links_out(self.index_path.parent))
@@ -110,8 +111,8 @@ def _find_documents(index: Path, pickled: Path | None, labels: Labels, count: in
 def _describe(path: Path, file: FaissFile, source: DocumentSource, labels: Labels) -> StoreInfo:
     header = file.layout.header
     info = StoreInfo(
-        path=path,
-        format=source.format,
+        location=path,
+        kind=source.format,
         index_type=class_chain(file.layout),
         count=header.count,
         dim=header.dim,

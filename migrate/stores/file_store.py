@@ -1,0 +1,170 @@
+"""A store that lies in files: its folder, its files, and the hashes that its manifest holds them against.
+
+Not every store does. What needs files asks here, with `as_files` or one of the functions that rest on it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from migrate.errors import StoreError
+from migrate.files import FileStamp, sha256_file
+from migrate.stores.base import Snapshot, Store, StoreInfo
+from migrate.stores.binary_reader import read_errors
+
+INDEX_HASH = "index_sha256"
+"""Detail of a store's manifest: the SHA-256 of its index."""
+
+DOCUMENT_HASHES = "documents_sha256"
+"""Detail of a store's manifest: the SHA-256 of each file that its documents are read from, by its path beside it."""
+
+_STAMP = "stamp the store anew (lead-migrate stamp --force)"
+
+
+class FileStore(Store):
+    """A store in one folder: a file of vectors, and files of documents beside it or none.
+
+    `index_path` is the file of vectors; the documents may lie in it too. `stamps` are of all files that the store is
+    read from, as they were when it was opened.
+    """
+
+    index_path: Path
+    stamps: tuple[FileStamp, ...] = ()
+
+    @property
+    def folder(self) -> Path:
+        """The folder that holds the store's files, and its manifest if there is one."""
+        return self.index_path.parent
+
+    @property
+    def document_files(self) -> tuple[str, ...]:
+        """Where the documents are read from: paths within the folder, of a translated store as of its source."""
+        paths = (stamp.path.relative_to(self.folder).as_posix() for stamp in self.stamps)
+        return tuple(path for path in dict.fromkeys(paths) if path != self.index_path.name)
+
+    def document_hashes(self) -> dict[str, str]:
+        """SHA-256 of each of `document_files`; of the file of vectors where the documents lie in it."""
+        names = self.document_files or ((self.index_path.name,) if self.info.has_texts else ())
+        return {name: self._sha256(name) for name in names}
+
+    def verify(self) -> tuple[str, ...]:
+        """Hold index and documents against the hashes in the manifest; the names of the files that it has one of.
+
+        FAISS keeps no checksum: a bit that flipped among the vectors shows in nothing else. Reads the files whole, once
+        for each store that is opened.
+
+        Raises
+        ------
+        StoreError
+            The bytes of a file are others, or it is not there any more.
+        OutputError
+            A file cannot be read.
+        """
+        index = self.index_path.name
+        expected = _expected_hashes(self.info, index)
+        gone = expected.keys() - {index, *self.document_files}
+        if gone:
+            raise StoreError(
+                f"{self.folder / min(gone)}: expected the documents that the manifest has the hash of, found no such "
+                f"file; copy it again, or, if that is meant, {_STAMP}"
+            )
+        for name, digest in expected.items():
+            if (actual := self._sha256(name)) != digest:
+                what = "index was" if name == index else "documents were"
+                raise StoreError(
+                    f"{self.folder / name}: expected the SHA-256 of the manifest, {str(digest)[:12]}..., found "
+                    f"{actual[:12]}...; the {what} damaged or replaced: copy the file again, make the store again, or, "
+                    f"if that is meant, {_STAMP}"
+                )
+        return tuple(expected)
+
+    def check_unchanged(self, before: Snapshot) -> None:
+        """Make sure that files and content are still what they were when the snapshot was taken."""
+        for stamp in self.stamps:
+            stamp.check()
+        super().check_unchanged(before)
+
+    def _texts_sha256(self) -> str:
+        return hashlib.sha256("".join(self.document_hashes().values()).encode()).hexdigest()
+
+    def _versions(self) -> tuple[Any, ...]:
+        return tuple(sorted(stamp.facts for stamp in self.stamps))
+
+    def _sha256(self, name: str) -> str:
+        """The hash of a file in the folder, read again only if its stamp is another."""
+        stamp = FileStamp.of(self.folder / name)
+        if stamp not in self._hashes:
+            with read_errors(stamp.path):
+                self._hashes[stamp] = sha256_file(stamp.path)
+        return self._hashes[stamp]
+
+    @cached_property
+    def _hashes(self) -> dict[FileStamp, str]:
+        return {}
+
+
+def as_files(store: Store) -> FileStore | None:
+    """The store, if it lies in files."""
+    return store if isinstance(store, FileStore) else None
+
+
+def folder_of(store: Store) -> Path | None:
+    """The folder that the store lies in, if it lies in files."""
+    files = as_files(store)
+    return None if files is None else files.folder
+
+
+def verify_files(store: Store) -> tuple[str, ...]:
+    """The files that are as the manifest says, see `FileStore.verify`; none of a store that does not lie in files."""
+    files = as_files(store)
+    return () if files is None else files.verify()
+
+
+def index_is_verified(store: Store) -> bool:
+    """Whether the manifest has a hash of the store's vectors, and they are what it says; raises as `verify`."""
+    files = as_files(store)
+    return files is not None and files.index_path.name in files.verify()
+
+
+def check_stamps(store: Store) -> None:
+    """Make sure that no file of the store was written to since it was opened; raises as `FileStamp.check`."""
+    files = as_files(store)
+    for stamp in () if files is None else files.stamps:
+        stamp.check()
+
+
+def file_bytes(store: Store) -> int:
+    """Bytes of the store's files; 0 for a store that does not lie in files."""
+    files = as_files(store)
+    return 0 if files is None else sum(stamp.size for stamp in files.stamps)
+
+
+def source_hashes(store: Store) -> dict[str, str]:
+    """What a manifest says of the files that documents were read from, and of the vectors that stand beside them."""
+    files = as_files(store)
+    documents = {} if files is None else files.document_hashes()
+    return {"source rows": store.snapshot().rows_sha256, **documents}
+
+
+def hash_written(store: Store, folder: Path) -> dict[str, Any]:
+    """What the manifest of a complete store of the kind of `store` says of its files in `folder`."""
+    files = as_files(store)
+    return {} if files is None else hash_files(folder, files.index_path.name, files.document_files)
+
+
+def hash_files(folder: Path, index: str, documents: Iterable[str]) -> dict[str, Any]:
+    """What the manifest of a complete store says of its files, so that `FileStore.verify` knows them again."""
+    hashes = {name: sha256_file(folder / name) for name in documents}
+    return {"index": index, INDEX_HASH: sha256_file(folder / index), DOCUMENT_HASHES: hashes}
+
+
+def _expected_hashes(info: StoreInfo, index: str) -> dict[str, str]:
+    """The hashes in a store's manifest by file; none where it is older than they are."""
+    details = info.manifest.details if info.manifest else {}
+    documents = details.get(DOCUMENT_HASHES)
+    own = {index: details[INDEX_HASH]} if INDEX_HASH in details else {}
+    return {**own, **(documents if isinstance(documents, dict) else {})}
