@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-import migrate.stores.base
+import migrate.stores.file_store
 from migrate.errors import StoreError
 from migrate.stores import open_store
 
@@ -32,14 +32,14 @@ def test_a_store_is_held_against_its_manifest_when_it_is_opened_for_use(folder):
 def test_the_rows_that_the_fingerprint_does_not_look_at_count(folder):
     before = open_store(folder).snapshot()
     flip(folder / "index.faiss", at=45 + 100 * 32 * 4)
-    assert open_store(folder).snapshot() == before
+    assert open_store(folder).snapshot().fingerprint == before.fingerprint
     with pytest.raises(StoreError, match="the index was damaged or replaced"):
         open_store(folder).verify()
 
 
 def test_files_are_hashed_once_unless_they_change(folder, monkeypatch):
-    hashed, real = [], migrate.stores.base.sha256_file
-    monkeypatch.setattr(migrate.stores.base, "sha256_file", lambda path: (hashed.append(path.name), real(path))[1])
+    hashed, real = [], migrate.stores.file_store.sha256_file
+    monkeypatch.setattr(migrate.stores.file_store, "sha256_file", lambda path: (hashed.append(path.name), real(path))[1])
     store = open_store(folder, verify=True)
     store.verify()
     store.snapshot()
