@@ -95,10 +95,10 @@ def inside(job: str, path: Path) -> Facts:
 
 def is_right(path: Path) -> bool:
     """Whether `reconstruct_n` gives about what the store gives."""
-    from migrate.stores import open_store
+    from migrate.stores.faiss.find import FaissKind
 
     labels, vectors = reconstruct(path)
-    store, chosen = open_store(path), slice(None, None, CHECKED_EVERY)
+    store, chosen = FaissKind().open(str(path)), slice(None, None, CHECKED_EVERY)
     expected = store.get(store.rows_of(labels[chosen])).vectors
     return bool(np.allclose(vectors[chosen], expected, rtol=0, atol=1e-4))
 

@@ -43,7 +43,8 @@ _BASE_FIT = 350 * _MIB
 _BASE_LOCAL = 900 * _MIB
 """The same with torch and a small model; a large one takes its weights beside."""
 
-_VECTORS_ONLY = ("IndexFlat", "IndexIVFFlat", "IndexHNSWFlat")
+_STREAMED = ("IndexFlat", "array", "column")
+_VECTORS_ONLY = (*_STREAMED, "IndexIVFFlat", "IndexHNSWFlat")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ def store_bytes(store: Store, dim: int) -> StoreBytes:
     after = index + rows * (dim - info.dim) * FLOAT_BYTES
     kind = info.index_type.replace("IndexIDMap2(", "").replace("IndexIDMap(", "").rstrip(")")
     whole = kind.startswith(_VECTORS_ONLY)
-    is_flat = kind.startswith("IndexFlat")
+    is_flat = kind.startswith(_STREAMED)
     return StoreBytes(max(now, index), index, after if whole else round(index * dim / info.dim), is_flat, not is_flat)
 
 

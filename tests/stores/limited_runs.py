@@ -14,7 +14,7 @@ from pathlib import Path
 
 import migrate.cli.fit
 import migrate.cli.inspect
-import migrate.stores.open  # noqa: F401 - once here, rather than in each process
+import migrate.stores.faiss.find  # noqa: F401 - once here, rather than in each process
 from migrate.cli.main import run
 
 

@@ -153,6 +153,9 @@ def test_the_fingerprint_tells_vectors_and_ids_apart(vectors, tmp_path):
     save(build("Flat", vectors), tmp_path / "plain")
     save(build("IDMap2,Flat", vectors, labels=range(1, COUNT + 1)), tmp_path / "ids")
     save(build("Flat", -vectors), tmp_path / "vectors")
-    prints = {name: replace(open_store(tmp_path / name).snapshot(), versions=()) for name in ("same", "plain", "ids", "vectors")}
+    prints = {
+        name: replace(open_store(tmp_path / name).snapshot(), versions=())
+        for name in ("same", "plain", "ids", "vectors")
+    }
     assert prints["same"] == prints["plain"]
     assert len(set(prints.values())) == 3

@@ -5,9 +5,8 @@ import shutil
 
 import pytest
 
-import migrate.stores.file_store
 from migrate.errors import StoreError
-from migrate.stores import open_store
+from migrate.stores import file_store, open_store
 
 
 @pytest.fixture
@@ -38,8 +37,8 @@ def test_the_rows_that_the_fingerprint_does_not_look_at_count(folder):
 
 
 def test_files_are_hashed_once_unless_they_change(folder, monkeypatch):
-    hashed, real = [], migrate.stores.file_store.sha256_file
-    monkeypatch.setattr(migrate.stores.file_store, "sha256_file", lambda path: (hashed.append(path.name), real(path))[1])
+    hashed, real = [], file_store.sha256_file
+    monkeypatch.setattr(file_store, "sha256_file", lambda path: (hashed.append(path.name), real(path))[1])
     store = open_store(folder, verify=True)
     store.verify()
     store.snapshot()

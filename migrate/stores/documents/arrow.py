@@ -273,6 +273,15 @@ def check_count(path: Path, expected: int, found: int) -> None:
         )
 
 
+def open_parquet(index: Path, labels: Labels, count: int) -> ParquetDocuments:
+    """The documents of the Parquet file beside an index; raises as `ParquetDocuments`, and where there are several."""
+    files = companions(index, "*.parquet")
+    if len(files) > 1:
+        names = ", ".join(file.name for file in files[:3])
+        raise StoreError(f"{index.parent}: expected one Parquet file, found {len(files)} ({names}); keep one")
+    return ParquetDocuments(files[0], labels, count)
+
+
 def has_parquet(index: Path) -> bool:
     """Whether a Parquet file lies beside an index."""
     return bool(companions(index, "*.parquet"))
@@ -283,27 +292,25 @@ class ParquetDocuments(ArrowDocuments):
 
     Parameters
     ----------
-    index
-        The FAISS file.
+    file
+        The Parquet file.
     labels
         The label of each row.
     count
         How many rows the index has.
+    in_order
+        Row i of the file belongs to row i, whatever its id; for vectors that lie in the same file.
 
     Raises
     ------
     StoreError
-        There is more than one Parquet file, it is malformed, or does not match the index.
+        The file is malformed, or does not match the index.
     UsageError
         pyarrow is not installed.
     """
 
-    def __init__(self, index: Path, labels: Labels, count: int) -> None:
-        files = companions(index, "*.parquet")
-        if len(files) > 1:
-            names = ", ".join(file.name for file in files[:3])
-            raise StoreError(f"{index.parent}: expected one Parquet file, found {len(files)} ({names}); keep one")
-        self.file = self._path = files[0]
+    def __init__(self, file: Path, labels: Labels, count: int, *, in_order: bool = False) -> None:
+        self.file = self._path = file
         self._pyarrow = import_pyarrow(self._path)
         with arrow_errors(self._path, self._pyarrow), self._path.open("rb") as opened:
             self._identity = FileIdentity.of(opened.fileno())
@@ -314,8 +321,11 @@ class ParquetDocuments(ArrowDocuments):
             table = parquet.read(columns=wanted)
         named = dict(zip(table.column_names, table.columns, strict=True))
         self._ids = ArrowIds(named.get(columns.id), count, self._path, self._pyarrow)
-        faiss_ids = self._integers(named.get(columns.label))
-        self._places, matched = match_rows(self._path, labels, count, self._ids.values(), faiss_ids)
+        if in_order:
+            self._places, matched = None, "row by row"
+        else:
+            faiss_ids = self._integers(named.get(columns.label))
+            self._places, matched = match_rows(self._path, labels, count, self._ids.values(), faiss_ids)
         self._describe(f"{self._path.name}, {matched}")
 
     def _integers(self, column: Any) -> NDArray[np.int64] | None:

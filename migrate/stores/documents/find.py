@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from migrate.stores.documents.arrow import ParquetDocuments, has_parquet
+from migrate.stores.documents.arrow import has_parquet, open_parquet
 from migrate.stores.documents.base import DocumentSource, Labels, LabelsOnly
 from migrate.stores.documents.haystack import HaystackDocuments, is_haystack
 from migrate.stores.documents.huggingface import DatasetDocuments, has_dataset
@@ -33,7 +33,7 @@ _KINDS: Final[tuple[tuple[_Test, _Opener], ...]] = (
     (is_haystack, HaystackDocuments),
     (_has_docs, _open_docs),
     (has_dataset, DatasetDocuments),
-    (has_parquet, ParquetDocuments),
+    (has_parquet, open_parquet),
 )
 
 

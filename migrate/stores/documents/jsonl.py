@@ -203,6 +203,8 @@ class JsonlDocuments(DocumentSource):
         The label of each row.
     count
         How many rows the index has.
+    in_order
+        Line i belongs to row i, whatever its id; for vectors that have no labels.
 
     Raises
     ------
@@ -210,7 +212,7 @@ class JsonlDocuments(DocumentSource):
         A line is malformed, or the lines do not match the labels.
     """
 
-    def __init__(self, path: Path, labels: Labels, count: int) -> None:
+    def __init__(self, path: Path, labels: Labels, count: int, *, in_order: bool = False) -> None:
         self.file = path
         self._path = path
         self._scan = scan_docs(path)
@@ -219,7 +221,11 @@ class JsonlDocuments(DocumentSource):
                 f"{path}: expected {count} documents, one for each vector, found {self._scan.count}; "
                 "write the file and the index from the same documents"
             )
-        self._lines, matched = match_rows(path, labels, count, self._scan.values, self._scan.faiss_ids)
+        self._lines, matched = (
+            (None, "line by line")
+            if in_order
+            else match_rows(path, labels, count, self._scan.values, self._scan.faiss_ids)
+        )
         self.kind = f"{DOCS_NAME}, {matched}"
         self.has_texts = self._scan.with_text > 0
         missing = count - self._scan.with_text

@@ -1,0 +1,126 @@
+"""The kinds of stores, and which of them a location is: built-in ones, and those of other packages.
+
+A package adds a kind with an entry point in the group `lead_migrate.stores` whose name is the kind's and whose object
+is a `StoreKind`; `migrate.testing.stores.StoreTests` says what its stores must do.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Final, Protocol
+
+from migrate.errors import UsageError
+from migrate.stores.arrays import ArraysKind
+from migrate.stores.base import Store
+from migrate.stores.faiss.find import FaissKind
+from migrate.stores.file_store import verify_files
+
+ENTRY_POINTS: Final = "lead_migrate.stores"
+_SCHEME: Final = re.compile(r"([a-z][a-z0-9+._-]*):(.*)", re.DOTALL)
+
+
+class StoreKind(Protocol):
+    """One kind of store. `name` is also the scheme of its locations, `name:...`."""
+
+    @property
+    def name(self) -> str:
+        """Lower case, without a colon."""
+
+    def recognises(self, path: Path) -> bool:
+        """Whether a file or folder that is there is a store of this kind; looks at as little as that needs."""
+
+    def open(self, location: str) -> Store:
+        """Open a store; of a location with a scheme, what comes after the colon."""
+
+
+_FAISS: Final = FaissKind()
+_BUILT_IN: Final[tuple[StoreKind, ...]] = (_FAISS, ArraysKind())
+
+
+def open_store(location: Path | str, *, verify: bool = False) -> Store:
+    """Open a store for reading.
+
+    Parameters
+    ----------
+    location
+        `KIND:...`, or a path, which the first kind that recognises it opens: FAISS, arrays, then kinds of other
+        packages by name.
+    verify
+        Hold the files against the hashes in the manifest, where it has them; see `FileStore.verify`.
+
+    Raises
+    ------
+    StoreError
+        There is no store, or it is malformed, or not the one of its manifest.
+    UnsupportedStoreError
+        The store is of a kind that is not read.
+    ManifestError
+        The store has a manifest that is not one of a store.
+    UsageError
+        No such kind is installed, or it cannot be loaded.
+    OutputError
+        The operating system refused.
+    """
+    store = _open(str(location))
+    if verify:
+        verify_files(store)
+    return store
+
+
+def kind_names() -> list[str]:
+    """The names of the kinds that are installed, built-in ones first."""
+    return [kind.name for kind in _BUILT_IN] + [entry.name for entry in _installed()]
+
+
+def _open(location: str) -> Store:
+    path = Path(location)
+    exists = _is_place(path)
+    scheme = None if exists else _SCHEME.fullmatch(location)
+    if scheme is not None:
+        return _kind_called(scheme[1]).open(scheme[2])
+    kinds = (*_BUILT_IN, *map(_load, _installed())) if exists and not _recognised(path) else _BUILT_IN
+    # what nobody recognises is told as what it is instead of the FAISS index that it most likely was meant to be
+    kind = next((kind for kind in kinds if exists and kind.recognises(path)), _FAISS)
+    return kind.open(location)
+
+
+def _recognised(path: Path) -> bool:
+    """Whether a built-in kind recognises the path, so that no other package need be loaded."""
+    return any(kind.recognises(path) for kind in _BUILT_IN)
+
+
+def _is_place(path: Path) -> bool:
+    try:
+        return path.is_file() or path.is_dir()
+    except (OSError, ValueError):
+        return False
+
+
+def _kind_called(name: str) -> StoreKind:
+    for kind in _BUILT_IN:
+        if kind.name == name:
+            return kind
+    for entry in _installed():
+        if entry.name == name:
+            return _load(entry)
+    raise UsageError(f"no store kind called {name!r} is installed; known kinds are {', '.join(kind_names())}")
+
+
+def _installed() -> list[EntryPoint]:
+    """Kinds of other packages by name; they cannot take the place of built-in ones."""
+    own = {kind.name for kind in _BUILT_IN}
+    entries = {entry.name: entry for entry in entry_points(group=ENTRY_POINTS) if entry.name not in own}
+    return [entries[name] for name in sorted(entries)]
+
+
+def _load(entry: EntryPoint) -> StoreKind:
+    try:
+        kind: StoreKind = entry.load()
+    except Exception as error:
+        raise UsageError(
+            f"the store kind {entry.name!r} ({entry.value}) cannot be loaded: {type(error).__name__}: {error}; "
+            "install its package again, or remove it"
+        ) from error
+    return kind
