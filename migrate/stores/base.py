@@ -135,6 +135,12 @@ class Store(ABC):
     stamps: tuple[FileStamp, ...] = ()
     """Of the files that it is read from, when it was opened."""
 
+    def __repr__(self) -> str:
+        info = self.info
+        made = f", {info.manifest.model.spec}" if info.manifest and info.manifest.model else ""
+        shape = f"{info.count:,} x {info.dim}"
+        return f"<{type(self).__name__} {info.path}: {info.index_type}, {shape}, {info.metric}{made}>"
+
     @abstractmethod
     def batches(self, batch_size: int = BATCH_SIZE, *, start: int = 0) -> Iterator[Batch]:
         """All vectors from row `start` on with their ids, in the store's order, in bounded memory.

@@ -18,7 +18,7 @@ _INDEX_SUFFIXES: Final = (".faiss", ".index", ".bin")
 _LISTED: Final = 8
 
 
-def open_store(path: Path, *, verify: bool = False) -> FaissStore:
+def open_store(path: str | Path, *, verify: bool = False) -> FaissStore:
     """Open a store for reading.
 
     Parameters
