@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 import migrate.embed.corpus
-import migrate.translate
+import migrate.translate as translation
 from migrate.embedders import Embedder, Role
 from migrate.fit import fit_pairs
 from migrate.manifest import Manifest, ModelIdentity
@@ -94,8 +94,8 @@ def make_stitch(source: Path, folder: Path, *, reads_texts: bool = False) -> Non
 def make_parts_small() -> None:
     """Let a small store have many parts; and the manifest the same date every time."""
     os.environ["SOURCE_DATE_EPOCH"] = "1700000000"
-    migrate.translate._BATCH_BYTES, migrate.translate._FEWEST_ROWS = 1 << 16, 64
-    migrate.translate._PART_BYTES = 1 << 17
+    translation._BATCH_BYTES, translation._FEWEST_ROWS = 1 << 16, 64
+    translation._PART_BYTES = 1 << 17
     migrate.embed.corpus.BATCH_DOCUMENTS = PART_DOCUMENTS
 
 
@@ -114,9 +114,7 @@ def job_of(kind: str, folder: Path, rows: int, *, force: bool = False) -> Job:
         return lambda output: migrate.embed.embed_corpus(lambda: documents(rows), bill, output, force=force)
     if kind == "re-embed":
         return lambda output: migrate.embed.reembed_store(open_store(source), bill, output, force=force)
-    return lambda output: migrate.translate.translate_store(
-        open_store(source), load_stitch(stitch), output, force=force
-    )
+    return lambda output: translation.translate_store(open_store(source), load_stitch(stitch), output, force=force)
 
 
 def digest(folder: Path) -> dict[str, str]:

@@ -8,37 +8,22 @@ python examples/library.py my-store my-beir packaged:all-MiniLM-L6-v2 out
 import sys
 from pathlib import Path
 
-from migrate.audit.audit import audit_store
-from migrate.audit.query_set import Questions
-from migrate.datasets.beir import load_beir
-from migrate.embed import reembed_store
-from migrate.embedders import load_embedder
-from migrate.fit import fit_stitch
+import migrate
 from migrate.report.audit import audit_text
-from migrate.report.terminal import candidates_table
-from migrate.stores import open_store
-from migrate.translate import translate_store
 
 
 def main(store_path: str, beir: str, target: str, output: str) -> None:
-    """Leave `stitch`, `store` and `reference` in the output folder, and print the candidates and the verdict."""
+    """Leave `stitch`, `store` and `reference` in the output folder, and print the stitch and the verdict."""
     folder = Path(output)
-    store = open_store(Path(store_path))
-    embedder = load_embedder(target, cache=folder / "embeddings.sqlite")
+    store = migrate.open_store(store_path)
+    embedder = migrate.load_embedder(target, cache=folder / "embeddings.sqlite")
 
-    fitted = fit_stitch(store, embedder, size=1_000)
-    print(candidates_table(fitted.selection))
-    fitted.save(folder / "stitch")
-    translate_store(store, fitted, folder / "store")
-    reembed_store(store, embedder, folder / "reference")
+    stitch = migrate.fit(store, embedder)
+    print(stitch)
+    stitch.save(folder / "stitch")
+    print(migrate.translate(store, stitch, folder / "store"))
 
-    data = load_beir(Path(beir))
-    report = audit_store(
-        open_store(folder / "store"),
-        open_store(folder / "reference"),
-        Questions(data.queries, data.qrels, data.name),
-        embedder,
-    )
+    report = migrate.audit(folder / "store", target=embedder, beir=beir, save_reference=folder / "reference")
     print(audit_text(report))
     print(f"may it be used? {report.verdict.outcome}")
 

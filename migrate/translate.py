@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from migrate.checkpoint.folder import Configuration, Work, make_folder, rows_done
+from migrate.display import notebook_html
 from migrate.errors import StitchError
 from migrate.files import write_bytes
 from migrate.manifest import Manifest
@@ -52,6 +53,15 @@ class Translation:
     outside: Outside | None = None
     distrust: str | None = None
     fallback: FallbackUse | None = None
+
+    def __repr__(self) -> str:
+        facts = (
+            f"{self.count:,} vectors, {self.source_dim} -> {self.target_dim} dimensions, {self.n_true:,} of them true"
+        )
+        return f"<Translation {self.path}: {facts}, in {self.wall_s:.1f} s>"
+
+    def _repr_html_(self) -> str | None:
+        return notebook_html(self)
 
     @property
     def vectors_per_s(self) -> float:

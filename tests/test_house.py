@@ -15,7 +15,7 @@ PACKAGE = ROOT / "migrate"
 
 # A module imports from floors below its own, and from its own room.
 FLOORS = {
-    "errors": 0, "vectors": 0, "files": 0, "manifest": 0, "threads": 0, "redirects": 0,
+    "errors": 0, "vectors": 0, "files": 0, "manifest": 0, "threads": 0, "redirects": 0, "display": 0,
     "stores": 1, "embedders": 1, "datasets": 1, "checkpoint": 1,
     "stitch": 2, "search": 2,
     "selection": 3, "similarity": 3,
@@ -25,8 +25,10 @@ FLOORS = {
     "report": 7,
     "finished": 8,
     "pipeline": 9,
-    "cli": 10,
-    "__main__": 11,
+    "api": 10,
+    "cli": 11,
+    "__main__": 12,
+    "__init__": 12,
 }  # fmt: skip
 
 # On the ground floor, where modules are single files, these may use those.
@@ -35,6 +37,7 @@ GROUND_FLOOR = {
     "files": {"errors"},
     "manifest": {"errors", "files"},
     "redirects": {"errors"},
+    "display": {"errors"},
 }
 
 HOMES = {
@@ -53,12 +56,14 @@ HOMES = {
     "sqlite3": ["embedders/", "stores/documents/sqlite_file"],
     "pickle": ["stores/"],
     "pyarrow": ["stores/documents/arrow"],
+    "pandas": ["display.py", "audit/report", "cost/assess", "similarity/comparison"],
     "threadpoolctl": ["threads.py"],
 }
 
 HEAVY = (
     "torch",
     "faiss",
+    "pandas",
     "pyarrow",
     "sklearn",
     "scipy",
@@ -132,7 +137,7 @@ def test_no_modules_import_each_other_in_a_circle():
 
 
 def test_every_room_has_a_floor():
-    assert {room(path) for path in MODULES} - {"__init__"} == set(FLOORS)
+    assert {room(path) for path in MODULES} == set(FLOORS)
 
 
 @pytest.mark.parametrize("library", HOMES)
@@ -155,7 +160,7 @@ def test_every_required_package_is_used_and_every_import_is_required():
     brought = {"transformers", "tokenizers", "huggingface_hub", "scipy"}
     outside = imported - set(sys.stdlib_module_names) - {"migrate"} - brought
     # Needed for some files only; what needs it asks for the extra by name
-    optional = {"pyarrow": "parquet", "tiktoken": "tokens"}
+    optional = {"pyarrow": "parquet", "tiktoken": "tokens", "pandas": "pandas"}
     for name, extra in optional.items():
         assert any(line.startswith(name) for line in config["options.extras_require"][extra].split("\n"))
     assert modules == outside - set(optional)
@@ -180,9 +185,26 @@ def test_help_imports_no_heavy_library(arguments):
     assert loaded.isdisjoint(HEAVY)
 
 
+def test_the_front_door_imports_nothing_but_itself():
+    code = "before = set(sys.modules)\nimport migrate\nprint(*sorted(set(sys.modules) - before), file=sys.stderr)"
+    script = f"import sys\n{code}"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    outside = {name.split(".")[0] for name in done.stderr.split()} - set(sys.stdlib_module_names)
+    assert outside == {"migrate"}
+    assert [name for name in done.stderr.split() if name.startswith("migrate.")] == []
+
+
 @pytest.mark.parametrize(
-    "module", ["migrate.pipeline", "migrate.stores", "migrate.embedders", "migrate.datasets.beir", "migrate.langchain"]
+    "module",
+    [
+        "migrate.api",
+        "migrate.pipeline",
+        "migrate.stores",
+        "migrate.embedders",
+        "migrate.datasets.beir",
+        "migrate.langchain",
+    ],
 )
 def test_importing_the_library_imports_no_heavy_library(module):
     allowed = {"numpy"}
-    assert loaded_by(f"import {module}").isdisjoint(set(HEAVY) - allowed)
+    assert loaded_by(f"import migrate.{module}").isdisjoint(set(HEAVY) - allowed)

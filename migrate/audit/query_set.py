@@ -14,13 +14,17 @@ from numpy.typing import NDArray
 
 from migrate.audit.measures import Qrels, Scores
 from migrate.audit.verdict import FEWEST_QUERIES
+from migrate.datasets.beir import load_beir
+from migrate.datasets.download import resolve_beir
 from migrate.errors import InconclusiveError
 from migrate.selection.query_log import digest_of
 from migrate.stores.base import Store
-from migrate.vectors import Document, Query, query_key
+from migrate.vectors import Document, Progress, Query, no_progress, query_key
 
 PARENT_FIELD = "parent_id"
 """Metadata field of a chunk that names the document it was cut from."""
+
+_ASKS_WITH_DOCUMENTS = ("arguana", "quora")
 
 Keys = Mapping[str, str]
 """From each id of a store to the document that is judged: the parent of a chunk, else the id itself."""
@@ -68,6 +72,26 @@ class Questions:
         """The place of each query's text among the distinct ones, (q,)."""
         places: dict[str, int] = {}
         return np.array([places.setdefault(query_key(query.text), len(places)) for query in self.queries], dtype=int)
+
+
+def load_questions(beir: str, *, split: str = "test", progress: Progress = no_progress) -> Questions:
+    """Queries and judgements of a BEIR folder, or of a set by name, which is fetched if need be.
+
+    Raises
+    ------
+    DatasetError
+        It is neither, or unreadable.
+    RemoteError, OutputError, LockedError
+        The set could not be fetched.
+    """
+    found = load_beir(resolve_beir(beir, progress=progress), split=split)
+    notes = []
+    if found.unknown_query_ids:
+        notes.append(f"{len(found.unknown_query_ids):,} judged queries have no text in {found.name}; they are left out")
+    if found.queries_without_relevant:
+        notes.append(f"{len(found.queries_without_relevant):,} queries have no relevant document; every arm scores 0")
+    exclude_self = found.name in _ASKS_WITH_DOCUMENTS
+    return Questions(found.queries, found.qrels, found.name, exclude_self=exclude_self, notes=tuple(notes))
 
 
 def document_keys(store: Store, parent_field: str = PARENT_FIELD) -> Keys:

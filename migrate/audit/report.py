@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 from migrate.audit.arms import NDCG, REEMBEDDED, STAY, Arm, Comparison
 from migrate.audit.diagnostics import Hurt
@@ -12,7 +13,12 @@ from migrate.audit.held_out import HeldOut
 from migrate.audit.measures import Scores
 from migrate.audit.reference import ReferenceProof
 from migrate.audit.verdict import FEWEST_QUERIES, Bounds, Verdict
+from migrate.display import data_frame, notebook_html
+from migrate.errors import UsageError
 from migrate.manifest import Manifest
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +48,31 @@ class AuditReport:
     frontier: Frontier | None = None
     reference: ReferenceProof | None = None
     doubts: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return (
+            f"<AuditReport {self.verdict.outcome}: {self.verdict.sentence}; {self.dataset}, "
+            f"{self.verdict.n_queries:,} queries, {self.n_documents:,} documents>"
+        )
+
+    def _repr_html_(self) -> str | None:
+        return notebook_html(self)
+
+    def to_pandas(self, rows: Literal["arms", "queries"] = "arms") -> DataFrame:
+        """One row an arm: means, retention with its bounds, costs. Or one row a query and arm, with its scores.
+
+        Needs pandas.
+
+        Raises
+        ------
+        UsageError
+            It is not installed, or there are no such rows.
+        """
+        if rows == "arms":
+            return data_frame([_arm_row(arm, self.comparisons.get(arm.name)) for arm in self.arms])
+        if rows == "queries":
+            return data_frame([row for arm in self.arms for row in _query_rows(arm, self.query_ids)])
+        raise UsageError(f'to_pandas: expected "arms" or "queries", found {rows!r}')
 
     @property
     def stay(self) -> Scores | None:
@@ -77,3 +108,19 @@ class AuditReport:
             missing={name: need for name, need in self.missing.items() if not found or name != REEMBEDDED},
             frontier=frontier,
         )
+
+
+def _arm_row(arm: Arm, comparison: Comparison | None) -> dict[str, Any]:
+    row: dict[str, Any] = {"arm": arm.name, **{measure: arm.mean(measure) for measure in arm.scores}}
+    if comparison is not None:
+        bounds = comparison.retention
+        row |= {"retention": bounds.estimate, "retention_lower": bounds.lower, "retention_upper": bounds.upper}
+        row |= {"wins": comparison.wins, "ties": comparison.ties, "losses": comparison.losses}
+        row |= {"standard": comparison.standard}
+    return {**row, "seconds": arm.seconds, "tokens": arm.tokens, "usd": arm.usd, "meaning": arm.meaning}
+
+
+def _query_rows(arm: Arm, query_ids: Sequence[str]) -> Iterator[dict[str, Any]]:
+    for place, query_id in enumerate(query_ids):
+        scores = {measure: float(values[place]) for measure, values in arm.scores.items()}
+        yield {"query_id": query_id, "arm": arm.name, **scores}

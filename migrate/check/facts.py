@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from pathlib import Path
 
 import numpy as np
 
@@ -105,6 +106,21 @@ def manifest_finding(manifest: Manifest, model: ModelIdentity) -> Finding:
     return Finding(
         "manifest", True, f"names {known.spec}, made by {manifest.details.get('made by', 'an unknown command')}"
     )
+
+
+def check_revision(location: str, known: ModelIdentity, model: ModelIdentity) -> None:
+    """Make sure that the model of the store at `location` is still what it was, where its manifest tells.
+
+    Raises
+    ------
+    StoreError
+        Its weights or its vocabulary have changed.
+    """
+    if known.revision is not None and known.revision != model.revision:
+        raise StoreError(
+            f"{location}: expected {known.spec} at revision {known.revision[:12]}, found {str(model.revision)[:12]}; "
+            "the model has changed since the store was made"
+        )
 
 
 def unchanged_finding(store: Store) -> Finding | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from migrate.check.comparison import Share
+from migrate.display import notebook_html
 from migrate.manifest import ModelIdentity
 
 Basis = Literal["manifest", "sample", "facts"]
@@ -112,6 +113,13 @@ class Compatibility:
     trials: tuple[Trial, ...] = ()
     examples: tuple[Example, ...] = ()
     notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        answer = "compatible with" if self.compatible else "not compatible with"
+        return f"<Compatibility {answer} {self.model.spec}: {self.sentence}>"
+
+    def _repr_html_(self) -> str | None:
+        return notebook_html(self)
 
     @property
     def compatible(self) -> bool:

@@ -21,7 +21,7 @@ from migrate.cli.options import ModelOptions, Outlets, option, report_options
 from migrate.cli.spending import Asked, SpendingOptions, asked_of_views, metered_views, spending_options
 from migrate.cli.terminal import advise, progress_bar
 from migrate.cli.unread import with_unread
-from migrate.cli.verdict import load_model_of, load_questions, show_report
+from migrate.cli.verdict import load_model_of, show_report
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -301,7 +301,7 @@ def command(
 
     from migrate.audit.audit import audit_store
     from migrate.audit.frontier import frontier
-    from migrate.audit.query_set import independent
+    from migrate.audit.query_set import independent, load_questions
     from migrate.audit.reference import check_target
     from migrate.errors import UsageError
     from migrate.files import refuse_output
@@ -318,7 +318,7 @@ def command(
     outlets.refuse(*inputs, force=force)  # told before anything is spent
     with progress_bar(quiet=quiet) as progress:
         translated = open_store(store, verify=True)
-        questions = load_questions(beir, split, progress)
+        questions = load_questions(beir, split=split, progress=progress)
         paid = spending.watch(load_model_of(translated, target, "--target", model), price=price, quiet=quiet)
         embedder = paid.embedder
         check_target(translated, embedder)  # before a reference is built

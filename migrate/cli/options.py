@@ -246,18 +246,15 @@ class ModelOptions:
 
     def as_recorded(self, model: ModelIdentity) -> ModelOptions:
         """The options, completed by what a manifest remembers of the model: prefixes, shorter vectors."""
-        from migrate.embedders import find_model
+        from migrate.embedders import recorded_options
 
-        provider, _, name = model.spec.partition(":")
-        if provider not in ("sentence-transformers", "openai"):
-            return self
-        facts = find_model(name)
-        shorter = model.dim if provider == "openai" and facts is not None and facts.dim != model.dim else None
+        recorded = recorded_options(model)
+        prefix, asked = recorded.get("document_prefix"), recorded.get("query_prefix")
         return replace(
             self,
-            dimensions=self.dimensions or shorter,
-            document_prefix=model.document_prefix if self.document_prefix is None else self.document_prefix,
-            query_prefix=model.query_prefix if self.query_prefix is None else self.query_prefix,
+            dimensions=self.dimensions or recorded.get("dimensions"),
+            document_prefix=prefix if self.document_prefix is None else self.document_prefix,
+            query_prefix=asked if self.query_prefix is None else self.query_prefix,
         )
 
     @property

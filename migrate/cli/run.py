@@ -13,7 +13,7 @@ from migrate.cli.options import CI, ModelOptions, Outlets, ci_options
 from migrate.cli.spending import Asked, SpendingOptions, spending_options
 from migrate.cli.terminal import advise, progress_bar, show
 from migrate.cli.unread import warn_of_sample, with_unread
-from migrate.cli.verdict import load_model_of, load_questions, show_finished, show_report
+from migrate.cli.verdict import load_model_of, show_finished, show_report
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,6 +74,7 @@ def command(
 
     The arm `stay` is there when the source model is named, or when the store's manifest says it.
     """
+    from migrate.audit.query_set import load_questions
     from migrate.cli.options import draws_quickly, expected_sample, load_log, log_queries, told_of_log
     from migrate.files import refuse_overlap
     from migrate.pipeline import finished_run, judging_questions, migrate, texts_left
@@ -90,7 +91,7 @@ def command(
         old = load_model_of(opened, source_model, "--source-model", model.for_source()) if stay else None
         if old is None:
             advise("no --source-model: the audit cannot say whether staying would be better", quiet=quiet)
-        questions = load_questions(beir, split, progress)
+        questions = load_questions(beir, split=split, progress=progress)
         paid = spending.watch(model.load(target, seed=seed), price=price, quiet=quiet)
         old = None if old is None else paid.also(old, "source model")
         questions = with_unread(questions, opened, paid.embedder, seed=seed, quiet=quiet)

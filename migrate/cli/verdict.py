@@ -2,40 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from migrate.cli.next_step import is_out_of_sight
 from migrate.cli.terminal import show, show_json
 
 if TYPE_CHECKING:
-    from migrate.audit.query_set import Questions
     from migrate.audit.report import AuditReport
     from migrate.cli.options import CI, ModelOptions, Outlets
     from migrate.embedders.base import Embedder
     from migrate.finished import Finished
-    from migrate.manifest import ModelIdentity
     from migrate.stores.base import Store
-    from migrate.vectors import Progress
 
 _EXIT_CODES = {"SAFE": 0, "NOT SAFE": 1, "INCONCLUSIVE": 3}
-_ASKS_WITH_DOCUMENTS = ("arguana", "quora")
-
-
-def load_questions(beir: str, split: str, progress: Progress) -> Questions:
-    """Queries and judgements of a BEIR folder, or of a set by name."""
-    from migrate.audit.query_set import Questions
-    from migrate.datasets.beir import load_beir
-    from migrate.datasets.download import resolve_beir
-
-    found = load_beir(resolve_beir(beir, progress=progress), split=split)
-    notes = []
-    if found.unknown_query_ids:
-        notes.append(f"{len(found.unknown_query_ids):,} judged queries have no text in {found.name}; they are left out")
-    if found.queries_without_relevant:
-        notes.append(f"{len(found.queries_without_relevant):,} queries have no relevant document; every arm scores 0")
-    exclude_self = found.name in _ASKS_WITH_DOCUMENTS
-    return Questions(found.queries, found.qrels, found.name, exclude_self=exclude_self, notes=tuple(notes))
 
 
 def load_model_of(store: Store, spec: str | None, flag: str, options: ModelOptions) -> Embedder:
@@ -52,6 +31,7 @@ def load_model_of(store: Store, spec: str | None, flag: str, options: ModelOptio
     StoreError
         The store's own model is not what it was: its weights or its vocabulary have changed.
     """
+    from migrate.check.facts import check_revision
     from migrate.errors import InputError, RemoteError, UsageError
     from migrate.stores.file_store import folder_of
 
@@ -74,18 +54,8 @@ def load_model_of(store: Store, spec: str | None, flag: str, options: ModelOptio
         identity = embedder.identity
     except (InputError, RemoteError) as error:
         raise type(error)(f"{error}; or name the model with {flag} SPEC") from error
-    _check_revision(store.info.location, known, identity)
+    check_revision(store.info.location, known, identity)
     return embedder
-
-
-def _check_revision(path: Path, known: ModelIdentity, found: ModelIdentity) -> None:
-    from migrate.errors import StoreError
-
-    if known.revision is not None and known.revision != found.revision:
-        raise StoreError(
-            f"{path}: expected {known.spec} at revision {known.revision[:12]}, found {str(found.revision)[:12]}; "
-            "the model has changed since the store was made"
-        )
 
 
 def show_report(report: AuditReport, outlets: Outlets, *, force: bool, as_json: bool) -> int:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import date
+from typing import TYPE_CHECKING
 
-from migrate.cost.answers import answers
+from migrate.cost.answers import answers, dollars
 from migrate.cost.chunks import Chunking, chunk_long
 from migrate.cost.count import Known, TextCount, count_texts
 from migrate.cost.plans import (
@@ -23,11 +24,15 @@ from migrate.cost.plans import (
 )
 from migrate.cost.rates import Rate
 from migrate.cost.target import Target
+from migrate.display import data_frame, notebook_html
 from migrate.embedders.registry import prices_age
 from migrate.errors import StoreError
 from migrate.search.bm25 import bm25_run
 from migrate.stores.base import Store, StoreInfo
 from migrate.vectors import Progress, Query, no_progress
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 _MOST_SEARCHED = 50_000
 """Documents up to which the words of a query log are looked up: BM25 holds all texts in memory."""
@@ -50,6 +55,25 @@ class Assessment:
     plans: tuple[Plan, ...]
     answers: tuple[str, ...]
     notes: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        full = self.plans[0]
+        price = "" if full.usd is None else f", {dollars(full.usd)}"
+        whole = f"{full.tokens:,} tokens{price} for a full re-embed"
+        return f"<Assessment of {self.store.path} -> {self.target.spec}: {whole}, {len(self.plans)} plans>"
+
+    def _repr_html_(self) -> str | None:
+        return notebook_html(self)
+
+    def to_pandas(self) -> DataFrame:
+        """One row a plan; needs pandas.
+
+        Raises
+        ------
+        UsageError
+            It is not installed.
+        """
+        return data_frame([asdict(plan) for plan in self.plans])
 
 
 def assess_store(

@@ -13,15 +13,34 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypedDict
 
 from migrate.embedders.base import Embedder, Role
 from migrate.embedders.registry import ModelFacts, find_model, known_models, suggest_models
 from migrate.errors import UsageError
+from migrate.manifest import ModelIdentity
 
-__all__ = ["Embedder", "ModelFacts", "Role", "find_model", "known_models", "load_embedder", "parse_spec"]
+__all__ = [
+    "Embedder",
+    "ModelFacts",
+    "Role",
+    "find_model",
+    "known_models",
+    "load_embedder",
+    "parse_spec",
+    "recorded_options",
+]
 
 PACKAGED_NAME = "all-MiniLM-L6-v2"
 PROVIDERS = ("sentence-transformers", "packaged", "openai", "file", "tfidf")
+
+
+class RecordedOptions(TypedDict, total=False):
+    """Options of `load_embedder` that a manifest knows."""
+
+    dimensions: int | None
+    document_prefix: str
+    query_prefix: str
 
 
 def parse_spec(spec: str) -> tuple[str, str]:
@@ -65,7 +84,7 @@ def load_embedder(
     document_prefix: str | None = None,
     query_prefix: str | None = None,
     state: Path | None = None,
-    cache: Path | None = None,
+    cache: str | Path | None = None,
     seed: int = 0,
 ) -> Embedder:
     """Make the embedder of a model spec. Models are loaded, files read and servers asked when first needed.
@@ -119,7 +138,17 @@ def load_embedder(
         return embedder
     from migrate.embedders.cache import CachedEmbedder
 
-    return CachedEmbedder(embedder, cache)
+    return CachedEmbedder(embedder, Path(cache))
+
+
+def recorded_options(model: ModelIdentity) -> RecordedOptions:
+    """What `load_embedder` is to be given for a model as a manifest remembers it: prefixes, shorter vectors."""
+    provider, _, name = model.spec.partition(":")
+    if provider not in ("sentence-transformers", "openai"):
+        return {}
+    facts = find_model(name)
+    shorter = model.dim if provider == "openai" and facts is not None and facts.dim != model.dim else None
+    return {"dimensions": shorter, "document_prefix": model.document_prefix, "query_prefix": model.query_prefix}
 
 
 _Prefixes = tuple[str | None, str | None]

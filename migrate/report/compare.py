@@ -141,12 +141,17 @@ def compare_text(found: StoresComparison) -> str:
             *([""] if found.notes else []),
             *(folded(f"note: {note}") for note in found.notes),
             "\nspaces\n",
-            table(telling([["pair", *_SPACES.values()], *_rows(found, pairs, letters, "–", list(_SPACES))])),
+            table(space_rows(found, letters)),
             f"\n{judged}\n",
             table(telling([["from→to", *_STITCHES.values()], *_rows(found, both, letters, "→", list(_STITCHES))])),
             *(["", labels_text(found, found.downstream)] if found.downstream else []),
         ]
     )
+
+
+def space_rows(found: StoresComparison, names: Sequence[str]) -> list[list[str]]:
+    """One row a pair of stores, by these names: what their spaces have in common."""
+    return telling([["pair", *_SPACES.values()], *_rows(found, list(found.pairs), names, "–", list(_SPACES))])
 
 
 def letter(place: int) -> str:

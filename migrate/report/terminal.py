@@ -51,6 +51,12 @@ def _tells(cell: str, *, zero_counts: bool) -> bool:
 
 
 def candidates_table(selection: Selection) -> str:
+    """The rows of `candidates_rows`, aligned."""
+    head, *rows = candidates_rows(selection)
+    return table([["  " + head[0], *head[1:]], *rows])
+
+
+def candidates_rows(selection: Selection) -> list[list[str]]:
     """The stitches as they were judged on held-out pairs; the chosen one is marked, controls stand last."""
     head = ["stitch", "cosine", "MSE", "R²", "overlap@10", "fit s"]
     rows = [
@@ -65,7 +71,7 @@ def candidates_table(selection: Selection) -> str:
         ]
         for row in selection.candidates
     ]
-    return table([["  " + head[0], *head[1:]], *rows])
+    return [head, *rows]
 
 
 def folded(sentence: str) -> str:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, permutations
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from migrate.display import data_frame, notebook_html
 from migrate.errors import DatasetError, UsageError
 from migrate.similarity.downstream import Downstream, judge_labels
 from migrate.similarity.matching import SAMPLE, Matched, match_documents
@@ -17,6 +19,9 @@ from migrate.similarity.spaces import Similarity, Space, compare_described, desc
 from migrate.similarity.stitching import halves
 from migrate.stores.base import Store
 from migrate.vectors import Progress, Vectors, no_progress
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 
 def distinct_names(paths: Sequence[Path]) -> list[str]:
@@ -78,6 +83,37 @@ class StoresComparison:
     pairs: Mapping[tuple[int, int], Similarity]
     downstream: Downstream | None
     notes: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        names = [store.name for store in self.stores]
+        if len(self.pairs) == 1:
+            likeness = f"CKA {next(iter(self.pairs.values())).cka:.3f}"
+        else:
+            likeness = f"{len(self.pairs)} pairs"
+        return f"<StoresComparison of {', '.join(names)}: {self.documents:,} documents, {likeness}>"
+
+    def _repr_html_(self) -> str | None:
+        return notebook_html(self)
+
+    def to_pandas(self) -> DataFrame:
+        """One row a pair of stores and direction, a column a measure (`migrate.similarity.measures`); needs pandas.
+
+        Raises
+        ------
+        UsageError
+            It is not installed.
+        """
+        from migrate.similarity.measures import MEASURES  # which reads comparisons
+
+        names = [store.name for store in self.stores]
+        matrices = {measure.key: measure.matrix(self) for measure in MEASURES}
+        return data_frame(
+            [
+                {"from": names[row], "to": names[column]}
+                | {key: matrix[row][column] for key, matrix in matrices.items()}
+                for row, column in permutations(range(len(names)), 2)
+            ]
+        )
 
 
 def compare_stores(

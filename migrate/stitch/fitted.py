@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from safetensors import safe_open
 from safetensors.numpy import save
 
+from migrate.display import notebook_html
 from migrate.errors import StitchError
 from migrate.files import atomic_folder, canonical_json, sha256_file, write_bytes, write_json
 from migrate.manifest import Manifest
@@ -202,6 +203,19 @@ class FittedStitch:
     reader: TextReader | None = None
     fallback: Fallback | None = None
 
+    def __repr__(self) -> str:
+        old, new = self.manifest.source_model, self.manifest.model
+        names = [model.spec if model else "a model that is not named" for model in (old, new)]
+        dims = [input_dim(self.manifest), round(self.dim)]
+        if self.direction == QUERY:
+            names.reverse()
+        facts = f"{dims[0]} -> {dims[1]} dimensions, {self.manifest.counts.get('pairs', len(self.sample.ids)):,} pairs"
+        overlap = f"held-out overlap@10 {self.selection.best.scores.overlap_at_10:.3f}"
+        return f"<FittedStitch {self.stitch.spec}: {' -> '.join(names)}, {facts}, {overlap}>"
+
+    def _repr_html_(self) -> str | None:
+        return notebook_html(self)
+
     @property
     def reads_texts(self) -> bool:
         """Whether `translate` needs the texts."""
@@ -311,12 +325,12 @@ class FittedStitch:
     def _payloads(self) -> dict[str, bytes]:
         return {**self.state, **(self.reader.state() if self.reader is not None else {})}
 
-    def save(self, folder: Path, *, force: bool = False) -> None:
+    def save(self, folder: str | Path, *, force: bool = False) -> None:
         """Write the stitch into a new folder, atomically. Same fit, same bytes, but for the date in the manifest."""
         spare = {} if self.fallback is None else self.fallback.stitch.saved()
         arrays = {**self._arrays(), **{FALLBACK_PREFIX + name: array for name, array in spare.items()}}
         tensors = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-        with atomic_folder(folder, force=force) as aside:
+        with atomic_folder(Path(folder), force=force) as aside:
             write_bytes(aside / WEIGHTS_NAME, save(tensors))
             write_json(aside / SAMPLE_NAME, {"ids": list(self.sample.ids), "copies": dict(self.sample.copies)})
             for name, payload in self._payloads().items():

@@ -42,7 +42,7 @@ _DAMAGED = (OSError, SafetensorError, AttributeError, LookupError, RecursionErro
 _STATE_NAME = re.compile(r"embedder\.[a-z]+")
 
 
-def load_stitch(folder: Path) -> FittedStitch:
+def load_stitch(folder: str | Path) -> FittedStitch:
     """Read a stitch that `FittedStitch.save` wrote.
 
     Raises
@@ -54,6 +54,7 @@ def load_stitch(folder: Path) -> FittedStitch:
     OutputError
         A file may not be read.
     """
+    folder = Path(folder)
     manifest = read_manifest(folder, "stitch")
     details = manifest.details
     try:

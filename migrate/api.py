@@ -1,0 +1,407 @@
+"""What `import migrate` offers: the steps of a migration, by paths and model specs or by opened stores and models.
+
+Thin: each function opens what it is given and calls the one that does the work, which has further options.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TypeAlias
+
+import migrate.report.notebook  # noqa: F401 - how results look in a notebook
+from migrate.audit.audit import audit_store
+from migrate.audit.query_set import Questions, load_questions
+from migrate.audit.reference import check_target
+from migrate.audit.report import AuditReport
+from migrate.audit.verdict import MARGIN, Outcome, Verdict
+from migrate.check import Compatibility, check_store
+from migrate.check.check import SAMPLE_SIZE as CHECKED
+from migrate.check.check import ManifestUse
+from migrate.check.facts import check_revision
+from migrate.cost import Assessment, assess_store
+from migrate.cost.rates import Rate, tier_rate
+from migrate.cost.target import find_target, target_of
+from migrate.embed import is_reembedded, reembed_store
+from migrate.embedders import load_embedder, recorded_options
+from migrate.embedders.base import Embedder
+from migrate.errors import LeadMigrateError, UsageError
+from migrate.fit import fit_stitch
+from migrate.selection import SAMPLE_SIZE
+from migrate.similarity.comparison import StoresComparison, compare_stores
+from migrate.similarity.matching import SAMPLE as COMPARED
+from migrate.stitch.fitted import DOCUMENT, Direction, FittedStitch
+from migrate.stitch.persistence import load_stitch
+from migrate.stitch.select import AUTO
+from migrate.stores import open_store
+from migrate.stores.base import Store
+from migrate.translate import Translation, translate_store
+from migrate.vectors import Progress, no_progress
+
+__all__ = [
+    "Assessment",
+    "AuditReport",
+    "Compatibility",
+    "Embedder",
+    "FittedStitch",
+    "LeadMigrateError",
+    "Outcome",
+    "Store",
+    "StoresComparison",
+    "Translation",
+    "Verdict",
+    "assess",
+    "audit",
+    "check",
+    "compare",
+    "fit",
+    "load_embedder",
+    "load_stitch",
+    "open_store",
+    "translate",
+]
+
+StoreLike: TypeAlias = Store | str | Path
+"""A store, or where it is."""
+
+ModelLike: TypeAlias = Embedder | str
+"""A model, or its spec as in `migrate.embedders`."""
+
+BUILD = "build"
+
+
+def fit(
+    store: StoreLike,
+    target: ModelLike,
+    *,
+    stitch: str | Sequence[str] = AUTO,
+    size: int = SAMPLE_SIZE,
+    direction: Direction = DOCUMENT,
+    seed: int = 0,
+    progress: Progress = no_progress,
+) -> FittedStitch:
+    """Embed a sample of a store with the target model, and fit the stitch that does best on held-out documents.
+
+    Parameters
+    ----------
+    store
+        A store, or its path.
+    target
+        The model to move to, or its spec, such as `openai:text-embedding-3-small`.
+    stitch
+        Spec of the stitch, `auto` for all that apply, or several: held-out retrieval chooses among them.
+    size
+        Documents of the sample. These are embedded, which is what a fit costs.
+    direction
+        "document" maps the store's vectors into the target space, "query" new queries into the space of the store.
+    seed
+        Of the sample and of what is random in a fit.
+    progress
+        Called with a step, how much of it is done, and how much there is.
+
+    Raises
+    ------
+    LeadMigrateError
+        As `migrate.fit.fit_stitch`, which has further options.
+
+    Examples
+    --------
+    >>> import migrate
+    >>> migrate.fit("my-store", "tfidf:24", stitch="ridge", size=100)  # doctest: +ELLIPSIS
+    <FittedStitch ridge: tfidf:32 -> tfidf:24, 32 -> 24 dimensions, 100 pairs, held-out overlap@10 0...>
+    """
+    return fit_stitch(
+        _store(store), _model(target), stitch=stitch, size=size, direction=direction, seed=seed, progress=progress
+    )
+
+
+def translate(
+    store: StoreLike,
+    stitch: FittedStitch | str | Path,
+    output: str | Path,
+    *,
+    any_store: bool = False,
+    force: bool = False,
+    restart: bool = False,
+    progress: Progress = no_progress,
+) -> Translation:
+    """Write a store, translated by a stitch, to the folder `output`; ids, order, texts, metric and format are kept.
+
+    Parameters
+    ----------
+    store
+        The store that the stitch was fitted on, or its path.
+    stitch
+        What `fit` returned, or the folder that it was saved to.
+    output
+        A new folder. It appears when it is complete; the same call continues one that broke off.
+    any_store
+        Allow a store that the stitch was not fitted on, such as one that has grown.
+    force
+        Replace an output that is there.
+    restart
+        Discard what an unfinished run has left.
+    progress
+        Called with a step, how much of it is done, and how much there is.
+
+    Raises
+    ------
+    LeadMigrateError
+        As `migrate.translate.translate_store`.
+
+    Examples
+    --------
+    >>> import migrate
+    >>> stitch = migrate.fit("my-store", "tfidf:24", stitch="ridge", size=100)
+    >>> migrate.translate("my-store", stitch, "new-store")  # doctest: +ELLIPSIS
+    <Translation new-store: 150 vectors, 32 -> 24 dimensions, 100 of them true, in ... s>
+    """
+    fitted = stitch if isinstance(stitch, FittedStitch) else load_stitch(stitch)
+    return translate_store(
+        _store(store),
+        fitted,
+        Path(output),
+        any_store=any_store,
+        force=force,
+        restart=restart,
+        progress=progress,
+    )
+
+
+def audit(
+    translated: StoreLike,
+    reference: StoreLike = BUILD,
+    *,
+    beir: str | Path | Questions,
+    target: ModelLike | None = None,
+    source: StoreLike | None = None,
+    source_model: ModelLike | None = None,
+    two_stage: Sequence[int] = (),
+    split: str = "test",
+    save_reference: str | Path | None = None,
+    margin: float = MARGIN,
+    seed: int = 0,
+    progress: Progress = no_progress,
+) -> AuditReport:
+    """Judge a translated store against a full re-embed: SAFE, NOT SAFE or INCONCLUSIVE, with the numbers behind it.
+
+    Parameters
+    ----------
+    translated
+        What `translate` wrote, or its path.
+    reference
+        A full re-embed of the same documents, or its path. "build" embeds every text with the target model now.
+    beir
+        Queries and judgements: a BEIR folder, the name of a BEIR set, or `migrate.audit.query_set.Questions`.
+    target
+        The target model or its spec; by default what the translated store says it was made for.
+    source, source_model
+        The store before the migration and its model, to tell whether staying would be better. The model is by default
+        what the store says.
+    two_stage
+        Numbers of documents that the target model ranks again, for each query, in arms of their own.
+    split
+        Of the judgements.
+    save_reference
+        A folder to keep the reference in that is built; one that is there already is used.
+    margin
+        Share of the full re-embed's quality that has to be kept.
+    seed
+        Of the resamples.
+    progress
+        Called with a step, how much of it is done, and how much there is.
+
+    Raises
+    ------
+    LeadMigrateError
+        As `migrate.audit.audit.audit_store`, which has further options.
+
+    Examples
+    --------
+    >>> import migrate
+    >>> stitch = migrate.fit("my-store", "tfidf:24", stitch="ridge", size=100)
+    >>> _ = migrate.translate("my-store", stitch, "new-store")
+    >>> report = migrate.audit("new-store", beir="my-beir", source="my-store")
+    >>> report.verdict.outcome in set(migrate.Outcome)
+    True
+    """
+    if save_reference is not None and reference != BUILD:
+        raise UsageError('save_reference goes with reference="build"; leave it out')
+    new = _store(translated, verify=True)
+    questions = beir if isinstance(beir, Questions) else load_questions(str(beir), split=split, progress=progress)
+    embedder = _model_of(new, target, "target")
+    check_target(new, embedder)
+    old = None if source is None else _store(source, verify=True)
+    old_model = None if old is None else _model_of(old, source_model, "source_model")
+    with ExitStack() as aside:
+        if reference == BUILD:
+            folder = save_reference or Path(aside.enter_context(tempfile.TemporaryDirectory())) / "reference"
+            reference = Path(folder)
+            if not is_reembedded(new, embedder, reference):
+                reembed_store(new, embedder, reference, progress=progress)
+        return audit_store(
+            new,
+            _store(reference, verify=True),
+            questions,
+            embedder,
+            source=old,
+            source_embedder=old_model,
+            two_stage=two_stage,
+            margin=margin,
+            seed=seed,
+            progress=progress,
+        )
+
+
+def check(
+    store: StoreLike,
+    model: ModelLike,
+    *,
+    sample: int = CHECKED,
+    manifest: ManifestUse = "trust",
+    seed: int = 0,
+    progress: Progress = no_progress,
+) -> Compatibility:
+    """Say whether a store's vectors are those that a model gives to its texts, or why not.
+
+    Parameters
+    ----------
+    store
+        A store, or its path.
+    model
+        A model, or its spec.
+    sample
+        Documents to embed again.
+    manifest
+        "trust" lets the store's manifest answer, "compare" holds it against what is found, "ignore" leaves it unread.
+    seed
+        Of the sample.
+    progress
+        Called with a step, how much of it is done, and how much there is.
+
+    Raises
+    ------
+    LeadMigrateError
+        As `migrate.check.check_store`.
+
+    Examples
+    --------
+    >>> import migrate
+    >>> migrate.check("my-store", "tfidf:24")
+    <Compatibility not compatible with tfidf:24: the store has 32 dimensions, the model gives 24>
+    """
+    return check_store(_store(store), _model(model), sample=sample, manifest=manifest, seed=seed, progress=progress)
+
+
+def assess(
+    store: StoreLike,
+    target: ModelLike,
+    *,
+    price_usd_per_mtok: float | None = None,
+    rate: str | None = None,
+    budget_usd: float | None = None,
+    progress: Progress = no_progress,
+) -> Assessment:
+    """Tell what moving a store would cost, in tokens, dollars, hours and bytes. Spends nothing, and asks no server.
+
+    Parameters
+    ----------
+    store
+        A store with texts, or its path.
+    target
+        The model to move to, or its spec.
+    price_usd_per_mtok
+        Dollars for a million tokens; by default what is known of the model.
+    rate
+        How fast texts are embedded, such as 3000/min or 1000000tok/min; by default what OpenAI allows in its tier 1.
+    budget_usd
+        Dollars to spend: a plan says what they buy.
+    progress
+        Called with a step, how much of it is done, and how much there is.
+
+    Raises
+    ------
+    LeadMigrateError
+        As `migrate.cost.assess_store`, which has further options.
+
+    Examples
+    --------
+    >>> import migrate
+    >>> migrate.assess("my-store", "openai:text-embedding-3-small")  # doctest: +ELLIPSIS
+    <Assessment of my-store -> openai:text-embedding-3-small: ... tokens, $0.00... for a full re-embed, ... plans>
+    """
+    facts = (
+        find_target(target, price_usd_per_mtok=price_usd_per_mtok)
+        if isinstance(target, str)
+        else target_of(target, price_usd_per_mtok=price_usd_per_mtok)
+    )
+    limits = tier_rate() if facts.is_api else None
+    known = limits if rate is None else Rate.parse(rate).completed(limits)
+    return assess_store(_store(store), facts, rate=known, budget_usd=budget_usd, progress=progress)
+
+
+def compare(
+    *stores: StoreLike,
+    sample: int = COMPARED,
+    labels: Mapping[str, str] | None = None,
+    seed: int = 0,
+    progress: Progress = no_progress,
+) -> StoresComparison:
+    """Compare the spaces of two or more stores over the documents that all of them have, matched by id.
+
+    Parameters
+    ----------
+    stores
+        Stores, or their paths.
+    sample
+        Documents to compare at most.
+    labels
+        Of documents, by id: classifiers trained on the first store's vectors are tried on those of the others.
+    seed
+        Of the sample, and of what is random in the measures.
+    progress
+        Called with a step, how much of it is done, and how much there is.
+
+    Raises
+    ------
+    LeadMigrateError
+        As `migrate.similarity.comparison.compare_stores`.
+
+    Examples
+    --------
+    >>> import migrate
+    >>> migrate.compare("my-store", "my-store")
+    <StoresComparison of my-store, my-store (2): 150 documents, CKA 1.000>
+    """
+    opened = [_store(store, verify=True) for store in stores]
+    return compare_stores(opened, sample=sample, labels=labels, seed=seed, progress=progress)
+
+
+def _store(store: StoreLike, *, verify: bool = False) -> Store:
+    return store if isinstance(store, Store) else open_store(store, verify=verify)
+
+
+def _model(model: ModelLike) -> Embedder:
+    return load_embedder(model) if isinstance(model, str) else model
+
+
+def _model_of(store: Store, model: ModelLike | None, option: str) -> Embedder:
+    """The model that was given, or the one in the store's manifest as it was used then."""
+    known = store.info.manifest.model if store.info.manifest else None
+    spec = known.spec if model is None and known is not None else model
+    if spec is None:
+        raise UsageError(
+            f"{store.info.path}: expected a store that says which model it was built with, found none; name it with "
+            f"{option}="
+        )
+    if not isinstance(spec, str):
+        embedder = spec
+    elif known is None or spec != known.spec:
+        embedder = load_embedder(spec, state=store.folder)
+    else:
+        embedder = load_embedder(spec, state=store.folder, **recorded_options(known))
+        check_revision(store.info.path, known, embedder.identity)
+    embedder.expect_dim(store.info.dim, str(store.info.path))
+    return embedder

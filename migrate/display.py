@@ -1,0 +1,38 @@
+"""What results have in common: tables for pandas, and HTML for notebooks. What stands in them is not known here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import singledispatch
+from typing import TYPE_CHECKING, Any
+
+from migrate.errors import UsageError
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+def data_frame(rows: Sequence[Mapping[str, Any]]) -> DataFrame:
+    """Rows of named values as a table; a value that a row lacks is missing there.
+
+    Raises
+    ------
+    UsageError
+        pandas, which the extra `pandas` has, is not installed.
+    """
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise UsageError(
+            "to_pandas: expected the package pandas, found none; pip install 'lead-migrate[pandas]'"
+        ) from error
+    return pd.DataFrame(list(rows))
+
+
+@singledispatch
+def notebook_html(result: object) -> str | None:  # noqa: ARG001 - what a result is, decides
+    """A result as HTML; None, for which a notebook shows `repr`, until `migrate.report.notebook` has been loaded.
+
+    Results stand below the reports that are made of them: so the reports register here, and results ask here.
+    """
+    return None

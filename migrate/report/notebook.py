@@ -1,0 +1,73 @@
+"""Results as a notebook shows them: the answer first, then the table that it rests on. Loaded with `migrate.api`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from migrate.audit.report import AuditReport
+from migrate.check import Compatibility
+from migrate.cost import Assessment
+from migrate.display import notebook_html
+from migrate.report.assess import cost_cells, cost_head
+from migrate.report.audit import advice, quality_rows
+from migrate.report.characters import for_markup
+from migrate.report.compare import space_rows
+from migrate.report.page import html_table, html_words
+from migrate.report.terminal import candidates_rows
+from migrate.similarity.comparison import StoresComparison
+from migrate.stitch.fitted import FittedStitch
+from migrate.translate import Translation
+
+
+@notebook_html.register
+def _(report: AuditReport) -> str:
+    verdict = f"{report.verdict.outcome}: {report.verdict.sentence}"
+    return _answer(verdict, quality_rows(report), [f"next: {step}" for step in advice(report)])
+
+
+@notebook_html.register
+def _(found: Compatibility) -> str:
+    rows = [["looked at", "as expected", "what was there"]]
+    rows += [[finding.name, "yes" if finding.ok else "NO", finding.message] for finding in found.findings]
+    answer = f"{'compatible' if found.compatible else 'not compatible'} with {found.model.spec}: {found.sentence}"
+    return _answer(answer, rows, [f"note: {note}" for note in found.notes])
+
+
+@notebook_html.register
+def _(found: Assessment) -> str:
+    head, *rest = found.answers or (f"moving {found.store.path} to {found.target.spec}",)
+    return _answer(head, [cost_head(found), *(cost_cells(plan, found) for plan in found.plans)], rest)
+
+
+@notebook_html.register
+def _(found: StoresComparison) -> str:
+    answer = f"{len(found.stores)} spaces of the same {found.documents:,} documents"
+    rows = space_rows(found, [store.name for store in found.stores])
+    return _answer(answer, rows, [f"note: {note}" for note in found.notes])
+
+
+@notebook_html.register
+def _(fitted: FittedStitch) -> str:
+    return _answer(repr(fitted).strip("<>"), candidates_rows(fitted.selection))
+
+
+@notebook_html.register
+def _(done: Translation) -> str:
+    rows = [
+        ["vectors", "true ones", "dimension before", "after", "recall@10 of the index", "s"],
+        [
+            f"{done.count:,}",
+            f"{done.n_true:,}",
+            str(done.source_dim),
+            str(done.target_dim),
+            "exact" if done.index_recall is None else f"{done.index_recall:.3f}",
+            f"{done.wall_s:.1f}",
+        ],
+    ]
+    notes = [*done.remarks, *filter(None, (done.distrust, done.fallback and done.fallback.sentence))]
+    return _answer(f"translated to {done.path}", rows, [f"note: {note}" for note in notes])
+
+
+def _answer(sentence: str, rows: Sequence[Sequence[str]], further: Sequence[str] = ()) -> str:
+    words = "".join(f"<p>{html_words(line)}</p>" for line in further)
+    return for_markup(f"<p><strong>{html_words(sentence)}</strong></p>{html_table(rows)}{words}")

@@ -1,0 +1,197 @@
+"""The front door: what `import migrate` offers, in whatever order its parts are imported."""
+
+import ast
+import doctest
+import pickle
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import migrate
+import migrate.api
+
+README = Path(__file__).parents[1] / "README.md"
+
+
+@pytest.fixture
+def workplace(source_folder, beir, tmp_path, monkeypatch):
+    """A folder with `my-store` and `my-beir`, and nothing else; the current one."""
+    shutil.copytree(source_folder, tmp_path / "my-store")
+    shutil.copytree(beir, tmp_path / "my-beir")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def done(source_folder, beir, tmp_path_factory):
+    """A stitch, a translation and an audit by the front door."""
+    folder = tmp_path_factory.mktemp("front")
+    stitch = migrate.fit(source_folder, "tfidf:24", stitch="ridge", size=100)
+    stitch.save(str(folder / "stitch"))
+    translation = migrate.translate(str(source_folder), folder / "stitch", str(folder / "new"))
+    report = migrate.audit(folder / "new", beir=beir, source=source_folder, save_reference=folder / "full")
+    return folder, stitch, translation, report
+
+
+def run(code):
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_the_example_in_the_readme_runs(workplace, capsys):
+    (code,) = re.findall(r"```python\n(import migrate\n.*?)```", README.read_text(), re.DOTALL)
+    assert len(code.strip().split("\n")) == 7  # one import, a blank line, five more
+    exec(code.replace("openai:text-embedding-3-small", "tfidf:24"), {})
+    assert re.match(r"<AuditReport (SAFE|NOT SAFE|INCONCLUSIVE): retention \d", capsys.readouterr().out)
+    assert (workplace / "new-store" / "index.faiss").is_file()
+
+
+@pytest.mark.parametrize("name", ["assess", "audit", "check", "compare", "fit", "translate"])
+def test_the_example_of_a_function_runs(name, workplace):
+    finder, runner = doctest.DocTestFinder(recurse=False), doctest.DocTestRunner()
+    (example,) = finder.find(getattr(migrate.api, name), name, module=migrate.api)
+    assert example.examples
+    assert runner.run(example).failed == 0
+
+
+def test_all_that_is_offered_is_there():
+    assert migrate.__all__ == migrate.api.__all__
+    assert set(migrate.__all__) <= set(dir(migrate))
+    for name in migrate.__all__:
+        assert getattr(migrate, name) is getattr(migrate.api, name)
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = migrate.nonsense
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        "import migrate",
+        "import migrate.audit.verdict, migrate.check, migrate.fit, migrate.translate",
+        "from migrate.audit import verdict",
+        "import migrate.pipeline",
+        "import migrate; migrate.audit; import migrate.translate, migrate.check.stamp, migrate.report.suite",
+        "import migrate.api",
+        "import importlib, migrate; importlib.import_module('migrate.audit'); migrate.audit; migrate.fit",
+    ],
+)
+def test_functions_are_functions_whatever_was_imported_before(first):
+    names = "('audit', 'check', 'fit', 'translate', 'assess', 'compare')"
+    code = f"{first}\nimport migrate\nfor name in {names}:\n    print(type(getattr(migrate, name)).__name__)"
+    assert run(code).split() == ["function"] * 6
+
+
+def test_submodules_of_the_same_name_can_be_imported_in_every_way():
+    code = """
+import migrate.audit.verdict as v
+import migrate.translate as t
+import migrate.check.stamp
+import migrate
+from migrate.audit import verdict
+from migrate import audit, translate
+from migrate.translate import translate_store
+assert v is verdict and v.decide is migrate.audit.verdict.decide
+assert t.translate_store is translate_store and migrate.check.stamp.stamp_store
+t._BATCH_BYTES = 7
+assert translate_store.__globals__["_BATCH_BYTES"] == 7
+assert audit is migrate.audit and callable(audit) and translate is t
+"""
+    run(code)
+
+
+def test_a_function_and_a_result_can_be_pickled(done):
+    for name in ("audit", "fit", "assess"):
+        assert pickle.loads(pickle.dumps(getattr(migrate, name))) is getattr(migrate, name)
+    report = done[3]
+    assert repr(pickle.loads(pickle.dumps(report.verdict))) == repr(report.verdict)
+
+
+def test_a_type_checker_sees_all_that_is_offered():
+    tree = ast.parse(Path(migrate.__file__).read_text())
+    (seen,) = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module == "migrate.api"]
+    assert [name.name for name in seen.names] == migrate.__all__  # that it is used rightly, mypy tells of `examples`
+
+
+def test_results_print_in_one_line_the_answer_first(done, source_folder):
+    _, stitch, translation, report = done
+    assert repr(report).startswith(f"<AuditReport {report.verdict.outcome}: retention 0.")
+    assert repr(stitch).startswith(
+        "<FittedStitch ridge: tfidf:32 -> tfidf:24, 32 -> 24 dimensions, 100 pairs, held-out"
+    )
+    assert "150 vectors, 32 -> 24 dimensions, 100 of them true" in repr(translation)
+    store = migrate.open_store(source_folder)
+    assert repr(store) == f"<FaissStore {source_folder}: IndexFlatIP, 150 x 32, ip, tfidf:32>"
+    assert "\n" not in "".join(map(repr, (*done[1:], store)))
+
+
+def test_a_query_stitch_prints_the_way_that_it_goes(source_folder):
+    stitch = migrate.fit(source_folder, "tfidf:24", stitch="ridge", size=100, direction="query")
+    assert repr(stitch).startswith("<FittedStitch ridge: tfidf:24 -> tfidf:32, 24 -> 32 dimensions, 100 pairs, ")
+
+
+def test_results_show_themselves_in_a_notebook(done, source_folder):
+    _, stitch, translation, report = done
+    assert report._repr_html_().startswith(f"<p><strong>{report.verdict.outcome}: retention ")
+    assert "<td>translated</td>" in report._repr_html_()
+    assert "<td>* ridge</td>" in stitch._repr_html_()
+    assert "<td>100</td>" in translation._repr_html_()
+    check = migrate.check(source_folder, "tfidf:24")
+    assert "not compatible with tfidf:24" in check._repr_html_()
+    compared = migrate.compare(source_folder, translation.path)
+    assert "<th>CKA</th>" in compared._repr_html_()
+    assessed = migrate.assess(source_folder, "openai:text-embedding-3-small", budget_usd=0.001)
+    assert "<th>usd</th>" in assessed._repr_html_()
+    assert "<script" not in report._repr_html_()
+
+
+def test_tables_go_to_pandas(done, source_folder):
+    pytest.importorskip("pandas")
+    report = done[3]
+    arms = report.to_pandas().set_index("arm")
+    assert list(arms.index) == [arm.name for arm in report.arms]
+    assert arms.loc["translated", "retention"] == report.verdict.retention.estimate
+    queries = report.to_pandas("queries")
+    assert len(queries) == len(report.query_ids) * len(report.arms)
+    means = queries.groupby("arm")["nDCG@10"].mean()
+    assert means["translated"] == pytest.approx(report.arm("translated").mean("nDCG@10"))
+    with pytest.raises(migrate.LeadMigrateError, match='expected "arms" or "queries", found \'rows\''):
+        report.to_pandas("rows")
+    compared = migrate.compare(source_folder, done[2].path).to_pandas()
+    assert compared["from"].tolist() == compared["to"].tolist()[::-1]
+    assert compared.loc[0, "cka"] == compared.loc[1, "cka"]
+    plans = migrate.assess(source_folder, "openai:text-embedding-3-small").to_pandas()
+    assert plans.loc[0, "documents"] == 150
+
+
+def test_without_pandas_there_is_one_line(done, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(migrate.LeadMigrateError, match=r"pip install 'lead-migrate\[pandas\]'"):
+        done[3].to_pandas()
+
+
+def test_a_reference_that_was_kept_is_used(done, source_folder, beir):
+    folder, _, translation, report = done
+    again = migrate.audit(migrate.open_store(translation.path), folder / "full", beir=beir, source=source_folder)
+    assert again.verdict == report.verdict
+    index = folder / "full" / "index.faiss"
+    before = index.stat().st_mtime_ns
+    migrate.audit(translation.path, beir=beir, save_reference=str(folder / "full"))
+    assert index.stat().st_mtime_ns == before
+
+
+def test_options_that_contradict_each_other_are_refused(done, beir):
+    folder, _, translation, _ = done
+    with pytest.raises(migrate.LeadMigrateError, match="save_reference goes with"):
+        migrate.audit(translation.path, folder / "full", beir=beir, save_reference=folder / "other")
+
+
+def test_a_store_that_does_not_say_its_model_needs_one(source_folder, done, beir, tmp_path):
+    shutil.copytree(source_folder, tmp_path / "store")
+    (tmp_path / "store" / "lead-migrate.json").unlink()
+    with pytest.raises(migrate.LeadMigrateError, match="name it with source_model="):
+        migrate.audit(done[2].path, beir=beir, source=tmp_path / "store")
