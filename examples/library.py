@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 from migrate.audit.audit import audit_store
-from migrate.audit.query_set import Questions
+from migrate.audit.inputs import AuditInputs
+from migrate.audit.query_set import QuerySet
 from migrate.datasets.beir import load_beir
 from migrate.embed import reembed_store
 from migrate.embedders import load_embedder
@@ -34,10 +35,12 @@ def main(store_path: str, beir: str, target: str, output: str) -> None:
 
     data = load_beir(Path(beir))
     report = audit_store(
-        open_store(folder / "store"),
-        open_store(folder / "reference"),
-        Questions(data.queries, data.qrels, data.name),
-        embedder,
+        AuditInputs(
+            translated=open_store(folder / "store"),
+            reference=open_store(folder / "reference"),
+            query_set=QuerySet(data.queries, data.qrels, data.name),
+            embedder=embedder,
+        )
     )
     print(audit_text(report))
     print(f"may it be used? {report.verdict.outcome}")

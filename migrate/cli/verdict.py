@@ -9,7 +9,7 @@ from migrate.cli.next_step import is_out_of_sight
 from migrate.cli.terminal import show, show_json
 
 if TYPE_CHECKING:
-    from migrate.audit.query_set import Questions
+    from migrate.audit.query_set import QuerySet
     from migrate.audit.report import AuditReport
     from migrate.cli.options import CI, ModelOptions, Outlets
     from migrate.embedders.base import Embedder
@@ -22,9 +22,9 @@ _EXIT_CODES = {"SAFE": 0, "NOT SAFE": 1, "INCONCLUSIVE": 3}
 _ASKS_WITH_DOCUMENTS = ("arguana", "quora")
 
 
-def load_questions(beir: str, split: str, progress: Progress) -> Questions:
+def load_questions(beir: str, split: str, progress: Progress) -> QuerySet:
     """Queries and judgements of a BEIR folder, or of a set by name."""
-    from migrate.audit.query_set import Questions
+    from migrate.audit.query_set import QuerySet
     from migrate.datasets.beir import load_beir
     from migrate.datasets.download import resolve_beir
 
@@ -35,7 +35,7 @@ def load_questions(beir: str, split: str, progress: Progress) -> Questions:
     if found.queries_without_relevant:
         notes.append(f"{len(found.queries_without_relevant):,} queries have no relevant document; every arm scores 0")
     exclude_self = found.name in _ASKS_WITH_DOCUMENTS
-    return Questions(found.queries, found.qrels, found.name, exclude_self=exclude_self, notes=tuple(notes))
+    return QuerySet(found.queries, found.qrels, found.name, exclude_self=exclude_self, notes=tuple(notes))
 
 
 def load_model_of(store: Store, spec: str | None, flag: str, options: ModelOptions) -> Embedder:

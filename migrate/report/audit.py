@@ -14,10 +14,10 @@ from collections.abc import Iterator, Sequence
 from math import floor, log10
 from typing import Any
 
-from migrate.audit.arms import FULL, TRANSLATED, Arm, Comparison
-from migrate.audit.diagnostics import Calibration, Hubness, Hurt, Regression
+from migrate.audit.diagnostics import Calibration, Diagnostics, Hubness, Regression
 from migrate.audit.frontier import Frontier, Point
 from migrate.audit.report import AuditReport
+from migrate.audit.results import FULL, TRANSLATED, ArmResult, Comparison
 from migrate.audit.slices import Slice
 from migrate.audit.verdict import Bounds, Outcome, Verdict
 from migrate.report.page import as_plain
@@ -60,15 +60,15 @@ METRICS = {"ip": "inner product, at least", "l2": "squared distance, at most"}
 """What a score is, and how it passes a threshold."""
 
 
-def hurt_text(hurt: Hurt, measure: str) -> str:
+def diagnostics_text(diagnostics: Diagnostics, measure: str) -> str:
     """The queries and the kinds of queries that lose most, how thresholds move, how hubs grow."""
     parts = [
-        _regressions(hurt.regressions[:_QUERIES], measure),
-        _slices(hurt.slices),
-        f"{calibration_title(hurt.calibration)}\n{table(calibration_rows(hurt.calibration))}"
-        if hurt.calibration
+        _regressions(diagnostics.regressions[:_QUERIES], measure),
+        _slices(diagnostics.slices),
+        f"{calibration_title(diagnostics.calibration)}\n{table(calibration_rows(diagnostics.calibration))}"
+        if diagnostics.calibration
         else "",
-        "\n".join(map(_hubs, hurt.hubness)),
+        "\n".join(map(_hubs, diagnostics.hubness)),
     ]
     return "\n\n".join(filter(None, parts))
 
@@ -228,7 +228,7 @@ def audit_text(report: AuditReport) -> str:
     verdict = report.verdict
     asked = f"{report.dataset}: {verdict.n_queries:,} queries, {report.n_documents:,} documents"
     tables = [quality_table(report), agreement_table(report)]
-    parts = [asked, *tables, hurt_text(report.hurt, report.measure)]
+    parts = [asked, *tables, diagnostics_text(report.diagnostics, report.measure)]
     parts += [frontier_text(report.frontier)] if report.frontier else []
     return "\n\n".join([*filter(None, parts), "\n".join(map(folded, sentences(report)))])
 
@@ -237,8 +237,8 @@ def sentences(report: AuditReport) -> Iterator[str]:
     """What the tables do not say, the verdict last."""
     verdict = report.verdict
     yield "bounds are one-sided 95 % bounds of each arm alone; the verdict is on `translated`, and on nothing else"
-    if report.missing:
-        yield "not there: " + "; ".join(f"{name} {need}" for name, need in report.missing.items())
+    if report.skipped_arms:
+        yield "skipped arms: " + "; ".join(f"{name} {need}" for name, need in report.skipped_arms.items())
     yield from (f"note: {note}" for note in report.notes)
     if report.held_out is not None:
         yield report.held_out.sentence
@@ -297,7 +297,7 @@ def _shown(heads: dict[str, str], report: AuditReport) -> dict[str, str]:
     return {name: head for name, head in heads.items() if any(name in arm.scores for arm in report.arms)}
 
 
-def _means(arm: Arm, measures: Sequence[str] | dict[str, str]) -> list[str]:
+def _means(arm: ArmResult, measures: Sequence[str] | dict[str, str]) -> list[str]:
     means = [arm.mean(measure) for measure in measures]
     return ["-" if mean is None else f"{mean:.3f}" for mean in means]
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from migrate.audit.arms import Arm
 from migrate.audit.held_out import HeldOut
 from migrate.audit.report import AuditReport
+from migrate.audit.results import ArmResult
 from migrate.audit.verdict import Verdict
 from migrate.report.audit import advice, frontier_document
 from migrate.report.compare import number
@@ -45,7 +45,7 @@ SCHEMA_VERSION = 2
 
 def audit_document(report: AuditReport) -> dict[str, Any]:
     """Everything the report knows, per query too, as values that JSON holds; a bound without limit is null."""
-    hurt = report.hurt
+    diagnostics = report.diagnostics
     return {
         "schema_version": SCHEMA_VERSION,
         "kind": "audit",
@@ -54,15 +54,15 @@ def audit_document(report: AuditReport) -> dict[str, Any]:
         "arms": [_arm(arm, report) for arm in report.arms],
         "family": as_plain(report.family),
         "next": list(advice(report)),
-        "missing": dict(report.missing),
+        "missing": dict(report.skipped_arms),
         "reference": None if report.reference is None else _reference(report),
         "held_out": None if report.held_out is None else _held_out(report.held_out),
-        "regressions": as_plain(hurt.regressions),
-        "slices": as_plain(hurt.slices),
-        "calibration": as_plain(hurt.calibration),
-        "hubness": as_plain(hurt.hubness),
-        "spaces": as_plain(hurt.spaces),
-        "likeness": as_plain(likeness_document(hurt.likeness)),
+        "regressions": as_plain(diagnostics.regressions),
+        "slices": as_plain(diagnostics.slices),
+        "calibration": as_plain(diagnostics.calibration),
+        "hubness": as_plain(diagnostics.hubness),
+        "spaces": as_plain(diagnostics.spaces),
+        "likeness": as_plain(likeness_document(diagnostics.likeness)),
         "query_ids": list(report.query_ids),
         "notes": list(report.notes),
         "manifest": as_plain(report.manifest),
@@ -95,7 +95,7 @@ def _held_out(held_out: HeldOut) -> dict[str, Any]:
     return {**facts, "verdict": _verdict(held_out.verdict)}
 
 
-def _arm(arm: Arm, report: AuditReport) -> dict[str, Any]:
+def _arm(arm: ArmResult, report: AuditReport) -> dict[str, Any]:
     reranking = {} if arm.reranking is None else {"reranking": as_plain(arm.reranking)}
     return {
         **reranking,

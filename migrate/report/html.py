@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 
-from migrate.audit.arms import FULL, MEAN, RANDOM, STAY, TRANSLATED
 from migrate.audit.diagnostics import Calibration, Hit, Hubness, Regression, Spaces
 from migrate.audit.frontier import SAMPLE
 from migrate.audit.report import AuditReport
+from migrate.audit.results import FULL, MEAN, RANDOM, STAY, TRANSLATED
 from migrate.audit.slices import Slice
 from migrate.audit.verdict import Outcome
 from migrate.report.audit import (
@@ -40,19 +40,19 @@ from migrate.report.svg.frame import percent
 from migrate.similarity import Similarity
 
 
-def hurt_sections(report: AuditReport) -> Iterator[Section]:
+def diagnostics_sections(report: AuditReport) -> Iterator[Section]:
     """A section for each thing that was looked at."""
-    hurt = report.hurt
-    if hurt.regressions:
-        yield Section("Queries that lose most", "".join(map(_regression, hurt.regressions)))
-    if slices := telling_slices(hurt.slices):
+    diagnostics = report.diagnostics
+    if diagnostics.regressions:
+        yield Section("Queries that lose most", "".join(map(_regression, diagnostics.regressions)))
+    if slices := telling_slices(diagnostics.slices):
         yield Section("Kinds of queries", _slices(slices, report))
-    if hurt.calibration:
-        yield Section("Thresholds", _calibration(hurt.calibration))
-    if hurt.likeness:
-        yield Section("How alike the spaces are", _likeness(hurt.likeness))
-    if hurt.spaces:
-        yield Section("The two spaces", _spaces(hurt.spaces, hurt.hubness))
+    if diagnostics.calibration:
+        yield Section("Thresholds", _calibration(diagnostics.calibration))
+    if diagnostics.likeness:
+        yield Section("How alike the spaces are", _likeness(diagnostics.likeness))
+    if diagnostics.spaces:
+        yield Section("The two spaces", _spaces(diagnostics.spaces, diagnostics.hubness))
 
 
 def _regression(one: Regression) -> str:
@@ -153,7 +153,13 @@ _WORDS = {
 
 def audit_page(report: AuditReport) -> str:
     """The whole report, for a browser; it needs no network."""
-    parts = [_arms(report), *_frontier(report), _differences(report), *hurt_sections(report), _provenance(report)]
+    parts = [
+        _arms(report),
+        *_frontier(report),
+        _differences(report),
+        *diagnostics_sections(report),
+        _provenance(report),
+    ]
     title = _WORDS[report.verdict.outcome]
     return html_page(f"lead-migrate audit of {report.dataset}", title, _lead(report), parts, footer=_footer(report))
 
@@ -200,8 +206,8 @@ def _arms(report: AuditReport) -> Section:
     head, *body = quality_rows(report)
     marked = [place for place, row in enumerate(body) if row[0] == TRANSLATED]
     meanings = "".join(f"<li><b>{escape(arm.name)}</b>: {escape(arm.meaning)}</li>" for arm in report.arms)
-    needs = "".join(f"<li><b>{escape(name)}</b> {html_words(need)}</li>" for name, need in report.missing.items())
-    absent = f"<h3>Not in the table</h3><ul>{needs}</ul>" if needs else ""
+    needs = "".join(f"<li><b>{escape(name)}</b> {html_words(need)}</li>" for name, need in report.skipped_arms.items())
+    absent = f"<h3>Skipped arms</h3><ul>{needs}</ul>" if needs else ""
     return Section(
         "The arms",
         f"<p>Every arm answers the same queries. Intervals are one-sided 95 % bounds either way.</p>{chart}"
