@@ -156,12 +156,12 @@ class Spaces:
 
 def map_spaces(ids: tuple[str, ...], true: Vectors, translated: Vectors) -> Spaces:
     """The map of documents by their true and their translated vectors, (n, dim) each, n >= 2."""
-    one, other = unit_rows(true).astype(np.float64), unit_rows(translated).astype(np.float64)
-    cosines = np.einsum("nd,nd->n", one, other)
-    centre = one.mean(axis=0)
-    values, directions = _principal(one)
+    expected, other = unit_rows(true).astype(np.float64), unit_rows(translated).astype(np.float64)
+    cosines = np.einsum("nd,nd->n", expected, other)
+    centre = expected.mean(axis=0)
+    values, directions = _principal(expected)
     plane = directions[:, :2]
-    places = [((rows - centre) @ plane).round(4).tolist() for rows in (one, other)]
+    places = [((rows - centre) @ plane).round(4).tolist() for rows in (expected, other)]
     is_moved = ~np.isclose(squared_norms((true - translated).astype(np.float32)), 0, atol=1e-12)
     furthest = [i for i in np.argsort(cosines, kind="stable")[:_MOVERS] if is_moved[i]]
     movers = (Mover(ids[i], float(cosines[i]), _at(places[0][i]), _at(places[1][i])) for i in furthest)
@@ -279,7 +279,7 @@ def _hits(run: Run, query_set: QuerySet) -> tuple[NDArray[np.float64], NDArray[n
 
 
 def _threshold(before: _Hits, after: _Hits, rate: float, signs: Sequence[float], *, judged: bool) -> Threshold:
-    old, new = (float(np.quantile(one.scores, 1 - rate, method="higher")) for one in (before, after))
+    old, new = (float(np.quantile(hits.scores, 1 - rate, method="higher")) for hits in (before, after))
     precise = before.precision(old) if judged else None
     loosest = after.loosest(precise) if precise is not None else None
     return Threshold(

@@ -51,32 +51,32 @@ def check_same_documents(stores: Mapping[str, Store], keys: Mapping[str, Keys], 
 
 
 def remarks(query_set: QuerySet, keys: Keys, translated: Store) -> tuple[str, ...]:
-    """What is known of the judgements and of the translated store before it is searched.
+    """Notes on the judgements and on the translated store, before it is searched.
 
     Raises
     ------
     InputError
         None of the relevant documents is in the stores.
     """
-    known = (*_repeated(query_set), *_coverage(query_set, keys), *_true_vectors(translated), *_outside(translated))
-    return (*query_set.notes, *known)
+    facts = (*_repeated(query_set), *_coverage(query_set, keys), *_true_vectors(translated), *_outside(translated))
+    return (*query_set.notes, *facts)
 
 
 def echoes(query_set: QuerySet, keys: Keys, documents: Iterable[Document]) -> tuple[str, ...]:
     """A doubt where more than a tenth of the queries are, word for word, a document that they look for.
 
-    Every model finds the text that it is asked with, however many vectors are wrong.
+    Every model retrieves a text by itself, however many vectors are wrong.
     """
     wanted: dict[str, set[str]] = {}
     for query in query_set.queries:
         grades = (query_set.qrels or {}).get(query.id, {})
         wanted.setdefault(query_key(query.text), set()).update(d for d, grade in grades.items() if grade > 0)
-    same = {key for one in documents if keys[one.id] in wanted.get(key := query_key(one.text), ())}
+    same = {key for document in documents if keys[document.id] in wanted.get(key := query_key(document.text), ())}
     if len(same) <= _ECHOES * len(query_set.distinct):
         return ()
     return (
         f"{len(same):,} of {len(query_set.distinct):,} queries are word for word the document that they look for, "
-        "which every model finds: ask what users ask",
+        "which every model finds: use queries that users ask",
     )
 
 
@@ -109,16 +109,16 @@ def _outside(translated: Store) -> tuple[str, ...]:
     why = distrust(translated)
     if why is not None:
         return (f"{why}; nothing is sliced by it, nor is it said which documents lie outside what the sample covers",)
-    found = find_outside(translated)
-    return () if found is None else (found.sentence,)
+    outside = find_outside(translated)
+    return () if outside is None else (outside.sentence,)
 
 
 def _true_vectors(translated: Store) -> tuple[str, ...]:
-    known = translated.info.manifest
-    n_true = known.counts.get(_TRUE, 0) if known else 0
+    manifest = translated.info.manifest
+    n_true = manifest.counts.get(_TRUE, 0) if manifest else 0
     if not n_true:
         return ()
-    origin = "" if known and known.details.get(FILLED_IN) else ": the sample the stitch was fitted on"
+    origin = "" if manifest and manifest.details.get(FILLED_IN) else ": the sample the stitch was fitted on"
     return (f"{n_true:,} of {translated.info.count:,} vectors are true ones{origin}",)
 
 
@@ -134,7 +134,7 @@ def bridged_store(bridge: FittedStitch, source: Store | None, model: ModelIdenti
     """
     if source is None:
         raise UsageError("expected the source store that the bridge leads to, found none; name it with --source STORE")
-    path, known = source.info.path, bridge.manifest.model
+    path, fitted_for = source.info.path, bridge.manifest.model
     require_direction(bridge.manifest, QUERY, source=str(path))
     difference = source.fingerprint().difference(bridge.manifest.details["fingerprint"])
     if difference is not None:
@@ -142,21 +142,22 @@ def bridged_store(bridge: FittedStitch, source: Store | None, model: ModelIdenti
             f"{path}: the bridge was fitted on another store ({difference}); fit one on this store with "
             "--direction query"
         )
-    if known is not None and not _may_be_one(known, model):
+    if fitted_for is not None and not _may_be_same(fitted_for, model):
         raise StitchError(
-            f"{path}: expected a bridge for queries of {_name(model)}, found one for those of {_name(known)}; fit one "
-            "for the model that embeds the queries"
+            f"{path}: expected a bridge for queries of {_name(model)}, found one for those of {_name(fitted_for)}; fit "
+            "one for the model that embeds the queries"
         )
     return source
 
 
-def _may_be_one(one: ModelIdentity, other: ModelIdentity) -> bool:
-    """Whether nothing speaks against it: vectors from files say nothing of their model."""
-    if one.dim != other.dim:
+def _may_be_same(first: ModelIdentity, second: ModelIdentity) -> bool:
+    """Whether two models may be the same; vectors from files do not say which model made them."""
+    if first.dim != second.dim:
         return False
-    if any(model.spec.startswith("file:") for model in (one, other)):
+    if any(model.spec.startswith("file:") for model in (first, second)):
         return True
-    return one.spec == other.spec and (one.revision == other.revision or None in (one.revision, other.revision))
+    revisions = (first.revision, second.revision)
+    return first.spec == second.spec and (first.revision == second.revision or None in revisions)
 
 
 def _name(model: ModelIdentity) -> str:
@@ -355,11 +356,11 @@ def _check_dimensions(stores: Mapping[str, Store], embedders: Mapping[str, Embed
 
 def _query_vectors(embedders: Mapping[str, Embedder], query_set: QuerySet, progress: Progress) -> dict[str, Vectors]:
     """The queries as each arm's model embeds them; arms of one model share the vectors, which may cost money."""
-    found: dict[int, Vectors] = {}
+    vectors_of: dict[int, Vectors] = {}
     for embedder in embedders.values():
-        if id(embedder) not in found:
-            found[id(embedder)] = embedder.embed_queries(query_set.queries, progress=progress)
-    return {name: found[id(embedder)] for name, embedder in embedders.items()}
+        if id(embedder) not in vectors_of:
+            vectors_of[id(embedder)] = embedder.embed_queries(query_set.queries, progress=progress)
+    return {name: vectors_of[id(embedder)] for name, embedder in embedders.items()}
 
 
 def representative_docs(inputs: PreparedAudit, full: Run) -> Mapping[str, str]:

@@ -123,27 +123,27 @@ def _labellings(
     inputs: PreparedAudit, documents_of: Mapping[str, str], fields: Sequence[str], seed: int
 ) -> dict[str, Sequence[str | None]]:
     """A label for each query, None where it has none, by what they tell."""
-    store, asked = inputs.stores[TRANSLATED], inputs.query_set.distinct
+    store, queries = inputs.stores[TRANSLATED], inputs.query_set.distinct
     rows = rows_of(inputs.keys[TRANSLATED], list(documents_of.values()))
-    at = [rows.get(documents_of.get(query.id, "")) for query in asked]
-    found: dict[str, Sequence[str | None]] = {
-        "words in the query": _parts([len(query.text.split()) for query in asked], "{:.0f}")
+    at = [rows.get(documents_of.get(query.id, "")) for query in queries]
+    labellings: dict[str, Sequence[str | None]] = {
+        "words in the query": _parts([len(query.text.split()) for query in queries], "{:.0f}")
     }
     topics = topics_of(inputs, list(documents_of.values()), seed=seed)
     if topics:
-        found["topic"] = [topics.get(documents_of.get(query.id, "")) for query in asked]
+        labellings["topic"] = [topics.get(documents_of.get(query.id, "")) for query in queries]
     confidence = usable_confidence(store)
     if confidence is not None:
-        found["confidence"] = _parts([None if row is None else float(confidence[row]) for row in at], "{:.2f}")
-    return found | {field: _metadata(inputs, at, field) for field in fields}
+        labellings["confidence"] = _parts([None if row is None else float(confidence[row]) for row in at], "{:.2f}")
+    return labellings | {field: _metadata(inputs, at, field) for field in fields}
 
 
 def _metadata(inputs: PreparedAudit, rows: Sequence[int | None], field: str) -> Sequence[str | None]:
     """The field of each query's document; rare values together."""
-    known = sorted({row for row in rows if row is not None})
+    wanted = sorted({row for row in rows if row is not None})
     store = inputs.stores[TRANSLATED]
-    documents = store.documents(np.array(known, dtype=np.int64)) if store.info.has_texts else iter(())
-    values = {row: document.metadata.get(field) for row, document in zip(known, documents, strict=False)}
+    documents = store.documents(np.array(wanted, dtype=np.int64)) if store.info.has_texts else iter(())
+    values = {row: document.metadata.get(field) for row, document in zip(wanted, documents, strict=False)}
     labels = [None if row is None or values.get(row) is None else str(values[row]) for row in rows]
     common = {value for value, _ in Counter(filter(None, labels)).most_common(_MOST_VALUES)}
     return [label if label is None or label in common else _OTHERS for label in labels]
@@ -190,6 +190,6 @@ def _order(label: str) -> tuple[float, str]:
 def _slice(
     by: str, value: str, rows: NDArray[np.int64], scores: tuple[Scores, Scores], seed: int, resamples: int
 ) -> Slice:
-    arm, full = (one[rows] for one in scores)
+    arm, full = (values[rows] for values in scores)
     bounds = retention_bounds(arm, full, seed=seed, resamples=resamples)
     return Slice(by, value, len(rows), float(full.mean()), float(arm.mean()), bounds)

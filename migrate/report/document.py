@@ -19,24 +19,24 @@ from migrate.similarity import Similarity
 from migrate.similarity.measures import MEASURES
 
 
-def likeness_rows(found: Mapping[str, Similarity]) -> list[list[str]]:
+def likeness_rows(similarities: Mapping[str, Similarity]) -> list[list[str]]:
     """A head, and one row a measure: its name, what it says, and its figure for each space."""
     rows = [
-        [measure.title, measure.meaning, *(number(measure.forth(one)) for one in found.values())]
+        [measure.title, measure.meaning, *(number(measure.forth(similarity)) for similarity in similarities.values())]
         for measure in MEASURES
     ]
-    return [["measure", "says", *found], *rows]
+    return [["measure", "says", *similarities], *rows]
 
 
-def likeness_document(found: Mapping[str, Similarity]) -> dict[str, Any]:
+def likeness_document(similarities: Mapping[str, Similarity]) -> dict[str, Any]:
     """Every measure by its name, and the singular values of the stitch, for each space."""
     return {
         name: {
-            "documents": one.documents,
-            **{measure.key: measure.forth(one) for measure in MEASURES},
-            "singular_values": one.forth.singular_values,
+            "documents": similarity.documents,
+            **{measure.key: measure.forth(similarity) for measure in MEASURES},
+            "singular_values": similarity.forth.singular_values,
         }
-        for name, one in found.items()
+        for name, similarity in similarities.items()
     }
 
 
