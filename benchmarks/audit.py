@@ -22,7 +22,8 @@ import numpy as np
 from frontier import store_of
 
 from migrate.audit.audit import audit_store
-from migrate.audit.query_set import Questions
+from migrate.audit.inputs import AuditInputs, AuditOptions
+from migrate.audit.query_set import QuerySet
 from migrate.datasets.beir import load_beir
 from migrate.embedders import load_embedder
 from migrate.fit import fit_stitch
@@ -72,14 +73,10 @@ def audit_seconds(data: Path, space: str, folder: Path) -> float:
     source, reference = store_of(data, old, folder / "source"), store_of(data, new, folder / "reference")
     translate_store(source, fit_stitch(source, new, stitch="ridge", size=500), folder / "translated")
     started = time.perf_counter()
+    query_set = QuerySet(judged.queries, judged.qrels, "scifact")
     report = audit_store(
-        open_store(folder / "translated"),
-        reference,
-        Questions(judged.queries, judged.qrels, "scifact"),
-        new,
-        source=source,
-        source_embedder=old,
-        two_stage=(50, 200),
+        AuditInputs(open_store(folder / "translated"), reference, query_set, new, source=source, source_embedder=old),
+        AuditOptions(two_stage=(50, 200)),
     )
     text, page = audit_text(report), audit_page(report)
     seconds = time.perf_counter() - started

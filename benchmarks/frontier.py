@@ -21,8 +21,9 @@ from functools import cached_property
 from pathlib import Path
 
 from migrate.audit.audit import audit_store
-from migrate.audit.frontier import Frontier, frontier
-from migrate.audit.query_set import Questions
+from migrate.audit.frontier import Frontier, FrontierInputs, find_frontier
+from migrate.audit.inputs import AuditInputs, AuditOptions
+from migrate.audit.query_set import QuerySet
 from migrate.audit.report import AuditReport
 from migrate.datasets.beir import load_beir
 from migrate.embed import embed_corpus
@@ -68,31 +69,21 @@ def try_space(
     """The frontier and the audit from one source space."""
     judged = load_beir(data / "scifact", split="test")
     log: tuple[Query, ...] = load_beir(data / "scifact", split="train").queries
-    questions = Questions(judged.queries, judged.qrels, "scifact")
+    query_set = QuerySet(judged.queries, judged.qrels, "scifact")
     store = store_of(data, load_embedder(f"file:{data / 'pairs' / f'scifact.{space}.npz'}"), folder / "source")
     fitted = fit_stitch(store, target, size=arguments.pairs, stitch=arguments.stitch, seed=arguments.seed)
     print(f"\n{space}: {fitted.stitch.spec} from {arguments.pairs} of {store.info.count:,} documents\n", flush=True)
     translate_store(store, fitted, folder / "translated")
     report = audit_store(
-        open_store(folder / "translated"),
-        reference,
-        questions,
-        target,
-        two_stage=(50, 200),
-        price_usd_per_mtok=arguments.price,
+        AuditInputs(open_store(folder / "translated"), reference, query_set, target),
+        AuditOptions(two_stage=(50, 200), price_usd_per_mtok=arguments.price),
     )
     print(audit_text(report), flush=True)
-    found = frontier(
-        store,
-        fitted,
-        reference,
-        questions,
-        target,
-        log=log,
+    found = find_frontier(
+        FrontierInputs(store, fitted, reference, query_set, target, log=log),
         shares=arguments.shares,
         policies=arguments.policies,
-        price_usd_per_mtok=arguments.price,
-        seed=arguments.seed,
+        options=AuditOptions(price_usd_per_mtok=arguments.price, seed=arguments.seed),
     )
     print("\n" + frontier_text(found), flush=True)
     return found, report

@@ -13,7 +13,8 @@ from typing import TypeAlias
 
 import migrate.report.notebook  # noqa: F401 - how results look in a notebook
 from migrate.audit.audit import audit_store
-from migrate.audit.query_set import Questions, load_questions
+from migrate.audit.inputs import AuditInputs, AuditOptions
+from migrate.audit.query_set import QuerySet, load_questions
 from migrate.audit.reference import check_target
 from migrate.audit.report import AuditReport
 from migrate.audit.verdict import MARGIN, Outcome, Verdict
@@ -37,6 +38,7 @@ from migrate.stitch.persistence import load_stitch
 from migrate.stitch.select import AUTO
 from migrate.stores import open_store
 from migrate.stores.base import Store
+from migrate.stores.file_store import folder_of
 from migrate.translate import Translation, translate_store
 from migrate.vectors import Progress, no_progress
 
@@ -174,7 +176,7 @@ def audit(
     translated: StoreLike,
     reference: StoreLike = BUILD,
     *,
-    beir: str | Path | Questions,
+    beir: str | Path | QuerySet,
     target: ModelLike | None = None,
     source: StoreLike | None = None,
     source_model: ModelLike | None = None,
@@ -194,7 +196,7 @@ def audit(
     reference
         A full re-embed of the same documents, or its path. "build" embeds every text with the target model now.
     beir
-        Queries and judgements: a BEIR folder, the name of a BEIR set, or `migrate.audit.query_set.Questions`.
+        Queries and judgements: a BEIR folder, the name of a BEIR set, or `migrate.audit.query_set.QuerySet`.
     target
         The target model or its spec; by default what the translated store says it was made for.
     source, source_model
@@ -230,7 +232,7 @@ def audit(
     if save_reference is not None and reference != BUILD:
         raise UsageError('save_reference goes with reference="build"; leave it out')
     new = _store(translated, verify=True)
-    questions = beir if isinstance(beir, Questions) else load_questions(str(beir), split=split, progress=progress)
+    query_set = beir if isinstance(beir, QuerySet) else load_questions(str(beir), split=split, progress=progress)
     embedder = _model_of(new, target, "target")
     check_target(new, embedder)
     old = None if source is None else _store(source, verify=True)
@@ -241,18 +243,8 @@ def audit(
             reference = Path(folder)
             if not is_reembedded(new, embedder, reference):
                 reembed_store(new, embedder, reference, progress=progress)
-        return audit_store(
-            new,
-            _store(reference, verify=True),
-            questions,
-            embedder,
-            source=old,
-            source_embedder=old_model,
-            two_stage=two_stage,
-            margin=margin,
-            seed=seed,
-            progress=progress,
-        )
+        inputs = AuditInputs(new, _store(reference, verify=True), query_set, embedder, old, old_model)
+        return audit_store(inputs, AuditOptions(two_stage=two_stage, margin=margin, seed=seed), progress=progress)
 
 
 def check(
@@ -393,15 +385,15 @@ def _model_of(store: Store, model: ModelLike | None, option: str) -> Embedder:
     spec = known.spec if model is None and known is not None else model
     if spec is None:
         raise UsageError(
-            f"{store.info.path}: expected a store that says which model it was built with, found none; name it with "
-            f"{option}="
+            f"{store.info.location}: expected a store that says which model it was built with, found none; name it "
+            f"with {option}="
         )
     if not isinstance(spec, str):
         embedder = spec
     elif known is None or spec != known.spec:
-        embedder = load_embedder(spec, state=store.folder)
+        embedder = load_embedder(spec, state=folder_of(store))
     else:
-        embedder = load_embedder(spec, state=store.folder, **recorded_options(known))
-        check_revision(store.info.path, known, embedder.identity)
-    embedder.expect_dim(store.info.dim, str(store.info.path))
+        embedder = load_embedder(spec, state=folder_of(store), **recorded_options(known))
+        check_revision(store.info.location, known, embedder.identity)
+    embedder.expect_dim(store.info.dim, str(store.info.location))
     return embedder

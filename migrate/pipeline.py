@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from migrate.audit.audit import audit_store
-from migrate.audit.query_set import Questions, independent
+from migrate.audit.inputs import AuditInputs, AuditOptions
+from migrate.audit.query_set import QuerySet, independent
 from migrate.audit.report import AuditReport
 from migrate.audit.two_stage import DEPTHS
 from migrate.audit.verdict import MARGIN
@@ -48,7 +49,7 @@ class Migration:
 def migrate(
     store: Store,
     embedder: Embedder,
-    questions: Questions,
+    questions: QuerySet,
     folder: Path,
     *,
     source_embedder: Embedder | None = None,
@@ -105,19 +106,16 @@ def migrate(
                 store, embedder, folder / REFERENCE, force=steps.force, restart=steps.restart, progress=progress
             )
             steps.note(REFERENCE)
-        report = audit_store(
+        inputs = AuditInputs(
             open_store(folder / STORE),
             open_store(folder / REFERENCE),
             questions,
             embedder,
             source=store if source_embedder else None,
             source_embedder=source_embedder,
-            two_stage=DEPTHS,
-            price_usd_per_mtok=price_usd_per_mtok,
-            margin=margin,
-            seed=seed,
-            progress=progress,
         )
+        options = AuditOptions(two_stage=DEPTHS, price_usd_per_mtok=price_usd_per_mtok, margin=margin, seed=seed)
+        report = audit_store(inputs, options, progress=progress)
         with atomic_file(folder / REPORT, force=steps.force) as aside:
             write_json(aside, audit_document(report))
         with atomic_file(folder / PAGE, force=steps.force) as aside:
@@ -127,7 +125,7 @@ def migrate(
     return Migration(fitted or saved, translation, report)
 
 
-def judging_questions(questions: Questions, store: Store, log: QueryLog | None) -> Questions:
+def judging_questions(questions: QuerySet, store: Store, log: QueryLog | None) -> QuerySet:
     """The questions without those that `migrate` chooses documents by, or that chose documents of `store` before.
 
     Raises
@@ -141,7 +139,7 @@ def judging_questions(questions: Questions, store: Store, log: QueryLog | None) 
 def finished_run(
     store: Store,
     embedder: Embedder,
-    questions: Questions,
+    questions: QuerySet,
     folder: Path,
     *,
     source_embedder: Embedder | None = None,
@@ -197,7 +195,7 @@ def _configuration(
     return Configuration("run", store.snapshot().as_json(), options)
 
 
-def _judged(configuration: Configuration, questions: Questions, price: float | None, margin: float) -> Configuration:
+def _judged(configuration: Configuration, questions: QuerySet, price: float | None, margin: float) -> Configuration:
     """With what the verdict rests on besides."""
     asked = canonical_json([questions.name, [[query.id, query.text] for query in questions.queries], questions.qrels])
     digest = hashlib.sha256(asked.encode(errors="surrogatepass")).hexdigest()

@@ -5,7 +5,8 @@ import pytest
 from topics import copy_store
 
 from migrate.audit.audit import audit_store
-from migrate.audit.query_set import Questions
+from migrate.audit.inputs import AuditInputs, AuditOptions
+from migrate.audit.query_set import QuerySet
 from migrate.backfill import backfill_store
 from migrate.embedders.base import Embedder
 from migrate.embedders.cache import CachedEmbedder
@@ -88,7 +89,8 @@ def test_an_audit_does_not_take_what_was_filled_in_for_the_sample(translated, em
     embedder.embed_documents(documents)
     backfill_store(translated, embedder, tmp_path / "new")
     new = open_store(tmp_path / "new")
-    report = audit_store(new, copy_store(new), Questions([Query("q", "a query")], None, "x"), embedder, resamples=10)
+    inputs = AuditInputs(new, copy_store(new), QuerySet([Query("q", "a query")], None, "x"), embedder)
+    report = audit_store(inputs, AuditOptions(resamples=10))
     assert report.notes[0] == "150 of 150 vectors are true ones"
     assert report.notes[1].startswith("the confidence is not to be used"), "as it was before anything was filled in"
 

@@ -1,152 +1,326 @@
-"""The arms: their names, what a run scores, what it cost, and how it compares.
+"""The arms of an audit: each is one way of answering the queries, and one class.
 
-Arms that could not be had, and what each of them needs.
+An arm has a name and a meaning, says what it needs, retrieves, and knows its cost. To add one, write a class and put
+it into `ARMS`: `audit_store` walks that list, and the reports show whatever is in it, in its order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from typing import ClassVar
 
-import numpy as np
-
-from migrate.audit.measures import Scores, judged, ndcg, overlap, rank_biased_overlap, recall, reciprocal_rank
-from migrate.audit.query_set import Questions
-from migrate.audit.retrieval import Answered
-from migrate.audit.two_stage import WITHOUT_TWO_STAGE, Reranking
-from migrate.audit.verdict import Bounds, retention_bounds
+from migrate.audit.inputs import PreparedAudit
+from migrate.audit.results import (
+    BM25,
+    BRIDGE,
+    FULL,
+    HYBRID,
+    HYBRID_FULL,
+    MEAN,
+    RANDOM,
+    REEMBEDDED,
+    STAY,
+    TRANSLATED,
+    TWO_STAGE,
+    ArmCost,
+    ArmResult,
+    all_scores,
+)
+from migrate.audit.retrieval import Retriever, TimedRun
+from migrate.audit.two_stage import WITHOUT_TWO_STAGE, can_rerank
 from migrate.cost import usd_of
-from migrate.search.runs import Run
-
-TIE = 1e-9
-"""Differences of nDCG@10 up to this count as a tie."""
-
-FULL, TRANSLATED, STAY, BRIDGE, BM25 = "full re-embed", "translated", "stay", "bridge", "BM25"
-HYBRID, HYBRID_FULL = "hybrid", "hybrid, full"
-MEAN, RANDOM = "mean", "random"
-
-MEANINGS = {
-    FULL: "every document embedded by the target model: the standard",
-    TRANSLATED: "the translated store, queries embedded by the target model",
-    STAY: "the source store, queries embedded by the source model: doing nothing",
-    BRIDGE: "the source store, queries embedded by the target model and mapped back by a stitch",
-    HYBRID: "the translated store and BM25, fused; it is held against the same fusion of the full re-embed",
-    HYBRID_FULL: "the full re-embed and BM25, fused",
-    BM25: "words only, no embedding",
-    MEAN: "control: one vector for all documents",
-    RANDOM: "control: documents drawn at random",
-}
-
-STANDARDS = {HYBRID: HYBRID_FULL}
-"""What an arm is held against, where it is not the full re-embed: words must not hide what vectors lost."""
-
-NDCG, OVERLAP = "nDCG@10", "overlap@10"
-
-
-@dataclass(frozen=True, slots=True)
-class Arm:
-    """One way of answering the queries, and how well it does.
-
-    `scores` maps a measure (`nDCG@10`, `recall@100`, `MRR@10`, `judged@10`, `overlap@1`, `overlap@10`, `overlap@100`,
-    `RBO`) to one value for each distinct text that is asked (`Questions.distinct`); without judgements only those
-    against the full re-embed are there. `seconds` is the time to rank, without embedding. `tokens` is about what the
-    target model embeds of documents to have this arm, `usd` their price; None where it is not known. `reranking` is
-    what a two-stage arm would embed.
-    """
-
-    name: str
-    meaning: str
-    scores: Mapping[str, Scores]
-    seconds: float
-    tokens: float | None = None
-    usd: float | None = None
-    reranking: Reranking | None = None
-
-    def mean(self, measure: str) -> float | None:
-        """Mean over all queries asked about, or None where the measure could not be taken."""
-        return float(np.mean(self.scores[measure])) if measure in self.scores else None
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """An arm against its standard: retention of the deciding measure, and queries won, tied and lost."""
-
-    retention: Bounds
-    wins: int
-    ties: int
-    losses: int
-    standard: str = FULL
-
-
-def deciding_measure(questions: Questions) -> str:
-    """What a verdict rests on: nDCG@10, or overlap@10 where nothing is judged."""
-    return OVERLAP if questions.qrels is None else NDCG
-
-
-def deciding_scores(run: Run, full: Run, questions: Questions) -> Scores:
-    """A run's scores by the deciding measure, one for each distinct text, (c,)."""
-    ids, qrels = questions.query_ids, questions.qrels
-    return questions.merged(overlap(run, full, ids, 10) if qrels is None else ndcg(run, qrels, ids, 10))
-
-
-def measure_arm(
-    name: str,
-    answered: Answered,
-    full: Run,
-    questions: Questions,
-    *,
-    meaning: str = "",
-    tokens: float | None = None,
-    price_usd_per_mtok: float | None = None,
-    reranking: Reranking | None = None,
-) -> Arm:
-    """Everything that is measured of an arm."""
-    ids, qrels, run = questions.query_ids, questions.qrels, answered.run
-    scores: dict[str, Scores] = {}
-    if qrels is not None:
-        scores[NDCG] = ndcg(run, qrels, ids, 10)
-        scores["recall@100"] = recall(run, qrels, ids, 100)
-        scores["MRR@10"] = reciprocal_rank(run, qrels, ids, 10)
-        scores["judged@10"] = judged(run, qrels, ids, 10)
-    scores |= {f"overlap@{k}": overlap(run, full, ids, k) for k in (1, 10, 100)}
-    scores["RBO"] = rank_biased_overlap(run, full, ids)
-    usd = None if tokens is None else usd_of(tokens, price_usd_per_mtok)
-    scores = {measure: questions.merged(values) for measure, values in scores.items()}
-    return Arm(name, meaning or MEANINGS.get(name, ""), scores, answered.seconds, tokens, usd, reranking)
-
-
-def compare_arm(arm: Arm, standard: Arm, measure: str, *, seed: int, resamples: int) -> Comparison:
-    """Hold an arm against its standard."""
-    mine, other = arm.scores[measure], standard.scores[measure]
-    bounds = retention_bounds(mine, other, seed=seed, resamples=resamples)
-    return Comparison(bounds, *win_tie_loss(mine, other), standard.name)
-
-
-def win_tie_loss(arm: Scores, reference: Scores) -> tuple[int, int, int]:
-    """How many queries the arm answers better than, as well as, and worse than the reference."""
-    difference = arm - reference
-    wins, losses = int((difference > TIE).sum()), int((difference < -TIE).sum())
-    return wins, len(difference) - wins - losses, losses
-
-
-TWO_STAGE, REEMBEDDED = "two-stage", "translated + k%"
+from migrate.vectors import Batch
 
 _NO_TEXTS = "needs texts, and the translated store has none"
 
 
-def missing_arms(found: Collection[str], *, has_texts: bool, asked_two_stage: bool) -> Mapping[str, str]:
-    """What each arm that is not among `found` needs."""
-    needs = {
-        STAY: "needs the store before the migration and its model: --source STORE, --source-model SPEC",
-        BRIDGE: "needs a stitch for queries, of `fit --direction query`: --bridge STITCH, with --source STORE",
-        HYBRID: "left out with BM25" if has_texts else _NO_TEXTS,
-        BM25: "left out by --no-bm25" if has_texts else _NO_TEXTS,
-        TWO_STAGE: WITHOUT_TWO_STAGE if asked_two_stage else "left out by --two-stage none",
-        REEMBEDDED: "needs budgets to try: --frontier, with --source STORE and the --stitch fitted on it",
-    }
-    names = tuple(found)
-    return {name: need for name, need in needs.items() if not any(one.startswith(_stem(name)) for one in names)}
+class Arm(ABC):
+    """One way of answering the queries of an audit.
+
+    Attributes
+    ----------
+    name
+        The name in reports.
+    meaning
+        What the arm is, in a sentence.
+    standard
+        Name of the arm that it is compared with.
+    is_alternative
+        Whether it could serve instead of the translated store where that is not SAFE.
+    """
+
+    name: str
+    meaning: str
+    standard: ClassVar[str] = FULL
+    is_alternative: ClassVar[bool] = False
+
+    @classmethod
+    def skip_reason(cls, inputs: PreparedAudit) -> str | None:  # noqa: ARG003
+        """What the arm needs that is not there, as the end of the sentence "ARM needs ..."; None where all is there."""
+        return None
+
+    @classmethod
+    def variants(cls, inputs: PreparedAudit) -> Sequence[Arm]:  # noqa: ARG003
+        """The arms of this class that the inputs allow: a single one, unless the class has a parameter."""
+        return (cls(),)
+
+    @abstractmethod
+    def retrieve(self, retriever: Retriever) -> TimedRun:
+        """Rank documents for every query; what arms share (searches, BM25) is computed once by `retriever`."""
+
+    def cost(self, retriever: Retriever) -> ArmCost:
+        """What the target model must embed of documents; nothing, unless a class says otherwise."""
+        return retriever.inputs.cost_of_share(0)
 
 
-def _stem(name: str) -> str:
-    return name.removesuffix("k%")
+class FullReembed(Arm):
+    """The standard."""
+
+    name, meaning = FULL, "every document embedded by the target model: the standard"
+
+    def retrieve(self, retriever: Retriever) -> TimedRun:
+        """Search the reference store."""
+        return retriever.search(FULL)
+
+    def cost(self, retriever: Retriever) -> ArmCost:
+        """All documents."""
+        return retriever.inputs.cost_of_share(1)
+
+
+class Translated(Arm):
+    """What the verdict is on."""
+
+    name, meaning = TRANSLATED, "the translated store, queries embedded by the target model"
+
+    def retrieve(self, retriever: Retriever) -> TimedRun:
+        """Search the translated store."""
+        return retriever.search(TRANSLATED)
+
+    def cost(self, retriever: Retriever) -> ArmCost:
+        """The documents with true vectors: the sample of the stitch and what was re-embedded since."""
+        return retriever.inputs.cost_of_share(retriever.inputs.true_share)
+
+
+class Stay(Arm):
+    """No migration."""
+
+    name, meaning = STAY, "the source store, queries embedded by the source model: doing nothing"
+
+    @classmethod
+    def skip_reason(cls, inputs: PreparedAudit) -> str | None:
+        """The source store and its model."""
+        needed = "needs the store before the migration and its model: --source STORE, --source-model SPEC"
+        return None if STAY in inputs.stores else needed
+
+    def retrieve(self, retriever: Retriever) -> TimedRun:
+        """Search the source store by queries of the source model."""
+        return retriever.search(STAY)
+
+
+class Bridge(Arm):
+    """The arm of Drift-Adapter (EMNLP 2025): what can be answered today, before anything is translated."""
+
+    name = BRIDGE
+    meaning = "the source store, queries embedded by the target model and mapped back by a stitch"
+    is_alternative = True
+
+    @classmethod
+    def skip_reason(cls, inputs: PreparedAudit) -> str | None:
+        """A stitch for queries."""
+        needed = "needs a stitch for queries, of `fit --direction query`: --bridge STITCH, with --source STORE"
+        return None if BRIDGE in inputs.stores else needed
+
+    def retrieve(self, retriever: Retriever) -> TimedRun:
+        """Search the source store by queries that the stitch has mapped back."""
+        return retriever.search(BRIDGE)
+
+    def cost(self, retriever: Retriever) -> ArmCost:
+        """The sample of the stitch for queries."""
+        return retriever.inputs.cost_of_share(retriever.inputs.bridge_share)
+
+
+class Bm25(Arm):
+    """Words alone."""
+
+    name, meaning = BM25, "words only, no embedding"
+
+    @classmethod
+    def skip_reason(cls, inputs: PreparedAudit) -> str | None:
+        """Texts to rank by their words."""
+        return _words_needed(inputs, "left out by --no-bm25")
+
+    def retrieve(self, retriever: Retriever) -> TimedRun:
+        """Rank the texts of the translated store."""
+        return retriever.bm25()
+
+
+class Hybrid(Arm):
+    """Vectors and words. It has a standard of its own: words must not hide what vectors lost."""
+
+    name = HYBRID
+    meaning = "the translated store and BM25, fused; it is held against the same fusion of the full re-embed"
+    standard = HYBRID_FULL
+
+    @classmethod
+    def skip_reason(cls, inputs: PreparedAudit) -> str | None:
+        """As BM25."""
+        return _words_needed(inputs, "left out with BM25")
+
+    def retrieve(self, retriever: Retriever) -> TimedRun:
+        """Fuse the translated store's ranking with that of BM25."""
+        return retriever.fuse(retriever.search(TRANSLATED), retriever.bm25())
+
+    def cost(self, retriever: Retriever) -> ArmCost:
+        """As the translated store."""
+        return retriever.inputs.cost_of_share(retriever.inputs.true_share)
+
+
+class HybridFull(Arm):
+    """The standard of `hybrid`."""
+
+    name, meaning = HYBRID_FULL, "the full re-embed and BM25, fused"
+
+    @classmethod
+    def skip_reason(cls, inputs: PreparedAudit) -> str | None:
+        """As BM25."""
+        return _words_needed(inputs, "left out with BM25")
+
+    def retrieve(self, retriever: Retriever) -> TimedRun:
+        """Fuse the reference's ranking with that of BM25."""
+        return retriever.fuse(retriever.search(FULL), retriever.bm25())
+
+    def cost(self, retriever: Retriever) -> ArmCost:
+        """All documents."""
+        return retriever.inputs.cost_of_share(1)
+
+
+class Mean(Arm):
+    """A control."""
+
+    name, meaning = MEAN, "control: one vector for all documents"
+
+    def retrieve(self, retriever: Retriever) -> TimedRun:
+        """Every document ties, so that the doc_id alone decides."""
+        return retriever.rank_by_id()
+
+
+class Random(Arm):
+    """A control."""
+
+    name, meaning = RANDOM, "control: documents drawn at random"
+
+    def retrieve(self, retriever: Retriever) -> TimedRun:
+        """A draw of its own for each query."""
+        return retriever.rank_at_random()
+
+
+class TwoStageArm(Arm):
+    """The translated store finds `depth` documents, the target model embeds these and ranks them."""
+
+    name = TWO_STAGE
+    is_alternative = True
+
+    def __init__(self, depth: int) -> None:
+        self.depth = depth
+        self.name = f"{TWO_STAGE} {depth}"
+        self.meaning = f"the translated store's first {depth} for each query, embedded by the target model and reranked"
+
+    @classmethod
+    def skip_reason(cls, inputs: PreparedAudit) -> str | None:
+        """Depths, and a reference with the same ids and texts."""
+        if not inputs.options.two_stage:
+            return "left out by --two-stage none"
+        usable = inputs.rerank_depths and can_rerank(inputs.stores[TRANSLATED], inputs.stores[FULL])
+        return None if usable else WITHOUT_TWO_STAGE
+
+    @classmethod
+    def variants(cls, inputs: PreparedAudit) -> Sequence[Arm]:
+        """An arm for each depth."""
+        return [cls(depth) for depth in inputs.rerank_depths]
+
+    def retrieve(self, retriever: Retriever) -> TimedRun:
+        """Rerank by the true vectors, which the reference has."""
+        return retriever.rerank(self.depth)
+
+    def cost(self, retriever: Retriever) -> ArmCost:
+        """The documents that the audit's queries retrieve, and those with true vectors already."""
+        inputs, reranking = retriever.inputs, retriever.reranker.cost(self.depth)
+        before = inputs.cost_of_share(inputs.true_share).tokens or 0.0
+        tokens = reranking.tokens_per_query * len(inputs.query_set.queries) + before
+        return ArmCost(tokens, usd_of(tokens, inputs.tally.price), reranking)
+
+
+class PartlyReembedded(Arm):
+    """The translated store with more true vectors: a budget of `migrate.audit.frontier`, which makes these arms."""
+
+    name = REEMBEDDED
+
+    def __init__(self, share: float, policy: str, batches: Callable[[], Iterable[Batch]], cost: ArmCost) -> None:
+        self.name = reembedded_name(share)
+        self.meaning = f"{share:.0%} of the documents re-embedded, chosen by {policy}, and the stitch fitted again"
+        self._batches = batches
+        self._cost = cost
+
+    @classmethod
+    def skip_reason(cls, inputs: PreparedAudit) -> str | None:  # noqa: ARG003
+        """Budgets: only a frontier has them."""
+        return "needs budgets to try: --frontier, with --source STORE and the --stitch fitted on it"
+
+    def retrieve(self, retriever: Retriever) -> TimedRun:
+        """Search the vectors as they are translated."""
+        return retriever.search_batches(TRANSLATED, self._batches())
+
+    def cost(self, retriever: Retriever) -> ArmCost:
+        """The documents that the budget pays for, the sample too."""
+        return self._cost
+
+
+ARMS: list[type[Arm]] = [
+    FullReembed,
+    Translated,
+    Stay,
+    Bridge,
+    Hybrid,
+    HybridFull,
+    Bm25,
+    Mean,
+    Random,
+    TwoStageArm,
+    PartlyReembedded,
+]
+"""All arms, in the order of the reports."""
+
+
+def reembedded_name(share: float) -> str:
+    """The name of a budget's arm.
+
+    >>> reembedded_name(0.3)
+    'translated + 30%'
+    """
+    return f"translated + {share:.0%}"
+
+
+def select_arms(inputs: PreparedAudit) -> tuple[list[Arm], dict[str, str]]:
+    """The arms of `ARMS` that the inputs allow, and by name what each of the others needs.
+
+    An arm that is the standard of another skipped arm goes without saying.
+    """
+    reasons = {kind: kind.skip_reason(inputs) for kind in ARMS}
+    arms = [arm for kind in ARMS if reasons[kind] is None for arm in kind.variants(inputs)]
+    standards = {kind.standard for kind, reason in reasons.items() if reason is not None}
+    skipped = {kind.name: reason for kind, reason in reasons.items() if reason is not None}
+    return arms, {name: reason for name, reason in skipped.items() if name not in standards}
+
+
+def measure_arm(arm: Arm, answer: TimedRun, retriever: Retriever) -> ArmResult:
+    """Everything that is measured of an arm, whose `answer` is a run of `retriever`."""
+    scores = all_scores(answer.run, retriever.search(FULL).run, retriever.inputs.query_set)
+    cost = arm.cost(retriever)
+    return ArmResult(arm.name, arm.meaning, scores, answer.seconds, cost.tokens, cost.usd, cost.reranking)
+
+
+def _words_needed(inputs: PreparedAudit, left_out: str) -> str | None:
+    if inputs.documents is not None:
+        return None
+    return left_out if inputs.stores[TRANSLATED].info.has_texts else _NO_TEXTS

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.audit.arms import FULL, STAY, TIE, TRANSLATED, deciding_scores
-from migrate.audit.inputs import Ground, home_documents, rows_of, texts_of
-from migrate.audit.query_set import Questions
+from migrate.audit.inputs import PreparedAudit, representative_docs, rows_of, texts_of
+from migrate.audit.query_set import QuerySet
+from migrate.audit.results import FULL, STAY, TIE, TRANSLATED, deciding_scores
 from migrate.audit.slices import Slice, find_slices
 from migrate.search.runs import Run
 from migrate.similarity import Similarity, compare_spaces
@@ -53,23 +53,23 @@ class Regression:
     hits: Mapping[str, tuple[Hit, ...]]
 
 
-def find_regressions(ground: Ground, runs: Mapping[str, Run], *, count: int = WORST) -> tuple[Regression, ...]:
+def find_regressions(inputs: PreparedAudit, runs: Mapping[str, Run], *, count: int = WORST) -> tuple[Regression, ...]:
     """The `count` queries whose score falls furthest behind that of the full re-embed, worst first, ties by place.
 
     Queries of one text are one, with their mean scores and the hits of the first of them.
     """
-    questions = ground.questions
+    query_set = inputs.query_set
     shown = [name for name in (FULL, TRANSLATED, STAY) if name in runs]
-    scores = {name: deciding_scores(runs[name], runs[FULL], questions) for name in shown}
+    scores = {name: deciding_scores(runs[name], runs[FULL], query_set) for name in shown}
     loss = scores[FULL] - scores[TRANSLATED]
     worst = [int(row) for row in np.argsort(-loss, kind="stable")[:count] if loss[row] > TIE]
-    asked = [questions.distinct[row] for row in worst]
-    tops = {(name, query.id): runs[name].top(query.id, _SHOWN) for name in shown for query in asked}
-    rows = rows_of(ground.keys[TRANSLATED], sorted({doc_id for top in tops.values() for doc_id in top}))
-    texts = texts_of(ground.stores[TRANSLATED], rows)
+    queries = [query_set.distinct[row] for row in worst]
+    tops = {(name, query.id): runs[name].top(query.id, _SHOWN) for name in shown for query in queries}
+    rows = rows_of(inputs.keys[TRANSLATED], sorted({doc_id for top in tops.values() for doc_id in top}))
+    texts = texts_of(inputs.stores[TRANSLATED], rows)
 
     def hit(query_id: str, doc_id: str) -> Hit:
-        grades = (questions.qrels or {}).get(query_id, {})
+        grades = (query_set.qrels or {}).get(query_id, {})
         return Hit(doc_id, _short(texts.get(doc_id, "")), grades.get(doc_id))
 
     return tuple(
@@ -79,7 +79,7 @@ def find_regressions(ground: Ground, runs: Mapping[str, Run], *, count: int = WO
             {name: float(scores[name][row]) for name in shown},
             {name: tuple(hit(query.id, doc_id) for doc_id in tops[name, query.id]) for name in shown},
         )
-        for row, query in zip(worst, asked, strict=True)
+        for row, query in zip(worst, queries, strict=True)
     )
 
 
@@ -156,12 +156,12 @@ class Spaces:
 
 def map_spaces(ids: tuple[str, ...], true: Vectors, translated: Vectors) -> Spaces:
     """The map of documents by their true and their translated vectors, (n, dim) each, n >= 2."""
-    one, other = unit_rows(true).astype(np.float64), unit_rows(translated).astype(np.float64)
-    cosines = np.einsum("nd,nd->n", one, other)
-    centre = one.mean(axis=0)
-    values, directions = _principal(one)
+    expected, other = unit_rows(true).astype(np.float64), unit_rows(translated).astype(np.float64)
+    cosines = np.einsum("nd,nd->n", expected, other)
+    centre = expected.mean(axis=0)
+    values, directions = _principal(expected)
     plane = directions[:, :2]
-    places = [((rows - centre) @ plane).round(4).tolist() for rows in (one, other)]
+    places = [((rows - centre) @ plane).round(4).tolist() for rows in (expected, other)]
     is_moved = ~np.isclose(squared_norms((true - translated).astype(np.float32)), 0, atol=1e-12)
     furthest = [i for i in np.argsort(cosines, kind="stable")[:_MOVERS] if is_moved[i]]
     movers = (Mover(ids[i], float(cosines[i]), _at(places[0][i]), _at(places[1][i])) for i in furthest)
@@ -239,13 +239,13 @@ class Calibration:
 
 
 def calibrate(
-    old: Run, new: Run, questions: Questions, metrics: tuple[Metric, Metric], *, names: tuple[str, str]
+    old: Run, new: Run, query_set: QuerySet, metrics: tuple[Metric, Metric], *, names: tuple[str, str]
 ) -> Calibration:
     """The table of thresholds; both runs are of searched vectors, and answer every query."""
-    hits = [_hits(run, questions) for run in (old, new)]
+    hits = [_hits(run, query_set) for run in (old, new)]
     signs = [1.0 if metric == "ip" else -1.0 for metric in metrics]
     before, after = (_Hits(sign * scores, relevant) for (scores, relevant), sign in zip(hits, signs, strict=True))
-    table = [_threshold(before, after, rate, signs, judged=questions.qrels is not None) for rate in PASS_RATES]
+    table = [_threshold(before, after, rate, signs, judged=query_set.qrels is not None) for rate in PASS_RATES]
     spread = {name: _histogram(scores) for name, (scores, _) in zip(names, hits, strict=True)}
     return Calibration(metrics, tuple(table), spread)
 
@@ -271,15 +271,15 @@ class _Hits:
         return float(ranked[good[-1]]) if len(good) else None
 
 
-def _hits(run: Run, questions: Questions) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    qrels = questions.qrels or {}
-    scores = [score for q in questions.query_ids for score in run.scores.get(q, ())[:_HITS]]
-    relevant = [qrels.get(q, {}).get(doc_id, 0) > 0 for q in questions.query_ids for doc_id in run.top(q, _HITS)]
+def _hits(run: Run, query_set: QuerySet) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    qrels = query_set.qrels or {}
+    scores = [score for q in query_set.query_ids for score in run.scores.get(q, ())[:_HITS]]
+    relevant = [qrels.get(q, {}).get(doc_id, 0) > 0 for q in query_set.query_ids for doc_id in run.top(q, _HITS)]
     return np.array(scores, dtype=float), np.array(relevant, dtype=bool)
 
 
 def _threshold(before: _Hits, after: _Hits, rate: float, signs: Sequence[float], *, judged: bool) -> Threshold:
-    old, new = (float(np.quantile(one.scores, 1 - rate, method="higher")) for one in (before, after))
+    old, new = (float(np.quantile(hits.scores, 1 - rate, method="higher")) for hits in (before, after))
     precise = before.precision(old) if judged else None
     loosest = after.loosest(precise) if precise is not None else None
     return Threshold(
@@ -306,8 +306,8 @@ _FEWEST = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Hurt:
-    """What is behind the mean. What could not be had is empty or None: calibration needs the arm `stay`.
+class Diagnostics:
+    """What is behind the mean. What is not available is empty or None: calibration needs the arm `stay`.
 
     `likeness` holds the space of each arm that has one of its own against that of the full re-embed.
     """
@@ -320,9 +320,7 @@ class Hurt:
     likeness: Mapping[str, Similarity] = field(default_factory=dict)
 
 
-def find_hurt(
-    ground: Ground, runs: Mapping[str, Run], *, slice_fields: Sequence[str] = (), seed: int, resamples: int
-) -> Hurt:
+def diagnose(inputs: PreparedAudit, runs: Mapping[str, Run]) -> Diagnostics:
     """Look at the translated store from every side, held against the full re-embed and, where it is there, the source.
 
     Raises
@@ -330,45 +328,45 @@ def find_hurt(
     StoreError
         `confidence.npy` is damaged, or of another store.
     """
-    homes = home_documents(ground, runs[FULL])
-    scores = tuple(deciding_scores(runs[name], runs[FULL], ground.questions) for name in (TRANSLATED, FULL))
-    ids, sampled = _sample(ground, seed)
-    return Hurt(
-        find_regressions(ground, runs),
-        find_slices(ground, homes, (scores[0], scores[1]), fields=slice_fields, seed=seed, resamples=resamples),
-        _calibration(ground, runs),
+    options, documents_of = inputs.options, representative_docs(inputs, runs[FULL])
+    scores = tuple(deciding_scores(runs[name], runs[FULL], inputs.query_set) for name in (TRANSLATED, FULL))
+    ids, sampled = _sample(inputs, options.seed)
+    return Diagnostics(
+        find_regressions(inputs, runs),
+        find_slices(inputs, documents_of, (scores[0], scores[1])),
+        _calibration(inputs, runs),
         tuple(
-            hubness_of(name, vectors, ground.stores[name].info.metric)
+            hubness_of(name, vectors, inputs.stores[name].info.metric)
             for name, vectors in sampled.items()
             if len(ids) > NEIGHBOURS
         ),
         map_spaces(ids, sampled[FULL], sampled[TRANSLATED]) if len(ids) > 1 else None,
         {
-            name: compare_spaces(vectors[:_COMPARED], sampled[FULL][:_COMPARED], seed=seed)
+            name: compare_spaces(vectors[:_COMPARED], sampled[FULL][:_COMPARED], seed=options.seed)
             for name, vectors in sampled.items()
             if name != FULL and len(ids) >= _FEWEST
         },
     )
 
 
-def _calibration(ground: Ground, runs: Mapping[str, Run]) -> Calibration | None:
+def _calibration(inputs: PreparedAudit, runs: Mapping[str, Run]) -> Calibration | None:
     if STAY not in runs:
         return None
-    metrics = ground.stores[STAY].info.metric, ground.stores[TRANSLATED].info.metric
-    return calibrate(runs[STAY], runs[TRANSLATED], ground.questions, metrics, names=(STAY, TRANSLATED))
+    metrics = inputs.stores[STAY].info.metric, inputs.stores[TRANSLATED].info.metric
+    return calibrate(runs[STAY], runs[TRANSLATED], inputs.query_set, metrics, names=(STAY, TRANSLATED))
 
 
-def _sample(ground: Ground, seed: int) -> tuple[tuple[str, ...], dict[str, Vectors]]:
+def _sample(inputs: PreparedAudit, seed: int) -> tuple[tuple[str, ...], dict[str, Vectors]]:
     """Up to 2,000 ids that all stores have, and their vectors in each; chunks of other sizes have other ids."""
-    names = [name for name in (STAY, TRANSLATED, FULL) if name in ground.stores]
-    common = set.intersection(*(set(ground.keys[name]) for name in names))
-    ids = [doc_id for doc_id in ground.keys[TRANSLATED] if doc_id in common]
+    names = [name for name in (STAY, TRANSLATED, FULL) if name in inputs.stores]
+    common = set.intersection(*(set(inputs.keys[name]) for name in names))
+    ids = [doc_id for doc_id in inputs.keys[TRANSLATED] if doc_id in common]
     drawn = np.random.default_rng([seed, _STREAM]).permutation(len(ids))[:_SAMPLE]
     chosen = tuple(ids[i] for i in drawn)
-    return chosen, {name: _vectors(ground, name, chosen) for name in names}
+    return chosen, {name: _vectors(inputs, name, chosen) for name in names}
 
 
-def _vectors(ground: Ground, name: str, ids: tuple[str, ...]) -> Vectors:
+def _vectors(inputs: PreparedAudit, name: str, ids: tuple[str, ...]) -> Vectors:
     wanted = set(ids)
-    row_of = {doc_id: row for row, doc_id in enumerate(ground.keys[name]) if doc_id in wanted}
-    return ground.stores[name].get(np.array([row_of[doc_id] for doc_id in ids], dtype=np.int64)).vectors
+    row_of = {doc_id: row for row, doc_id in enumerate(inputs.keys[name]) if doc_id in wanted}
+    return inputs.stores[name].get(np.array([row_of[doc_id] for doc_id in ids], dtype=np.int64)).vectors

@@ -1,29 +1,27 @@
-"""The frontier: what re-embedding more of the store would buy, by policy, before it is bought.
+"""The frontier: what re-embedding more of the store would keep, by policy and budget, before it is paid for.
 
 The reference has every true vector, so each budget is tried for real: its documents are chosen, the stitch is fitted
 again with their true vectors, the store is translated and searched. Nothing is embedded but queries. In memory are
-the true vectors of one budget and the system that is solved for them (`MOST_PAIRS`); translated
-vectors are searched as they come, and not kept.
-
-What a frontier finds: points of policy and budget, each with a verdict, and the cheapest budget that is SAFE.
-
-Trying a budget: choose its documents, take their true vectors from the reference, fit again, translate, judge.
+the true vectors of one budget and the system that is solved for them (`MOST_PAIRS`); translated vectors are searched
+as they come, and not kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from migrate.audit.arms import FULL, Arm, Comparison, compare_arm, deciding_measure, measure_arm
+from migrate.audit.arms import FullReembed, PartlyReembedded, measure_arm
+from migrate.audit.inputs import AuditOptions, PreparedAudit
 from migrate.audit.measures import Scores
-from migrate.audit.query_set import PARENT_FIELD, Keys, Questions, document_keys, independent
-from migrate.audit.retrieval import Answered, Asking
-from migrate.audit.verdict import CONFIDENCE, MARGIN, RESAMPLES, Outcome, Verdict, decide
-from migrate.cost import Tally, tally_of
+from migrate.audit.query_set import QuerySet, document_keys, independent
+from migrate.audit.results import FULL, TRANSLATED, ArmCost, ArmResult, Comparison, Evaluation
+from migrate.audit.retrieval import Retriever
+from migrate.audit.verdict import CONFIDENCE, Outcome, Verdict
+from migrate.cost import tally_of
 from migrate.embedders.base import Embedder
 from migrate.errors import InputError, StitchError, StoreError, UsageError
 from migrate.reembed.plan import CONFIDENCE as CONFIDENCE_POLICY
@@ -40,21 +38,12 @@ from migrate.reembed.plan import (
 from migrate.reembed.refit import extended, refit_same_kind
 from migrate.selection.query_log import MOST_QUERIES, choosers_of, digest_of, digests_of
 from migrate.stitch.fitted import DOCUMENT, FittedStitch, require_direction
-from migrate.stores.base import Metric, Store
+from migrate.stores.base import Store
 from migrate.translate import batch_rows, translated_batches
-from migrate.vectors import Batch, Progress, Query, Vectors, no_progress
+from migrate.vectors import Progress, Query, Vectors, no_progress
 
 SAMPLE = "sample"
 """Stands for the policy where nothing is re-embedded beyond what the stitch was fitted on."""
-
-
-def arm_name(share: float) -> str:
-    """The name of a budget's arm.
-
-    >>> arm_name(0.3)
-    'translated + 30%'
-    """
-    return f"translated + {share:.0%}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +61,7 @@ class Point:
     tokens: int
     price_usd: float | None
     verdict: Verdict
-    arm: Arm
+    arm: ArmResult
     comparison: Comparison
 
 
@@ -90,7 +79,7 @@ class Frontier:
     notes: tuple[str, ...] = ()
 
     @property
-    def arms(self) -> tuple[tuple[Arm, Comparison], ...]:
+    def arms(self) -> tuple[tuple[ArmResult, Comparison], ...]:
         """The budgets of the first policy that was tried, as arms of the audit."""
         policy = next((point.policy for point in self.points if point.policy != SAMPLE), SAMPLE)
         return tuple((point.arm, point.comparison) for point in self.points if point.policy == policy != SAMPLE)
@@ -130,80 +119,49 @@ class Frontier:
 
 
 @dataclass(frozen=True, eq=False)
-class Judge:
-    """Holds vectors against the full re-embed, as an audit does.
+class FrontierInputs:
+    """What a frontier is tried on and judged by.
 
-    `asked` are the queries' vectors by the target model, (q, dim); `stay` the scores of staying, (c,), where they are
-    known; `doubts` what takes away every SAFE.
+    Attributes
+    ----------
+    store
+        The source store.
+    fitted
+        The stitch that was fitted on it.
+    reference
+        A full re-embed of the same documents by the target model.
+    query_set
+        The queries that judge.
+    embedder
+        The target model.
+    log
+        Queries that may choose documents.
+    stay
+        The nDCG@10 of staying for the distinct texts of the query set, (c,).
+    doubts
+        Those of the audit by the same reference: with any of them no budget is SAFE.
     """
-
-    asking: Asking
-    asked: Vectors
-    metric: Metric
-    keys: Keys
-    reference: Store
-    margin: float
-    resamples: int
-    confidence: float = CONFIDENCE
-    stay: Scores | None = None
-    doubts: tuple[str, ...] = ()
-
-    @property
-    def questions(self) -> Questions:
-        """What is asked."""
-        return self.asking.questions
-
-    @property
-    def measure(self) -> str:
-        """What retention is of."""
-        return deciding_measure(self.questions)
-
-    def arm(self, name: str, batches: Iterable[Batch]) -> Arm:
-        """What a store of these vectors scores."""
-        return measure_arm(name, self._answered(batches, self.metric), self._full.run, self.questions)
-
-    def verdict(self, arm: Arm) -> Verdict:
-        """The verdict on an arm."""
-        return decide(
-            arm.scores[self.measure],
-            self.full.scores[self.measure],
-            None if self.questions.qrels is None else self.stay,
-            margin=self.margin,
-            seed=self.asking.seed,
-            resamples=self.resamples,
-            provisional=self.questions.qrels is None,
-            confidence=self.confidence,
-            n_documents=len(set(self.keys.values())),
-        ).doubted(self.doubts)
-
-    def comparison(self, arm: Arm) -> Comparison:
-        """The arm against the full re-embed."""
-        return compare_arm(arm, self.full, self.measure, seed=self.asking.seed, resamples=self.resamples)
-
-    def _answered(self, batches: Iterable[Batch], metric: Metric) -> Answered:
-        return self.asking.batches(batches, self.asked, self.keys, metric)
-
-    @cached_property
-    def full(self) -> Arm:
-        """What the full re-embed scores."""
-        return measure_arm(FULL, self._full, self._full.run, self.questions)
-
-    @cached_property
-    def _full(self) -> Answered:
-        return self._answered(self.reference.scan(), self.reference.info.metric)
-
-
-@dataclass(frozen=True, eq=False)
-class Attempts:
-    """Budgets to try on a store, with the stitch that it has and what a survey found."""
 
     store: Store
     fitted: FittedStitch
     reference: Store
+    query_set: QuerySet
+    embedder: Embedder
+    log: Sequence[Query] = ()
+    stay: Scores | None = None
+    doubts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class BudgetTrials:
+    """Budgets to try on a store, with the stitch that it has and what a survey says of its documents."""
+
+    store: Store
+    fitted: FittedStitch
     survey: Survey
-    judge: Judge
-    tally: Tally
-    seed: int
+    retriever: Retriever
+    evaluation: Evaluation
+    stay: Scores | None
 
     def sample(self) -> Point:
         """The store as the stitch translates it now."""
@@ -211,35 +169,47 @@ class Attempts:
 
     def point(self, policy: str, share: float) -> Point:
         """The store with `share` of true vectors, chosen by `policy`."""
-        budget = Budget(share, "share")
-        plan = make_plan(self.store, self.survey, budget, policy, tally=self.tally, seed=self.seed)
+        seed, tally = self.evaluation.seed, self.retriever.inputs.tally
+        plan = make_plan(self.store, self.survey, Budget(share, "share"), policy, tally=tally, seed=seed)
         chosen = plan.sample.documents
-        known = extended(self.store, self.fitted.sample, chosen, self._true_vectors([one.id for one in chosen]))
+        vectors = self._true_vectors([document.id for document in chosen])
+        pairs = extended(self.store, self.fitted.sample, chosen, vectors)
         paid = self.survey.paid.copy()
         paid[plan.sample.rows] = True
-        again = refit_same_kind(self.store, self.fitted, known, np.flatnonzero(paid), seed=self.seed)
-        return self._point(policy, paid, again)
+        return self._point(
+            policy, paid, refit_same_kind(self.store, self.fitted, pairs, np.flatnonzero(paid), seed=seed)
+        )
 
     def _point(self, policy: str, paid: np.ndarray, fitted: FittedStitch) -> Point:
         rows = np.flatnonzero(paid)
-        cost = self.tally.cost(self.store.documents(rows))
+        cost = self.retriever.inputs.tally.cost(self.store.documents(rows))
         share = len(rows) / self.store.info.count
-        batches = translated_batches(self.store, fitted, batch_rows(self._widest))
-        arm = replace(
-            self.judge.arm(arm_name(share), batches),
-            meaning=f"{share:.0%} of the documents embedded for real, chosen by {policy}, and the stitch fitted again",
-            tokens=cost.tokens,
-            usd=cost.usd,
+        arm = PartlyReembedded(
+            share,
+            policy,
+            lambda: translated_batches(self.store, fitted, batch_rows(self._widest)),
+            ArmCost(cost.tokens, cost.usd),
         )
-        verdict, comparison = self.judge.verdict(arm), self.judge.comparison(arm)
-        return Point(policy, share, len(rows), cost.tokens, cost.usd, verdict, arm, comparison)
+        result = measure_arm(arm, arm.retrieve(self.retriever), self.retriever)
+        verdict = self.evaluation.verdict(result, self._full, self.stay)
+        comparison = self.evaluation.compare(result, self._full)
+        return Point(policy, share, len(rows), cost.tokens, cost.usd, verdict, result, comparison)
+
+    @cached_property
+    def _full(self) -> ArmResult:
+        arm = FullReembed()
+        return measure_arm(arm, arm.retrieve(self.retriever), self.retriever)
+
+    @property
+    def _reference(self) -> Store:
+        return self.retriever.inputs.stores[FULL]
 
     @property
     def _widest(self) -> int:
         return max(self.store.info.dim, self.fitted.dim)
 
     def _true_vectors(self, ids: list[str]) -> Vectors:
-        return self.reference.get(np.array([self._row_of[doc_id] for doc_id in ids], dtype=np.int64)).vectors
+        return self._reference.get(np.array([self._row_of[doc_id] for doc_id in ids], dtype=np.int64)).vectors
 
     @cached_property
     def _row_of(self) -> Mapping[str, int]:
@@ -250,49 +220,38 @@ class Attempts:
         StoreError
             The reference does not hold the store's documents.
         """
-        ids = (doc_id for batch in self.reference.scan() for doc_id in batch.ids)
-        found = {doc_id: row for row, doc_id in enumerate(ids)}
-        missing = [doc_id for batch in self.store.scan() for doc_id in batch.ids if doc_id not in found]
+        ids = (doc_id for batch in self._reference.scan() for doc_id in batch.ids)
+        row_of = {doc_id: row for row, doc_id in enumerate(ids)}
+        missing = [doc_id for batch in self.store.scan() for doc_id in batch.ids if doc_id not in row_of]
         if missing:
             raise StoreError(
-                f"{self.reference.info.location}: expected the ids of {self.store.info.location}, found {len(missing)} "
-                f"missing, such as {missing[0]!r}; re-embed that store for a reference"
+                f"{self._reference.info.location}: expected the ids of {self.store.info.location}, found "
+                f"{len(missing)} missing, such as {missing[0]!r}; re-embed that store for a reference"
             )
-        return found
+        return row_of
 
 
 SHARES = (0.1, 0.2, 0.3, 0.5)
-"""Shares of the store to try, unless told otherwise."""
+"""Shares of the store that are tried by default."""
 
 
-def frontier(
-    store: Store,
-    fitted: FittedStitch,
-    reference: Store,
-    questions: Questions,
-    embedder: Embedder,
+def find_frontier(
+    inputs: FrontierInputs,
     *,
-    log: Sequence[Query] = (),
     shares: Sequence[float] = SHARES,
     policies: Sequence[str] = (),
-    stay: Scores | None = None,
-    doubts: tuple[str, ...] = (),
-    parent_field: str = PARENT_FIELD,
-    price_usd_per_mtok: float | None = None,
-    margin: float = MARGIN,
-    seed: int = 0,
-    resamples: int = RESAMPLES,
+    options: AuditOptions | None = None,
     progress: Progress = no_progress,
 ) -> Frontier:
-    """Try every policy at every share of `store`, which `fitted` was fitted on.
+    """Try every policy at every share of the store.
 
     The first point is the store as it is translated now; shares that the sample has already reached are left out.
     Without `policies` all that can be used are tried: `query-log` where there is a log, and `confidence` where that of
     the stitch tells good translations from bad ones. Queries of the log do not judge then, whatever the policy, nor do
-    those that chose documents for `fitted`. `stay` are the scores of staying for the questions' distinct texts, (c,).
-    Each stitch is of the kind that `fitted` is, where `translate --reembed` may find a better one. With k policies,
-    each verdict has bounds of confidence 1 - 0.05 / k, so that the cheapest of them all is SAFE by mistake in 5 % of
-    audits at most. `doubts` are those of the audit by the same reference: with any of them no budget is SAFE.
+    those that chose documents for the stitch. Each stitch is of the kind that the first one is, where `translate
+    --reembed` may find a better one. With k policies, each verdict has bounds of confidence 1 - 0.05 / k, so that the
+    cheapest of them all is SAFE by mistake in 5 % of audits at most. Of `options`, what concerns BM25, two stages and
+    slices has no effect.
 
     Raises
     ------
@@ -309,51 +268,68 @@ def frontier(
         There are no queries.
     RemoteError
         A query could not be embedded.
+    VectorError
+        A vector of the reference is zero or not finite.
     """
-    _check(store, fitted, questions, shares)
+    store, fitted, log, options = inputs.store, inputs.fitted, inputs.log, options or AuditOptions()
+    _check(store, fitted, inputs.query_set, shares)
     unsure = why_unsure(fitted)
     if CONFIDENCE_POLICY in policies:
         require_confidence(fitted)
-    tried = [policy for policy in policies or POLICIES if log or policy != QUERY_LOG]
-    tried = [policy for policy in tried if not unsure or policy != CONFIDENCE_POLICY]
-    if not tried:
+    usable = [policy for policy in policies or POLICIES if log or policy != QUERY_LOG]
+    usable = [policy for policy in usable if not unsure or policy != CONFIDENCE_POLICY]
+    if not usable:
         raise UsageError(f"expected a query log for the policy {QUERY_LOG}, found none; give one, or another policy")
-    choosing = log[:MOST_QUERIES] if QUERY_LOG in tried else ()
+    choosing = log[:MOST_QUERIES] if QUERY_LOG in usable else ()
     choosers = choosers_of(fitted.manifest, store.info.manifest) | digests_of(choosing)
+    stay = inputs.stay
     if stay is not None:
-        stay = stay[[digest_of(query) not in choosers for query in questions.distinct]]
-    notes, questions = questions.notes, independent(questions, choosers)
-    asked = embedder.embed_queries(questions.queries, progress=progress)
-    logged = embedder.embed_queries(choosing, progress=progress) if choosing else None
-    keys = document_keys(store, parent_field)
-    judge = Judge(
-        Asking(questions, no_progress, seed),
-        asked,
-        store.info.metric,
-        keys,
-        reference,
-        margin,
-        resamples,
-        # The cheapest budget is picked out of several policies, each of which may look safe by chance.
-        1 - (1 - CONFIDENCE) / len(tried),
-        stay,
-        doubts,
+        stay = stay[[digest_of(query) not in choosers for query in inputs.query_set.distinct]]
+    retriever = _retriever(inputs, independent(inputs.query_set, choosers), options, progress)
+    prepared = retriever.inputs
+    log_vectors = inputs.embedder.embed_queries(choosing, progress=progress) if choosing else None
+    # The cheapest budget is picked out of several policies, each of which may look safe by chance.
+    confidence = 1 - (1 - CONFIDENCE) / len(usable)
+    evaluation = Evaluation(
+        prepared.query_set,
+        options.margin,
+        options.seed,
+        options.resamples,
+        prepared.n_documents,
+        confidence,
+        inputs.doubts,
     )
-    survey = survey_store(store, fitted, logged, progress=progress)
-    attempts = Attempts(store, fitted, reference, survey, judge, tally_of(embedder, price_usd_per_mtok), seed)
+    survey = survey_store(store, fitted, log_vectors, progress=progress)
+    trials = BudgetTrials(store, fitted, survey, retriever, evaluation, stay)
     further = [share for share in sorted(shares) if round(share * store.info.count) > survey.paid.sum()]
-    wanted = [(policy, share) for policy in tried for share in further]
-    points = [attempts.sample()]
-    for policy, share in wanted:
-        progress("try budgets", len(points) - 1, len(wanted))
-        points.append(attempts.point(policy, share))
-    left_out = (f"{unsure}; the policy {CONFIDENCE_POLICY} is left out",) if unsure and not policies else ()
-    return Frontier(tuple(points), store.info.count, judge.measure, (*left_out, *questions.notes[len(notes) :]))
+    budgets = [(policy, share) for policy in usable for share in further]
+    points = [trials.sample()]
+    for policy, share in budgets:
+        progress("try budgets", len(points) - 1, len(budgets))
+        points.append(trials.point(policy, share))
+    notes = [f"{unsure}; the policy {CONFIDENCE_POLICY} is left out"] if unsure and not policies else []
+    notes += prepared.query_set.notes[len(inputs.query_set.notes) :]
+    return Frontier(tuple(points), store.info.count, evaluation.measure, tuple(notes))
 
 
-def _check(store: Store, fitted: FittedStitch, questions: Questions, shares: Sequence[float]) -> None:
-    if not questions.queries:
-        raise InputError(f"{questions.name}: expected queries to judge by, found none")
+def _retriever(inputs: FrontierInputs, query_set: QuerySet, options: AuditOptions, progress: Progress) -> Retriever:
+    """Both stores are searched by the same queries, and their ids are judged as the same documents."""
+    vectors = inputs.embedder.embed_queries(query_set.queries, progress=progress)
+    keys = document_keys(inputs.store, options.parent_field)
+    prepared = PreparedAudit(
+        query_set,
+        options,
+        tally_of(inputs.embedder, options.price_usd_per_mtok),
+        stores={TRANSLATED: inputs.store, FULL: inputs.reference},
+        keys={TRANSLATED: keys, FULL: keys},
+        vectors={TRANSLATED: vectors, FULL: vectors},
+    )
+    return Retriever(prepared)
+
+
+def _check(store: Store, fitted: FittedStitch, query_set: QuerySet, shares: Sequence[float]) -> None:
+    if not query_set.queries:
+        raise InputError(f"{query_set.name}: expected queries to judge by, found none")
     require_direction(fitted.manifest, DOCUMENT, source=str(store.info.location))
     difference = store.snapshot().difference(fitted.manifest.details["fingerprint"])
     if difference is not None:

@@ -11,11 +11,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from migrate.audit.arms import FULL, TRANSLATED, deciding_scores
-from migrate.audit.inputs import Ground
 from migrate.audit.measures import Qrels
-from migrate.audit.query_set import Keys, Questions
-from migrate.audit.retrieval import Asking
+from migrate.audit.query_set import Keys, QuerySet
+from migrate.audit.results import FULL, TRANSLATED, Evaluation, deciding_scores
+from migrate.audit.retrieval import Retriever
 from migrate.audit.verdict import Verdict, decide
 from migrate.stores.base import Store
 from migrate.stores.confidence import stored_confidence
@@ -23,19 +22,15 @@ from migrate.stores.confidence import stored_confidence
 
 @dataclass(frozen=True, slots=True)
 class HeldOut:
-    """What the audit finds without `documents` that have true vectors, `relevant` of them to some query.
+    """The verdict without `documents` that have true vectors, `relevant` of them to some query.
 
-    `queries` is how many are left, each text once: those whose only relevant documents are gone are not asked.
+    `queries` is how many are left, each text once: those whose only relevant documents are gone do not count.
     """
 
     documents: int
     relevant: int
     queries: int
     verdict: Verdict
-
-    def doubted(self, doubts: tuple[str, ...]) -> HeldOut:
-        """The finding where there are doubts about what it rests on."""
-        return replace(self, verdict=self.verdict.doubted(doubts))
 
     @property
     def sentence(self) -> str:
@@ -60,48 +55,47 @@ def true_documents(translated: Store, keys: Keys) -> frozenset[str]:
     values = stored_confidence(translated)
     if values is None:
         return frozenset()
-    known = np.flatnonzero(values == 1)
-    return frozenset(keys[doc_id] for doc_id in translated.get(known).ids) if len(known) else frozenset()
+    rows = np.flatnonzero(values == 1)
+    return frozenset(keys[doc_id] for doc_id in translated.get(rows).ids) if len(rows) else frozenset()
 
 
-def judge_held_out(ground: Ground, asking: Asking, *, margin: float, resamples: int) -> HeldOut | None:
-    """Ask the translated store and the reference without the documents that have true vectors.
+def audit_held_out(retriever: Retriever, evaluation: Evaluation) -> HeldOut | None:
+    """Search the translated store and the reference without the documents that have true vectors, and compare.
 
     None where no document has, where all have, or where no query is left.
     """
-    gone = true_documents(ground.stores[TRANSLATED], ground.keys[TRANSLATED])
-    documents = set(ground.keys[FULL].values())
+    inputs = retriever.inputs
+    gone = true_documents(inputs.stores[TRANSLATED], inputs.keys[TRANSLATED])
+    documents = set(inputs.keys[FULL].values())
     if not gone or gone >= documents:
         return None
-    questions, rows = _without(asking.questions, gone)
+    query_set, rows = _without(inputs.query_set, gone)
     if not len(rows):
         return None
-    again, asked = replace(asking, questions=questions), ground.vectors[FULL][rows]
-    arm, full = (
-        again.search(ground.stores[name], asked, ground.keys[name], left_out=gone).run for name in (TRANSLATED, FULL)
-    )
-    scores = [deciding_scores(run, full, questions) for run in (arm, full)]
+    vectors = {name: inputs.vectors[name][rows] for name in (TRANSLATED, FULL)}
+    others = replace(retriever, inputs=replace(inputs, query_set=query_set, vectors=vectors), left_out=gone)
+    arm, full = (others.search(name).run for name in (TRANSLATED, FULL))
     verdict = decide(
-        *scores,
-        margin=margin,
-        seed=asking.seed,
-        resamples=resamples,
-        provisional=questions.qrels is None,
+        *(deciding_scores(run, full, query_set) for run in (arm, full)),
+        margin=evaluation.margin,
+        seed=evaluation.seed,
+        resamples=evaluation.resamples,
+        provisional=query_set.qrels is None,
         n_documents=len(documents - gone),
-    )
-    relevant = {d for grades in (asking.questions.qrels or {}).values() for d, grade in grades.items() if grade > 0}
+    ).doubted(evaluation.doubts)
+    relevant = {d for grades in (inputs.query_set.qrels or {}).values() for d, grade in grades.items() if grade > 0}
     return HeldOut(len(gone), len(gone & relevant), verdict.n_queries, verdict)
 
 
-def _without(questions: Questions, gone: frozenset[str]) -> tuple[Questions, np.ndarray]:
-    """The questions that still have a relevant document, and where they stood."""
-    if questions.qrels is None:
-        return questions, np.arange(len(questions.queries))
-    qrels: Qrels = {query_id: _left(grades, gone) for query_id, grades in questions.qrels.items()}
+def _without(query_set: QuerySet, gone: frozenset[str]) -> tuple[QuerySet, np.ndarray]:
+    """The queries that still have a relevant document, and their rows."""
+    if query_set.qrels is None:
+        return query_set, np.arange(len(query_set.queries))
+    qrels: Qrels = {query_id: _left(grades, gone) for query_id, grades in query_set.qrels.items()}
     rows = np.array(
-        [i for i, query in enumerate(questions.queries) if any(qrels.get(query.id, {}).values())], dtype=int
+        [i for i, query in enumerate(query_set.queries) if any(qrels.get(query.id, {}).values())], dtype=int
     )
-    return replace(questions, queries=[questions.queries[i] for i in rows], qrels=qrels), rows
+    return replace(query_set, queries=[query_set.queries[i] for i in rows], qrels=qrels), rows
 
 
 def _left(grades: Mapping[str, int], gone: frozenset[str]) -> dict[str, int]:

@@ -1,26 +1,23 @@
-"""What an audit stands on: stores of the same documents, and the queries as each store's model embeds them.
+"""What an audit starts from: stores of the same documents, queries, models and options, and the checks of these.
 
-What must hold of the stores before an audit can compare them, and what a reader should know of them.
-
-The bridge: the source store as it is, asked with the target model's queries after a stitch that maps them back.
-
-The arm of Drift-Adapter (EMNLP 2025). It says what answers are to be had today, before anything is translated.
-
-Where a query lives: the one document that says what the query is about, to tell queries apart by.
+Also here: the bridge's own check, and how the documents that queries are about are looked up.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from migrate.audit.arms import BRIDGE, FULL, STAY, TRANSLATED
 from migrate.audit.measures import Qrels
-from migrate.audit.query_set import PARENT_FIELD, Keys, Questions, document_keys, keys_of
+from migrate.audit.query_set import PARENT_FIELD, Keys, QuerySet, document_keys, keys_of
 from migrate.audit.reference import ReferenceProof, prove_reference
+from migrate.audit.results import BRIDGE, FULL, STAY, TRANSLATED, ArmCost
+from migrate.audit.verdict import MARGIN, RESAMPLES
 from migrate.backfill import FILLED_IN
+from migrate.cost import Tally, tally_of, usd_of
 from migrate.embedders.base import Embedder
 from migrate.errors import InputError, StitchError, StoreError, UsageError, VectorError
 from migrate.manifest import ModelIdentity
@@ -32,6 +29,8 @@ from migrate.stores.file_store import verify_files
 from migrate.vectors import Document, Progress, Vectors, no_progress, query_key
 
 _ECHOES = 0.1
+_READ = 2_000
+_TRUE = "true vectors"
 
 
 def check_same_documents(stores: Mapping[str, Store], keys: Mapping[str, Keys], *, standard: str) -> None:
@@ -52,53 +51,53 @@ def check_same_documents(stores: Mapping[str, Store], keys: Mapping[str, Keys], 
             )
 
 
-def remarks(questions: Questions, keys: Keys, translated: Store) -> tuple[str, ...]:
-    """What is known of the judgements and of the translated store before it is searched.
+def remarks(query_set: QuerySet, keys: Keys, translated: Store) -> tuple[str, ...]:
+    """Notes on the judgements and on the translated store, before it is searched.
 
     Raises
     ------
     InputError
         None of the relevant documents is in the stores.
     """
-    known = (*_repeated(questions), *_coverage(questions, keys), *_true_vectors(translated), *_outside(translated))
-    return (*questions.notes, *known)
+    facts = (*_repeated(query_set), *_coverage(query_set, keys), *_true_vectors(translated), *_outside(translated))
+    return (*query_set.notes, *facts)
 
 
-def echoes(questions: Questions, keys: Keys, documents: Iterable[Document]) -> tuple[str, ...]:
+def echoes(query_set: QuerySet, keys: Keys, documents: Iterable[Document]) -> tuple[str, ...]:
     """A doubt where more than a tenth of the queries are, word for word, a document that they look for.
 
-    Every model finds the text that it is asked with, however many vectors are wrong.
+    Every model retrieves a text by itself, however many vectors are wrong.
     """
     wanted: dict[str, set[str]] = {}
-    for query in questions.queries:
-        grades = (questions.qrels or {}).get(query.id, {})
+    for query in query_set.queries:
+        grades = (query_set.qrels or {}).get(query.id, {})
         wanted.setdefault(query_key(query.text), set()).update(d for d, grade in grades.items() if grade > 0)
-    same = {key for one in documents if keys[one.id] in wanted.get(key := query_key(one.text), ())}
-    if len(same) <= _ECHOES * len(questions.distinct):
+    same = {key for document in documents if keys[document.id] in wanted.get(key := query_key(document.text), ())}
+    if len(same) <= _ECHOES * len(query_set.distinct):
         return ()
     return (
-        f"{len(same):,} of {len(questions.distinct):,} queries are word for word the document that they look for, "
-        "which every model finds: ask what users ask",
+        f"{len(same):,} of {len(query_set.distinct):,} queries are word for word the document that they look for, "
+        "which every model finds: use queries that users ask",
     )
 
 
-def _repeated(questions: Questions) -> tuple[str, ...]:
-    repeated = len(questions.queries) - len(questions.distinct)
+def _repeated(query_set: QuerySet) -> tuple[str, ...]:
+    repeated = len(query_set.queries) - len(query_set.distinct)
     if not repeated:
         return ()
     return (
-        f"{repeated:,} of {len(questions.queries):,} queries repeat the text of another, but for case and white space; "
-        f"each of the {len(questions.distinct):,} texts counts once, by the mean of its scores",
+        f"{repeated:,} of {len(query_set.queries):,} queries repeat the text of another, but for case and white space; "
+        f"each of the {len(query_set.distinct):,} texts counts once, by the mean of its scores",
     )
 
 
-def _coverage(questions: Questions, keys: Keys) -> tuple[str, ...]:
+def _coverage(query_set: QuerySet, keys: Keys) -> tuple[str, ...]:
     """What the judgements say of documents that the stores do not hold."""
-    relevant = {d for grades in (questions.qrels or {}).values() for d, grade in grades.items() if grade > 0}
+    relevant = {d for grades in (query_set.qrels or {}).values() for d, grade in grades.items() if grade > 0}
     missing = relevant.difference(keys.values())
     if relevant and missing == relevant:
         raise InputError(
-            f"{questions.name}: expected judgements of the documents in the stores, found none ({min(relevant)!r} is "
+            f"{query_set.name}: expected judgements of the documents in the stores, found none ({min(relevant)!r} is "
             f"relevant, the stores have {next(iter(keys.values()), 'nothing')!r}); is it the right BEIR set, and "
             "--parent-field the right field?"
         )
@@ -111,16 +110,16 @@ def _outside(translated: Store) -> tuple[str, ...]:
     why = distrust(translated)
     if why is not None:
         return (f"{why}; nothing is sliced by it, nor is it said which documents lie outside what the sample covers",)
-    found = find_outside(translated)
-    return () if found is None else (found.sentence,)
+    outside = find_outside(translated)
+    return () if outside is None else (outside.sentence,)
 
 
 def _true_vectors(translated: Store) -> tuple[str, ...]:
-    known = translated.info.manifest
-    n_true = known.counts.get("true vectors", 0) if known else 0
+    manifest = translated.info.manifest
+    n_true = manifest.counts.get(_TRUE, 0) if manifest else 0
     if not n_true:
         return ()
-    origin = "" if known and known.details.get(FILLED_IN) else ": the sample the stitch was fitted on"
+    origin = "" if manifest and manifest.details.get(FILLED_IN) else ": the sample the stitch was fitted on"
     return (f"{n_true:,} of {translated.info.count:,} vectors are true ones{origin}",)
 
 
@@ -136,7 +135,7 @@ def bridged_store(bridge: FittedStitch, source: Store | None, model: ModelIdenti
     """
     if source is None:
         raise UsageError("expected the source store that the bridge leads to, found none; name it with --source STORE")
-    path, known = source.info.location, bridge.manifest.model
+    path, fitted_for = source.info.location, bridge.manifest.model
     require_direction(bridge.manifest, QUERY, source=str(path))
     difference = source.snapshot().difference(bridge.manifest.details["fingerprint"])
     if difference is not None:
@@ -144,21 +143,22 @@ def bridged_store(bridge: FittedStitch, source: Store | None, model: ModelIdenti
             f"{path}: the bridge was fitted on another store ({difference}); fit one on this store with "
             "--direction query"
         )
-    if known is not None and not _may_be_one(known, model):
+    if fitted_for is not None and not _may_be_same(fitted_for, model):
         raise StitchError(
-            f"{path}: expected a bridge for queries of {_name(model)}, found one for those of {_name(known)}; fit one "
-            "for the model that embeds the queries"
+            f"{path}: expected a bridge for queries of {_name(model)}, found one for those of {_name(fitted_for)}; fit "
+            "one for the model that embeds the queries"
         )
     return source
 
 
-def _may_be_one(one: ModelIdentity, other: ModelIdentity) -> bool:
-    """Whether nothing speaks against it: vectors from files say nothing of their model."""
-    if one.dim != other.dim:
+def _may_be_same(first: ModelIdentity, second: ModelIdentity) -> bool:
+    """Whether two models may be the same; vectors from files do not say which model made them."""
+    if first.dim != second.dim:
         return False
-    if any(model.spec.startswith("file:") for model in (one, other)):
+    if any(model.spec.startswith("file:") for model in (first, second)):
         return True
-    return one.spec == other.spec and (one.revision == other.revision or None in (one.revision, other.revision))
+    revisions = (first.revision, second.revision)
+    return first.spec == second.spec and (first.revision == second.revision or None in revisions)
 
 
 def _name(model: ModelIdentity) -> str:
@@ -167,79 +167,182 @@ def _name(model: ModelIdentity) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Ground:
-    """Arms that search a store, by name: the store, the document that each id is judged as, the queries' vectors.
+class AuditInputs:
+    """What is audited and by what.
 
-    `documents` are those of the translated store, where words are to be ranked; `notes` what a reader should know;
-    `proof` is how the reference was shown to be one, `doubts` why nothing that is found can be SAFE.
+    Attributes
+    ----------
+    translated
+        The store that the verdict is on.
+    reference
+        A full re-embed of the same documents by the target model.
+    query_set
+        The queries, with their judgements if there are any.
+    embedder
+        The target model.
+    source, source_embedder
+        The store before the migration, and its model: for the arm `stay`.
+    bridge
+        A stitch for queries that was fitted on `source`: for the arm `bridge`.
     """
 
-    questions: Questions
+    translated: Store
+    reference: Store
+    query_set: QuerySet
+    embedder: Embedder
+    source: Store | None = None
+    source_embedder: Embedder | None = None
+    bridge: FittedStitch | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AuditOptions:
+    """How an audit is done.
+
+    Attributes
+    ----------
+    bm25
+        Whether to rank by words too, where there are texts.
+    two_stage
+        How many documents each two-stage arm reranks.
+    slice_fields
+        Metadata fields to group queries by.
+    price_usd_per_mtok
+        Price of a million tokens of the target model, where it is not listed.
+    parent_field
+        Metadata field of a chunk that names the document it was cut from.
+    margin
+        The retention, 0-1, that an arm must keep to be SAFE.
+    seed, resamples
+        Of the bootstrap, and of whatever else is drawn at random.
+    """
+
+    bm25: bool = True
+    two_stage: Sequence[int] = ()
+    slice_fields: Sequence[str] = ()
+    price_usd_per_mtok: float | None = None
+    parent_field: str = PARENT_FIELD
+    margin: float = MARGIN
+    seed: int = 0
+    resamples: int = RESAMPLES
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedAudit:
+    """Inputs that have been checked, with the queries embedded.
+
+    `stores`, `keys` (the document that each id is judged as) and `vectors` (of the queries, (q, dim)) are by the name
+    of the arm that searches the store. `documents` are those of the translated store, None without BM25. `notes` are
+    for the reader of the report; `proof` is how the reference was shown to be one, `doubts` why nothing can be SAFE.
+    """
+
+    query_set: QuerySet
+    options: AuditOptions
+    tally: Tally
     stores: Mapping[str, Store]
     keys: Mapping[str, Keys]
     vectors: Mapping[str, Vectors]
-    documents: Sequence[Document] | None
-    notes: tuple[str, ...]
-    proof: ReferenceProof
+    documents: Sequence[Document] | None = None
+    notes: tuple[str, ...] = ()
+    proof: ReferenceProof | None = None
     doubts: tuple[str, ...] = ()
+    bridge: FittedStitch | None = None
 
-    @property
+    @cached_property
     def n_documents(self) -> int:
         """Documents that are judged; one that was cut into chunks counts once."""
         return len(set(self.keys[FULL].values()))
 
+    @property
+    def rerank_depths(self) -> list[int]:
+        """The depths of two-stage arms, without those that would embed the whole store."""
+        count = self.stores[TRANSLATED].info.count
+        return [depth for depth in sorted(set(self.options.two_stage)) if depth < count]
 
-def prepare_ground(
-    translated: Store,
-    reference: Store,
-    questions: Questions,
-    embedder: Embedder,
-    *,
-    source: Store | None = None,
-    source_embedder: Embedder | None = None,
-    bridge: FittedStitch | None = None,
-    words: bool = True,
-    parent_field: str = PARENT_FIELD,
-    seed: int = 0,
-    progress: Progress = no_progress,
-) -> Ground:
-    """Check everything against everything, then embed the queries, which may cost money.
+    @property
+    def true_share(self) -> float:
+        """The share, 0-1, of the translated store's documents that have true vectors."""
+        info = self.stores[TRANSLATED].info
+        return (info.manifest.counts.get(_TRUE, 0) if info.manifest else 0) / info.count
+
+    @property
+    def bridge_share(self) -> float:
+        """The size of the bridge's sample as a share of the translated store's documents."""
+        pairs = self.bridge.manifest.counts.get("pairs", 0) if self.bridge else 0
+        return pairs / self.stores[TRANSLATED].info.count
+
+    def cost_of_share(self, share: float) -> ArmCost:
+        """The cost to embed a share, 0-1, of all documents; not known where there are no texts to count."""
+        if self._tokens is None:
+            return ArmCost()
+        return ArmCost(share * self._tokens, usd_of(share * self._tokens, self.tally.price))
+
+    @cached_property
+    def _tokens(self) -> float | None:
+        """Tokens of all texts, each once; for a free model from some, evenly spread, where they are not in memory."""
+        store, tally = self.stores[TRANSLATED], self.tally
+        if not store.info.has_texts:
+            return None
+        if self.documents is not None or tally.target.is_api:
+            return float(tally.cost(store.documents() if self.documents is None else self.documents).tokens)
+        rows = np.unique(np.linspace(0, store.info.count - 1, min(_READ, store.info.count)).astype(np.int64))
+        return float(np.mean(tally.tokens(list(store.documents(rows))))) * store.info.count
+
+
+def prepare_audit(inputs: AuditInputs, options: AuditOptions, *, progress: Progress = no_progress) -> PreparedAudit:
+    """Check all inputs against each other, then embed the queries, which may cost money.
 
     Raises
     ------
     UsageError, StitchError, InputError, StoreError, VectorError, RemoteError
         As `migrate.audit.audit.audit_store`.
     """
-    if not questions.queries:
-        raise InputError(f"{questions.name}: expected queries to audit with, found none")
-    for store in (translated, reference, source):
+    query_set, translated, embedder, bridge = inputs.query_set, inputs.translated, inputs.embedder, inputs.bridge
+    if not query_set.queries:
+        raise InputError(f"{query_set.name}: expected queries to audit with, found none")
+    for store in (translated, inputs.reference, inputs.source):
         if store is not None:
             verify_files(store)
-    stores = {FULL: reference, TRANSLATED: translated}
-    embedders = {FULL: embedder, TRANSLATED: embedder}
-    if source is not None and source_embedder is not None:
-        stores[STAY], embedders[STAY] = source, source_embedder
-    if bridge is not None:
-        stores[BRIDGE] = bridged_store(bridge, source, embedder.identity)
-    documents = list(translated.documents()) if words and translated.info.has_texts else None
+    stores, embedders = _stores(inputs)
+    documents = list(translated.documents()) if options.bm25 and translated.info.has_texts else None
     keys = {
-        name: keys_of(documents, parent_field)
+        name: keys_of(documents, options.parent_field)
         if documents is not None and name == TRANSLATED
-        else document_keys(store, parent_field)
+        else document_keys(store, options.parent_field)
         for name, store in stores.items()
     }
     check_same_documents(stores, keys, standard=FULL)
-    notes = remarks(questions, keys[FULL], translated)
+    notes = remarks(query_set, keys[FULL], translated)
     _check_dimensions(stores, embedders)
     proof = prove_reference(
-        translated, reference, embedder, (keys[TRANSLATED], keys[FULL]), source=source, seed=seed, progress=progress
+        translated,
+        inputs.reference,
+        embedder,
+        (keys[TRANSLATED], keys[FULL]),
+        source=inputs.source,
+        seed=options.seed,
+        progress=progress,
     )
     texts = documents if documents is not None or not translated.info.has_texts else translated.documents()
-    doubts = (*proof.doubts, *echoes(questions, keys[TRANSLATED], texts or ()))
-    vectors = _query_vectors(embedders, questions, progress)
+    doubts = (*proof.doubts, *echoes(query_set, keys[TRANSLATED], texts or ()))
+    vectors = _query_vectors(embedders, query_set, progress)
     if bridge is not None:
-        vectors[BRIDGE] = bridge.map_queries(vectors[FULL], source=questions.name)
-    return Ground(questions, stores, keys, vectors, documents, (*notes, proof.sentence), proof, doubts)
+        vectors[BRIDGE] = bridge.map_queries(vectors[FULL], source=query_set.name)
+    tally = tally_of(embedder, options.price_usd_per_mtok)
+    return PreparedAudit(
+        query_set, options, tally, stores, keys, vectors, documents, (*notes, proof.sentence), proof, doubts, bridge
+    )
+
+
+def _stores(inputs: AuditInputs) -> tuple[dict[str, Store], dict[str, Embedder]]:
+    """The stores that are searched, and the models that embed the queries for them, by the name of the arm."""
+    stores = {FULL: inputs.reference, TRANSLATED: inputs.translated}
+    embedders = {FULL: inputs.embedder, TRANSLATED: inputs.embedder}
+    if inputs.source is not None and inputs.source_embedder is not None:
+        stores[STAY], embedders[STAY] = inputs.source, inputs.source_embedder
+    if inputs.bridge is not None:
+        stores[BRIDGE] = bridged_store(inputs.bridge, inputs.source, inputs.embedder.identity)
+    return stores, embedders
 
 
 def _check_dimensions(stores: Mapping[str, Store], embedders: Mapping[str, Embedder]) -> None:
@@ -252,32 +355,32 @@ def _check_dimensions(stores: Mapping[str, Store], embedders: Mapping[str, Embed
             )
 
 
-def _query_vectors(embedders: Mapping[str, Embedder], questions: Questions, progress: Progress) -> dict[str, Vectors]:
+def _query_vectors(embedders: Mapping[str, Embedder], query_set: QuerySet, progress: Progress) -> dict[str, Vectors]:
     """The queries as each arm's model embeds them; arms of one model share the vectors, which may cost money."""
-    found: dict[int, Vectors] = {}
+    vectors_of: dict[int, Vectors] = {}
     for embedder in embedders.values():
-        if id(embedder) not in found:
-            found[id(embedder)] = embedder.embed_queries(questions.queries, progress=progress)
-    return {name: found[id(embedder)] for name, embedder in embedders.items()}
+        if id(embedder) not in vectors_of:
+            vectors_of[id(embedder)] = embedder.embed_queries(query_set.queries, progress=progress)
+    return {name: vectors_of[id(embedder)] for name, embedder in embedders.items()}
 
 
-def home_documents(ground: Ground, full: Run) -> Mapping[str, str]:
-    """The home of each query: of its relevant documents the one that the full re-embed finds first.
+def representative_docs(inputs: PreparedAudit, full: Run) -> Mapping[str, str]:
+    """The one document that says what a query is about: its relevant document that the full re-embed ranks first.
 
-    Where it finds none of them, the relevant one of the highest grade; where nothing is judged, what it finds first.
-    A query without relevant documents has no home.
+    Where it retrieves none of them, the relevant one of the highest grade; without judgements, its first document.
+    A query without relevant documents has none.
     """
-    known = set(ground.keys[FULL].values())
-    homes = {q: _home(q, ground.questions.qrels, full, known) for q in ground.questions.query_ids}
-    return {query_id: home for query_id, home in homes.items() if home is not None}
+    doc_ids = set(inputs.keys[FULL].values())
+    by_query = {q: _representative(q, inputs.query_set.qrels, full, doc_ids) for q in inputs.query_set.query_ids}
+    return {query_id: doc_id for query_id, doc_id in by_query.items() if doc_id is not None}
 
 
-def _home(query_id: str, qrels: Qrels | None, full: Run, known: set[str]) -> str | None:
-    found = full.rankings.get(query_id, ())
+def _representative(query_id: str, qrels: Qrels | None, full: Run, doc_ids: set[str]) -> str | None:
+    ranking = full.rankings.get(query_id, ())
     if qrels is None:
-        return found[0] if found else None
-    grades = {d: grade for d, grade in qrels.get(query_id, {}).items() if grade > 0 and d in known}
-    first = next((doc_id for doc_id in found if doc_id in grades), None)
+        return ranking[0] if ranking else None
+    grades = {d: grade for d, grade in qrels.get(query_id, {}).items() if grade > 0 and d in doc_ids}
+    first = next((doc_id for doc_id in ranking if doc_id in grades), None)
     return first or max(sorted(grades), key=grades.__getitem__, default=None)
 
 

@@ -40,32 +40,32 @@ def _dcg(gains: Sequence[int]) -> float:
 def recall(run: Run, qrels: Qrels, query_ids: Sequence[str], k: int) -> Scores:
     """Share of a query's relevant documents among the first k; 0 for a query without relevant documents."""
 
-    def one(query_id: str) -> float:
+    def score(query_id: str) -> float:
         relevant = _relevant(qrels, query_id)
         return len(relevant.intersection(run.top(query_id, k))) / len(relevant) if relevant else 0.0
 
-    return np.array([one(query_id) for query_id in query_ids])
+    return np.array([score(query_id) for query_id in query_ids])
 
 
 def reciprocal_rank(run: Run, qrels: Qrels, query_ids: Sequence[str], k: int) -> Scores:
     """1 / rank of the first relevant document among the first k, else 0; its mean is MRR@k."""
 
-    def one(query_id: str) -> float:
+    def score(query_id: str) -> float:
         relevant = _relevant(qrels, query_id)
         ranks = (rank for rank, doc_id in enumerate(run.top(query_id, k), start=1) if doc_id in relevant)
         return 1 / next(ranks, np.inf)
 
-    return np.array([one(query_id) for query_id in query_ids])
+    return np.array([score(query_id) for query_id in query_ids])
 
 
 def overlap(run: Run, reference: Run, query_ids: Sequence[str], k: int) -> Scores:
     """Share of the reference's first k that the run's first k also has; 0 where the reference answers nothing."""
 
-    def one(query_id: str) -> float:
+    def score(query_id: str) -> float:
         wanted = set(reference.top(query_id, k))
         return len(wanted.intersection(run.top(query_id, k))) / len(wanted) if wanted else 0.0
 
-    return np.array([one(query_id) for query_id in query_ids])
+    return np.array([score(query_id) for query_id in query_ids])
 
 
 def judged(run: Run, qrels: Qrels, query_ids: Sequence[str], k: int) -> Scores:
@@ -75,11 +75,11 @@ def judged(run: Run, qrels: Qrels, query_ids: Sequence[str], k: int) -> Scores:
     earlier ones did not: where this is low, or unlike between two runs, their other measures say little.
     """
 
-    def one(query_id: str) -> float:
+    def score(query_id: str) -> float:
         top = run.top(query_id, k)
         return len(qrels.get(query_id, {}).keys() & set(top)) / len(top) if top else 0.0
 
-    return np.array([one(query_id) for query_id in query_ids])
+    return np.array([score(query_id) for query_id in query_ids])
 
 
 def rank_biased_overlap(
@@ -107,14 +107,14 @@ def _rbo(first: Sequence[str], second: Sequence[str], p: float) -> float:
 
 def _common(short: Sequence[str], long: Sequence[str]) -> list[int]:
     """How many documents both have among their first d, for each d up to the length of the longer one."""
-    found: list[int] = []
+    counts: list[int] = []
     seen_short: set[str] = set()
     seen_long: set[str] = set()
     for d, doc_id in enumerate(long):
         seen_short.update(short[d : d + 1])
         seen_long.add(doc_id)
-        found.append(len(seen_short & seen_long))
-    return found
+        counts.append(len(seen_short & seen_long))
+    return counts
 
 
 def _relevant(qrels: Qrels, query_id: str) -> set[str]:

@@ -1,4 +1,4 @@
-"""What an audit asks, and which document each id of a store is judged as.
+"""The queries of an audit, and which document each id of a store is judged as.
 
 Queries that chose documents do not judge: the one rule of `audit`, `audit --frontier` and `run`.
 """
@@ -31,14 +31,14 @@ Keys = Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class Questions:
-    """What the arms are asked: queries, their judgements if there are any, and the name of the set.
+class QuerySet:
+    """Queries, their judgements if there are any, and the name of the set.
 
-    `exclude_self` drops a document with the query's own id from every run, for sets that ask with their documents.
+    `exclude_self` drops a document with the query's own id from every run, for sets whose queries are their documents.
     `notes` are what a reader of the report should know of the set.
 
     Queries of one text (`migrate.vectors.query_key`) are one observation, however often they are repeated and
-    whatever their judgements: each is asked and measured, and their mean counts once.
+    whatever their judgements: each is answered and measured, and their mean counts once.
     """
 
     queries: Sequence[Query]
@@ -49,7 +49,7 @@ class Questions:
 
     @property
     def query_ids(self) -> tuple[str, ...]:
-        """Ids of all that is asked."""
+        """Ids of all queries."""
         return tuple(query.id for query in self.queries)
 
     @cached_property
@@ -74,7 +74,7 @@ class Questions:
         return np.array([places.setdefault(query_key(query.text), len(places)) for query in self.queries], dtype=int)
 
 
-def load_questions(beir: str, *, split: str = "test", progress: Progress = no_progress) -> Questions:
+def load_questions(beir: str, *, split: str = "test", progress: Progress = no_progress) -> QuerySet:
     """Queries and judgements of a BEIR folder, or of a set by name, which is fetched if need be.
 
     Raises
@@ -91,7 +91,7 @@ def load_questions(beir: str, *, split: str = "test", progress: Progress = no_pr
     if found.queries_without_relevant:
         notes.append(f"{len(found.queries_without_relevant):,} queries have no relevant document; every arm scores 0")
     exclude_self = found.name in _ASKS_WITH_DOCUMENTS
-    return Questions(found.queries, found.qrels, found.name, exclude_self=exclude_self, notes=tuple(notes))
+    return QuerySet(found.queries, found.qrels, found.name, exclude_self=exclude_self, notes=tuple(notes))
 
 
 def document_keys(store: Store, parent_field: str = PARENT_FIELD) -> Keys:
@@ -106,25 +106,25 @@ def keys_of(documents: Iterable[Document], parent_field: str = PARENT_FIELD) -> 
     return {document.id: str(document.metadata.get(parent_field, document.id)) for document in documents}
 
 
-def independent(questions: Questions, choosers: Collection[str]) -> Questions:
-    """The questions without those among `choosers` (`migrate.selection.query_log`), with a note of how many these are.
+def independent(query_set: QuerySet, choosers: Collection[str]) -> QuerySet:
+    """The query set without the `choosers` (`migrate.selection.query_log`), with a note of how many there were.
 
     Raises
     ------
     InconclusiveError
         Too few are left for a verdict. Nothing need be embedded to know it.
     """
-    left = [query for query in questions.queries if digest_of(query) not in choosers] if choosers else []
-    gone = len(questions.queries) - len(left)
+    left = [query for query in query_set.queries if digest_of(query) not in choosers] if choosers else []
+    gone = len(query_set.queries) - len(left)
     if not choosers or not gone:
-        return questions
+        return query_set
     ids = {query.id for query in left}
-    qrels = None if questions.qrels is None else {q: found for q, found in questions.qrels.items() if q in ids}
-    known = f"{gone:,} of {len(questions.queries):,} queries are in the query log that chose documents to embed"
-    kept = replace(questions, queries=left, qrels=qrels, notes=(*questions.notes, f"{known}; they do not judge"))
+    qrels = None if query_set.qrels is None else {q: grades for q, grades in query_set.qrels.items() if q in ids}
+    excluded = f"{gone:,} of {len(query_set.queries):,} queries are in the query log that chose documents to embed"
+    kept = replace(query_set, queries=left, qrels=qrels, notes=(*query_set.notes, f"{excluded}; they do not judge"))
     if len(kept.distinct) < FEWEST_QUERIES:
         raise InconclusiveError(
-            f"INCONCLUSIVE: {questions.name}: {known} and may not judge; expected at least {FEWEST_QUERIES} others, "
+            f"INCONCLUSIVE: {query_set.name}: {excluded} and may not judge; expected at least {FEWEST_QUERIES} others, "
             f"found {len(kept.distinct)}; judge by other queries, or choose documents by other ones or at random"
         )
     return kept

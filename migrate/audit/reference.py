@@ -114,8 +114,8 @@ def prove_reference(
     """
     _refuse_same_place(reference, {"the store that is audited": translated, "the source store": source})
     _refuse_same_bytes(translated, reference)
-    trusted, told = _by_manifest(translated, reference, embedder)
-    evidence = [told]
+    trusted, origin = _by_manifest(translated, reference, embedder)
+    evidence = [origin]
     rows = _matching_rows(translated, reference, keys, seed)
     _check_norms(reference, rows, embedder)
     n_true = 0 if rows is None else _check_true_rows(translated, reference, rows)
@@ -218,8 +218,8 @@ def _by_manifest(translated: Store, reference: Store, embedder: Embedder) -> tup
     _refuse_translation(reference, manifest)
     if manifest.model is None:
         return False, "its manifest names no model"
-    known = [translated.info.manifest.model if translated.info.manifest else None, embedder.identity]
-    others = [model for model in known if model is not None and model != manifest.model]
+    models = [translated.info.manifest.model if translated.info.manifest else None, embedder.identity]
+    others = [model for model in models if model is not None and model != manifest.model]
     _refuse_other_model(reference, manifest, others)
     if any(_is_file(model) for model in (manifest.model, *others)) and others:
         return False, f"its manifest names {manifest.model.spec}, and a file does not tell its model"

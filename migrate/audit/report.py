@@ -1,4 +1,4 @@
-"""What an audit finds: arms with their measures, how each compares, where it hurts, the verdict."""
+"""What an audit finds: arms with their measures, how each compares, the diagnostics, the verdict."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from migrate.audit.arms import NDCG, REEMBEDDED, STAY, Arm, Comparison
-from migrate.audit.diagnostics import Hurt
+from migrate.audit.diagnostics import Diagnostics
 from migrate.audit.frontier import Frontier
 from migrate.audit.held_out import HeldOut
 from migrate.audit.measures import Scores
 from migrate.audit.reference import ReferenceProof
+from migrate.audit.results import NDCG, REEMBEDDED, STAY, ArmResult, Comparison
 from migrate.audit.verdict import FEWEST_QUERIES, Bounds, Verdict
 from migrate.display import data_frame, notebook_html
 from migrate.errors import UsageError
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AuditReport:
-    """The whole finding. `measure` is what the verdict rests on: nDCG@10, or overlap@10 where nothing is judged.
+    """The result of an audit. `measure` is what the verdict rests on: nDCG@10, or overlap@10 where nothing is judged.
 
-    `query_ids` are those of the distinct texts that were asked, in the order of all scores; a text that several queries
+    `query_ids` are those of the distinct query texts, in the order of all scores; a text that several queries
     share goes by the first of them. `family` are the arms that could serve instead, with bounds that hold for all of
-    them at once. `missing` has what each arm needs that could not be had. `held_out` is the verdict without true
+    them at once. `skipped_arms` has what each of the other arms needs. `held_out` is the verdict without true
     vectors, None where there are none. `frontier` are the budgets that were tried. `reference` is how the standard was
     shown to be one, `doubts` what is odd about it or about the scores: with any of them nothing is SAFE.
     """
 
     verdict: Verdict
-    arms: tuple[Arm, ...]
+    arms: tuple[ArmResult, ...]
     comparisons: Mapping[str, Comparison]
     measure: str
     query_ids: tuple[str, ...]
@@ -42,9 +42,9 @@ class AuditReport:
     notes: tuple[str, ...]
     manifest: Manifest
     family: Mapping[str, Bounds] = field(default_factory=dict)
-    missing: Mapping[str, str] = field(default_factory=dict)
+    skipped_arms: Mapping[str, str] = field(default_factory=dict)
     held_out: HeldOut | None = None
-    hurt: Hurt = field(default_factory=Hurt)
+    diagnostics: Diagnostics = field(default_factory=Diagnostics)
     frontier: Frontier | None = None
     reference: ReferenceProof | None = None
     doubts: tuple[str, ...] = ()
@@ -85,7 +85,7 @@ class AuditReport:
         enough = self.verdict.n_queries >= FEWEST_QUERIES and not (self.doubts or self.verdict.lacks_documents)
         return tuple(name for name, bounds in self.family.items() if enough and bounds.lower >= self.verdict.margin)
 
-    def arm(self, name: str) -> Arm:
+    def arm(self, name: str) -> ArmResult:
         """The arm of that name.
 
         Raises
@@ -100,17 +100,17 @@ class AuditReport:
 
     def with_frontier(self, frontier: Frontier) -> AuditReport:
         """The report with the budgets that were tried, those of the best policy among its arms."""
-        found = {arm.name: (arm, comparison) for arm, comparison in frontier.arms}
+        budgets = {arm.name: (arm, comparison) for arm, comparison in frontier.arms}
         return replace(
             self,
-            arms=(*self.arms, *(arm for arm, _ in found.values())),
-            comparisons={**self.comparisons, **{name: comparison for name, (_, comparison) in found.items()}},
-            missing={name: need for name, need in self.missing.items() if not found or name != REEMBEDDED},
+            arms=(*self.arms, *(arm for arm, _ in budgets.values())),
+            comparisons={**self.comparisons, **{name: comparison for name, (_, comparison) in budgets.items()}},
+            skipped_arms={n: need for n, need in self.skipped_arms.items() if not budgets or n != REEMBEDDED},
             frontier=frontier,
         )
 
 
-def _arm_row(arm: Arm, comparison: Comparison | None) -> dict[str, Any]:
+def _arm_row(arm: ArmResult, comparison: Comparison | None) -> dict[str, Any]:
     row: dict[str, Any] = {"arm": arm.name, **{measure: arm.mean(measure) for measure in arm.scores}}
     if comparison is not None:
         bounds = comparison.retention
@@ -120,7 +120,7 @@ def _arm_row(arm: Arm, comparison: Comparison | None) -> dict[str, Any]:
     return {**row, "seconds": arm.seconds, "tokens": arm.tokens, "usd": arm.usd, "meaning": arm.meaning}
 
 
-def _query_rows(arm: Arm, query_ids: Sequence[str]) -> Iterator[dict[str, Any]]:
+def _query_rows(arm: ArmResult, query_ids: Sequence[str]) -> Iterator[dict[str, Any]]:
     for place, query_id in enumerate(query_ids):
         scores = {measure: float(values[place]) for measure, values in arm.scores.items()}
         yield {"query_id": query_id, "arm": arm.name, **scores}

@@ -1,105 +1,137 @@
-"""Answering the questions of an audit: one way each, all to one depth, each timed."""
+"""Retrieval for an audit: every arm's ranking to one depth, timed; what arms share is computed once."""
 
 from __future__ import annotations
 
 import heapq
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
-from migrate.audit.query_set import Keys, Questions
-from migrate.audit.two_stage import TwoStage
+from migrate.audit.inputs import PreparedAudit
+from migrate.audit.query_set import Keys
+from migrate.audit.results import FULL, TRANSLATED
+from migrate.audit.two_stage import Reranker
 from migrate.search.bm25 import bm25_run
 from migrate.search.fusion import reciprocal_rank_fusion
 from migrate.search.runs import DEPTH, Run, search, without_self
-from migrate.stores.base import Metric, Store
-from migrate.vectors import Batch, Document, Progress, Vectors, check_vectors
+from migrate.stores.base import Store
+from migrate.vectors import Batch, Progress, check_vectors, no_progress
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class TimedRun:
     """A run, and the seconds it took to rank, without embedding."""
 
     run: Run
     seconds: float
 
 
-@dataclass(frozen=True)
-class Asking:
-    """One way each of answering the questions."""
+@dataclass(frozen=True, eq=False)
+class Retriever:
+    """Rankings for the queries of an audit.
 
-    questions: Questions
-    progress: Progress
-    seed: int
+    Searches are exact, and each store is searched once, without the documents `left_out`. BM25 runs once too; the time
+    of a run that others use counts for each of them.
+    """
 
-    def search(
-        self, store: Store, queries: Vectors, keys: Keys, *, left_out: Collection[str] = frozenset()
-    ) -> Answered:
-        """Exact search of a store, without the documents `left_out`.
+    inputs: PreparedAudit
+    progress: Progress = no_progress
+    left_out: Collection[str] = frozenset()
+    _runs: dict[str, TimedRun] = field(default_factory=dict, init=False, repr=False)
+
+    def search(self, name: str) -> TimedRun:
+        """Exact search of the store of that name in `inputs.stores`, by the query vectors of its model.
 
         Raises
         ------
         VectorError
             A vector of the store is zero or not finite.
         """
-        return self.batches(self._checked(store, keys, left_out), queries, keys, store.info.metric)
+        if name not in self._runs:
+            store, keys = self.inputs.stores[name], self.inputs.keys[name]
+            self._runs[name] = self.search_batches(name, self._checked(store, keys))
+        return self._runs[name]
 
-    def batches(self, batches: Iterable[Batch], queries: Vectors, keys: Keys, metric: Metric) -> Answered:
-        """Exact search of vectors as they come."""
-        ids, depth = self.questions.query_ids, self.depth
-        return self._timed(lambda: search(batches, ids, queries, metric=metric, key=keys.__getitem__, depth=depth))
+    def search_batches(self, name: str, batches: Iterable[Batch]) -> TimedRun:
+        """Exact search of other vectors, as they come, in the place of those of the store of that name."""
+        inputs, depth = self.inputs, self.depth
+        key, metric, queries = inputs.keys[name].__getitem__, inputs.stores[name].info.metric, inputs.vectors[name]
+        ids = inputs.query_set.query_ids
+        return self._timed(lambda: search(batches, ids, queries, metric=metric, key=key, depth=depth))
 
-    def _checked(self, store: Store, keys: Keys, left_out: Collection[str]) -> Iterator[Batch]:
+    def _checked(self, store: Store, keys: Keys) -> Iterator[Batch]:
         done, stage = 0, f"search {store.info.location.name}"
         for batch in store.scan():
             self.progress(stage, done, store.info.count)
             check_vectors(batch.ids, batch.vectors, source=str(store.info.location))
-            yield _without(batch, keys, left_out) if left_out else batch
+            yield _without(batch, keys, self.left_out) if self.left_out else batch
             done += len(batch)
         self.progress(stage, done, store.info.count)
 
-    def bm25(self, documents: Sequence[Document], keys: Keys) -> Answered:
-        """Words alone."""
+    def bm25(self) -> TimedRun:
+        """Words alone, of the translated store's texts."""
+        return self._bm25
+
+    @cached_property
+    def _bm25(self) -> TimedRun:
+        documents, queries = self.inputs.documents or (), self.inputs.query_set.queries
+        key = self.inputs.keys[TRANSLATED].__getitem__
         self.progress("rank with BM25", 0, None)
-        return self._timed(lambda: bm25_run(documents, self.questions.queries, key=keys.__getitem__, depth=self.depth))
+        return self._timed(lambda: bm25_run(documents, queries, key=key, depth=self.depth))
 
-    def hybrid(self, vectors: Answered, words: Answered) -> Answered:
-        """Vectors and words, fused; the time is that of both and of the fusion."""
-        fused = self._timed(lambda: reciprocal_rank_fusion([vectors.run, words.run], depth=self.depth))
-        return Answered(fused.run, vectors.seconds + words.seconds + fused.seconds)
+    def fuse(self, *runs: TimedRun) -> TimedRun:
+        """Runs fused by their ranks; the time is that of all of them and of the fusion."""
+        fused = self._timed(lambda: reciprocal_rank_fusion([timed.run for timed in runs], depth=self.depth))
+        return TimedRun(fused.run, sum(timed.seconds for timed in runs) + fused.seconds)
 
-    def again(self, second: TwoStage, depth: int) -> Answered:
-        """The first `depth` documents, ranked anew."""
-        return self._timed(lambda: second.run(depth))
+    def rerank(self, depth: int) -> TimedRun:
+        """The translated store's first `depth` documents, ranked by their true vectors."""
+        return self._timed(lambda: self.reranker.run(depth))
 
-    def one_vector(self, keys: Keys) -> Answered:
-        """All documents tie for every query, so that the doc_id alone decides."""
-        return self._timed(
-            lambda: Run(dict.fromkeys(self.questions.query_ids, tuple(heapq.nsmallest(self.depth, set(keys.values())))))
+    @cached_property
+    def reranker(self) -> Reranker:
+        """What the two-stage arms share: one search of the translated store, as deep as the deepest of them needs."""
+        return Reranker(
+            self.inputs.stores[TRANSLATED],
+            self.inputs.stores[FULL],
+            self.inputs.query_set.query_ids,
+            self.inputs.vectors[FULL],
+            depths=self.inputs.rerank_depths,
+            keys=self.inputs.keys[FULL],
+            kept=self.depth,
+            tally=self.inputs.tally,
+            progress=self.progress,
         )
 
-    def at_random(self, keys: Keys) -> Answered:
-        """Documents drawn anew for each query."""
-        return self._timed(lambda: self._drawn(sorted(set(keys.values()))))
+    def rank_by_id(self) -> TimedRun:
+        """The same documents for every query: the first by doc_id."""
+        keys = set(self.inputs.keys[TRANSLATED].values())
+        ids = self.inputs.query_set.query_ids
+        return self._timed(lambda: Run(dict.fromkeys(ids, tuple(heapq.nsmallest(self.depth, keys)))))
+
+    def rank_at_random(self) -> TimedRun:
+        """Documents drawn at random for each query."""
+        return self._timed(lambda: self._drawn(sorted(set(self.inputs.keys[TRANSLATED].values()))))
 
     def _drawn(self, names: Sequence[str]) -> Run:
-        rng = np.random.default_rng(self.seed)
-        size = min(self.depth, len(names))
-        draws = (rng.choice(len(names), size, replace=False) for _ in self.questions.queries)
-        return Run({q: tuple(names[i] for i in draw) for q, draw in zip(self.questions.query_ids, draws, strict=True)})
+        rng = np.random.default_rng(self.inputs.options.seed)
+        size, query_ids = min(self.depth, len(names)), self.inputs.query_set.query_ids
+        draws = (rng.choice(len(names), size, replace=False) for _ in query_ids)
+        return Run({q: tuple(names[i] for i in draw) for q, draw in zip(query_ids, draws, strict=True)})
 
     @property
     def depth(self) -> int:
-        """Documents to find, so that enough are left when a query's own is dropped."""
-        return DEPTH + self.questions.exclude_self
+        """Documents to retrieve, so that enough are left when a query's own is dropped."""
+        return DEPTH + self.inputs.query_set.exclude_self
 
-    def _timed(self, answer: Callable[[], Run]) -> Answered:
+    def _timed(self, answer: Callable[[], Run]) -> TimedRun:
         started = time.perf_counter()
         run = answer()
         seconds = time.perf_counter() - started
-        return Answered(without_self(run) if self.questions.exclude_self else run, seconds)
+        return TimedRun(without_self(run) if self.inputs.query_set.exclude_self else run, seconds)
 
 
 def _without(batch: Batch, keys: Keys, left_out: Collection[str]) -> Batch:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.audit.arms import FULL, TRANSLATED
-from migrate.audit.inputs import Ground, rows_of, texts_of
+from migrate.audit.inputs import PreparedAudit, rows_of, texts_of
 from migrate.audit.measures import Scores
+from migrate.audit.results import FULL, TRANSLATED
 from migrate.audit.verdict import Bounds, retention_bounds
 from migrate.stores.confidence import usable_confidence
 from migrate.vectors import unit_rows
@@ -29,21 +29,21 @@ _FEWEST = 20
 """Documents to a cluster, at least: smaller ones say nothing of a topic."""
 
 
-def topics_of(ground: Ground, wanted: Sequence[str], *, seed: int = 0) -> Mapping[str, str]:
+def topics_of(inputs: PreparedAudit, wanted: Sequence[str], *, seed: int = 0) -> Mapping[str, str]:
     """A topic for each wanted document: its cluster, by k-means, named by words; none without texts.
 
     The clusters are those of up to 2,000 vectors of the full re-embed, the wanted ones among them.
     """
-    names = sorted(set(ground.keys[FULL].values()))
+    names = sorted(set(inputs.keys[FULL].values()))
     drawn = np.random.default_rng([seed, _STREAM]).permutation(len(names))[:_SAMPLE]
     sample = list(dict.fromkeys([*sorted(set(wanted)), *(names[i] for i in drawn)]))[: max(_SAMPLE, len(set(wanted)))]
     count = min(CLUSTERS, len(sample) // _FEWEST)
-    rows = rows_of(ground.keys[FULL], sample)
-    texts = texts_of(ground.stores[TRANSLATED], rows_of(ground.keys[TRANSLATED], sample))
+    rows = rows_of(inputs.keys[FULL], sample)
+    texts = texts_of(inputs.stores[TRANSLATED], rows_of(inputs.keys[TRANSLATED], sample))
     if count < 2 or not texts:
         return {}
     place = {key: i for i, key in enumerate(rows)}
-    vectors = ground.stores[FULL].get(np.array(list(rows.values()), dtype=np.int64)).vectors
+    vectors = inputs.stores[FULL].get(np.array(list(rows.values()), dtype=np.int64)).vectors
     part_of = _clusters(vectors, count, seed)
     called = _cluster_labels([texts[key] for key in rows], part_of, count)
     return {key: called[part_of[place[key]]] for key in wanted if key in place}
@@ -52,8 +52,8 @@ def topics_of(ground: Ground, wanted: Sequence[str], *, seed: int = 0) -> Mappin
 def _clusters(vectors: NDArray[np.float32], count: int, seed: int) -> NDArray[np.int32]:
     from sklearn.cluster import KMeans
 
-    found: NDArray[np.int32] = KMeans(count, n_init=2, max_iter=50, random_state=seed).fit_predict(unit_rows(vectors))
-    return found
+    labels: NDArray[np.int32] = KMeans(count, n_init=2, max_iter=50, random_state=seed).fit_predict(unit_rows(vectors))
+    return labels
 
 
 def _cluster_labels(texts: Sequence[str], part_of: NDArray[np.int32], count: int) -> list[str]:
@@ -92,29 +92,26 @@ class Slice:
 
 
 def find_slices(
-    ground: Ground,
-    homes: Mapping[str, str],
+    inputs: PreparedAudit,
+    documents_of: Mapping[str, str],
     scores: tuple[Scores, Scores],
-    *,
-    fields: Sequence[str] = (),
-    seed: int = 0,
-    resamples: int,
 ) -> tuple[Slice, ...]:
-    """Queries by their length, by topic, by confidence and by metadata of their home documents.
+    """Queries by their length, by topic, by confidence and by metadata of the documents they are about.
 
     `scores` are those of the translated store and of the full re-embed, (c,) each, one for each distinct text. What is
     not known of the stores makes no slice, nor does a confidence that is not to be used.
     """
+    options = inputs.options
     return tuple(
-        _slice(by, value, rows, scores, seed, resamples)
-        for by, labels in _labellings(ground, homes, fields, seed).items()
+        _slice(by, value, rows, scores, options.seed, options.resamples)
+        for by, labels in _labellings(inputs, documents_of, options.slice_fields, options.seed).items()
         for value, rows in _groups(labels).items()
     )
 
 
-def untold_fields(found: Sequence[Slice], fields: Sequence[str]) -> tuple[str, ...]:
-    """A sentence for each metadata field that was asked for and told no queries apart."""
-    times = Counter(one.by for one in found)
+def unused_fields(slices: Sequence[Slice], fields: Sequence[str]) -> tuple[str, ...]:
+    """A sentence for each metadata field that does not distinguish the queries."""
+    times = Counter(part.by for part in slices)
     sentences = {
         0: "--slice: expected documents with {!r} in their metadata, found none among those that the queries ask for",
         1: "--slice: expected several values of {!r} among the documents that the queries ask for, found a single one",
@@ -123,30 +120,30 @@ def untold_fields(found: Sequence[Slice], fields: Sequence[str]) -> tuple[str, .
 
 
 def _labellings(
-    ground: Ground, homes: Mapping[str, str], fields: Sequence[str], seed: int
+    inputs: PreparedAudit, documents_of: Mapping[str, str], fields: Sequence[str], seed: int
 ) -> dict[str, Sequence[str | None]]:
     """A label for each query, None where it has none, by what they tell."""
-    store, asked = ground.stores[TRANSLATED], ground.questions.distinct
-    rows = rows_of(ground.keys[TRANSLATED], list(homes.values()))
-    at = [rows.get(homes.get(query.id, "")) for query in asked]
-    found: dict[str, Sequence[str | None]] = {
-        "words in the query": _parts([len(query.text.split()) for query in asked], "{:.0f}")
+    store, queries = inputs.stores[TRANSLATED], inputs.query_set.distinct
+    rows = rows_of(inputs.keys[TRANSLATED], list(documents_of.values()))
+    at = [rows.get(documents_of.get(query.id, "")) for query in queries]
+    labellings: dict[str, Sequence[str | None]] = {
+        "words in the query": _parts([len(query.text.split()) for query in queries], "{:.0f}")
     }
-    topics = topics_of(ground, list(homes.values()), seed=seed)
+    topics = topics_of(inputs, list(documents_of.values()), seed=seed)
     if topics:
-        found["topic"] = [topics.get(homes.get(query.id, "")) for query in asked]
+        labellings["topic"] = [topics.get(documents_of.get(query.id, "")) for query in queries]
     confidence = usable_confidence(store)
     if confidence is not None:
-        found["confidence"] = _parts([None if row is None else float(confidence[row]) for row in at], "{:.2f}")
-    return found | {field: _metadata(ground, at, field) for field in fields}
+        labellings["confidence"] = _parts([None if row is None else float(confidence[row]) for row in at], "{:.2f}")
+    return labellings | {field: _metadata(inputs, at, field) for field in fields}
 
 
-def _metadata(ground: Ground, rows: Sequence[int | None], field: str) -> Sequence[str | None]:
-    """The field of each query's home document; rare values together."""
-    known = sorted({row for row in rows if row is not None})
-    store = ground.stores[TRANSLATED]
-    documents = store.documents(np.array(known, dtype=np.int64)) if store.info.has_texts else iter(())
-    values = {row: document.metadata.get(field) for row, document in zip(known, documents, strict=False)}
+def _metadata(inputs: PreparedAudit, rows: Sequence[int | None], field: str) -> Sequence[str | None]:
+    """The field of each query's document; rare values together."""
+    wanted = sorted({row for row in rows if row is not None})
+    store = inputs.stores[TRANSLATED]
+    documents = store.documents(np.array(wanted, dtype=np.int64)) if store.info.has_texts else iter(())
+    values = {row: document.metadata.get(field) for row, document in zip(wanted, documents, strict=False)}
     labels = [None if row is None or values.get(row) is None else str(values[row]) for row in rows]
     common = {value for value, _ in Counter(filter(None, labels)).most_common(_MOST_VALUES)}
     return [label if label is None or label in common else _OTHERS for label in labels]
@@ -193,6 +190,6 @@ def _order(label: str) -> tuple[float, str]:
 def _slice(
     by: str, value: str, rows: NDArray[np.int64], scores: tuple[Scores, Scores], seed: int, resamples: int
 ) -> Slice:
-    arm, full = (one[rows] for one in scores)
+    arm, full = (values[rows] for values in scores)
     bounds = retention_bounds(arm, full, seed=seed, resamples=resamples)
     return Slice(by, value, len(rows), float(full.mean()), float(arm.mean()), bounds)

@@ -1,7 +1,7 @@
-"""The two-stage arms: the translated store finds N documents, the target model embeds these and ranks them anew.
+"""Reranking for the two-stage arms: the translated store retrieves N documents, the target model reranks them.
 
-What is embedded stays in the embedding cache, so that a document is paid for once, and the store becomes whole with
-the queries that are asked of it (`migrate.backfill`). The audit embeds nothing: the reference has the true vectors.
+What is embedded stays in the embedding cache, so that each document is paid for once, and the store fills up with
+true vectors as queries come (`migrate.backfill`). The audit embeds nothing: the reference has the true vectors.
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ from migrate.stores.base import Store
 from migrate.vectors import Batch, Progress, Vectors, check_vectors, no_progress
 
 DEPTHS = (50, 200)
-"""How many documents are embedded for a query, unless told otherwise."""
+"""How many documents are embedded for a query by default."""
 
 WITHOUT_TWO_STAGE = "needs a reference with texts and of the same ids as the translated store"
 
-_PREFIX = "two-stage"
 _BLOCK_BYTES = 1 << 28
 
 
@@ -31,8 +30,8 @@ _BLOCK_BYTES = 1 << 28
 class Reranking:
     """What a two-stage arm embeds, in tokens of the target model.
 
-    `depth` documents for a first query, then `documents_per_query` on average over the queries that were asked, as the
-    cache knows the others; it ends with `cached_share` of the store. Money is None where no price is known.
+    `depth` documents for a first query, then `documents_per_query` on average over the queries of the audit, as the
+    cache has the others; it ends with `cached_share` of the store. Money is None where no price is known.
     """
 
     depth: int
@@ -47,10 +46,11 @@ class Reranking:
     def sentence(self) -> str:
         """The cost in words."""
         return (
-            f"{arm_name(self.depth)} embeds {self.depth} documents for a first query ({self._price(self.usd_first)}"
-            f"about {self.tokens_first:,.0f} tokens) and, with a cache, {self.documents_per_query:.1f} a query over "
-            f"those asked here ({self._price(self.usd_per_query)}about {self.tokens_per_query:,.0f} tokens); the cache "
-            f"then has true vectors of {self.cached_share:.1%} of the store, and `backfill --from-cache` puts them in"
+            f"two-stage {self.depth} embeds {self.depth} documents for a first query ({self._price(self.usd_first)}"
+            f"about {self.tokens_first:,.0f} tokens) and, with a cache, {self.documents_per_query:.1f} per query over "
+            f"the queries of this audit ({self._price(self.usd_per_query)}about {self.tokens_per_query:,.0f} tokens); "
+            f"the cache then has true vectors of {self.cached_share:.1%} of the store, and `backfill --from-cache` "
+            "puts them in"
         )
 
     @staticmethod
@@ -58,27 +58,17 @@ class Reranking:
         return "" if usd is None else f"${usd:.2g}, "
 
 
-def arm_name(depth: int) -> str:
-    """The arm's name in the report."""
-    return f"{_PREFIX} {depth}"
-
-
-def arm_meaning(depth: int) -> str:
-    """What the arm is."""
-    return f"the translated store's first {depth} for each query, embedded by the target model and ranked anew"
-
-
-class TwoStage:
-    """Answers of the two-stage arms.
+class Reranker:
+    """Runs and costs of the two-stage arms, which share one search of the translated store.
 
     Parameters
     ----------
     translated, reference
-        Where documents are found, and where their true vectors are; of the same document ids.
-    asked
+        Where documents are retrieved, and where their true vectors are; of the same document ids.
+    query_vectors
         A vector, (q, dim), by the target model for each of the query ids.
     depths
-        The arms' depths; those that would embed the whole store are left out.
+        The arms' depths.
     keys
         The judged document of each id.
     kept
@@ -92,7 +82,7 @@ class TwoStage:
         translated: Store,
         reference: Store,
         query_ids: Sequence[str],
-        asked: Vectors,
+        query_vectors: Vectors,
         *,
         depths: Sequence[int],
         keys: Mapping[str, str],
@@ -103,8 +93,8 @@ class TwoStage:
         self.translated = translated
         self.reference = reference
         self.query_ids = query_ids
-        self.asked = asked
-        self.depths = [depth for depth in sorted(set(depths)) if depth < translated.info.count]
+        self.query_vectors = query_vectors
+        self.depths = depths
         self.keys = keys
         self.kept = kept
         self.tally = tally
@@ -126,7 +116,7 @@ class TwoStage:
         return Run(rankings)
 
     def _ranked(self, numbers: range, depth: int) -> dict[str, tuple[str, ...]]:
-        """The rankings of some queries; what several of them find is read once."""
+        """The rankings of some queries; what several of them retrieve is read once."""
         wanted = [self._rows[number][:depth] for number in numbers]
         rows = np.unique(np.concatenate(wanted))
         batch = self.reference.get(rows)
@@ -134,24 +124,24 @@ class TwoStage:
         rankings: dict[str, tuple[str, ...]] = {}
         for number, own in zip(numbers, wanted, strict=True):
             places = np.searchsorted(rows, own)
-            query_id, asked = self.query_ids[number], self.asked[number : number + 1]
-            top = TopK([query_id], asked, metric=self.reference.info.metric, depth=self.kept)
+            query_id, vector = self.query_ids[number], self.query_vectors[number : number + 1]
+            top = TopK([query_id], vector, metric=self.reference.info.metric, depth=self.kept)
             top.add([self.keys[batch.ids[place]] for place in places], batch.vectors[places])
             rankings |= top.run().rankings
         return rankings
 
     @cached_property
     def _rows(self) -> list[NDArray[np.int64]]:
-        """The rows in the reference of what each query finds in the translated store, best first."""
-        found = search(
+        """The rows in the reference of what each query retrieves from the translated store, best first."""
+        run = search(
             self._checked(),
             self.query_ids,
-            self.asked,
+            self.query_vectors,
             metric=self.translated.info.metric,
             depth=max(self.depths),
         )
         row_of = {doc_id: row for row, doc_id in enumerate(_ids(self.reference))}
-        tops = (found.top(query_id, max(self.depths)) for query_id in self.query_ids)
+        tops = (run.top(query_id, max(self.depths)) for query_id in self.query_ids)
         return [np.array([row_of[doc_id] for doc_id in top], dtype=np.int64) for top in tops]
 
     def _checked(self) -> Iterator[Batch]:

@@ -71,8 +71,8 @@ def family_bounds(
     confidence 1 - 0.05 / k (Bonferroni; Dunn 1961), so that in 95 % of audits no lower bound lies above its truth, and
     so for the upper ones. How alike the arms are is not used.
     """
-    found = _retentions(list(arms.values()), full, seed, resamples, 1 - (1 - confidence) / max(len(arms), 1))
-    return dict(zip(arms, found, strict=True))
+    bounds = _retentions(list(arms.values()), full, seed, resamples, 1 - (1 - confidence) / max(len(arms), 1))
+    return dict(zip(arms, bounds, strict=True))
 
 
 def difference_bounds(
@@ -305,7 +305,7 @@ def decide(
     """Judge an arm against the full re-embed, and against staying where that is possible.
 
     All scores are one value a query, shape (n,), between 0 and 1, in the same order. Queries are taken to be
-    independent: repeated ones are merged before (`Questions.merged`). Where there are fewer than `FEWEST_DOCUMENTS` to
+    independent: repeated ones are merged before (`QuerySet.merged`). Where there are fewer than `FEWEST_DOCUMENTS` to
     search, `n_documents`, harm that shows is NOT SAFE, and all else INCONCLUSIVE.
 
     Of the audits of an arm that is exactly at the margin, 5 % at most say SAFE; more do where several arms are judged
@@ -317,10 +317,10 @@ def decide(
         gain = difference_bounds(arm, stay, seed=seed, resamples=resamples, confidence=confidence)
     outcome = _outcome(retention, gain, margin) if len(arm) >= FEWEST_QUERIES else Outcome.INCONCLUSIVE
     needed = queries_needed(arm, full, margin, confidence=confidence) if outcome is Outcome.INCONCLUSIVE else None
-    found = Verdict(outcome, retention, margin, len(arm), gain, needed, provisional, confidence, n_documents)
-    if found.lacks_documents and outcome is not Outcome.NOT_SAFE:
-        return replace(found, outcome=Outcome.INCONCLUSIVE, queries_needed=None)
-    return found
+    verdict = Verdict(outcome, retention, margin, len(arm), gain, needed, provisional, confidence, n_documents)
+    if verdict.lacks_documents and outcome is not Outcome.NOT_SAFE:
+        return replace(verdict, outcome=Outcome.INCONCLUSIVE, queries_needed=None)
+    return verdict
 
 
 def _outcome(retention: Bounds, gain: Bounds | None, margin: float) -> Outcome:

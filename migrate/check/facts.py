@@ -108,7 +108,7 @@ def manifest_finding(manifest: Manifest, model: ModelIdentity) -> Finding:
     )
 
 
-def check_revision(location: str, known: ModelIdentity, model: ModelIdentity) -> None:
+def check_revision(location: Path, known: ModelIdentity, model: ModelIdentity) -> None:
     """Make sure that the model of the store at `location` is still what it was, where its manifest tells.
 
     Raises

@@ -26,7 +26,7 @@ from migrate.cli.verdict import load_model_of, show_report
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from migrate.audit.query_set import Questions
+    from migrate.audit.query_set import QuerySet
     from migrate.cli.options import ModelOptions
     from migrate.embedders.base import Embedder
     from migrate.stitch.fitted import FittedStitch
@@ -198,7 +198,7 @@ def read_trial(
     return Trial([budget.amount for budget in budgets], fitted, log, policies)
 
 
-def asked_queries(questions: Questions, trial: Trial | None) -> Sequence[Query]:
+def asked_queries(questions: QuerySet, trial: Trial | None) -> Sequence[Query]:
     """The queries that the target model is asked for; what is asked for again is in the cache by then."""
     return [*questions.queries, *(() if trial is None else trial.log)]
 
@@ -300,7 +300,8 @@ def command(
     from dataclasses import replace
 
     from migrate.audit.audit import audit_store
-    from migrate.audit.frontier import frontier
+    from migrate.audit.frontier import FrontierInputs, find_frontier
+    from migrate.audit.inputs import AuditInputs, AuditOptions
     from migrate.audit.query_set import independent, load_questions
     from migrate.audit.reference import check_target
     from migrate.errors import UsageError
@@ -348,14 +349,7 @@ def command(
         with open_reference(
             reference, save_reference, translated, embedder, progress, is_kept=is_kept, force=force, restart=restart
         ) as full:
-            found = audit_store(
-                translated,
-                full,
-                questions,
-                embedder,
-                source=opened,
-                source_embedder=old,
-                bridge=crossing,
+            audit_options = AuditOptions(
                 bm25=not no_bm25,
                 two_stage=depths,
                 slice_fields=slice_fields,
@@ -363,26 +357,29 @@ def command(
                 parent_field=parent_field,
                 margin=margin,
                 seed=seed,
+            )
+            found = audit_store(
+                AuditInputs(translated, full, questions, embedder, source=opened, source_embedder=old, bridge=crossing),
+                audit_options,
                 progress=progress,
             )
             if trial is not None and opened is not None:
-                tried = frontier(
-                    opened,
-                    trial.fitted,
-                    full,
-                    questions,
-                    embedder,
-                    log=trial.log,
+                budgets = find_frontier(
+                    FrontierInputs(
+                        opened,
+                        trial.fitted,
+                        full,
+                        questions,
+                        embedder,
+                        log=trial.log,
+                        stay=found.stay,
+                        doubts=found.doubts,
+                    ),
                     shares=trial.shares,
                     policies=trial.policies,
-                    stay=found.stay,
-                    doubts=found.doubts,
-                    parent_field=parent_field,
-                    price_usd_per_mtok=price,
-                    margin=margin,
-                    seed=seed,
+                    options=audit_options,
                     progress=progress,
                 )
-                found = found.with_frontier(tried)
+                found = found.with_frontier(budgets)
     paid.finish()
     return show_report(found, outlets, force=force, as_json=as_json)

@@ -34,7 +34,7 @@ def command(output: Path | None, docs: int, size: int, seed: int, force: bool, q
     without network and without key, once the extra `demo` is installed. Ends with the verdict, whatever it is, and
     exit code 0: it is the demo that worked.
     """
-    from migrate.audit.query_set import Questions
+    from migrate.audit.query_set import QuerySet
     from migrate.datasets.stdlib import stdlib_beir
     from migrate.embed import embed_corpus
     from migrate.embedders import load_embedder
@@ -51,7 +51,7 @@ def command(output: Path | None, docs: int, size: int, seed: int, force: bool, q
         embed_corpus(lambda: corpus.documents, source, folder / "source", force=force, progress=progress)
         advise(f"2. fit on {size:,} of them, translate all to {TARGET.partition(':')[2]}, audit", quiet=quiet)
         store = open_store(folder / "source")
-        questions = Questions(corpus.queries, corpus.qrels, "docstrings of the standard library")
+        questions = QuerySet(corpus.queries, corpus.qrels, "docstrings of the standard library")
         done = migrate(
             store,
             target,

@@ -9,7 +9,7 @@ from migrate.cli.terminal import advise
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from migrate.audit.query_set import Questions
+    from migrate.audit.query_set import QuerySet
     from migrate.cost.chunks import Unread
     from migrate.embedders.base import Embedder
     from migrate.stores.base import Store
@@ -48,7 +48,7 @@ def warn_of_sample(draw: Callable[[], Sequence[Document]], embedder: Embedder, *
     return unread
 
 
-def with_unread(questions: Questions, store: Store, embedder: Embedder, *, seed: int, quiet: bool) -> Questions:
+def with_unread(questions: QuerySet, store: Store, embedder: Embedder, *, seed: int, quiet: bool) -> QuerySet:
     """The questions, with a note for the report where a model leaves some of them, or of the store, unread; it is said.
 
     Both the translation and the full re-embed that it is compared with are of what is read.

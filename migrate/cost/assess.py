@@ -60,7 +60,7 @@ class Assessment:
         full = self.plans[0]
         price = "" if full.usd is None else f", {dollars(full.usd)}"
         whole = f"{full.tokens:,} tokens{price} for a full re-embed"
-        return f"<Assessment of {self.store.path} -> {self.target.spec}: {whole}, {len(self.plans)} plans>"
+        return f"<Assessment of {self.store.location} -> {self.target.spec}: {whole}, {len(self.plans)} plans>"
 
     def _repr_html_(self) -> str | None:
         return notebook_html(self)

@@ -22,19 +22,19 @@ UNKNOWN = "-"
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
-def assess_text(found: Assessment) -> str:
+def assess_text(assessment: Assessment) -> str:
     """The store, what the plans cost, what they need and what is known of them, and the answers last."""
-    facts = store_facts(found)
+    facts = store_facts(assessment)
     width = max(len(name) for name, _ in facts)
     lines = [f"{name:{width}}  {value}" for name, value in facts]
-    costs = [cost_head(found), *(cost_cells(plan, found) for plan in found.plans)]
-    needs = [need_head(), *(need_cells(plan) for plan in found.plans)]
-    known = _left(needs)
-    if max(map(len, known.split("\n"))) > WIDTH:  # what an audit's frontier found needs a table of its own
-        known = "\n\n".join([table([row[:-1] for row in needs]), _left([[row[0], row[-1]] for row in needs])])
-    notes = [folded(f"note: {note}") for note in found.notes]
-    said = [folded(answer) for answer in found.answers]
-    return "\n".join([*lines, "", table(costs), "", known, "", *notes, "", *said])
+    costs = [cost_head(assessment), *(cost_cells(plan, assessment) for plan in assessment.plans)]
+    needs = [need_head(), *(need_cells(plan) for plan in assessment.plans)]
+    needs_text = _left(needs)
+    if max(map(len, needs_text.split("\n"))) > WIDTH:  # what an audit's frontier found needs a table of its own
+        needs_text = "\n\n".join([table([row[:-1] for row in needs]), _left([[row[0], row[-1]] for row in needs])])
+    notes = [folded(f"note: {note}") for note in assessment.notes]
+    said = [folded(answer) for answer in assessment.answers]
+    return "\n".join([*lines, "", table(costs), "", needs_text, "", *notes, "", *said])
 
 
 def _left(rows: list[list[str]]) -> str:
@@ -44,15 +44,18 @@ def _left(rows: list[list[str]]) -> str:
     return "\n".join(f"{line:{width}}  {row[-1]}" for line, row in zip(plain, rows, strict=True))
 
 
-def store_facts(found: Assessment) -> list[tuple[str, str]]:
+def store_facts(assessment: Assessment) -> list[tuple[str, str]]:
     """What is in the store, name by name."""
-    count, size = found.count, found.size
-    about = "" if found.target.counter.exact else f"about (within {found.target.counter.error:.0%}) "
-    limit = found.target.max_tokens
+    count, size = assessment.count, assessment.size
+    about = "" if assessment.target.counter.exact else f"about (within {assessment.target.counter.error:.0%}) "
+    limit = assessment.target.max_tokens
     over = "no limit is known" if limit is None else f"{count.over_limit:,} over the limit of {limit:,}"
     facts = [
-        ("store", f"{found.store.location} ({found.store.kind}, {found.store.index_type})"),
-        ("target", f"{found.target.spec}, dimension {found.target.dim or 'not known'} (now {found.store.dim})"),
+        ("store", f"{assessment.store.location} ({assessment.store.kind}, {assessment.store.index_type})"),
+        (
+            "target",
+            f"{assessment.target.spec}, dimension {assessment.target.dim or 'not known'} (now {assessment.store.dim})",
+        ),
         ("documents", f"{count.documents:,}: {count.duplicates:,} duplicates, {count.blank:,} blank, {over}"),
         ("tokens", f"{about}{count.tokens_read:,} to embed each text once; the longest text has {count.longest:,}"),
     ]
@@ -64,19 +67,19 @@ def store_facts(found: Assessment) -> list[tuple[str, str]]:
     return facts
 
 
-def cost_head(found: Assessment) -> list[str]:
+def cost_head(assessment: Assessment) -> list[str]:
     """The columns of what plans cost."""
-    money = [] if found.target.price_usd_per_mtok is None else ["usd"]
-    money += [] if found.target.batch_price_usd_per_mtok is None else ["batch usd"]
-    return ["plan", "documents", "tokens", *(["requests"] if found.target.is_api else []), *money, "time"]
+    money = [] if assessment.target.price_usd_per_mtok is None else ["usd"]
+    money += [] if assessment.target.batch_price_usd_per_mtok is None else ["batch usd"]
+    return ["plan", "documents", "tokens", *(["requests"] if assessment.target.is_api else []), *money, "time"]
 
 
-def cost_cells(plan: Plan, found: Assessment) -> list[str]:
+def cost_cells(plan: Plan, assessment: Assessment) -> list[str]:
     """A plan under `cost_head`."""
     cells = [plan.name, f"{plan.documents:,}", f"{plan.tokens:,}"]
     cells += [f"{plan.requests:,}"] if plan.requests is not None else []
-    cells += [] if found.target.price_usd_per_mtok is None else [_amount(plan.usd)]
-    cells += [] if found.target.batch_price_usd_per_mtok is None else [_amount(plan.batch_usd)]
+    cells += [] if assessment.target.price_usd_per_mtok is None else [_amount(plan.usd)]
+    cells += [] if assessment.target.batch_price_usd_per_mtok is None else [_amount(plan.batch_usd)]
     return [*cells, UNKNOWN if plan.minutes is None else duration(plan.minutes)]
 
 
@@ -108,9 +111,9 @@ def size_text(count: int | None) -> str:
     return f"{size:.0f} {_UNITS[unit]}" if size >= 100 or not unit else f"{size:.1f} {_UNITS[unit]}"
 
 
-def assess_document(found: Assessment) -> dict[str, Any]:
+def assess_document(assessment: Assessment) -> dict[str, Any]:
     """Everything an assessment knows, as values that JSON holds."""
-    count, target, info = found.count, found.target, found.store
+    count, target, info = assessment.count, assessment.target, assessment.store
     counted = {name: value for name, value in asdict(count).items() if name != "long_documents"}
     return {
         "schema_version": 1,
@@ -126,28 +129,32 @@ def assess_document(found: Assessment) -> dict[str, Any]:
         },
         "tokens": {"source": target.counter.source, "exact": target.counter.exact, "error": target.counter.error},
         "texts": {**counted, "distinct": count.distinct, "to_embed": count.to_embed},
-        "chunking": None if found.chunking is None else asdict(found.chunking),
-        "bytes": None if found.size is None else {**asdict(found.size), "after": found.size.after},
-        "rate": None if found.rate is None else asdict(found.rate),
-        "plans": [asdict(plan) for plan in found.plans],
-        "answers": list(found.answers),
-        "notes": list(found.notes),
+        "chunking": None if assessment.chunking is None else asdict(assessment.chunking),
+        "bytes": None if assessment.size is None else {**asdict(assessment.size), "after": assessment.size.after},
+        "rate": None if assessment.rate is None else asdict(assessment.rate),
+        "plans": [asdict(plan) for plan in assessment.plans],
+        "answers": list(assessment.answers),
+        "notes": list(assessment.notes),
     }
 
 
-def assess_page(found: Assessment) -> str:
+def assess_page(assessment: Assessment) -> str:
     """The page as one HTML document."""
-    safe = [place for place, plan in enumerate(found.plans) if plan.known is not None and plan.known.outcome == SAFE]
-    costs = html_table([cost_head(found), *(cost_cells(plan, found) for plan in found.plans)], marked=safe)
-    needs = [need_head(), *(need_cells(plan) for plan in found.plans)]
-    sections = [
-        Section("The plans", costs + _chart(found.plans)),
-        Section("What they need", html_table(needs, marked=safe, text_columns=(4,))),
-        Section("The store", html_table([["", ""], *([*fact] for fact in store_facts(found))], text_columns=(1,))),
-        Section("How this is known", _list(found.notes)),
+    safe = [
+        place for place, plan in enumerate(assessment.plans) if plan.known is not None and plan.known.outcome == SAFE
     ]
-    lead = "".join(f"<p>{html_sentence(answer)}</p>" for answer in found.answers)
-    return html_page("Cost", f"Moving {found.store.location.name} to {found.target.spec}", lead, sections)
+    costs = html_table(
+        [cost_head(assessment), *(cost_cells(plan, assessment) for plan in assessment.plans)], marked=safe
+    )
+    needs = [need_head(), *(need_cells(plan) for plan in assessment.plans)]
+    sections = [
+        Section("The plans", costs + _chart(assessment.plans)),
+        Section("What they need", html_table(needs, marked=safe, text_columns=(4,))),
+        Section("The store", html_table([["", ""], *([*fact] for fact in store_facts(assessment))], text_columns=(1,))),
+        Section("How this is known", _list(assessment.notes)),
+    ]
+    lead = "".join(f"<p>{html_sentence(answer)}</p>" for answer in assessment.answers)
+    return html_page("Cost", f"Moving {assessment.store.location.name} to {assessment.target.spec}", lead, sections)
 
 
 def _list(sentences: Sequence[str]) -> str:

@@ -14,10 +14,10 @@ from collections.abc import Iterator, Sequence
 from math import floor, log10
 from typing import Any
 
-from migrate.audit.arms import FULL, TRANSLATED, Arm, Comparison
-from migrate.audit.diagnostics import Calibration, Hubness, Hurt, Regression
+from migrate.audit.diagnostics import Calibration, Diagnostics, Hubness, Regression
 from migrate.audit.frontier import Frontier, Point
 from migrate.audit.report import AuditReport
+from migrate.audit.results import FULL, TRANSLATED, ArmResult, Comparison
 from migrate.audit.slices import Slice
 from migrate.audit.verdict import Bounds, Outcome, Verdict
 from migrate.report.page import as_plain
@@ -60,15 +60,15 @@ METRICS = {"ip": "inner product, at least", "l2": "squared distance, at most"}
 """What a score is, and how it passes a threshold."""
 
 
-def hurt_text(hurt: Hurt, measure: str) -> str:
+def diagnostics_text(diagnostics: Diagnostics, measure: str) -> str:
     """The queries and the kinds of queries that lose most, how thresholds move, how hubs grow."""
     parts = [
-        _regressions(hurt.regressions[:_QUERIES], measure),
-        _slices(hurt.slices),
-        f"{calibration_title(hurt.calibration)}\n{table(calibration_rows(hurt.calibration))}"
-        if hurt.calibration
+        _regressions(diagnostics.regressions[:_QUERIES], measure),
+        _slices(diagnostics.slices),
+        f"{calibration_title(diagnostics.calibration)}\n{table(calibration_rows(diagnostics.calibration))}"
+        if diagnostics.calibration
         else "",
-        "\n".join(map(_hubs, hurt.hubness)),
+        "\n".join(map(_hubs, diagnostics.hubness)),
     ]
     return "\n\n".join(filter(None, parts))
 
@@ -76,15 +76,17 @@ def hurt_text(hurt: Hurt, measure: str) -> str:
 def _regressions(worst: tuple[Regression, ...], measure: str) -> str:
     if not worst:
         return ""
-    return "\n".join([f"queries that lose most {measure}", *(line for one in worst for line in _regression(one))])
+    return "\n".join(
+        [f"queries that lose most {measure}", *(line for regression in worst for line in _regression(regression))]
+    )
 
 
-def _regression(one: Regression) -> Iterator[str]:
-    yield _cut(f"  {one.query_id}: {one.text}")
-    yield f"    {one.scores[FULL]:.3f} -> {one.scores[TRANSLATED]:.3f}"
-    for name, hits in one.hits.items():
-        found = "; ".join(f"{hit.doc_id}{'' if not hit.grade else ' (relevant)'} {hit.text}" for hit in hits[:1])
-        yield _cut(f"    {name} finds {found or 'nothing'}")
+def _regression(regression: Regression) -> Iterator[str]:
+    yield _cut(f"  {regression.query_id}: {regression.text}")
+    yield f"    {regression.scores[FULL]:.3f} -> {regression.scores[TRANSLATED]:.3f}"
+    for name, hits in regression.hits.items():
+        shown = "; ".join(f"{hit.doc_id}{'' if not hit.grade else ' (relevant)'} {hit.text}" for hit in hits[:1])
+        yield _cut(f"    {name} finds {shown or 'nothing'}")
 
 
 def _cut(line: str) -> str:
@@ -95,32 +97,32 @@ def _cut(line: str) -> str:
 def _slices(slices: tuple[Slice, ...]) -> str:
     """The kinds of queries that keep least, of those with enough queries to speak of."""
     enough = sorted(
-        (one for one in telling_slices(slices) if one.queries >= _FEWEST), key=lambda one: one.retention.estimate
+        (part for part in telling_slices(slices) if part.queries >= _FEWEST), key=lambda part: part.retention.estimate
     )
     if not enough:
         return ""
     rows = [
         [
-            _cut(f"{one.by}: {one.value}")[:60],
-            f"{one.queries}",
-            f"{one.full:.3f}",
-            f"{one.translated:.3f}",
-            f"{one.retention.estimate:.3f}",
+            _cut(f"{part.by}: {part.value}")[:60],
+            f"{part.queries}",
+            f"{part.full:.3f}",
+            f"{part.translated:.3f}",
+            f"{part.retention.estimate:.3f}",
         ]
-        for one in enough[:_SLICES]
+        for part in enough[:_SLICES]
     ]
     return table([["kinds of queries that keep least", "queries", "full", "translated", "retention"], *rows])
 
 
 def telling_slices(slices: Sequence[Slice]) -> list[Slice]:
     """Those of kinds that tell queries apart: what holds for all of them is the verdict's to say."""
-    times = Counter(one.by for one in slices)
-    return [one for one in slices if times[one.by] > 1]
+    times = Counter(part.by for part in slices)
+    return [part for part in slices if times[part.by] > 1]
 
 
-def calibration_title(found: Calibration) -> str:
+def calibration_title(calibration: Calibration) -> str:
     """What the thresholds are."""
-    old, new = (METRICS[metric] for metric in found.metrics)
+    old, new = (METRICS[metric] for metric in calibration.metrics)
     return f"similarity thresholds, old ({old}) and new ({new})"
 
 
@@ -134,25 +136,25 @@ def _decimals(values: list[float]) -> int:
     return 4 if spread <= 0 else min(max(4, 1 - floor(log10(spread))), 9)
 
 
-def calibration_rows(found: Calibration) -> list[list[str]]:
+def calibration_rows(calibration: Calibration) -> list[list[str]]:
     """One row a threshold: old, the share of hits that passes it, new for as many, new for as precise ones."""
     head = ["old", "hits that pass", "new", "new, for the same precision"]
     rows = [
         [
-            f"{one.old:.{_decimals([other.old for other in found.thresholds])}f}",
-            f"{one.pass_rate:.0%}",
-            f"{one.same_pass_rate:.4f}",
-            "-" if one.same_precision is None else f"{one.same_precision:.4f}",
+            f"{threshold.old:.{_decimals([other.old for other in calibration.thresholds])}f}",
+            f"{threshold.pass_rate:.0%}",
+            f"{threshold.same_pass_rate:.4f}",
+            "-" if threshold.same_precision is None else f"{threshold.same_precision:.4f}",
         ]
-        for one in found.thresholds
+        for threshold in calibration.thresholds
     ]
     return telling([head, *rows])
 
 
-def _hubs(found: Hubness) -> str:
+def _hubs(hubness: Hubness) -> str:
     return (
-        f"hubs, {found.arm}: skewness {found.skewness:.2f}, one document is near {found.largest} of "
-        f"{found.documents:,}, {found.orphans:.0%} are near none"
+        f"hubs, {hubness.arm}: skewness {hubness.skewness:.2f}, one document is near {hubness.largest} of "
+        f"{hubness.documents:,}, {hubness.orphans:.0%} are near none"
     )
 
 
@@ -163,10 +165,10 @@ def frontier_text(frontier: Frontier) -> str:
     rows = [_row(point, priced=priced) for point in frontier.points]
     notes = [folded(f"note: {note}") for note in frontier.notes]
     measure = f"retention of {frontier.measure} with a part of the {frontier.count:,} documents re-embedded"
-    found = table(
+    points = table(
         [[*head, "retention", f"{100 * frontier.points[0].verdict.confidence:.3g} % bounds", "verdict"], *rows]
     )
-    return "\n".join([measure, "", found, "", *notes, folded(frontier.sentence)])
+    return "\n".join([measure, "", points, "", *notes, folded(frontier.sentence)])
 
 
 def _row(point: Point, *, priced: bool) -> list[str]:
@@ -226,9 +228,9 @@ _MILLION = 1e6
 def audit_text(report: AuditReport) -> str:
     """The arms, what they were asked, where it hurts, what was tried, and the verdict."""
     verdict = report.verdict
-    asked = f"{report.dataset}: {verdict.n_queries:,} queries, {report.n_documents:,} documents"
+    subject = f"{report.dataset}: {verdict.n_queries:,} queries, {report.n_documents:,} documents"
     tables = [quality_table(report), agreement_table(report)]
-    parts = [asked, *tables, hurt_text(report.hurt, report.measure)]
+    parts = [subject, *tables, diagnostics_text(report.diagnostics, report.measure)]
     parts += [frontier_text(report.frontier)] if report.frontier else []
     return "\n\n".join([*filter(None, parts), "\n".join(map(folded, sentences(report)))])
 
@@ -237,8 +239,8 @@ def sentences(report: AuditReport) -> Iterator[str]:
     """What the tables do not say, the verdict last."""
     verdict = report.verdict
     yield "bounds are one-sided 95 % bounds of each arm alone; the verdict is on `translated`, and on nothing else"
-    if report.missing:
-        yield "not there: " + "; ".join(f"{name} {need}" for name, need in report.missing.items())
+    if report.skipped_arms:
+        yield "skipped arms: " + "; ".join(f"{name} {need}" for name, need in report.skipped_arms.items())
     yield from (f"note: {note}" for note in report.notes)
     if report.held_out is not None:
         yield report.held_out.sentence
@@ -297,7 +299,7 @@ def _shown(heads: dict[str, str], report: AuditReport) -> dict[str, str]:
     return {name: head for name, head in heads.items() if any(name in arm.scores for arm in report.arms)}
 
 
-def _means(arm: Arm, measures: Sequence[str] | dict[str, str]) -> list[str]:
+def _means(arm: ArmResult, measures: Sequence[str] | dict[str, str]) -> list[str]:
     means = [arm.mean(measure) for measure in measures]
     return ["-" if mean is None else f"{mean:.3f}" for mean in means]
 

@@ -20,45 +20,45 @@ _BASES = {
 _SHOWN = 5
 
 
-def check_text(found: Compatibility) -> str:
+def check_text(result: Compatibility) -> str:
     """The answer, the findings, the figures, the documents that disagree, and what was tried to explain them."""
-    parts = [answer_line(found), "", *_findings(found)]
-    if found.figures is not None:
-        parts += ["", *map(folded, _figure_sentences(found.figures))]
-    if found.examples:
-        parts += ["", table([["document", "row", "cosine", "taken for"], *map(_example_row, found.examples)])]
-    if found.trials and not found.compatible:
-        parts += ["", _trials(found.trials)]
-    return "\n".join([*parts, *([""] if found.notes else []), *(folded(f"note: {note}") for note in found.notes)])
+    parts = [answer_line(result), "", *_findings(result)]
+    if result.figures is not None:
+        parts += ["", *map(folded, _figure_sentences(result.figures))]
+    if result.examples:
+        parts += ["", table([["document", "row", "cosine", "taken for"], *map(_example_row, result.examples)])]
+    if result.trials and not result.compatible:
+        parts += ["", _trials(result.trials)]
+    return "\n".join([*parts, *([""] if result.notes else []), *(folded(f"note: {note}") for note in result.notes)])
 
 
-def answer_line(found: Compatibility) -> str:
+def answer_line(result: Compatibility) -> str:
     """Compatible or not, with which model, and why."""
-    if found.compatible:
-        return folded(f"compatible with {found.model.spec}: {found.sentence}")
-    return folded(f"not compatible with {found.model.spec}: {found.cause.value}: {found.sentence}")
+    if result.compatible:
+        return folded(f"compatible with {result.model.spec}: {result.sentence}")
+    return folded(f"not compatible with {result.model.spec}: {result.cause.value}: {result.sentence}")
 
 
-def _findings(found: Compatibility) -> list[str]:
+def _findings(result: Compatibility) -> list[str]:
     """What was looked at; what the answer has said already is only named."""
-    told = [_BASES[found.basis]]
-    for finding in found.findings:
-        said = "" if finding.message == found.sentence else f": {finding.message}"
-        told.append(folded(f"{'ok ' if finding.ok else 'NOT'}  {finding.name}{said}"))
-    return told
+    lines = [_BASES[result.basis]]
+    for finding in result.findings:
+        said = "" if finding.message == result.sentence else f": {finding.message}"
+        lines.append(folded(f"{'ok ' if finding.ok else 'NOT'}  {finding.name}{said}"))
+    return lines
 
 
 def _figure_sentences(figures: Figures) -> list[str]:
     agreeing = f"{figures.agreeing} of {figures.sampled} sampled documents agree"
-    told = [
+    lines = [
         f"{agreeing} (cosine of at least {1 - figures.tolerance:g}); median cosine {figures.median_cosine:.4f}, of "
         f"different texts {figures.chance_cosine:.4f}"
     ]
     if figures.agreeing == figures.sampled:
         missed = figures.disagreeing.upper
         sure = "no other text is left" if not missed else f"up to {missed:.1%} of the store could differ unseen"
-        told.append(f"{sure} (95 % confidence); --sample N|all looks further" if missed else sure)
-    return told
+        lines.append(f"{sure} (95 % confidence); --sample N|all looks further" if missed else sure)
+    return lines
 
 
 def _example_row(example: Example) -> list[str]:
@@ -84,22 +84,22 @@ def _trials(trials: tuple[Trial, ...]) -> str:
     return table([[f"the nearest of {len(trials)} other ways", "agree", "median cosine"], *rows])
 
 
-def check_document(found: Compatibility) -> dict[str, Any]:
+def check_document(result: Compatibility) -> dict[str, Any]:
     """Everything the check knows, as values that JSON holds."""
     return {
         "schema_version": SCHEMA_VERSION,
         "kind": "check",
-        "store": str(found.store),
-        "model": asdict(found.model),
-        "compatible": found.compatible,
-        "cause": found.cause.value,
-        "sentence": found.sentence,
-        "basis": found.basis,
-        "findings": [asdict(finding) for finding in found.findings],
-        "figures": None if found.figures is None else asdict(found.figures),
-        "trials": [asdict(trial) for trial in found.trials],
-        "examples": [asdict(example) for example in found.examples],
-        "notes": list(found.notes),
+        "store": str(result.store),
+        "model": asdict(result.model),
+        "compatible": result.compatible,
+        "cause": result.cause.value,
+        "sentence": result.sentence,
+        "basis": result.basis,
+        "findings": [asdict(finding) for finding in result.findings],
+        "figures": None if result.figures is None else asdict(result.figures),
+        "trials": [asdict(trial) for trial in result.trials],
+        "examples": [asdict(example) for example in result.examples],
+        "notes": list(result.notes),
     }
 
 

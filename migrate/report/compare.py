@@ -28,47 +28,48 @@ from migrate.similarity.measures import MEASURES, Matrix, Measure
 SCHEMA_VERSION = 1
 
 
-def compare_document(found: StoresComparison) -> dict[str, Any]:
+def compare_document(comparison: StoresComparison) -> dict[str, Any]:
     """Every matrix, every spectrum and the facts of the stores, as values that JSON holds; no figure is null."""
     return {
         "schema_version": SCHEMA_VERSION,
         "kind": "compare",
-        "documents": found.documents,
-        "shared": found.shared,
-        "seed": found.seed,
+        "documents": comparison.documents,
+        "shared": comparison.shared,
+        "seed": comparison.seed,
         "stores": [
-            {**asdict(one), "dimension": _known(one.dimension), "two_nn": _known(one.two_nn)} for one in found.stores
+            {**asdict(store), "dimension": _known(store.dimension), "two_nn": _known(store.two_nn)}
+            for store in comparison.stores
         ],
-        "measures": [_measure_document(measure, found) for measure in MEASURES],
+        "measures": [_measure_document(measure, comparison) for measure in MEASURES],
         "stitches": [
             {"from": ends[0], "to": ends[1], **asdict(stitch)}
-            for (a, b), pair in found.pairs.items()
+            for (a, b), pair in comparison.pairs.items()
             for ends, stitch in (((a, b), pair.forth), ((b, a), pair.back))
         ],
-        "downstream": None if found.downstream is None else asdict(found.downstream),
-        "notes": list(found.notes),
+        "downstream": None if comparison.downstream is None else asdict(comparison.downstream),
+        "notes": list(comparison.notes),
     }
 
 
-def _measure_document(measure: Measure, found: StoresComparison) -> dict[str, Any]:
+def _measure_document(measure: Measure, comparison: StoresComparison) -> dict[str, Any]:
     facts = {name: getattr(measure, name) for name in ("key", "title", "meaning", "alike", "directed")}
-    return {**facts, "matrix": [list(row) for row in measure.matrix(found)]}
+    return {**facts, "matrix": [list(row) for row in measure.matrix(comparison)]}
 
 
-def matrix_csv(measure: Measure, found: StoresComparison) -> str:
+def matrix_csv(measure: Measure, comparison: StoresComparison) -> str:
     """One matrix with the names of the stores: a row is from, a column to; empty where there is no figure."""
-    names = [one.name for one in found.stores]
-    rows = zip(names, measure.matrix(found), strict=True)
+    names = [store.name for store in comparison.stores]
+    rows = zip(names, measure.matrix(comparison), strict=True)
     return _csv([["from", *names], *([name, *map(_exact, values)] for name, values in rows)])
 
 
-def long_csv(found: StoresComparison) -> str:
+def long_csv(comparison: StoresComparison) -> str:
     """All matrices as one table: measure, from, to, value; without the values that are not there."""
-    names = [one.name for one in found.stores]
+    names = [store.name for store in comparison.stores]
     rows = [
         [measure.key, names[row], names[column], _exact(value)]
         for measure in MEASURES
-        for row, values in enumerate(measure.matrix(found))
+        for row, values in enumerate(measure.matrix(comparison))
         for column, value in enumerate(values)
         if value is not None
     ]
@@ -121,30 +122,30 @@ def tenths(value: float) -> str:
     return f"{value:.1f}" if isfinite(value) else "-"
 
 
-def compare_text(found: StoresComparison) -> str:
+def compare_text(comparison: StoresComparison) -> str:
     """The stores by letter, each pair by what its spaces have in common, each direction by what a stitch does."""
-    letters = [letter(place) for place in range(len(found.stores))]
+    letters = [letter(place) for place in range(len(comparison.stores))]
     stores = [["", "store", "dim", "documents", "dimension", "TwoNN"]]
     stores += [
-        [mark, shorten(one.name, _LONGEST), str(one.dim), f"{one.documents:,}", tenths(one.dimension),
-         tenths(one.two_nn)]
-        for mark, one in zip(letters, found.stores, strict=True)
+        [mark, shorten(store.name, _LONGEST), str(store.dim), f"{store.documents:,}", tenths(store.dimension),
+         tenths(store.two_nn)]
+        for mark, store in zip(letters, comparison.stores, strict=True)
     ]  # fmt: skip
-    pairs = [(a, b) for a, b in found.pairs]
+    pairs = [(a, b) for a, b in comparison.pairs]
     both = [place for a, b in pairs for place in ((a, b), (b, a))]
-    first = found.pairs[pairs[0]].forth
+    first = comparison.pairs[pairs[0]].forth
     judged = f"stitches: ridge, fitted on {first.fitted_on:,} documents and judged on {first.judged_on:,} others"
     return "\n".join(
         [
-            f"{len(found.stores)} spaces of the same {found.documents:,} documents\n",
+            f"{len(comparison.stores)} spaces of the same {comparison.documents:,} documents\n",
             _left(stores),
-            *([""] if found.notes else []),
-            *(folded(f"note: {note}") for note in found.notes),
+            *([""] if comparison.notes else []),
+            *(folded(f"note: {note}") for note in comparison.notes),
             "\nspaces\n",
-            table(space_rows(found, letters)),
+            table(space_rows(comparison, letters)),
             f"\n{judged}\n",
-            table(telling([["from→to", *_STITCHES.values()], *_rows(found, both, letters, "→", list(_STITCHES))])),
-            *(["", labels_text(found, found.downstream)] if found.downstream else []),
+            table(telling([["from→to", *_STITCHES.values()], *_rows(comparison, both, letters, "→", list(_STITCHES))])),
+            *(["", labels_text(comparison, comparison.downstream)] if comparison.downstream else []),
         ]
     )
 
@@ -164,9 +165,13 @@ def letter(place: int) -> str:
 
 
 def _rows(
-    found: StoresComparison, places: Sequence[tuple[int, int]], letters: Sequence[str], sign: str, keys: Sequence[str]
+    comparison: StoresComparison,
+    places: Sequence[tuple[int, int]],
+    letters: Sequence[str],
+    sign: str,
+    keys: Sequence[str],
 ) -> Iterator[list[str]]:
-    matrices = [_BY_KEY[key].matrix(found) for key in keys]
+    matrices = [_BY_KEY[key].matrix(comparison) for key in keys]
     for a, b in places:
         yield [f"{letters[a]}{sign}{letters[b]}", *(number(matrix[a][b]) for matrix in matrices)]
 
@@ -177,14 +182,14 @@ def _left(rows: Sequence[Sequence[str]]) -> str:
     return table([[f"{row[0]:<3}{row[1]:<{width}}", *row[2:]] for row in rows])
 
 
-def labels_text(found: StoresComparison, scored: Downstream) -> str:
+def labels_text(comparison: StoresComparison, scored: Downstream) -> str:
     """What a classifier trained on the first store's vectors makes of each store's."""
-    return "\n".join([folded(labels_sentence(found, scored)), "", table(list(labels_rows(found, scored)))])
+    return "\n".join([folded(labels_sentence(comparison, scored)), "", table(list(labels_rows(comparison, scored)))])
 
 
-def labels_sentence(found: StoresComparison, scored: Downstream) -> str:
+def labels_sentence(comparison: StoresComparison, scored: Downstream) -> str:
     """What was trained and judged, and what guessing gives."""
-    true = shorten(found.stores[0].name, _LONGEST)
+    true = shorten(comparison.stores[0].name, _LONGEST)
     return (
         f"labels: {scored.labels} labels, classifiers trained on {scored.trained_on:,} vectors of {true}, taken for "
         f"the true ones, judged on {scored.judged_on:,} other documents; the most frequent label alone: "
@@ -192,16 +197,16 @@ def labels_sentence(found: StoresComparison, scored: Downstream) -> str:
     )
 
 
-def labels_rows(found: StoresComparison, scored: Downstream) -> Iterator[list[str]]:
+def labels_rows(comparison: StoresComparison, scored: Downstream) -> Iterator[list[str]]:
     """A head, and a row for each store: its name, accuracy and macro-F1 of the probe and of kNN."""
     yield ["vectors of", "probe accuracy", "probe macro-F1", "kNN accuracy", "kNN macro-F1"]
-    for place, store in enumerate(found.stores):
+    for place, store in enumerate(comparison.stores):
         name = shorten(store.name, 30) + (" (true)" if place == 0 else "")
         yield [name, *_cells(scored.probe[place]), *_cells(scored.knn[place])]
 
 
-def _cells(one: Accuracy | None) -> list[str]:
-    return ["-", "-"] if one is None else [number(one.accuracy), number(one.macro_f1)]
+def _cells(accuracy: Accuracy | None) -> list[str]:
+    return ["-", "-"] if accuracy is None else [number(accuracy.accuracy), number(accuracy.macro_f1)]
 
 
 _WIDTH, _HEIGHT = 640, 240
@@ -287,44 +292,44 @@ _FAR = {"cka_distance": pi / 2, "penalty": 1.0, "penalty_identity": 1.0}
 _CONTROLS = ("r2_mean", "r2_random")
 
 
-def compare_page(found: StoresComparison) -> str:
+def compare_page(comparison: StoresComparison) -> str:
     """The page, complete in itself."""
     spaces = [measure for measure in MEASURES if not measure.directed]
     stitches = [measure for measure in MEASURES if measure.directed]
     sections = [
-        Section("The stores", _stores(found)),
-        Section("How alike the spaces are", _maps(spaces, found)),
-        Section("What a stitch makes of them", _stitches(stitches, found)),
-        Section("Spectra", _spectra(found)),
+        Section("The stores", _stores(comparison)),
+        Section("How alike the spaces are", _maps(spaces, comparison)),
+        Section("What a stitch makes of them", _stitches(stitches, comparison)),
+        Section("Spectra", _spectra(comparison)),
     ]
-    if found.downstream is not None:
-        sections.insert(3, Section("Labels", _labels(found)))
-    footer = f"lead-migrate {escape(__version__)}, seed {found.seed}"
-    return html_page("Comparison of vector stores", _title(found), _lead(found), sections, footer=footer)
+    if comparison.downstream is not None:
+        sections.insert(3, Section("Labels", _labels(comparison)))
+    footer = f"lead-migrate {escape(__version__)}, seed {comparison.seed}"
+    return html_page("Comparison of vector stores", _title(comparison), _lead(comparison), sections, footer=footer)
 
 
-def _title(found: StoresComparison) -> str:
-    return f"{len(found.stores)} spaces of the same {found.documents:,} documents"
+def _title(comparison: StoresComparison) -> str:
+    return f"{len(comparison.stores)} spaces of the same {comparison.documents:,} documents"
 
 
-def _lead(found: StoresComparison) -> str:
-    names = [escape(one.name) for one in found.stores]
-    order = sorted(found.pairs, key=lambda pair: found.pairs[pair].cka)
+def _lead(comparison: StoresComparison) -> str:
+    names = [escape(store.name) for store in comparison.stores]
+    order = sorted(comparison.pairs, key=lambda pair: comparison.pairs[pair].cka)
     sentences = [
-        f"{word} by CKA: <b>{names[a]}</b> and <b>{names[b]}</b> ({number(found.pairs[a, b].cka)})."
+        f"{word} by CKA: <b>{names[a]}</b> and <b>{names[b]}</b> ({number(comparison.pairs[a, b].cka)})."
         for word, (a, b) in (("Most alike", order[-1]), ("Least alike", order[0]))[: len(order)]
     ]
     return f'<p class="lead">{" ".join(sentences)}</p>'
 
 
-def _stores(found: StoresComparison) -> str:
+def _stores(comparison: StoresComparison) -> str:
     head = ["store", "dim", "documents", "dimension near a document", "dimension by TwoNN", "read back"]
     rows = [
-        [one.name, str(one.dim), f"{one.documents:,}", tenths(one.dimension), tenths(one.two_nn),
-         "exact" if one.exact else "approximate"]
-        for one in found.stores
+        [store.name, str(store.dim), f"{store.documents:,}", tenths(store.dimension), tenths(store.two_nn),
+         "exact" if store.exact else "approximate"]
+        for store in comparison.stores
     ]  # fmt: skip
-    notes = "".join(f'<p class="note">{escape(note)}</p>' for note in found.notes)
+    notes = "".join(f'<p class="note">{escape(note)}</p>' for note in comparison.notes)
     about = (
         "The intrinsic dimension near a document is the maximum likelihood estimate of Levina and Bickel from its 20 "
         "nearest, the harmonic mean over documents; TwoNN (Facco et al.) takes the ratio of the two nearest distances."
@@ -332,16 +337,16 @@ def _stores(found: StoresComparison) -> str:
     return f'{html_table([head, *rows])}<p class="note">{about}</p>{notes}'
 
 
-def _stitches(measures: Sequence[Measure], found: StoresComparison) -> str:
-    first = next(iter(found.pairs.values())).forth
+def _stitches(measures: Sequence[Measure], comparison: StoresComparison) -> str:
+    first = next(iter(comparison.pairs.values())).forth
     controls = [measure for measure in measures if measure.key in _CONTROLS]
-    spans = "; ".join(f"{escape(measure.title)}: {_span(measure.matrix(found))}" for measure in controls)
+    spans = "; ".join(f"{escape(measure.title)}: {_span(measure.matrix(comparison))}" for measure in controls)
     about = (
         "An affine stitch, ridge with a penalty chosen by retrieval, from the store of the row to the store of the "
         f"column: fitted on {first.fitted_on:,} documents, judged on {first.judged_on:,} others. Errors are in the "
         f"target's own units. Controls, over all pairs: {spans}."
     )
-    return f"<p>{about}</p>{_maps([measure for measure in measures if measure not in controls], found)}"
+    return f"<p>{about}</p>{_maps([measure for measure in measures if measure not in controls], comparison)}"
 
 
 def _span(matrix: Matrix) -> str:
@@ -349,12 +354,12 @@ def _span(matrix: Matrix) -> str:
     return f"{number(min(values))} to {number(max(values))}" if values else "-"
 
 
-def _maps(measures: Sequence[Measure], found: StoresComparison) -> str:
-    names = [one.name for one in found.stores]
+def _maps(measures: Sequence[Measure], comparison: StoresComparison) -> str:
+    names = [store.name for store in comparison.stores]
     maps = "".join(
         f'<div><h3>{escape(measure.title)}</h3><p class="note">{escape(measure.meaning)}</p>'
         f"{heat_map(measure.title, names, matrix, shading_of(measure, matrix), number)}</div>"
-        for measure, matrix in ((measure, measure.matrix(found)) for measure in measures)
+        for measure, matrix in ((measure, measure.matrix(comparison)) for measure in measures)
     )
     return f'<div class="pair">{maps}</div>' if len(names) <= _FEW else maps
 
@@ -362,19 +367,21 @@ def _maps(measures: Sequence[Measure], found: StoresComparison) -> str:
 def shading_of(measure: Measure, matrix: Matrix) -> Shading:
     """From the value least alike to the most alike, with what strangers have and what a space has with itself."""
     values = [value for row, line in enumerate(matrix) for column, value in enumerate(line) if row != column]
-    known = [value for value in values if value is not None] or [0.0]
+    numbers = [value for value in values if value is not None] or [0.0]
     if measure.itself is not None:
-        known += [measure.itself, _FAR.get(measure.key, 0.0)]
+        numbers += [measure.itself, _FAR.get(measure.key, 0.0)]
     if measure.alike is None:
-        return Shading(min(known), max(known), "deeper: more")
-    low, high = max(min(known), _LEAST), max(known)
+        return Shading(min(numbers), max(numbers), "deeper: more")
+    low, high = max(min(numbers), _LEAST), max(numbers)
     ends = (low, high) if measure.alike == "more" else (high, low)
     return Shading(*ends, "deeper: more alike")
 
 
-def _spectra(found: StoresComparison) -> str:
-    target = escape(found.stores[0].name)
-    series = {found.stores[b].name: found.pairs[a, b].back.singular_values for a, b in found.pairs if a == 0}
+def _spectra(comparison: StoresComparison) -> str:
+    target = escape(comparison.stores[0].name)
+    series = {
+        comparison.stores[b].name: comparison.pairs[a, b].back.singular_values for a, b in comparison.pairs if a == 0
+    }
     about = (
         f"Singular values of the stitches to {target}, in units of the greatest. A line that falls early belongs to a "
         "stitch that uses few directions."
@@ -382,8 +389,9 @@ def _spectra(found: StoresComparison) -> str:
     return f"<p>{about}</p>{spectra(series)}"
 
 
-def _labels(found: StoresComparison) -> str:
-    scored = found.downstream
+def _labels(comparison: StoresComparison) -> str:
+    scored = comparison.downstream
     if scored is None:
         return ""
-    return f"<p>{escape(labels_sentence(found, scored))}</p>{html_table(list(labels_rows(found, scored)), marked=[0])}"
+    rows = list(labels_rows(comparison, scored))
+    return f"<p>{escape(labels_sentence(comparison, scored))}</p>{html_table(rows, marked=[0])}"

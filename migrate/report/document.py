@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from migrate.audit.arms import Arm
 from migrate.audit.held_out import HeldOut
 from migrate.audit.report import AuditReport
+from migrate.audit.results import ArmResult
 from migrate.audit.verdict import Verdict
 from migrate.report.audit import advice, frontier_document
 from migrate.report.compare import number
@@ -19,24 +19,24 @@ from migrate.similarity import Similarity
 from migrate.similarity.measures import MEASURES
 
 
-def likeness_rows(found: Mapping[str, Similarity]) -> list[list[str]]:
+def likeness_rows(similarities: Mapping[str, Similarity]) -> list[list[str]]:
     """A head, and one row a measure: its name, what it says, and its figure for each space."""
     rows = [
-        [measure.title, measure.meaning, *(number(measure.forth(one)) for one in found.values())]
+        [measure.title, measure.meaning, *(number(measure.forth(similarity)) for similarity in similarities.values())]
         for measure in MEASURES
     ]
-    return [["measure", "says", *found], *rows]
+    return [["measure", "says", *similarities], *rows]
 
 
-def likeness_document(found: Mapping[str, Similarity]) -> dict[str, Any]:
+def likeness_document(similarities: Mapping[str, Similarity]) -> dict[str, Any]:
     """Every measure by its name, and the singular values of the stitch, for each space."""
     return {
         name: {
-            "documents": one.documents,
-            **{measure.key: measure.forth(one) for measure in MEASURES},
-            "singular_values": one.forth.singular_values,
+            "documents": similarity.documents,
+            **{measure.key: measure.forth(similarity) for measure in MEASURES},
+            "singular_values": similarity.forth.singular_values,
         }
-        for name, one in found.items()
+        for name, similarity in similarities.items()
     }
 
 
@@ -45,7 +45,7 @@ SCHEMA_VERSION = 2
 
 def audit_document(report: AuditReport) -> dict[str, Any]:
     """Everything the report knows, per query too, as values that JSON holds; a bound without limit is null."""
-    hurt = report.hurt
+    diagnostics = report.diagnostics
     return {
         "schema_version": SCHEMA_VERSION,
         "kind": "audit",
@@ -54,15 +54,15 @@ def audit_document(report: AuditReport) -> dict[str, Any]:
         "arms": [_arm(arm, report) for arm in report.arms],
         "family": as_plain(report.family),
         "next": list(advice(report)),
-        "missing": dict(report.missing),
+        "missing": dict(report.skipped_arms),
         "reference": None if report.reference is None else _reference(report),
         "held_out": None if report.held_out is None else _held_out(report.held_out),
-        "regressions": as_plain(hurt.regressions),
-        "slices": as_plain(hurt.slices),
-        "calibration": as_plain(hurt.calibration),
-        "hubness": as_plain(hurt.hubness),
-        "spaces": as_plain(hurt.spaces),
-        "likeness": as_plain(likeness_document(hurt.likeness)),
+        "regressions": as_plain(diagnostics.regressions),
+        "slices": as_plain(diagnostics.slices),
+        "calibration": as_plain(diagnostics.calibration),
+        "hubness": as_plain(diagnostics.hubness),
+        "spaces": as_plain(diagnostics.spaces),
+        "likeness": as_plain(likeness_document(diagnostics.likeness)),
         "query_ids": list(report.query_ids),
         "notes": list(report.notes),
         "manifest": as_plain(report.manifest),
@@ -95,7 +95,7 @@ def _held_out(held_out: HeldOut) -> dict[str, Any]:
     return {**facts, "verdict": _verdict(held_out.verdict)}
 
 
-def _arm(arm: Arm, report: AuditReport) -> dict[str, Any]:
+def _arm(arm: ArmResult, report: AuditReport) -> dict[str, Any]:
     reranking = {} if arm.reranking is None else {"reranking": as_plain(arm.reranking)}
     return {
         **reranking,

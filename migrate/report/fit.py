@@ -55,15 +55,15 @@ def fit_sentences(selection: Selection) -> list[str]:
     """What to expect of the chosen stitch, what texts and old vectors are worth, and what more pairs would buy."""
     best = selection.best.scores
     low, high = best.overlap_at_10 - _Z * best.overlap_error, best.overlap_at_10 + _Z * best.overlap_error
-    found = [
+    sentences = [
         f"expect: of the 10 nearest neighbours that a full re-embed would find among the sample's documents, "
         f"{selection.chosen} finds {best.overlap_at_10:.1%} (95 % bounds {max(low, 0):.1%} to {min(high, 1):.1%}); "
         "what that means for queries is for the audit to say"
     ]
-    found += _worth(selection)
-    found += _curve(selection.curve) if selection.curve is not None else []
-    found += _confidence(selection.confidence) if selection.confidence is not None else []
-    return found
+    sentences += _worth(selection)
+    sentences += _curve(selection.curve) if selection.curve is not None else []
+    sentences += _confidence(selection.confidence) if selection.confidence is not None else []
+    return sentences
 
 
 def _worth(selection: Selection) -> list[str]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 
-from migrate.audit.arms import FULL, MEAN, RANDOM, STAY, TRANSLATED
 from migrate.audit.diagnostics import Calibration, Hit, Hubness, Regression, Spaces
 from migrate.audit.frontier import SAMPLE
 from migrate.audit.report import AuditReport
+from migrate.audit.results import FULL, MEAN, RANDOM, STAY, TRANSLATED
 from migrate.audit.slices import Slice
 from migrate.audit.verdict import Outcome
 from migrate.report.audit import (
@@ -40,29 +40,29 @@ from migrate.report.svg.frame import percent
 from migrate.similarity import Similarity
 
 
-def hurt_sections(report: AuditReport) -> Iterator[Section]:
+def diagnostics_sections(report: AuditReport) -> Iterator[Section]:
     """A section for each thing that was looked at."""
-    hurt = report.hurt
-    if hurt.regressions:
-        yield Section("Queries that lose most", "".join(map(_regression, hurt.regressions)))
-    if slices := telling_slices(hurt.slices):
+    diagnostics = report.diagnostics
+    if diagnostics.regressions:
+        yield Section("Queries that lose most", "".join(map(_regression, diagnostics.regressions)))
+    if slices := telling_slices(diagnostics.slices):
         yield Section("Kinds of queries", _slices(slices, report))
-    if hurt.calibration:
-        yield Section("Thresholds", _calibration(hurt.calibration))
-    if hurt.likeness:
-        yield Section("How alike the spaces are", _likeness(hurt.likeness))
-    if hurt.spaces:
-        yield Section("The two spaces", _spaces(hurt.spaces, hurt.hubness))
+    if diagnostics.calibration:
+        yield Section("Thresholds", _calibration(diagnostics.calibration))
+    if diagnostics.likeness:
+        yield Section("How alike the spaces are", _likeness(diagnostics.likeness))
+    if diagnostics.spaces:
+        yield Section("The two spaces", _spaces(diagnostics.spaces, diagnostics.hubness))
 
 
-def _regression(one: Regression) -> str:
-    before, now = one.scores[FULL], one.scores[TRANSLATED]
-    found = "".join(
-        f"<h3>{escape(name)} finds</h3><ol>{''.join(map(_hit, hits))}</ol>" for name, hits in one.hits.items()
+def _regression(regression: Regression) -> str:
+    before, now = regression.scores[FULL], regression.scores[TRANSLATED]
+    shown = "".join(
+        f"<h3>{escape(name)} finds</h3><ol>{''.join(map(_hit, hits))}</ol>" for name, hits in regression.hits.items()
     )
     return (
-        f"<details><summary><b>{escape(one.text)}</b> <span class=muted>({escape(one.query_id)})</span> "
-        f'<span class="bad">{before:.3f} → {now:.3f}</span></summary>{found}</details>'
+        f"<details><summary><b>{escape(regression.text)}</b> <span class=muted>({escape(regression.query_id)})</span> "
+        f'<span class="bad">{before:.3f} → {now:.3f}</span></summary>{shown}</details>'
     )
 
 
@@ -76,20 +76,22 @@ def _slices(slices: Sequence[Slice], report: AuditReport) -> str:
         "<p>Retention of each kind of query. Few queries make wide intervals, and of many kinds some cross a bound by "
         "chance.</p>"
     ]
-    for by in dict.fromkeys(one.by for one in slices):
+    for by in dict.fromkeys(part.by for part in slices):
         rows = [
-            Interval(f"{one.value} ({one.queries:,})", one.retention.lower, one.retention.estimate, one.retention.upper)
-            for one in slices
-            if one.by == by
+            Interval(
+                f"{part.value} ({part.queries:,})", part.retention.lower, part.retention.estimate, part.retention.upper
+            )
+            for part in slices
+            if part.by == by
         ]
         chart = interval_chart(f"retention by {by}", rows, margin=report.verdict.margin, label="retention")
         parts.append(f"<h3>By {escape(by)}</h3>{chart}")
     return "".join(parts)
 
 
-def _calibration(found: Calibration) -> str:
-    old, new = found.metrics
-    spread = [(name, one.edges, one.counts) for name, one in found.histograms.items()]
+def _calibration(calibration: Calibration) -> str:
+    old, new = calibration.metrics
+    spread = [(name, histogram.edges, histogram.counts) for name, histogram in calibration.histograms.items()]
     charts = (
         histogram_chart("scores of the first ten hits", spread, label=METRICS[old].split(",")[0])
         if old == new
@@ -98,35 +100,39 @@ def _calibration(found: Calibration) -> str:
     return (
         "<p>A similarity threshold that was tuned on the old store must move. The table has the new one that lets as "
         "many hits pass, and the loosest one that is as precise.</p>"
-        f"{charts}<h3>{escape(calibration_title(found).capitalize())}</h3>{html_table(calibration_rows(found))}"
+        f"{charts}<h3>{escape(calibration_title(calibration).capitalize())}</h3>{html_table(calibration_rows(calibration))}"
     )
 
 
-def _likeness(found: Mapping[str, Similarity]) -> str:
-    values = {f"{name} to full": one.forth.singular_values for name, one in found.items() if one.forth.singular_values}
-    documents = next(iter(found.values())).documents
+def _likeness(similarities: Mapping[str, Similarity]) -> str:
+    values = {
+        f"{name} to full": similarity.forth.singular_values
+        for name, similarity in similarities.items()
+        if similarity.forth.singular_values
+    }
+    documents = next(iter(similarities.values())).documents
     return (
         f"<p>Each space against that of the full re-embed, on {documents:,} documents. A stitch is a ridge, fitted on "
-        f"one half of them and judged on the other.</p>{html_table(likeness_rows(found), text_columns=[1])}"
+        f"one half of them and judged on the other.</p>{html_table(likeness_rows(similarities), text_columns=[1])}"
         f"<h3>Singular values of the stitches, in units of the greatest</h3>{spectra(values) if values else ''}"
     )
 
 
-def _spaces(found: Spaces, hubs: tuple[Hubness, ...]) -> str:
-    arrows = [(f"{one.doc_id}: cosine {one.cosine:.3f}", one.true, one.translated) for one in found.movers]
-    picture = map_chart("map of both spaces", [("true", found.true), ("translated", found.translated)], arrows)
+def _spaces(spaces: Spaces, hubs: tuple[Hubness, ...]) -> str:
+    arrows = [(f"{mover.doc_id}: cosine {mover.cosine:.3f}", mover.true, mover.translated) for mover in spaces.movers]
+    picture = map_chart("map of both spaces", [("true", spaces.true), ("translated", spaces.translated)], arrows)
     names = ("true", "translated")
     spectra = [
         Line(name, [(place + 1.0, share) for place, share in enumerate(shares)])
-        for name, shares in zip(names, found.spectra, strict=True)
+        for name, shares in zip(names, spaces.spectra, strict=True)
     ]
     spectrum = line_chart("variance by direction", spectra, x_label="principal direction", y_label="share of variance")
     head = ["hubs", "documents", "skewness", "largest", "near none"]
     rows = [[h.arm, f"{h.documents:,}", f"{h.skewness:.2f}", f"{h.largest}", f"{h.orphans:.1%}"] for h in hubs]
-    movers = [["moved most", "cosine with the true vector"], *([m.doc_id, f"{m.cosine:.3f}"] for m in found.movers)]
+    movers = [["moved most", "cosine with the true vector"], *([m.doc_id, f"{m.cosine:.3f}"] for m in spaces.movers)]
     return (
-        f"<p>{found.documents:,} documents, in the two directions in which their true vectors vary most "
-        f"({found.explained:.0%} of the variance).{_cosines(found)}</p>{picture}"
+        f"<p>{spaces.documents:,} documents, in the two directions in which their true vectors vary most "
+        f"({spaces.explained:.0%} of the variance).{_cosines(spaces)}</p>{picture}"
         f"<h3>Variance by direction, as shares of the true vectors' variance</h3>{spectrum}"
         f'<div class="pair"><div>{html_table(movers)}</div><div>{html_table([head, *rows])}'
         '<p class="note">How often a document is among the ten nearest of others. Hubs crowd out answers.</p>'
@@ -134,10 +140,10 @@ def _spaces(found: Spaces, hubs: tuple[Hubness, ...]) -> str:
     )
 
 
-def _cosines(found: Spaces) -> str:
-    if not found.cosines:
+def _cosines(spaces: Spaces) -> str:
+    if not spaces.cosines:
         return ""
-    low, middle = found.cosines[5], found.cosines[50]
+    low, middle = spaces.cosines[5], spaces.cosines[50]
     return (
         f" Half of the translated vectors have a cosine of at least {middle:.3f} with the true one, 95 % of {low:.3f}."
     )
@@ -153,7 +159,13 @@ _WORDS = {
 
 def audit_page(report: AuditReport) -> str:
     """The whole report, for a browser; it needs no network."""
-    parts = [_arms(report), *_frontier(report), _differences(report), *hurt_sections(report), _provenance(report)]
+    parts = [
+        _arms(report),
+        *_frontier(report),
+        _differences(report),
+        *diagnostics_sections(report),
+        _provenance(report),
+    ]
     title = _WORDS[report.verdict.outcome]
     return html_page(f"lead-migrate audit of {report.dataset}", title, _lead(report), parts, footer=_footer(report))
 
@@ -181,9 +193,9 @@ def _figure(name: str, value: str) -> str:
 def _figures(report: AuditReport) -> Iterator[tuple[str, str]]:
     yield f"retention of {report.measure}", f"{report.verdict.retention.estimate:.3f}"
     for name in (TRANSLATED, FULL, STAY):
-        found = next((arm.mean(report.measure) for arm in report.arms if arm.name == name), None)
-        if found is not None:
-            yield f"{report.measure}, {name}", f"{found:.3f}"
+        mean = next((arm.mean(report.measure) for arm in report.arms if arm.name == name), None)
+        if mean is not None:
+            yield f"{report.measure}, {name}", f"{mean:.3f}"
     yield "queries", f"{report.verdict.n_queries:,}"
     yield "documents", f"{report.n_documents:,}"
 
@@ -200,8 +212,8 @@ def _arms(report: AuditReport) -> Section:
     head, *body = quality_rows(report)
     marked = [place for place, row in enumerate(body) if row[0] == TRANSLATED]
     meanings = "".join(f"<li><b>{escape(arm.name)}</b>: {escape(arm.meaning)}</li>" for arm in report.arms)
-    needs = "".join(f"<li><b>{escape(name)}</b> {html_words(need)}</li>" for name, need in report.missing.items())
-    absent = f"<h3>Not in the table</h3><ul>{needs}</ul>" if needs else ""
+    needs = "".join(f"<li><b>{escape(name)}</b> {html_words(need)}</li>" for name, need in report.skipped_arms.items())
+    absent = f"<h3>Skipped arms</h3><ul>{needs}</ul>" if needs else ""
     return Section(
         "The arms",
         f"<p>Every arm answers the same queries. Intervals are one-sided 95 % bounds either way.</p>{chart}"
@@ -212,14 +224,14 @@ def _arms(report: AuditReport) -> Section:
 
 
 def _frontier(report: AuditReport) -> Iterator[Section]:
-    found = report.frontier
-    if found is None:
+    frontier = report.frontier
+    if frontier is None:
         return
-    start = [point for point in found.points if point.policy == SAMPLE]
-    policies = dict.fromkeys(point.policy for point in found.points if point.policy != SAMPLE)
+    start = [point for point in frontier.points if point.policy == SAMPLE]
+    policies = dict.fromkeys(point.policy for point in frontier.points if point.policy != SAMPLE)
     lines = []
     for policy in policies or {SAMPLE: None}:
-        own = [*start, *(point for point in found.points if point.policy == policy and policy != SAMPLE)]
+        own = [*start, *(point for point in frontier.points if point.policy == policy and policy != SAMPLE)]
         kept = [point.verdict.retention for point in own]
         points = [(point.share, bounds.estimate) for point, bounds in zip(own, kept, strict=True)]
         lines.append(Line(policy, points, [(bounds.lower, bounds.upper) for bounds in kept]))
@@ -232,7 +244,7 @@ def _frontier(report: AuditReport) -> Iterator[Section]:
         level_label="margin",
         x_form=percent,
     )
-    yield Section("What re-embedding would buy", f"<p>{html_sentence(found.sentence)}</p>{chart}")
+    yield Section("What re-embedding would buy", f"<p>{html_sentence(frontier.sentence)}</p>{chart}")
 
 
 def _differences(report: AuditReport) -> Section:
@@ -247,16 +259,16 @@ def _differences(report: AuditReport) -> Section:
 
 
 def _provenance(report: AuditReport) -> Section:
-    notes = "".join(f"<li>{html_words(one)}</li>" for one in list(sentences(report))[:-1])
-    known = report.manifest
-    models = {"target model": known.model, "source model": known.source_model}
+    notes = "".join(f"<li>{html_words(sentence)}</li>" for sentence in list(sentences(report))[:-1])
+    manifest = report.manifest
+    models = {"target model": manifest.model, "source model": manifest.source_model}
     facts = [
         ["", ""],
         *([name, f"{model.spec}, {model.dim} dimensions"] for name, model in models.items() if model),
         ["queries and judgements", report.dataset],
-        ["seed", str(known.seed)],
-        ["bootstrap resamples", f"{known.details.get('resamples', 0):,}"],
-        ["made", f"{known.created}, lead-migrate {known.tool_version}"],
+        ["seed", str(manifest.seed)],
+        ["bootstrap resamples", f"{manifest.details.get('resamples', 0):,}"],
+        ["made", f"{manifest.created}, lead-migrate {manifest.tool_version}"],
     ]
     return Section("Provenance and remarks", f"<ul>{notes}</ul>{html_table(facts, text_columns=[1])}")
 

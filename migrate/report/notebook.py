@@ -35,7 +35,7 @@ def _(found: Compatibility) -> str:
 
 @notebook_html.register
 def _(found: Assessment) -> str:
-    head, *rest = found.answers or (f"moving {found.store.path} to {found.target.spec}",)
+    head, *rest = found.answers or (f"moving {found.store.location} to {found.target.spec}",)
     return _answer(head, [cost_head(found), *(cost_cells(plan, found) for plan in found.plans)], rest)
 
 

@@ -34,9 +34,9 @@ def as_plain(value: Any) -> Any:
     if isinstance(value, float):
         return value if isfinite(value) else None
     if isinstance(value, Mapping):
-        return {str(name): as_plain(one) for name, one in value.items()}
+        return {str(name): as_plain(item) for name, item in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [as_plain(one) for one in value]
+        return [as_plain(item) for item in value]
     return value
 
 

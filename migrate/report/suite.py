@@ -141,7 +141,7 @@ def audit_suite(report: AuditReport) -> Suite:
 
 def _audit_markdown(report: AuditReport) -> str:
     *others, verdict = sentences(report)
-    notes = "\n".join(f"- {one}" for one in others)
+    notes = "\n".join(f"- {sentence}" for sentence in others)
     mark = MARKS[_STATES[report.verdict.outcome]]
     return (
         f"## {mark} lead-migrate: {verdict}\n\n{markdown_table(quality_rows(report))}\n\n"
@@ -149,29 +149,32 @@ def _audit_markdown(report: AuditReport) -> str:
     )
 
 
-def check_suite(found: Compatibility) -> Suite:
+def check_suite(result: Compatibility) -> Suite:
     """The answer, and everything that was looked at."""
-    whole = Case("compatible", _state(ok=found.compatible), _answer(found))
-    cases = [whole, *(Case(one.name, _state(ok=one.ok), one.message) for one in found.findings)]
-    figures = found.figures
-    properties = {"cause": found.cause.value, "basis": found.basis}
+    whole = Case("compatible", _state(ok=result.compatible), _answer(result))
+    cases = [whole, *(Case(finding.name, _state(ok=finding.ok), finding.message) for finding in result.findings)]
+    figures = result.figures
+    properties = {"cause": result.cause.value, "basis": result.basis}
     if figures is not None:
         properties |= {"sampled": str(figures.sampled), "agreeing": str(figures.agreeing)}
         properties["median cosine"] = f"{figures.median_cosine:.6f}"
-    return Suite("lead-migrate check", f"check of {found.store.name}", cases, _check_markdown(found), properties)
+    return Suite("lead-migrate check", f"check of {result.store.name}", cases, _check_markdown(result), properties)
 
 
 def _state(*, ok: bool) -> State:
     return State.PASSED if ok else State.FAILED
 
 
-def _answer(found: Compatibility) -> str:
-    return " ".join(answer_line(found).split())
+def _answer(result: Compatibility) -> str:
+    return " ".join(answer_line(result).split())
 
 
-def _check_markdown(found: Compatibility) -> str:
-    looked = [["looked at", ""], *([one.name, "ok" if one.ok else one.message] for one in found.findings)]
-    examples = [["document", "row", "cosine"], *([e.doc_id, f"{e.row:,}", f"{e.cosine:.4f}"] for e in found.examples)]
-    tables = [markdown_table(looked), *([markdown_table(examples)] if found.examples else [])]
-    mark = MARKS[_state(ok=found.compatible)]
-    return f"## {mark} lead-migrate: {_answer(found)}\n\n" + "\n\n".join(tables) + "\n"
+def _check_markdown(result: Compatibility) -> str:
+    looked = [
+        ["looked at", ""],
+        *([finding.name, "ok" if finding.ok else finding.message] for finding in result.findings),
+    ]
+    examples = [["document", "row", "cosine"], *([e.doc_id, f"{e.row:,}", f"{e.cosine:.4f}"] for e in result.examples)]
+    tables = [markdown_table(looked), *([markdown_table(examples)] if result.examples else [])]
+    mark = MARKS[_state(ok=result.compatible)]
+    return f"## {mark} lead-migrate: {_answer(result)}\n\n" + "\n\n".join(tables) + "\n"

@@ -145,7 +145,7 @@ class Store(ABC):
         info = self.info
         made = f", {info.manifest.model.spec}" if info.manifest and info.manifest.model else ""
         shape = f"{info.count:,} x {info.dim}"
-        return f"<{type(self).__name__} {info.path}: {info.index_type}, {shape}, {info.metric}{made}>"
+        return f"<{type(self).__name__} {info.location}: {info.index_type}, {shape}, {info.metric}{made}>"
 
     @abstractmethod
     def scan(self, start: int = 0, stop: int | None = None, *, batch_size: int = BATCH_SIZE) -> Iterator[Batch]:

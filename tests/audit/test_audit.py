@@ -18,8 +18,8 @@ from topics import (
     noisy,
 )
 
-from migrate.audit.arms import BM25, FULL, HYBRID, HYBRID_FULL, MEAN, RANDOM, STAY, TRANSLATED, win_tie_loss
-from migrate.audit.query_set import Questions, document_keys
+from migrate.audit.query_set import QuerySet, document_keys
+from migrate.audit.results import BM25, FULL, HYBRID, HYBRID_FULL, MEAN, RANDOM, STAY, TRANSLATED, win_tie_loss
 from migrate.audit.verdict import Outcome
 from migrate.errors import InputError, StoreError, VectorError
 from migrate.manifest import Manifest, ModelIdentity
@@ -77,7 +77,7 @@ def test_stores_without_texts_are_audited_without_bm25(tmp_path):
     first = make_store(tmp_path / "one", vectors=noisy(0.1), texts=False)
     second = make_store(tmp_path / "two", texts=False)
     qrels = {query: {str(int(doc[1:])): g for doc, g in docs.items()} for query, docs in QRELS.items()}
-    report = audit(first, second, Questions(QUERIES, qrels, "rows"))
+    report = audit(first, second, QuerySet(QUERIES, qrels, "rows"))
     assert [arm.name for arm in report.arms] == [FULL, TRANSLATED, MEAN, RANDOM]
     assert report.arm(FULL).mean("nDCG@10") > 0.5
 
@@ -116,14 +116,14 @@ def test_a_ruined_translation_is_not_safe(reference, tmp_path):
 
 def test_the_mean_arm_answers_all_queries_with_the_first_documents(reference, tmp_path):
     qrels = {query.id: {"d000": 1, "d140": 1} for query in QUERIES}
-    report = audit(make_store(tmp_path / "t"), reference, Questions(QUERIES, qrels, "x"))
+    report = audit(make_store(tmp_path / "t"), reference, QuerySet(QUERIES, qrels, "x"))
     assert report.arm(MEAN).mean("MRR@10") == 1
     assert report.arm(MEAN).mean("recall@100") == 0.5
 
 
 def test_without_judgements_the_verdict_is_provisional_and_rests_on_overlap(reference, source, tmp_path):
     translated = make_store(tmp_path / "translated", vectors=noisy(1.0))
-    report = audit(translated, reference, Questions(QUERIES, None, "log"), source=source, source_embedder=SOURCE)
+    report = audit(translated, reference, QuerySet(QUERIES, None, "log"), source=source, source_embedder=SOURCE)
     assert report.verdict.provisional
     assert report.measure == "overlap@10"
     assert all(set(arm.scores) == OVERLAPS for arm in report.arms)
@@ -135,7 +135,7 @@ def test_without_judgements_the_verdict_is_provisional_and_rests_on_overlap(refe
 
 def test_queries_that_are_not_judged_count_as_unanswered(reference, tmp_path):
     half = {query.id: QRELS[query.id] for query in QUERIES[::2]}
-    report = audit(make_store(tmp_path / "t"), reference, Questions(QUERIES, half, "half"))
+    report = audit(make_store(tmp_path / "t"), reference, QuerySet(QUERIES, half, "half"))
     assert not report.arm(FULL).scores["nDCG@10"][1::2].any()
     assert report.arm(FULL).scores["nDCG@10"][::2].any()
     assert report.verdict.n_queries == N_QUERIES
@@ -145,8 +145,8 @@ def test_a_query_with_the_id_of_a_document_does_not_find_it_when_told(reference,
     own = [Query(document.id, document.text) for document in DOCUMENTS[:20]]
     qrels = {query.id: {query.id: 1} for query in own}
     translated = make_store(tmp_path / "t")
-    kept = audit(translated, reference, Questions(own, qrels, "own"))
-    dropped = audit(translated, reference, Questions(own, qrels, "own", exclude_self=True))
+    kept = audit(translated, reference, QuerySet(own, qrels, "own"))
+    dropped = audit(translated, reference, QuerySet(own, qrels, "own", exclude_self=True))
     assert kept.arm(FULL).mean("recall@100") > 0.9
     assert {arm.name: arm.mean("recall@100") for arm in dropped.arms} == {a.name: 0 for a in dropped.arms}
     assert dropped.arm(TRANSLATED).mean("overlap@100") == 1
@@ -158,7 +158,7 @@ def test_a_document_that_is_dropped_gives_its_place_to_the_next(tmp_path):
     first, second = (make_store(tmp_path / name, documents=documents) for name in ("one", "two"))
     own = [Query(document.id, document.text) for document in documents[:9]]
     qrels = {query.id: {document.id: 1 for document in documents if document.id != query.id} for query in own}
-    report = audit(first, second, Questions(own, qrels, "own", exclude_self=True), bm25=False)
+    report = audit(first, second, QuerySet(own, qrels, "own", exclude_self=True), bm25=False)
     assert {arm.name: arm.mean("recall@100") for arm in report.arms} == {FULL: 1, TRANSLATED: 1, MEAN: 1, RANDOM: 1}
 
 
@@ -210,7 +210,7 @@ def test_a_bad_vector_in_a_store_is_named(value, reference, tmp_path):
 
 def test_an_audit_without_queries_is_refused(reference):
     with pytest.raises(InputError, match=r"^empty: expected queries to audit with, found none"):
-        audit(copy_store(reference), reference, Questions([], QRELS, "empty"))
+        audit(copy_store(reference), reference, QuerySet([], QRELS, "empty"))
 
 
 def test_queries_are_embedded_once_by_each_model(reference, source):
@@ -282,16 +282,16 @@ def test_a_reference_of_another_model_is_refused(translated_by, reference_by, ag
 
 def test_judgements_of_documents_that_are_not_there_are_counted(reference):
     qrels = {"q0": {"d000": 1, "gone": 1, "zero": 0}, "q1": {"away": 2, "gone": 1}}
-    report = audit(copy_store(reference), reference, Questions(QUERIES, qrels, "x", notes=("a note",)))
+    report = audit(copy_store(reference), reference, QuerySet(QUERIES, qrels, "x", notes=("a note",)))
     assert report.notes[:2] == ("a note", "2 of 3 relevant documents are not in the stores; no arm can find them")
     with pytest.raises(InputError, match=r"^x: expected judgements of the documents in the stores, found none"):
-        audit(copy_store(reference), reference, Questions(QUERIES, {"q0": {"gone": 1, "d000": 0}}, "x"))
+        audit(copy_store(reference), reference, QuerySet(QUERIES, {"q0": {"gone": 1, "d000": 0}}, "x"))
 
 
 def test_what_cannot_be_judged_is_refused_before_a_query_is_paid_for(reference):
     target = Topics()
     with pytest.raises(InputError, match="found none"):
-        audit(copy_store(reference), reference, Questions(QUERIES, {"q0": {"gone": 1}}, "x"), target)
+        audit(copy_store(reference), reference, QuerySet(QUERIES, {"q0": {"gone": 1}}, "x"), target)
     assert target.asked == []
 
 

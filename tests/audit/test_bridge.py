@@ -7,9 +7,11 @@ import pytest
 from ir_measures import calc_aggregate, nDCG
 from topics import copy_store
 
-from migrate.audit.arms import BRIDGE, FULL, MEANINGS, STAY
+from migrate.audit.arms import Bridge
 from migrate.audit.audit import audit_store
-from migrate.audit.query_set import Questions
+from migrate.audit.inputs import AuditInputs, AuditOptions
+from migrate.audit.query_set import QuerySet
+from migrate.audit.results import BRIDGE, FULL, STAY
 from migrate.datasets.beir import load_beir
 from migrate.embedders import load_embedder
 from migrate.errors import StitchError, UsageError
@@ -24,7 +26,7 @@ from migrate.stores.base import read_all
 @pytest.fixture(scope="module")
 def questions(beir):
     data = load_beir(beir)
-    return Questions(data.queries, data.qrels, data.name)
+    return QuerySet(data.queries, data.qrels, data.name)
 
 
 @pytest.fixture(scope="module")
@@ -64,9 +66,9 @@ def bridge(source, new_model):
 
 def audit(reference, questions, embedder, **options):
     """Of the reference's own vectors, in another place: nothing but the bridge is looked at."""
-    return audit_store(
-        copy_store(reference), reference, questions, embedder, **{"resamples": 200, "bm25": False, **options}
-    )
+    more = {name: options.pop(name) for name in ("source", "source_embedder", "bridge") if name in options}
+    inputs = AuditInputs(copy_store(reference), reference, questions, embedder, **more)
+    return audit_store(inputs, AuditOptions(**{"resamples": 200, "bm25": False, **options}))
 
 
 @pytest.mark.parametrize("metric", ["ip", "l2"])
@@ -117,7 +119,7 @@ def test_it_stands_in_table_and_document_without_a_source_model(reference, sourc
     row = next(line for line in audit_text(report).split("\n") if line.startswith("bridge "))
     assert f"{report.comparisons[BRIDGE].retention.estimate:.3f}" in row
     arm = next(arm for arm in audit_document(report)["arms"] if arm["name"] == "bridge")
-    assert arm["meaning"] == MEANINGS[BRIDGE]
+    assert arm["meaning"] == Bridge.meaning
     assert arm["against"]["retention"]["estimate"] == report.comparisons[BRIDGE].retention.estimate
 
 

@@ -3,10 +3,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-from migrate.audit.arms import TRANSLATED, Arm, Comparison
+from migrate.audit.arms import reembedded_name
 from migrate.audit.audit import audit_store
-from migrate.audit.frontier import SAMPLE, Frontier, Point, arm_name, frontier
-from migrate.audit.query_set import Questions
+from migrate.audit.frontier import SAMPLE, Frontier, FrontierInputs, Point, find_frontier
+from migrate.audit.inputs import AuditInputs, AuditOptions
+from migrate.audit.query_set import QuerySet
+from migrate.audit.results import TRANSLATED, ArmResult, Comparison
 from migrate.audit.verdict import Bounds, Outcome, Verdict
 from migrate.cost.count import count_texts
 from migrate.cost.target import find_target
@@ -48,11 +50,14 @@ def store(source_folder):
 
 @pytest.fixture
 def questions(corpus):
-    return Questions(corpus.queries[:100], corpus.qrels, "docstrings")
+    return QuerySet(corpus.queries[:100], corpus.qrels, "docstrings")
 
 
 def tried(store, fitted, reference, questions, target, **options):
-    return frontier(store, fitted, reference, questions, target, **{"resamples": 300, **options})
+    more = {name: options.pop(name) for name in ("log", "stay", "doubts") if name in options}
+    tries = {name: options.pop(name) for name in ("shares", "policies") if name in options}
+    inputs = FrontierInputs(store, fitted, reference, questions, target, **more)
+    return find_frontier(inputs, options=AuditOptions(**{"resamples": 300, **options}), **tries)
 
 
 def test_a_point_is_what_the_audit_says_of_the_store_that_is_made(
@@ -63,7 +68,9 @@ def test_a_point_is_what_the_audit_says_of_the_store_that_is_made(
     asked = Reembedding(Budget(0.4, "share"), "query-log", log)
     again = reembedded_stitch(store, fitted, target, asked, tmp_path / "stitch")
     translate_store(store, again, tmp_path / "new")
-    report = audit_store(open_store(tmp_path / "new"), reference, questions, target, resamples=300)
+    report = audit_store(
+        AuditInputs(open_store(tmp_path / "new"), reference, questions, target), AuditOptions(resamples=300)
+    )
     (point,) = [one for one in found.points if one.policy == "query-log"]
     assert point.comparison.retention == report.comparisons[TRANSLATED].retention
     assert point.verdict.retention.estimate == report.verdict.retention.estimate
@@ -174,12 +181,12 @@ def test_shares_that_are_none_are_told(shares, store, fitted, reference, questio
 
 def test_a_frontier_needs_queries(store, fitted, reference, target):
     with pytest.raises(InputError, match="expected queries to judge by"):
-        tried(store, fitted, reference, Questions([], {}, "none"), target)
+        tried(store, fitted, reference, QuerySet([], {}, "none"), target)
 
 
 def point(policy, documents, outcome, price=None):
     verdict = Verdict(outcome, Bounds(0.9, 0.85, 0.95), 0.9, 100, None, None, False)
-    arm = Arm(arm_name(documents / 100), "", {"nDCG@10": np.ones(3)}, 0.0)
+    arm = ArmResult(reembedded_name(documents / 100), "", {"nDCG@10": np.ones(3)}, 0.0)
     comparison = Comparison(verdict.retention, 0, 3, 0)
     return Point(policy, documents / 100, documents, 10 * documents, price, verdict, arm, comparison)
 

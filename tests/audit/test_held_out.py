@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 from topics import DOCUMENTS, QRELS, QUERIES, TARGET, audit, make_store, noisy
 
-from migrate.audit.arms import TRANSLATED
 from migrate.audit.measures import ndcg
-from migrate.audit.query_set import Questions
+from migrate.audit.query_set import QuerySet
+from migrate.audit.results import TRANSLATED
 from migrate.search.runs import search
 from migrate.vectors import Batch
 
@@ -47,7 +47,7 @@ def test_true_documents_are_taken_out_of_stores_and_judgements(reference, tmp_pa
 
 
 def test_without_judgements_overlap_is_taken_of_what_is_left(reference, tmp_path):
-    found = audit(patched(tmp_path / "translated"), reference, Questions(QUERIES, None, "log")).held_out
+    found = audit(patched(tmp_path / "translated"), reference, QuerySet(QUERIES, None, "log")).held_out
     assert (found.documents, found.relevant, found.queries) == (75, 0, len(QUERIES))
     assert found.verdict.provisional
     assert 0 < found.verdict.retention.estimate < 1
@@ -64,5 +64,5 @@ def test_a_store_without_confidence_holds_nothing_out(reference, tmp_path):
 
 def test_queries_whose_only_relevant_document_is_gone_are_not_asked(reference, tmp_path):
     qrels = {"q0": {"d000": 1}, "q1": {"d001": 1, "d000": 2}, "q3": {"d003": 0}}
-    found = audit(patched(tmp_path / "translated"), reference, Questions(QUERIES, qrels, "few")).held_out
+    found = audit(patched(tmp_path / "translated"), reference, QuerySet(QUERIES, qrels, "few")).held_out
     assert (found.queries, found.relevant) == (1, 1)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from topics import DIM, DOCUMENTS, QRELS, QUERIES, QUESTIONS, TARGET, Topics, audit, make_store, noisy
 
-from migrate.audit.arms import FULL, TRANSLATED
-from migrate.audit.query_set import Questions, independent
+from migrate.audit.query_set import QuerySet, independent
+from migrate.audit.results import FULL, TRANSLATED
 from migrate.audit.verdict import Outcome, decide
 from migrate.errors import InconclusiveError, ManifestError
 from migrate.manifest import Manifest
@@ -29,7 +29,7 @@ def spelled(query, number):
 
 def repeated(queries, times, qrels=QRELS):
     asked = [spelled(query, number) for number in range(times) for query in queries]
-    return Questions(asked, qrels and {query.id: qrels[query.id.split(".")[0]] for query in asked}, "repeated")
+    return QuerySet(asked, qrels and {query.id: qrels[query.id.split(".")[0]] for query in asked}, "repeated")
 
 
 class Caseless(Topics):
@@ -83,9 +83,9 @@ def test_repeating_queries_changes_no_bound_and_no_verdict(texts, times, qrels, 
     for name in (TRANSLATED, FULL):
         for measure, scores in once.arm(name).scores.items():
             assert often.arm(name).scores[measure] == pytest.approx(scores)
-    texts_of = [[one.text for one in report.hurt.regressions] for report in (once, often)]
+    texts_of = [[one.text for one in report.diagnostics.regressions] for report in (once, often)]
     assert texts_of[0] == texts_of[1] and len(set(texts_of[1])) == len(texts_of[1])
-    sizes = [[(one.by, one.value, one.queries) for one in report.hurt.slices] for report in (once, often)]
+    sizes = [[(one.by, one.value, one.queries) for one in report.diagnostics.slices] for report in (once, often)]
     assert sizes[0] == sizes[1]
     note = f"{texts * (times - 1):,} of {texts * times:,} queries repeat the text of another"
     assert any(note in one for one in often.notes) and not any("repeat" in one for one in once.notes)
@@ -103,10 +103,10 @@ def test_one_text_with_several_judgements_counts_once_by_the_mean(reference, tmp
     translated = make_store(tmp_path / "translated", vectors=noisy(1.0))
     twice = [QUERIES[0], Query("again", f" {QUERIES[0].text}"), *QUERIES[1:]]
     qrels = {**QRELS, "again": {"d000": 2, "d007": 1}}
-    report = audit(translated, reference, Questions(twice, qrels, "twice"))
+    report = audit(translated, reference, QuerySet(twice, qrels, "twice"))
     assert report.query_ids == tuple(query.id for query in QUERIES)
     alone = [
-        audit(translated, reference, Questions([query], {query.id: qrels[query.id]}, "alone")).arm(FULL)
+        audit(translated, reference, QuerySet([query], {query.id: qrels[query.id]}, "alone")).arm(FULL)
         for query in twice[:2]
     ]
     single = [arm.scores["nDCG@10"][0] for arm in alone]
@@ -126,7 +126,7 @@ def chosen(store, queries):
 
 @pytest.mark.parametrize("qrels", [QRELS, None])
 def test_queries_that_chose_documents_do_not_judge(qrels, reference, perfect):
-    questions = Questions(QUERIES, qrels, "topics")
+    questions = QuerySet(QUERIES, qrels, "topics")
     translated = chosen(perfect, [Query("log", f"{query.text.upper()} ") for query in QUERIES[:25]])
     report = audit(translated, reference, questions, margin=SAFE_MARGIN)
     assert report.query_ids == tuple(query.id for query in QUERIES[25:])
@@ -186,7 +186,7 @@ def few(count):
 def test_the_first_ten_of_a_handful_are_no_selection(count, outcome, tmp_path):
     documents, _ = few(count)
     translated, reference = (make_store(tmp_path / name, documents=documents) for name in ("one", "two"))
-    report = audit(translated, reference, Questions(QUERIES, None, "few"), margin=0.9)
+    report = audit(translated, reference, QuerySet(QUERIES, None, "few"), margin=0.9)
     assert report.verdict.retention.estimate == 1
     assert report.verdict.outcome.value == outcome
     text = audit_text(report)
@@ -203,7 +203,7 @@ def test_ruined_vectors_of_a_handful_are_not_safe_by_overlap(tmp_path):
     rng = np.random.default_rng(0)
     ruined = make_store(tmp_path / "one", documents=documents, vectors=rng.normal(size=(10, DIM)).astype(np.float32))
     reference = make_store(tmp_path / "two", documents=documents)
-    report = audit(ruined, reference, Questions(QUERIES, None, "few"), margin=0.9)
+    report = audit(ruined, reference, QuerySet(QUERIES, None, "few"), margin=0.9)
     assert report.verdict.retention.lower > 0.9
     assert report.verdict.outcome is Outcome.INCONCLUSIVE
 
@@ -212,7 +212,7 @@ def test_harm_that_shows_among_few_documents_is_told(tmp_path):
     documents, qrels = few(90)
     rng = np.random.default_rng(0)
     ruined = make_store(tmp_path / "one", documents=documents, vectors=rng.normal(size=(90, DIM)).astype(np.float32))
-    report = audit(ruined, make_store(tmp_path / "two", documents=documents), Questions(QUERIES, qrels, "few"))
+    report = audit(ruined, make_store(tmp_path / "two", documents=documents), QuerySet(QUERIES, qrels, "few"))
     assert report.verdict.outcome is Outcome.NOT_SAFE
 
 
@@ -221,7 +221,7 @@ def test_what_is_held_out_is_not_safe_by_a_handful(true, outcome, reference, per
     confidence = np.full(150, 0.7, dtype="<f4")
     confidence[:true] = 1
     np.save(perfect.folder / "confidence.npy", confidence)
-    found = audit(perfect, reference, Questions(QUERIES, None, "log"), margin=0.9).held_out
+    found = audit(perfect, reference, QuerySet(QUERIES, None, "log"), margin=0.9).held_out
     assert found.documents == true and found.verdict.retention.estimate == 1
     assert found.verdict.outcome.value == outcome
     assert f"60 queries left): {outcome}, " in found.sentence
@@ -242,4 +242,4 @@ def test_scores_of_distinct_queries_stay_as_they_are():
     run_scores = np.random.default_rng(0).random(len(QUERIES))
     assert np.array_equal(QUESTIONS.merged(run_scores), run_scores)
     assert QUESTIONS.distinct == tuple(QUERIES)
-    assert Questions([], None, "none").merged(np.empty(0)).shape == (0,)
+    assert QuerySet([], None, "none").merged(np.empty(0)).shape == (0,)

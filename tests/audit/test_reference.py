@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from topics import DOCUMENTS, QRELS, QUERIES, TARGET, audit, copy_store, make_store, noisy
 
-from migrate.audit.query_set import Questions
+from migrate.audit.query_set import QuerySet
 from migrate.audit.reference import odd_scores
 from migrate.audit.verdict import Outcome
 from migrate.errors import StoreError
 from migrate.manifest import Manifest
 
-ROWS = Questions(QUERIES, {query: {str(int(d[1:])): g for d, g in docs.items()} for query, docs in QRELS.items()}, "x")
+ROWS = QuerySet(QUERIES, {query: {str(int(d[1:])): g for d, g in docs.items()} for query, docs in QRELS.items()}, "x")
 
 
 def test_a_reference_that_nothing_proves_makes_no_verdict_safe(tmp_path):

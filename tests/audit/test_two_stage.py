@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from topics import DOCUMENTS, N_DOCUMENTS, N_QUERIES, QRELS, QUERIES, QUESTIONS, TARGET, audit, make_store, noisy
 
-from migrate.audit.arms import BM25, FULL, HYBRID, HYBRID_FULL, MEAN, RANDOM, TRANSLATED
-from migrate.audit.query_set import Questions
+from migrate.audit.query_set import QuerySet
+from migrate.audit.results import BM25, FULL, HYBRID, HYBRID_FULL, MEAN, RANDOM, TRANSLATED
 from migrate.audit.two_stage import WITHOUT_TWO_STAGE
 from migrate.cost.count import count_texts
 from migrate.cost.target import target_of
@@ -90,7 +90,7 @@ def test_documents_are_found_by_id_whatever_the_order_of_the_reference(translate
 def test_a_document_that_asks_does_not_find_itself(translated, reference):
     own = [Query(document.id, document.text) for document in DOCUMENTS[:20]]
     qrels = {query.id: {query.id: 1} for query in own}
-    report = audit(translated, reference, Questions(own, qrels, "own", exclude_self=True), two_stage=[50])
+    report = audit(translated, reference, QuerySet(own, qrels, "own", exclude_self=True), two_stage=[50])
     assert report.arm("two-stage 50").mean("recall@100") == 0
 
 
@@ -98,4 +98,4 @@ def test_a_reference_of_other_chunks_has_no_two_stage_arm(translated, tmp_path):
     chunks = [Document(f"{d.id}#{part}", d.text, {"parent_id": d.id}) for d in DOCUMENTS for part in range(2)]
     report = audit(translated, make_store(tmp_path / "chunks", documents=chunks), QUESTIONS, two_stage=[7])
     assert not any("stage" in arm.name for arm in report.arms)
-    assert report.missing["two-stage"] == WITHOUT_TWO_STAGE
+    assert report.skipped_arms["two-stage"] == WITHOUT_TWO_STAGE

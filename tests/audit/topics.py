@@ -5,7 +5,8 @@ import shutil
 import numpy as np
 
 from migrate.audit.audit import audit_store
-from migrate.audit.query_set import Questions
+from migrate.audit.inputs import AuditInputs, AuditOptions
+from migrate.audit.query_set import QuerySet
 from migrate.embedders.base import Embedder
 from migrate.manifest import ModelIdentity
 from migrate.stores import create_store, open_store
@@ -44,7 +45,7 @@ QRELS = {
     query.id: {f"d{(row % 50) + 50 * part:03}": part for part in range(3)}  # grades 0, 1 and 2
     for row, query in enumerate(QUERIES)
 }
-QUESTIONS = Questions(QUERIES, QRELS, "topics")
+QUESTIONS = QuerySet(QUERIES, QRELS, "topics")
 
 
 def make_store(folder, embedder=TARGET, documents=DOCUMENTS, *, vectors=None, metric="ip", manifest=None, texts=True):
@@ -76,4 +77,7 @@ def noisy(scale):
 
 
 def audit(translated, reference, questions=QUESTIONS, embedder=TARGET, **options):
-    return audit_store(translated, reference, questions, embedder, **{"resamples": 500, **options})
+    more = {name: options.pop(name) for name in ("source", "source_embedder", "bridge") if name in options}
+    inputs = AuditInputs(translated, reference, questions, embedder, **more)
+    call = {"progress": options.pop("progress")} if "progress" in options else {}
+    return audit_store(inputs, AuditOptions(**{"resamples": 500, **options}), **call)

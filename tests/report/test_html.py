@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from topics import DOCUMENTS, QRELS, QUERIES, SOURCE, audit, make_store, noisy
 
-from migrate.audit.query_set import Questions
+from migrate.audit.query_set import QuerySet
 from migrate.report.html import audit_page
 from migrate.report.page import Section, html_page, html_table
 from migrate.report.svg.charts import Interval, Line, difference_chart, histogram_chart, interval_chart, line_chart
@@ -34,7 +34,7 @@ def report(tmp_path_factory):
     return audit(
         translated,
         make_store(folder / "reference"),
-        Questions(queries, QRELS, "topics"),
+        QuerySet(queries, QRELS, "topics"),
         source=make_store(folder / "source", SOURCE),
         source_embedder=SOURCE,
         two_stage=[50],
@@ -51,7 +51,7 @@ def test_the_page_says_the_verdict_first(report):
     assert page.index(f"{report.verdict.retention.estimate:.3f}") < page.index("<svg")
     for arm in report.arms:
         assert arm.name in page
-    for missing in report.missing:
+    for missing in report.skipped_arms:
         assert missing in page
 
 
@@ -73,7 +73,7 @@ def test_every_chart_is_valid_and_read_out(report):
 
 def test_a_provisional_report_has_a_page_too(report, tmp_path):
     translated, reference = (make_store(tmp_path / name, vectors=noisy(scale)) for name, scale in (("t", 1), ("r", 0)))
-    page = audit_page(audit(translated, reference, Questions(QUERIES, None, "log")))
+    page = audit_page(audit(translated, reference, QuerySet(QUERIES, None, "log")))
     assert "provisional" in page and "overlap@10" in page
     assert charts(page)
 

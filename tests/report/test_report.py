@@ -4,8 +4,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from migrate.audit.arms import BM25, FULL, MEAN, MEANINGS, STAY, TRANSLATED, Arm, Comparison
 from migrate.audit.report import AuditReport
+from migrate.audit.results import BM25, FULL, MEAN, STAY, TRANSLATED, ArmResult, Comparison
 from migrate.audit.slices import Slice
 from migrate.audit.verdict import Bounds, Outcome, Verdict
 from migrate.manifest import Manifest, ModelIdentity
@@ -27,7 +27,7 @@ def make_report(n=300, *, judged=True, gain=GAIN, retention=RETENTION, **verdict
     rng = np.random.default_rng(0)
     measures = MEASURES if judged else MEASURES[3:]
     names = (FULL, TRANSLATED, STAY, BM25, MEAN)
-    arms = [Arm(name, MEANINGS[name], {m: rng.random(n) for m in measures}, 1.5 + i) for i, name in enumerate(names)]
+    arms = [ArmResult(name, "", {m: rng.random(n) for m in measures}, 1.5 + i) for i, name in enumerate(names)]
     third = n // 3
     facts = {"outcome": Outcome.INCONCLUSIVE, "queries_needed": 1234, "provisional": not judged, **verdict}
     return AuditReport(
@@ -231,9 +231,9 @@ def test_columns_and_kinds_that_tell_nothing_are_left_out():
     assert {"Mtok", "usd"} <= set(quality_rows(replace(free, arms=(*paid, *free.arms[1:])))[0])
     bounds = Bounds(0.9, 0.8, 1.0)
     slices = [Slice(by, value, 20, 0.5, 0.4, bounds) for by, value in (("topic", "a"), ("topic", "b"), ("shelf", "x"))]
-    hurt = replace(report, hurt=replace(report.hurt, slices=tuple(slices)))
-    text, page = audit_text(hurt), audit_page(hurt)
+    wide = replace(report, diagnostics=replace(report.diagnostics, slices=tuple(slices)))
+    text, page = audit_text(wide), audit_page(wide)
     assert "topic: a" in text and "shelf" not in text
     assert "By topic" in page and "By shelf" not in page
-    alone = replace(report, hurt=replace(report.hurt, slices=tuple(slices[2:])))
+    alone = replace(report, diagnostics=replace(report.diagnostics, slices=tuple(slices[2:])))
     assert "Kinds of queries" not in audit_page(alone) and "kinds of queries" not in audit_text(alone)

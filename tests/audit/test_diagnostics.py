@@ -8,9 +8,9 @@ from scipy.stats import skew
 from sklearn.neighbors import NearestNeighbors
 from topics import DOCUMENTS, QRELS, QUERIES, QUESTIONS, SOURCE, TARGET, audit, make_store, noisy
 
-from migrate.audit.arms import FULL, STAY, TRANSLATED
 from migrate.audit.diagnostics import PASS_RATES, calibrate, hubness_of, map_spaces
-from migrate.audit.query_set import Questions
+from migrate.audit.query_set import QuerySet
+from migrate.audit.results import FULL, STAY, TRANSLATED
 from migrate.search.runs import Run
 from migrate.vectors import Document, Query, unit_rows
 
@@ -28,7 +28,7 @@ def report(tmp_path_factory):
 
 def test_regressions_are_the_queries_that_fall_furthest_behind(report):
     loss = report.arm(FULL).scores["nDCG@10"] - report.arm(TRANSLATED).scores["nDCG@10"]
-    worst = report.hurt.regressions
+    worst = report.diagnostics.regressions
     fallen = [one.scores[FULL] - one.scores[TRANSLATED] for one in worst]
     assert fallen == pytest.approx(sorted(loss, reverse=True)[: len(worst)])
     assert len(worst) == 10
@@ -44,15 +44,15 @@ def test_regressions_are_the_queries_that_fall_furthest_behind(report):
 
 def test_nothing_is_a_regression_where_nothing_is_lost(tmp_path):
     one, other = (make_store(tmp_path / name) for name in ("one", "other"))
-    assert audit(one, other).hurt.regressions == ()
+    assert audit(one, other).diagnostics.regressions == ()
 
 
 def test_slices_hold_every_query_once_and_average_to_the_whole(report):
     full = report.arm(FULL).scores["nDCG@10"]
-    kinds = dict.fromkeys(one.by for one in report.hurt.slices)
+    kinds = dict.fromkeys(one.by for one in report.diagnostics.slices)
     assert list(kinds) == ["words in the query", "topic", "confidence", "shelf"]
     for by in kinds:
-        own = [one for one in report.hurt.slices if one.by == by]
+        own = [one for one in report.diagnostics.slices if one.by == by]
         assert sum(one.queries for one in own) == len(QUERIES)
         assert sum(one.queries * one.full for one in own) / len(QUERIES) == pytest.approx(full.mean())
         for one in own:
@@ -67,7 +67,7 @@ def test_a_slice_by_metadata_is_that_of_the_relevant_document_found_first(report
     for query_id, scores in zip(ids, asked, strict=True):
         relevant = [d for d, grade in QRELS[query_id].items() if grade]
         run[query_id] = max(relevant, key=lambda d: scores[int(d[1:])])
-    for one in (one for one in report.hurt.slices if one.by == "shelf"):
+    for one in (one for one in report.diagnostics.slices if one.by == "shelf"):
         rows = [row for row, q in enumerate(ids) if f"s{int(run[q][1:]) % 3}" == one.value]
         assert (one.queries, one.full, one.translated) == (
             len(rows), pytest.approx(full[rows].mean()), pytest.approx(arm[rows].mean())
@@ -78,9 +78,9 @@ def test_long_and_short_queries_are_told_apart(tmp_path):
     """Two parts need sixty queries; half of these have six words."""
     queries = [Query(q.id, q.text + " a b c" * (row % 2)) for row, q in enumerate(QUERIES)]
     report = audit(
-        make_store(tmp_path / "t", vectors=noisy(1.0)), make_store(tmp_path / "r"), Questions(queries, QRELS, "x")
+        make_store(tmp_path / "t", vectors=noisy(1.0)), make_store(tmp_path / "r"), QuerySet(queries, QRELS, "x")
     )
-    own = [one for one in report.hurt.slices if one.by == "words in the query"]
+    own = [one for one in report.diagnostics.slices if one.by == "words in the query"]
     assert [(one.value, one.queries) for one in own] == [("3", 30), ("6", 30)]
 
 
@@ -94,7 +94,7 @@ def runs(metric, n=400, seed=0):
     given = scores if metric == "ip" else 1 - scores
     new = 0.5 * scores + 0.1 if metric == "ip" else 3 * (1 - scores)
     old_run, new_run = (Run(ranked, dict(zip(ids, map(tuple, rows.tolist()), strict=True))) for rows in (given, new))
-    return old_run, new_run, Questions([Query(q, q) for q in ids], qrels, "hits")
+    return old_run, new_run, QuerySet([Query(q, q) for q in ids], qrels, "hits")
 
 
 @pytest.mark.parametrize("metric", ["ip", "l2"])
@@ -164,13 +164,13 @@ def test_the_map_is_a_principal_component_analysis():
 
 def test_equal_spaces_have_no_movers_to_speak_of(tmp_path):
     one, other = (make_store(tmp_path / name) for name in ("one", "other"))
-    spaces = audit(one, other).hurt.spaces
+    spaces = audit(one, other).diagnostics.spaces
     assert (spaces.cosines, spaces.movers) == ((), ())
 
 
 def test_stores_of_other_chunks_have_no_map(tmp_path):
     chunks = [Document(f"{d.id}#{part}", d.text, {"parent_id": d.id}) for d in DOCUMENTS for part in range(2)]
-    hurt = audit(make_store(tmp_path / "t"), make_store(tmp_path / "r", documents=chunks), QUESTIONS).hurt
+    hurt = audit(make_store(tmp_path / "t"), make_store(tmp_path / "r", documents=chunks), QUESTIONS).diagnostics
     assert (hurt.spaces, hurt.hubness) == (None, ())
 
 
@@ -179,6 +179,6 @@ def test_the_sample_is_not_that_of_a_fit_by_the_same_seed(tmp_path):
     paid = np.random.default_rng(0).permutation(len(DOCUMENTS))[:60]
     vectors = noisy(1.0)
     vectors[paid] = TARGET.embed_documents(DOCUMENTS)[paid]
-    found = audit(make_store(tmp_path / "t", vectors=vectors), make_store(tmp_path / "r"), seed=0).hurt.spaces
+    found = audit(make_store(tmp_path / "t", vectors=vectors), make_store(tmp_path / "r"), seed=0).diagnostics.spaces
     still = [one == other for one, other in zip(found.true, found.translated, strict=True)]
     assert 0.2 < np.mean(still[:60]) < 0.6

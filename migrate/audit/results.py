@@ -1,0 +1,152 @@
+"""What an audit measures of an arm: its scores, its cost, and how it compares with its standard.
+
+How an arm answers queries is in `migrate.audit.arms`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from migrate.audit.measures import Scores, judged, ndcg, overlap, rank_biased_overlap, recall, reciprocal_rank
+from migrate.audit.query_set import QuerySet
+from migrate.audit.two_stage import Reranking
+from migrate.audit.verdict import CONFIDENCE, Bounds, Verdict, decide, retention_bounds
+from migrate.search.runs import Run
+
+TIE = 1e-9
+"""Differences of nDCG@10 up to this count as a tie."""
+
+FULL, TRANSLATED, STAY, BRIDGE, BM25 = "full re-embed", "translated", "stay", "bridge", "BM25"
+HYBRID, HYBRID_FULL = "hybrid", "hybrid, full"
+MEAN, RANDOM = "mean", "random"
+TWO_STAGE, REEMBEDDED = "two-stage", "translated + k%"
+
+NDCG, OVERLAP = "nDCG@10", "overlap@10"
+
+
+@dataclass(frozen=True, slots=True)
+class ArmCost:
+    """What the target model must embed of documents to have an arm; queries are not counted.
+
+    `tokens` are those of the target model, `usd` is their price; both are about right, and None where unknown.
+    `reranking` is what a two-stage arm embeds as queries come.
+    """
+
+    tokens: float | None = None
+    usd: float | None = None
+    reranking: Reranking | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ArmResult:
+    """How well and how fast an arm answers the queries, and what it costs.
+
+    `scores` maps a measure (`nDCG@10`, `recall@100`, `MRR@10`, `judged@10`, `overlap@1`, `overlap@10`, `overlap@100`,
+    `RBO`) to one value for each distinct query text (`QuerySet.distinct`); without judgements only those against the
+    full re-embed are there. `seconds` is the time to rank, without embedding. `tokens`, `usd` and `reranking` are
+    those of `ArmCost`.
+    """
+
+    name: str
+    meaning: str
+    scores: Mapping[str, Scores]
+    seconds: float
+    tokens: float | None = None
+    usd: float | None = None
+    reranking: Reranking | None = None
+
+    def mean(self, measure: str) -> float | None:
+        """Mean over all distinct queries, or None where the measure could not be taken."""
+        return float(np.mean(self.scores[measure])) if measure in self.scores else None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """An arm against its standard: retention of the deciding measure, and queries won, tied and lost."""
+
+    retention: Bounds
+    wins: int
+    ties: int
+    losses: int
+    standard: str = FULL
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """The rules by which all arms of an audit are compared: the same queries, margin, seed and confidence.
+
+    `n_documents` is how many documents can be retrieved. With any `doubts` no verdict is SAFE.
+    """
+
+    query_set: QuerySet
+    margin: float
+    seed: int
+    resamples: int
+    n_documents: int
+    confidence: float = CONFIDENCE
+    doubts: tuple[str, ...] = ()
+
+    @property
+    def measure(self) -> str:
+        """The measure that the verdict rests on."""
+        return deciding_measure(self.query_set)
+
+    @property
+    def provisional(self) -> bool:
+        """Whether there are no judgements, so that agreement with the full re-embed has to decide."""
+        return self.query_set.qrels is None
+
+    def compare(self, arm: ArmResult, standard: ArmResult) -> Comparison:
+        """Retention of an arm, and the queries it wins, ties and loses against its standard."""
+        scores, reference = arm.scores[self.measure], standard.scores[self.measure]
+        bounds = retention_bounds(scores, reference, seed=self.seed, resamples=self.resamples)
+        return Comparison(bounds, *win_tie_loss(scores, reference), standard.name)
+
+    def verdict(self, arm: ArmResult, full: ArmResult, stay: Scores | None) -> Verdict:
+        """The verdict on an arm; `stay` are the nDCG@10 of staying, (c,), None where they are not known."""
+        return decide(
+            arm.scores[self.measure],
+            full.scores[self.measure],
+            None if self.provisional else stay,
+            margin=self.margin,
+            seed=self.seed,
+            resamples=self.resamples,
+            provisional=self.provisional,
+            confidence=self.confidence,
+            n_documents=self.n_documents,
+        ).doubted(self.doubts)
+
+
+def deciding_measure(query_set: QuerySet) -> str:
+    """What a verdict rests on: nDCG@10, or overlap@10 where nothing is judged."""
+    return OVERLAP if query_set.qrels is None else NDCG
+
+
+def deciding_scores(run: Run, full: Run, query_set: QuerySet) -> Scores:
+    """A run's scores by the deciding measure, one for each distinct text, (c,)."""
+    ids, qrels = query_set.query_ids, query_set.qrels
+    return query_set.merged(overlap(run, full, ids, 10) if qrels is None else ndcg(run, qrels, ids, 10))
+
+
+def all_scores(run: Run, full: Run, query_set: QuerySet) -> Mapping[str, Scores]:
+    """A run's scores by every measure, one for each distinct text, (c,)."""
+    ids, qrels = query_set.query_ids, query_set.qrels
+    scores: dict[str, Scores] = {}
+    if qrels is not None:
+        scores[NDCG] = ndcg(run, qrels, ids, 10)
+        scores["recall@100"] = recall(run, qrels, ids, 100)
+        scores["MRR@10"] = reciprocal_rank(run, qrels, ids, 10)
+        scores["judged@10"] = judged(run, qrels, ids, 10)
+    scores |= {f"overlap@{k}": overlap(run, full, ids, k) for k in (1, 10, 100)}
+    scores["RBO"] = rank_biased_overlap(run, full, ids)
+    return {measure: query_set.merged(values) for measure, values in scores.items()}
+
+
+def win_tie_loss(arm: Scores, reference: Scores) -> tuple[int, int, int]:
+    """How many queries the arm answers better than, as well as, and worse than the reference."""
+    difference = arm - reference
+    wins, losses = int((difference > TIE).sum()), int((difference < -TIE).sum())
+    return wins, len(difference) - wins - losses, losses

@@ -1,0 +1,81 @@
+"""An arm is one class and one line in a list: the audit and every report take it from there."""
+
+import json
+
+import pytest
+from topics import QUESTIONS, audit, make_store, noisy
+
+from migrate.audit import arms as arms_module
+from migrate.audit.arms import ARMS, Arm
+from migrate.audit.results import FULL
+from migrate.audit.retrieval import TimedRun
+from migrate.report.audit import audit_text
+from migrate.report.document import audit_document
+from migrate.report.html import audit_page
+from migrate.search.runs import Run
+
+
+class Reverse(Arm):
+    name, meaning = "reverse", "the first ten of the full re-embed, worst first"
+
+    def retrieve(self, retriever):
+        full = retriever.search(FULL)
+        return TimedRun(Run({q: ranking[9::-1] for q, ranking in full.run.rankings.items()}), full.seconds)
+
+    def cost(self, retriever):
+        return retriever.inputs.cost_of_share(0.5)
+
+
+class Telepathy(Reverse):
+    name, meaning = "telepathy", "no search at all"
+
+    @classmethod
+    def skip_reason(cls, inputs):
+        return "needs a gift"
+
+
+@pytest.fixture
+def stores(tmp_path):
+    return make_store(tmp_path / "translated", vectors=noisy(0.5)), make_store(tmp_path / "reference")
+
+
+def test_a_new_arm_is_in_every_form_of_the_report(stores, monkeypatch):
+    monkeypatch.setattr(arms_module, "ARMS", [*ARMS, Reverse])
+    report = audit(*stores, price_usd_per_mtok=2.0)
+    assert [arm.name for arm in report.arms][-1] == "reverse"
+    (full, reverse) = (report.arm(name) for name in (FULL, "reverse"))
+    assert 0 < reverse.mean("nDCG@10") < full.mean("nDCG@10")
+    assert report.comparisons["reverse"].losses > report.comparisons["reverse"].wins
+    assert (reverse.tokens, reverse.usd) == (full.tokens / 2, full.usd / 2)
+    (line,) = [line for line in audit_text(report).splitlines() if line.startswith("reverse ") and ".." in line]
+    assert f"{reverse.mean('nDCG@10'):.3f}" in line
+    (entry,) = [arm for arm in json.loads(json.dumps(audit_document(report)))["arms"] if arm["name"] == "reverse"]
+    assert entry["meaning"] == Reverse.meaning and len(entry["per_query"]["nDCG@10"]) == len(QUESTIONS.queries)
+    assert "reverse" in audit_page(report) and Reverse.meaning in audit_page(report)
+
+
+def test_an_arm_says_what_it_needs(stores, monkeypatch):
+    monkeypatch.setattr(arms_module, "ARMS", [*ARMS, Telepathy])
+    report = audit(*stores)
+    assert "telepathy" not in {arm.name for arm in report.arms}
+    assert audit_document(report)["missing"]["telepathy"] == "needs a gift"
+    assert "telepathy needs a gift" in " ".join(audit_text(report).split())
+    assert "<b>telepathy</b> needs a gift" in audit_page(report)
+
+
+def test_each_store_is_searched_once_and_words_are_ranked_once(stores):
+    stages = []
+    audit(*stores, progress=lambda stage, done, total: stages.append((stage, done)))
+    starts = [stage for stage, done in stages if done == 0]
+    assert sorted(stage for stage in starts if "search" in stage or "BM25" in stage) == [
+        "rank with BM25",
+        "search reference",
+        "search translated",
+    ]
+    assert starts.count("rank with BM25") == 1
+
+
+def test_what_is_skipped_has_a_reason_in_the_order_of_the_arms(stores):
+    report = audit(*stores, bm25=False)
+    assert list(report.skipped_arms) == ["stay", "bridge", "hybrid", "BM25", "two-stage", "translated + k%"]
+    assert [arm.name for arm in report.arms] == [FULL, "translated", "mean", "random"]
