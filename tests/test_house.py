@@ -19,6 +19,7 @@ FLOORS = {
     "stores": 1, "embedders": 1, "datasets": 1, "checkpoint": 1,
     "stitch": 2, "search": 2,
     "selection": 3, "similarity": 3,
+    "testing": 2,
     "fit": 4, "translate": 4, "embed": 4, "langchain": 4, "cost": 4, "check": 4,
     "reembed": 5, "backfill": 5,
     "audit": 6,

@@ -93,7 +93,7 @@ def test_without_a_model_rows_come_rank_by_rank_as_bm25_finds_them(depth, texts,
 def test_without_texts_rows_come_rank_by_rank_as_exact_search_finds_them(metric, texts, queries, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_QUERY_BLOCK", 5)  # 12 queries in three blocks
     store, vectors = make_store(tmp_path / "s", texts, metric, with_texts=False)
-    monkeypatch.setattr(store, "batches", partial(store.batches, 7))  # 90 rows in 13 batches
+    monkeypatch.setattr(store, "scan", partial(store.scan, batch_size=7))  # 90 rows in 13 batches
     model = Directions(6)
     asked = model.embed_queries(queries, progress=None)
     expected = interleaved([by_vectors(vectors, query, metric) for query in asked], 4)

@@ -1,0 +1,215 @@
+"""What every kind of store must do, as a class of tests to inherit; pytest runs it, and it imports nothing of pytest's.
+
+>>> class TestMyStore(StoreTests):  # doctest: +SKIP
+...     def make_store(self, folder, documents, vectors, metric):
+...         my_package.write(folder, documents, vectors, metric)
+...         return f"mine:{folder}"
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from migrate.errors import LeadMigrateError, StoreError
+from migrate.stores import open_store
+from migrate.stores.base import Metric, Store, read_all
+from migrate.vectors import Batch, Document, Vectors
+
+COUNT = 60
+DIM = 8
+
+
+def example_documents(count: int = COUNT) -> list[Document]:
+    """Documents with ids that are not their row numbers, texts and metadata."""
+    return [
+        Document(f"doc-{(7 * row + 3) % count}", f"text of row {row}", {"page": row, "source": "a"})
+        for row in range(count)
+    ]
+
+
+def awkward_documents() -> list[Document]:
+    """Ids and texts that a careless reader would change: numbers, spaces, quotes, other scripts, nothing, much."""
+    ids = ["7", "007", "-1", " spaces ", "line\nbreak", 'quote"s', "naïve/路径#?", "🦆", "x" * 1_000, "null"]
+    texts = [
+        "",
+        "  ",
+        "tab\tand\nline",
+        "naïve 路径 🦆",
+        "long " * 9_000,
+        '{"json": [1]}',
+        "\\ud800",
+        "'",
+        "None",
+        "x",
+    ]
+    return [Document(doc_id, text, {"place": row}) for row, (doc_id, text) in enumerate(zip(ids, texts, strict=True))]
+
+
+def example_vectors(count: int = COUNT, dim: int = DIM, seed: int = 0) -> Vectors:
+    """Vectors of different lengths, (count, dim), float32."""
+    return np.random.default_rng(seed).normal(size=(count, dim)).astype(np.float32)
+
+
+class StoreTests:
+    """Inherit it in a class that begins with `Test`, and define `make_store`.
+
+    `metrics` are those that a store of the kind can have. `can_be_empty` says whether one without documents can be
+    made at all.
+    """
+
+    metrics: tuple[Metric, ...] = ("l2", "ip")
+    can_be_empty = True
+
+    def make_store(self, folder: Path, documents: Sequence[Document], vectors: Vectors, metric: Metric) -> Path | str:
+        """Make a store with the kind's own library, or make it again; what it is made in is `folder`, which is there.
+
+        Returns its location, as `open_store` takes it.
+        """
+        raise NotImplementedError
+
+    def _open(self, folder: Path, documents: Sequence[Document] | None = None, vectors: Vectors | None = None) -> Store:
+        folder.mkdir(parents=True, exist_ok=True)
+        documents = example_documents() if documents is None else documents
+        vectors = example_vectors(len(documents)) if vectors is None else vectors
+        return open_store(self.make_store(folder, documents, vectors, self.metrics[0]))
+
+    def test_info_says_what_is_there(self, tmp_path: Path) -> None:
+        for metric in self.metrics:
+            folder = tmp_path / metric
+            folder.mkdir()
+            info = open_store(self.make_store(folder, example_documents(), example_vectors(), metric)).info
+            assert (info.count, info.dim, info.metric, info.has_texts) == (COUNT, DIM, metric, True)
+            assert info.manifest is None
+
+    def test_ids_vectors_texts_and_metadata_come_back_in_order(self, tmp_path: Path) -> None:
+        store, documents = self._open(tmp_path / "store"), example_documents()
+        whole = read_all(store.scan(batch_size=7))
+        assert list(whole.ids) == [document.id for document in documents]
+        assert np.array_equal(whole.vectors, example_vectors())
+        assert list(store.documents()) == documents
+
+    def test_awkward_ids_and_texts_come_back_to_the_byte(self, tmp_path: Path) -> None:
+        documents = awkward_documents()
+        store = self._open(tmp_path / "store", documents)
+        assert list(read_all(store.scan()).ids) == [document.id for document in documents]
+        assert [document.text for document in store.documents()] == [document.text for document in documents]
+
+    def test_batches_are_float32_in_rows(self, tmp_path: Path) -> None:
+        sizes = []
+        for batch in self._open(tmp_path / "store").scan(batch_size=13):
+            assert batch.vectors.dtype == np.float32
+            assert batch.vectors.flags.c_contiguous
+            assert batch.vectors.shape == (len(batch.ids), DIM)
+            sizes.append(len(batch))
+        assert sizes == [13, 13, 13, 13, 8]
+
+    def test_a_scan_of_a_slice_is_the_slice_of_a_scan(self, tmp_path: Path) -> None:
+        store = self._open(tmp_path / "store")
+        whole = read_all(store.scan())
+        for start, stop in ((0, None), (10, 50), (11, 12), (COUNT - 1, None), (50, COUNT + 10)):
+            part = read_all(store.scan(start, stop, batch_size=7))
+            assert list(part.ids) == list(whole.ids)[start:stop], (start, stop)
+            assert np.array_equal(part.vectors, whole.vectors[start:stop]), (start, stop)
+        assert not list(store.scan(20, 20))
+        assert not list(store.scan(COUNT))
+
+    def test_get_gives_what_a_scan_gives_in_the_order_of_rows(self, tmp_path: Path) -> None:
+        store = self._open(tmp_path / "store")
+        whole = read_all(store.scan())
+        for rows in ([COUNT - 1, 0, 17, 17, 3], [], list(range(COUNT))):
+            batch = store.get(np.array(rows, np.int64))
+            assert list(batch.ids) == [whole.ids[row] for row in rows]
+            assert np.array_equal(batch.vectors, whole.vectors[np.array(rows, np.int64)])
+
+    def test_documents_come_in_the_order_of_rows(self, tmp_path: Path) -> None:
+        store, documents = self._open(tmp_path / "store"), example_documents()
+        rows = [5, 59, 0, 30, 31]
+        assert list(store.documents(np.array(rows, np.int64))) == [documents[row] for row in rows]
+
+    def test_a_snapshot_stays_the_same_while_the_store_does(self, tmp_path: Path) -> None:
+        store = self._open(tmp_path / "store")
+        before = store.snapshot()
+        assert store.snapshot() == before
+        store.check_unchanged(before)
+
+    def test_a_snapshot_notices_other_vectors_ids_and_texts(self, tmp_path: Path) -> None:
+        documents, vectors = example_documents(), example_vectors()
+        before = self._open(tmp_path / "store").snapshot()
+        other_id = [Document("another", documents[0].text, documents[0].metadata), *documents[1:]]
+        other_text = [Document(documents[0].id, "another text", documents[0].metadata), *documents[1:]]
+        assert self._open(tmp_path / "vectors", vectors=-vectors).snapshot().difference(before.fingerprint)
+        assert self._open(tmp_path / "ids", other_id).snapshot().difference(before.fingerprint)
+        texts = self._open(tmp_path / "texts", other_text).snapshot()
+        assert texts.difference(before.fingerprint) == "the same vectors, other texts"
+
+    def test_a_store_that_is_written_to_is_not_unchanged(self, tmp_path: Path) -> None:
+        store = self._open(tmp_path / "store")
+        before = store.snapshot()
+        self._open(tmp_path / "store", vectors=example_vectors(seed=1))
+        try:
+            store.check_unchanged(before)
+        except StoreError:
+            return
+        raise AssertionError("expected a StoreError, as the vectors are others now")
+
+    def test_a_destination_is_a_store_of_the_same_kind_with_another_dimension(self, tmp_path: Path) -> None:
+        store = self._open(tmp_path / "store")
+        for dim in (DIM - 3, DIM + 5):
+            vectors = example_vectors(dim=dim, seed=dim)
+            new = self._written(store, tmp_path / str(dim), vectors)
+            assert (new.info.kind, new.info.metric) == (store.info.kind, store.info.metric)
+            whole = read_all(new.scan())
+            assert list(whole.ids) == list(read_all(store.scan()).ids)
+            assert np.array_equal(whole.vectors, vectors)
+            assert list(new.documents()) == list(store.documents())
+
+    def test_a_destination_refuses_fewer_rows_than_there_are_documents(self, tmp_path: Path) -> None:
+        store = self._open(tmp_path / "store")
+        folder = tmp_path / "new"
+        folder.mkdir()
+        writer = store.destination(folder, DIM)
+        writer.append(next(iter(store.scan(batch_size=10))))
+        try:
+            writer.finish()
+        except StoreError:
+            return
+        raise AssertionError("expected a StoreError, as 50 rows are missing")
+
+    def test_the_source_is_never_written_to(self, tmp_path: Path) -> None:
+        store = self._open(tmp_path / "store")
+        before = _hashes(tmp_path / "store")
+        list(store.scan())
+        store.get(np.arange(3))
+        list(store.documents())
+        store.snapshot()
+        self._written(store, tmp_path / "new", example_vectors(dim=5))
+        assert _hashes(tmp_path / "store") == before
+
+    def test_an_empty_store_is_read_or_refused_in_one_line(self, tmp_path: Path) -> None:
+        if not self.can_be_empty:
+            return
+        try:
+            store = self._open(tmp_path / "store", [], example_vectors(0))
+        except LeadMigrateError as error:
+            assert "\n" not in str(error)
+            return
+        assert store.info.count == 0
+        assert not list(store.scan())
+
+    @staticmethod
+    def _written(store: Store, folder: Path, vectors: Vectors) -> Store:
+        folder.mkdir()
+        writer = store.destination(folder, vectors.shape[1])
+        for start, batch in zip(range(0, COUNT, 13), store.scan(batch_size=13), strict=True):
+            writer.append(Batch(batch.ids, vectors[start : start + 13]))
+        writer.finish()
+        return open_store(folder)
+
+
+def _hashes(folder: Path) -> dict[str, str]:
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}

@@ -1,0 +1,185 @@
+import json
+import os
+
+import numpy as np
+import pytest
+from faiss_tools import COUNT, build, read, rewrite, save
+
+from migrate.cli.main import run
+from migrate.errors import StoreError, UsageError
+from migrate.stores import open_store, registry
+from migrate.vectors import Document
+
+
+@pytest.fixture
+def folder(vectors, tmp_path):
+    folder = tmp_path / "store"
+    folder.mkdir()
+    np.save(folder / "vectors.npy", vectors)
+    # ids that are numbers, and not those of their rows
+    lines = [{"id": str(COUNT - row), "text": f"text {row}", "metadata": {"row": row}} for row in range(COUNT)]
+    (folder / "docs.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return folder
+
+
+def test_line_i_belongs_to_row_i_whatever_its_id(folder, vectors):
+    store = open_store(folder)
+    ids, stored = read(store)
+    assert ids[:2] == [str(COUNT), str(COUNT - 1)] and np.array_equal(stored, vectors)
+    assert next(store.documents(np.array([3]))) == Document(str(COUNT - 3), "text 3", {"row": 3})
+
+
+def test_without_documents_ids_are_row_numbers(folder, vectors):
+    (folder / "docs.jsonl").unlink()
+    store = open_store(folder / "vectors.npy")
+    assert read(store)[0] == [str(row) for row in range(COUNT)] and not store.info.has_texts
+
+
+@pytest.mark.parametrize("dtype", ["<f2", "<f8", ">f4"])
+def test_other_floats_are_read_as_float32(folder, vectors, tmp_path, dtype):
+    np.save(folder / "vectors.npy", vectors.astype(dtype))
+    store = open_store(folder)
+    name = np.dtype(dtype).name
+    assert (f"the vectors are {name}, read as float32" in store.info.notes) == (name != "float32")
+    assert np.array_equal(read(store)[1], vectors.astype(dtype).astype(np.float32))
+    written = np.load(rewrite(store, tmp_path / "new").index_path)
+    assert written.dtype == np.float32 and np.array_equal(written, read(store)[1])
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (np.zeros(5, np.float32), r"expected an array \(n, dim\) of floats"),
+        (np.zeros((5, 4), np.int64), r"expected an array \(n, dim\) of floats"),
+        (np.array([[object()]], dtype=object), "of object"),
+        (np.asfortranarray(np.ones((5, 4), np.float32)), "Fortran order"),
+    ],
+    ids=["flat", "integers", "pickled", "columns"],
+)
+def test_other_arrays_are_refused(tmp_path, content, message):
+    np.save(tmp_path / "vectors.npy", content, allow_pickle=True)
+    with pytest.raises(StoreError, match=message):
+        open_store(tmp_path / "vectors.npy")
+
+
+@pytest.mark.parametrize("size", [0, 3, 7, 20, 127, 128, 129, 5_000])
+def test_an_array_that_was_cut_is_refused(folder, size):
+    os.truncate(folder / "vectors.npy", size)
+    with pytest.raises(StoreError):
+        open_store(folder / "vectors.npy")
+
+
+def test_an_array_that_is_cut_while_it_is_read_is_refused(folder):
+    batches = open_store(folder).scan(batch_size=10)
+    next(batches)
+    os.truncate(folder / "vectors.npy", 2_000)
+    with pytest.raises(StoreError, match="cut while it was read"):
+        list(batches)
+
+
+def test_an_index_is_opened_before_an_array_unless_the_kind_is_named(folder, vectors):
+    save(build("Flat", -vectors), folder)
+    assert open_store(folder).info.kind == "faiss"
+    assert np.array_equal(read(open_store(f"arrays:{folder}"))[1], vectors)
+
+
+def test_two_arrays_are_not_guessed_between(folder):
+    np.save(folder / "more.npy", np.ones((2, 3), np.float32))
+    with pytest.raises(StoreError, match=r"found 2 \(more\.npy, vectors\.npy\); give the file itself"):
+        open_store(f"arrays:{folder}")
+    (folder / "docs.jsonl").unlink()
+    assert open_store(folder / "more.npy").info.dim == 3
+
+
+def test_a_column_of_uneven_vectors_names_its_row(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    for bad in ([1.0], None, [1.0, None]):
+        table = pyarrow.table({"id": ["a", "b", "c"], "text": ["x"] * 3, "vector": [[1.0, 2.0], [3.0, 4.0], bad]})
+        parquet.write_table(table, tmp_path / "x.parquet")
+        with pytest.raises(StoreError, match="none in row 2"):
+            read(open_store(tmp_path))
+
+
+def test_other_columns_of_a_parquet_file_are_kept(tmp_path, vectors):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    (tmp_path / "store").mkdir()
+    table = pyarrow.table(
+        {
+            "blob": [bytes([row % 256]) for row in range(COUNT)],
+            "embedding": list(vectors.astype(np.float64)),
+            "id": list(range(COUNT)),
+            "text": ["x"] * COUNT,
+        }
+    )
+    parquet.write_table(table, tmp_path / "store" / "x.parquet", row_group_size=90)
+    rewrite(open_store(tmp_path / "store"), tmp_path / "new", lambda part: part[:, :3], 3)
+    new = parquet.read_table(tmp_path / "new" / "x.parquet")
+    assert new.column_names == table.column_names
+    assert new.drop_columns("embedding").equals(table.drop_columns("embedding"))
+
+
+def test_an_unknown_kind_is_named_with_those_that_are_there(capsys):
+    with pytest.raises(UsageError, match="no store kind called 'qdrant' is installed; known kinds are faiss, arrays"):
+        open_store("qdrant:http://localhost#docs")
+    assert run(["inspect", "qdrant:docs"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+class OtherKind:
+    """What another package may bring."""
+
+    name = "other"
+
+    def recognises(self, path):
+        return path.suffix == ".other"
+
+    def open(self, location):
+        return open_store(location.removesuffix(".other"))
+
+
+def test_a_kind_of_another_package_is_asked_after_the_built_in_ones(folder, tmp_path, monkeypatch):
+    path = tmp_path / "site" / "other-1.0.dist-info"
+    path.mkdir(parents=True)
+    (path / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")
+    entries = "[lead_migrate.stores]\nother = other_kind:KIND\nbroken = other_kind:NOTHING\nfaiss = other_kind:KIND\n"
+    (path / "entry_points.txt").write_text(entries)
+    (tmp_path / "site" / "other_kind.py").write_text("from test_arrays import OtherKind\nKIND = OtherKind()\n")
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    assert registry.kind_names() == ["faiss", "arrays", "broken", "other"]
+    assert open_store(f"other:{folder}.other").info.location == folder
+    with pytest.raises(UsageError, match=r"the store kind 'broken' .* cannot be loaded: AttributeError"):
+        open_store("broken:x")
+
+
+def test_the_way_through_the_commands(tmp_path, capsys):
+    from migrate.embedders import load_embedder
+
+    texts = [f"{word} {number} of the {word}s" for word in ("cat", "house", "river", "tree") for number in range(40)]
+    documents = [Document(f"d{row}", text) for row, text in enumerate(texts)]
+    old = load_embedder("tfidf:16")
+    old.fit(documents)
+    folder, target = tmp_path / "store", tmp_path / "target.npz"
+    folder.mkdir()
+    np.save(folder / "vectors.npy", old.embed_documents(documents).astype(np.float16))
+    rotation = np.linalg.qr(np.random.default_rng(0).normal(size=(16, 16)))[0].astype(np.float32)
+    lines = [json.dumps({"id": document.id, "text": document.text}) for document in documents]
+    (folder / "docs.jsonl").write_text("\n".join(lines))
+    np.savez(
+        target,
+        doc_ids=np.array([document.id for document in documents]),
+        docs=old.embed_documents(documents) @ rotation,
+        query_ids=np.array(["q"]),
+        queries=np.ones((1, 16), np.float32),
+    )
+    assert run(["inspect", str(folder)]) == 0
+    assert "array of float16" in capsys.readouterr().out
+    stitch, new = tmp_path / "stitch", tmp_path / "new"
+    assert run(["fit", f"arrays:{folder}", "--target", f"file:{target}", "-o", str(stitch), "--sample", "60"]) == 0
+    assert run(["translate", str(folder), str(stitch), "-o", str(new)]) == 0
+    assert np.load(new / "vectors.npy").dtype == np.float32
+    assert (new / "docs.jsonl").read_bytes() == (folder / "docs.jsonl").read_bytes()
+    assert open_store(new, verify=True).info.manifest.details["index"] == "vectors.npy"
+    (new / "vectors.npy").write_bytes((new / "vectors.npy").read_bytes()[:-1] + b"\x00")
+    assert run(["audit", str(new), "--reference", str(new), "--beir", str(tmp_path)]) == 4

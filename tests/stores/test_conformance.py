@@ -1,0 +1,120 @@
+"""Every kind of store passes the suite that other packages inherit."""
+
+import json
+
+import numpy as np
+import pytest
+from faiss_tools import build, save
+
+from migrate.testing.stores import StoreTests
+
+
+def write_docs(folder, documents, **more):
+    lines = [
+        {"id": document.id, "text": document.text, "metadata": dict(document.metadata)}
+        | {name: make(row) for name, make in more.items()}
+        for row, document in enumerate(documents)
+    ]
+    (folder / "docs.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def columns(documents):
+    names = {name: None for document in documents for name in document.metadata}
+    return {
+        "id": [document.id for document in documents],
+        "text": [document.text for document in documents],
+        **{name: [document.metadata[name] for document in documents] for name in names},
+    }
+
+
+class TestFaiss(StoreTests):
+    def make_store(self, folder, documents, vectors, metric):
+        save(build("Flat", vectors, metric=metric), folder)
+        write_docs(folder, documents, faiss_id=int)
+        return folder
+
+
+class TestLangChain(StoreTests):
+    can_be_empty = False
+
+    def make_store(self, folder, documents, vectors, metric):
+        from langchain_tools import FAISS, DistanceStrategy, TextVectors
+
+        strategy = DistanceStrategy.MAX_INNER_PRODUCT if metric == "ip" else DistanceStrategy.EUCLIDEAN_DISTANCE
+        store = FAISS.from_embeddings(
+            [(document.text, vector.tolist()) for document, vector in zip(documents, vectors, strict=True)],
+            TextVectors(vectors.shape[1]),
+            metadatas=[dict(document.metadata) for document in documents],
+            ids=[document.id for document in documents],
+            distance_strategy=strategy,
+        )
+        store.save_local(str(folder))
+        return folder
+
+
+class TestParquetBesideFaiss(StoreTests):
+    can_be_empty = False  # a column of nothing has no type
+
+    def make_store(self, folder, documents, vectors, metric):
+        pyarrow = pytest.importorskip("pyarrow")
+        parquet = pytest.importorskip("pyarrow.parquet")
+        save(build("Flat", vectors, metric=metric), folder)
+        table = columns(documents) | {"faiss_id": list(range(len(documents)))}
+        parquet.write_table(pyarrow.table(table), folder / "docs.parquet")
+        return folder
+
+
+class TestHuggingFace(StoreTests):
+    can_be_empty = False  # a column of nothing has no type
+
+    def make_store(self, folder, documents, vectors, metric):
+        pyarrow = pytest.importorskip("pyarrow")
+        ipc = pytest.importorskip("pyarrow.ipc")
+        save(build("Flat", vectors, metric=metric), folder, "my.faiss")
+        table = pyarrow.table(columns(documents))
+        with ipc.new_stream(str(folder / "data.arrow"), table.schema) as stream:
+            stream.write_table(table, max_chunksize=30)
+        state = {"_data_files": [{"filename": "data.arrow"}], "_fingerprint": "0", "_split": None}
+        (folder / "state.json").write_text(json.dumps(state))
+        (folder / "dataset_info.json").write_text(json.dumps({"citation": "", "features": {}}))
+        return folder
+
+
+class TestNpy(StoreTests):
+    metrics = ("ip",)
+
+    def make_store(self, folder, documents, vectors, metric):
+        np.save(folder / "vectors.npy", vectors)
+        write_docs(folder, documents)
+        return folder
+
+
+class TestNpyByScheme(TestNpy):
+    def make_store(self, folder, documents, vectors, metric):
+        return f"arrays:{super().make_store(folder, documents, vectors, metric)}"
+
+
+class TestParquetColumn(StoreTests):
+    metrics = ("ip",)
+    can_be_empty = False  # a column of nothing has no type
+
+    def type_of(self, pyarrow, dim):
+        return pyarrow.list_(pyarrow.float32())
+
+    def make_store(self, folder, documents, vectors, metric):
+        pyarrow = pytest.importorskip("pyarrow")
+        parquet = pytest.importorskip("pyarrow.parquet")
+        column = pyarrow.array(list(vectors), type=self.type_of(pyarrow, vectors.shape[1]))
+        table = pyarrow.table(columns(documents) | {"embedding": column})
+        parquet.write_table(table, folder / "docs.parquet", row_group_size=25)
+        return folder
+
+
+class TestParquetColumnOfOneLength(TestParquetColumn):
+    def type_of(self, pyarrow, dim):
+        return pyarrow.list_(pyarrow.float32(), dim)
+
+
+class TestParquetColumnOfLargeLists(TestParquetColumn):
+    def type_of(self, pyarrow, dim):
+        return pyarrow.large_list(pyarrow.float32())
