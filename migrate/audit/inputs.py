@@ -22,6 +22,7 @@ from migrate.audit.query_set import PARENT_FIELD, Keys, Questions, document_keys
 from migrate.audit.reference import ReferenceProof, prove_reference
 from migrate.backfill import FILLED_IN
 from migrate.embedders.base import Embedder
+from migrate.embedders.kinds import split_spec
 from migrate.errors import InputError, StitchError, StoreError, UsageError, VectorError
 from migrate.manifest import ModelIdentity
 from migrate.search.runs import Run
@@ -155,7 +156,7 @@ def _may_be_one(one: ModelIdentity, other: ModelIdentity) -> bool:
     """Whether nothing speaks against it: vectors from files say nothing of their model."""
     if one.dim != other.dim:
         return False
-    if any(model.spec.startswith("file:") for model in (one, other)):
+    if any(split_spec(model.spec)[0] == "file" for model in (one, other)):
         return True
     return one.spec == other.spec and (one.revision == other.revision or None in (one.revision, other.revision))
 

@@ -247,12 +247,13 @@ class ModelOptions:
     def as_recorded(self, model: ModelIdentity) -> ModelOptions:
         """The options, completed by what a manifest remembers of the model: prefixes, shorter vectors."""
         from migrate.embedders import find_model
+        from migrate.embedders.kinds import kind_of, split_spec
 
-        provider, _, name = model.spec.partition(":")
-        if provider not in ("sentence-transformers", "openai"):
+        kind = kind_of(model.spec)
+        if kind is None or not kind.takes_prefixes:
             return self
-        facts = find_model(name)
-        shorter = model.dim if provider == "openai" and facts is not None and facts.dim != model.dim else None
+        facts = find_model(split_spec(model.spec)[1])
+        shorter = model.dim if kind.takes_dimensions and facts is not None and facts.dim != model.dim else None
         return replace(
             self,
             dimensions=self.dimensions or shorter,
