@@ -21,9 +21,9 @@ import numpy as np
 
 from migrate.cost.chunks import chunk_size, count_unread, cut_documents
 from migrate.cost.target import Target, find_target
-from migrate.cost.tokens import Counts
 from migrate.datasets.beir import load_beir
 from migrate.datasets.chunking import chunk_documents
+from migrate.embedders.tokens import Counts
 from migrate.vectors import Document
 
 MODEL = "packaged:all-MiniLM-L6-v2"

@@ -7,7 +7,7 @@ DATA holds BEIR folders (`scifact/corpus.jsonl`) and `pairs/scifact.*.npz` as fo
 speed      documents put together from sentences of DATA's corpora are counted as `assess` counts them, by the tokenizer
            of all-MiniLM-L6-v2, and a part of them by that tokenizer text by text. Both times are of the same run, on
            the cores that are there; new words come more slowly than in as many real documents.
-estimate   totals by `migrate.cost.tokens` against the tokenizer, for each kind of text, and against tiktoken's
+estimate   totals by `migrate.embedders.tokens` against the tokenizer, for each kind of text, and against tiktoken's
            encoding where that is on this machine.
 room       bytes of the new store and peak memory of `embed`, `fit` and `translate`, each in a process of its own,
            against the sums of `migrate.cost.plans`.
@@ -31,9 +31,9 @@ from tokenizers import Tokenizer
 from migrate.cost.count import count_texts
 from migrate.cost.plans import embed_memory, migrate_memory, store_bytes
 from migrate.cost.target import find_target
-from migrate.cost.tokens import BYTE_PAIRS, WORD_PIECES, EstimateCounter, TokenCounter, find_api_counter
 from migrate.datasets.records import read_corpus
 from migrate.datasets.stdlib import stdlib_beir
+from migrate.embedders.tokens import BYTE_PAIRS, WORD_PIECES, EstimateCounter, TokenCounter, find_api_counter
 from migrate.embedders.weights import packaged_model_path
 from migrate.report.terminal import table
 from migrate.stores import open_store

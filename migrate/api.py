@@ -24,7 +24,7 @@ from migrate.check.check import ManifestUse
 from migrate.check.facts import check_revision
 from migrate.cost import Assessment, assess_store
 from migrate.cost.rates import Rate, tier_rate
-from migrate.cost.target import find_target, target_of
+from migrate.cost.target import find_target
 from migrate.embed import is_reembedded, reembed_store
 from migrate.embedders import load_embedder, recorded_options
 from migrate.embedders.base import Embedder
@@ -327,7 +327,7 @@ def assess(
     facts = (
         find_target(target, price_usd_per_mtok=price_usd_per_mtok)
         if isinstance(target, str)
-        else target_of(target, price_usd_per_mtok=price_usd_per_mtok)
+        else target.profile.at_price(price_usd_per_mtok)
     )
     limits = tier_rate() if facts.is_api else None
     known = limits if rate is None else Rate.parse(rate).completed(limits)

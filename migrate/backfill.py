@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.checkpoint.folder import Configuration, Work, make_folder
-from migrate.embedders.cache import CachedEmbedder
+from migrate.embedders.base import Embedder
 from migrate.errors import StoreError, VectorError
 from migrate.manifest import Manifest, creation_date
 from migrate.stores.base import Resume, Snapshot, Store
@@ -48,7 +48,7 @@ class Backfill:
 
 def backfill_store(
     store: Store,
-    embedder: CachedEmbedder,
+    embedder: Embedder,
     output: Path,
     *,
     force: bool = False,
@@ -95,7 +95,7 @@ def backfill_store(
     return Backfill(output, store.info.count, n_true, known.counts.get(_TRUE, 0))
 
 
-def _check_fits(store: Store, embedder: CachedEmbedder) -> Manifest:
+def _check_fits(store: Store, embedder: Embedder) -> Manifest:
     """The store's manifest, after making sure that its vectors are of the model whose cache it is."""
     path, manifest = store.info.location, store.info.manifest
     if not store.info.has_texts:
@@ -114,7 +114,7 @@ def _check_fits(store: Store, embedder: CachedEmbedder) -> Manifest:
     return manifest
 
 
-def _known_rows(store: Store, embedder: CachedEmbedder, rows: int, progress: Progress) -> NDArray[np.bool_]:
+def _known_rows(store: Store, embedder: Embedder, rows: int, progress: Progress) -> NDArray[np.bool_]:
     """Whether the cache has the vector of each document, (n,)."""
     found = np.zeros(store.info.count, dtype=bool)
     for start, documents in _blocks(store, 0, rows):
@@ -132,7 +132,7 @@ def _blocks(store: Store, start: int, rows: int) -> Iterator[tuple[int, list[Doc
 
 def _fill_rows(
     store: Store,
-    embedder: CachedEmbedder,
+    embedder: Embedder,
     work: Work,
     rows: int,
     found: NDArray[np.bool_],
@@ -154,21 +154,21 @@ def _fill_rows(
     writer.finish()
 
 
-def _filled(batch: Batch, documents: list[Document], known: NDArray[np.bool_], embedder: CachedEmbedder) -> Batch:
+def _filled(batch: Batch, documents: list[Document], known: NDArray[np.bool_], embedder: Embedder) -> Batch:
     vectors = batch.vectors.copy()
     places = np.flatnonzero(known)
     true = embedder.find([documents[place] for place in places], "document")
     for number, vector in true.items():
         if vector.shape != vectors.shape[1:]:
             raise VectorError(
-                f"{embedder.path}: expected vectors of dimension {vectors.shape[1]}, found {len(vector)} for document "
-                f"{documents[places[number]].id!r}; was the model called with another --dimensions?"
+                f"the embedding cache: expected vectors of dimension {vectors.shape[1]}, found {len(vector)} for "
+                f"document {documents[places[number]].id!r}; was the model called with another --dimensions?"
             )
         vectors[places[number]] = vector
     return Batch(batch.ids, vectors)
 
 
-def _finish(store: Store, embedder: CachedEmbedder, before: Snapshot, work: Work, manifest: Manifest) -> None:
+def _finish(store: Store, embedder: Embedder, before: Snapshot, work: Work, manifest: Manifest) -> None:
     store.check_unchanged(before)
     embedder.save_state(work.content)
     files = hash_written(store, work.content)

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from migrate.embedders import parse_spec
 from migrate.embedders.base import Embedder
+from migrate.embedders.kinds import runs_code
 from migrate.errors import StoreError, UsageError
 from migrate.manifest import Manifest, ModelIdentity
 from migrate.selection import SAMPLE_SIZE, Pairs, QueryLog, Sample, choose_strategy, draw_sample, embed_pairs
@@ -127,9 +127,14 @@ def _may_read_texts(specs: Sequence[str]) -> bool:
 
 def _check_views(views: Mapping[str, Embedder], specs: Sequence[str], direction: Direction) -> None:
     """Make sure that further models can be asked again when a store is translated, and that somebody reads them."""
-    for spec in views:
-        if parse_spec(spec)[0] in ("file", "tfidf"):
+    for spec, view in views.items():
+        if not view.profile.embeds_new_texts:
             raise UsageError(f"expected a model that embeds any text for --view, found {spec!r}; choose a local one")
+        if runs_code(spec):
+            raise UsageError(
+                f"expected a model that a stitch may load by itself for --view, found {spec!r}, which names code to "
+                "run; choose another kind"
+            )
     if views and (direction == QUERY or not _may_read_texts(specs)):
         raise UsageError("--view is for stitches that read texts, such as --stitch ridge+text; leave it out")
 

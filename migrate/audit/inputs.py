@@ -19,6 +19,7 @@ from migrate.audit.verdict import MARGIN, RESAMPLES
 from migrate.backfill import FILLED_IN
 from migrate.cost import Tally, tally_of, usd_of
 from migrate.embedders.base import Embedder
+from migrate.embedders.kinds import split_spec
 from migrate.errors import InputError, StitchError, StoreError, UsageError, VectorError
 from migrate.manifest import ModelIdentity
 from migrate.search.runs import Run
@@ -155,7 +156,7 @@ def _may_be_same(first: ModelIdentity, second: ModelIdentity) -> bool:
     """Whether two models may be the same; vectors from files do not say which model made them."""
     if first.dim != second.dim:
         return False
-    if any(model.spec.startswith("file:") for model in (first, second)):
+    if any(split_spec(model.spec)[0] == "file" for model in (first, second)):
         return True
     revisions = (first.revision, second.revision)
     return first.spec == second.spec and (first.revision == second.revision or None in revisions)

@@ -28,6 +28,7 @@ from migrate.check.facts import manifest_finding
 from migrate.embed.corpus import COMMAND as EMBED
 from migrate.embed.reference import MADE_BY as FULL_REEMBED
 from migrate.embedders.base import Embedder
+from migrate.embedders.kinds import split_spec
 from migrate.errors import InputError, StoreError
 from migrate.manifest import Manifest, ModelIdentity
 from migrate.selection.sample import distinct_texts
@@ -231,7 +232,7 @@ def _by_manifest(translated: Store, reference: Store, embedder: Embedder) -> tup
 
 
 def _is_file(model: ModelIdentity) -> bool:
-    return model.spec.startswith("file:")
+    return split_spec(model.spec)[0] == "file"
 
 
 def _refuse_translation(reference: Store, manifest: Manifest) -> None:

@@ -43,7 +43,6 @@ def command(
     Nothing is embedded: what two-stage search, or any other run with the same model, has left in the cache is used.
     """
     from migrate.backfill import backfill_store
-    from migrate.embedders.cache import CachedEmbedder
     from migrate.errors import UsageError
     from migrate.files import refuse_overlap
     from migrate.stores import open_store
@@ -54,7 +53,7 @@ def command(
     with progress_bar(quiet=quiet) as progress:
         opened = open_store(store, verify=True)
         embedder = load_model_of(opened, target, "--target", model)
-        if model.no_cache or not isinstance(embedder, CachedEmbedder):
+        if model.no_cache or not embedder.is_cached:
             why = "as --no-cache asks" if model.no_cache else "as they cost nothing to have again"
             raise UsageError(f"{store}: expected a model whose vectors are cached, found one whose are not, {why}")
         done = backfill_store(opened, embedder, output, force=force, restart=restart, progress=progress)

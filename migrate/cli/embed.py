@@ -81,7 +81,6 @@ def command(
     from dataclasses import asdict
 
     from migrate.cost.chunks import chunk_size, count_unread, room
-    from migrate.cost.target import loaded_target
     from migrate.embed import Origin, embed_corpus
     from migrate.embed.corpus import documents_left
     from migrate.errors import UsageError
@@ -94,7 +93,7 @@ def command(
         read, files = _reader(corpus, split, max_docs, seed, progress)
         cap = None if max_docs is None else [max_docs, split, seed]
         paid = spending.watch(model.load(spec, seed=seed, asks_again=False), price=price, quiet=quiet)
-        target = loaded_target(paid.embedder)
+        target = paid.embedder.loaded_profile()
         size = None if no_chunks else chunk_size(target, chunk_tokens, chunk_overlap)
         documents = read if size is None else _chunked(read, target, size)
         chunks = None if size is None else {**asdict(size), "counted_by": target.counter.source}

@@ -51,8 +51,12 @@ def _typed(context: click.Context, names: Set[str]) -> Iterator[str]:
 
 
 def model_words(flag: str, spec: str | None) -> list[str | Path]:
-    """The option that names a model whose place no artefact remembers, a file or a folder; none for other models."""
-    provider, _, name = (spec or "").partition(":")
+    """The option that names a model that no artefact is enough for: a file, a folder, code; none for other models."""
+    from migrate.embedders.kinds import runs_code, split_spec
+
+    if spec is not None and runs_code(spec):
+        return [flag, spec]
+    provider, name = split_spec(spec or "")
     path = Path(name).expanduser()
     if provider not in ("file", "sentence-transformers") or not name or not path.exists():
         return []
@@ -61,16 +65,26 @@ def model_words(flag: str, spec: str | None) -> list[str | Path]:
 
 def is_out_of_sight(model: ModelIdentity | None) -> bool:
     """Whether a model is a file of vectors that is not in the current folder, where its name alone would find it."""
-    return model is not None and model.spec.startswith("file:") and not Path(model.spec[len("file:") :]).is_file()
+    name = None if model is None else file_of(model)
+    return name is not None and not Path(name).is_file()
+
+
+def file_of(model: ModelIdentity) -> str | None:
+    """The file of vectors that a model is, as its artefacts name it; None for any other model."""
+    from migrate.embedders.kinds import split_spec
+
+    kind, name = split_spec(model.spec)
+    return name if kind == "file" else None
 
 
 def may_not_load(model: ModelIdentity) -> bool:
     """Whether a model may be a file or folder that is not here: of a folder, too, artefacts remember the name alone."""
     from migrate.embedders import find_model
+    from migrate.embedders.kinds import runs_code, split_spec
 
-    provider, _, name = model.spec.partition(":")
+    provider, name = split_spec(model.spec)
     is_folder = provider == "sentence-transformers" and "/" not in name and find_model(name) is None
-    return is_out_of_sight(model) or (is_folder and not Path(name).is_dir())
+    return is_out_of_sight(model) or runs_code(model.spec) or (is_folder and not Path(name).is_dir())
 
 
 def beir_words(beir: str) -> list[str | Path]:

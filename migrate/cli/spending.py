@@ -154,7 +154,7 @@ class Spending:
     def watch(self, embedder: Embedder, *, price: float | None = None) -> Embedder:
         """Put a meter into the target model."""
         self.embedder = self._add(embedder, "", price)
-        self.target = self._bills[-1].target if is_paid(embedder) else None
+        self.target = None if self.embedder is embedder else self._bills[-1].target
         return self.embedder
 
     @property
@@ -164,18 +164,14 @@ class Spending:
 
     def also(self, embedder: Embedder, role: str) -> Embedder:
         """Put a meter into another model of the command, which is its source model, say, or a view."""
-        from migrate.cost.target import target_of
-
-        name = f"{target_of(embedder).spec} ({role})" if is_paid(embedder) else ""
-        return self._add(embedder, name, None)
+        return self._add(embedder, f"{embedder.profile.spec} ({role})", None)
 
     def _add(self, embedder: Embedder, name: str, price: float | None) -> Embedder:
         from migrate.cost.meter import put_meter
-        from migrate.cost.target import target_of
 
-        if not is_paid(embedder):
+        target = embedder.profile.at_price(price)
+        if target.is_paid is False:
             return embedder
-        target = target_of(embedder, price_usd_per_mtok=price)
         metered, meter = put_meter(embedder, target.counter, target.price_usd_per_mtok, self.purse)
         self._bills.append(_Bill(name, metered, target, meter))
         return metered
@@ -207,10 +203,19 @@ class Spending:
             for bill in self._bills:
                 if bill.embedder is one.embedder:
                     advise(bill.say(one.texts(), one.queries, progress).sentence, quiet=self.quiet)
+                    self._warn_of_unknown_price(bill.target)
         usd = sum(bill.said.usd or 0 for bill in self._bills if bill.said is not None)
         if usd > self.given.max_cost:
             self._ask(usd)
             self.purse.cap_usd = sum(bill.most_usd for bill in self._bills)
+
+    def _warn_of_unknown_price(self, target: Target) -> None:
+        if target.is_paid is None and target.price_usd_per_mtok is None:
+            advise(
+                f"warning: whether {target.spec} costs money is not known, so --max-cost does not stop it; where it "
+                "is the target, --price says what a million tokens cost",
+                quiet=self.quiet,
+            )
 
     def _ask(self, usd: float) -> None:
         from migrate.cost.answers import dollars
@@ -245,23 +250,13 @@ class Spending:
                 advise(f"{bill.told(' until it broke off')}; {kept}", quiet=self.quiet)
 
 
-def is_paid(embedder: Embedder) -> bool:
-    """Whether a server is sent the texts, and may charge for them."""
-    from migrate.cost.target import innermost
-    from migrate.embedders.openai import OpenAIEmbedder
-
-    return isinstance(innermost(embedder), OpenAIEmbedder)
-
-
 def cached_texts(model: ModelOptions, target: Target) -> Known | None:
     """What tells which documents are in the embedding cache; None where asking would load a model, or there is none."""
-    from migrate.embedders.cache import CachedEmbedder
-
     path = model.cache_file
     if not target.is_api or path is None or not path.is_file():
         return None
     embedder = replace(model, rate=None).load(target.spec)
-    if not isinstance(embedder, CachedEmbedder):
+    if not embedder.is_cached:
         return None
     return lambda texts: embedder.known(texts, "document")
 
@@ -275,7 +270,7 @@ def metered_views(fitted: FittedStitch, paid: Spending, model: ModelOptions) -> 
 
 
 def _metered(spec: str, view: Embedder, paid: Spending, model: ModelOptions) -> Embedder:
-    if not is_paid(view):
+    if view.profile.is_paid is False:
         return view
     if spec not in paid.views:
         paid.views[spec] = paid.also(model.for_source().load(spec), "view")

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from migrate.cli import options
-from migrate.cli.next_step import JUDGED, advise_next, is_out_of_sight, may_not_load, model_words
+from migrate.cli.next_step import JUDGED, advise_next, file_of, is_out_of_sight, may_not_load, model_words
 from migrate.cli.options import ModelOptions, option
 from migrate.cli.spending import Spending, SpendingOptions, asked_of_views, metered_views, spending_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.unread import warn_of_sample
+from migrate.cli.verdict import refuse_recorded_code
 
 if TYPE_CHECKING:
     from migrate.embedders.base import Embedder
@@ -185,11 +186,14 @@ def load_model_of_stitch(fitted: FittedStitch, folder: Path, spec: str | None, m
     from migrate.errors import UsageError
 
     known = fitted.manifest.model
-    if spec is None and (known is None or known.spec.startswith("file:")):
-        what = "its model" if known is None else f"where {known.spec.removeprefix('file:')} is"
+    file = None if known is None else file_of(known)
+    if spec is None and (known is None or file is not None):
+        what = "its model" if known is None else f"where {file} is"
         raise UsageError(f"{folder}: expected a stitch that says {what}, found none; name the model with --target SPEC")
     if known is None or spec not in (None, known.spec):
         return model.load(str(spec), state=folder)
+    if spec is None:
+        refuse_recorded_code(known, folder, "--target")
     return model.as_recorded(known).load(known.spec, state=folder)
 
 
@@ -272,7 +276,7 @@ def _advise_audit(
     model = fitted.manifest.model
     words = model_words("--target", target or (None if model is None else model.spec))
     if is_out_of_sight(model) and not words and model is not None:
-        where = f"{model.spec.removeprefix('file:')} is not in this folder"
+        where = f"{file_of(model)} is not in this folder"
         advise(f"next: audit {output}; name its model with --target file:PATH, as {where}", quiet=quiet)
         return
     known = source.info.manifest
@@ -283,8 +287,10 @@ def _advise_audit(
 
 def _source_words(store: Path, recorded: ModelIdentity | None, known: Manifest | None) -> list[str | Path]:
     """`--source`, with `--source-model` where only the stitch says it; nothing where an audit could not load that."""
+    from migrate.embedders.kinds import split_spec
+
     own = known is not None and known.model is not None
-    if recorded is None or may_not_load(recorded) or (recorded.spec.startswith("tfidf:") and not own):
+    if recorded is None or may_not_load(recorded) or (split_spec(recorded.spec)[0] == "tfidf" and not own):
         return []
     placed = model_words("--source-model", recorded.spec)
     return ["--source", store, *(placed or ([] if own else ["--source-model", recorded.spec]))]

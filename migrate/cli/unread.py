@@ -28,11 +28,10 @@ def warn_of_unread(unread: Unread | None, what: str, remedy: str, *, quiet: bool
 def warn_of_store(store: Store, embedder: Embedder, *, seed: int, quiet: bool) -> Unread | None:
     """Count what a model will leave unread of a store's documents, say so, and return it."""
     from migrate.cost.chunks import count_unread_of_store
-    from migrate.cost.target import loaded_target
 
     if not store.info.has_texts:
         return None
-    unread = count_unread_of_store(store, loaded_target(embedder), seed=seed)
+    unread = count_unread_of_store(store, embedder.loaded_profile(), seed=seed)
     warn_of_unread(unread, "documents of the store", CHUNKS, quiet=quiet)
     return unread
 
@@ -40,9 +39,8 @@ def warn_of_store(store: Store, embedder: Embedder, *, seed: int, quiet: bool) -
 def warn_of_sample(draw: Callable[[], Sequence[Document]], embedder: Embedder, *, quiet: bool) -> Unread | None:
     """As `warn_of_store`, of the documents that are embedded to learn from; they are not drawn where nothing limits."""
     from migrate.cost.chunks import count_unread
-    from migrate.cost.target import loaded_target
 
-    target = loaded_target(embedder)
+    target = embedder.loaded_profile()
     unread = None if target.max_tokens is None else count_unread(draw(), target)
     warn_of_unread(unread, "documents of the sample", CHUNKS, quiet=quiet)
     return unread
@@ -56,10 +54,9 @@ def with_unread(questions: QuerySet, store: Store, embedder: Embedder, *, seed: 
     from dataclasses import replace
 
     from migrate.cost.chunks import count_unread
-    from migrate.cost.target import as_query, loaded_target
 
     unread = warn_of_store(store, embedder, seed=seed, quiet=quiet)
-    of_queries = count_unread(questions.queries, as_query(loaded_target(embedder), embedder))
+    of_queries = count_unread(questions.queries, embedder.loaded_profile().for_queries())
     warn_of_unread(of_queries, "queries", "shorten them", quiet=quiet)
     counted = {"documents of the store": unread, "queries": of_queries}
     notes = [part.sentence(what) for what, part in counted.items() if part is not None and part.over]

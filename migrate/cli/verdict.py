@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from migrate.cli.next_step import is_out_of_sight
+from migrate.cli.next_step import file_of, is_out_of_sight
 from migrate.cli.terminal import show, show_json
 
 if TYPE_CHECKING:
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from migrate.cli.options import CI, ModelOptions, Outlets
     from migrate.embedders.base import Embedder
     from migrate.finished import Finished
+    from migrate.manifest import ModelIdentity
     from migrate.stores.base import Store
 
 _EXIT_CODES = {"SAFE": 0, "NOT SAFE": 1, "INCONCLUSIVE": 3}
@@ -42,11 +44,12 @@ def load_model_of(store: Store, spec: str | None, flag: str, options: ModelOptio
         embedder = options.load(str(spec), state=folder_of(store))
         embedder.expect_dim(store.info.dim, str(store.info.location))
         return embedder
+    if spec is None:
+        refuse_recorded_code(known, store.info.location, flag)
     if is_out_of_sight(known):
-        name = known.spec.removeprefix("file:")
         raise UsageError(
-            f"{store.info.location}: expected {name}, the vectors that it is of, in the current folder, found none; "
-            f"say where they are with {flag} file:PATH"
+            f"{store.info.location}: expected {file_of(known)}, the vectors that it is of, in the current folder, "
+            f"found none; say where they are with {flag} file:PATH"
         )
     embedder = options.as_recorded(known).load(known.spec, state=folder_of(store))
     embedder.expect_dim(store.info.dim, str(store.info.location))
@@ -56,6 +59,24 @@ def load_model_of(store: Store, spec: str | None, flag: str, options: ModelOptio
         raise type(error)(f"{error}; or name the model with {flag} SPEC") from error
     check_revision(store.info.location, known, identity)
     return embedder
+
+
+def refuse_recorded_code(model: ModelIdentity, path: Path, flag: str) -> None:
+    """Make sure that what an artefact remembers of its model does not decide which code runs here.
+
+    Raises
+    ------
+    UsageError
+        It is of a kind whose name says so, such as `langchain:`.
+    """
+    from migrate.embedders.kinds import runs_code
+    from migrate.errors import UsageError
+
+    if runs_code(model.spec):
+        raise UsageError(
+            f"{path}: its model is {model.spec}, whose code is not run on the word of a file; if you trust it, add "
+            f"{flag} {model.spec}"
+        )
 
 
 def show_report(report: AuditReport, outlets: Outlets, *, force: bool, as_json: bool) -> int:

@@ -5,16 +5,14 @@ What a spending command says before it starts, and afterwards: tokens, dollars, 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from migrate.cost.count import Known, TextCount, count_texts
 from migrate.cost.plans import FULL, MIGRATE, SAFE, Plan, Pricing
 from migrate.cost.rates import tier_rate, usd_of
-from migrate.cost.target import Target, innermost
+from migrate.cost.target import Target
 from migrate.embedders.base import Embedder, Role
-from migrate.embedders.cache import CachedEmbedder
 from migrate.embedders.openai import MANY_TEXTS
 from migrate.selection import SAMPLE_SIZE
 from migrate.vectors import Progress, Text, no_progress
@@ -217,13 +215,12 @@ def say(
     by: str = "",
 ) -> Said:
     """Count what must be embedded, and price it; a text that comes twice is paid for twice where no cache keeps it."""
-    once, report = isinstance(embedder, CachedEmbedder), progress or no_progress
+    once, report = embedder.is_cached, progress or no_progress
     documents = count_texts(texts, target, known=_known(embedder, "document"), once=once, progress=report)
     asked = count_texts(queries, target, known=_known(embedder, "query"), once=once) if queries else TextCount()
     tokens = documents.tokens_to_embed + asked.tokens_to_embed
     count = documents.to_embed + asked.to_embed
-    own_server = getattr(innermost(embedder), "base_url", None) or os.environ.get("OPENAI_BASE_URL")
-    minutes = None if own_server else tier_rate().minutes(count / MANY_TEXTS, tokens)
+    minutes = tier_rate().minutes(count / MANY_TEXTS, tokens) if embedder.profile.rate_limits else None
     return Said(
         documents.to_embed,
         asked.to_embed,
@@ -237,6 +234,6 @@ def say(
 
 
 def _known(embedder: Embedder, role: Role) -> Known | None:
-    if not isinstance(embedder, CachedEmbedder) or not embedder.path.is_file():
+    if not embedder.is_cached:
         return None
     return lambda texts: embedder.known(texts, role)

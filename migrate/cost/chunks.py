@@ -13,8 +13,8 @@ import numpy as np
 
 from migrate.cost.count import TextCount, count_texts
 from migrate.cost.target import Target
-from migrate.cost.tokens import Counts, whole
 from migrate.datasets.chunking import chunk_documents
+from migrate.embedders.tokens import Counts, whole
 from migrate.errors import UsageError
 from migrate.stores.base import Store
 from migrate.vectors import Document, Progress, Text, no_progress

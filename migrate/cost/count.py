@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from migrate.cost.target import Target
-from migrate.cost.tokens import whole
+from migrate.embedders.tokens import whole
 from migrate.selection.sample import text_digest
 from migrate.vectors import Document, Progress, Text, no_progress
 

@@ -9,9 +9,8 @@ import numpy as np
 
 from migrate.cost.answers import dollars
 from migrate.cost.rates import usd_of
-from migrate.cost.tokens import Counts, TokenCounter, whole
 from migrate.embedders.base import Embedder, Keep, Role, WrappedEmbedder
-from migrate.embedders.cache import CachedEmbedder
+from migrate.embedders.tokens import Counts, TokenCounter, whole
 from migrate.errors import SpendingError
 from migrate.vectors import Progress, Text, Vectors, no_progress
 
@@ -62,15 +61,16 @@ class MeteredEmbedder(WrappedEmbedder):
         self.purse.meters.append(self)
         self.kept = kept
         self._counted = 0
-        self._charged_before = self._charged()
+        self._charged_before = embedder.usage_tokens
 
-    def _charged(self) -> int:
-        return int(getattr(self.embedder, "usage_tokens", 0))
+    def around(self, embedder: Embedder) -> MeteredEmbedder:
+        """Another embedder, metered at the same price out of the same purse."""
+        return MeteredEmbedder(embedder, self.counter, self.price, purse=self.purse, kept=self.kept)
 
     @property
     def tokens(self) -> int:
         """Tokens that were paid for since the meter began: the server's figure, or that of the counter."""
-        return self._charged() - self._charged_before or self._counted
+        return self.embedder.usage_tokens - self._charged_before or self._counted
 
     @property
     def usd(self) -> float | None:
@@ -121,7 +121,8 @@ class MeteredEmbedder(WrappedEmbedder):
     def _count(self, texts: Sequence[Text], role: Role) -> Counts:
         if not texts:
             return np.zeros(0, dtype=np.int64)
-        prefix = getattr(self.embedder, "prefixes", {}).get(role, "")
+        profile = self.embedder.profile
+        prefix = profile.query_prefix if role == "query" else profile.document_prefix
         return self.counter.count([prefix + whole(text.text) for text in texts])
 
     def _is_within(self, tokens: int) -> bool:
@@ -142,8 +143,11 @@ def put_meter(
     embedder: Embedder, counter: TokenCounter, price_usd_per_mtok: float | None, purse: Purse | None = None
 ) -> tuple[Embedder, MeteredEmbedder]:
     """An embedder with a meter in it: below the cache where there is one, around it otherwise; and the meter."""
-    if isinstance(embedder, CachedEmbedder):
-        meter = MeteredEmbedder(embedder.embedder, counter, price_usd_per_mtok, purse=purse, kept=embedder.keeps)
-        return CachedEmbedder(meter, embedder.path, keeps=embedder.keeps), meter
-    meter = MeteredEmbedder(embedder, counter, price_usd_per_mtok, purse=purse, kept=False)
-    return meter, meter
+    meters: list[MeteredEmbedder] = []
+
+    def meter(model: Embedder) -> Embedder:
+        meters.append(MeteredEmbedder(model, counter, price_usd_per_mtok, purse=purse, kept=embedder.keeps))
+        return meters[-1]
+
+    metered = embedder.with_model(meter)
+    return metered, meters[0]

@@ -20,6 +20,7 @@ from typing import Any
 from migrate.cost.count import TextCount
 from migrate.cost.rates import Rate, usd_of
 from migrate.cost.target import Target
+from migrate.embedders.kinds import split_spec
 from migrate.embedders.openai import MAX_REQUEST_TEXTS, MAX_REQUEST_TOKENS, fair_share
 from migrate.errors import InputError, OutputError, StitchError
 from migrate.files import describe_os_error, is_endless
@@ -157,7 +158,7 @@ def read_stitch_quality(folder: Path, store: Store, spec: str) -> KnownPoint:
             "leave it out"
         )
     model = fitted.manifest.model
-    if model is not None and spec.startswith("openai:") and model.spec != spec:
+    if model is not None and split_spec(spec)[0] == "openai" and model.spec != spec:
         raise StitchError(f"{folder}: expected a stitch to {spec}, found one to {model.spec}; name that with --target")
     scores = fitted.selection.best.scores
     span = _Z * scores.overlap_error
@@ -304,7 +305,7 @@ def full_plan(pricing: Pricing) -> Plan:
     plan = pricing.cost(FULL, FULL, count.to_embed, count.tokens_to_embed)
     if size is None or dim is None:
         return replace(plan, quality=REFERENCE)
-    memory = embed_memory(size, count.documents, dim, is_local=_is_local(pricing.target))
+    memory = embed_memory(size, count.documents, dim, is_local=pricing.target.is_local)
     return replace(
         plan, quality=REFERENCE, disk_bytes=size.after + cache_bytes(count.to_embed, dim), memory_bytes=memory
     )
@@ -323,12 +324,8 @@ def migrate_plan(pricing: Pricing, documents: int, name: str | None = None, know
     if size is None or dim is None:
         return plan
     disk = size.after + cache_bytes(documents, dim) + stitch_bytes(documents, pricing.source_dim, dim)
-    memory = migrate_memory(size, documents, pricing.source_dim, dim, is_local=_is_local(pricing.target))
+    memory = migrate_memory(size, documents, pricing.source_dim, dim, is_local=pricing.target.is_local)
     return replace(plan, disk_bytes=disk, memory_bytes=memory)
-
-
-def _is_local(target: Target) -> bool:
-    return target.provider in ("sentence-transformers", "packaged")
 
 
 def make_plans(pricing: Pricing, known: Sequence[KnownPoint], shares: Iterable[float] = SHARES) -> list[Plan]:

@@ -1,91 +1,32 @@
-"""What is known of a target model without loading it: dimension, prefix, limit, price, and who counts its tokens.
+"""The model that a command embeds with, by its profile, and what texts are to it in tokens and dollars.
 
-Nothing here asks a network or reads weights. A model of the hub is known by the hub's cache on this machine.
-
-What texts are to one model, in tokens and dollars: a text is counted once, however often somebody asks about it.
+Nothing here asks a network or reads weights. A text is counted once, however often somebody asks about it.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from migrate.cost.rates import Cost, usd_of
-from migrate.cost.tokens import (
-    BYTE_PAIRS,
-    WORD_PIECES,
-    Counts,
-    EstimateCounter,
-    TokenCounter,
-    find_api_counter,
-    make_counter,
-    read_tokenizer,
-    whole,
-)
-from migrate.embedders import PACKAGED_NAME, find_model, parse_spec
+from migrate.embedders import load_embedder
 from migrate.embedders.base import Embedder
-from migrate.embedders.openai import OpenAIEmbedder
-from migrate.embedders.registry import ModelFacts
-from migrate.embedders.sentence_transformers import SentenceTransformersEmbedder
-from migrate.embedders.weights import local_folder
-from migrate.errors import UsageError
+from migrate.embedders.profile import Profile
+from migrate.embedders.tokens import Counts
 from migrate.selection.sample import text_digest
 from migrate.vectors import Text
 
-_TOKENIZER = "tokenizer.json"
-_BERT_SPECIAL = 2
-"""[CLS] and [SEP]."""
-
-_ENDLESS = 10**9
-"""What transformers writes for no limit is larger."""
-
-OPENAI, FREE = "openai", ("file", "tfidf")
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A model as it is before it is loaded. None stands for what is not known.
-
-    `max_tokens` is how much of a text the model takes, the prefix and special tokens included.
-    """
-
-    spec: str
-    provider: str
-    dim: int | None
-    prefix: str
-    max_tokens: int | None
-    price_usd_per_mtok: float | None
-    batch_price_usd_per_mtok: float | None
-    counter: TokenCounter
-
-    @property
-    def is_api(self) -> bool:
-        """Whether texts are sent to a server, in requests."""
-        return self.provider == OPENAI
-
-    def count(self, texts: Sequence[Text]) -> Counts:
-        """Tokens of each text, with prefix and special tokens, none of them cut off."""
-        return self.counter.count([self.prefix + whole(text.text) for text in texts])
-
-    def read(self, texts: Sequence[Text]) -> Counts:
-        """As many of these as the model takes, which is what is paid for."""
-        return self.cut(self.count(texts))
-
-    def cut(self, counts: Counts) -> Counts:
-        """Counts with what is beyond the model's limit left out."""
-        return counts if self.max_tokens is None else counts.clip(max=self.max_tokens)
+Target = Profile
+"""What texts are counted and priced for."""
 
 
 def find_target(
     spec: str, *, price_usd_per_mtok: float | None = None, prefix: str | None = None, dimensions: int | None = None
 ) -> Target:
-    """The facts of the model of a spec; a price, a prefix or dimensions that are given go before what is known.
+    """The profile of the model of a spec; a price, a prefix or dimensions that are given go before its own.
 
     Raises
     ------
@@ -94,123 +35,9 @@ def find_target(
     InputError
         The model's tokenizer is there and cannot be read.
     """
-    provider, name = parse_spec(spec)
-    facts = None if provider in FREE else find_model(PACKAGED_NAME if provider == "packaged" else name)
-    if facts is not None and provider == OPENAI and facts.provider != OPENAI:
-        facts = None
-    folder = None if provider in (OPENAI, *FREE) else local_folder(name, packaged=provider == "packaged")
-    known = None if facts is None else facts.price_usd_per_mtok
-    batch = None if facts is None or price_usd_per_mtok is not None else facts.batch_price_usd_per_mtok
-    return Target(
-        spec,
-        provider,
-        dimensions or _dim(provider, name, facts, folder),
-        prefix if prefix is not None else _prefix(facts, folder),
-        _max_tokens(facts, folder),
-        known if price_usd_per_mtok is None else price_usd_per_mtok,
-        batch,
-        find_counter(provider, name, folder),
-    )
-
-
-def target_of(embedder: Embedder, *, price_usd_per_mtok: float | None = None) -> Target:
-    """The facts of a model that is at hand, found without asking its server or reading its weights.
-
-    Below a cache and a meter it is the model itself that counts. One that no spec names is estimated.
-    """
-    inner = innermost(embedder)
-    if isinstance(inner, OpenAIEmbedder):
-        spec, dim = f"{OPENAI}:{inner.name}", inner.dimensions
-        prefix: str | None = inner.prefixes["document"]
-    elif isinstance(inner, SentenceTransformersEmbedder):
-        spec = f"packaged:{PACKAGED_NAME}" if inner.packaged else f"sentence-transformers:{inner.name}"
-        prefix, dim = inner.document_prefix, None
-    else:
-        model = inner.quick_identity()
-        spec, prefix, dim = model.spec, model.document_prefix, model.dim
-    try:
-        return find_target(spec, price_usd_per_mtok=price_usd_per_mtok, prefix=prefix, dimensions=dim)
-    except UsageError:  # a model of a caller's own
-        return Target(spec, "", dim, prefix or "", None, price_usd_per_mtok, None, find_counter("", ""))
-
-
-def loaded_target(embedder: Embedder) -> Target:
-    """As `target_of`; a local model whose tokenizer is not at hand as a file is loaded, which may download it."""
-    target, inner = target_of(embedder), innermost(embedder)
-    if target.counter.exact or not isinstance(inner, SentenceTransformersEmbedder):
-        return target
-    table = inner.token_table()
-    if table is None:
-        return target
-    counter = make_counter(table.tokenizer)
-    limit = None if table.limit is None else table.limit + counter.special
-    return replace(target, prefix=inner.identity.document_prefix, max_tokens=limit, counter=counter)
-
-
-def as_query(target: Target, embedder: Embedder) -> Target:
-    """What the model is to queries, which have a prefix of their own."""
-    inner = innermost(embedder)
-    if isinstance(inner, OpenAIEmbedder):
-        return replace(target, prefix=inner.prefixes["query"])
-    return replace(target, prefix=inner.quick_identity().query_prefix)
-
-
-def innermost(embedder: Embedder) -> Embedder:
-    """The model itself, below cache and meter."""
-    below = getattr(embedder, "embedder", None)
-    return innermost(below) if isinstance(below, Embedder) else embedder
-
-
-def find_counter(provider: str, name: str, folder: Path | None = None) -> TokenCounter:
-    """The best counter there is on this machine: the model's own tokenizer, or else an estimate."""
-    if provider == OPENAI:
-        return find_api_counter(name) or EstimateCounter(BYTE_PAIRS)
-    if folder is not None and (folder / _TOKENIZER).is_file():
-        return read_tokenizer(folder / _TOKENIZER)
-    return EstimateCounter(WORD_PIECES, special=_BERT_SPECIAL)
-
-
-def _dim(provider: str, name: str, facts: ModelFacts | None, folder: Path | None) -> int | None:
-    if provider == "tfidf":
-        return int(name) if name.isascii() and name.isdigit() else None
-    if facts is not None:
-        return facts.dim
-    if folder is None:
-        return None
-    dense = [_read(path).get("out_features") for path in sorted(folder.glob("*_Dense/config.json"))]
-    known = [_read(folder / "config.json").get("hidden_size"), *dense]
-    return next((dim for dim in reversed(known) if isinstance(dim, int)), None)
-
-
-def _prefix(facts: ModelFacts | None, folder: Path | None) -> str:
-    if facts is not None or folder is None:
-        return "" if facts is None else facts.document_prefix
-    prompts = _read(folder / "config_sentence_transformers.json").get("prompts") or {}
-    return next((prompts[name] for name in ("document", "passage") if prompts.get(name)), "")
-
-
-def _max_tokens(facts: ModelFacts | None, folder: Path | None) -> int | None:
-    """The model's own word goes before the registry's; where it has none, it reads what tokenizer and network do."""
-    if folder is None:
-        return None if facts is None else facts.max_tokens
-    own = _read(folder / "sentence_bert_config.json").get("max_seq_length")
-    if isinstance(own, int):
-        return own
-    lengths = (
-        _read(folder / "tokenizer_config.json").get("model_max_length"),
-        _read(folder / "config.json").get("max_position_embeddings"),
-    )
-    known = [length for length in lengths if isinstance(length, int) and 0 < length < _ENDLESS]
-    return min(known, default=None if facts is None else facts.max_tokens)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    """A model's JSON file; nothing where it is not there or not an object."""
-    try:
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+    profile = load_embedder(spec).profile.at_price(price_usd_per_mtok)
+    document_prefix = profile.document_prefix if prefix is None else prefix
+    return replace(profile, spec=spec, dim=dimensions or profile.dim, document_prefix=document_prefix)
 
 
 _BLOCK = 1_024
@@ -256,4 +83,4 @@ class Tally:
 
 def tally_of(embedder: Embedder, price_usd_per_mtok: float | None = None) -> Tally:
     """The tally of a model that is at hand; its price is by default that of the registry."""
-    return Tally(target_of(embedder, price_usd_per_mtok=price_usd_per_mtok))
+    return Tally(embedder.profile.at_price(price_usd_per_mtok))

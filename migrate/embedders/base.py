@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from migrate.embedders.profile import Profile
 from migrate.errors import InputError, VectorError
 from migrate.files import canonical_json, output_errors, write_bytes
 from migrate.manifest import ModelIdentity
@@ -55,11 +56,13 @@ class Embedder(ABC):
     """Turns texts into vectors. Prefixes are added inside; callers pass texts as they are.
 
     `cacheable` says whether a vector depends on nothing but the identity, the role and the text, so that it may be
-    kept across runs; `keeps` whether that is done here, so that nothing is paid for twice; `batch_size` is how many
-    texts are worth handing over at once.
+    kept across runs; `is_cached` whether a cache in front embeds a text that comes twice only once; `keeps` whether
+    that cache outlives the run, so that nothing is paid for twice; `batch_size` is how many texts are worth handing
+    over at once.
     """
 
     cacheable: bool = True
+    is_cached: bool = False
     keeps: bool = False
     batch_size: int = 256
 
@@ -107,6 +110,38 @@ class Embedder(ABC):
     def needs_texts(self) -> bool:
         """Whether it reads the texts; vectors in a file may be found by the ids alone."""
         return True
+
+    @property
+    def profile(self) -> Profile:
+        """Price, limits, tokens and abilities, without loading a model or asking a server.
+
+        This one suits a free model that nothing is known of but its identity: its tokens are estimated.
+        """
+        model = self.quick_identity()
+        return Profile(
+            model.spec, dim=model.dim, document_prefix=model.document_prefix, query_prefix=model.query_prefix
+        )
+
+    def loaded_profile(self) -> Profile:
+        """As `profile`; a local model whose tokenizer is not at hand as a file is loaded, which may download it."""
+        return self.profile
+
+    @property
+    def usage_tokens(self) -> int:
+        """Tokens that a server has charged for so far; 0 where none says."""
+        return 0
+
+    def known(self, texts: Sequence[Text], role: Role) -> list[bool]:
+        """Whether the vector of each text is in the cache, so that embedding it costs nothing."""
+        return [False] * len(texts)
+
+    def find(self, texts: Sequence[Text], role: Role) -> dict[int, Vectors]:
+        """The vectors that are in the cache, (dim,), by the position of their texts; nothing is embedded."""
+        return {}
+
+    def with_model(self, change: Callable[[Embedder], Embedder]) -> Embedder:
+        """The same embedder with its model replaced by `change(model)`, behind the same cache where there is one."""
+        return change(self)
 
     def quick_identity(self) -> ModelIdentity:
         """The identity as far as it is known without loading a model that is in the registry."""
@@ -187,8 +222,13 @@ class WrappedEmbedder(Embedder):
     def __init__(self, embedder: Embedder) -> None:
         self.embedder = embedder
         self.cacheable = embedder.cacheable
+        self.is_cached = embedder.is_cached
         self.keeps = embedder.keeps
         self.batch_size = embedder.batch_size
+
+    @abstractmethod
+    def around(self, embedder: Embedder) -> Embedder:
+        """What this embedder adds, around another one."""
 
     @property
     def identity(self) -> ModelIdentity:
@@ -200,9 +240,44 @@ class WrappedEmbedder(Embedder):
         """Whether the embedder inside reads the texts."""
         return self.embedder.needs_texts
 
+    @property
+    def profile(self) -> Profile:
+        """That of the embedder inside."""
+        return self.embedder.profile
+
+    @property
+    def usage_tokens(self) -> int:
+        """Those of the embedder inside."""
+        return self.embedder.usage_tokens
+
+    def loaded_profile(self) -> Profile:
+        """That of the embedder inside."""
+        return self.embedder.loaded_profile()
+
     def quick_identity(self) -> ModelIdentity:
         """That of the embedder inside."""
         return self.embedder.quick_identity()
+
+    def known(self, texts: Sequence[Text], role: Role) -> list[bool]:
+        """Ask the embedder inside."""
+        return self.embedder.known(texts, role)
+
+    def find(self, texts: Sequence[Text], role: Role) -> dict[int, Vectors]:
+        """Ask the embedder inside."""
+        return self.embedder.find(texts, role)
+
+    def with_model(self, change: Callable[[Embedder], Embedder]) -> Embedder:
+        """Change the model inside, and wrap it in the same way."""
+        return self.around(self.embedder.with_model(change))
+
+    def with_prefixes(self, document_prefix: str, query_prefix: str) -> Embedder | None:
+        """The embedder inside with other prefixes, wrapped in the same way."""
+        other = self.embedder.with_prefixes(document_prefix, query_prefix)
+        return None if other is None else self.around(other)
+
+    def variants(self) -> Iterator[Variant]:
+        """Those of the embedder inside, which are neither kept nor counted: no cache key tells them apart."""
+        return self.embedder.variants()
 
     def expect_dim(self, dim: int, source: str, *, advice: str = BUILT_WITH) -> None:
         """Ask it of the embedder inside."""

@@ -17,7 +17,7 @@ from types import TracebackType
 
 import numpy as np
 
-from migrate.embedders.base import Embedder, Role, Variant, WrappedEmbedder, require_texts
+from migrate.embedders.base import Embedder, Role, WrappedEmbedder, require_texts
 from migrate.errors import InputError, LeadMigrateError, LockedError, OutputError
 from migrate.files import cache_folder, output_errors
 from migrate.vectors import Progress, Text, Vectors, as_vectors, no_progress
@@ -233,22 +233,20 @@ class CachedEmbedder(WrappedEmbedder):
     def __init__(self, embedder: Embedder, path: Path, *, keeps: bool = True) -> None:
         super().__init__(embedder)
         self.cacheable = False
+        self.is_cached = True
         self.keeps = keeps
         self.path = path
         self.hits = 0
         self.misses = 0
 
-    def with_prefixes(self, document_prefix: str, query_prefix: str) -> Embedder | None:
-        """The embedder behind the cache with other prefixes, behind the same cache."""
-        other = self.embedder.with_prefixes(document_prefix, query_prefix)
-        return None if other is None else CachedEmbedder(other, self.path, keeps=self.keeps)
-
-    def variants(self) -> Iterator[Variant]:
-        """Those of the embedder behind the cache, which must not hold them: a key does not tell them apart."""
-        return self.embedder.variants()
+    def around(self, embedder: Embedder) -> CachedEmbedder:
+        """Another embedder behind the same cache."""
+        return CachedEmbedder(embedder, self.path, keeps=self.keeps)
 
     def known(self, texts: Sequence[Text], role: Role) -> list[bool]:
         """Whether each text is on disk already, so that embedding it costs nothing."""
+        if not self.path.exists():
+            return [False] * len(texts)
         with CacheFile(self.path) as file:
             keys = self._keys(texts, role)
             found = file.read(set(keys))

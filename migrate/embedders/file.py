@@ -24,6 +24,8 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from migrate.embedders.base import Embedder, Role
+from migrate.embedders.kinds import EmbedderKind, LoadOptions
+from migrate.embedders.profile import Profile
 from migrate.errors import InputError, OutputError, VectorError
 from migrate.files import describe_os_error, is_endless, sha256_file
 from migrate.manifest import ModelIdentity
@@ -168,6 +170,11 @@ class FileEmbedder(Embedder):
         )
 
     @property
+    def profile(self) -> Profile:
+        """Free, without a limit, and for the texts of the file alone."""
+        return Profile(f"file:{self.path}", kind="file", embeds_new_texts=False)
+
+    @property
     def needs_texts(self) -> bool:
         """Whether documents are found by their texts, and not by their ids."""
         return self._tables["document"].row_of_text is not None
@@ -275,3 +282,10 @@ def _restore_unit(vectors: Vectors) -> tuple[Vectors, bool]:
 
 def _describe(array: np.ndarray) -> str:
     return f"{array.dtype} of shape {array.shape}"
+
+
+def _load(name: str, _options: LoadOptions) -> FileEmbedder:
+    return FileEmbedder(Path(name))
+
+
+KIND = EmbedderKind(_load, "vectors.npz")

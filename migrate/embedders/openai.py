@@ -19,11 +19,14 @@ from itertools import chain
 import numpy as np
 
 from migrate.embedders.base import BUILT_WITH, Embedder, Keep, Role, other_dimension, require_texts
+from migrate.embedders.kinds import EmbedderKind, LoadOptions
 from migrate.embedders.openai_answers import Answer, Sameness, TooLongError
-from migrate.embedders.openai_limits import RetryPolicy, Throttle
+from migrate.embedders.openai_limits import RetryPolicy, Throttle, parse_rate
 from migrate.embedders.openai_session import Endpoint, Expected, Flight, LoopThread, Session, first_answer
 from migrate.embedders.openai_tokens import token_counter
-from migrate.embedders.registry import find_model
+from migrate.embedders.profile import Profile
+from migrate.embedders.registry import RATE_LIMITS, find_model
+from migrate.embedders.tokens import BYTE_PAIRS, EstimateCounter, find_api_counter
 from migrate.errors import AuthenticationError, InputError, UsageError
 from migrate.files import canonical_json
 from migrate.manifest import ModelIdentity
@@ -113,6 +116,8 @@ class OpenAIEmbedder(Embedder):
         nothing further is sent, and what is in flight is kept.
     """
 
+    usage_tokens = 0
+
     def __init__(
         self,
         name: str,
@@ -170,6 +175,25 @@ class OpenAIEmbedder(Embedder):
             normalized=bool(self._normalized),
             document_prefix=self.prefixes["document"],
             query_prefix=self.prefixes["query"],
+        )
+
+    @property
+    def profile(self) -> Profile:
+        """Paid for by the token; the price is the registry's, whatever the server."""
+        facts = self.facts
+        return Profile(
+            f"openai:{self.name}",
+            kind="openai",
+            dim=self.dimensions or (facts.dim if facts else None),
+            document_prefix=self.prefixes["document"],
+            query_prefix=self.prefixes["query"],
+            max_tokens=facts.max_tokens if facts else None,
+            is_paid=True,
+            price_usd_per_mtok=facts.price_usd_per_mtok if facts else None,
+            batch_price_usd_per_mtok=facts.batch_price_usd_per_mtok if facts else None,
+            counter=find_api_counter(self.name) or EstimateCounter(BYTE_PAIRS),
+            is_api=True,
+            rate_limits=() if self.base_url else RATE_LIMITS,
         )
 
     def with_prefixes(self, document_prefix: str, query_prefix: str) -> OpenAIEmbedder:
@@ -300,3 +324,19 @@ def _check_url(url: str | None) -> str | None:
     if url is not None and not url.startswith(("http://", "https://")):
         raise UsageError(f"expected a --base-url such as http://localhost:8000/v1, found {url!r}")
     return url
+
+
+def _load(name: str, options: LoadOptions) -> OpenAIEmbedder:
+    return OpenAIEmbedder(
+        name,
+        base_url=options.base_url,
+        dimensions=options.dimensions,
+        document_prefix=options.document_prefix,
+        query_prefix=options.query_prefix,
+        batch_size=options.batch_size,
+        concurrency=DEFAULT_CONCURRENCY if options.concurrency is None else options.concurrency,
+        rate_per_s=None if options.rate is None else parse_rate(options.rate),
+    )
+
+
+KIND = EmbedderKind(_load, "text-embedding-3-small", takes_prefixes=True, takes_dimensions=True)

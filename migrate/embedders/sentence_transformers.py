@@ -9,9 +9,10 @@ A loaded model used in other ways than it says of itself: other pooling, other l
 
 from __future__ import annotations
 
+import json
 import logging
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
@@ -22,11 +23,15 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from migrate.embedders.base import Embedder, Role, TokenTable, Variant, require_texts
+from migrate.embedders.kinds import EmbedderKind, LoadOptions
+from migrate.embedders.profile import Profile, estimate_word_pieces
 from migrate.embedders.registry import ModelFacts, find_model
+from migrate.embedders.tokens import make_counter, read_tokenizer
 from migrate.embedders.weights import (
     PACKAGED_MODEL,
     ModelSource,
     find_source,
+    local_folder,
     packaged_model_path,
     packaged_source,
     weights_revision,
@@ -198,6 +203,64 @@ def _length(model: SentenceTransformer, tokens: int) -> Iterator[None]:
         model.max_seq_length = before
 
 
+PACKAGED_NAME = "all-MiniLM-L6-v2"
+
+_PROMPTS: Mapping[Role, tuple[str, ...]] = {"document": ("document", "passage"), "query": ("query",)}
+_TOKENIZER = "tokenizer.json"
+_ENDLESS = 10**9
+"""What transformers writes for no limit is larger."""
+
+
+def _dim(facts: ModelFacts | None, folder: Path | None) -> int | None:
+    if facts is not None:
+        return facts.dim
+    if folder is None:
+        return None
+    dense = [_read(path).get("out_features") for path in sorted(folder.glob("*_Dense/config.json"))]
+    dims = [_read(folder / "config.json").get("hidden_size"), *dense]
+    return next((dim for dim in reversed(dims) if isinstance(dim, int)), None)
+
+
+def _prefix(
+    role: Role, given: str | None, facts: ModelFacts | None, prompts: Callable[[], Mapping[str, str | None]]
+) -> str:
+    """What was given, or else what the registry says, or else the model's own prompts by their names."""
+    if given is not None:
+        return given
+    if facts is not None:
+        return facts.query_prefix if role == "query" else facts.document_prefix
+    own = prompts()
+    return next((prompt for name in _PROMPTS[role] if (prompt := own.get(name))), "")
+
+
+def _file_prompts(folder: Path | None) -> Mapping[str, str | None]:
+    return {} if folder is None else _read(folder / "config_sentence_transformers.json").get("prompts") or {}
+
+
+def _max_tokens(facts: ModelFacts | None, folder: Path | None) -> int | None:
+    """The model's own word goes before the registry's; where it has none, it reads what tokenizer and network do."""
+    if folder is None:
+        return None if facts is None else facts.max_tokens
+    own = _read(folder / "sentence_bert_config.json").get("max_seq_length")
+    if isinstance(own, int):
+        return own
+    lengths = (
+        _read(folder / "tokenizer_config.json").get("model_max_length"),
+        _read(folder / "config.json").get("max_position_embeddings"),
+    )
+    limits = [length for length in lengths if isinstance(length, int) and 0 < length < _ENDLESS]
+    return min(limits, default=None if facts is None else facts.max_tokens)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """A model's JSON file; nothing where it is not there or not an object."""
+    try:
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
 class SentenceTransformersEmbedder(Embedder):
     """A sentence-transformers model, loaded when it is first needed.
 
@@ -259,22 +322,21 @@ class SentenceTransformersEmbedder(Embedder):
     def identity(self) -> ModelIdentity:
         """The model as artefacts remember it; of a folder only its base name."""
         facts = find_model(self.source.name)
+        document_prefix, query_prefix = self._prefixes(facts, lambda: self.model.prompts)
         return ModelIdentity(
             spec=f"sentence-transformers:{self.source.name}",
             dim=dimension_of(self.model),
             normalized=is_normalizing(self.model),
-            document_prefix=self._prefix(self.document_prefix, facts, ("document", "passage")),
-            query_prefix=self._prefix(self.query_prefix, facts, ("query",)),
             revision=weights_revision(self.source),
+            document_prefix=document_prefix,
+            query_prefix=query_prefix,
         )
 
-    def _prefix(self, given: str | None, facts: ModelFacts | None, prompt_names: tuple[str, ...]) -> str:
-        if given is not None:
-            return given
-        if facts is not None:
-            return facts.query_prefix if "query" in prompt_names else facts.document_prefix
-        prompts = self.model.prompts
-        return next((prompt for name in prompt_names if (prompt := prompts.get(name))), "")
+    def _prefixes(self, facts: ModelFacts | None, prompts: Callable[[], Mapping[str, str | None]]) -> tuple[str, str]:
+        return (
+            _prefix("document", self.document_prefix, facts, prompts),
+            _prefix("query", self.query_prefix, facts, prompts),
+        )
 
     def quick_identity(self) -> ModelIdentity:
         """Out of the registry and the hash of the weights on this machine: neither torch nor a network is needed."""
@@ -282,13 +344,53 @@ class SentenceTransformersEmbedder(Embedder):
         if facts is None or (Path(self.name).expanduser().exists() and not self.packaged):
             return self.identity
         source = self.source if self.packaged else packaged_source(facts.name) or ModelSource(facts.name)
+        document_prefix, query_prefix = self._prefixes(facts, dict)
         return ModelIdentity(
             spec=f"sentence-transformers:{facts.name}",
             dim=facts.dim,
             normalized=facts.normalized,
-            document_prefix=self._prefix(self.document_prefix, facts, ("document", "passage")),
-            query_prefix=self._prefix(self.query_prefix, facts, ("query",)),
             revision=weights_revision(source),
+            document_prefix=document_prefix,
+            query_prefix=query_prefix,
+        )
+
+    @property
+    def profile(self) -> Profile:
+        """Free; as far as the registry and the model's files on this machine tell, without reading weights.
+
+        Raises
+        ------
+        InputError
+            The model's tokenizer is there and cannot be read.
+        """
+        facts, folder = find_model(self.name), local_folder(self.name, packaged=self.packaged)
+        kind, name = ("packaged", PACKAGED_NAME) if self.packaged else ("sentence-transformers", self.name)
+        tokenizer = None if folder is None else folder / _TOKENIZER
+        document_prefix, query_prefix = self._prefixes(facts, lambda: _file_prompts(folder))
+        return Profile(
+            f"{kind}:{name}",
+            kind=kind,
+            dim=_dim(facts, folder),
+            document_prefix=document_prefix,
+            query_prefix=query_prefix,
+            max_tokens=_max_tokens(facts, folder),
+            is_local=True,
+            counter=read_tokenizer(tokenizer) if tokenizer and tokenizer.is_file() else estimate_word_pieces(),
+        )
+
+    def loaded_profile(self) -> Profile:
+        """As `profile`; where the tokenizer is not at hand as a file, the model is loaded and says it all."""
+        profile = self.profile
+        table = None if profile.counter.exact else self.token_table()
+        if table is None:
+            return profile
+        counter, model = make_counter(table.tokenizer), self.identity
+        return replace(
+            profile,
+            document_prefix=model.document_prefix,
+            query_prefix=model.query_prefix,
+            max_tokens=None if table.limit is None else table.limit + counter.special,
+            counter=counter,
         )
 
     def with_prefixes(self, document_prefix: str, query_prefix: str) -> SentenceTransformersEmbedder:
@@ -348,3 +450,24 @@ class SentenceTransformersEmbedder(Embedder):
         plain.no_truncation()
         plain.no_padding()
         return TokenTable(plain.to_str(), vectors, limit)
+
+
+def _load(name: str, options: LoadOptions, *, packaged: bool = False) -> SentenceTransformersEmbedder:
+    return SentenceTransformersEmbedder(
+        name,
+        device=options.device,
+        document_prefix=options.document_prefix,
+        query_prefix=options.query_prefix,
+        batch_size=options.batch_size or 32,
+        packaged=packaged,
+    )
+
+
+def _load_packaged(name: str, options: LoadOptions) -> SentenceTransformersEmbedder:
+    if find_model(name) != find_model(PACKAGED_NAME):
+        raise UsageError(f"only packaged:{PACKAGED_NAME} is packaged, found packaged:{name}")
+    return _load(name, options, packaged=True)
+
+
+KIND = EmbedderKind(_load, "intfloat/e5-base-v2", takes_prefixes=True)
+PACKAGED = EmbedderKind(_load_packaged, PACKAGED_NAME, takes_prefixes=True)

@@ -20,6 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.embedders.base import Embedder, Role
+from migrate.embedders.kinds import EmbedderKind, LoadOptions
+from migrate.embedders.profile import Profile
 from migrate.errors import InputError, UsageError
 from migrate.files import canonical_json, is_endless
 from migrate.manifest import ModelIdentity
@@ -151,6 +153,11 @@ class TfidfEmbedder(Embedder):
         revision = self._learned.revision if self._learned else None
         return ModelIdentity(spec=f"tfidf:{self.dim}", dim=self.dim, normalized=True, revision=revision)
 
+    @property
+    def profile(self) -> Profile:
+        """Free, without a limit, and in need of a corpus."""
+        return Profile(f"tfidf:{self.dim}", kind="tfidf", dim=self.dim, embeds_new_texts=False)
+
     def fit(self, corpus: Iterable[Text]) -> None:
         """Learn from the corpus; what has been learned once, or was loaded, stays.
 
@@ -245,3 +252,12 @@ def learn(corpus: Iterable[Text], *, dim: int, seed: int) -> TfidfState:
         components=components,
         fallback=as_vectors(mean[None])[0],
     )
+
+
+def _load(name: str, options: LoadOptions) -> TfidfEmbedder:
+    if not name.isascii() or not name.isdigit() or int(name) < 1:
+        raise UsageError(f"expected a number of dimensions such as tfidf:256, found tfidf:{name}")
+    return TfidfEmbedder(int(name), seed=options.seed, state=options.state)
+
+
+KIND = EmbedderKind(_load, "256")

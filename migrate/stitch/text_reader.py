@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 
 from migrate.embedders import Embedder, load_embedder
 from migrate.embedders.base import TokenTable
+from migrate.embedders.kinds import runs_code
 from migrate.stitch.base import Arrays
 from migrate.stitch.text_features import DenseView, Sparse, TextRows, View, WordView
 from migrate.vectors import Document, Vectors, unit_rows
@@ -343,7 +344,10 @@ class TextReader:
             limit = int(arrays["pieces.limit"][0])
             tokenizer = state[TOKENIZER_FILE].decode()
             pieces = Pieces(tokenizer, arrays["pieces.kept"], arrays["pieces.vectors"], None if limit < 0 else limit)
-        models = {spec: load_embedder(spec) for spec in json.loads(state.get(VIEWS_FILE, b"[]"))}
+        specs = json.loads(state.get(VIEWS_FILE, b"[]"))
+        if any(map(runs_code, specs)):
+            raise ValueError("expected views that run no code of their own choice, found others")
+        models = {spec: load_embedder(spec) for spec in specs}
         found = cls(arrays["ngram_idf"], arrays["term_idf"], arrays["topics"], pieces, models)
         found._check()
         return found

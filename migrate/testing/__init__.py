@@ -1,1 +1,1 @@
-"""Conformance suites that every kind passes, and that another package can inherit for its own."""
+"""Conformance suites that every kind of a part passes, for another package to inherit; they need pytest."""

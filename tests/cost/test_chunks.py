@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from migrate.cost.chunks import chunk_size, count_unread, count_unread_of_store, cut_documents, room
-from migrate.cost.target import find_target, loaded_target
-from migrate.cost.tokens import BYTE_PAIRS, EstimateCounter, TokenizerCounter
+from migrate.cost.target import find_target
 from migrate.embedders import load_embedder
 from migrate.embedders.sentence_transformers import SentenceTransformersEmbedder
+from migrate.embedders.tokens import BYTE_PAIRS, EstimateCounter, TokenizerCounter
 from migrate.embedders.weights import packaged_model_path
 from migrate.stores import open_store
 from migrate.vectors import Document
@@ -63,7 +63,7 @@ def test_chunks_fit_whoever_counts(kind, long):
 def test_a_model_without_a_tokenizer_file_is_loaded_for_its_tokenizer(copied_model, long):
     (copied_model / "tokenizer.json").unlink()
     embedder = load_embedder(f"sentence-transformers:{copied_model}")
-    target = loaded_target(embedder)
+    target = embedder.loaded_profile()
     assert target.counter.exact and target.max_tokens == 256
     assert target.count(long).tolist() == find_target(MINILM).count(long).tolist()
 

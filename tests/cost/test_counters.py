@@ -5,7 +5,7 @@ import pytest
 from transformers import AutoTokenizer
 
 from migrate.cost.target import find_target
-from migrate.cost.tokens import (
+from migrate.embedders.tokens import (
     BYTE_PAIRS,
     WORD_PIECES,
     EstimateCounter,

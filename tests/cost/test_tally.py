@@ -5,7 +5,7 @@ import pytest
 
 from migrate.cost import Tally, tally_of
 from migrate.cost.count import count_texts
-from migrate.cost.target import find_target, target_of
+from migrate.cost.target import find_target
 from migrate.embedders import load_embedder
 from migrate.embedders.base import Embedder
 from migrate.embedders.weights import packaged_model_path
@@ -55,7 +55,7 @@ def test_a_model_at_hand_is_counted_as_its_spec_is(tmp_path):
         "tfidf:8",
     ):
         spec = spec.replace("st:", "sentence-transformers:")
-        asked, at_hand = find_target(spec), target_of(load_embedder(spec, cache=tmp_path / "cache"))
+        asked, at_hand = find_target(spec), load_embedder(spec, cache=tmp_path / "cache").profile
         assert at_hand.read(texts).tolist() == asked.read(texts).tolist(), spec
         assert (at_hand.price_usd_per_mtok, at_hand.counter.exact) == (asked.price_usd_per_mtok, asked.counter.exact)
     assert not Path(tmp_path / "cache").exists(), "nothing was asked of it"

@@ -3,7 +3,7 @@ import pytest
 
 from migrate.cost import Cost, Tally
 from migrate.cost.target import Target
-from migrate.cost.tokens import TokenCounter
+from migrate.embedders.tokens import TokenCounter
 from migrate.errors import UsageError
 from migrate.reembed.plan import Budget
 from migrate.selection.sample import Candidate

@@ -1,0 +1,171 @@
+"""Kinds of embedders by name, and the one place that reads a model spec.
+
+The kinds of this package are in `BUILT_IN`. Other packages add theirs by an entry point of the group
+`lead_migrate.embedders`, whose name is the kind and whose object is an `EmbedderKind`:
+
+    [options.entry_points]
+    lead_migrate.embedders =
+        mykind = my_package.my_module:KIND
+
+A built-in kind cannot be replaced. `migrate.testing.embedders.EmbedderTests` holds a new kind to the contract.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+
+from migrate.embedders.base import Embedder
+from migrate.embedders.registry import find_model, suggest_models
+from migrate.errors import UsageError
+
+ENTRY_POINTS = "lead_migrate.embedders"
+
+BUILT_IN = {
+    "sentence-transformers": "migrate.embedders.sentence_transformers:KIND",
+    "packaged": "migrate.embedders.sentence_transformers:PACKAGED",
+    "openai": "migrate.embedders.openai:KIND",
+    "file": "migrate.embedders.file:KIND",
+    "tfidf": "migrate.embedders.tfidf:KIND",
+    "langchain": "migrate.embedders.langchain:KIND",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOptions:
+    """What `load_embedder` was given besides the spec; a kind uses what applies to it. See there."""
+
+    base_url: str | None = None
+    device: str = "auto"
+    batch_size: int | None = None
+    concurrency: int | None = None
+    rate: str | None = None
+    dimensions: int | None = None
+    document_prefix: str | None = None
+    query_prefix: str | None = None
+    state: Path | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedderKind:
+    """A kind of embedder.
+
+    Attributes
+    ----------
+    load
+        Makes the embedder of a name, which is what follows the kind in a spec. Raises UsageError for a wrong name.
+    example
+        A name to show in messages.
+    takes_prefixes, takes_dimensions
+        Whether these options apply to it.
+    runs_code
+        Whether the name says which code to run. Such a spec is taken from the user, never from a file.
+    """
+
+    load: Callable[[str, LoadOptions], Embedder]
+    example: str
+    takes_prefixes: bool = False
+    takes_dimensions: bool = False
+    runs_code: bool = False
+
+
+def split_spec(spec: str) -> tuple[str, str]:
+    """Kind and name of a spec as manifests record it; no kind where it has none, as that of a caller's own embedder.
+
+    >>> split_spec("file:vectors.npz"), split_spec("my own")
+    (('file', 'vectors.npz'), ('', 'my own'))
+    """
+    kind, colon, name = spec.partition(":")
+    return (kind, name) if colon else ("", spec)
+
+
+def parse_spec(spec: str) -> tuple[str, str]:
+    """Kind and name of a model spec, the name as the registry spells it where it is there.
+
+    >>> parse_spec("e5-base-v2")
+    ('sentence-transformers', 'intfloat/e5-base-v2')
+
+    Raises
+    ------
+    UsageError
+        Neither a kind and a name, nor a name of the registry.
+    """
+    kind, name = split_spec(spec)
+    if kind in BUILT_IN or (kind and _plugins(kind)):
+        if not name:
+            raise UsageError(f"expected a name after {spec!r}, for example {kind}:{find_kind(kind).example}")
+        return kind, name
+    facts = find_model(spec)
+    if facts is not None:
+        return facts.provider, facts.name
+    close = suggest_models(spec)
+    hint = f"did you mean {' or '.join(close)}?" if close else "for example openai:text-embedding-3-small"
+    raise UsageError(f"unknown model {spec!r}; expected one of {', '.join(f'{k}:' for k in kind_names())} - {hint}")
+
+
+def kind_names() -> list[str]:
+    """Every kind that is installed, those of this package first."""
+    return list(dict.fromkeys([*BUILT_IN, *(point.name for point in entry_points(group=ENTRY_POINTS))]))
+
+
+def find_kind(name: str) -> EmbedderKind:
+    """The kind of a name; imports its module, and nothing heavy for a kind of this package.
+
+    Raises
+    ------
+    UsageError
+        There is no such kind, or the package that brings it is broken; names the package.
+    """
+    if name in BUILT_IN:
+        module, _, attribute = BUILT_IN[name].partition(":")
+        kind: EmbedderKind = getattr(import_module(module), attribute)
+        return kind
+    points = _plugins(name)
+    if not points:
+        raise UsageError(f"unknown kind of model {name!r}; expected one of {', '.join(kind_names())}")
+    if len(points) > 1:
+        packages = " and ".join(sorted(map(_package, points)))
+        raise UsageError(f"expected one package that brings {name}: models, found {packages}; uninstall all but one")
+    return _load_plugin(points[0])
+
+
+def kind_of(spec: str) -> EmbedderKind | None:
+    """The kind of a recorded spec; None where it is not installed or has none."""
+    kind, _ = split_spec(spec)
+    return find_kind(kind) if kind in BUILT_IN or (kind and _plugins(kind)) else None
+
+
+def runs_code(spec: str) -> bool:
+    """Whether the name in a spec says which code to run, so that no file may choose it."""
+    kind = kind_of(spec)
+    return kind is not None and kind.runs_code
+
+
+def _plugins(name: str) -> list[EntryPoint]:
+    return list(entry_points(group=ENTRY_POINTS, name=name))
+
+
+def _package(point: EntryPoint) -> str:
+    return point.dist.name if point.dist is not None else point.value
+
+
+def _load_plugin(point: EntryPoint) -> EmbedderKind:
+    advice = "update or uninstall it"
+    try:
+        kind = point.load()
+    except Exception as error:  # whatever somebody else's module raises
+        reason = (str(error).strip() or "no message").splitlines()[0]
+        raise UsageError(
+            f"{_package(point)}: expected it to bring {point.name}: models, importing {point.value} failed with "
+            f"{type(error).__name__}: {reason}; {advice}"
+        ) from error
+    if not isinstance(kind, EmbedderKind):
+        raise UsageError(
+            f"{_package(point)}: expected {point.value} to be an EmbedderKind for {point.name}: models, found "
+            f"{type(kind).__name__}; {advice}"
+        )
+    return kind

@@ -1,0 +1,236 @@
+"""Any LangChain `Embeddings` as an embedder: `langchain:MODULE:NAME`.
+
+NAME is a class that is made without arguments, a function without arguments that returns an `Embeddings`, or an
+`Embeddings` itself. MODULE is imported as Python does it: a file of your own is seen where it lies on PYTHONPATH.
+What the model costs and how much of a text it reads is not known here; LangChain does not say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from functools import cached_property
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from migrate.embedders.base import BUILT_WITH, Embedder, Role, other_dimension, require_texts
+from migrate.embedders.kinds import EmbedderKind, LoadOptions
+from migrate.embedders.profile import Profile
+from migrate.errors import RemoteError, UsageError, VectorError
+from migrate.files import canonical_json
+from migrate.manifest import ModelIdentity
+from migrate.vectors import Document, Progress, Text, Vectors, as_vectors, check_vectors, no_progress, summarize_norms
+
+if TYPE_CHECKING:
+    from langchain_core.embeddings import Embeddings
+
+_EXAMPLE = "langchain_openai:OpenAIEmbeddings"
+_BATCH_SIZE = 64
+_LONGEST_REASON = 200
+_MODEL_NAMES = ("model", "model_name", "model_id", "deployment")
+"""Attributes by which LangChain's own classes say their model."""
+
+
+class LangChainEmbedder(Embedder):
+    """A LangChain `Embeddings`. Documents go through `embed_documents`, queries one by one through `embed_query`.
+
+    Parameters
+    ----------
+    embeddings
+        What embeds.
+    spec
+        How artefacts name it; None takes module and class.
+    dimensions
+        Its dimension; None asks for one word's vector, which may cost a call.
+    document_prefix, query_prefix
+        Put before each text, in addition to what the model itself does.
+    batch_size
+        Documents in one call.
+    """
+
+    def __init__(
+        self,
+        embeddings: Embeddings,
+        *,
+        spec: str | None = None,
+        dimensions: int | None = None,
+        document_prefix: str = "",
+        query_prefix: str = "",
+        batch_size: int = _BATCH_SIZE,
+    ) -> None:
+        self.embeddings = embeddings
+        self.class_name = f"{type(embeddings).__module__}:{type(embeddings).__qualname__}"
+        self.spec = spec or f"langchain:{self.class_name}"
+        self.dimensions = dimensions
+        self.prefixes: dict[Role, str] = {"document": document_prefix, "query": query_prefix}
+        self.batch_size = batch_size
+
+    @property
+    def identity(self) -> ModelIdentity:
+        """The model as artefacts remember it; its revision is the name of the model that the object gives, if any."""
+        dim, normalized = self._shape
+        return ModelIdentity(
+            spec=self.spec,
+            dim=dim,
+            normalized=normalized,
+            document_prefix=self.prefixes["document"],
+            query_prefix=self.prefixes["query"],
+            revision=self._model_name,
+        )
+
+    @property
+    def profile(self) -> Profile:
+        """Nobody knows whether it costs money; its tokens are estimated."""
+        return Profile(
+            self.spec,
+            kind="langchain",
+            dim=self.dimensions,
+            document_prefix=self.prefixes["document"],
+            query_prefix=self.prefixes["query"],
+            is_paid=None,
+        )
+
+    @property
+    def _model_name(self) -> str | None:
+        names = (getattr(self.embeddings, attribute, None) for attribute in _MODEL_NAMES)
+        return next((name for name in names if isinstance(name, str) and name), None)
+
+    @cached_property
+    def _shape(self) -> tuple[int, bool]:
+        """Dimension, and whether vectors are of unit length, by the vector of one word."""
+        vectors = self._embed_batch([Document("probe", "word")], "document", self.dimensions)
+        return vectors.shape[1], summarize_norms(vectors).is_unit
+
+    def expect_dim(self, dim: int, source: str, *, advice: str = BUILT_WITH) -> None:
+        """As of any embedder; a declared dimension is believed here, and held against every vector."""
+        own = self.dimensions or self._shape[0]
+        if own != dim:
+            raise other_dimension(self.spec, own, dim, source, advice)
+
+    def with_prefixes(self, document_prefix: str, query_prefix: str) -> LangChainEmbedder:
+        """The same object with other prefixes."""
+        other = copy(self)
+        other.prefixes = {"document": document_prefix, "query": query_prefix}
+        return other
+
+    def cache_scope(self, role: Role) -> str:
+        """Spec, class and model name; the role counts, as the two methods may embed one text in two ways."""
+        dim = self.dimensions or self._shape[0]
+        return canonical_json([self.spec, self.class_name, self._model_name, dim, role, self.prefixes[role]])
+
+    def embed(self, texts: Sequence[Text], role: Role, *, progress: Progress = no_progress) -> Vectors:
+        """Embed texts, `batch_size` at a time.
+
+        Raises
+        ------
+        InputError
+            A text is empty; names its id.
+        VectorError
+            A vector is zero, not finite, or of another dimension than the others.
+        RemoteError
+            The object raised an exception, or gave another number of vectors than texts.
+        """
+        require_texts(texts, model=self.spec)
+        dim = self.dimensions or self._shape[0]
+        vectors = np.empty((len(texts), dim), dtype=np.float32)
+        for start in range(0, len(texts), self.batch_size):
+            batch = texts[start : start + self.batch_size]
+            vectors[start : start + len(batch)] = self._embed_batch(batch, role, dim)
+            progress("embed", start + len(batch), len(texts))
+        return vectors
+
+    def _embed_batch(self, texts: Sequence[Text], role: Role, dim: int | None) -> Vectors:
+        rows = self._call([self.prefixes[role] + text.text for text in texts], role)
+        if len(rows) != len(texts):
+            raise RemoteError(
+                f"{self.spec}: expected {len(texts)} vectors for {len(texts)} texts, found {len(rows)}; the class that "
+                "embeds is at fault"
+            )
+        with np.errstate(over="ignore"):
+            vectors = as_vectors(rows, source=self.spec)
+        if dim is not None and vectors.shape[1] != dim:
+            advice = "leave out --dimensions" if self.dimensions else "a model has one dimension"
+            raise VectorError(f"{self.spec}: expected vectors of dimension {dim}, found {vectors.shape[1]}; {advice}")
+        noun = "query" if role == "query" else "document"
+        check_vectors([text.id for text in texts], vectors, source=self.spec, noun=noun)
+        return vectors
+
+    def _call(self, inputs: list[str], role: Role) -> list[Any]:
+        try:
+            if role == "query":
+                return [self.embeddings.embed_query(text) for text in inputs]
+            return list(self.embeddings.embed_documents(inputs))
+        except Exception as error:  # whatever the object and the libraries below it raise
+            raise RemoteError(
+                f"{self.spec}: embedding {len(inputs)} texts failed with {_reason(error)}; what was embedded before is "
+                "kept where there is a cache"
+            ) from error
+
+
+def load_embeddings(name: str) -> Embeddings:
+    """The `Embeddings` that `MODULE:NAME` stands for.
+
+    Raises
+    ------
+    UsageError
+        There is no such module or name, it cannot be imported or made without arguments, or is something else.
+    """
+    module_name, colon, attribute = name.partition(":")
+    spec = f"langchain:{name}"
+    if not (colon and module_name and attribute):
+        raise UsageError(f"expected langchain:MODULE:CLASS, for example langchain:{_EXAMPLE}, found {spec!r}")
+    try:
+        module = import_module(module_name)
+    except ModuleNotFoundError as error:
+        missing = f"no module named {error.name!r}"
+        raise UsageError(
+            f"{spec}: expected a module to import, found {missing}; install it, or put its folder on PYTHONPATH"
+        ) from error
+    except Exception as error:  # whatever somebody else's module raises
+        raise UsageError(f"{spec}: importing {module_name} failed with {_reason(error)}; repair the module") from error
+    try:
+        item = getattr(module, attribute)
+    except AttributeError as error:
+        raise UsageError(f"{spec}: {module_name} has nothing named {attribute!r}; check the spelling") from error
+    return _make(item, spec)
+
+
+def _make(item: Any, spec: str) -> Embeddings:
+    from langchain_core.embeddings import Embeddings
+
+    if not isinstance(item, Embeddings) and callable(item):
+        try:
+            item = item()
+        except Exception as error:  # whatever somebody else's class raises
+            raise UsageError(
+                f"{spec}: expected a class or function that takes no arguments, calling it failed with "
+                f"{_reason(error)}; write a function that makes it, and name that"
+            ) from error
+    if not isinstance(item, Embeddings):
+        raise UsageError(
+            f"{spec}: expected a LangChain Embeddings, or a class or function that gives one, found "
+            f"{type(item).__name__}; name another"
+        )
+    return item
+
+
+def _reason(error: Exception) -> str:
+    """Class and message of an exception in one line."""
+    message = " ".join(str(error).split()) or "no message"
+    return f"{type(error).__name__}: {message[:_LONGEST_REASON]}"
+
+
+def _load(name: str, options: LoadOptions) -> LangChainEmbedder:
+    return LangChainEmbedder(
+        load_embeddings(name),
+        spec=f"langchain:{name}",
+        dimensions=options.dimensions,
+        document_prefix=options.document_prefix or "",
+        query_prefix=options.query_prefix or "",
+        batch_size=options.batch_size or _BATCH_SIZE,
+    )
+
+
+KIND = EmbedderKind(_load, _EXAMPLE, takes_prefixes=True, takes_dimensions=True, runs_code=True)

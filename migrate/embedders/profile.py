@@ -1,0 +1,89 @@
+"""What an embedder says of itself before anything is loaded or sent: price, limits, tokens, abilities."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from migrate.embedders.registry import RateLimit
+from migrate.embedders.tokens import WORD_PIECES, Counts, EstimateCounter, TokenCounter, whole
+from migrate.vectors import Text
+
+_BERT_SPECIAL = 2
+"""[CLS] and [SEP]."""
+
+
+def estimate_word_pieces() -> TokenCounter:
+    """The counter for a model whose tokenizer is not at hand."""
+    return EstimateCounter(WORD_PIECES, special=_BERT_SPECIAL)
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A model before it is loaded. None stands for what is not known.
+
+    Attributes
+    ----------
+    spec, kind
+        The model as `load_embedder` takes it, and the kind alone; no kind for an embedder of a caller's own.
+    dim
+        Dimension of its vectors.
+    document_prefix, query_prefix
+        What stands before a text.
+    max_tokens
+        How much of a text the model takes, the prefix and special tokens included.
+    is_paid
+        Whether texts may cost money; None where that cannot be told.
+    price_usd_per_mtok, batch_price_usd_per_mtok
+        US dollars per million tokens, one by one and through a batch service.
+    counter
+        Counts tokens as the model does, or as nearly as can be told here.
+    is_api, is_local
+        Whether texts are sent to OpenAI's API, in requests; whether the model runs on this machine's processors.
+    rate_limits
+        What the provider lets an account ask for in a minute, by usage tier; empty where it does not say.
+    embeds_new_texts
+        Whether it embeds any text as it is, without a corpus to learn from first or a list of texts it is limited to.
+    """
+
+    spec: str
+    kind: str = ""
+    dim: int | None = None
+    document_prefix: str = ""
+    query_prefix: str = ""
+    max_tokens: int | None = None
+    is_paid: bool | None = False
+    price_usd_per_mtok: float | None = None
+    batch_price_usd_per_mtok: float | None = None
+    counter: TokenCounter = field(default_factory=estimate_word_pieces, compare=False)
+    is_api: bool = False
+    is_local: bool = False
+    rate_limits: tuple[RateLimit, ...] = ()
+    embeds_new_texts: bool = True
+
+    @property
+    def prefix(self) -> str:
+        """What stands before the texts that are counted."""
+        return self.document_prefix
+
+    def at_price(self, usd_per_mtok: float | None) -> Profile:
+        """The same model at a price that the user knows, which has no batch price; None leaves it at its own."""
+        if usd_per_mtok is None:
+            return self
+        return replace(self, price_usd_per_mtok=usd_per_mtok, batch_price_usd_per_mtok=None)
+
+    def for_queries(self) -> Profile:
+        """What the model is to queries, which have a prefix of their own."""
+        return replace(self, document_prefix=self.query_prefix)
+
+    def count(self, texts: Sequence[Text]) -> Counts:
+        """Tokens of each text, with prefix and special tokens, none of them cut off."""
+        return self.counter.count([self.prefix + whole(text.text) for text in texts])
+
+    def read(self, texts: Sequence[Text]) -> Counts:
+        """As many of these as the model takes, which is what is paid for."""
+        return self.cut(self.count(texts))
+
+    def cut(self, counts: Counts) -> Counts:
+        """Counts with what is beyond the model's limit left out."""
+        return counts if self.max_tokens is None else counts.clip(max=self.max_tokens)

@@ -1,0 +1,100 @@
+"""Every kind of embedder under the suite that third parties inherit."""
+
+from copy import copy
+from functools import cache
+
+import numpy as np
+import pytest
+
+from migrate.embedders import load_embedder
+from migrate.embedders.kinds import BUILT_IN
+from migrate.testing.embedders import TEXTS, EmbedderTests
+from migrate.vectors import Document
+
+
+@cache
+def _loaded():
+    embedder = load_embedder("packaged:all-MiniLM-L6-v2", device="cpu")
+    assert embedder.identity.dim == 384
+    return embedder
+
+
+class TestTfidf(EmbedderTests):
+    @pytest.fixture
+    def make(self):
+        def make():
+            embedder = load_embedder("tfidf:4")
+            embedder.fit(self.documents())
+            return embedder
+
+        return make
+
+
+class TestFile(EmbedderTests):
+    @pytest.fixture
+    def make(self, tmp_path):
+        vectors = np.random.default_rng(0).standard_normal((len(TEXTS), 8)).astype(np.float32)
+        path = tmp_path / "vectors.npz"
+        ids = {"doc_ids": [f"d{n}" for n in range(len(TEXTS))], "query_ids": [f"q{n}" for n in range(len(TEXTS))]}
+        np.savez(path, docs=vectors, doc_texts=list(TEXTS), queries=vectors[::-1], query_texts=list(TEXTS), **ids)
+        return lambda: load_embedder(f"file:{path}")
+
+
+class TestPackaged(EmbedderTests):
+    tolerance = 1e-4
+
+    @pytest.fixture
+    def make(self):
+        return lambda: copy(_loaded())
+
+
+class TestOpenAI(EmbedderTests):
+    @pytest.fixture
+    def make(self, server):
+        return lambda: load_embedder("openai:tiny", base_url=server.url)
+
+
+class TestLangChain(EmbedderTests):
+    @pytest.fixture
+    def make(self, models):
+        return lambda: load_embedder("langchain:langchain_models:make_fake")
+
+
+def test_every_kind_is_held_to_the_suite():
+    names = {"tfidf": TestTfidf, "file": TestFile, "packaged": TestPackaged, "sentence-transformers": TestPackaged,
+             "openai": TestOpenAI, "langchain": TestLangChain}  # fmt: skip
+    assert names.keys() == BUILT_IN.keys()
+
+
+@pytest.mark.parametrize("fault", ["order", "dtype", "identity", "constant"])
+def test_the_suite_finds_what_is_wrong(fault):
+    class Wrong(type(load_embedder("tfidf:4"))):
+        def embed(self, texts, role, **more):
+            vectors = super().embed(texts, role, **more)
+            if fault == "order":
+                return np.ascontiguousarray(vectors[::-1])
+            if fault == "constant":
+                return np.ones_like(vectors)
+            return vectors.astype(np.float64) if fault == "dtype" else vectors
+
+        @property
+        def identity(self):
+            from dataclasses import replace
+
+            self.calls = getattr(self, "calls", 0) + 1
+            return replace(super().identity, revision=str(self.calls)) if fault == "identity" else super().identity
+
+    def make():
+        embedder = Wrong(4)
+        embedder.fit([Document(str(n), text) for n, text in enumerate(TEXTS)])
+        return embedder
+
+    suite = EmbedderTests()
+    checks = {
+        "order": lambda: suite.test_order_and_company_do_not_matter(make(), "document"),
+        "dtype": lambda: suite.test_vectors_are_float32_contiguous_and_finite(make(), "document"),
+        "identity": lambda: suite.test_the_identity_is_stable_and_the_same_after_a_reload(make(), make),
+        "constant": lambda: suite.test_vectors_tell_texts_apart(make()),
+    }
+    with pytest.raises(AssertionError):
+        checks[fault]()

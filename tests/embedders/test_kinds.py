@@ -1,0 +1,69 @@
+"""Kinds that other packages bring by entry point, good and bad."""
+
+import pytest
+
+from migrate.cli.main import run
+from migrate.embedders import load_embedder
+from migrate.errors import UsageError
+
+GOOD = """
+from migrate.embedders.kinds import EmbedderKind
+from migrate.embedders.langchain import LangChainEmbedder
+from langchain_core.embeddings import DeterministicFakeEmbedding
+
+def load(name, options):
+    return LangChainEmbedder(DeterministicFakeEmbedding(size=int(name)), spec=f"theirs:{name}")
+
+KIND = EmbedderKind(load, "24")
+"""
+
+
+@pytest.fixture
+def install(tmp_path, monkeypatch):
+    """Put a package on the path whose entry point brings the kind `theirs`, or another one."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def make(package, code, kind="theirs"):
+        module = f"{package}_module"
+        (tmp_path / f"{module}.py").write_text(code)
+        info = tmp_path / f"{package}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(f"[lead_migrate.embedders]\n{kind} = {module}:KIND\n")
+
+    return make
+
+
+def test_a_kind_of_another_package_is_loaded_by_its_name(install):
+    install("good_plugin", GOOD)
+    assert load_embedder("theirs:24").identity.dim == 24
+    with pytest.raises(UsageError, match=r"expected a name after 'theirs:', for example theirs:24"):
+        load_embedder("theirs:")
+    with pytest.raises(UsageError, match=r"langchain:, theirs: - "):
+        load_embedder("cohere:embed")
+    with pytest.raises(UsageError, match="takes no prefixes"):
+        load_embedder("theirs:24", document_prefix="passage: ")
+
+
+@pytest.mark.parametrize(
+    ("package", "code", "message"),
+    [
+        ("raising_plugin", "raise OSError('no\\nlicence')", "failed with OSError: no; update or uninstall it"),
+        ("typed_plugin", "KIND = 7", "to be an EmbedderKind for theirs: models, found int; update or uninstall it"),
+        ("empty_plugin", "", "failed with AttributeError"),
+    ],
+)
+def test_a_broken_package_is_one_line_that_names_it(package, code, message, install, source_folder, capsys):
+    install(package, code)
+    assert run(["check", str(source_folder), "--model", "theirs:1"]) == 2
+    said = capsys.readouterr().err
+    assert f"{package}: expected" in said and message in said and said.count("\n") == 1
+
+
+def test_two_packages_of_one_kind_are_named_and_a_built_in_kind_stays(install):
+    install("first_plugin", GOOD)
+    install("second_plugin", GOOD)
+    with pytest.raises(UsageError, match="found first_plugin and second_plugin; uninstall all but one"):
+        load_embedder("theirs:24")
+    install("tfidf_plugin", "raise OSError", kind="tfidf")
+    assert load_embedder("tfidf:8").identity.spec == "tfidf:8"
