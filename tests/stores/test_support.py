@@ -102,6 +102,6 @@ def test_each_index_is_built_anew_for_another_dimension(row, originals, tmp_path
     assert [file.name for file in (tmp_path / "new").iterdir()] == ["index.faiss"]
 
 
-def test_the_readme_holds_the_table():
-    readme = (Path(__file__).parents[2] / "README.md").read_text()
-    assert render_table() in readme
+def test_the_page_holds_the_table():
+    page = (Path(__file__).parents[2] / "docs" / "indexes.md").read_text()
+    assert render_table() in page
