@@ -12,6 +12,8 @@ from faiss_tools import COUNT, DIM, read, save
 from migrate.errors import StoreError, UnsupportedStoreError
 from migrate.stores import faiss_decoded, faiss_process, open_store
 
+pytestmark = pytest.mark.slow
+
 LABELS = np.random.default_rng(5).permutation(COUNT) * 3 - 50
 
 

@@ -11,6 +11,8 @@ from migrate.errors import UnsupportedStoreError
 from migrate.stores import open_store
 from migrate.stores.faiss.compat_matrix import SUPPORT, render_table
 
+pytestmark = pytest.mark.slow
+
 ROWS = 600
 DIM = 32
 NEW_DIM = 24
