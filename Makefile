@@ -3,10 +3,13 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
 
-.PHONY: demo test lint bench clean
+.PHONY: demo quick test lint bench clean
 
 demo: .venv/with-demo
 	$(BIN)/lead-migrate demo
+
+quick: .venv/with-test
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadfile -m "not slow"
 
 test: .venv/with-test
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadfile  # a core each

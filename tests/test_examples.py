@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from openai_server import OpenAIServer
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 

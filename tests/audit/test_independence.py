@@ -17,6 +17,8 @@ from migrate.selection.query_log import CHOSEN_BY, chosen_by, digests_of
 from migrate.stores import open_store
 from migrate.vectors import Query, query_key
 
+pytestmark = pytest.mark.slow
+
 SAFE_MARGIN = 0.5
 """At which a perfect translation is SAFE with the 60 queries of `topics`."""
 

@@ -7,6 +7,8 @@ from mistakes import HARMLESS, QUESTIONS, REFERENCES, build, trusted
 
 from migrate.cli.main import run
 
+pytestmark = pytest.mark.slow
+
 
 def audited(mistake, capsys, *options):
     """Exit code of the audit, its JSON where it came to a verdict, and what it said else."""

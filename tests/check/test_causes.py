@@ -5,6 +5,8 @@ import pytest
 
 from migrate.check import Cause, check_store
 
+pytestmark = pytest.mark.slow
+
 TITLES = [{"title": f"Chapter {row} of the manual"} for row in range(48)]
 LONG = "The quick brown fox jumps over the lazy dog while number {} watches and counts to {}. "
 

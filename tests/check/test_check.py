@@ -110,6 +110,7 @@ def test_a_bad_vector_is_an_error_that_names_its_document(make_store, trees, vec
         check_store(make_store(trees, spoiled), model, sample=200)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["SQ8", "SQ4", "PQ8"])
 def test_a_lossy_index_of_the_model_is_compatible_and_of_another_is_not(kind, make_store, trees, vectors, model):
     for name, rows in (("own", vectors), ("other", np.roll(vectors[:, ::-1], 7, axis=0))):
@@ -123,6 +124,7 @@ def test_a_lossy_index_of_the_model_is_compatible_and_of_another_is_not(kind, ma
         assert found.compatible == (name == "own"), found.sentence
 
 
+@pytest.mark.slow
 def test_a_prefix_shows_through_a_lossy_index(make_store, texts, by_hand, prefixed):
     """Within what SQ4 loses, both ways agree; which one is nearer decides."""
     texts = texts[:20]

@@ -7,6 +7,8 @@ from migrate.check.comparison import Tolerance, agree, tolerance_of
 from migrate.stores import open_store
 from migrate.vectors import unit_rows
 
+pytestmark = pytest.mark.slow
+
 # Many small indexes on a busy machine: waiting for threads costs more than they save.
 faiss.omp_set_num_threads(1)
 

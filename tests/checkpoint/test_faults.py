@@ -9,6 +9,8 @@ from refusing_disk import RefusingDisk
 
 from migrate.errors import OutputError
 
+pytestmark = pytest.mark.slow
+
 
 def got_through(job, output):
     try:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 HERE = Path(__file__).parent
 SURVIVE = HERE.parents[1] / "benchmarks" / "survive.py"
 

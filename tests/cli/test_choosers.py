@@ -9,6 +9,8 @@ from migrate.cli.main import run
 from migrate.embedders import load_embedder
 from migrate.stores import create_store
 
+pytestmark = pytest.mark.slow
+
 NOTE = "75 of 150 queries are in the query log that chose documents to embed; they do not judge"
 ALL = (
     "INCONCLUSIVE: docstrings: 150 of 150 queries are in the query log that chose documents to embed and may not judge"

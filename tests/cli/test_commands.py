@@ -83,6 +83,7 @@ def test_a_reference_is_built_when_asked_for(beir, source_folder, vectors_file, 
     assert open_store(tmp_path / "full").info.count == 150
 
 
+@pytest.mark.slow
 def test_run_leaves_everything_in_one_folder(beir, source_folder, tmp_path, capsys):
     out = tmp_path / "out"
     code = lead_migrate("run", source_folder, "--target", "tfidf:64", "--beir", beir, "--sample", "120", "-o", out)
@@ -96,6 +97,7 @@ def test_run_leaves_everything_in_one_folder(beir, source_folder, tmp_path, caps
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_finished_run_says_its_verdict_again_and_does_nothing(beir, source_folder, tmp_path, monkeypatch, capsys):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     out = tmp_path / "out"
@@ -126,6 +128,7 @@ def test_a_finished_run_says_its_verdict_again_and_does_nothing(beir, source_fol
         assert "exists" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_store_of_the_same_model_is_safe(source_folder, tmp_path, capsys, beir):
     """Nothing is lost when the target is the source, and 150 queries are enough to say so at a low margin.
 
@@ -164,6 +167,7 @@ def test_inspect_tells_the_facts(source_folder, capsys):
     assert re.search(r"^norms +unit$", capsys.readouterr().out, re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_chunks_are_judged_by_their_document(beir, tmp_path, capsys):
     chunked = tmp_path / "chunked"
     options = ["--chunk-tokens", "40", "--chunk-overlap", "5"]
@@ -192,6 +196,7 @@ def test_documents_without_text_are_dropped_only_when_told(tmp_path, capsys):
     assert open_store(tmp_path / "s").info.count == 2
 
 
+@pytest.mark.slow
 def test_an_openai_target_pays_for_the_sample_only_once(source_folder, tmp_path, monkeypatch, capsys):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with OpenAIServer() as server:
@@ -224,6 +229,7 @@ def prepared(tmp_path, monkeypatch, beir, source_folder):
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_example_of_the_help_works(name, prepared, monkeypatch, capsys):
     if name == "audit":
@@ -302,6 +308,7 @@ def test_progress_and_advice_stay_off_stdout(source_folder, tmp_path, capsys):
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.slow
 def test_queries_get_the_prefix_that_the_store_was_made_for(source_folder, beir, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789")
     with OpenAIServer() as server:

@@ -10,6 +10,8 @@ import pytest
 from migrate.cli.main import run
 from migrate.embedders import load_embedder
 
+pytestmark = pytest.mark.slow
+
 PACKAGED = "packaged:all-MiniLM-L6-v2"
 
 

@@ -7,6 +7,8 @@ import pytest
 
 from migrate.cli.main import run
 
+pytestmark = pytest.mark.slow
+
 
 def lead_migrate(*arguments):
     return run([str(argument) for argument in arguments])

@@ -12,6 +12,8 @@ from migrate.embedders import load_embedder
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path, monkeypatch):

@@ -12,6 +12,8 @@ from migrate.cost.count import count_texts
 from migrate.cost.target import find_target
 from migrate.stores import open_store
 
+pytestmark = pytest.mark.slow
+
 SMALL = "openai:text-embedding-3-small"
 SIZES = ["--dimensions", 24]
 SAMPLE = ["--sample", 50, "--stitch", "ridge"]

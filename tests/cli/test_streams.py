@@ -9,6 +9,8 @@ import sys
 import faiss
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ENTRY = "from migrate.cli.main import main; main()"
 CLOSED = {"stdout": ">&-", "stderr": "2>&-", "both": ">&- 2>&-", "all": "<&- >&- 2>&-", "a pipe": "| true"}
 

@@ -15,6 +15,8 @@ from openai_server import OpenAIServer
 
 from migrate.cli.main import run
 
+pytestmark = pytest.mark.slow
+
 # 150 documents in parts of 40, in requests of 8
 # A shell that starts the tests in the background has them ignore Ctrl-C, and what they start too.
 CHILD = """

@@ -14,6 +14,8 @@ from migrate.cli.main import run
 from migrate.embedders.weights import packaged_model_path
 from migrate.stores import open_store
 
+pytestmark = pytest.mark.slow
+
 MINILM = "packaged:all-MiniLM-L6-v2"
 LONG, SHORT = 3, 7
 

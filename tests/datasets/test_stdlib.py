@@ -14,6 +14,8 @@ from migrate.datasets.beir import load_beir, write_beir
 from migrate.datasets.stdlib import stdlib_beir
 from migrate.errors import DatasetError, UsageError
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def demo():

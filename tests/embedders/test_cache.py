@@ -167,6 +167,7 @@ def finish(process):
     return output
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_where_it_was(path, server):
     process = start(server.url, path)
 
@@ -188,6 +189,7 @@ def test_a_killed_run_goes_on_where_it_was(path, server):
     assert output == np.stack([fake.vector_of(f"text {number}") for number in range(200)]).tobytes()
 
 
+@pytest.mark.slow
 def test_two_processes_use_one_cache(path, server):
     outputs = [finish(process) for process in [start(server.url, path) for _ in range(2)]]
     assert outputs[0] == outputs[1]
@@ -200,6 +202,7 @@ def test_two_processes_use_one_cache(path, server):
     database.close()
 
 
+@pytest.mark.slow
 def test_processes_may_come_upon_a_new_cache_at_once(tmp_path):
     script = f"""
 import sys, time
@@ -276,6 +279,7 @@ def test_a_truncated_cache_is_refused(path, documents):
         CachedEmbedder(inner, path).embed_documents(documents(*map(str, range(100))))
 
 
+@pytest.mark.slow
 def test_a_full_disk_keeps_what_was_there(tmp_path):
     script = f"""
 import sys, resource, signal
@@ -330,6 +334,7 @@ def test_an_empty_text_is_refused(path, documents):
         CachedEmbedder(CountingEmbedder(), path).embed_documents(documents("a", " "))
 
 
+@pytest.mark.slow
 def test_reads_more_keys_than_one_statement_takes(path, documents):
     texts = documents(*map(str, range(1300)))
     cached = CachedEmbedder(CountingEmbedder(), path)

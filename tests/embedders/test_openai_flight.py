@@ -16,6 +16,8 @@ from migrate.embedders.openai_limits import RetryPolicy
 from migrate.errors import InputError, RemoteError
 from migrate.stores import open_store
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def texts(documents):

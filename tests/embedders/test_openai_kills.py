@@ -20,6 +20,8 @@ from migrate.stitch.persistence import load_stitch
 from migrate.stores import create_store, open_store
 from migrate.vectors import Document
 
+pytestmark = pytest.mark.slow
+
 TEXTS, BATCH, CONCURRENCY, KILLS = 280, 7, 8, 5
 # A shell that starts the tests in the background has them ignore Ctrl-C, and what they start too.
 CHILD = """

@@ -17,6 +17,8 @@ from migrate.errors import InputError, RemoteError, UsageError
 from migrate.files import sha256_file
 from migrate.vectors import Document
 
+pytestmark = pytest.mark.slow
+
 # The weights of sentence-transformers/all-MiniLM-L6-v2 as the hub lists them.
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 TEXTS = ["A cat sits on the mat.", "A kitten is lying on a rug.", "Interest rates rose by half a percent.", "x"]

@@ -55,6 +55,7 @@ def test_a_text_without_a_known_word_gets_the_mean_direction(fitted):
     np.testing.assert_allclose(vector, mean / np.linalg.norm(mean), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_saved_state_embeds_the_same_in_another_process(fitted, tmp_path):
     fitted.save_state(tmp_path)
     script = f"""

@@ -8,6 +8,8 @@ import pytest
 from fault_place import play
 from fault_table import FAULTS, NUMBERS, SECTIONS
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_ends_as_the_table_says(name, place):

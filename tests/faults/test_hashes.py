@@ -7,6 +7,8 @@ from migrate.embed import reembed_store
 from migrate.embedders import load_embedder
 from migrate.stores import open_store
 
+pytestmark = pytest.mark.slow
+
 KINDS = [stores.langchain, stores.llamaindex, stores.txtai, stores.haystack, stores.parquet, stores.dataset]
 
 

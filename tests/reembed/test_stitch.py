@@ -96,6 +96,7 @@ def test_the_same_call_takes_what_an_earlier_one_has_left(store, fitted, target,
     assert len(model.asked) == 50
 
 
+@pytest.mark.slow
 def test_a_killed_run_pays_for_nothing_twice_and_ends_with_the_same_bytes(store, fitted, target, tmp_path):
     model = Counting(target, batches=3)
     cached = CachedEmbedder(model, tmp_path / "cache.sqlite")

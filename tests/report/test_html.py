@@ -87,6 +87,7 @@ def test_ten_thousand_queries_stay_under_a_megabyte(report):
     assert len(audit_page(replace(report, arms=grown)).encode()) < 1_000_000
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_browser_shows_it_without_complaint(scheme, report, tmp_path):

@@ -236,6 +236,7 @@ print(chosen.chosen, [row.scores for row in chosen.candidates])
 """
 
 
+@pytest.mark.slow
 def test_a_fresh_process_gives_the_same_weights_and_scores(tmp_path):
     told = []
     for name in ("one", "two"):

@@ -221,6 +221,7 @@ def drop_reader(tensors):
         tensors.pop(name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [
@@ -383,6 +384,7 @@ for spec in ("ridge+text", "kernel+text"):
 """
 
 
+@pytest.mark.slow
 def test_a_fresh_process_gives_the_same_weights_and_scores(tmp_path):
     told = []
     for name in ("one", "two"):

@@ -68,6 +68,7 @@ def make_pairs(n, seed=0):
     return Pairing(unit_rows((hidden + noise)[:, 30:].astype(np.float32)), y)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", ["procrustes", "ols", "ridge", "lowrank", "mlp:1"])
 def test_stitches_of_vectors_alone_know_their_good_predictions_by_it(spec):
     pairs, asked = make_pairs(300), make_pairs(500, seed=1)

@@ -8,6 +8,8 @@ from faiss_tools import COUNT, DIM, build, read, serialize
 from migrate.errors import StoreError
 from migrate.stores import open_store
 
+pytestmark = pytest.mark.slow
+
 FACTORIES = ["Flat", "IVF16,Flat", "IVF300,Flat", "IVF8_HNSW8,Flat", "HNSW12,Flat", "IDMap2,Flat", "IDMap,IVF16,Flat"]
 
 

@@ -13,6 +13,8 @@ from migrate.errors import StoreError, UnsupportedStoreError
 from migrate.stores import open_store
 from migrate.stores.faiss import decoded
 
+pytestmark = pytest.mark.slow
+
 LABELS = np.random.default_rng(5).permutation(COUNT) * 3 - 50
 
 

@@ -10,6 +10,8 @@ from migrate.stores import open_store
 from migrate.stores.faiss.rescale import nearest_divisor, rescale
 from migrate.vectors import Batch
 
+pytestmark = pytest.mark.slow
+
 PQ = {"kind": "PQ", "M": 48, "nbits": 8, "polysemous": False}
 
 

@@ -10,6 +10,8 @@ from faiss_judge import Judge
 from faiss_plain import Content, UnreadableError, read_plain
 from fuzz_faiss import AS_SPOILED, AS_WRITTEN, FACTORIES, GOOD, REFUSED, Tally, fuzz, outcome, sound, verdict
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def judge():

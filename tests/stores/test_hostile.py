@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 from hostile_pickles import HOSTILE
 
+pytestmark = pytest.mark.slow
+
 MEMORY = 512 << 20
 SECONDS = 30
 

@@ -280,6 +280,7 @@ def test_hostile_pickles_are_refused(content, found, tmp_path):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.slow
 def test_a_pickle_cut_anywhere_is_refused(tmp_path):
     save_texts(tmp_path, TEXTS[:3], DIM)
     content = (tmp_path / "index.pkl").read_bytes()
@@ -289,6 +290,7 @@ def test_a_pickle_cut_anywhere_is_refused(tmp_path):
             open_store(tmp_path)
 
 
+@pytest.mark.slow
 def test_spoiled_pickles_raise_nothing_but_store_errors(tmp_path):
     save_texts(tmp_path, TEXTS[:3], DIM)
     content = (tmp_path / "index.pkl").read_bytes()

@@ -1,0 +1,65 @@
+"""The pages: what they link to and the files that they name are there; the figures of the house are counted right."""
+
+import re
+from pathlib import Path
+
+import house
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")] + sorted((ROOT / "docs").glob("*.md"))
+
+
+@pytest.fixture(params=PAGES, ids=lambda page: page.name)
+def page(request):
+    return request.param
+
+
+def anchors(page):
+    heads = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head).lower().replace(" ", "-") for head in heads}
+
+
+def test_links_lead_somewhere(page):
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)#?([^)\s]*)\)", page.read_text()):
+        if not target.startswith("http"):
+            other = page.parent / target if target else page
+            assert other.exists(), target
+            assert not anchor or anchor in anchors(other), f"{target}#{anchor}"
+
+
+def test_files_that_are_named_are_there(page):
+    today = page.read_text().partition("## Where it is going")[0]
+    named = set(re.findall(r"`((?:migrate|tests|benchmarks|docs|examples)/[\w/.]+)`", today))
+    assert [name for name in sorted(named) if "NAME" not in name and not (ROOT / name).exists()] == []
+
+
+def test_every_page_can_be_reached_from_the_readme():
+    readme = PAGES[0].read_text()
+    assert [p.name for p in PAGES[1:] if f"({p.relative_to(ROOT).as_posix()})" not in readme] == []
+
+
+def test_every_benchmark_has_a_line():
+    table = (ROOT / "docs" / "benchmarks.md").read_text()
+    assert [p.name for p in (ROOT / "benchmarks").glob("*.py") if f"`{p.name}" not in table] == []
+
+
+def test_the_house_is_counted_right(tmp_path):
+    package = tmp_path / "package"
+    (package / "room").mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (package / "room" / "__init__.py").write_text("from package.room.used import helper\n")
+    (package / "room" / "used.py").write_text(
+        "def helper(self, one, /, b, *, c, **rest):\n    found = b\n    return found\n"
+    )
+    (package / "room" / "user.py").write_text("from package.room import used\n\nresult = used.helper(1, 2, c=3)\n")
+    (package / "alone.py").write_text("import package.room.user\n\n\ndef main(): ...\n")
+    figures = house.figures(house.Package.read(package))
+    assert figures["modules"] == "5"
+    assert figures["lines"] == "11"
+    assert figures["largest folder, in modules"] == "3 (package/room/)"
+    assert figures["lines a module, median"] == "3"
+    assert figures["parameters a function, largest"] == "4"
+    assert figures["modules with a single importer"] == "1"  # user.py; used.py has two, alone.py none
+    assert figures["vague names per 1,000 names"] == f"{1000 * 3 / 8:.1f}"  # one, rest, found
+    assert figures["one-caller functions per 1,000 lines"] == f"{1000 / 11:.1f}"
