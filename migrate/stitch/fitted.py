@@ -206,7 +206,7 @@ class FittedStitch:
     def __repr__(self) -> str:
         old, new = self.manifest.source_model, self.manifest.model
         names = [model.spec if model else "a model that is not named" for model in (old, new)]
-        dims = [input_dim(self.manifest), round(self.dim)]
+        dims = [input_dim(self.manifest), self.dim]
         if self.direction == QUERY:
             names.reverse()
         facts = f"{dims[0]} -> {dims[1]} dimensions, {self.manifest.counts.get('pairs', len(self.sample.ids)):,} pairs"
