@@ -16,7 +16,7 @@ import numpy as np
 
 from migrate.errors import LeadMigrateError, StoreError
 from migrate.stores import open_store
-from migrate.stores.base import Metric, Store, read_all
+from migrate.stores.base import Metric, Resume, Store, read_all
 from migrate.vectors import Batch, Document, Vectors
 
 COUNT = 60
@@ -178,6 +178,22 @@ class StoreTests:
         except StoreError:
             return
         raise AssertionError("expected a StoreError, as 50 rows are missing")
+
+    def test_a_destination_goes_on_after_the_rows_of_an_earlier_one(self, tmp_path: Path) -> None:
+        store, vectors = self._open(tmp_path / "store"), example_vectors(dim=5)
+        whole = self._written(store, tmp_path / "whole", vectors)
+        folder, scratch = tmp_path / "new", tmp_path / "scratch"
+        folder.mkdir()
+        scratch.mkdir()
+        for start, stop in ((0, 26), (26, COUNT)):
+            writer = store.destination(folder, 5, Resume(start, scratch))
+            for batch in store.scan(start, stop, batch_size=13):
+                first, start = start, start + len(batch)
+                writer.append(Batch(batch.ids, vectors[first:start]))
+        writer.finish()
+        assert np.array_equal(read_all(open_store(folder).scan()).vectors, vectors)
+        assert _hashes(folder) == _hashes(tmp_path / "whole")
+        assert list(open_store(folder).documents()) == list(whole.documents())
 
     def test_the_source_is_never_written_to(self, tmp_path: Path) -> None:
         store = self._open(tmp_path / "store")
