@@ -40,7 +40,7 @@ _BLOCK = 1 << 22
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """An estimate between one-sided bounds, of 95 % unless told otherwise: the truth crosses each in at most 5 %."""
+    """An estimate between one-sided bounds, of 95 % by default: the truth crosses each in at most 5 %."""
 
     estimate: float
     lower: float
@@ -305,7 +305,7 @@ def decide(
     """Judge an arm against the full re-embed, and against staying where that is possible.
 
     All scores are one value a query, shape (n,), between 0 and 1, in the same order. Queries are taken to be
-    independent: repeated ones are merged before (`Questions.merged`). Where there are fewer than `FEWEST_DOCUMENTS` to
+    independent: repeated ones are merged before (`QuerySet.merged`). Where there are fewer than `FEWEST_DOCUMENTS` to
     search, `n_documents`, harm that shows is NOT SAFE, and all else INCONCLUSIVE.
 
     Of the audits of an arm that is exactly at the margin, 5 % at most say SAFE; more do where several arms are judged
