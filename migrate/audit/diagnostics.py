@@ -1,12 +1,11 @@
-"""Where a migration hurts: which queries lose, of what kind, how thresholds move, what became of the space.
+"""Diagnostics: what lies behind the mean score of a translated store.
 
-The queries that lose most by the migration: what they ask, what they found, and what they find now.
+- The queries that lose most, with what they retrieved before and retrieve now.
+- Similarity thresholds: those tuned on the old store, and the new ones that let as many hits pass.
+- Hubs: documents among the nearest neighbours of too many others, before and after.
+- The translated vectors next to the true ones: a map, the documents that moved furthest, the spread of the variance.
 
-Hubs: documents that turn up among the neighbours of too many others, before and after.
-
-The translated vectors beside the true ones: a map in two dimensions, who moved furthest, how variance is spread.
-
-How a similarity threshold must move: one that was tuned on the old store means something else on the new one.
+Slices, the kinds of queries, are in `migrate.audit.slices`.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _CHARACTERS = 160
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A document that was found: the beginning of its text, and its grade where it is judged."""
+    """A retrieved document: the beginning of its text, and its grade where it is judged."""
 
     doc_id: str
     text: str
@@ -309,7 +308,7 @@ _FEWEST = 50
 class Diagnostics:
     """What is behind the mean. What is not available is empty or None: calibration needs the arm `stay`.
 
-    `likeness` holds the space of each arm that has one of its own against that of the full re-embed.
+    `similarities` compare the space of each arm that has its own with that of the full re-embed.
     """
 
     regressions: tuple[Regression, ...] = ()
@@ -317,11 +316,11 @@ class Diagnostics:
     calibration: Calibration | None = None
     hubness: tuple[Hubness, ...] = ()
     spaces: Spaces | None = None
-    likeness: Mapping[str, Similarity] = field(default_factory=dict)
+    similarities: Mapping[str, Similarity] = field(default_factory=dict)
 
 
 def diagnose(inputs: PreparedAudit, runs: Mapping[str, Run]) -> Diagnostics:
-    """Look at the translated store from every side, held against the full re-embed and, where it is there, the source.
+    """Compare the translated store with the full re-embed and, where there is one, with the source store.
 
     Raises
     ------

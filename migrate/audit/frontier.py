@@ -110,7 +110,7 @@ class Frontier:
             margin = self.points[0].verdict.margin
             return f"no budget tried here is SAFE at the margin of {margin:g}; try larger ones, or more queries"
         if best.policy == SAMPLE:
-            return "the sample alone is SAFE: nothing need be re-embedded"
+            return "the sample alone is SAFE: nothing more needs to be re-embedded"
         price = "" if best.price_usd is None else f", ${best.price_usd:,.4f}"
         return (
             f"the cheapest budget that is SAFE: {best.share:.0%} by {best.policy} ({best.documents:,} documents, about "

@@ -14,7 +14,7 @@ PERSISTENCE = 0.9
 """Chance that a reader of a ranking goes on to the next place, for rank-biased overlap."""
 
 Scores = NDArray[np.float64]
-"""One value a query, shape (q,), in the order of the query ids that were asked about."""
+"""One value a query, shape (q,), in the order of the query ids."""
 
 Qrels = Mapping[str, Mapping[str, int]]
 """query_id -> doc_id -> grade; a grade above 0 is relevant, the grade is the gain."""

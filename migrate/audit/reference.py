@@ -102,7 +102,7 @@ def prove_reference(
     seed: int = 0,
     progress: Progress = no_progress,
 ) -> ReferenceProof:
-    """Hold a reference against all that is known of what it should be; may embed 32 documents.
+    """Check a reference against everything that says what it should be; may embed 32 documents.
 
     `keys` are those of the translated store and of the reference, in the order of their rows.
 
@@ -162,7 +162,7 @@ def spot_documents(reference: Store, *, seed: int = 0) -> list[Document]:
 def odd_scores(
     arm: Scores, full: Scores, words: Scores | None, stay: Scores | None, *, seed: int, resamples: int
 ) -> tuple[str, ...]:
-    """What is too good or too bad to be true, one sentence each; scores are nDCG@10, one value a query."""
+    """Scores that are too good or too bad to be true, a sentence each; scores are nDCG@10, one value a query."""
     doubts = []
     lower = retention_bounds(arm, full, seed=seed, resamples=resamples).lower
     if lower > _TOO_GOOD:
@@ -367,7 +367,7 @@ def _spot_order(reference: Store, rows: _Rows | None, seed: int) -> NDArray[np.i
 
 
 def _unproven(reference: Store, rows: _Rows | None) -> str:
-    """Why nothing is known of the reference.
+    """Why the reference is unproven.
 
     Raises
     ------

@@ -1,6 +1,7 @@
-"""Kinds of queries apart: a migration that is safe on the whole may fail those of one kind.
+"""Slices: retention by kind of query, as a migration that is safe on the whole may fail one kind.
 
-Topics of the documents, to tell queries apart by: clusters of true vectors, named by their own words.
+Kinds are the length of the query, and the topic, confidence and metadata of the document that it is about. Topics are
+clusters of true vectors, named by their words.
 """
 
 from __future__ import annotations
@@ -113,8 +114,8 @@ def unused_fields(slices: Sequence[Slice], fields: Sequence[str]) -> tuple[str, 
     """A sentence for each metadata field that does not distinguish the queries."""
     times = Counter(part.by for part in slices)
     sentences = {
-        0: "--slice: expected documents with {!r} in their metadata, found none among those that the queries ask for",
-        1: "--slice: expected several values of {!r} among the documents that the queries ask for, found a single one",
+        0: "--slice: expected documents with {!r} in their metadata, found none among those that the queries are about",
+        1: "--slice: expected several values of {!r} among the documents that the queries are about, found only one",
     }
     return tuple(sentences[times[field]].format(field) for field in dict.fromkeys(fields) if times[field] in sentences)
 

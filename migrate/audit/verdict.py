@@ -40,7 +40,7 @@ _BLOCK = 1 << 22
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """An estimate between one-sided bounds, of 95 % unless told otherwise: the truth crosses each in at most 5 %."""
+    """An estimate between one-sided bounds, of 95 % by default: the truth crosses each in at most 5 %."""
 
     estimate: float
     lower: float
@@ -143,7 +143,7 @@ def _retentions(arms: list[Scores], full: Scores, seed: int, resamples: int, con
 
 
 def _ratio(arm: Scores, full: Scores) -> float:
-    """Of the means; 1 where both are 0, as nothing was lost, and 0 where no query was asked."""
+    """Of the means; 1 where both are 0, as nothing was lost, and 0 where there is no query."""
     if not len(arm):
         return 0.0
     if not full.any():

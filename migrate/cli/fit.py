@@ -85,7 +85,7 @@ def command(
     from migrate.files import refuse_output
     from migrate.fit import fit_stitch
     from migrate.report.fit import WITHOUT_TEXTS, fit_sentences
-    from migrate.report.terminal import candidates_table, folded
+    from migrate.report.terminal import candidates_table, wrap
     from migrate.stores import open_store
     from migrate.stores.file_store import folder_of
 
@@ -138,7 +138,7 @@ def command(
         return
     show(candidates_table(fitted.selection) + "\n")
     for sentence in [*fit_sentences(fitted.selection), *([WITHOUT_TEXTS.sentence] if bare else [])]:
-        show(folded(sentence))
+        show(wrap(sentence))
     pairs = fitted.manifest.counts["pairs"]
     spare = f" (and {fitted.fallback.stitch.spec}, should the texts be gone)" if fitted.fallback is not None else ""
     show(f"{output}: {fitted.stitch.spec}{spare}, fitted on {pairs:,} of {opened.info.count:,} documents")

@@ -297,7 +297,7 @@ def _source_words(store: Path, recorded: ModelIdentity | None, known: Manifest |
 
 
 def _show(done: Translation, store: Store, output: Path) -> None:
-    from migrate.report.terminal import folded
+    from migrate.report.terminal import wrap
 
     dims = f"dimension {done.source_dim} to {done.target_dim}"
     show(f"{output}: {done.count:,} vectors, {dims}, {done.n_true:,} of them true ones, in {done.wall_s:.1f} s")
@@ -307,11 +307,11 @@ def _show(done: Translation, store: Store, output: Path) -> None:
         show(f"recall@10 of the new index against exact search: {done.index_recall:.3f}; no stitch changes that")
         show(f"recall@10 of the old one: {_figure(done.source_recall)}{before}")
     if done.outside is not None:
-        show(folded(done.outside.sentence))
+        show(wrap(done.outside.sentence))
     if done.distrust is not None:
-        show(folded(f"note: {done.distrust}"))
+        show(wrap(f"note: {done.distrust}"))
     if done.fallback is not None:
-        show(folded(f"note: {done.fallback.sentence}"))
+        show(wrap(f"note: {done.fallback.sentence}"))
     for remark in done.remarks:
         show(f"note: {remark}")
 

@@ -16,7 +16,7 @@ from migrate.cost.plans import SAFE, TWO_STAGE, Plan
 from migrate.report.page import Section, html_page, html_sentence, html_table
 from migrate.report.svg.charts import Line, line_chart
 from migrate.report.svg.frame import percent
-from migrate.report.terminal import WIDTH, folded, table
+from migrate.report.terminal import WIDTH, table, wrap
 
 UNKNOWN = "-"
 _UNITS = ("B", "kB", "MB", "GB", "TB")
@@ -32,8 +32,8 @@ def assess_text(assessment: Assessment) -> str:
     needs_text = _left(needs)
     if max(map(len, needs_text.split("\n"))) > WIDTH:  # what an audit's frontier found needs a table of its own
         needs_text = "\n\n".join([table([row[:-1] for row in needs]), _left([[row[0], row[-1]] for row in needs])])
-    notes = [folded(f"note: {note}") for note in assessment.notes]
-    said = [folded(answer) for answer in assessment.answers]
+    notes = [wrap(f"note: {note}") for note in assessment.notes]
+    said = [wrap(answer) for answer in assessment.answers]
     return "\n".join([*lines, "", table(costs), "", needs_text, "", *notes, "", *said])
 
 

@@ -1,10 +1,6 @@
 """An audit report as plain text that fits 100 columns: the verdict last, where a terminal leaves it in sight.
 
-What to do about a verdict, in words; only what the findings bear out.
-
-Where a migration hurts, as plain text that fits 100 columns: the worst of it; all of it is in JSON and HTML.
-
-A frontier as plain text that fits 100 columns, and as JSON.
+Of the diagnostics only the worst is shown; all of them are in JSON and HTML. A frontier is here as JSON too.
 """
 
 from __future__ import annotations
@@ -21,19 +17,19 @@ from migrate.audit.results import FULL, TRANSLATED, ArmResult, Comparison
 from migrate.audit.slices import Slice
 from migrate.audit.verdict import Bounds, Outcome, Verdict
 from migrate.report.page import as_plain
-from migrate.report.terminal import WIDTH, folded, table, telling
+from migrate.report.terminal import WIDTH, filled_columns, table, wrap
 
 
 def advice(report: AuditReport) -> Iterator[str]:
-    """The next steps that the findings speak for, the nearest first."""
+    """The next steps that the report supports, the nearest first."""
     verdict = report.verdict
     if verdict.outcome is Outcome.SAFE:
-        yield "put the translated store in the place of the old one, together with the queries of the target model"
+        yield "replace the old store by the translated one, and embed queries with the target model from then on"
         return
     if report.doubts:
-        yield "make a reference that is beyond doubt: `audit STORE --reference build` embeds every text now"
+        yield "build a reference that is beyond doubt: `audit STORE --reference build` embeds every text"
     if verdict.lacks_documents:
-        yield "embed the whole store again: it is too small for an audit, and for a migration to be worth it"
+        yield "embed the whole store again: it is too small to audit, and for a migration to pay off"
         return
     if verdict.worse_than_stay:
         yield "stay with the source store for now: it answers better than the translated one"
@@ -95,9 +91,10 @@ def _cut(line: str) -> str:
 
 
 def _slices(slices: tuple[Slice, ...]) -> str:
-    """The kinds of queries that keep least, of those with enough queries to speak of."""
+    """The kinds of queries that keep least, among those with enough queries."""
     enough = sorted(
-        (part for part in telling_slices(slices) if part.queries >= _FEWEST), key=lambda part: part.retention.estimate
+        (part for part in informative_slices(slices) if part.queries >= _FEWEST),
+        key=lambda part: part.retention.estimate,
     )
     if not enough:
         return ""
@@ -114,8 +111,8 @@ def _slices(slices: tuple[Slice, ...]) -> str:
     return table([["kinds of queries that keep least", "queries", "full", "translated", "retention"], *rows])
 
 
-def telling_slices(slices: Sequence[Slice]) -> list[Slice]:
-    """Those of kinds that tell queries apart: what holds for all of them is the verdict's to say."""
+def informative_slices(slices: Sequence[Slice]) -> list[Slice]:
+    """Slices of kinds with several values; a single value would repeat the verdict."""
     times = Counter(part.by for part in slices)
     return [part for part in slices if times[part.by] > 1]
 
@@ -148,7 +145,7 @@ def calibration_rows(calibration: Calibration) -> list[list[str]]:
         ]
         for threshold in calibration.thresholds
     ]
-    return telling([head, *rows])
+    return filled_columns([head, *rows])
 
 
 def _hubs(hubness: Hubness) -> str:
@@ -163,12 +160,12 @@ def frontier_text(frontier: Frontier) -> str:
     priced = any(point.price_usd is not None for point in frontier.points)
     head = ["re-embed by", "share", "documents", "tokens", *(["usd"] if priced else [])]
     rows = [_row(point, priced=priced) for point in frontier.points]
-    notes = [folded(f"note: {note}") for note in frontier.notes]
+    notes = [wrap(f"note: {note}") for note in frontier.notes]
     measure = f"retention of {frontier.measure} with a part of the {frontier.count:,} documents re-embedded"
     points = table(
         [[*head, "retention", f"{100 * frontier.points[0].verdict.confidence:.3g} % bounds", "verdict"], *rows]
     )
-    return "\n".join([measure, "", points, "", *notes, folded(frontier.sentence)])
+    return "\n".join([measure, "", points, "", *notes, wrap(frontier.sentence)])
 
 
 def _row(point: Point, *, priced: bool) -> list[str]:
@@ -214,7 +211,7 @@ def _point_document(point: Point) -> dict[str, Any]:
 
 _MANY_QUERIES = 10_000
 _QUALITY = {"nDCG@10": "nDCG@10", "recall@100": "R@100", "MRR@10": "MRR@10"}
-_LIKENESS = {
+_AGREEMENT = {
     "overlap@1": "ov@1",
     "overlap@10": "ov@10",
     "overlap@100": "ov@100",
@@ -226,19 +223,19 @@ _MILLION = 1e6
 
 
 def audit_text(report: AuditReport) -> str:
-    """The arms, what they were asked, where it hurts, what was tried, and the verdict."""
+    """The arms, the diagnostics, the frontier, and the verdict."""
     verdict = report.verdict
     subject = f"{report.dataset}: {verdict.n_queries:,} queries, {report.n_documents:,} documents"
     tables = [quality_table(report), agreement_table(report)]
     parts = [subject, *tables, diagnostics_text(report.diagnostics, report.measure)]
     parts += [frontier_text(report.frontier)] if report.frontier else []
-    return "\n\n".join([*filter(None, parts), "\n".join(map(folded, sentences(report)))])
+    return "\n\n".join([*filter(None, parts), "\n".join(map(wrap, sentences(report)))])
 
 
 def sentences(report: AuditReport) -> Iterator[str]:
     """What the tables do not say, the verdict last."""
     verdict = report.verdict
-    yield "bounds are one-sided 95 % bounds of each arm alone; the verdict is on `translated`, and on nothing else"
+    yield "bounds are one-sided 95 % bounds of each arm alone; the verdict is on `translated` alone"
     if report.skipped_arms:
         yield "skipped arms: " + "; ".join(f"{name} {need}" for name, need in report.skipped_arms.items())
     yield from (f"note: {note}" for note in report.notes)
@@ -280,7 +277,7 @@ def quality_rows(report: AuditReport) -> list[list[str]]:
         ]
         for arm in report.arms
     ]
-    return telling([head, *rows], costs=_COSTS)
+    return filled_columns([head, *rows], costs=_COSTS)
 
 
 def agreement_table(report: AuditReport) -> str:
@@ -290,9 +287,9 @@ def agreement_table(report: AuditReport) -> str:
 
 def agreement_rows(report: AuditReport) -> list[list[str]]:
     """One row an arm: how much of what the full re-embed finds it finds too."""
-    shown = _shown(_LIKENESS, report)
+    shown = _shown(_AGREEMENT, report)
     rows = [[arm.name, *_means(arm, shown)] for arm in report.arms]
-    return telling([["against the full re-embed", *shown.values()], *rows])
+    return filled_columns([["against the full re-embed", *shown.values()], *rows])
 
 
 def _shown(heads: dict[str, str], report: AuditReport) -> dict[str, str]:

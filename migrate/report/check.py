@@ -8,14 +8,14 @@ from typing import Any
 from migrate.check.model import Compatibility, Example, Figures, Trial
 from migrate.check.stamp import Stamp
 from migrate.report.characters import printable
-from migrate.report.terminal import folded, table
+from migrate.report.terminal import table, wrap
 
 SCHEMA_VERSION = 1
 
 _BASES = {
-    "manifest": "told by the manifest; no text was embedded",
-    "sample": "told by texts embedded again",
-    "facts": "told without embedding a text",
+    "manifest": "judged by the manifest; no text was embedded",
+    "sample": "judged by texts that were embedded again",
+    "facts": "judged without embedding a text",
 }
 _SHOWN = 5
 
@@ -24,19 +24,19 @@ def check_text(result: Compatibility) -> str:
     """The answer, the findings, the figures, the documents that disagree, and what was tried to explain them."""
     parts = [answer_line(result), "", *_findings(result)]
     if result.figures is not None:
-        parts += ["", *map(folded, _figure_sentences(result.figures))]
+        parts += ["", *map(wrap, _figure_sentences(result.figures))]
     if result.examples:
         parts += ["", table([["document", "row", "cosine", "taken for"], *map(_example_row, result.examples)])]
     if result.trials and not result.compatible:
         parts += ["", _trials(result.trials)]
-    return "\n".join([*parts, *([""] if result.notes else []), *(folded(f"note: {note}") for note in result.notes)])
+    return "\n".join([*parts, *([""] if result.notes else []), *(wrap(f"note: {note}") for note in result.notes)])
 
 
 def answer_line(result: Compatibility) -> str:
     """Compatible or not, with which model, and why."""
     if result.compatible:
-        return folded(f"compatible with {result.model.spec}: {result.sentence}")
-    return folded(f"not compatible with {result.model.spec}: {result.cause.value}: {result.sentence}")
+        return wrap(f"compatible with {result.model.spec}: {result.sentence}")
+    return wrap(f"not compatible with {result.model.spec}: {result.cause.value}: {result.sentence}")
 
 
 def _findings(result: Compatibility) -> list[str]:
@@ -44,7 +44,7 @@ def _findings(result: Compatibility) -> list[str]:
     lines = [_BASES[result.basis]]
     for finding in result.findings:
         said = "" if finding.message == result.sentence else f": {finding.message}"
-        lines.append(folded(f"{'ok ' if finding.ok else 'NOT'}  {finding.name}{said}"))
+        lines.append(wrap(f"{'ok ' if finding.ok else 'NOT'}  {finding.name}{said}"))
     return lines
 
 

@@ -20,7 +20,7 @@ from typing import Any
 from migrate import __version__
 from migrate.report.page import Section, html_page, html_table
 from migrate.report.svg.charts import Shading, heat_map, shorten
-from migrate.report.terminal import folded, table, telling
+from migrate.report.terminal import filled_columns, table, wrap
 from migrate.similarity.comparison import StoresComparison
 from migrate.similarity.downstream import Accuracy, Downstream
 from migrate.similarity.measures import MEASURES, Matrix, Measure
@@ -140,11 +140,15 @@ def compare_text(comparison: StoresComparison) -> str:
             f"{len(comparison.stores)} spaces of the same {comparison.documents:,} documents\n",
             _left(stores),
             *([""] if comparison.notes else []),
-            *(folded(f"note: {note}") for note in comparison.notes),
+            *(wrap(f"note: {note}") for note in comparison.notes),
             "\nspaces\n",
             table(space_rows(comparison, letters)),
             f"\n{judged}\n",
-            table(telling([["from→to", *_STITCHES.values()], *_rows(comparison, both, letters, "→", list(_STITCHES))])),
+            table(
+                filled_columns(
+                    [["from→to", *_STITCHES.values()], *_rows(comparison, both, letters, "→", list(_STITCHES))]
+                )
+            ),
             *(["", labels_text(comparison, comparison.downstream)] if comparison.downstream else []),
         ]
     )
@@ -152,7 +156,7 @@ def compare_text(comparison: StoresComparison) -> str:
 
 def space_rows(found: StoresComparison, names: Sequence[str]) -> list[list[str]]:
     """One row a pair of stores, by these names: what their spaces have in common."""
-    return telling([["pair", *_SPACES.values()], *_rows(found, list(found.pairs), names, "–", list(_SPACES))])
+    return filled_columns([["pair", *_SPACES.values()], *_rows(found, list(found.pairs), names, "–", list(_SPACES))])
 
 
 def letter(place: int) -> str:
@@ -184,7 +188,7 @@ def _left(rows: Sequence[Sequence[str]]) -> str:
 
 def labels_text(comparison: StoresComparison, scored: Downstream) -> str:
     """What a classifier trained on the first store's vectors makes of each store's."""
-    return "\n".join([folded(labels_sentence(comparison, scored)), "", table(list(labels_rows(comparison, scored)))])
+    return "\n".join([wrap(labels_sentence(comparison, scored)), "", table(list(labels_rows(comparison, scored)))])
 
 
 def labels_sentence(comparison: StoresComparison, scored: Downstream) -> str:

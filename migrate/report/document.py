@@ -19,7 +19,7 @@ from migrate.similarity import Similarity
 from migrate.similarity.measures import MEASURES
 
 
-def likeness_rows(similarities: Mapping[str, Similarity]) -> list[list[str]]:
+def similarity_rows(similarities: Mapping[str, Similarity]) -> list[list[str]]:
     """A head, and one row a measure: its name, what it says, and its figure for each space."""
     rows = [
         [measure.title, measure.meaning, *(number(measure.forth(similarity)) for similarity in similarities.values())]
@@ -28,7 +28,7 @@ def likeness_rows(similarities: Mapping[str, Similarity]) -> list[list[str]]:
     return [["measure", "says", *similarities], *rows]
 
 
-def likeness_document(similarities: Mapping[str, Similarity]) -> dict[str, Any]:
+def similarity_document(similarities: Mapping[str, Similarity]) -> dict[str, Any]:
     """Every measure by its name, and the singular values of the stitch, for each space."""
     return {
         name: {
@@ -62,7 +62,7 @@ def audit_document(report: AuditReport) -> dict[str, Any]:
         "calibration": as_plain(diagnostics.calibration),
         "hubness": as_plain(diagnostics.hubness),
         "spaces": as_plain(diagnostics.spaces),
-        "likeness": as_plain(likeness_document(diagnostics.likeness)),
+        "likeness": as_plain(similarity_document(diagnostics.similarities)),
         "query_ids": list(report.query_ids),
         "notes": list(report.notes),
         "manifest": as_plain(report.manifest),

@@ -1,7 +1,4 @@
-"""An audit report as one HTML file: the verdict first, then what it rests on, then where it hurts.
-
-Where a migration hurts, as sections of an HTML page.
-"""
+"""An audit report as one HTML file: the verdict first, then what it rests on, then the diagnostics."""
 
 from __future__ import annotations
 
@@ -20,12 +17,12 @@ from migrate.report.audit import (
     agreement_rows,
     calibration_rows,
     calibration_title,
+    informative_slices,
     quality_rows,
     sentences,
-    telling_slices,
 )
 from migrate.report.compare import spectra
-from migrate.report.document import likeness_rows
+from migrate.report.document import similarity_rows
 from migrate.report.page import Section, html_page, html_sentence, html_table, html_words
 from migrate.report.svg.charts import (
     Interval,
@@ -45,12 +42,12 @@ def diagnostics_sections(report: AuditReport) -> Iterator[Section]:
     diagnostics = report.diagnostics
     if diagnostics.regressions:
         yield Section("Queries that lose most", "".join(map(_regression, diagnostics.regressions)))
-    if slices := telling_slices(diagnostics.slices):
+    if slices := informative_slices(diagnostics.slices):
         yield Section("Kinds of queries", _slices(slices, report))
     if diagnostics.calibration:
         yield Section("Thresholds", _calibration(diagnostics.calibration))
-    if diagnostics.likeness:
-        yield Section("How alike the spaces are", _likeness(diagnostics.likeness))
+    if diagnostics.similarities:
+        yield Section("How alike the spaces are", _similarities(diagnostics.similarities))
     if diagnostics.spaces:
         yield Section("The two spaces", _spaces(diagnostics.spaces, diagnostics.hubness))
 
@@ -104,7 +101,7 @@ def _calibration(calibration: Calibration) -> str:
     )
 
 
-def _likeness(similarities: Mapping[str, Similarity]) -> str:
+def _similarities(similarities: Mapping[str, Similarity]) -> str:
     values = {
         f"{name} to full": similarity.forth.singular_values
         for name, similarity in similarities.items()
@@ -113,7 +110,7 @@ def _likeness(similarities: Mapping[str, Similarity]) -> str:
     documents = next(iter(similarities.values())).documents
     return (
         f"<p>Each space against that of the full re-embed, on {documents:,} documents. A stitch is a ridge, fitted on "
-        f"one half of them and judged on the other.</p>{html_table(likeness_rows(similarities), text_columns=[1])}"
+        f"one half of them and judged on the other.</p>{html_table(similarity_rows(similarities), text_columns=[1])}"
         f"<h3>Singular values of the stitches, in units of the greatest</h3>{spectra(values) if values else ''}"
     )
 
@@ -153,7 +150,7 @@ _COLOURS = {Outcome.SAFE: "good", Outcome.NOT_SAFE: "bad", Outcome.INCONCLUSIVE:
 _WORDS = {
     Outcome.SAFE: "The translated store can take over",
     Outcome.NOT_SAFE: "The translated store must not take over as it is",
-    Outcome.INCONCLUSIVE: "Too little is known to let the translated store take over",
+    Outcome.INCONCLUSIVE: "There is too little evidence to use the translated store",
 }
 
 
@@ -238,7 +235,7 @@ def _frontier(report: AuditReport) -> Iterator[Section]:
     chart = line_chart(
         "retention against the share re-embedded",
         lines,
-        x_label="share of the documents that is embedded for real",
+        x_label="share of the documents that is re-embedded",
         y_label="retention",
         level=report.verdict.margin,
         level_label="margin",

@@ -31,22 +31,22 @@ def table(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def telling(rows: Sequence[Sequence[str]], *, costs: Collection[str] = ()) -> list[list[str]]:
-    """The rows without columns that tell nothing: none of whose cells has a value, or, under `costs`, but zeros.
+def filled_columns(rows: Sequence[Sequence[str]], *, costs: Collection[str] = ()) -> list[list[str]]:
+    """The rows without empty columns: those without any value, and those under `costs` with nothing but zeros.
 
-    >>> telling([["arm", "score", "R", "usd"], ["stay", "0.00", "-", "0.00"], ["full", "0.00", "", "-"]], costs=["usd"])
-    [['arm', 'score'], ['stay', '0.00'], ['full', '0.00']]
+    >>> filled_columns([["arm", "score", "R", "$"], ["stay", "0.0", "-", "0.0"], ["full", "0.0", "", "-"]], costs=["$"])
+    [['arm', 'score'], ['stay', '0.0'], ['full', '0.0']]
     """
     head, *body = rows
     kept = [
         column
         for column, name in enumerate(head)
-        if not column or not body or any(_tells(row[column], zero_counts=name not in costs) for row in body)
+        if not column or not body or any(_has_value(row[column], zero_counts=name not in costs) for row in body)
     ]
     return [[row[column] for column in kept] for row in rows]
 
 
-def _tells(cell: str, *, zero_counts: bool) -> bool:
+def _has_value(cell: str, *, zero_counts: bool) -> bool:
     return cell.strip("-" if zero_counts else "-$0.,") != ""
 
 
@@ -74,6 +74,6 @@ def candidates_rows(selection: Selection) -> list[list[str]]:
     return [head, *rows]
 
 
-def folded(sentence: str) -> str:
+def wrap(sentence: str) -> str:
     """A sentence in lines that fit, the later ones indented; none ends within a name or an option."""
     return fill(sentence, WIDTH, subsequent_indent="  ", break_on_hyphens=False)

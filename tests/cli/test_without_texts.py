@@ -33,7 +33,7 @@ def complaint(capsys, code):
 
 
 def words(text):
-    """A text whatever lines it is folded into."""
+    """A text whatever lines it is wrap into."""
     return " ".join(text.split())
 
 

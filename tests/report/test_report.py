@@ -158,7 +158,7 @@ def test_measures_that_were_not_taken_are_left_out():
 
 
 def unfolded(text):
-    """Sentences that were folded begin their further lines with two blanks."""
+    """Sentences that were wrap begin their further lines with two blanks."""
     return text.replace("\n  ", " ").splitlines()
 
 
@@ -217,7 +217,8 @@ def test_a_way_out_is_an_arm_whose_family_bound_keeps_the_margin():
 
 
 def test_a_safe_store_is_to_be_used_and_a_worse_one_is_not():
-    assert next(iter(advice(make_report(outcome=Outcome.SAFE)))).startswith("put the translated store")
+    safe = make_report(outcome=Outcome.SAFE)
+    assert next(iter(advice(safe))).startswith("replace the old store by the translated one")
     worse = make_report(outcome=Outcome.NOT_SAFE, gain=Bounds(-0.2, -0.3, -0.1))
     assert next(iter(advice(worse))).startswith("stay with the source store")
 

@@ -127,7 +127,7 @@ def text(x: float, y: float, words: str, *, anchor: str = "start", muted: bool =
 
 
 def legend(names: Sequence[tuple[str, str]], *, x: float, y: float) -> str:
-    """Names with the colours they have, one beside the other."""
+    """Names with the colours they have, in a row."""
     parts, at = [], x
     for name, colour in names:
         parts.append(f'<rect x="{at:g}" y="{y - 9:g}" width="10" height="10" rx="2" style="fill:{colour}"/>')

@@ -7,7 +7,7 @@ from migrate.embedders import load_embedder
 from migrate.errors import StoreError, UsageError, VectorError
 from migrate.fit import fit_stitch
 from migrate.selection import STRATEGIES, QueryLog, draw_sample, embed_pairs
-from migrate.selection import draw as drawing
+from migrate.selection import sample as drawing
 from migrate.stitch.base import fold_rows
 from migrate.stores import create_store, open_store
 from migrate.stores.base import read_all
