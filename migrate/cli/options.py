@@ -191,11 +191,7 @@ _MODEL_OPTIONS = (
     option("--batch-size", type=click.IntRange(min=1), help="Texts per batch of the model.  [default: the model's]"),
     option("--concurrency", type=click.IntRange(1, 256), default=8, help="Requests in flight at once, for openai:."),
     option("--rate", metavar="N/UNIT", help="Most requests to openai:, as 3000/min, 50/s, 100/h.  [default: server's]"),
-    option(
-        "--dimensions",
-        type=click.IntRange(min=1),
-        help="Shorter vectors, for openai: models that offer them; of langchain: the dimension.",
-    ),
+    option("--dimensions", type=click.IntRange(min=1), help="Shorter vectors, for openai: models that offer them."),
     option("--document-prefix", metavar="TEXT", help="Put before documents.  [default: the registry's]"),
     option("--query-prefix", metavar="TEXT", help="Put before queries.  [default: the registry's]"),
     option("--cache", type=PATH, help="Embedding cache file.  [default: in the user's cache folder]"),
