@@ -6,7 +6,6 @@ from migrate.audit.query_set import QuerySet
 from migrate.audit.results import BM25, FULL, HYBRID, HYBRID_FULL, MEAN, RANDOM, TRANSLATED
 from migrate.audit.two_stage import WITHOUT_TWO_STAGE
 from migrate.cost.count import count_texts
-from migrate.cost.target import target_of
 from migrate.report.audit import audit_text
 from migrate.report.document import audit_document
 from migrate.vectors import Document, Query
@@ -62,7 +61,7 @@ def test_a_depth_that_embeds_the_whole_store_is_no_arm(translated, reference):
 def test_a_document_is_paid_for_once(translated, reference):
     found = audit(translated, reference, two_stage=[7], price_usd_per_mtok=10.0).arm("two-stage 7").reranking
     embedded = set(np.concatenate(brute(7)).tolist())
-    tokens = count_texts((DOCUMENTS[row] for row in embedded), target_of(TARGET)).tokens_read
+    tokens = count_texts((DOCUMENTS[row] for row in embedded), TARGET.profile).tokens_read
     assert found.documents_per_query == pytest.approx(len(embedded) / N_QUERIES)
     assert found.tokens_per_query == pytest.approx(tokens / N_QUERIES)
     assert found.tokens_first == pytest.approx(7 * tokens / len(embedded))
