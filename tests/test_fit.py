@@ -120,7 +120,8 @@ def test_a_stitch_that_reads_texts_is_refused_where_there_are_none(bare_folder, 
 
 def test_a_view_of_texts_is_refused_where_there_are_none(bare_folder, target_file):
     with pytest.raises(StoreError, match="expected texts for --view"):
-        fit_stitch(open_store(bare_folder), file_target(target_file), views={"packaged:all-MiniLM-L6-v2": None})
+        views = {"packaged:all-MiniLM-L6-v2": load_embedder("packaged:all-MiniLM-L6-v2")}
+        fit_stitch(open_store(bare_folder), file_target(target_file), views=views)
 
 
 def test_vectors_that_are_found_by_text_need_the_texts(bare_folder, target_file, corpus, tmp_path):
@@ -236,4 +237,4 @@ def test_a_further_model_is_a_view_of_the_texts(store, tmp_path):
 )
 def test_a_view_that_nobody_can_read_is_refused(store, view, stitch):
     with pytest.raises(UsageError, match="--view"):
-        fit_stitch(store, load_embedder("tfidf:24"), stitch=stitch, views={view: None})
+        fit_stitch(store, load_embedder("tfidf:24"), stitch=stitch, views={view: load_embedder(view)})
