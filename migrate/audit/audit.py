@@ -12,7 +12,7 @@ from migrate.audit.inputs import AuditInputs, AuditOptions, PreparedAudit, prepa
 from migrate.audit.query_set import independent
 from migrate.audit.reference import odd_scores
 from migrate.audit.report import AuditReport
-from migrate.audit.results import BM25, FULL, STAY, TRANSLATED, ArmResult, Evaluation
+from migrate.audit.results import BM25, FULL, RANDOM, STAY, TRANSLATED, ArmResult, Evaluation
 from migrate.audit.retrieval import Retriever
 from migrate.audit.slices import unused_fields
 from migrate.audit.verdict import Bounds, family_bounds
@@ -94,7 +94,8 @@ def _oddities(results: Mapping[str, ArmResult], evaluation: Evaluation) -> tuple
         return ()
     arm, full = (results[name].scores[evaluation.measure] for name in (TRANSLATED, FULL))
     words, stay = (results[name].scores[evaluation.measure] if name in results else None for name in (BM25, STAY))
-    return odd_scores(arm, full, words, stay, seed=evaluation.seed, resamples=evaluation.resamples)
+    chance = results[RANDOM].scores[evaluation.measure]
+    return odd_scores(arm, full, words, stay, chance, seed=evaluation.seed, resamples=evaluation.resamples)
 
 
 def _family(arms: list[Arm], results: Mapping[str, ArmResult], evaluation: Evaluation) -> dict[str, Bounds]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from migrate.audit.measures import Qrels
 from migrate.audit.query_set import PARENT_FIELD, Keys, QuerySet, document_keys, keys_of
-from migrate.audit.reference import ReferenceProof, prove_reference
+from migrate.audit.reference import ReferenceProof, check_source, prove_reference
 from migrate.audit.results import BRIDGE, FULL, STAY, TRANSLATED, ArmCost
 from migrate.audit.verdict import MARGIN, RESAMPLES
 from migrate.backfill import FILLED_IN
@@ -45,6 +45,11 @@ def check_same_documents(stores: Mapping[str, Store], keys: Mapping[str, Keys], 
     expected = set(keys[standard].values())
     for name, store in stores.items():
         strange = expected.symmetric_difference(keys[name].values())
+        if expected.isdisjoint(keys[name].values()) and not store.info.has_texts:
+            raise StoreError(
+                f"{store.info.location}: expected the documents of {stores[standard].info.location}, found row numbers "
+                "such as '0' and no documents; put the docs.jsonl beside the index that has their ids"
+            )
         if strange:
             raise StoreError(
                 f"{store.info.location}: expected the documents of {stores[standard].info.location}, found "
@@ -95,6 +100,11 @@ def _repeated(query_set: QuerySet) -> tuple[str, ...]:
 def _coverage(query_set: QuerySet, keys: Keys) -> tuple[str, ...]:
     """What the judgements say of documents that the stores do not hold."""
     relevant = {d for grades in (query_set.qrels or {}).values() for d, grade in grades.items() if grade > 0}
+    if query_set.qrels is not None and not relevant:
+        raise InputError(
+            f"{query_set.name}: expected judgements above 0, found none in {len(query_set.qrels):,} queries; give "
+            "judgements by which some document is relevant"
+        )
     missing = relevant.difference(keys.values())
     if relevant and missing == relevant:
         raise InputError(
@@ -324,6 +334,8 @@ def prepare_audit(inputs: AuditInputs, options: AuditOptions, *, progress: Progr
         seed=options.seed,
         progress=progress,
     )
+    if inputs.source is not None and inputs.source_embedder is not None:
+        check_source(inputs.source, inputs.source_embedder, seed=options.seed, progress=progress)
     texts = documents if documents is not None or not translated.info.has_texts else translated.documents()
     doubts = (*proof.doubts, *echoes(query_set, keys[TRANSLATED], texts or ()))
     vectors = _query_vectors(embedders, query_set, progress)

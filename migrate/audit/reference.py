@@ -114,6 +114,11 @@ def prove_reference(
         A document could not be embedded.
     """
     _refuse_same_place(reference, {"the store that is audited": translated, "the source store": source})
+    if source is not None and _is_same_place(source, translated):
+        raise StoreError(
+            f"{source.info.location}: expected the store before the migration as source, found the store that is "
+            "audited itself; name the old store with --source"
+        )
     _refuse_same_bytes(translated, reference)
     trusted, origin = _by_manifest(translated, reference, embedder)
     evidence = [origin]
@@ -122,9 +127,9 @@ def prove_reference(
     n_true = 0 if rows is None else _check_true_rows(translated, reference, rows)
     if n_true:
         evidence.append(f"{n_true:,} true vectors of the translated store agree with it")
-    doubts: list[str] = []
+    doubts = [*_coarseness(translated, reference), *_other_chunks(*keys)]
     if not (trusted and n_true):
-        checked = _spot_check(reference, embedder, rows, seed, progress)
+        checked = _spot_check(reference, embedder, _spot_order(reference, rows, seed), progress)
         (evidence if checked else doubts).append(checked or _unproven(reference, rows))
         if rows is not None and (lost := _lost_share(rows)) > _LOST_SHARE:
             doubts.append(
@@ -132,6 +137,24 @@ def prove_reference(
                 "of another model or of other documents"
             )
     return ReferenceProof(tuple(evidence), tuple(doubts))
+
+
+def check_source(source: Store, embedder: Embedder, *, seed: int = 0, progress: Progress = no_progress) -> None:
+    """Make sure that the source store is of the model that is to answer it: the arm `stay` is worth nothing else.
+
+    A manifest that names this very model is believed; otherwise 32 documents are embedded again, where they can be.
+
+    Raises
+    ------
+    StoreError
+        It is of another.
+    RemoteError
+        A document could not be embedded.
+    """
+    manifest = source.info.manifest
+    if manifest is None or manifest.model != embedder.identity:
+        order = np.random.default_rng(seed).permutation(source.info.count).astype(np.int64)
+        _spot_check(source, embedder, order, progress, remedy="name the model that it was built with: --source-model")
 
 
 def check_target(translated: Store, embedder: Embedder) -> None:
@@ -160,15 +183,30 @@ def spot_documents(reference: Store, *, seed: int = 0) -> list[Document]:
 
 
 def odd_scores(
-    arm: Scores, full: Scores, words: Scores | None, stay: Scores | None, *, seed: int, resamples: int
+    arm: Scores,
+    full: Scores,
+    words: Scores | None,
+    stay: Scores | None,
+    chance: Scores,
+    *,
+    seed: int,
+    resamples: int,
 ) -> tuple[str, ...]:
-    """Scores that are too good or too bad to be true, a sentence each; scores are nDCG@10, one value a query."""
+    """Scores that are too good or too bad to be true, a sentence each; scores are nDCG@10, one value a query.
+
+    `chance` are those of documents drawn at random.
+    """
     doubts = []
     lower = retention_bounds(arm, full, seed=seed, resamples=resamples).lower
     if lower > _TOO_GOOD:
         doubts.append(
             f"the translated store scores at least {lower:.2f} times what the full re-embed does, which a translation "
             "cannot: is the reference of these documents and this model?"
+        )
+    if difference_bounds(full, chance, seed=seed, resamples=resamples).lower <= 0:
+        doubts.append(
+            "the full re-embed is not significantly better than documents drawn at random: these judgements cannot "
+            "tell good vectors from bad ones"
         )
     for name, scores in (("BM25", words), ("staying with the source model", stay)):
         if scores is not None and difference_bounds(scores, full, seed=seed, resamples=resamples).lower > 0:
@@ -325,35 +363,54 @@ def _check_true_rows(translated: Store, reference: Store, rows: _Rows) -> int:
     return int(true.sum())
 
 
-def _spot_check(reference: Store, embedder: Embedder, rows: _Rows | None, seed: int, progress: Progress) -> str | None:
-    """That some documents, embedded again, have the reference's vectors; None where they cannot be embedded."""
-    if not reference.info.has_texts and embedder.needs_texts:
+def _spot_check(
+    store: Store, embedder: Embedder, order: NDArray[np.int64], progress: Progress, *, remedy: str = _MADE_ELSE
+) -> str | None:
+    """That the first distinct texts of `order`, embedded again, have the store's vectors; None where they cannot be."""
+    if not store.info.has_texts and embedder.needs_texts:
         return None
-    drawn = list(distinct_texts(reference, _spot_order(reference, rows, seed), SPOT_CHECKS))
+    drawn = list(distinct_texts(store, order, SPOT_CHECKS))
     if not drawn:
         return None
-    places = np.array([candidate.row for candidate in drawn], dtype=np.int64)
-    stored = reference.get(places).vectors
+    stored = store.get(np.array([candidate.row for candidate in drawn], dtype=np.int64)).vectors
     try:
         fresh = embedder.embed_documents([candidate.document for candidate in drawn], progress=progress)
     except InputError:  # a file of vectors that has others
         return None
-    path = reference.info.location
     if fresh.shape != stored.shape:
         raise StoreError(
-            f"{path}: expected vectors of dimension {fresh.shape[1]}, as {embedder.identity.spec} gives, found "
-            f"{stored.shape[1]}; {_MADE_ELSE}"
+            f"{store.info.location}: expected vectors of dimension {fresh.shape[1]}, as {embedder.identity.spec} "
+            f"gives, found {stored.shape[1]}; {remedy}"
         )
-    right = agree(stored, fresh, tolerance_of(reference.info))
+    right = agree(stored, fresh, tolerance_of(store.info))
     if not right.all():
-        worst = int(np.argmin(pairwise(stored, fresh)))
+        cosines = pairwise(stored, fresh)
+        worst = int(np.argmin(cosines))
         raise StoreError(
-            f"{path}: expected vectors of {embedder.identity.spec}, found others for {int((~right).sum())} of "
-            f"{len(drawn)} documents that were embedded again, such as {drawn[worst].document.id!r} (cosine "
-            f"{pairwise(stored, fresh)[worst]:.3f}): not a full re-embed by this model; {_MADE_ELSE}, or ask "
-            "`check` what it is"
+            f"{store.info.location}: expected vectors of {embedder.identity.spec}, found others for "
+            f"{int((~right).sum())} of {len(drawn)} documents that were embedded again, such as "
+            f"{drawn[worst].document.id!r} (cosine {cosines[worst]:.3f}): not embedded by this model; "
+            f"{remedy}, or ask `check` what it is"
         )
     return f"{len(drawn)} of {len(drawn)} documents that were embedded again have its vectors"
+
+
+def _coarseness(translated: Store, reference: Store) -> tuple[str, ...]:
+    """A doubt where the reference is rounded more than what is held against it: the standard would be lower."""
+    tolerance, code = tolerance_of(reference.info), reference.info.details.get("factory")
+    if not (tolerance.coded or tolerance.loose) or code == translated.info.details.get("factory"):
+        return ()
+    return (
+        f"it keeps its vectors as short codes ({code}) and the translated store does not, which makes it a lower "
+        "standard than a full re-embed in the translated store's own kind of index",
+    )
+
+
+def _other_chunks(mine: Keys, other: Keys) -> tuple[str, ...]:
+    """A doubt where documents are cut in another way: what a model reads of them then differs too."""
+    if mine.keys() == other.keys():
+        return ()
+    return ("its documents are cut into other chunks than those of the translated store",)
 
 
 def _spot_order(reference: Store, rows: _Rows | None, seed: int) -> NDArray[np.int64]:

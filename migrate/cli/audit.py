@@ -303,7 +303,7 @@ def command(
     from migrate.audit.frontier import FrontierInputs, find_frontier
     from migrate.audit.inputs import AuditInputs, AuditOptions
     from migrate.audit.query_set import independent, load_questions
-    from migrate.audit.reference import check_target
+    from migrate.audit.reference import check_target, spot_documents
     from migrate.errors import UsageError
     from migrate.files import refuse_output
     from migrate.selection.query_log import choosers_of
@@ -332,7 +332,7 @@ def command(
         choosers = choosers_of(translated.info.manifest, crossing.manifest if crossing else None)
         # told before anything is spent
         questions = independent(questions, choosers | (trial.choosers if trial else frozenset()))
-        further = [Asked(old, queries=questions.queries)]
+        further = [Asked(old, lambda: spot_documents(opened) if opened else (), queries=questions.queries)]
         if trial is not None and opened is not None:
             trial = replace(trial, fitted=metered_views(trial.fitted, paid, model))
             has_texts = opened.info.has_texts

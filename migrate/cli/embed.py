@@ -94,6 +94,9 @@ def command(
         cap = None if max_docs is None else [max_docs, split, seed]
         paid = spending.watch(model.load(spec, seed=seed, asks_again=False), price=price, quiet=quiet)
         target = paid.embedder.loaded_profile()
+        if target.kind == "file" and (chunk_tokens, chunk_overlap) == (None, None) and not no_chunks:
+            no_chunks = True
+            advise("documents are left whole, as the file has vectors of whole ones", quiet=quiet)
         size = None if no_chunks else chunk_size(target, chunk_tokens, chunk_overlap)
         documents = read if size is None else _chunked(read, target, size)
         chunks = None if size is None else {**asdict(size), "counted_by": target.counter.source}

@@ -1,14 +1,17 @@
 """What a reference must show, beyond the mistakes of `mistakes.py`: where nothing can be proved, and what is odd."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from topics import DOCUMENTS, QRELS, QUERIES, TARGET, audit, copy_store, make_store, noisy
+from topics import DOCUMENTS, QRELS, QUERIES, SOURCE, SOURCE_DIM, TARGET, Topics, audit, copy_store, make_store, noisy
 
 from migrate.audit.query_set import QuerySet
 from migrate.audit.reference import odd_scores
 from migrate.audit.verdict import Outcome
 from migrate.errors import StoreError
 from migrate.manifest import Manifest
+from migrate.stores import open_store
 
 ROWS = QuerySet(QUERIES, {query: {str(int(d[1:])): g for d, g in docs.items()} for query, docs in QRELS.items()}, "x")
 
@@ -53,7 +56,7 @@ def test_rows_of_another_space_are_found_by_embedding_some_again(tmp_path):
     vectors[::4] = strange[::4]
     manifest = Manifest("store", TARGET.identity, details={"index": "index.faiss"})
     mixed = make_store(tmp_path / "mixed", vectors=vectors, manifest=manifest)
-    with pytest.raises(StoreError, match="not a full re-embed by this model"):
+    with pytest.raises(StoreError, match="not embedded by this model"):
         audit(make_store(tmp_path / "translated", vectors=noisy(0.3)), mixed)
 
 
@@ -92,5 +95,45 @@ def test_scores_that_are_too_good_or_too_bad_are_odd(arm, full, words, stay, odd
     arm, full, words, stay = (
         None if share is None else (rng.random(300) < share).astype(float) for share in (arm, full, words, stay)
     )
-    doubts = odd_scores(arm, full, words, stay, seed=0, resamples=500)
+    doubts = odd_scores(arm, full, words, stay, np.zeros(300), seed=0, resamples=500)
     assert (odd is None and doubts == ()) or (len(doubts) == 1 and odd in doubts[0])
+
+
+def test_judgements_that_cannot_tell_good_vectors_from_chance_are_odd():
+    full = np.random.default_rng(0).random(300)
+    (doubt,) = odd_scores(full, full, None, None, full, seed=0, resamples=500)
+    assert "not significantly better than documents drawn at random" in doubt
+
+
+def test_a_reference_in_shorter_codes_is_a_lower_standard(tmp_path):
+    import faiss
+
+    translated = make_store(tmp_path / "translated", vectors=noisy(0.3))
+    make_store(tmp_path / "coded")
+    index = faiss.index_factory(8, "PQ4x4", faiss.METRIC_INNER_PRODUCT)
+    vectors = TARGET.embed_documents(DOCUMENTS)
+    index.train(vectors)
+    index.add(vectors)
+    faiss.write_index(index, str(tmp_path / "coded" / "index.faiss"))
+    report = audit(translated, open_store(tmp_path / "coded"), margin=0.1)
+    assert report.verdict.outcome is Outcome.INCONCLUSIVE
+    assert any("short codes (PQ4x4)" in doubt for doubt in report.doubts)
+
+
+def test_a_reference_of_other_chunks_is_doubted(tmp_path):
+    chunks = [
+        replace(one, id=f"{one.id}#{part}", metadata={"parent_id": one.id}) for one in DOCUMENTS for part in range(2)
+    ]
+    whole = make_store(tmp_path / "whole", vectors=noisy(0.1))
+    cut = make_store(tmp_path / "cut", documents=chunks)
+    assert any("other chunks" in doubt for doubt in audit(whole, cut).doubts)
+
+
+def test_staying_is_by_the_model_of_the_source_or_refused(tmp_path):
+    translated, reference = make_store(tmp_path / "translated", vectors=noisy(0.3)), make_store(tmp_path / "reference")
+    source = make_store(tmp_path / "source", SOURCE)
+    other = Topics(SOURCE_DIM, blur=0.9, seed=7)
+    with pytest.raises(StoreError, match=r"source: expected vectors of topics-7, .* name the model that it was built"):
+        audit(translated, reference, source=source, source_embedder=other)
+    with pytest.raises(StoreError, match="found the store that is audited itself; name the old store with --source"):
+        audit(translated, reference, source=translated, source_embedder=TARGET)
