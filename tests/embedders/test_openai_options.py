@@ -63,7 +63,7 @@ LONG = "word " * (fake.MAX_TEXT_TOKENS + 1)
         ({"args": ("--rate", "fast")}, None, 2, "such as 3000/min, 50/s or 100/h, found 'fast'"),
         ({"args": ("--concurrency", "0")}, None, 2, "--concurrency"),
         ({"args": ("--batch-size", "2049")}, None, 2, "from 1 to 2048"),
-        ({"model": "tfidf:8", "args": ("--dimensions", "4")}, None, 2, "with openai: only"),
+        ({"model": "tfidf:8", "args": ("--dimensions", "4")}, None, 2, "with openai: or langchain: only"),
     ],
 )
 def test_a_refusal_is_one_line_with_its_exit_code(options, fault, code, part, embed, server, tmp_path, capsys):

@@ -729,8 +729,8 @@ MORE = [
           ("translate", "store", "stitch", "-o", "file/out", "-q"), 5,
           "cannot write file/out: File exists (file); see what holds it, and run the same command again"),
     Fault(78, "an unknown model", nothing, ("fit", "store", "--target", "magic", "-o", "out"), 2,
-          "unknown model 'magic'; expected one of sentence-transformers:, packaged:, openai:, file:, tfidf: - for "
-          "example openai:text-embedding-3-small"),
+          "unknown model 'magic'; expected one of sentence-transformers:, packaged:, openai:, file:, tfidf:, "
+          "langchain: - for example openai:text-embedding-3-small"),
     Fault(78, "a dimension that is a word", nothing, ("fit", "store", "--target", "tfidf:many", "-o", "out"), 2,
           "expected a number of dimensions such as tfidf:256, found tfidf:many"),
     Fault(78, "more dimensions than words", nothing, ("fit", "store", "--target", "tfidf:9999", "-o", "out"), 4,

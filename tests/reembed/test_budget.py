@@ -21,7 +21,7 @@ class Words(TokenCounter):
 
 
 def tally(price):
-    return Tally(Target("", "", None, "", None, price, None, Words()))
+    return Tally(Target("", price_usd_per_mtok=price, counter=Words()))
 
 
 @pytest.mark.parametrize(
