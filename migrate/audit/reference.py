@@ -133,7 +133,7 @@ def prove_reference(
         (evidence if checked else doubts).append(checked or _unproven(reference, rows))
         if rows is not None and (lost := _lost_share(rows)) > _LOST_SHARE:
             doubts.append(
-                f"{lost:.0%} of the most certain translations have nothing in common with its rows, as if these were "
+                f"{lost:.0%} of the most certain translations have nothing in common with the reference, as if it was "
                 "of another model or of other documents"
             )
     return ReferenceProof(tuple(evidence), tuple(doubts))
@@ -401,8 +401,8 @@ def _coarseness(translated: Store, reference: Store) -> tuple[str, ...]:
     if not (tolerance.coded or tolerance.loose) or code == translated.info.details.get("factory"):
         return ()
     return (
-        f"it keeps its vectors as short codes ({code}) and the translated store does not, which makes it a lower "
-        "standard than a full re-embed in the translated store's own kind of index",
+        f"the reference keeps its vectors as short codes ({code}) and the translated store does not, which makes it a "
+        "lower standard than a full re-embed in the translated store's own kind of index",
     )
 
 
@@ -410,7 +410,7 @@ def _other_chunks(mine: Keys, other: Keys) -> tuple[str, ...]:
     """A doubt where documents are cut in another way: what a model reads of them then differs too."""
     if mine.keys() == other.keys():
         return ()
-    return ("its documents are cut into other chunks than those of the translated store",)
+    return ("the documents of the reference are cut into other chunks than those of the translated store",)
 
 
 def _spot_order(reference: Store, rows: _Rows | None, seed: int) -> NDArray[np.int64]:
@@ -438,7 +438,7 @@ def _unproven(reference: Store, rows: _Rows | None) -> str:
             f"translated ones; {_MADE_ELSE}"
         )
     return (
-        "nothing proves it, as no document can be embedded again to compare; `stamp` cannot help, "
+        "nothing proves the reference, as no document can be embedded again to compare; `stamp` cannot help, "
         "`audit --reference build` can"
     )
 

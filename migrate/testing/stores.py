@@ -69,7 +69,7 @@ class StoreTests:
 
         Returns its location, as `open_store` takes it.
         """
-        raise NotImplementedError
+        raise NotImplementedError("a class that inherits StoreTests makes its own example store here")
 
     def _open(self, folder: Path, documents: Sequence[Document] | None = None, vectors: Vectors | None = None) -> Store:
         folder.mkdir(parents=True, exist_ok=True)
