@@ -26,7 +26,7 @@ def advice(report: AuditReport) -> Iterator[str]:
     if verdict.outcome is Outcome.SAFE:
         yield "replace the old store by the translated one, and embed queries with the target model from then on"
         return
-    if report.doubts:
+    if report.reference is not None and not report.reference.proven:
         yield "build a reference that is beyond doubt: `audit STORE --reference build` embeds every text"
     if verdict.lacks_documents:
         yield "embed the whole store again: it is too small to audit, and for a migration to pay off"

@@ -87,7 +87,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
 def _reference(report: AuditReport) -> dict[str, Any]:
     proof = report.reference
     evidence = [] if proof is None else list(proof.evidence)
-    return {"proven": not report.doubts, "evidence": evidence, "doubts": list(report.doubts)}
+    return {"proven": proof is not None and proof.proven, "evidence": evidence, "doubts": list(report.doubts)}
 
 
 def _held_out(held_out: HeldOut) -> dict[str, Any]:

@@ -43,7 +43,7 @@ TEXTS = (
 
 
 class EmbedderTests:
-    """Inherit from it, and give a fixture `make`.
+    """Inherit from it, and give a fixture `make` that returns what makes the embedder under test.
 
     Attributes
     ----------
@@ -56,11 +56,6 @@ class EmbedderTests:
 
     texts: Sequence[str] = TEXTS
     tolerance: float = 1e-5
-
-    @pytest.fixture
-    def make(self) -> Make:
-        """What makes the embedder under test."""
-        raise NotImplementedError("a class that inherits EmbedderTests has a fixture `make`")
 
     @pytest.fixture
     def embedder(self, make: Make) -> Embedder:

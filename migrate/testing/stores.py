@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -54,7 +55,7 @@ def example_vectors(count: int = COUNT, dim: int = DIM, seed: int = 0) -> Vector
     return np.random.default_rng(seed).normal(size=(count, dim)).astype(np.float32)
 
 
-class StoreTests:
+class StoreTests(ABC):
     """Inherit it in a class that begins with `Test`, and define `make_store`.
 
     `metrics` are those that a store of the kind can have. `can_be_empty` says whether one without documents can be
@@ -64,12 +65,12 @@ class StoreTests:
     metrics: tuple[Metric, ...] = ("l2", "ip")
     can_be_empty = True
 
+    @abstractmethod
     def make_store(self, folder: Path, documents: Sequence[Document], vectors: Vectors, metric: Metric) -> Path | str:
         """Make a store with the kind's own library, or make it again; what it is made in is `folder`, which is there.
 
         Returns its location, as `open_store` takes it.
         """
-        raise NotImplementedError("a class that inherits StoreTests makes its own example store here")
 
     def _open(self, folder: Path, documents: Sequence[Document] | None = None, vectors: Vectors | None = None) -> Store:
         folder.mkdir(parents=True, exist_ok=True)

@@ -11,6 +11,7 @@ from migrate.audit.reference import odd_scores
 from migrate.audit.verdict import Outcome
 from migrate.errors import StoreError
 from migrate.manifest import Manifest
+from migrate.report.audit import advice
 from migrate.stores import open_store
 
 ROWS = QuerySet(QUERIES, {query: {str(int(d[1:])): g for d, g in docs.items()} for query, docs in QRELS.items()}, "x")
@@ -26,6 +27,15 @@ def test_a_reference_that_nothing_proves_makes_no_verdict_safe(tmp_path):
     assert "nothing proves the reference" in report.verdict.sentence
     assert report.ways_out == ()
     assert audit(first, second, ROWS, margin=5.0).verdict.outcome is Outcome.NOT_SAFE
+
+
+def test_only_a_reference_that_is_not_proven_is_to_be_built_again(tmp_path):
+    first = make_store(tmp_path / "one", vectors=noisy(0.1), texts=False)
+    unproven = audit(first, make_store(tmp_path / "two", texts=False), ROWS, margin=0.5)
+    assert any("beyond doubt" in step for step in advice(unproven))
+    right = audit(make_store(tmp_path / "three", vectors=noisy(0.1)), make_store(tmp_path / "four"), margin=0.5)
+    odd = replace(right, doubts=("the scores are odd",))
+    assert right.reference.proven and not any("beyond doubt" in step for step in advice(odd))
 
 
 def test_true_vectors_and_the_manifest_of_an_embedding_need_no_further_document(tmp_path):
