@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -81,11 +82,11 @@ class _Rows:
     expected: Vectors | None
     """The confidence of each translated row, (n,): the cosine to expect."""
 
-    @property
+    @cached_property
     def cosines(self) -> NDArray[np.float64]:
         return pairwise(self.translated, self.reference)
 
-    @property
+    @cached_property
     def chance(self) -> float:
         """The cosine that 5 % of pairs of different documents exceed: what nothing in common looks like."""
         turned = np.roll(self.reference, max(len(self.ids) // 2, 1), axis=0)
