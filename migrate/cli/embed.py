@@ -81,8 +81,7 @@ def command(
     from dataclasses import asdict
 
     from migrate.cost.chunks import chunk_size, count_unread, room
-    from migrate.embed import Origin, embed_corpus
-    from migrate.embed.corpus import documents_left
+    from migrate.embed import Origin, plan_embed
     from migrate.errors import UsageError
     from migrate.files import refuse_overlap
 
@@ -92,8 +91,8 @@ def command(
     with progress_bar(quiet=quiet) as progress:
         read, files = _reader(corpus, split, max_docs, seed, progress)
         cap = None if max_docs is None else [max_docs, split, seed]
-        paid = spending.watch(model.load(spec, seed=seed, asks_again=False), price=price, quiet=quiet)
-        target = paid.embedder.loaded_profile()
+        paid, embedder = spending.open(quiet=quiet), model.load(spec, seed=seed, asks_again=False)
+        target = embedder.loaded_profile()
         if target.kind == "file" and (chunk_tokens, chunk_overlap) == (None, None) and not no_chunks:
             no_chunks = True
             advise("documents are left whole, as the file has vectors of whole ones", quiet=quiet)
@@ -111,19 +110,20 @@ def command(
         unread = None if fits else count_unread(documents(), target, progress=progress)
         remedy = f"--chunk-tokens {room(target)} fits" if chunks else "leave out --no-chunks for chunks that fit"
         warn_of_unread(unread, "texts", remedy, quiet=quiet)
-        paid.agree(lambda: documents_left(documents, output, restart=restart), progress=progress)
-        done = embed_corpus(
+        plan = plan_embed(
             documents,
-            paid.embedder,
+            embedder,
             output,
+            price_usd_per_mtok=price,
             store_format=store_format,
             metric=metric,
             skip_blank=skip_bad,
             origin=Origin(files, {"chunks": chunks, "cap": cap}),
             force=force,
             restart=restart,
-            progress=progress,
         )
+        paid.agree(plan, progress=progress)
+        done = plan.run(cap_usd=paid.cap_usd, progress=progress)
     paid.finish()
     if done.skipped:
         shown = ", ".join(done.skipped[:10]) + (" ..." if len(done.skipped) > 10 else "")

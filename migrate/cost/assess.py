@@ -7,9 +7,10 @@ from dataclasses import asdict, dataclass
 from datetime import date
 from typing import TYPE_CHECKING
 
-from migrate.cost.answers import answers, dollars
+from migrate.cost.answers import answers
 from migrate.cost.chunks import Chunking, chunk_long
 from migrate.cost.count import Known, TextCount, count_texts
+from migrate.cost.estimate import dollars
 from migrate.cost.plans import (
     DEPTH,
     QUERIES,
