@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING
 import click
 
 from migrate.cli import options
-from migrate.cli.options import GeneralOptions, ModelOptions, Outlets, option, option_group, report_options
+from migrate.cli.options import (
+    GeneralOptions,
+    ModelOptions,
+    Outputs,
+    QueryOptions,
+    option,
+    option_group,
+    report_options,
+)
 from migrate.cli.spending import SpendingOptions, spending_options, with_views
 from migrate.cli.terminal import advise, progress_bar
 from migrate.cli.unread import with_unread
@@ -145,7 +153,7 @@ _ARM_OPTIONS = (
         "--two-stage",
         metavar="N,N|none",
         default="50,200",
-        help="Adds an arm for each N: the store's first N for a query, embedded by the target model and ranked anew.",
+        help="Adds an arm for each N: the store's first N for a query, embedded by the target model and ranked again.",
     ),
     option("--no-bm25", is_flag=True, help="Leave out the lexical arm."),
     options.parent_field,
@@ -241,8 +249,7 @@ class ArmOptions:
 )
 @click.argument("store", type=options.PATH)
 @option_group(ReferenceOptions, "against", *_REFERENCE_OPTIONS)
-@options.beir
-@options.split
+@options.query_options
 @option("--target", metavar="SPEC", help="Model to embed the queries with.  [default: the store's own]")
 @option_group(SourceOptions, "before", *_SOURCE_OPTIONS)
 @option_group(ArmOptions, "arms", *_ARM_OPTIONS)
@@ -255,8 +262,7 @@ class ArmOptions:
 def command(
     store: Path,
     against: ReferenceOptions,
-    beir: str,
-    split: str,
+    judged: QueryOptions,
     target: str | None,
     before: SourceOptions,
     arms: ArmOptions,
@@ -264,7 +270,7 @@ def command(
     price: float | None,
     spending: SpendingOptions,
     model: ModelOptions,
-    outlets: Outlets,
+    outputs: Outputs,
     general: GeneralOptions,
 ) -> int:
     """Judge a translated STORE: SAFE (exit 0), NOT SAFE (1) or INCONCLUSIVE (3), with the numbers behind it.
@@ -281,13 +287,13 @@ def command(
     quiet = general.quiet
     audit_options = arms.audit_options(price, general.seed)
     trial = read_trial(frontier, before.source, model)
-    inputs = [store, Path(against.reference), Path(beir), before.source, frontier.stitch, frontier.query_log]
+    inputs = [store, Path(against.reference), Path(judged.beir), before.source, frontier.stitch, frontier.query_log]
     paths = [path for path in inputs if path is not None]
     against.refuse(paths)
-    outlets.refuse(*paths, force=general.force)  # refused before anything is spent
+    outputs.refuse(*paths, force=general.force)  # refused before anything is spent
     with progress_bar(quiet=quiet) as progress:
         translated = open_store(store, verify=True)
-        questions = load_questions(beir, split=split, progress=progress)
+        questions = load_questions(judged.beir, split=judged.split, progress=progress)
         paid, embedder = spending.open(quiet=quiet), load_model_of(translated, target, "--target", model)
         needed = before.bridge is not None or trial is not None
         source, old = open_source(before.source, before.source_model, model, needed=needed, quiet=quiet)
@@ -313,4 +319,4 @@ def command(
             paid.agree(plan, progress=progress)
         report = plan.run(cap_usd=paid.cap_usd, progress=progress)
     paid.finish()
-    return show_report(report, outlets, force=general.force, as_json=general.as_json)
+    return show_report(report, outputs, force=general.force, as_json=general.as_json)

@@ -206,6 +206,19 @@ beir = option(
     help="BEIR folder with queries.jsonl (and qrels/), or the name of a BEIR set to download.",
 )
 split = option("--split", default="test", help="Which qrels/SPLIT.tsv to judge by.")
+
+
+@dataclass(frozen=True, slots=True)
+class QueryOptions:
+    """The queries that judge."""
+
+    beir: str
+    split: str
+
+
+query_options = option_group(QueryOptions, "judged", beir, split)
+"""Adds the options of `QueryOptions`."""
+
 parent_field = option(
     "--parent-field",
     default="parent_id",
@@ -348,7 +361,7 @@ class CI:
 
 
 @dataclass(frozen=True, slots=True)
-class Outlets:
+class Outputs:
     """Where a report goes besides the terminal: JSON, a page, and what CI reads."""
 
     report: Path | None
@@ -384,13 +397,13 @@ def _summarize(markdown: str) -> None:
 
 
 def report_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of `Outlets`; the command gets one argument `outlets`."""
+    """Add the options of `Outputs`; the command gets one argument `outputs`."""
 
     @wraps(command)
-    def with_outlets(ci: CI, **arguments: Any) -> Any:
-        return command(outlets=Outlets(arguments.pop("report"), arguments.pop("html"), ci), **arguments)
+    def with_outputs(ci: CI, **arguments: Any) -> Any:
+        return command(outputs=Outputs(arguments.pop("report"), arguments.pop("html"), ci), **arguments)
 
-    return _REPORT(_HTML(ci_options(with_outlets)))
+    return _REPORT(_HTML(ci_options(with_outputs)))
 
 
 def ci_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -9,7 +9,7 @@ import click
 
 from migrate.cli import options
 from migrate.cli.next_step import advise_next, beir_words, is_out_of_sight, model_words
-from migrate.cli.options import CI, GeneralOptions, LearningOptions, ModelOptions, Outlets, ci_options
+from migrate.cli.options import CI, GeneralOptions, LearningOptions, ModelOptions, Outputs, QueryOptions, ci_options
 from migrate.cli.spending import SpendingOptions, spending_options
 from migrate.cli.terminal import advise, progress_bar, show
 from migrate.cli.unread import warn_of_plan, with_unread
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 )
 @click.argument("store", type=options.PATH)
 @options.target
-@options.beir
-@options.split
+@options.query_options
 @options.output
 @options.learning_options
 @options.margin
@@ -40,8 +39,7 @@ if TYPE_CHECKING:
 def command(
     store: Path,
     target: str,
-    beir: str,
-    split: str,
+    judged: QueryOptions,
     output: Path,
     learning: LearningOptions,
     margin: float,
@@ -64,14 +62,14 @@ def command(
     from migrate.stores import open_store
 
     quiet, force = general.quiet, general.force
-    refuse_overlap(output, store, Path(beir))
-    ci.refuse(store, Path(beir), force=force)
+    refuse_overlap(output, store, Path(judged.beir))
+    ci.refuse(store, Path(judged.beir), force=force)
     with progress_bar(quiet=quiet) as progress:
         opened = open_store(store, verify=True)
         old = _source_model(opened, learning.source_model, model)
         if old is None:
             advise("no --source-model: the audit cannot say whether staying would be better", quiet=quiet)
-        questions = load_questions(beir, split=split, progress=progress)
+        questions = load_questions(judged.beir, split=judged.split, progress=progress)
         paid, embedder = spending.open(quiet=quiet), model.load(target, seed=general.seed)
         request = MigrationRequest(
             opened,
@@ -104,9 +102,9 @@ def command(
             show(candidates_table(done.stitch.selection) + "\n")
             if learning.query_log is not None:
                 show(options.log_sentence(done.stitch.manifest, by_vectors=old is not None) + "\n")
-        code = show_report(done.report, Outlets(None, None, ci), force=force, as_json=general.as_json)
+        code = show_report(done.report, Outputs(None, None, ci), force=force, as_json=general.as_json)
     if code:
-        _advise_frontier(store, output, target, beir, learning.source_model, quiet=quiet or general.as_json)
+        _advise_frontier(store, output, target, judged.beir, learning.source_model, quiet=quiet or general.as_json)
     return code
 
 

@@ -10,7 +10,7 @@ from migrate.cli.terminal import show, show_json
 
 if TYPE_CHECKING:
     from migrate.audit.report import AuditReport
-    from migrate.cli.options import CI, ModelOptions, Outlets
+    from migrate.cli.options import CI, ModelOptions, Outputs
     from migrate.embedders.base import Embedder
     from migrate.finished import Finished
     from migrate.manifest import ModelIdentity
@@ -79,7 +79,7 @@ def refuse_recorded_code(model: ModelIdentity, path: Path, flag: str) -> None:
         )
 
 
-def show_report(report: AuditReport, outlets: Outlets, *, force: bool, as_json: bool) -> int:
+def show_report(report: AuditReport, outputs: Outputs, *, force: bool, as_json: bool) -> int:
     """Print the report, write it where it is wanted, and return its exit code."""
     from migrate.files import atomic_file, write_bytes, write_json
     from migrate.report.audit import audit_text
@@ -96,13 +96,13 @@ def show_report(report: AuditReport, outlets: Outlets, *, force: bool, as_json: 
         else:
             show(audit_text(report), verdict=True)
     finally:
-        if outlets.report is not None:
-            with atomic_file(outlets.report, force=force) as aside:
+        if outputs.report is not None:
+            with atomic_file(outputs.report, force=force) as aside:
                 write_json(aside, document)
-        if outlets.html is not None:
-            with atomic_file(outlets.html, force=force) as aside:
+        if outputs.html is not None:
+            with atomic_file(outputs.html, force=force) as aside:
                 write_bytes(aside, audit_page(report).encode())
-        outlets.ci.leave(audit_suite(report), force=force)
+        outputs.ci.leave(audit_suite(report), force=force)
     return _EXIT_CODES[report.verdict.outcome.value]
 
 
