@@ -83,7 +83,7 @@ class FitOptions:
         return self.query_log is not None and self.query_log.embedder is not None
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class FitPlan(SpendingPlan[FittedStitch]):
     """A fit that is still to be done; the target, the log's model and the views of `options` have meters in them."""
 

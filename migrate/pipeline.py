@@ -142,7 +142,7 @@ class MigrationRequest:
         return replace(configuration, options={**configuration.options, **verdict})
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class MigrationPlan(SpendingPlan[Migration]):
     """A migration that is still to be done, or to be finished; the models of `request` have meters in them."""
 

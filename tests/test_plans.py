@@ -133,6 +133,8 @@ def test_views_and_source_models_share_the_cap(store, load, corpus, server):
     log = QueryLog(corpus.queries[:10], old)
     options = FitOptions(stitch="ridge+text", size=SIZE, query_log=log, views={"openai:tiny": view})
     plan = plan_fit(store, load(), options)
+    models = f"target {SMALL}, source model openai:text-embedding-ada-002, view openai:tiny"
+    assert repr(plan) == f"<FitPlan: {models}>"
     target, source, seen = plan.estimate().models
     assert (target.documents, source.documents, source.queries, seen.documents) == (SIZE, 0, 10, SIZE)
     assert (source.model, seen.model) == ("openai:text-embedding-ada-002 (source model)", "openai:tiny (view)")

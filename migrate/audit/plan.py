@@ -88,7 +88,7 @@ class AuditRequest:
         return independent(self.query_set, choosers | digests_of(self.trial.log if self.trial else ()))
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class AuditPlan(SpendingPlan[AuditReport]):
     """An audit that is still to be done; the models of `request` have meters in them. `query_set` judges."""
 

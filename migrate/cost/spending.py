@@ -99,11 +99,15 @@ class PlanEstimate:
         return "\n".join(model.sentence for model in self.models) or "to embed: nothing that costs money"
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class SpendingPlan(ABC, Generic[Result]):
     """A step that is not done yet: its models, what they will be asked for, and the cap that they share."""
 
     cap: SpendingCap = field(default_factory=SpendingCap)
+
+    def __repr__(self) -> str:
+        models = (f"{model.role} {model.embedder.profile.spec}" for model in self.models)
+        return f"<{type(self).__name__}: {', '.join(models) or 'nothing to embed'}>"
 
     @cached_property
     @abstractmethod

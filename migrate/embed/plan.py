@@ -19,7 +19,7 @@ from migrate.stores.base import Store
 from migrate.vectors import Document, Progress
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class EmbedPlan(SpendingPlan[Embedding]):
     """Documents that are still to be embedded, `left`, and `embed`, which does it."""
 

@@ -79,7 +79,7 @@ class Announce:
     stitch: Callable[[FittedStitch], None] = _ignore
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class RefitPlan(SpendingPlan[FittedStitch]):
     """A budget that is still to be spent, and the stitch of all pairs that is to come of it, in `folder`.
 

@@ -16,7 +16,7 @@ from migrate.translate import Translation, documents_left, translate_store
 from migrate.vectors import Document, Progress
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class TranslatePlan(SpendingPlan[Translation]):
     """A translation that is still to be done, through `fitted` or the stitch that comes of `refit`."""
 
