@@ -98,12 +98,12 @@ def command(
     facts = find_target(target, price_usd_per_mtok=price, prefix=model.document_prefix, dimensions=model.dimensions)
     with progress_bar(quiet=general.quiet) as progress:
         opened = open_store(store)
-        found = assess_store(
+        assessment = assess_store(
             opened,
             facts,
             rate=_rate(speed, facts, opened, model, seed=general.seed),
             queries=() if query_log is None else read_query_log(query_log),
-            known=_measured(opened, facts, quality),
+            measured=_measured(opened, facts, quality),
             cached=cached_texts(model, facts),
             budget_usd=budget,
             texts_per_request=model.batch_size,
@@ -111,11 +111,11 @@ def command(
         )
     if html is not None:
         with atomic_file(html, force=general.force) as aside:
-            write_bytes(aside, assess_page(found).encode())
+            write_bytes(aside, assess_page(assessment).encode())
     if general.as_json:
-        show_json(assess_document(found))
+        show_json(assess_document(assessment))
         return
-    show(assess_text(found))
+    show(assess_text(assessment))
     stitch_path = free_path(opened.info.location.with_name(f"{opened.info.location.stem}-stitch"))
     words = [store, "-o", stitch_path, *(model_words("--target", target) or ["--target", target])]
     advise_next("fit", *words, also=("query_log", "price"), but="rate", quiet=general.quiet)  # a rate means more here
@@ -129,14 +129,14 @@ def _rate(speed: RateOptions, target: Target, store: Store, model: ModelOptions,
     from migrate.errors import UsageError
     from migrate.selection import draw_sample
 
-    given = model.rate
-    if speed.calibrate and (target.is_api or given is not None):
-        found = "an API, and nothing is spent here" if target.is_api else "--rate beside it"
-        raise UsageError(f"--calibrate: expected a local model to time, found {found}; leave it out, or give --rate")
+    rate = model.rate
+    if speed.calibrate and (target.is_api or rate is not None):
+        instead = "an API, and nothing is spent here" if target.is_api else "--rate beside it"
+        raise UsageError(f"--calibrate: expected a local model to time, found {instead}; leave it out, or give --rate")
     own_server = model.base_url or os.environ.get("OPENAI_BASE_URL")
     limits = tier_rate(speed.tier) if target.is_api and not own_server else None
-    if given is not None:
-        return Rate.parse(given).completed(limits)
+    if rate is not None:
+        return Rate.parse(rate).completed(limits)
     if speed.calibrate:
         embedder = _uncached(model).load(target.spec, seed=seed, asks_again=False)
         embedder.fit(store.documents())

@@ -44,8 +44,8 @@ def open_source(
         advise("no --source: the audit cannot say whether staying would be better", quiet=quiet)
         return None, None
     opened = open_store(source, verify=True)
-    known = opened.info.manifest
-    if needed and source_model is None and (known is None or known.model is None):
+    manifest = opened.info.manifest
+    if needed and source_model is None and (manifest is None or manifest.model is None):
         advise("no --source-model: the audit cannot say whether staying would be better", quiet=quiet)
         return opened, None
     return opened, load_model_of(opened, source_model, "--source-model", model.for_source())

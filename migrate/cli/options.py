@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 def log_sentence(stitch: Manifest, *, by_vectors: bool) -> str:
     """How much of a stitch's sample the log has chosen, and by what."""
-    found, pairs = stitch.details["sample"]["from query log"], stitch.counts["pairs"]
+    from_log, pairs = stitch.details["sample"]["from query log"], stitch.counts["pairs"]
     by = "old vectors and words" if by_vectors else "words only, as no source model was named"
-    rest = "" if found == pairs else "; the others are random"
-    return f"sample: {found:,} of {pairs:,} documents are near the top for the query log, by {by}{rest}"
+    remark = "" if from_log == pairs else "; the others are random"
+    return f"sample: {from_log:,} of {pairs:,} documents are near the top for the query log, by {by}{remark}"
 
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -290,12 +290,12 @@ class ModelOptions:
         from migrate.embedders import recorded_options
 
         recorded = recorded_options(model)
-        prefix, asked = recorded.get("document_prefix"), recorded.get("query_prefix")
+        prefix, query_prefix = recorded.get("document_prefix"), recorded.get("query_prefix")
         return replace(
             self,
             dimensions=self.dimensions or recorded.get("dimensions"),
             document_prefix=prefix if self.document_prefix is None else self.document_prefix,
-            query_prefix=asked if self.query_prefix is None else self.query_prefix,
+            query_prefix=query_prefix if self.query_prefix is None else self.query_prefix,
         )
 
     @property

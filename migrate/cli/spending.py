@@ -17,7 +17,7 @@ from migrate.cli.options import ModelOptions, option, option_group
 from migrate.cli.terminal import advise
 
 if TYPE_CHECKING:
-    from migrate.cost.count import Known
+    from migrate.cost.count import CacheLookup
     from migrate.cost.estimate import CostEstimate
     from migrate.cost.meter import MeteredEmbedder
     from migrate.cost.spending import PlannedModel, SpendingPlan
@@ -166,7 +166,7 @@ class Spending:
                 )
 
 
-def cached_texts(model: ModelOptions, profile: Profile) -> Known | None:
+def cached_texts(model: ModelOptions, profile: Profile) -> CacheLookup | None:
     """What tells which documents are in the embedding cache; None where asking would load a model, or there is none."""
     path = model.cache_file
     if not profile.is_api or path is None or not path.is_file():

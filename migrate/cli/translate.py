@@ -66,8 +66,8 @@ class ReembedOptions:
         """
         from migrate.errors import UsageError
 
-        given = {name: getattr(self, name) for name in ("policy", "query_log", "save_stitch")}
-        for name, value in given.items():
+        dependent = {name: getattr(self, name) for name in ("policy", "query_log", "save_stitch")}
+        for name, value in dependent.items():
             if value is not None:
                 raise UsageError(f"--{name.replace('_', '-')} goes with --reembed; add --reembed 10%, or leave it out")
 
@@ -168,16 +168,16 @@ def load_model_of_stitch(fitted: FittedStitch, folder: Path, spec: str | None, m
     """
     from migrate.errors import UsageError
 
-    known = fitted.manifest.model
-    file = None if known is None else file_of(known)
-    if spec is None and (known is None or file is not None):
-        what = "its model" if known is None else f"where {file} is"
+    recorded = fitted.manifest.model
+    file = None if recorded is None else file_of(recorded)
+    if spec is None and (recorded is None or file is not None):
+        what = "its model" if recorded is None else f"where {file} is"
         raise UsageError(f"{folder}: expected a stitch that says {what}, found none; name the model with --target SPEC")
-    if known is None or spec not in (None, known.spec):
+    if recorded is None or spec not in (None, recorded.spec):
         return model.load(str(spec), state=folder)
     if spec is None:
-        refuse_recorded_code(known, folder, "--target")
-    return model.as_recorded(known).load(known.spec, state=folder)
+        refuse_recorded_code(recorded, folder, "--target")
+    return model.as_recorded(recorded).load(recorded.spec, state=folder)
 
 
 @options.command(
@@ -254,21 +254,21 @@ def _advise_audit(
         where = f"{file_of(model)} is not in this folder"
         advise(f"next: audit {output}; name its model with --target file:PATH, as {where}", quiet=quiet)
         return
-    known = source.info.manifest
-    recorded = known.model if known is not None and known.model is not None else fitted.manifest.source_model
-    words = ["--reference", "build", "--beir", JUDGED, *_source_words(store, recorded, known), *words]
+    manifest = source.info.manifest
+    recorded = manifest.model if manifest is not None and manifest.model is not None else fitted.manifest.source_model
+    words = ["--reference", "build", "--beir", JUDGED, *_source_words(store, recorded, manifest), *words]
     advise_next("audit", output, *words, quiet=quiet)
 
 
-def _source_words(store: Path, recorded: ModelIdentity | None, known: Manifest | None) -> list[str | Path]:
+def _source_words(store: Path, recorded: ModelIdentity | None, manifest: Manifest | None) -> list[str | Path]:
     """`--source`, with `--source-model` where only the stitch says it; nothing where an audit could not load that."""
     from migrate.embedders.kinds import split_spec
 
-    own = known is not None and known.model is not None
-    if recorded is None or may_not_load(recorded) or (split_spec(recorded.spec)[0] == "tfidf" and not own):
+    has_model = manifest is not None and manifest.model is not None
+    if recorded is None or may_not_load(recorded) or (split_spec(recorded.spec)[0] == "tfidf" and not has_model):
         return []
     placed = model_words("--source-model", recorded.spec)
-    return ["--source", store, *(placed or ([] if own else ["--source-model", recorded.spec]))]
+    return ["--source", store, *(placed or ([] if has_model else ["--source-model", recorded.spec]))]
 
 
 def _show(done: Translation, store: Store, output: Path) -> None:

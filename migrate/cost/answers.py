@@ -25,16 +25,16 @@ _AUDIT = (
 def answers(plans: Sequence[Plan], pricing: Pricing, budget_usd: float | None = None) -> tuple[str, ...]:
     """What to do, what it is worth, and what a budget buys."""
     full = next(plan for plan in plans if plan.kind == FULL)
-    said = [cheapest_safe(plans, full, pricing), full_or_not(plans, full)]
+    sentences = [cheapest_safe(plans, full, pricing), full_or_not(plans, full)]
     if budget_usd is not None:
-        said.append(_told_of_budget(full, budget_usd))
-    return tuple(said)
+        sentences.append(_budget_sentence(full, budget_usd))
+    return tuple(sentences)
 
 
 def cheapest_safe(plans: Sequence[Plan], full: Plan, pricing: Pricing) -> str:
     """The cheapest plan expected to be SAFE, as far as anything is known."""
-    known = [plan for plan in plans if plan.known is not None]
-    judged = [plan for plan in known if plan.known is not None and plan.known.outcome is not None]
+    measured = [plan for plan in plans if plan.known is not None]
+    judged = [plan for plan in measured if plan.known is not None and plan.known.outcome is not None]
     best = next((plan for plan in judged if plan.known is not None and plan.known.is_cheapest_safe), None)
     if best is not None and best.known is not None:
         return (
@@ -46,8 +46,8 @@ def cheapest_safe(plans: Sequence[Plan], full: Plan, pricing: Pricing) -> str:
             f"cheapest plan expected to be {SAFE}: {FULL} ({priced(full)}); the audit's frontier found no smaller "
             "budget that is"
         )
-    if known:
-        plan = known[0]
+    if measured:
+        plan = measured[0]
         return (
             f"cheapest plan expected to be SAFE: not known yet; the stitch, of {plan.documents:,} documents, has "
             f"{plan.quality}, and what that means for queries only an audit says (audit --frontier)"
@@ -97,7 +97,7 @@ def _small(full: Plan) -> str:
     return ""
 
 
-def _told_of_budget(full: Plan, budget_usd: float) -> str:
+def _budget_sentence(full: Plan, budget_usd: float) -> str:
     if full.usd is None:
         return f"${budget_usd:g}: no price is known to hold it against; --price sets one"
     if full.usd <= budget_usd:

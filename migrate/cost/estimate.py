@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from migrate.cost.count import Known, TextCount, count_texts
+from migrate.cost.count import CacheLookup, TextCount, count_texts
 from migrate.cost.rates import tier_rate, usd_of
 from migrate.embedders.base import Embedder, Role
 from migrate.embedders.openai import MANY_TEXTS
@@ -108,16 +108,16 @@ def estimate_cost(
     to count with.
     """
     once = embedder.is_cached
-    documents = count_texts(texts, profile, known=_cache_lookup(embedder, "document"), once=once, progress=progress)
+    documents = count_texts(texts, profile, lookup=_cache_lookup(embedder, "document"), once=once, progress=progress)
     lookup = _cache_lookup(embedder, "query")
-    asked = count_texts(queries, profile.for_queries(), known=lookup, once=once) if queries else TextCount()
-    tokens = documents.tokens_to_embed + asked.tokens_to_embed
-    count = documents.to_embed + asked.to_embed
+    query_count = count_texts(queries, profile.for_queries(), lookup=lookup, once=once) if queries else TextCount()
+    tokens = documents.tokens_to_embed + query_count.tokens_to_embed
+    count = documents.to_embed + query_count.to_embed
     minutes = tier_rate().minutes(count / MANY_TEXTS, tokens) if profile.rate_limits else None
     return CostEstimate(
         documents.to_embed,
-        asked.to_embed,
-        documents.cached + asked.cached,
+        query_count.to_embed,
+        documents.cached + query_count.cached,
         tokens,
         usd_of(tokens, profile.price_usd_per_mtok),
         minutes,
@@ -126,7 +126,7 @@ def estimate_cost(
     )
 
 
-def _cache_lookup(embedder: Embedder, role: Role) -> Known | None:
+def _cache_lookup(embedder: Embedder, role: Role) -> CacheLookup | None:
     if not embedder.is_cached:
         return None
     return lambda texts: embedder.known(texts, role)
