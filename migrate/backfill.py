@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.checkpoint.folder import Configuration, Work, make_folder
+from migrate.checkpoint.folder import Configuration, StoreJob, Work, write_store
 from migrate.embedders.base import Embedder
 from migrate.errors import StoreError, VectorError
 from migrate.manifest import Manifest, creation_date
-from migrate.stores.base import Resume, Snapshot, Store
+from migrate.runners import DoShard, Shard, ShardResult, ShardTask, shards_of
+from migrate.stores.base import Resume, Snapshot, Store, StoreWriter
 from migrate.stores.confidence import ConfidenceFile, stored_confidence
 from migrate.stores.file_store import hash_written, verify_files
 from migrate.translate import batch_rows
@@ -80,18 +81,8 @@ def backfill_store(
     n_true = int((found | (confidence == 1)).sum())
     new = replace(known, counts={**known.counts, _TRUE: n_true}, created=creation_date())
 
-    def configure() -> Configuration:
-        digest = hashlib.sha256(np.packbits(found).tobytes()).hexdigest()
-        options = {"model": embedder.cache_scope("document"), "known texts": digest, "rows per batch": rows}
-        return Configuration("backfill", store.snapshot().as_json(), options)
-
-    def fill(work: Work) -> dict[str, Any]:
-        work.total = store.info.count
-        _fill_rows(store, embedder, work, rows, found, confidence, progress)
-        _finish(store, embedder, before, work, new)
-        return {}
-
-    make_folder(output, configure, fill, force=force, restart=restart)
+    job = _FillJob(store, embedder, before, new, found, confidence)
+    write_store(output, job, force=force, restart=restart, progress=progress)
     return Backfill(output, store.info.count, n_true, known.counts.get(_TRUE, 0))
 
 
@@ -117,41 +108,90 @@ def _check_fits(store: Store, embedder: Embedder) -> Manifest:
 def _known_rows(store: Store, embedder: Embedder, rows: int, progress: Progress) -> NDArray[np.bool_]:
     """Whether the cache has the vector of each document, (n,)."""
     found = np.zeros(store.info.count, dtype=bool)
-    for start, documents in _blocks(store, 0, rows):
+    for start, documents in _blocks(store, rows):
         progress("look into the cache", start, store.info.count)
         found[start : start + len(documents)] = embedder.known(documents, "document")
     return found
 
 
-def _blocks(store: Store, start: int, rows: int) -> Iterator[tuple[int, list[Document]]]:
-    documents = store.documents(None if start == 0 else np.arange(start, store.info.count))
+def _blocks(store: Store, rows: int) -> Iterator[tuple[int, list[Document]]]:
+    documents, start = store.documents(), 0
     while block := list(islice(documents, rows)):
         yield start, block
         start += len(block)
 
 
-def _fill_rows(
-    store: Store,
-    embedder: Embedder,
-    work: Work,
-    rows: int,
-    found: NDArray[np.bool_],
-    confidence: Vectors,
-    progress: Progress,
-) -> None:
-    """Stream the rows that are not there yet, each with its true vector where there is one."""
-    writer = store.destination(work.content, store.info.dim, Resume(work.rows, work.scratch))
-    start = work.rows
-    with work.recorder() as recorder, ConfidenceFile(work.content, store.info.count) as file:
-        batches = zip(store.scan(start, batch_size=rows), _blocks(store, start, rows), strict=True)
-        for batch, (first, documents) in batches:
-            progress("fill in", first, store.info.count)
-            here = found[first : first + len(batch)]
-            writer.append(_filled(batch, documents, here, embedder))
-            file.put(first, np.where(here, np.float32(1), confidence[first : first + len(batch)]))
+@dataclass(frozen=True)
+class _FillJob(StoreJob):
+    """A store, and which rows get their true vectors, (n,); `manifest` is what the new store's begins with."""
+
+    store: Store
+    embedder: Embedder
+    before: Snapshot
+    manifest: Manifest
+    is_cached: NDArray[np.bool_]
+    confidence: Vectors
+
+    stage = "fill in"
+
+    @property
+    def total(self) -> int:
+        """Documents of the store."""
+        return self.store.info.count
+
+    @property
+    def rows(self) -> int:
+        """Rows of a shard."""
+        return batch_rows(self.store.info.dim)
+
+    def configuration(self) -> Configuration:
+        digest = hashlib.sha256(np.packbits(self.is_cached).tobytes()).hexdigest()
+        options = {"model": self.embedder.cache_scope("document"), "known texts": digest, "rows per batch": self.rows}
+        return Configuration("backfill", self.store.snapshot().as_json(), options)
+
+    def shards(self) -> list[Shard]:
+        return shards_of(self.total, self.rows)
+
+    def task(self, work: Work) -> ShardTask:
+        ConfidenceFile(work.content, self.total).close()
+        return _FillTask(self, work, self._writer(work))
+
+    def finish(self, work: Work) -> dict[str, Any]:
+        self._writer(work).finish()
+        self.store.check_unchanged(self.before)
+        self.embedder.save_state(work.content)
+        files = hash_written(self.store, work.content, work.digest.of)
+        details = {**self.manifest.details, FILLED_IN: "from the cache", **files}
+        replace(self.manifest, details=details).write(work.content)
+        return {}
+
+    def _writer(self, work: Work) -> StoreWriter:
+        return self.store.destination(work.content, self.store.info.dim, Resume(work.finished, work.scratch))
+
+
+@dataclass(frozen=True)
+class _FillTask(ShardTask):
+    """Shards of one batch, in the process that has the cache."""
+
+    job: _FillJob
+    work: Work
+    writer: StoreWriter
+
+    def open(self) -> DoShard:
+        """Nothing is left to open."""
+        return self._fill
+
+    def _fill(self, shard: Shard) -> ShardResult:
+        job, rows = self.job, slice(shard.start, shard.stop)
+        batch = next(iter(job.store.scan(shard.start, shard.stop, batch_size=len(shard))))
+        documents = list(job.store.documents(np.arange(shard.start, shard.stop)))
+        self.writer.write(shard.start, _filled(batch, documents, job.is_cached[rows], job.embedder))
+        with ConfidenceFile(self.work.content, job.total) as file:
+            file.put(shard.start, np.where(job.is_cached[rows], np.float32(1), job.confidence[rows]))
             file.sync()
-            recorder.record(writer.rows, {})
-    writer.finish()
+        file_of_rows = self.writer.rows
+        begin, end = file_of_rows.place(shard.start), file_of_rows.place(shard.stop)
+        return ShardResult(shard, file_of_rows.path, begin, end)
 
 
 def _filled(batch: Batch, documents: list[Document], known: NDArray[np.bool_], embedder: Embedder) -> Batch:
@@ -166,10 +206,3 @@ def _filled(batch: Batch, documents: list[Document], known: NDArray[np.bool_], e
             )
         vectors[places[number]] = vector
     return Batch(batch.ids, vectors)
-
-
-def _finish(store: Store, embedder: Embedder, before: Snapshot, work: Work, manifest: Manifest) -> None:
-    store.check_unchanged(before)
-    embedder.save_state(work.content)
-    files = hash_written(store, work.content)
-    replace(manifest, details={**manifest.details, FILLED_IN: "from the cache", **files}).write(work.content)

@@ -546,10 +546,10 @@ ENVIRONMENT = [
           "out: 150 vectors, dimension 32 to 24, 60 of them true ones, in * s", system.same_bytes),
     Fault(62, "other options for unfinished work", then(system.unfinished, models.another_stitch), TRANSLATE, 2,
           "out: expected the options that the unfinished work was begun with, found other values of stitch; to "
-          "discard the unfinished work and begin anew, add --restart"),
+          "discard the unfinished work and start over, add --restart"),
     Fault(62, "another source for unfinished work", then(system.unfinished, system.touch_docs), TRANSLATE, 4,
           "out: expected the source that the unfinished work was begun with, found another or a changed one; to "
-          "discard the unfinished work and begin anew, add --restart"),
+          "discard the unfinished work and start over, add --restart"),
     Fault(62, "the output exists", stores.write("out", b"mine"), TRANSLATE, 2,
           "out exists; choose another output, or replace it with --force"),
     Fault(62, "out of memory", then(stores.large_docstore, system.memory(48 << 20)), INSPECT, 5,
