@@ -12,7 +12,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -102,7 +102,7 @@ class LocalRunner:
         few = list(islice(waiting, 2 * most))
         processes = min(most, len(few) // 2)  # a process that does one shard takes longer to start than it saves
         if processes < 2:
-            yield from map(task.open(), few)
+            yield from map(task.open(), chain(few, waiting))
             return
         yield from _in_processes(task, [*few, *waiting], processes)
 
@@ -114,9 +114,10 @@ def _in_processes(task: ShardTask, shards: list[Shard], processes: int) -> Gener
     parallel = Parallel(processes, return_as="generator_unordered", pre_dispatch=processes, batch_size=1)
     results = parallel(delayed(_do)(task, shard, os.getpid()) for shard in shards)
     try:
-        yield from results
+        for result in results:  # noqa: UP028 - "yield from" would close it before the warning is caught
+            yield result
     except GeneratorExit:
-        with warnings.catch_warnings(action="ignore"):  # that shards are not done is what breaking off means
+        with warnings.catch_warnings(action="ignore"):  # breaking off leaves shards undone: nothing to warn of
             results.close()
         raise
     except TerminatedWorkerError as error:

@@ -46,6 +46,12 @@ def test_a_task_that_is_not_portable_is_done_here_in_order(tmp_path):
     assert {result.facts["pid"] for result in results} == {os.getpid()}
 
 
+def test_one_process_is_this(tmp_path):
+    results = list(LocalRunner(1).run(Task(tmp_path), shards_of(9, 1)))
+    assert [result.shard.start for result in results] == list(range(9))
+    assert {result.facts["pid"] for result in results} == {os.getpid()}
+
+
 def test_few_shards_are_not_worth_a_process(tmp_path):
     results = list(LocalRunner(2).run(Task(tmp_path), shards_of(3, 1)))
     assert {result.facts["pid"] for result in results} == {os.getpid()}
