@@ -213,7 +213,7 @@ def embed_corpus(
     stamps = [FileStamp.of(path) for path in origin.files]
     shape = _Shape(store_format, metric, skip_blank)
     job = _CorpusJob(read_documents, embedder, output, shape, origin, stamps, progress)
-    return as_embedding(output, write_store(output, job, force=force, restart=restart, progress=progress))
+    return as_embedding(output, write_store(output, job, force=force, restart=restart))
 
 
 @dataclass(frozen=True, slots=True)

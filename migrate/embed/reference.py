@@ -53,7 +53,7 @@ def reembed_store(
     """
     verify_files(store)
     job = _ReferenceJob(store, embedder, progress)
-    return as_embedding(output, write_store(output, job, force=force, restart=restart, progress=progress))
+    return as_embedding(output, write_store(output, job, force=force, restart=restart))
 
 
 class _ReferenceJob(StoreJob):

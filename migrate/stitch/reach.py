@@ -66,7 +66,7 @@ class Reach:
         # one product with the mean as a last column is faster than centring all rows first
         along: Vectors = vectors @ np.column_stack([self.directions, self.mean])
         inside = along[:, :-1] - self.mean @ self.directions
-        squares = squared_norms(vectors) - 2 * along[:, -1] + self.mean @ self.mean
+        squares: Vectors = squared_norms(vectors) - 2 * along[:, -1] + self.mean @ self.mean
         prior: Vectors = np.maximum(squares, np.float32(0)) / self.scale
         explained: Vectors = squared_norms(inside) / self.scale
         return prior - explained, prior
