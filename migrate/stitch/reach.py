@@ -67,7 +67,7 @@ class Reach:
         along: Vectors = vectors @ np.column_stack([self.directions, self.mean])
         inside = along[:, :-1] - self.mean @ self.directions
         squares: Vectors = squared_norms(vectors) - 2 * along[:, -1] + self.mean @ self.mean
-        prior: Vectors = squares.clip(0) / self.scale
+        prior = np.divide(squares.clip(0), self.scale, dtype=np.float32)
         explained: Vectors = squared_norms(inside) / self.scale
         return prior - explained, prior
 
