@@ -5,17 +5,14 @@ Thin: each function opens what it is given and calls the one that does the work,
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeAlias
 
 import migrate.report.notebook  # noqa: F401 - how results look in a notebook
-from migrate.audit.audit import audit_store
-from migrate.audit.inputs import AuditInputs, AuditOptions
+from migrate.audit.inputs import AuditOptions
+from migrate.audit.plan import AuditRequest, plan_audit
 from migrate.audit.query_set import QuerySet, load_questions
-from migrate.audit.reference import check_target
 from migrate.audit.report import AuditReport
 from migrate.audit.verdict import MARGIN, Outcome, Verdict
 from migrate.check import Compatibility, check_store
@@ -24,12 +21,13 @@ from migrate.check.check import ManifestUse
 from migrate.check.facts import check_revision
 from migrate.cost import Assessment, assess_store
 from migrate.cost.rates import Rate, tier_rate
+from migrate.cost.spending import MAX_COST_USD
 from migrate.cost.target import find_target
-from migrate.embed import is_reembedded, reembed_store
 from migrate.embedders import load_embedder, recorded_options
 from migrate.embedders.base import Embedder
 from migrate.errors import LeadMigrateError, UsageError
-from migrate.fit import fit_stitch
+from migrate.fit import FitOptions, plan_fit
+from migrate.reembed import plan_translate
 from migrate.selection import SAMPLE_SIZE
 from migrate.similarity.comparison import StoresComparison, compare_stores
 from migrate.similarity.matching import SAMPLE as COMPARED
@@ -39,7 +37,7 @@ from migrate.stitch.select import AUTO
 from migrate.stores import open_store
 from migrate.stores.base import Store
 from migrate.stores.file_store import folder_of
-from migrate.translate import Translation, translate_store
+from migrate.translate import Translation
 from migrate.vectors import Progress, no_progress
 
 __all__ = [
@@ -82,6 +80,7 @@ def fit(
     size: int = SAMPLE_SIZE,
     direction: Direction = DOCUMENT,
     seed: int = 0,
+    max_cost_usd: float | None = MAX_COST_USD,
     progress: Progress = no_progress,
 ) -> FittedStitch:
     """Embed a sample of a store with the target model, and fit the stitch that does best on held-out documents.
@@ -100,13 +99,16 @@ def fit(
         "document" maps the store's vectors into the target space, "query" new queries into the space of the store.
     seed
         Of the sample and of what is random in a fit.
+    max_cost_usd
+        US dollars that all models together may cost, by their estimate before anything is spent, and by what is spent
+        then; None for no limit. A model without a known price is not limited.
     progress
         Called with a step, how much of it is done, and how much there is.
 
     Raises
     ------
     LeadMigrateError
-        As `migrate.fit.fit_stitch`, which has further options.
+        As `migrate.fit.plan_fit`, which has further options and says beforehand what it will cost.
 
     Examples
     --------
@@ -114,9 +116,8 @@ def fit(
     >>> migrate.fit("my-store", "tfidf:24", stitch="ridge", size=100)  # doctest: +ELLIPSIS
     <FittedStitch ridge: tfidf:32 -> tfidf:24, 32 -> 24 dimensions, 100 pairs, held-out overlap@10 0...>
     """
-    return fit_stitch(
-        _store(store), _model(target), stitch=stitch, size=size, direction=direction, seed=seed, progress=progress
-    )
+    options = FitOptions(direction=direction, stitch=stitch, size=size, seed=seed)
+    return plan_fit(_store(store), _model(target), options).run_within(max_cost_usd, progress=progress)
 
 
 def translate(
@@ -127,6 +128,7 @@ def translate(
     any_store: bool = False,
     force: bool = False,
     restart: bool = False,
+    max_cost_usd: float | None = MAX_COST_USD,
     progress: Progress = no_progress,
 ) -> Translation:
     """Write a store, translated by a stitch, to the folder `output`; ids, order, texts, metric and format are kept.
@@ -145,13 +147,15 @@ def translate(
         Replace an output that is there.
     restart
         Discard what an unfinished run has left.
+    max_cost_usd
+        As in `fit`; only a stitch that reads the texts with a paid model costs anything.
     progress
         Called with a step, how much of it is done, and how much there is.
 
     Raises
     ------
     LeadMigrateError
-        As `migrate.translate.translate_store`.
+        As `migrate.translate.translate_store`, and a SpendingError beyond `max_cost_usd`.
 
     Examples
     --------
@@ -161,15 +165,8 @@ def translate(
     <Translation new-store: 150 vectors, 32 -> 24 dimensions, 100 of them true, in ... s>
     """
     fitted = stitch if isinstance(stitch, FittedStitch) else load_stitch(stitch)
-    return translate_store(
-        _store(store),
-        fitted,
-        Path(output),
-        any_store=any_store,
-        force=force,
-        restart=restart,
-        progress=progress,
-    )
+    plan = plan_translate(_store(store), fitted, Path(output), any_store=any_store, force=force, restart=restart)
+    return plan.run_within(max_cost_usd, progress=progress)
 
 
 def audit(
@@ -185,6 +182,7 @@ def audit(
     save_reference: str | Path | None = None,
     margin: float = MARGIN,
     seed: int = 0,
+    max_cost_usd: float | None = MAX_COST_USD,
     progress: Progress = no_progress,
 ) -> AuditReport:
     """Judge a translated store against a full re-embed: SAFE, NOT SAFE or INCONCLUSIVE, with the numbers behind it.
@@ -212,13 +210,15 @@ def audit(
         Share of the full re-embed's quality that has to be kept.
     seed
         Of the resamples.
+    max_cost_usd
+        As in `fit`.
     progress
         Called with a step, how much of it is done, and how much there is.
 
     Raises
     ------
     LeadMigrateError
-        As `migrate.audit.audit.audit_store`, which has further options.
+        As `migrate.audit.plan.plan_audit`, which has further options and says beforehand what it will cost.
 
     Examples
     --------
@@ -234,17 +234,18 @@ def audit(
     new = _store(translated, verify=True)
     query_set = beir if isinstance(beir, QuerySet) else load_questions(str(beir), split=split, progress=progress)
     embedder = _model_of(new, target, "target")
-    check_target(new, embedder)
     old = None if source is None else _store(source, verify=True)
-    old_model = None if old is None else _model_of(old, source_model, "source_model")
-    with ExitStack() as aside:
-        if reference == BUILD:
-            folder = save_reference or Path(aside.enter_context(tempfile.TemporaryDirectory())) / "reference"
-            reference = Path(folder)
-            if not is_reembedded(new, embedder, reference):
-                reembed_store(new, embedder, reference, progress=progress)
-        inputs = AuditInputs(new, _store(reference, verify=True), query_set, embedder, old, old_model)
-        return audit_store(inputs, AuditOptions(two_stage=two_stage, margin=margin, seed=seed), progress=progress)
+    request = AuditRequest(
+        new,
+        query_set,
+        embedder,
+        reference=None if reference == BUILD else _store(reference, verify=True),
+        save_reference=None if save_reference is None else Path(save_reference),
+        source=old,
+        source_embedder=None if old is None else _model_of(old, source_model, "source_model"),
+        options=AuditOptions(two_stage=two_stage, margin=margin, seed=seed),
+    )
+    return plan_audit(request).run_within(max_cost_usd, progress=progress)
 
 
 def check(

@@ -1,11 +1,16 @@
-"""From a store and a target model to a fitted stitch."""
+"""From a store and a target model to a fitted stitch: planned, priced, and run."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
+from migrate.cost.meter import SpendingCap
+from migrate.cost.spending import SOURCE_MODEL, VIEW, PlannedModel, SpendingPlan
 from migrate.embedders.base import Embedder
 from migrate.embedders.kinds import runs_code
 from migrate.errors import StoreError, UsageError
@@ -31,78 +36,168 @@ from migrate.stitch.text_reader import CORPUS_SIZE, TextReader
 from migrate.stores.base import Store
 from migrate.stores.file_store import verify_files
 from migrate.threads import threads_for
-from migrate.vectors import Progress, no_progress
+from migrate.vectors import Document, Progress, no_progress
 
 
-def fit_stitch(
+@dataclass(frozen=True, slots=True)
+class FitOptions:
+    """What is fitted, and on which documents.
+
+    Attributes
+    ----------
+    direction
+        `document` maps the store's vectors into the target's space; `query` is the other way round, from the new
+        vectors of the sample to the old ones, so that the store as it is can answer queries of the target model: see
+        `FittedStitch.map_queries`. Texts are embedded then, but the stitch does not read them.
+    stitch
+        A spec (`ridge`, `lowrank:64`), `auto` for all that apply, or several of these: held-out retrieval then chooses
+        among them.
+    size, strategy, query_log
+        Which documents make the sample, as in `draw_sample`.
+    source_model
+        Recorded in the manifest; by default what the store's manifest says.
+    views
+        Further models, by their specs, whose vectors a stitch that reads texts may use: a free local one where the
+        target is paid for, say. A translation embeds every text with them.
+    seed
+        Of the sample and of what is random in a fit.
+    """
+
+    direction: Direction = DOCUMENT
+    stitch: str | Sequence[str] = AUTO
+    size: int = SAMPLE_SIZE
+    strategy: str | None = None
+    query_log: QueryLog | None = None
+    source_model: ModelIdentity | None = None
+    views: Mapping[str, Embedder] = field(default_factory=dict)
+    seed: int = 0
+
+    @property
+    def specs(self) -> tuple[str, ...]:
+        """The stitches to choose among."""
+        return (self.stitch,) if isinstance(self.stitch, str) else tuple(self.stitch)
+
+    @property
+    def searches_log(self) -> bool:
+        """Whether drawing the sample embeds the queries of a log."""
+        return self.query_log is not None and self.query_log.embedder is not None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class FitPlan(SpendingPlan[FittedStitch]):
+    """A fit that is still to be done; the target, the log's model and the views of `options` have meters in them."""
+
+    store: Store
+    embedder: Embedder
+    options: FitOptions
+    _samples: list[Sample] = field(default_factory=list, init=False, repr=False)
+
+    @cached_property
+    def models(self) -> tuple[PlannedModel, ...]:
+        """The target and the views, for the sample; the source model, for the query log."""
+        log, views = self.options.query_log, self.options.views
+        searched = [] if log is None or log.embedder is None else [(log.embedder, log.looked_up)]
+        return (
+            PlannedModel(self.embedder, self.cap, documents=self.expected_documents),
+            *(PlannedModel(model, self.cap, SOURCE_MODEL, queries=queries) for model, queries in searched),
+            *(PlannedModel(view, self.cap, VIEW, documents=self.expected_documents) for view in views.values()),
+        )
+
+    def sample(self, *, progress: Progress = no_progress) -> Sample:
+        """The documents to fit on, drawn once; drawing them by a log may ask the source model."""
+        if not self._samples:
+            given = self.options
+            self._samples.append(
+                draw_sample(
+                    self.store,
+                    given.size,
+                    strategy=given.strategy,
+                    query_log=given.query_log,
+                    seed=given.seed,
+                    progress=progress,
+                )
+            )
+        return self._samples[0]
+
+    def expected_documents(self) -> Sequence[Document]:
+        """The documents of the sample, or as many others where drawing it would ask a model."""
+        if self.options.searches_log and not self._samples:
+            return draw_sample(self.store, self.options.size, seed=self.options.seed).documents
+        return self.sample().documents
+
+    def execute(self, progress: Progress) -> FittedStitch:
+        """Embed the sample, judge the candidates on it, and fit the chosen one on all."""
+        store, embedder, options = self.store, self.embedder, self.options
+        if store.info.has_texts:
+            embedder.fit(store.documents())
+        sample = self.sample(progress=progress)
+        pairs = embed_pairs(store, embedder, sample, progress=progress)
+        manifest, state = _manifest(store, embedder, sample, options), dict(embedder.state())
+        specs, seed = options.specs, options.seed
+        if options.direction == QUERY:
+            return fit_query_pairs(pairs, specs, manifest=manifest, state=state, seed=seed, progress=progress)
+        reads = store.info.has_texts and _may_read_texts(specs)
+        with threads_for(len(pairs.source)):
+            reader = fit_reader(store, embedder, options.views, seed=seed) if reads else None
+        return fit_pairs(
+            pairs,
+            specs,
+            manifest=manifest,
+            state=state,
+            seed=seed,
+            texts=[document.text for document in sample.documents],
+            reader=reader,
+            progress=progress,
+        )
+
+
+def plan_fit(
     store: Store,
     embedder: Embedder,
+    options: FitOptions | None = None,
     *,
-    direction: Direction = DOCUMENT,
-    stitch: str | Sequence[str] = AUTO,
-    size: int = SAMPLE_SIZE,
-    strategy: str | None = None,
-    query_log: QueryLog | None = None,
-    source_model: ModelIdentity | None = None,
-    views: Mapping[str, Embedder] | None = None,
-    seed: int = 0,
-    progress: Progress = no_progress,
-) -> FittedStitch:
-    """Embed a sample of the store with the target model, judge the candidates on it, and fit the chosen one on all.
+    price_usd_per_mtok: float | None = None,
+    cap: SpendingCap | None = None,
+) -> FitPlan:
+    """Plan to embed a sample of the store with the target model, and to fit a stitch on it. Nothing is embedded.
 
-    `stitch` is a spec (`ridge`, `lowrank:64`), `auto` for all that apply, or several of these: held-out retrieval then
-    chooses among them. `strategy` and `query_log` say which documents make the sample, as in `draw_sample`.
-    `source_model` is recorded; by default it is what the store's manifest says. `views` are further models, by their
-    specs, whose vectors a stitch that reads texts may use: a free local one where the target is paid for, say. A
-    translation embeds every text with them.
-
-    With the direction `query` the stitch is learned the other way round, from the new vectors of the sample to the old
-    ones, so that the store as it is can answer queries of the target model: see `FittedStitch.map_queries`. Texts are
-    embedded, but the stitch does not read them.
-
+    The sample that `estimate` counts is the one that is fitted on, unless drawing it asks the model of a query log.
     A store without texts can be fitted with an embedder that does without, which a file of vectors by id does. The
     stitch then reads the old vectors alone; what that costs is nothing that such a store could tell.
+
+    `price_usd_per_mtok`, of the target, is by default the registry's; `cap` is shared with other plans.
 
     Raises
     ------
     StoreError
         The store has no texts, and the embedder or the stitch reads them; or it is not the one of its manifest.
-    StitchError
-        There are fewer than two documents.
     UsageError
         No such stitch, or none for that direction; or a strategy that `draw_sample` does not take.
-    InputError, RemoteError
-        As the embedders.
     """
-    choose_strategy(strategy, has_log=query_log is not None)
+    options, cap = options or FitOptions(), cap or SpendingCap()
+    choose_strategy(options.strategy, has_log=options.query_log is not None)
     verify_files(store)
     require_texts(store, embedder)
-    specs = (stitch,) if isinstance(stitch, str) else tuple(stitch)
-    _check_choice(specs, direction)  # before anything is spent
-    _check_views(views or {}, specs, direction)
-    _check_texts(store, specs, views or {})
-    if store.info.has_texts:
-        embedder.fit(store.documents())
-    sample = draw_sample(store, size, strategy=strategy, query_log=query_log, seed=seed, progress=progress)
-    pairs = embed_pairs(store, embedder, sample, progress=progress)
-    choosers = digests_of(query_log.looked_up) if query_log else frozenset()
-    manifest = _manifest(store, embedder, sample, source_model, seed, direction, choosers)
-    state = dict(embedder.state())
-    if direction == QUERY:
-        return fit_query_pairs(pairs, specs, manifest=manifest, state=state, seed=seed, progress=progress)
-    reads = store.info.has_texts and _may_read_texts(specs)
-    with threads_for(len(pairs.source)):
-        reader = fit_reader(store, embedder, views, seed=seed) if reads else None
-    return fit_pairs(
-        pairs,
-        specs,
-        manifest=manifest,
-        state=state,
-        seed=seed,
-        texts=[document.text for document in sample.documents],
-        reader=reader,
-        progress=progress,
-    )
+    _check_choice(options.specs, options.direction)
+    _check_views(options.views, options.specs, options.direction)
+    _check_texts(store, options.specs, options.views)
+    views = {spec: cap.meter(view) for spec, view in options.views.items()}
+    log = options.query_log
+    if log is not None and log.embedder is not None:
+        log = replace(log, embedder=cap.meter(log.embedder))
+    metered = replace(options, views=views, query_log=log)
+    return FitPlan(store=store, embedder=cap.meter(embedder, price_usd_per_mtok), options=metered, cap=cap)
+
+
+def fit_stitch(store: Store, embedder: Embedder, *, progress: Progress = no_progress, **options: Any) -> FittedStitch:
+    """Plan a fit with `FitOptions` of these names, and run it without a cap.
+
+    Raises
+    ------
+    LeadMigrateError
+        As `plan_fit`; as the embedders and `draw_sample`; a StitchError where there are fewer than two documents.
+    """
+    return plan_fit(store, embedder, FitOptions(**options)).run(progress=progress)
 
 
 def _check_choice(specs: Sequence[str], direction: Direction) -> None:
@@ -222,27 +317,19 @@ def require_texts(store: Store, embedder: Embedder | None = None) -> None:
     )
 
 
-def _manifest(
-    store: Store,
-    embedder: Embedder,
-    sample: Sample,
-    source_model: ModelIdentity | None,
-    seed: int,
-    direction: Direction,
-    choosers: frozenset[str],
-) -> Manifest:
-    known = store.info.manifest
+def _manifest(store: Store, embedder: Embedder, sample: Sample, options: FitOptions) -> Manifest:
+    recorded, log = store.info.manifest, options.query_log
     return Manifest(
         kind="stitch",
         model=embedder.identity,
-        source_model=source_model or (known.model if known else None),
-        seed=seed,
+        source_model=options.source_model or (recorded.model if recorded else None),
+        seed=options.seed,
         counts={"pairs": len(sample.rows), "documents": store.info.count},
         details={
             "fingerprint": store.snapshot().fingerprint,
-            DIRECTION: direction,
+            DIRECTION: options.direction,
             "sample": {"strategy": sample.strategy, "from query log": sample.from_log},
             "texts": store.info.has_texts,
-            **chosen_by(choosers),
+            **chosen_by(digests_of(log.looked_up) if log else frozenset()),
         },
     )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from migrate.audit.audit import audit_store
@@ -14,12 +15,14 @@ from migrate.audit.report import AuditReport
 from migrate.audit.two_stage import DEPTHS
 from migrate.audit.verdict import MARGIN
 from migrate.checkpoint.folder import Configuration, Steps, look_at, open_steps
+from migrate.cost.meter import SpendingCap
+from migrate.cost.spending import SOURCE_MODEL, PlannedModel, SpendingPlan
 from migrate.embed import reembed_store
 from migrate.embed.reference import documents_left
 from migrate.embedders.base import Embedder
 from migrate.files import atomic_file, canonical_json, write_bytes, write_json
 from migrate.finished import RECORD, Finished, find_finished, note_finished
-from migrate.fit import fit_stitch, require_texts
+from migrate.fit import FitOptions, FitPlan, plan_fit
 from migrate.report.document import audit_document
 from migrate.report.html import audit_page
 from migrate.selection import SAMPLE_SIZE, QueryLog, choose_strategy
@@ -46,177 +49,233 @@ class Migration:
     report: AuditReport
 
 
-def migrate(
-    store: Store,
-    embedder: Embedder,
-    questions: QuerySet,
-    folder: Path,
-    *,
-    source_embedder: Embedder | None = None,
-    stitch: str | Sequence[str] = AUTO,
-    size: int = SAMPLE_SIZE,
-    strategy: str | None = None,
-    query_log: QueryLog | None = None,
-    price_usd_per_mtok: float | None = None,
-    margin: float = MARGIN,
-    seed: int = 0,
-    force: bool = False,
-    restart: bool = False,
-    progress: Progress = no_progress,
-) -> Migration:
-    """Fit a stitch on a sample, translate the store, embed it in full for comparison, and audit.
+@dataclass(frozen=True, slots=True)
+class MigrationRequest:
+    """What is migrated, to what, and how it is judged.
 
-    Leaves `stitch`, `store`, `reference`, `report.json` and `report.html` in `folder`, each complete or absent. A run
-    that broke off is continued by the same call, unless `restart` discards it; of one that is finished `finished_run`
-    says what came of it. Queries of the log do not judge.
-
-    Raises
-    ------
-    InconclusiveError
-        As `judging_questions`.
-    LeadMigrateError
-        As `fit_stitch`, `translate_store`, `reembed_store` and `audit_store`.
+    Attributes
+    ----------
+    store, embedder
+        The store, and the target model.
+    questions
+        Queries and judgements. Those of the query log do not judge.
+    folder
+        Where `stitch`, `store`, `reference`, `report.json` and `report.html` are left, each complete or absent.
+    source_embedder
+        The model of the store: for the arm `stay`.
+    stitch, size, strategy, query_log
+        As in `migrate.fit.FitOptions`.
+    price_usd_per_mtok
+        US dollars per million tokens of the target model; by default the registry's.
+    margin
+        The retention, 0-1, that must be kept.
+    force
+        Replace outputs that are there.
+    restart
+        Discard what an unfinished run has left.
     """
-    source_model = source_embedder.identity if source_embedder else None
-    strategy = choose_strategy(strategy, has_log=query_log is not None)
-    questions = judging_questions(questions, store, query_log)
-    require_texts(store, embedder)
-    configuration = _configuration(store, embedder, source_embedder, stitch, size, strategy, query_log, seed)
-    outputs = (STITCH, STORE, REFERENCE, REPORT, PAGE, RECORD)
-    with open_steps(folder, outputs, configuration, force=force, restart=restart) as steps:
-        fitted = None
-        if steps.known(STITCH) is None:
-            fitted = fit_stitch(
-                store,
-                embedder,
-                stitch=stitch,
-                size=size,
-                strategy=strategy,
-                query_log=query_log,
-                source_model=source_model,
-                seed=seed,
-                progress=progress,
-            )
-            fitted.save(folder / STITCH, force=steps.force)
-            steps.note(STITCH)
-        saved = load_stitch(folder / STITCH)
-        translation = _translate(store, saved, steps, progress)
-        if steps.known(REFERENCE) is None:
-            reembed_store(
-                store, embedder, folder / REFERENCE, force=steps.force, restart=steps.restart, progress=progress
-            )
-            steps.note(REFERENCE)
-        inputs = AuditInputs(
-            open_store(folder / STORE),
-            open_store(folder / REFERENCE),
-            questions,
-            embedder,
-            source=store if source_embedder else None,
-            source_embedder=source_embedder,
+
+    store: Store
+    embedder: Embedder
+    questions: QuerySet
+    folder: Path
+    source_embedder: Embedder | None = None
+    stitch: str | Sequence[str] = AUTO
+    size: int = SAMPLE_SIZE
+    strategy: str | None = None
+    query_log: QueryLog | None = None
+    price_usd_per_mtok: float | None = None
+    margin: float = MARGIN
+    seed: int = 0
+    force: bool = False
+    restart: bool = False
+
+    @property
+    def judging(self) -> QuerySet:
+        """The questions without those that documents are chosen by, or that chose documents of the store before.
+
+        Raises
+        ------
+        InconclusiveError
+            Too few are left for a verdict.
+        """
+        choosing = digests_of(self.query_log.looked_up if self.query_log else ())
+        return independent(self.questions, choosers_of(self.store.info.manifest) | choosing)
+
+    @property
+    def fit_options(self) -> FitOptions:
+        """What is fitted."""
+        source_model = self.source_embedder.identity if self.source_embedder else None
+        return FitOptions(
+            stitch=self.stitch,
+            size=self.size,
+            strategy=choose_strategy(self.strategy, has_log=self.query_log is not None),
+            query_log=self.query_log,
+            source_model=source_model,
+            seed=self.seed,
         )
-        options = AuditOptions(two_stage=DEPTHS, price_usd_per_mtok=price_usd_per_mtok, margin=margin, seed=seed)
-        report = audit_store(inputs, options, progress=progress)
-        with atomic_file(folder / REPORT, force=steps.force) as aside:
-            write_json(aside, audit_document(report))
-        with atomic_file(folder / PAGE, force=steps.force) as aside:
-            write_bytes(aside, audit_page(report).encode())
-        judged = _judged(configuration, questions, price_usd_per_mtok, margin)
-        note_finished(folder, report, judged, {name: folder / name for name in (REPORT, PAGE)}, force=steps.force)
-    return Migration(fitted or saved, translation, report)
+
+    @property
+    def configuration(self) -> Configuration:
+        """What a run that broke off must have in common with the one that goes on; costs no embedding."""
+        if self.store.info.has_texts:
+            self.embedder.fit(self.store.documents())
+        options = {
+            "stitch": [self.stitch] if isinstance(self.stitch, str) else list(self.stitch),
+            "sample": self.size,
+            "seed": self.seed,
+            "model": self.embedder.cache_scope("document"),
+            "strategy": choose_strategy(self.strategy, has_log=self.query_log is not None),
+            "query log": self.query_log and self.query_log.digest(),
+            "source model": self.source_embedder and self.source_embedder.cache_scope("query"),
+        }
+        return Configuration("run", self.store.snapshot().as_json(), options)
+
+    def judged(self, configuration: Configuration) -> Configuration:
+        """With what the verdict rests on besides."""
+        questions = self.judging
+        asked = canonical_json(
+            [questions.name, [[query.id, query.text] for query in questions.queries], questions.qrels]
+        )
+        digest = hashlib.sha256(asked.encode(errors="surrogatepass")).hexdigest()
+        verdict = {"queries": digest, "price": self.price_usd_per_mtok, "margin": self.margin}
+        return replace(configuration, options={**configuration.options, **verdict})
 
 
-def judging_questions(questions: QuerySet, store: Store, log: QueryLog | None) -> QuerySet:
-    """The questions without those that `migrate` chooses documents by, or that chose documents of `store` before.
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class MigrationPlan(SpendingPlan[Migration]):
+    """A migration that is still to be done, or to be finished; the models of `request` have meters in them."""
+
+    request: MigrationRequest
+    questions: QuerySet
+    fit: FitPlan
+
+    @cached_property
+    def models(self) -> tuple[PlannedModel, ...]:
+        """The target, for the sample, all documents and the queries; the source model, for the query log and these."""
+        request, queries = self.request, self.questions.queries
+        target = PlannedModel(request.embedder, self.cap, documents=self._texts_left, queries=queries)
+        if request.source_embedder is None:
+            return (target,)
+        log = request.query_log.looked_up if request.query_log else ()
+        return (target, PlannedModel(request.source_embedder, self.cap, SOURCE_MODEL, queries=[*log, *queries]))
+
+    def _texts_left(self) -> Iterator[Document]:
+        """The sample and all documents, without what an earlier run has done.
+
+        A document of the sample comes twice, as it is embedded twice by an embedder without a cache.
+        """
+        folder, restart = self.request.folder, self.request.restart
+        record = None if restart else look_at(folder)
+        done = {name for name in record.steps if (folder / name).exists()} if record else set()
+        if STITCH not in done:
+            yield from self.fit.expected_documents()
+        if REFERENCE not in done:
+            yield from documents_left(self.request.store, folder / REFERENCE, restart=restart)
+
+    def execute(self, progress: Progress) -> Migration:
+        """Fit a stitch on a sample, translate the store, embed it in full for comparison, and audit."""
+        request, store, folder = self.request, self.request.store, self.request.folder
+        configuration = request.configuration
+        outputs = (STITCH, STORE, REFERENCE, REPORT, PAGE, RECORD)
+        with open_steps(folder, outputs, configuration, force=request.force, restart=request.restart) as steps:
+            fitted = None
+            if steps.known(STITCH) is None:
+                fitted = self.fit.execute(progress)
+                fitted.save(folder / STITCH, force=steps.force)
+                steps.note(STITCH)
+            saved = load_stitch(folder / STITCH)
+            translation = _translate(store, saved, steps, progress)
+            if steps.known(REFERENCE) is None:
+                reembed_store(
+                    store,
+                    request.embedder,
+                    folder / REFERENCE,
+                    force=steps.force,
+                    restart=steps.restart,
+                    progress=progress,
+                )
+                steps.note(REFERENCE)
+            report = self._audit(progress)
+            with atomic_file(folder / REPORT, force=steps.force) as aside:
+                write_json(aside, audit_document(report))
+            with atomic_file(folder / PAGE, force=steps.force) as aside:
+                write_bytes(aside, audit_page(report).encode())
+            judged = request.judged(configuration)
+            note_finished(folder, report, judged, {name: folder / name for name in (REPORT, PAGE)}, force=steps.force)
+        return Migration(fitted or saved, translation, report)
+
+    def _audit(self, progress: Progress) -> AuditReport:
+        request = self.request
+        inputs = AuditInputs(
+            open_store(request.folder / STORE),
+            open_store(request.folder / REFERENCE),
+            self.questions,
+            request.embedder,
+            source=request.store if request.source_embedder else None,
+            source_embedder=request.source_embedder,
+        )
+        options = AuditOptions(
+            two_stage=DEPTHS,
+            price_usd_per_mtok=request.price_usd_per_mtok,
+            margin=request.margin,
+            seed=request.seed,
+        )
+        return audit_store(inputs, options, progress=progress)
+
+
+def plan_migration(request: MigrationRequest) -> MigrationPlan:
+    """Plan to fit a stitch on a sample, translate the store, embed it in full for comparison, and audit.
+
+    Nothing is embedded. A run that broke off is continued, unless `restart` discards it, and what it has done is not
+    counted; of one that is finished `finished_run` says what came of it.
 
     Raises
     ------
     InconclusiveError
-        Too few are left for a verdict.
+        Too few queries would be left for a verdict, without those of the query log.
+    LeadMigrateError
+        As `plan_fit`.
     """
-    return independent(questions, choosers_of(store.info.manifest) | digests_of(log.looked_up if log else ()))
+    cap, questions = SpendingCap(), request.judging
+    source, log = request.source_embedder, request.query_log
+    metered = replace(
+        request,
+        embedder=cap.meter(request.embedder, request.price_usd_per_mtok),
+        source_embedder=source and cap.meter(source),
+        query_log=replace(log, embedder=cap.meter(log.embedder)) if log and log.embedder else log,
+    )
+    fit = plan_fit(metered.store, metered.embedder, metered.fit_options, cap=cap)
+    return MigrationPlan(request=metered, questions=questions, fit=fit, cap=cap)
 
 
-def finished_run(
-    store: Store,
-    embedder: Embedder,
-    questions: QuerySet,
-    folder: Path,
-    *,
-    source_embedder: Embedder | None = None,
-    stitch: str | Sequence[str] = AUTO,
-    size: int = SAMPLE_SIZE,
-    strategy: str | None = None,
-    query_log: QueryLog | None = None,
-    price_usd_per_mtok: float | None = None,
-    margin: float = MARGIN,
-    seed: int = 0,
-) -> Finished | None:
-    """What `migrate` said when it was called with the same arguments; None where it has not come to its end.
+def migrate(request: MigrationRequest, *, progress: Progress = no_progress) -> Migration:
+    """Plan a migration, and run it without a cap.
+
+    Raises
+    ------
+    LeadMigrateError
+        As `plan_migration`, `fit_stitch`, `translate_store`, `reembed_store` and `audit_store`.
+    """
+    return plan_migration(request).run(progress=progress)
+
+
+def finished_run(request: MigrationRequest) -> Finished | None:
+    """What `migrate` said when it was called with the same request; None where it has not come to its end.
 
     Nothing is embedded for that.
 
     Raises
     ------
     UsageError
-        It has come to its end in this folder with other arguments.
+        It has come to its end in this folder with another request.
     InputError
         The record of it is damaged.
     """
+    folder = request.folder
     if not (folder / RECORD).is_file() or not all((folder / name).is_dir() for name in (STITCH, STORE, REFERENCE)):
         return None
-    strategy = choose_strategy(strategy, has_log=query_log is not None)
-    questions = judging_questions(questions, store, query_log)
-    configuration = _configuration(store, embedder, source_embedder, stitch, size, strategy, query_log, seed)
-    return find_finished(folder, folder / REPORT, _judged(configuration, questions, price_usd_per_mtok, margin))
-
-
-def _configuration(
-    store: Store,
-    embedder: Embedder,
-    source_embedder: Embedder | None,
-    stitch: str | Sequence[str],
-    size: int,
-    strategy: str,
-    query_log: QueryLog | None,
-    seed: int,
-) -> Configuration:
-    """What a run that broke off must have in common with the one that goes on; costs no embedding."""
-    if store.info.has_texts:
-        embedder.fit(store.documents())
-    options = {
-        "stitch": [stitch] if isinstance(stitch, str) else list(stitch),
-        "sample": size,
-        "seed": seed,
-        "model": embedder.cache_scope("document"),
-        "strategy": strategy,
-        "query log": query_log and query_log.digest(),
-        "source model": source_embedder and source_embedder.cache_scope("query"),
-    }
-    return Configuration("run", store.snapshot().as_json(), options)
-
-
-def _judged(configuration: Configuration, questions: QuerySet, price: float | None, margin: float) -> Configuration:
-    """With what the verdict rests on besides."""
-    asked = canonical_json([questions.name, [[query.id, query.text] for query in questions.queries], questions.qrels])
-    digest = hashlib.sha256(asked.encode(errors="surrogatepass")).hexdigest()
-    return replace(
-        configuration, options={**configuration.options, "queries": digest, "price": price, "margin": margin}
-    )
-
-
-def texts_left(
-    store: Store, draw: Callable[[], Iterable[Document]], folder: Path, *, restart: bool = False
-) -> Iterator[Document]:
-    """The documents that `migrate` would still have embedded in `folder`: the sample, as `draw` has it, and all.
-
-    A document of the sample comes twice, as it is embedded twice by an embedder without a cache.
-    """
-    record = None if restart else look_at(folder)
-    done = {name for name in record.steps if (folder / name).exists()} if record else set()
-    if STITCH not in done:
-        yield from draw()
-    if REFERENCE not in done:
-        yield from documents_left(store, folder / REFERENCE, restart=restart)
+    return find_finished(folder, folder / REPORT, request.judged(request.configuration))
 
 
 def _translate(store: Store, fitted: FittedStitch, steps: Steps, progress: Progress) -> Translation:

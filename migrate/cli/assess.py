@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ import click
 
 from migrate.cli import options
 from migrate.cli.next_step import advise_next, free_path, model_words
-from migrate.cli.options import ModelOptions, option
+from migrate.cli.options import GeneralOptions, ModelOptions, option, option_group
 from migrate.cli.spending import cached_texts, usd
 from migrate.cli.terminal import progress_bar, show, show_json
 
@@ -18,6 +19,37 @@ if TYPE_CHECKING:
     from migrate.cost.rates import Rate
     from migrate.cost.target import Target
     from migrate.stores.base import Store
+
+
+_RATE_OPTIONS = (
+    option(
+        "--tier",
+        type=click.Choice(["free", "1", "2", "3", "4", "5"]),
+        default="1",
+        help="OpenAI's usage tier of the account.",
+    ),
+    option("--calibrate", is_flag=True, help="Embed 64 documents with a local model, and time them."),
+)
+_QUALITY_OPTIONS = (
+    option("--stitch", type=options.PATH, help="Stitch fitted on STORE: says what is known of its quality."),
+    option("--report", type=options.PATH, help="JSON report of an audit with --frontier: says which plans are SAFE."),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RateOptions:
+    """How fast the model embeds, where `--rate` does not say."""
+
+    tier: str
+    calibrate: bool
+
+
+@dataclass(frozen=True, slots=True)
+class QualityOptions:
+    """What was measured before of what a migration keeps."""
+
+    stitch: Path | None
+    report: Path | None
 
 
 @options.command(
@@ -29,38 +61,23 @@ if TYPE_CHECKING:
 @options.target
 @options.query_log
 @option("--budget", type=usd, metavar="USD", help="Dollars to spend, such as $50: says what they buy.")
-@option(
-    "--tier",
-    type=click.Choice(["free", "1", "2", "3", "4", "5"]),
-    default="1",
-    help="OpenAI's usage tier of the account.",
-)
-@option("--calibrate", is_flag=True, help="Embed 64 documents with a local model, and time them.")
-@option("--stitch", type=options.PATH, help="Stitch fitted on STORE: says what is known of its quality.")
-@option("--report", type=options.PATH, help="JSON report of an audit with --frontier: says which plans are SAFE.")
+@option_group(RateOptions, "speed", *_RATE_OPTIONS)
+@option_group(QualityOptions, "quality", *_QUALITY_OPTIONS)
 @option("--html", type=options.PATH, metavar="FILE", help="File to write the assessment to as an HTML page.")
 @options.price
 @options.model_options
-@options.seed
-@options.force
-@options.as_json
-@options.quiet
+@options.general_options(options.seed, options.force, options.as_json, options.quiet)
 def command(
     store: Path,
     target: str,
     query_log: Path | None,
     budget: float | None,
-    tier: str,
-    calibrate: bool,
-    stitch: Path | None,
-    report: Path | None,
+    speed: RateOptions,
+    quality: QualityOptions,
     html: Path | None,
     price: float | None,
     model: ModelOptions,
-    seed: int,
-    force: bool,
-    as_json: bool,
-    quiet: bool,
+    general: GeneralOptions,
 ) -> None:
     """Set a full re-embed of STORE beside migrations of 1 to 50 %: tokens, money, time, room, and what is known.
 
@@ -77,34 +94,34 @@ def command(
     from migrate.stores import open_store
 
     if html is not None:
-        refuse_file(html, *filter(None, (store, query_log, stitch, report)), force=force)
+        refuse_file(html, *filter(None, (store, query_log, quality.stitch, quality.report)), force=general.force)
     facts = find_target(target, price_usd_per_mtok=price, prefix=model.document_prefix, dimensions=model.dimensions)
-    with progress_bar(quiet=quiet) as progress:
+    with progress_bar(quiet=general.quiet) as progress:
         opened = open_store(store)
-        found = assess_store(
+        assessment = assess_store(
             opened,
             facts,
-            rate=_rate(tier, facts, opened, model, calibrate=calibrate, seed=seed),
+            rate=_rate(speed, facts, opened, model, seed=general.seed),
             queries=() if query_log is None else read_query_log(query_log),
-            known=_known(opened, facts, stitch, report),
+            measured=_measured(opened, facts, quality),
             cached=cached_texts(model, facts),
             budget_usd=budget,
             texts_per_request=model.batch_size,
             progress=progress,
         )
     if html is not None:
-        with atomic_file(html, force=force) as aside:
-            write_bytes(aside, assess_page(found).encode())
-    if as_json:
-        show_json(assess_document(found))
+        with atomic_file(html, force=general.force) as aside:
+            write_bytes(aside, assess_page(assessment).encode())
+    if general.as_json:
+        show_json(assess_document(assessment))
         return
-    show(assess_text(found))
+    show(assess_text(assessment))
     stitch_path = free_path(opened.info.location.with_name(f"{opened.info.location.stem}-stitch"))
     words = [store, "-o", stitch_path, *(model_words("--target", target) or ["--target", target])]
-    advise_next("fit", *words, also=("query_log", "price"), but="rate", quiet=quiet)  # a rate means more here
+    advise_next("fit", *words, also=("query_log", "price"), but="rate", quiet=general.quiet)  # a rate means more here
 
 
-def _rate(tier: str, target: Target, store: Store, model: ModelOptions, *, calibrate: bool, seed: int) -> Rate | None:
+def _rate(speed: RateOptions, target: Target, store: Store, model: ModelOptions, *, seed: int) -> Rate | None:
     """What was given, what was measured now, or what the provider allows; None where nobody knows."""
     import os
 
@@ -112,15 +129,15 @@ def _rate(tier: str, target: Target, store: Store, model: ModelOptions, *, calib
     from migrate.errors import UsageError
     from migrate.selection import draw_sample
 
-    given = model.rate
-    if calibrate and (target.is_api or given is not None):
-        found = "an API, and nothing is spent here" if target.is_api else "--rate beside it"
-        raise UsageError(f"--calibrate: expected a local model to time, found {found}; leave it out, or give --rate")
+    rate = model.rate
+    if speed.calibrate and (target.is_api or rate is not None):
+        instead = "an API, and nothing is spent here" if target.is_api else "--rate beside it"
+        raise UsageError(f"--calibrate: expected a local model to time, found {instead}; leave it out, or give --rate")
     own_server = model.base_url or os.environ.get("OPENAI_BASE_URL")
-    limits = tier_rate(tier) if target.is_api and not own_server else None
-    if given is not None:
-        return Rate.parse(given).completed(limits)
-    if calibrate:
+    limits = tier_rate(speed.tier) if target.is_api and not own_server else None
+    if rate is not None:
+        return Rate.parse(rate).completed(limits)
+    if speed.calibrate:
         embedder = _uncached(model).load(target.spec, seed=seed, asks_again=False)
         embedder.fit(store.documents())
         return measure_rate(embedder, draw_sample(store, CALIBRATION_TEXTS, seed=seed).documents)
@@ -134,8 +151,8 @@ def _uncached(model: ModelOptions) -> ModelOptions:
     return replace(model, no_cache=True)
 
 
-def _known(store: Store, target: Target, stitch: Path | None, report: Path | None) -> list[KnownPoint]:
+def _measured(store: Store, target: Target, quality: QualityOptions) -> list[KnownPoint]:
     from migrate.cost.plans import read_frontier, read_stitch_quality
 
-    known = [] if stitch is None else [read_stitch_quality(stitch, store, target.spec)]
-    return known if report is None else [*known, *read_frontier(report, store.info.count)]
+    points = [] if quality.stitch is None else [read_stitch_quality(quality.stitch, store, target.spec)]
+    return points if quality.report is None else [*points, *read_frontier(quality.report, store.info.count)]

@@ -67,7 +67,7 @@ def command(
     ci.refuse(store, force=force)
     opened = open_store(store)
     with progress_bar(quiet=quiet) as progress:
-        found = check_store(
+        compatibility = check_store(
             opened,
             model.load(spec, state=folder_of(opened)),
             sample=documents(size, opened.info.count),
@@ -75,12 +75,12 @@ def command(
             seed=seed,
             progress=progress,
         )
-    ci.leave(check_suite(found), force=force)
+    ci.leave(check_suite(compatibility), force=force)
     if as_json:
-        show_json(check_document(found))
+        show_json(check_document(compatibility))
     else:
-        show(check_text(found))
-    return 0 if found.compatible else 1
+        show(check_text(compatibility))
+    return 0 if compatibility.compatible else 1
 
 
 def documents(size: int | str | None, count: int) -> int:

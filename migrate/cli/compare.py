@@ -74,9 +74,9 @@ def command(
     by_id = None if labels is None else read_labels(labels)
     with progress_bar(quiet=quiet) as progress:
         opened = [open_store(store, verify=True) for store in stores]
-        found = compare_stores(opened, sample=sample, labels=by_id, seed=seed, progress=progress)
-    _write(found, html, table, force=force)
-    _show(found, as_json=as_json)
+        comparison = compare_stores(opened, sample=sample, labels=by_id, seed=seed, progress=progress)
+    _write(comparison, html, table, force=force)
+    _show(comparison, as_json=as_json)
 
 
 def _refuse_outputs(html: Path | None, table: Path | None, inputs: Sequence[Path], *, force: bool) -> None:
@@ -97,7 +97,7 @@ def _refuse_outputs(html: Path | None, table: Path | None, inputs: Sequence[Path
             )
 
 
-def _write(found: StoresComparison, html: Path | None, table: Path | None, *, force: bool) -> None:
+def _write(comparison: StoresComparison, html: Path | None, table: Path | None, *, force: bool) -> None:
     """Each output whole or not at all."""
     from migrate.files import atomic_file, atomic_folder, write_bytes
     from migrate.report.compare import compare_page, long_csv, matrix_csv
@@ -105,19 +105,19 @@ def _write(found: StoresComparison, html: Path | None, table: Path | None, *, fo
 
     with ExitStack() as outputs:
         if html is not None:
-            write_bytes(outputs.enter_context(atomic_file(html, force=force)), compare_page(found).encode())
+            write_bytes(outputs.enter_context(atomic_file(html, force=force)), compare_page(comparison).encode())
         if table is not None and table.suffix == ".csv":
-            write_bytes(outputs.enter_context(atomic_file(table, force=force)), long_csv(found).encode())
+            write_bytes(outputs.enter_context(atomic_file(table, force=force)), long_csv(comparison).encode())
         elif table is not None:
             folder = outputs.enter_context(atomic_folder(table, force=force))
             for measure in MEASURES:
-                write_bytes(folder / f"{measure.key}.csv", matrix_csv(measure, found).encode())
+                write_bytes(folder / f"{measure.key}.csv", matrix_csv(measure, comparison).encode())
 
 
-def _show(found: StoresComparison, *, as_json: bool) -> None:
+def _show(comparison: StoresComparison, *, as_json: bool) -> None:
     from migrate.report.compare import compare_document, compare_text
 
     if as_json:
-        show_json(compare_document(found))
+        show_json(compare_document(comparison))
     else:
-        show(compare_text(found))
+        show(compare_text(comparison))

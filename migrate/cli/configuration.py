@@ -42,20 +42,20 @@ def read_defaults(path: Path, commands: Mapping[str, click.Command]) -> dict[str
     table = _table(path)
     if table is None:
         raise click.UsageError(f"{path}: expected a table [tool.{_TOOL}], found none; name another file")
-    own = {name: value for name, value in table.items() if isinstance(value, dict)}
+    by_command = {name: value for name, value in table.items() if isinstance(value, dict)}
     shared = {name: value for name, value in table.items() if not isinstance(value, dict)}
-    known = {name: _options(command) for name, command in commands.items()}
-    _check(path, set(own), set(known), "command")
-    _check(path, set(shared), set().union(*known.values()), "option")
-    for name, options in own.items():
-        _check(path, set(options), set(known[name]), f"option of {name}")
+    allowed = {name: _options(command) for name, command in commands.items()}
+    _check(path, set(by_command), set(allowed), "command")
+    _check(path, set(shared), set().union(*allowed.values()), "option")
+    for name, options in by_command.items():
+        _check(path, set(options), set(allowed[name]), f"option of {name}")
     return {
         name: {
             str(options[flag].name): _value(path, options[flag], flag, value)
-            for flag, value in {**shared, **own.get(name, {})}.items()
+            for flag, value in {**shared, **by_command.get(name, {})}.items()
             if flag in options
         }
-        for name, options in known.items()
+        for name, options in allowed.items()
     }
 
 
@@ -64,17 +64,17 @@ def unknown_variables(environment: Iterable[str], commands: Iterable[click.Comma
     from migrate.checkpoint.journal import VARIABLE
     from migrate.datasets.download import URL_VARIABLE
 
-    known = {f"{_PREFIX}CONFIG", f"{_PREFIX}DEBUG", URL_VARIABLE, VARIABLE}
-    known |= {str(option.envvar) for command in commands for option in _options(command).values()}
-    strange = sorted(name for name in environment if name.startswith(_PREFIX) and name not in known)
+    allowed = {f"{_PREFIX}CONFIG", f"{_PREFIX}DEBUG", URL_VARIABLE, VARIABLE}
+    allowed |= {str(option.envvar) for command in commands for option in _options(command).values()}
+    strange = sorted(name for name in environment if name.startswith(_PREFIX) and name not in allowed)
     return [
-        f"warning: nothing reads the environment variable {name}{_nearest(name, known, _PREFIX)}" for name in strange
+        f"warning: nothing reads the environment variable {name}{_nearest(name, allowed, _PREFIX)}" for name in strange
     ]
 
 
-def _nearest(name: str, known: Iterable[str], prefix: str = "") -> str:
+def _nearest(name: str, allowed: Iterable[str], prefix: str = "") -> str:
     """A question for the name that may be meant; a prefix that all of them have makes none of them likelier."""
-    close = get_close_matches(name.removeprefix(prefix), sorted(one.removeprefix(prefix) for one in known), n=1)
+    close = get_close_matches(name.removeprefix(prefix), sorted(value.removeprefix(prefix) for value in allowed), n=1)
     return f"; did you mean {prefix}{close[0]}?" if close else ""
 
 
@@ -86,8 +86,8 @@ def _table(path: Path) -> dict[str, Any] | None:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise click.UsageError(f"{path}: expected TOML, found something else ({error})") from error
     tools = facts.get("tool")
-    found = tools.get(_TOOL) if isinstance(tools, dict) else None
-    return found if isinstance(found, dict) else None
+    table = tools.get(_TOOL) if isinstance(tools, dict) else None
+    return table if isinstance(table, dict) else None
 
 
 def _options(command: click.Command) -> dict[str, click.Option]:
@@ -99,18 +99,18 @@ def _options(command: click.Command) -> dict[str, click.Option]:
 def _value(path: Path, option: click.Option, flag: str, value: Any) -> Any:
     """The value as it would be typed, so that click judges it alike; a list where an option can be repeated."""
     values = value if isinstance(value, list) and option.multiple else [value]
-    if not all(isinstance(one, str | int | float) for one in values):
+    if not all(isinstance(value, str | int | float) for value in values):
         raise click.UsageError(f"{path}: expected a text, a number, true or false for {flag}, found {value!r}")
     if option.is_flag:
         return value
-    typed = [str(one) for one in values]
+    typed = [str(value) for value in values]
     return typed if option.multiple else typed[0]
 
 
-def _check(path: Path, found: set[str], known: set[str], what: str) -> None:
-    strange = sorted(found - known)
+def _check(path: Path, names: set[str], allowed: set[str], what: str) -> None:
+    strange = sorted(names - allowed)
     if strange:
         raise click.UsageError(
             f"{path}: expected the name of a known {what} in [tool.{_TOOL}], found {strange[0]!r}"
-            f"{_nearest(strange[0], known)}"
+            f"{_nearest(strange[0], allowed)}"
         )

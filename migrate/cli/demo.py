@@ -38,7 +38,7 @@ def command(output: Path | None, docs: int, size: int, seed: int, force: bool, q
     from migrate.datasets.stdlib import stdlib_beir
     from migrate.embed import embed_corpus
     from migrate.embedders import load_embedder
-    from migrate.pipeline import migrate
+    from migrate.pipeline import MigrationRequest, migrate
     from migrate.report.audit import audit_text
     from migrate.report.terminal import candidates_table
     from migrate.stores import open_store
@@ -52,17 +52,17 @@ def command(output: Path | None, docs: int, size: int, seed: int, force: bool, q
         advise(f"2. fit on {size:,} of them, translate all to {TARGET.partition(':')[2]}, audit", quiet=quiet)
         store = open_store(folder / "source")
         questions = QuerySet(corpus.queries, corpus.qrels, "docstrings of the standard library")
-        done = migrate(
+        request = MigrationRequest(
             store,
             target,
-            with_unread(questions, store, target, seed=seed, quiet=True),  # the report tells it
+            with_unread(questions, store, target, seed=seed, quiet=True),  # the report has it
             folder,
             source_embedder=source,
             size=size,
             seed=seed,
             force=force,
-            progress=progress,
         )
+        done = migrate(request, progress=progress)
     show(candidates_table(done.stitch.selection) + "\n")
     show(audit_text(done.report), verdict=True)
 

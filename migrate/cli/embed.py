@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import click
 
 from migrate.cli import options
-from migrate.cli.options import ModelOptions, option
+from migrate.cli.options import GeneralOptions, ModelOptions, option, option_group
 from migrate.cli.spending import SpendingOptions, spending_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.unread import warn_of_unread
@@ -21,57 +22,89 @@ if TYPE_CHECKING:
     from migrate.vectors import Document, Progress
 
 
+_CHUNK_OPTIONS = (
+    option(
+        "--chunk-tokens",
+        type=click.IntRange(min=1),
+        help="Longest chunk, in tokens of the model, without its prefix and special tokens.  [default: what the model "
+        "reads, up to 256]",
+    ),
+    option(
+        "--chunk-overlap",
+        type=click.IntRange(min=0),
+        help="Tokens that neighbouring chunks share at most.  [default: a tenth of the longest chunk]",
+    ),
+    option("--no-chunks", is_flag=True, help="One vector for each document, however long."),
+)
+_CORPUS_OPTIONS = (
+    option("--max-docs", type=click.IntRange(min=1), help="Cap of a BEIR corpus; relevant documents come first."),
+    options.split,
+    option("--skip-bad", is_flag=True, help="Drop documents without text, count and list them, instead of failing."),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkOptions:
+    """Into what documents are cut."""
+
+    chunk_tokens: int | None
+    chunk_overlap: int | None
+    no_chunks: bool
+
+    @property
+    def are_default(self) -> bool:
+        """Whether nothing was said of chunks."""
+        return self == ChunkOptions(None, None, no_chunks=False)
+
+    def check(self) -> None:
+        """Make sure that sizes are of chunks.
+
+        Raises
+        ------
+        UsageError
+            There are to be none.
+        """
+        from migrate.errors import UsageError
+
+        if self.no_chunks and (self.chunk_tokens, self.chunk_overlap) != (None, None):
+            raise UsageError("--no-chunks leaves documents whole; leave it out, or --chunk-tokens and --chunk-overlap")
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusOptions:
+    """Which documents of a corpus are embedded."""
+
+    max_docs: int | None
+    split: str
+    skip_bad: bool
+
+
 @options.command(
     "embed", "A corpus to a new store.", example="lead-migrate embed corpus.jsonl --model tfidf:256 -o my-store"
 )
 @click.argument("corpus")
 @option("--model", "spec", required=True, metavar="SPEC", help="Model to embed with.")
 @options.output
-@option(
-    "--chunk-tokens",
-    type=click.IntRange(min=1),
-    help="Longest chunk, in tokens of the model, without its prefix and special tokens.  [default: what the model "
-    "reads, up to 256]",
-)
-@option(
-    "--chunk-overlap",
-    type=click.IntRange(min=0),
-    help="Tokens that neighbouring chunks share at most.  [default: a tenth of the longest chunk]",
-)
-@option("--no-chunks", is_flag=True, help="One vector for each document, however long.")
+@option_group(ChunkOptions, "cutting", *_CHUNK_OPTIONS)
 @option("--format", "store_format", type=click.Choice(["faiss", "langchain"]), default="faiss", help="Store to write.")
 @option("--metric", type=click.Choice(["ip", "l2"]), default="ip", help="How the index compares vectors.")
-@option("--max-docs", type=click.IntRange(min=1), help="Cap of a BEIR corpus; relevant documents come first.")
-@options.split
-@option("--skip-bad", is_flag=True, help="Drop documents without text, count and list them, instead of failing.")
+@option_group(CorpusOptions, "part", *_CORPUS_OPTIONS)
 @options.price
 @spending_options
 @options.model_options
-@options.seed
-@options.force
-@options.restart
-@options.as_json
-@options.quiet
+@options.general_options(options.seed, options.force, options.restart, options.as_json, options.quiet)
 def command(
     corpus: str,
     spec: str,
     output: Path,
-    chunk_tokens: int | None,
-    chunk_overlap: int | None,
-    no_chunks: bool,
+    cutting: ChunkOptions,
     store_format: Literal["faiss", "langchain"],
     metric: Literal["ip", "l2"],
-    max_docs: int | None,
-    split: str,
-    skip_bad: bool,
+    part: CorpusOptions,
     price: float | None,
     spending: SpendingOptions,
     model: ModelOptions,
-    seed: int,
-    force: bool,
-    restart: bool,
-    as_json: bool,
-    quiet: bool,
+    general: GeneralOptions,
 ) -> None:
     """Embed CORPUS into a new store: a BEIR folder, the name of a BEIR set, or a JSONL file of {"id", "text"}.
 
@@ -81,23 +114,22 @@ def command(
     from dataclasses import asdict
 
     from migrate.cost.chunks import chunk_size, count_unread, room
-    from migrate.embed import Origin, embed_corpus
-    from migrate.embed.corpus import documents_left
-    from migrate.errors import UsageError
+    from migrate.embed import Origin, plan_embed
     from migrate.files import refuse_overlap
 
+    quiet = general.quiet
     refuse_overlap(output, Path(corpus))
-    if no_chunks and (chunk_tokens, chunk_overlap) != (None, None):
-        raise UsageError("--no-chunks leaves documents whole; leave it out, or --chunk-tokens and --chunk-overlap")
+    cutting.check()
     with progress_bar(quiet=quiet) as progress:
-        read, files = _reader(corpus, split, max_docs, seed, progress)
-        cap = None if max_docs is None else [max_docs, split, seed]
-        paid = spending.watch(model.load(spec, seed=seed, asks_again=False), price=price, quiet=quiet)
-        target = paid.embedder.loaded_profile()
-        if target.kind == "file" and (chunk_tokens, chunk_overlap) == (None, None) and not no_chunks:
-            no_chunks = True
+        read, files = _reader(corpus, part, general.seed, progress)
+        shortened = None if part.max_docs is None else [part.max_docs, part.split, general.seed]
+        paid, embedder = spending.open(quiet=quiet), model.load(spec, seed=general.seed, asks_again=False)
+        target = embedder.loaded_profile()
+        whole = cutting.no_chunks
+        if target.kind == "file" and cutting.are_default:
+            whole = True
             advise("documents are left whole, as the file has vectors of whole ones", quiet=quiet)
-        size = None if no_chunks else chunk_size(target, chunk_tokens, chunk_overlap)
+        size = None if whole else chunk_size(target, cutting.chunk_tokens, cutting.chunk_overlap)
         documents = read if size is None else _chunked(read, target, size)
         chunks = None if size is None else {**asdict(size), "counted_by": target.counter.source}
         if size is not None:
@@ -111,24 +143,25 @@ def command(
         unread = None if fits else count_unread(documents(), target, progress=progress)
         remedy = f"--chunk-tokens {room(target)} fits" if chunks else "leave out --no-chunks for chunks that fit"
         warn_of_unread(unread, "texts", remedy, quiet=quiet)
-        paid.agree(lambda: documents_left(documents, output, restart=restart), progress=progress)
-        done = embed_corpus(
+        plan = plan_embed(
             documents,
-            paid.embedder,
+            embedder,
             output,
+            price_usd_per_mtok=price,
             store_format=store_format,
             metric=metric,
-            skip_blank=skip_bad,
-            origin=Origin(files, {"chunks": chunks, "cap": cap}),
-            force=force,
-            restart=restart,
-            progress=progress,
+            skip_blank=part.skip_bad,
+            origin=Origin(files, {"chunks": chunks, "cap": shortened}),
+            force=general.force,
+            restart=general.restart,
         )
+        paid.agree(plan, progress=progress)
+        done = plan.run(cap_usd=paid.cap_usd, progress=progress)
     paid.finish()
     if done.skipped:
         shown = ", ".join(done.skipped[:10]) + (" ..." if len(done.skipped) > 10 else "")
         advise(f"skipped {len(done.skipped):,} documents without text: {shown}", quiet=quiet)
-    if as_json:
+    if general.as_json:
         facts = {"store": str(done.path), "vectors": done.count, "dimension": done.dim, "skipped": list(done.skipped)}
         facts |= {"chunks": chunks, "over_limit": None if unread is None else unread.facts}
         show_json({"schema_version": 1, "kind": "embed", **facts})
@@ -137,7 +170,7 @@ def command(
 
 
 def _reader(
-    corpus: str, split: str, max_docs: int | None, seed: int, progress: Progress
+    corpus: str, part: CorpusOptions, seed: int, progress: Progress
 ) -> tuple[Callable[[], Iterable[Document]], list[Path]]:
     """What starts reading a JSONL file or the corpus of a BEIR folder or set, capped or whole; and the files."""
     from migrate.datasets.beir import load_beir
@@ -145,7 +178,7 @@ def _reader(
     from migrate.datasets.records import read_corpus
     from migrate.errors import UsageError
 
-    path = Path(corpus)
+    path, max_docs, split = Path(corpus), part.max_docs, part.split
     if not path.is_file():
         folder = resolve_beir(corpus, progress=progress)
         if max_docs is not None:

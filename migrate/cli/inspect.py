@@ -60,10 +60,10 @@ def _checksum(store: Store) -> str:
     if files is None:
         return "none to compare with"
     names = files.verify()
-    others = [name for name in (files.index_path.name, *files.document_files) if name not in names]
+    missing = [name for name in (files.index_path.name, *files.document_files) if name not in names]
     if not names:
         return "none to compare with"
-    return f"as in the manifest: {', '.join(names)}" + (f"; none of {', '.join(others)}" if others else "")
+    return f"as in the manifest: {', '.join(names)}" + (f"; none of {', '.join(missing)}" if missing else "")
 
 
 def _norms(store: Store) -> dict[str, Any]:

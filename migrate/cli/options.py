@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -26,56 +26,14 @@ if TYPE_CHECKING:
     from migrate.manifest import Manifest, ModelIdentity
     from migrate.report.suite import Suite
     from migrate.selection import QueryLog
-    from migrate.stores.base import Store
-    from migrate.vectors import Document, Query
 
 
-def load_log(path: Path | None, strategy: str | None, embedder: Embedder | None) -> QueryLog | None:
-    """The log in a file, searched by `embedder` where the source model is at hand.
-
-    Raises
-    ------
-    UsageError
-        The strategy needs a log, or would not read this one.
-    DatasetError, OutputError
-        As `read_query_log`.
-    """
-    from migrate.datasets.records import read_query_log
-    from migrate.selection import QueryLog, choose_strategy
-
-    choose_strategy(strategy, has_log=path is not None)
-    return None if path is None else QueryLog(read_query_log(path), embedder)
-
-
-def log_queries(log: QueryLog | None) -> Sequence[Query]:
-    """The queries of a log that its embedder is asked for."""
-    from migrate.selection.query_log import MOST_QUERIES
-
-    return () if log is None else log.queries[:MOST_QUERIES]
-
-
-def expected_sample(
-    store: Store, size: int, strategy: str | None, log: QueryLog | None, seed: int
-) -> Sequence[Document]:
-    """The documents that a fit will draw, or as many others where drawing them would ask a model."""
-    from migrate.selection import draw_sample
-
-    if log is not None and log.embedder is not None:
-        return draw_sample(store, size, seed=seed).documents
-    return draw_sample(store, size, strategy=strategy, query_log=log, seed=seed).documents
-
-
-def draws_quickly(strategy: str | None, log: QueryLog | None) -> bool:
-    """Whether the sample is drawn without a look at vectors or a search, so that it may be drawn to be counted."""
-    return log is None and strategy in (None, "random")
-
-
-def told_of_log(stitch: Manifest, *, by_vectors: bool) -> str:
+def log_sentence(stitch: Manifest, *, by_vectors: bool) -> str:
     """How much of a stitch's sample the log has chosen, and by what."""
-    found, pairs = stitch.details["sample"]["from query log"], stitch.counts["pairs"]
+    from_log, pairs = stitch.details["sample"]["from query log"], stitch.counts["pairs"]
     by = "old vectors and words" if by_vectors else "words only, as no source model was named"
-    rest = "" if found == pairs else "; the others are random"
-    return f"sample: {found:,} of {pairs:,} documents are near the top for the query log, by {by}{rest}"
+    remark = "" if from_log == pairs else "; the others are random"
+    return f"sample: {from_log:,} of {pairs:,} documents are near the top for the query log, by {by}{remark}"
 
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -100,6 +58,27 @@ def option(*names: str, **settings: Any) -> Callable[[Command], Command]:
     variable = "LEAD_MIGRATE_" + flag.split("/")[0].lstrip("-").replace("-", "_").upper()
     settings.setdefault("show_default", settings.get("default") is not None)
     return click.option(*names, envvar=variable, **settings)
+
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def option_group(kind: type[Any], argument: str, *added: Decorator) -> Decorator:
+    """Add options to a command, which gets them as one `argument`: a dataclass of `kind` with a field for each."""
+    names = [field.name for field in fields(kind)]
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(command)
+        def with_group(**arguments: Any) -> Any:
+            values = {name: arguments.pop(name) for name in names if name in arguments}
+            return command(**{argument: kind(**values)}, **arguments)
+
+        wrapped: Callable[..., Any] = with_group
+        for decorate in reversed(added):
+            wrapped = decorate(wrapped)
+        return wrapped
+
+    return add
 
 
 def command(name: str, summary: str, *, example: str) -> Callable[[Callable[..., Any]], click.Command]:
@@ -164,6 +143,55 @@ price = option(
     metavar="USD",
     help="Dollars per million tokens of the target model.  [default: the registry's]",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class LearningOptions:
+    """What is fitted, and on which documents."""
+
+    stitches: tuple[str, ...]
+    size: int
+    strategy: str | None
+    query_log: Path | None
+    source_model: str | None
+
+    def load_log(self, embedder: Embedder | None) -> QueryLog | None:
+        """The query log, searched by `embedder` where the source model is at hand.
+
+        Raises
+        ------
+        UsageError
+            The strategy needs a log, or would not read this one.
+        DatasetError, OutputError
+            As `read_query_log`.
+        """
+        from migrate.datasets.records import read_query_log
+        from migrate.selection import QueryLog, choose_strategy
+
+        choose_strategy(self.strategy, has_log=self.query_log is not None)
+        return None if self.query_log is None else QueryLog(read_query_log(self.query_log), embedder)
+
+
+learning_options = option_group(LearningOptions, "learning", stitch, sample, strategy, query_log, source_model)
+"""Adds the options of `LearningOptions`."""
+
+
+@dataclass(frozen=True, slots=True)
+class GeneralOptions:
+    """What most commands take; those that a command does not take are as they are here."""
+
+    seed: int = 0
+    force: bool = False
+    restart: bool = False
+    as_json: bool = False
+    quiet: bool = False
+
+
+def general_options(*added: Decorator) -> Decorator:
+    """Add some options of `GeneralOptions`; the command gets one argument `general`."""
+    return option_group(GeneralOptions, "general", *added)
+
+
 slices = option(
     "--slice",
     "slice_fields",
@@ -178,6 +206,19 @@ beir = option(
     help="BEIR folder with queries.jsonl (and qrels/), or the name of a BEIR set to download.",
 )
 split = option("--split", default="test", help="Which qrels/SPLIT.tsv to judge by.")
+
+
+@dataclass(frozen=True, slots=True)
+class QueryOptions:
+    """The queries that judge."""
+
+    beir: str
+    split: str
+
+
+query_options = option_group(QueryOptions, "judged", beir, split)
+"""Adds the options of `QueryOptions`."""
+
 parent_field = option(
     "--parent-field",
     default="parent_id",
@@ -249,12 +290,12 @@ class ModelOptions:
         from migrate.embedders import recorded_options
 
         recorded = recorded_options(model)
-        prefix, asked = recorded.get("document_prefix"), recorded.get("query_prefix")
+        prefix, query_prefix = recorded.get("document_prefix"), recorded.get("query_prefix")
         return replace(
             self,
             dimensions=self.dimensions or recorded.get("dimensions"),
             document_prefix=prefix if self.document_prefix is None else self.document_prefix,
-            query_prefix=asked if self.query_prefix is None else self.query_prefix,
+            query_prefix=query_prefix if self.query_prefix is None else self.query_prefix,
         )
 
     @property
@@ -279,22 +320,8 @@ def _file_aside() -> Path | None:
     return folder / "embeddings.sqlite"
 
 
-def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of `ModelOptions`; the command gets one argument `model`."""
-    from functools import wraps
-
-    names = list(ModelOptions.__dataclass_fields__)
-
-    @wraps(command)
-    def with_model(**arguments: Any) -> Any:
-        model = ModelOptions(**{name: arguments.pop(name) for name in names})
-        return command(model=model, **arguments)
-
-    wrapped: Callable[..., Any] = with_model
-    for add in reversed(_MODEL_OPTIONS):
-        wrapped = add(wrapped)
-    return wrapped
-
+model_options = option_group(ModelOptions, "model", *_MODEL_OPTIONS)
+"""Adds the options of `ModelOptions`."""
 
 _SUMMARY = "GITHUB_STEP_SUMMARY"
 _REPORT = option("--report", type=PATH, metavar="FILE", help="File to write the JSON report to.")
@@ -334,7 +361,7 @@ class CI:
 
 
 @dataclass(frozen=True, slots=True)
-class Outlets:
+class Outputs:
     """Where a report goes besides the terminal: JSON, a page, and what CI reads."""
 
     report: Path | None
@@ -370,13 +397,13 @@ def _summarize(markdown: str) -> None:
 
 
 def report_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of `Outlets`; the command gets one argument `outlets`."""
+    """Add the options of `Outputs`; the command gets one argument `outputs`."""
 
     @wraps(command)
-    def with_outlets(ci: CI, **arguments: Any) -> Any:
-        return command(outlets=Outlets(arguments.pop("report"), arguments.pop("html"), ci), **arguments)
+    def with_outputs(ci: CI, **arguments: Any) -> Any:
+        return command(outputs=Outputs(arguments.pop("report"), arguments.pop("html"), ci), **arguments)
 
-    return _REPORT(_HTML(ci_options(with_outlets)))
+    return _REPORT(_HTML(ci_options(with_outputs)))
 
 
 def ci_options(command: Callable[..., Any]) -> Callable[..., Any]:

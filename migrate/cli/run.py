@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from migrate.cli import options
 from migrate.cli.next_step import advise_next, beir_words, is_out_of_sight, model_words
-from migrate.cli.options import CI, ModelOptions, Outlets, ci_options
-from migrate.cli.spending import Asked, SpendingOptions, spending_options
+from migrate.cli.options import CI, GeneralOptions, LearningOptions, ModelOptions, Outputs, QueryOptions, ci_options
+from migrate.cli.spending import SpendingOptions, spending_options
 from migrate.cli.terminal import advise, progress_bar, show
-from migrate.cli.unread import warn_of_sample, with_unread
+from migrate.cli.unread import warn_of_plan, with_unread
 from migrate.cli.verdict import load_model_of, show_finished, show_report
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from migrate.vectors import Document
+    from migrate.embedders.base import Embedder
+    from migrate.stores.base import Store
 
 
 @options.command(
@@ -28,45 +27,27 @@ if TYPE_CHECKING:
 )
 @click.argument("store", type=options.PATH)
 @options.target
-@options.beir
-@options.split
+@options.query_options
 @options.output
-@options.stitch
-@options.sample
-@options.strategy
-@options.query_log
-@options.source_model
+@options.learning_options
 @options.margin
 @options.price
 @spending_options
 @options.model_options
-@options.seed
-@options.force
-@options.restart
 @ci_options
-@options.as_json
-@options.quiet
+@options.general_options(options.seed, options.force, options.restart, options.as_json, options.quiet)
 def command(
     store: Path,
     target: str,
-    beir: str,
-    split: str,
+    judged: QueryOptions,
     output: Path,
-    stitches: tuple[str, ...],
-    size: int,
-    strategy: str | None,
-    query_log: Path | None,
-    source_model: str | None,
+    learning: LearningOptions,
     margin: float,
     price: float | None,
     spending: SpendingOptions,
     model: ModelOptions,
-    seed: int,
-    force: bool,
-    restart: bool,
     ci: CI,
-    as_json: bool,
-    quiet: bool,
+    general: GeneralOptions,
 ) -> int:
     """Fit, translate, embed in full for comparison, and audit; everything is left in one folder.
 
@@ -75,76 +56,65 @@ def command(
     The arm `stay` is there when the source model is named, or when the store's manifest says it.
     """
     from migrate.audit.query_set import load_questions
-    from migrate.cli.options import draws_quickly, expected_sample, load_log, log_queries, told_of_log
     from migrate.files import refuse_overlap
-    from migrate.pipeline import finished_run, judging_questions, migrate, texts_left
+    from migrate.pipeline import MigrationRequest, finished_run, plan_migration
     from migrate.report.terminal import candidates_table
     from migrate.stores import open_store
 
-    refuse_overlap(output, store, Path(beir))
-    ci.refuse(store, Path(beir), force=force)
+    quiet, force = general.quiet, general.force
+    refuse_overlap(output, store, Path(judged.beir))
+    ci.refuse(store, Path(judged.beir), force=force)
     with progress_bar(quiet=quiet) as progress:
         opened = open_store(store, verify=True)
-        known = opened.info.manifest
-        recorded = known.model if known is not None else None
-        stay = source_model is not None or (recorded is not None and not is_out_of_sight(recorded))
-        old = load_model_of(opened, source_model, "--source-model", model.for_source()) if stay else None
+        old = _source_model(opened, learning.source_model, model)
         if old is None:
             advise("no --source-model: the audit cannot say whether staying would be better", quiet=quiet)
-        questions = load_questions(beir, split=split, progress=progress)
-        paid = spending.watch(model.load(target, seed=seed), price=price, quiet=quiet)
-        old = None if old is None else paid.also(old, "source model")
-        questions = with_unread(questions, opened, paid.embedder, seed=seed, quiet=quiet)
-        log = load_log(query_log, strategy, old)
-        questions = judging_questions(questions, opened, log)  # told before anything is spent
-        settings: dict[str, Any] = {
-            "source_embedder": old,
-            "stitch": stitches,
-            "size": size,
-            "strategy": strategy,
-            "query_log": log,
-            "price_usd_per_mtok": price,
-            "margin": margin,
-            "seed": seed,
-        }
-        finished = None if force or restart else finished_run(opened, paid.embedder, questions, output, **settings)
+        questions = load_questions(judged.beir, split=judged.split, progress=progress)
+        paid, embedder = spending.open(quiet=quiet), model.load(target, seed=general.seed)
+        request = MigrationRequest(
+            opened,
+            embedder,
+            with_unread(questions, opened, embedder, seed=general.seed, quiet=quiet),
+            output,
+            source_embedder=old,
+            stitch=learning.stitches,
+            size=learning.size,
+            strategy=learning.strategy,
+            query_log=learning.load_log(old),
+            price_usd_per_mtok=price,
+            margin=margin,
+            seed=general.seed,
+            force=force,
+            restart=general.restart,
+        )
+        finished = None if force or general.restart else finished_run(request)
         if finished is not None:
             advise("this run has come to its end before; nothing is done again", quiet=quiet)
-            code = show_finished(finished, ci, force=force, as_json=as_json)
-            if code:
-                _advise_frontier(store, output, target, beir, source_model, quiet=quiet or as_json)
-            return code
-
-        def drawn() -> Sequence[Document]:
-            return expected_sample(opened, size, strategy, log, seed)
-
-        if opened.info.has_texts and draws_quickly(strategy, log):
-            warn_of_sample(drawn, paid.embedder, quiet=quiet)
-        paid.agree(
-            lambda: texts_left(opened, drawn, output, restart=restart),
-            queries=questions.queries,
-            further=[Asked(old, queries=[*log_queries(log), *questions.queries])],
-            progress=progress,
-        )
-        done = migrate(
-            opened,
-            paid.embedder,
-            questions,
-            output,
-            **settings,
-            force=force,
-            restart=restart,
-            progress=progress,
-        )
-    paid.finish()
-    if not as_json:
-        show(candidates_table(done.stitch.selection) + "\n")
-        if query_log is not None:
-            show(told_of_log(done.stitch.manifest, by_vectors=old is not None) + "\n")
-    code = show_report(done.report, Outlets(None, None, ci), force=force, as_json=as_json)
+            code = show_finished(finished, ci, force=force, as_json=general.as_json)
+        else:
+            plan = plan_migration(request)
+            warn_of_plan(plan.fit, quiet=quiet)
+            paid.agree(plan, progress=progress)
+            done = plan.run(cap_usd=paid.cap_usd, progress=progress)
+    if finished is None:
+        paid.finish()
+        if not general.as_json:
+            show(candidates_table(done.stitch.selection) + "\n")
+            if learning.query_log is not None:
+                show(options.log_sentence(done.stitch.manifest, by_vectors=old is not None) + "\n")
+        code = show_report(done.report, Outputs(None, None, ci), force=force, as_json=general.as_json)
     if code:
-        _advise_frontier(store, output, target, beir, source_model, quiet=quiet or as_json)
+        _advise_frontier(store, output, target, judged.beir, learning.source_model, quiet=quiet or general.as_json)
     return code
+
+
+def _source_model(store: Store, spec: str | None, model: ModelOptions) -> Embedder | None:
+    """The model that was named, or the one that the store says it was built with, where that can be had."""
+    manifest = store.info.manifest
+    recorded = manifest.model if manifest is not None else None
+    if spec is None and (recorded is None or is_out_of_sight(recorded)):
+        return None
+    return load_model_of(store, spec, "--source-model", model.for_source())
 
 
 def _advise_frontier(

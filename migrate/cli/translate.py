@@ -1,33 +1,30 @@
-"""`lead-migrate translate`: a store through a stitch.
-
-What `translate --reembed` adds to a translation: its options, and the stitch that comes of them.
-"""
+"""`lead-migrate translate`: a store through a stitch, with or without a budget of true vectors."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from migrate.cli import options
 from migrate.cli.next_step import JUDGED, advise_next, file_of, is_out_of_sight, may_not_load, model_words
-from migrate.cli.options import ModelOptions, option
-from migrate.cli.spending import Spending, SpendingOptions, asked_of_views, metered_views, spending_options
+from migrate.cli.options import GeneralOptions, ModelOptions, option, option_group
+from migrate.cli.spending import Spending, SpendingOptions, spending_options, with_views
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.unread import warn_of_sample
 from migrate.cli.verdict import refuse_recorded_code
 
 if TYPE_CHECKING:
+    from migrate.cost.spending import PlannedModel
     from migrate.embedders.base import Embedder
     from migrate.manifest import Manifest, ModelIdentity
-    from migrate.reembed import Plan, Reembedding
+    from migrate.reembed import Announce, Plan, Reembedding, RefitPlan
     from migrate.stitch.fitted import FittedStitch
     from migrate.stores.base import Store
     from migrate.translate import Translation
-    from migrate.vectors import Progress, Query
+    from migrate.vectors import Progress
 
 _OPTIONS = (
     option(
@@ -69,13 +66,17 @@ class ReembedOptions:
         """
         from migrate.errors import UsageError
 
-        given = {name: getattr(self, name) for name in ("policy", "query_log", "save_stitch")}
-        for name, value in given.items():
+        dependent = {name: getattr(self, name) for name in ("policy", "query_log", "save_stitch")}
+        for name, value in dependent.items():
             if value is not None:
                 raise UsageError(f"--{name.replace('_', '-')} goes with --reembed; add --reembed 10%, or leave it out")
 
-    def wanted(self, seed: int) -> Reembedding:
-        """What is asked for.
+    def folder(self, output: Path) -> Path:
+        """Where the stitch goes that is fitted again."""
+        return self.save_stitch or output.with_name(f"{output.name}.stitch")
+
+    def request(self, seed: int) -> Reembedding:
+        """The budget, and how it is spent.
 
         Raises
         ------
@@ -92,87 +93,69 @@ class ReembedOptions:
         return Reembedding(budget, self.policy, log, self.price, seed)
 
 
-def reembed_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of `ReembedOptions`; the command gets one argument `reembedding`."""
-    from functools import wraps
-
-    names = list(ReembedOptions.__dataclass_fields__)
-
-    @wraps(command)
-    def with_reembedding(**arguments: Any) -> Any:
-        given = ReembedOptions(**{name: arguments.pop(name) for name in names})
-        return command(reembedding=given, **arguments)
-
-    wrapped: Callable[..., Any] = with_reembedding
-    for add in reversed(_OPTIONS):
-        wrapped = add(wrapped)
-    return wrapped
+reembed_options = option_group(ReembedOptions, "reembedding", *_OPTIONS)
+"""Adds the options of `ReembedOptions`."""
 
 
-def refitted(
-    given: ReembedOptions,
-    paid: Spending,
+def plan_reembedding(
+    reembedding: ReembedOptions,
     store: Store,
-    stitch: Path,
-    output: Path,
+    fitted: FittedStitch,
+    paths: tuple[Path, Path],
     model: ModelOptions,
-    *,
-    seed: int,
-    force: bool,
-    restart: bool,
-    quiet: bool,
-    progress: Progress,
-) -> FittedStitch:
-    """The stitch of all that is paid for, once the budget is spent; the stitch as it is where there is no budget."""
+    general: GeneralOptions,
+    announce: Announce,
+) -> RefitPlan | None:
+    """The stitch that is to come of the budget; None where there is no budget. `paths` are of stitch and output."""
     from migrate.files import refuse_output, refuse_overlap
-    from migrate.reembed import reembedded_stitch, why_unsure
-    from migrate.stitch.persistence import load_stitch
-    from migrate.translate import documents_left
+    from migrate.reembed import plan_refit
 
-    if given.reembed is None:
-        given.check_alone()
-    fitted = metered_views(load_stitch(stitch), paid, model)
-    paid.agree_on(
-        asked_of_views(
-            fitted, paid, lambda: documents_left(store, output, restart=restart), has_texts=store.info.has_texts
-        ),
-        progress=progress,
-    )
-    if given.reembed is None:
-        return fitted
-    folder = given.save_stitch or output.with_name(f"{output.name}.stitch")
+    if reembedding.reembed is None:
+        reembedding.check_alone()
+        return None
+    stitch, output = paths
+    folder = reembedding.folder(output)
     refuse_overlap(folder, store.info.location, stitch, output)
-    refuse_output(output, store.info.location, stitch, force=force)  # told before anything is spent
-    wanted = given.wanted(seed)
-    target = paid.watch(load_model_of_stitch(fitted, stitch, given.target, model), price=given.price)
+    refuse_output(output, store.info.location, stitch, force=general.force)  # refused before anything is spent
+    request = reembedding.request(general.seed)
+    target = load_model_of_stitch(fitted, stitch, reembedding.target, model)
+    return plan_refit(store, fitted, target, request, folder, force=general.force, announce=announce)
 
-    def announce(plan: Plan) -> None:
-        warn_of_sample(lambda: plan.sample.documents, target, quiet=quiet)
-        if given.policy is None and plan.policy == "random":
-            advise(f"note: {why_unsure(fitted)}; the documents to embed are drawn at random", quiet=quiet)
-        if paid.target is not None:
-            paid.agree(lambda: plan.sample.documents, progress=progress)
+
+@dataclass(frozen=True, slots=True)
+class _Reporter:
+    """Prints what a re-embedding is about to spend, and asks where that is too much."""
+
+    paid: Spending
+    fitted: FittedStitch
+    policy: str | None
+    folder: Path
+    progress: Progress
+
+    def announce(self) -> Announce:
+        from migrate.reembed import Announce
+
+        return Announce(self.log, self.choice, self.stitch)
+
+    def log(self, target: PlannedModel) -> None:
+        self.paid.agree_on([target], progress=self.progress)
+
+    def choice(self, plan: Plan, target: PlannedModel) -> None:
+        from migrate.reembed import why_unsure
+
+        quiet = self.paid.quiet
+        warn_of_sample(lambda: plan.sample.documents, target.embedder, quiet=quiet)
+        if self.policy is None and plan.policy == "random":
+            advise(f"note: {why_unsure(self.fitted)}; the documents to embed are drawn at random", quiet=quiet)
+        if target.meter is not None:
+            self.paid.agree_on([target], progress=self.progress)
             return
-        by = f" ({plan.from_log:,} of them hits of the query log)" if plan.from_log else ""
-        advise(f"to embed: {plan.cost.sentence}{by}; tokens are {plan.counted_by}", quiet=quiet)
+        by_log = f" ({plan.from_log:,} of them hits of the query log)" if plan.from_log else ""
+        advise(f"to embed: {plan.cost.sentence}{by_log}; tokens are {plan.counted_by}", quiet=quiet)
 
-    def announce_log(queries: Sequence[Query]) -> None:
-        if paid.target is not None:
-            paid.agree(tuple, queries=queries, progress=progress)
-
-    found = reembedded_stitch(
-        store,
-        fitted,
-        target,
-        wanted,
-        folder,
-        force=force,
-        announce_log=announce_log,
-        announce=announce,
-        progress=progress,
-    )
-    advise(f"{folder}: {found.stitch.spec}, fitted on {found.manifest.counts['pairs']:,} pairs", quiet=quiet)
-    return metered_views(found, paid, model)
+    def stitch(self, refitted: FittedStitch) -> None:
+        pairs = refitted.manifest.counts["pairs"]
+        advise(f"{self.folder}: {refitted.stitch.spec}, fitted on {pairs:,} pairs", quiet=self.paid.quiet)
 
 
 def load_model_of_stitch(fitted: FittedStitch, folder: Path, spec: str | None, model: ModelOptions) -> Embedder:
@@ -185,16 +168,16 @@ def load_model_of_stitch(fitted: FittedStitch, folder: Path, spec: str | None, m
     """
     from migrate.errors import UsageError
 
-    known = fitted.manifest.model
-    file = None if known is None else file_of(known)
-    if spec is None and (known is None or file is not None):
-        what = "its model" if known is None else f"where {file} is"
+    recorded = fitted.manifest.model
+    file = None if recorded is None else file_of(recorded)
+    if spec is None and (recorded is None or file is not None):
+        what = "its model" if recorded is None else f"where {file} is"
         raise UsageError(f"{folder}: expected a stitch that says {what}, found none; name the model with --target SPEC")
-    if known is None or spec not in (None, known.spec):
+    if recorded is None or spec not in (None, recorded.spec):
         return model.load(str(spec), state=folder)
     if spec is None:
-        refuse_recorded_code(known, folder, "--target")
-    return model.as_recorded(known).load(known.spec, state=folder)
+        refuse_recorded_code(recorded, folder, "--target")
+    return model.as_recorded(recorded).load(recorded.spec, state=folder)
 
 
 @options.command(
@@ -209,11 +192,7 @@ def load_model_of_stitch(fitted: FittedStitch, folder: Path, spec: str | None, m
 @reembed_options
 @spending_options
 @options.model_options
-@options.seed
-@options.force
-@options.restart
-@options.as_json
-@options.quiet
+@options.general_options(options.seed, options.force, options.restart, options.as_json, options.quiet)
 def command(
     store: Path,
     stitch: Path,
@@ -222,11 +201,7 @@ def command(
     reembedding: ReembedOptions,
     spending: SpendingOptions,
     model: ModelOptions,
-    seed: int,
-    force: bool,
-    restart: bool,
-    as_json: bool,
-    quiet: bool,
+    general: GeneralOptions,
 ) -> None:
     """Write STORE, translated by STITCH, to a new folder: same kind of store, same ids, texts and metric.
 
@@ -236,33 +211,33 @@ def command(
 
     from migrate.errors import UsageError
     from migrate.files import refuse_overlap
+    from migrate.reembed import plan_translate
+    from migrate.stitch.persistence import load_stitch
     from migrate.stores import open_store
-    from migrate.translate import translate_store
 
     refuse_overlap(output, store, stitch)
     if any_store and reembedding.reembed is not None:
-        raise UsageError("--reembed needs the store that the stitch was fitted on; leave out --any-store, or fit anew")
+        raise UsageError("--reembed needs the store that the stitch was fitted on; leave out --any-store, or fit again")
+    quiet = general.quiet
     with progress_bar(quiet=quiet) as progress:
         opened = open_store(store, verify=True)
         paid = spending.open(quiet=quiet)
-        fitted = refitted(
-            reembedding,
-            paid,
+        fitted = with_views(load_stitch(stitch), model)
+        reporter = _Reporter(paid, fitted, reembedding.policy, reembedding.folder(output), progress)
+        refit = plan_reembedding(reembedding, opened, fitted, (stitch, output), model, general, reporter.announce())
+        plan = plan_translate(
             opened,
-            stitch,
+            fitted,
             output,
-            model,
-            seed=seed,
-            force=force,
-            restart=restart,
-            quiet=quiet,
-            progress=progress,
+            refit=refit,
+            any_store=any_store,
+            force=general.force,
+            restart=general.restart,
         )
-        done = translate_store(
-            opened, fitted, output, any_store=any_store, force=force, restart=restart, progress=progress
-        )
+        paid.agree_on(plan.views, progress=progress)  # the target's texts are not chosen yet
+        done = plan.run(cap_usd=paid.cap_usd, progress=progress)
     paid.finish()
-    if as_json:
+    if general.as_json:
         show_json({"schema_version": 1, "kind": "translate", **asdict(done), "path": str(done.path)})
         return
     _show(done, opened, output)
@@ -279,21 +254,21 @@ def _advise_audit(
         where = f"{file_of(model)} is not in this folder"
         advise(f"next: audit {output}; name its model with --target file:PATH, as {where}", quiet=quiet)
         return
-    known = source.info.manifest
-    recorded = known.model if known is not None and known.model is not None else fitted.manifest.source_model
-    words = ["--reference", "build", "--beir", JUDGED, *_source_words(store, recorded, known), *words]
+    manifest = source.info.manifest
+    recorded = manifest.model if manifest is not None and manifest.model is not None else fitted.manifest.source_model
+    words = ["--reference", "build", "--beir", JUDGED, *_source_words(store, recorded, manifest), *words]
     advise_next("audit", output, *words, quiet=quiet)
 
 
-def _source_words(store: Path, recorded: ModelIdentity | None, known: Manifest | None) -> list[str | Path]:
+def _source_words(store: Path, recorded: ModelIdentity | None, manifest: Manifest | None) -> list[str | Path]:
     """`--source`, with `--source-model` where only the stitch says it; nothing where an audit could not load that."""
     from migrate.embedders.kinds import split_spec
 
-    own = known is not None and known.model is not None
-    if recorded is None or may_not_load(recorded) or (split_spec(recorded.spec)[0] == "tfidf" and not own):
+    has_model = manifest is not None and manifest.model is not None
+    if recorded is None or may_not_load(recorded) or (split_spec(recorded.spec)[0] == "tfidf" and not has_model):
         return []
     placed = model_words("--source-model", recorded.spec)
-    return ["--source", store, *(placed or ([] if own else ["--source-model", recorded.spec]))]
+    return ["--source", store, *(placed or ([] if has_model else ["--source-model", recorded.spec]))]
 
 
 def _show(done: Translation, store: Store, output: Path) -> None:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from migrate.audit.query_set import QuerySet
     from migrate.cost.chunks import Unread
     from migrate.embedders.base import Embedder
+    from migrate.fit import FitPlan
     from migrate.stores.base import Store
     from migrate.vectors import Document
 
@@ -44,6 +45,15 @@ def warn_of_sample(draw: Callable[[], Sequence[Document]], embedder: Embedder, *
     unread = None if target.max_tokens is None else count_unread(draw(), target)
     warn_of_unread(unread, "documents of the sample", CHUNKS, quiet=quiet)
     return unread
+
+
+def warn_of_plan(plan: FitPlan, *, quiet: bool) -> Unread | None:
+    """As `warn_of_sample`, where the sample of a plan is drawn at random, which is quick."""
+    if plan.options.query_log is not None or plan.options.strategy not in (None, "random"):
+        return None
+    if not plan.store.info.has_texts:
+        return None
+    return warn_of_sample(plan.expected_documents, plan.embedder, quiet=quiet)
 
 
 def with_unread(questions: QuerySet, store: Store, embedder: Embedder, *, seed: int, quiet: bool) -> QuerySet:

@@ -10,7 +10,7 @@ from migrate.cli.terminal import show, show_json
 
 if TYPE_CHECKING:
     from migrate.audit.report import AuditReport
-    from migrate.cli.options import CI, ModelOptions, Outlets
+    from migrate.cli.options import CI, ModelOptions, Outputs
     from migrate.embedders.base import Embedder
     from migrate.finished import Finished
     from migrate.manifest import ModelIdentity
@@ -37,27 +37,27 @@ def load_model_of(store: Store, spec: str | None, flag: str, options: ModelOptio
     from migrate.errors import InputError, RemoteError, UsageError
     from migrate.stores.file_store import folder_of
 
-    known = store.info.manifest.model if store.info.manifest else None
-    if spec is None and known is None:
+    recorded = store.info.manifest.model if store.info.manifest else None
+    if spec is None and recorded is None:
         raise UsageError(f"{store.info.location} does not say which model it was built with; name it with {flag} SPEC")
-    if known is None or spec not in (None, known.spec):
+    if recorded is None or spec not in (None, recorded.spec):
         embedder = options.load(str(spec), state=folder_of(store))
         embedder.expect_dim(store.info.dim, str(store.info.location))
         return embedder
     if spec is None:
-        refuse_recorded_code(known, store.info.location, flag)
-    if is_out_of_sight(known):
+        refuse_recorded_code(recorded, store.info.location, flag)
+    if is_out_of_sight(recorded):
         raise UsageError(
-            f"{store.info.location}: expected {file_of(known)}, the vectors that it is of, in the current folder, "
+            f"{store.info.location}: expected {file_of(recorded)}, the vectors that it is of, in the current folder, "
             f"found none; say where they are with {flag} file:PATH"
         )
-    embedder = options.as_recorded(known).load(known.spec, state=folder_of(store))
+    embedder = options.as_recorded(recorded).load(recorded.spec, state=folder_of(store))
     embedder.expect_dim(store.info.dim, str(store.info.location))
     try:
         identity = embedder.identity
     except (InputError, RemoteError) as error:
         raise type(error)(f"{error}; or name the model with {flag} SPEC") from error
-    check_revision(store.info.location, known, identity)
+    check_revision(store.info.location, recorded, identity)
     return embedder
 
 
@@ -79,7 +79,7 @@ def refuse_recorded_code(model: ModelIdentity, path: Path, flag: str) -> None:
         )
 
 
-def show_report(report: AuditReport, outlets: Outlets, *, force: bool, as_json: bool) -> int:
+def show_report(report: AuditReport, outputs: Outputs, *, force: bool, as_json: bool) -> int:
     """Print the report, write it where it is wanted, and return its exit code."""
     from migrate.files import atomic_file, write_bytes, write_json
     from migrate.report.audit import audit_text
@@ -96,13 +96,13 @@ def show_report(report: AuditReport, outlets: Outlets, *, force: bool, as_json: 
         else:
             show(audit_text(report), verdict=True)
     finally:
-        if outlets.report is not None:
-            with atomic_file(outlets.report, force=force) as aside:
+        if outputs.report is not None:
+            with atomic_file(outputs.report, force=force) as aside:
                 write_json(aside, document)
-        if outlets.html is not None:
-            with atomic_file(outlets.html, force=force) as aside:
+        if outputs.html is not None:
+            with atomic_file(outputs.html, force=force) as aside:
                 write_bytes(aside, audit_page(report).encode())
-        outlets.ci.leave(audit_suite(report), force=force)
+        outputs.ci.leave(audit_suite(report), force=force)
     return _EXIT_CODES[report.verdict.outcome.value]
 
 

@@ -1,12 +1,11 @@
-"""Tokens, money, time and room, before anything is spent; and the meter that holds spending to what was said.
+"""What embedding costs, before anything is spent, and the cap that holds spending to it.
 
-tokens ← tokenizer_file, api_tokens, estimate   who counts: the model's tokenizer, or an estimate
-target      a model without loading it             count      a store's texts, streaming
-chunks      cut by the target's tokens              unread   what it leaves unread of longer texts
-rates, resources, quality                          plans      the ways to move, side by side
-assess      all of it                              answers    the two answers in words
-tally       the counter for all that is not `assess`   price   dollars
-meter       an embedder that stops at a cap            said    what a command says before and after
+target      a model's facts, and tokens of texts        count      a store's texts, streaming
+chunks      cut by the target's tokens                  rates      how fast texts can be embedded; tokens in dollars
+plans       the ways to move, side by side              answers    the two answers in words
+assess      all of it
+estimate    what some texts will cost one model         meter      an embedder that stops at a cap
+spending    plan, then run: a step, its models, its estimate and its cap
 """
 
 from migrate.cost.assess import Assessment, assess_store

@@ -7,9 +7,10 @@ from dataclasses import asdict, dataclass
 from datetime import date
 from typing import TYPE_CHECKING
 
-from migrate.cost.answers import answers, dollars
+from migrate.cost.answers import answers
 from migrate.cost.chunks import Chunking, chunk_long
-from migrate.cost.count import Known, TextCount, count_texts
+from migrate.cost.count import CacheLookup, TextCount, count_texts
+from migrate.cost.estimate import dollars
 from migrate.cost.plans import (
     DEPTH,
     QUERIES,
@@ -82,8 +83,8 @@ def assess_store(
     *,
     rate: Rate | None = None,
     queries: Sequence[Query] = (),
-    known: Sequence[KnownPoint] = (),
-    cached: Known | None = None,
+    measured: Sequence[KnownPoint] = (),
+    cached: CacheLookup | None = None,
     budget_usd: float | None = None,
     texts_per_request: int | None = None,
     today: date | None = None,
@@ -91,7 +92,8 @@ def assess_store(
 ) -> Assessment:
     """Count the store's texts and set the plans side by side.
 
-    `known` is what was measured of quality before, `cached` tells which texts are paid for, `queries` are a log's.
+    `measured` is what an earlier fit or audit says of quality, `cached` tells which texts are paid for, `queries` are
+    those of a log.
 
     Raises
     ------
@@ -104,21 +106,21 @@ def assess_store(
             f"{info.location}: expected texts, which are what is embedded, found vectors only; put a docs.jsonl "
             '({"id", "text"} a line) beside the index'
         )
-    count = count_texts(store.documents(), target, known=cached, total=info.count, progress=progress)
+    count = count_texts(store.documents(), target, lookup=cached, total=info.count, progress=progress)
     if not count.distinct:
         raise StoreError(f"{info.location}: expected documents with texts, found none that is not blank")
     size = None if target.dim is None else store_bytes(store, target.dim)
     pricing = Pricing(target, count, size, info.dim, rate, texts_per_request)
-    plans = make_plans(pricing, known)
+    plans = make_plans(pricing, measured)
     full = plans[0]
     if budget_usd is not None and full.usd and budget_usd < full.usd:
         documents = int(budget_usd / full.usd * full.documents)
         plans.append(migrate_plan(pricing, documents, f"what ${budget_usd:g} buys"))
     plans.append(_two_stage(store, pricing, queries, progress))
     chunking = chunk_long(count, target)
-    said = answers(plans, pricing, budget_usd)
+    sentences = answers(plans, pricing, budget_usd)
     notes = _notes(pricing, chunking, store, today or date.today())
-    return Assessment(info, target, count, chunking, size, rate, tuple(plans), said, notes)
+    return Assessment(info, target, count, chunking, size, rate, tuple(plans), sentences, notes)
 
 
 def _two_stage(store: Store, pricing: Pricing, queries: Sequence[Query], progress: Progress) -> Plan:
@@ -126,14 +128,14 @@ def _two_stage(store: Store, pricing: Pricing, queries: Sequence[Query], progres
     total = pricing.count.to_embed
     if not queries:
         return two_stage_plan(pricing, min(QUERIES * DEPTH, total), 0, is_bound=True)
-    asked = queries[:QUERIES]
-    tokens = round(int(pricing.target.counter.count([query.text for query in asked]).sum()) * QUERIES / len(asked))
+    log = queries[:QUERIES]
+    tokens = round(int(pricing.target.counter.count([query.text for query in log]).sum()) * QUERIES / len(log))
     if store.info.count > _MOST_SEARCHED:
         return two_stage_plan(pricing, min(QUERIES * DEPTH, total), tokens, is_bound=True)
-    progress("look up the query log", 0, len(asked))
-    run = bm25_run(list(store.documents()), asked, depth=DEPTH)
-    found = len({doc_id for ranking in run.rankings.values() for doc_id in ranking})
-    return two_stage_plan(pricing, min(round(found * QUERIES / len(asked)), total), tokens, is_bound=False)
+    progress("look up the query log", 0, len(log))
+    run = bm25_run(list(store.documents()), log, depth=DEPTH)
+    documents = len({doc_id for ranking in run.rankings.values() for doc_id in ranking})
+    return two_stage_plan(pricing, min(round(documents * QUERIES / len(log)), total), tokens, is_bound=False)
 
 
 def _notes(pricing: Pricing, chunking: Chunking | None, store: Store, today: date) -> tuple[str, ...]:
@@ -146,9 +148,9 @@ def _notes(pricing: Pricing, chunking: Chunking | None, store: Store, today: dat
         notes.append(age)
     if target.batch_price_usd_per_mtok is not None:
         notes.append("the batch price is that of the provider's own batch service, which lead-migrate does not use")
-    notes.append(_told_of_time(pricing.rate, target))
+    notes.append(_time_note(pricing.rate, target))
     if count.over_limit:
-        notes.append(_told_of_long(count, chunking, target))
+        notes.append(_long_note(count, chunking, target))
     notes.append("disk is the new store, the embedding cache and the stitch; memory is about, at the peak")
     if size is not None and not size.is_exact:
         notes.append(f"the new index is of {store.info.index_type}: its bytes are about what the old one suggests")
@@ -158,7 +160,7 @@ def _notes(pricing: Pricing, chunking: Chunking | None, store: Store, today: dat
     return tuple(notes)
 
 
-def _told_of_time(rate: Rate | None, target: Target) -> str:
+def _time_note(rate: Rate | None, target: Target) -> str:
     if rate is not None:
         return f"time: {rate.sentence(is_api=target.is_api)}"
     if target.is_api:
@@ -166,13 +168,15 @@ def _told_of_time(rate: Rate | None, target: Target) -> str:
     return "time is not known; --calibrate embeds 64 documents and times them, --rate 50/s says it"
 
 
-def _told_of_long(count: TextCount, chunking: Chunking | None, target: Target) -> str:
+def _long_note(count: TextCount, chunking: Chunking | None, target: Target) -> str:
     fate = "the API refuses them: cut them into chunks first" if target.is_api else "the model cuts off the rest"
-    told = f"{count.over_limit:,} documents are longer than the {target.max_tokens:,} tokens the model takes; {fate}"
+    sentence = (
+        f"{count.over_limit:,} documents are longer than the {target.max_tokens:,} tokens the model takes; {fate}"
+    )
     if chunking is None:
-        return told
+        return sentence
     about = "about " if chunking.is_sampled else ""
     return (
-        f"{told}; as chunks of {chunking.chunk_tokens} tokens they would be {about}{chunking.chunks:,} of "
+        f"{sentence}; as chunks of {chunking.chunk_tokens} tokens they would be {about}{chunking.chunks:,} of "
         f"{chunking.tokens:,} tokens"
     )

@@ -11,7 +11,7 @@ from migrate.embedders.tokens import whole
 from migrate.selection.sample import text_digest
 from migrate.vectors import Document, Progress, Text, no_progress
 
-Known = Callable[[Sequence[Text]], list[bool]]
+CacheLookup = Callable[[Sequence[Text]], list[bool]]
 """Whether each text is in the embedding cache, so that it costs nothing."""
 
 BLOCK = 1_024
@@ -64,21 +64,21 @@ def count_texts(
     texts: Iterable[Text],
     target: Target,
     *,
-    known: Known | None = None,
+    lookup: CacheLookup | None = None,
     once: bool = True,
     total: int | None = None,
     progress: Progress = no_progress,
 ) -> TextCount:
-    """Count texts as the target model will take them. `known` says which of them are paid for already.
+    """Count texts as the target model will take them. `lookup` says which of them are paid for already.
 
     With `once`, as where a cache keeps what comes, a text that came before costs nothing again.
     """
-    found, seen = TextCount(), set[bytes]()
+    count, digests = TextCount(), set[bytes]()
     for block in _blocks(texts):
-        progress("count tokens", found.documents, total)
-        _add_block(found, _fresh(block, seen, found, once=once), target, known)
-    progress("count tokens", found.documents, found.documents)
-    return found
+        progress("count tokens", count.documents, total)
+        _add_block(count, _fresh(block, digests, count, once=once), target, lookup)
+    progress("count tokens", count.documents, count.documents)
+    return count
 
 
 def _blocks(texts: Iterable[Text]) -> Iterator[list[Text]]:
@@ -87,35 +87,35 @@ def _blocks(texts: Iterable[Text]) -> Iterator[list[Text]]:
         yield block
 
 
-def _fresh(block: Sequence[Text], seen: set[bytes], found: TextCount, *, once: bool) -> list[Text]:
+def _fresh(block: Sequence[Text], digests: set[bytes], count: TextCount, *, once: bool) -> list[Text]:
     """The texts of a block that are not blank and did not come before; the others are counted."""
     fresh = []
     for text in block:
-        found.documents += 1
-        found.text_bytes += len(text.text.encode(errors="surrogatepass"))
+        count.documents += 1
+        count.text_bytes += len(text.text.encode(errors="surrogatepass"))
         digest = text_digest(text.text)
         if not text.text.strip():
-            found.blank += 1
-        elif once and digest in seen:
-            found.duplicates += 1
+            count.blank += 1
+        elif once and digest in digests:
+            count.duplicates += 1
         else:
-            seen.add(digest)
+            digests.add(digest)
             fresh.append(text)
     return fresh
 
 
-def _add_block(found: TextCount, texts: Sequence[Text], target: Target, known: Known | None) -> None:
+def _add_block(count: TextCount, texts: Sequence[Text], target: Target, lookup: CacheLookup | None) -> None:
     counts = target.count(texts)
     read = target.cut(counts)
-    found.tokens += int(counts.sum())
-    found.tokens_read += int(read.sum())
-    found.longest = max(found.longest, int(counts.max(initial=0)))
+    count.tokens += int(counts.sum())
+    count.tokens_read += int(read.sum())
+    count.longest = max(count.longest, int(counts.max(initial=0)))
     for text, here, taken in zip(texts, counts, read, strict=True):
         if here > taken:
-            found.over_limit += 1
-            if len(found.long_documents) < _MOST_LONG:
-                found.long_documents.append(Document(text.id, whole(text.text)))
-    if known is not None and texts:
-        paid = known(texts)
-        found.cached += sum(paid)
-        found.cached_tokens += int(read[paid].sum())
+            count.over_limit += 1
+            if len(count.long_documents) < _MOST_LONG:
+                count.long_documents.append(Document(text.id, whole(text.text)))
+    if lookup is not None and texts:
+        paid = lookup(texts)
+        count.cached += sum(paid)
+        count.cached_tokens += int(read[paid].sum())

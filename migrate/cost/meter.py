@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from migrate.cost.answers import dollars
+from migrate.cost.estimate import dollars
 from migrate.cost.rates import usd_of
 from migrate.embedders.base import Embedder, Keep, Role, WrappedEmbedder
 from migrate.embedders.tokens import Counts, TokenCounter, whole
@@ -16,24 +16,43 @@ from migrate.vectors import Progress, Text, Vectors, no_progress
 
 
 @dataclass
-class Purse:
-    """What several meters may spend together: `cap_usd` dollars, None for no cap; may be changed while they run."""
+class SpendingCap:
+    """What several models may spend together: `cap_usd` dollars, None for no cap; may be changed while they run."""
 
     cap_usd: float | None = None
     meters: list[MeteredEmbedder] = field(default_factory=list)
+    _metered: dict[int, tuple[Embedder, Embedder, MeteredEmbedder | None]] = field(default_factory=dict, repr=False)
 
     @property
-    def usd(self) -> float:
+    def spent_usd(self) -> float:
         """What was spent; tokens without a price count nothing."""
         return sum(meter.usd or 0 for meter in self.meters)
 
-    def holds(self, usd: float | None) -> bool:
-        """Whether so much more leaves the cap unbroken."""
-        return usd is None or self.cap_usd is None or self.usd + usd <= self.cap_usd
+    def allows(self, usd: float | None) -> bool:
+        """Whether so much more stays within the cap."""
+        return usd is None or self.cap_usd is None or self.spent_usd + usd <= self.cap_usd
+
+    def meter(self, embedder: Embedder, price_usd_per_mtok: float | None = None) -> Embedder:
+        """An embedder that spends under this cap, always the same for the same one; a free one is returned as it is."""
+        return self._put(embedder, price_usd_per_mtok)[1]
+
+    def meter_of(self, embedder: Embedder) -> MeteredEmbedder | None:
+        """The meter of an embedder, one with a meter or without; None where it costs no money."""
+        return self._put(embedder, None)[2]
+
+    def _put(self, embedder: Embedder, price: float | None) -> tuple[Embedder, Embedder, MeteredEmbedder | None]:
+        if id(embedder) not in self._metered:
+            profile = embedder.profile.at_price(price)
+            metered, meter = embedder, None
+            if profile.is_paid is not False:
+                metered, meter = put_meter(embedder, profile.counter, profile.price_usd_per_mtok, self)
+            # Both are kept alive, so that no other object gets their ids
+            self._metered[id(embedder)] = self._metered[id(metered)] = (embedder, metered, meter)
+        return self._metered[id(embedder)]
 
 
 class MeteredEmbedder(WrappedEmbedder):
-    """Counts what another embedder is asked for, and stops before it costs more than its purse holds.
+    """Counts what another embedder is asked for, and stops before it costs more than its cap allows.
 
     It stands below the embedding cache, which keeps each batch before it asks for the next: what was paid for when the
     cap is reached is on disk, and what is on disk is not counted. What the server says it charged goes before what was
@@ -41,7 +60,7 @@ class MeteredEmbedder(WrappedEmbedder):
 
     Attributes
     ----------
-    purse : what may be spent, shared with the other models of a command
+    cap : what may be spent, shared with the other models of a plan
     kept : whether what is paid for is in a cache, for the message
     """
 
@@ -51,21 +70,21 @@ class MeteredEmbedder(WrappedEmbedder):
         counter: TokenCounter,
         price_usd_per_mtok: float | None,
         *,
-        purse: Purse | None = None,
+        cap: SpendingCap | None = None,
         kept: bool = True,
     ) -> None:
         super().__init__(embedder)
         self.counter = counter
         self.price = price_usd_per_mtok
-        self.purse = Purse() if purse is None else purse
-        self.purse.meters.append(self)
+        self.cap = SpendingCap() if cap is None else cap
+        self.cap.meters.append(self)
         self.kept = kept
         self._counted = 0
         self._charged_before = embedder.usage_tokens
 
     def around(self, embedder: Embedder) -> MeteredEmbedder:
-        """Another embedder, metered at the same price out of the same purse."""
-        return MeteredEmbedder(embedder, self.counter, self.price, purse=self.purse, kept=self.kept)
+        """Another embedder, metered at the same price under the same cap."""
+        return MeteredEmbedder(embedder, self.counter, self.price, cap=self.cap, kept=self.kept)
 
     @property
     def tokens(self) -> int:
@@ -127,26 +146,26 @@ class MeteredEmbedder(WrappedEmbedder):
 
     def _is_within(self, tokens: int) -> bool:
         """Whether so many tokens more leave the cap unbroken, be they as many more as the counter may be off."""
-        return self.purse.holds(usd_of(tokens * (1 + self.counter.error), self.price))
+        return self.cap.allows(usd_of(tokens * (1 + self.counter.error), self.price))
 
     def _beyond_cap(self, tokens: int) -> SpendingError:
-        spent = self.purse.usd
+        spent = self.cap.spent_usd
         after = dollars(spent + (usd_of(tokens * (1 + self.counter.error), self.price) or 0))
         kept = "everything paid for is in the cache" if self.kept else "without a cache only finished parts are kept"
         return SpendingError(
-            f"expected to spend at most {dollars(self.purse.cap_usd or 0)}, found {dollars(spent)} spent and {after} "
-            f"with what comes next; {kept}, raise --max-cost to go on"
+            f"expected to spend at most {dollars(self.cap.cap_usd or 0)}, found {dollars(spent)} spent and {after} "
+            f"with what comes next; {kept}, raise --max-cost (max_cost_usd) to go on"
         )
 
 
 def put_meter(
-    embedder: Embedder, counter: TokenCounter, price_usd_per_mtok: float | None, purse: Purse | None = None
+    embedder: Embedder, counter: TokenCounter, price_usd_per_mtok: float | None, cap: SpendingCap | None = None
 ) -> tuple[Embedder, MeteredEmbedder]:
     """An embedder with a meter in it: below the cache where there is one, around it otherwise; and the meter."""
     meters: list[MeteredEmbedder] = []
 
     def meter(model: Embedder) -> Embedder:
-        meters.append(MeteredEmbedder(model, counter, price_usd_per_mtok, purse=purse, kept=embedder.keeps))
+        meters.append(MeteredEmbedder(model, counter, price_usd_per_mtok, cap=cap, kept=embedder.keeps))
         return meters[-1]
 
     metered = embedder.with_model(meter)

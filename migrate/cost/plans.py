@@ -181,10 +181,10 @@ def read_frontier(path: Path, count: int) -> tuple[KnownPoint, ...]:
     if not isinstance(frontier, dict):
         raise InputError(f"{path}: expected the report of an audit with --frontier, found none; run audit with it")
     if frontier.get("documents") != count:
-        found = f"one of {frontier['documents']}" if "documents" in frontier else "one that does not say"
+        described = f"one of {frontier['documents']}" if "documents" in frontier else "one that does not say"
         raise InputError(
-            f"{path}: expected the frontier of a store of {count:,} documents, found {found}; give the report of this "
-            "store"
+            f"{path}: expected the frontier of a store of {count:,} documents, found {described}; give the report of "
+            "this store"
         )
     try:
         best = frontier["cheapest_safe"]
@@ -197,14 +197,14 @@ def _read_report(path: Path) -> dict[str, Any]:
     if is_endless(path):
         raise InputError(f"{path}: expected the JSON report of an audit, found a pipe or a device; write it to a file")
     try:
-        found = json.loads(path.read_bytes())
+        report = json.loads(path.read_bytes())
     except OSError as error:
         raise OutputError(f"cannot read {path}: {describe_os_error(error)}; check the path") from error
     except (ValueError, RecursionError) as error:
         raise InputError(
             f"{path}: expected the JSON report of an audit, found something else; check the path"
         ) from error
-    return found if isinstance(found, dict) else {}
+    return report if isinstance(report, dict) else {}
 
 
 def _point(facts: dict[str, Any], best: dict[str, Any] | None) -> KnownPoint:
@@ -311,16 +311,16 @@ def full_plan(pricing: Pricing) -> Plan:
     )
 
 
-def migrate_plan(pricing: Pricing, documents: int, name: str | None = None, known: KnownPoint | None = None) -> Plan:
+def migrate_plan(pricing: Pricing, documents: int, name: str | None = None, measured: KnownPoint | None = None) -> Plan:
     """Embed so many documents, learn from them, and translate the others."""
     count, size, dim = pricing.count, pricing.size, pricing.target.dim
     share = documents / max(count.to_embed, 1)
     tokens = round(documents * pricing.tokens_per_document)
     plan = pricing.cost(MIGRATE, name or f"migrate {share:.0%}", documents, tokens)
-    quality = known.sentence if known is not None else NOTHING
+    quality = measured.sentence if measured is not None else NOTHING
     if documents < FEWEST_PAIRS:
         quality = "too few to learn from"
-    plan = replace(plan, quality=quality, known=known)
+    plan = replace(plan, quality=quality, known=measured)
     if size is None or dim is None:
         return plan
     disk = size.after + cache_bytes(documents, dim) + stitch_bytes(documents, pricing.source_dim, dim)
@@ -328,27 +328,27 @@ def migrate_plan(pricing: Pricing, documents: int, name: str | None = None, know
     return replace(plan, disk_bytes=disk, memory_bytes=memory)
 
 
-def make_plans(pricing: Pricing, known: Sequence[KnownPoint], shares: Iterable[float] = SHARES) -> list[Plan]:
+def make_plans(pricing: Pricing, measured: Sequence[KnownPoint], shares: Iterable[float] = SHARES) -> list[Plan]:
     """The full re-embed, a migration for each share, and one for each point of which something is known."""
     total = pricing.count.to_embed
     at = {max(round(share * total), 1): f"migrate {share:.0%}" for share in shares if total}
-    points = best_points(known)
+    points = best_points(measured)
     for documents in points:
-        near = [other for other in at if abs(other - documents) <= 0.005 * total]
-        for other in near:
-            del at[other]
+        near = [number for number in at if abs(number - documents) <= 0.005 * total]
+        for number in near:
+            del at[number]
         at[documents] = f"migrate {documents / max(total, 1):.0%}"
     return [full_plan(pricing), *(migrate_plan(pricing, n, at[n], points.get(n)) for n in sorted(at))]
 
 
-def best_points(known: Sequence[KnownPoint]) -> dict[int, KnownPoint]:
+def best_points(points: Sequence[KnownPoint]) -> dict[int, KnownPoint]:
     """One point for each number of documents: a frontier's before a fit's, of policies the one that keeps most."""
-    found: dict[int, KnownPoint] = {}
-    for point in known:
-        other = found.get(point.documents)
-        if other is None or _rank(point) > _rank(other):
-            found[point.documents] = point
-    return found
+    best: dict[int, KnownPoint] = {}
+    for point in points:
+        rival = best.get(point.documents)
+        if rival is None or _rank(point) > _rank(rival):
+            best[point.documents] = point
+    return best
 
 
 def _rank(point: KnownPoint) -> tuple[bool, bool, float]:

@@ -64,17 +64,17 @@ class Rate:
         UsageError
             It is none of these.
         """
-        found: dict[bool, float] = {}
+        amounts: dict[bool, float] = {}
         for part in text.split(","):
             read = _PART.fullmatch(part.strip())
             per_min = 0.0 if read is None else float(read["amount"]) * _PER_MIN[read["unit"]]
-            if read is None or not per_min or bool(read["tokens"]) in found:
+            if read is None or not per_min or bool(read["tokens"]) in amounts:
                 raise UsageError(
                     f"--rate: expected requests or tokens in a time, such as 3000/min, 50/s or 1000000tok/min, found "
                     f"{text!r}; give one of these, or one of each with a comma between"
                 )
-            found[bool(read["tokens"])] = per_min
-        return cls(found.get(False), found.get(True), "as given by --rate")
+            amounts[bool(read["tokens"])] = per_min
+        return cls(amounts.get(False), amounts.get(True), "as given by --rate")
 
     def completed(self, limits: Rate | None) -> Rate:
         """The limits of another where there are none of its own: so many requests may not carry any number of tokens.

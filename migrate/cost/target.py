@@ -64,13 +64,13 @@ class Tally:
 
     def cost(self, texts: Iterable[Text]) -> Cost:
         """What these texts cost; one that comes twice is paid for once."""
-        count, seen, stream = 0, set[bytes](), iter(texts)
+        count, unique, stream = 0, set[bytes](), iter(texts)
         while block := list(islice(stream, _BLOCK)):
             digests = [text_digest(text.text) for text in block]
             self._look_up(digests, block)
-            seen.update(digests)
+            unique.update(digests)
             count += len(block)
-        tokens = sum(self._tokens[digest] for digest in seen)
+        tokens = sum(self._tokens[digest] for digest in unique)
         return Cost(count, tokens, usd_of(tokens, self.price), self.target.counter.exact)
 
     def _look_up(self, digests: Sequence[bytes], texts: Sequence[Text]) -> Counts:

@@ -3,26 +3,39 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from migrate.cost import tally_of
+from migrate.cost.meter import SpendingCap
+from migrate.cost.spending import PlannedModel, SpendingPlan
 from migrate.embedders.base import Embedder
 from migrate.errors import StitchError
 from migrate.files import canonical_json, refuse_existing
 from migrate.fit import fit_reader, require_texts
 from migrate.manifest import MANIFEST_NAME
-from migrate.reembed.plan import QUERY_LOG, Budget, Plan, choose_policy, plan_reembedding
+from migrate.reembed.plan import (
+    QUERY_LOG,
+    RANDOM,
+    Budget,
+    Plan,
+    choose_policy,
+    look_over,
+    make_plan,
+    plan_reembedding,
+)
 from migrate.reembed.refit import extended, refit
 from migrate.selection.query_log import MOST_QUERIES, choosers_of, chosen_by, digests_of
 from migrate.stitch.fitted import DOCUMENT, FittedStitch, require_direction
 from migrate.stitch.persistence import load_stitch
 from migrate.stores.base import Store
 from migrate.stores.file_store import verify_files
-from migrate.vectors import Progress, Query, no_progress
+from migrate.vectors import Document, Progress, Query, no_progress
 
 DETAIL = "re-embedding"
 """Detail of a stitch's manifest: what was asked for, and what came of it."""
@@ -43,6 +56,175 @@ class Reembedding:
     seed: int = 0
 
 
+def _ignore(*_: object) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Announce:
+    """Called as a re-embedding goes on; what raises stops it before anything further is paid for.
+
+    Attributes
+    ----------
+    log
+        With the target model and the queries of the log, before these are embedded, which the policy needs to choose.
+    choice
+        With the documents that were chosen, and the target model, before it embeds them.
+    stitch
+        With the stitch that came of it.
+    """
+
+    log: Callable[[PlannedModel], None] = _ignore
+    choice: Callable[[Plan, PlannedModel], None] = _ignore
+    stitch: Callable[[FittedStitch], None] = _ignore
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class RefitPlan(SpendingPlan[FittedStitch]):
+    """A budget that is still to be spent, and the stitch of all pairs that is to come of it, in `folder`.
+
+    `earlier` is the stitch that the same call has left there before: nothing is embedded then.
+    """
+
+    store: Store
+    fitted: FittedStitch
+    embedder: Embedder
+    request: Reembedding
+    policy: str
+    folder: Path
+    force: bool
+    facts: Mapping[str, Any]
+    earlier: FittedStitch | None
+    announce: Announce
+    _choices: list[Plan] = field(default_factory=list, init=False, repr=False)
+
+    @cached_property
+    def models(self) -> tuple[PlannedModel, ...]:
+        """The target, for the queries of the log and about the documents that the budget has room for."""
+        if self.earlier is not None:
+            return ()
+        return (PlannedModel(self.embedder, self.cap, documents=self.expected_documents, queries=self._queries),)
+
+    @property
+    def _queries(self) -> Sequence[Query]:
+        return self.request.log[:MOST_QUERIES] if self.policy == QUERY_LOG else ()
+
+    def expected_documents(self) -> Sequence[Document]:
+        """The documents that will be embedded, or as many others at random where choosing them asks a paid model."""
+        reader = self.fitted.reader
+        views = [] if reader is None or self.policy == RANDOM else list(reader.models.values())
+        asks = self.policy == QUERY_LOG or any(self.cap.meter_of(view) is not None for view in views)
+        if not asks or self._choices:
+            return self.choice().sample.documents
+        unseen = look_over(RANDOM, self.store, self.fitted, None)
+        tally = tally_of(self.embedder, self.request.price_usd_per_mtok)
+        return make_plan(
+            self.store, unseen, self.request.budget, RANDOM, tally=tally, seed=self.request.seed
+        ).sample.documents
+
+    def choice(self, *, progress: Progress = no_progress) -> Plan:
+        """The documents to embed, chosen once; by a log, its queries are embedded for that."""
+        if not self._choices:
+            self._choices.append(
+                plan_reembedding(
+                    self.store,
+                    self.fitted,
+                    self.embedder,
+                    self.request.budget,
+                    self.policy,
+                    self.request.log,
+                    price_usd_per_mtok=self.request.price_usd_per_mtok,
+                    seed=self.request.seed,
+                    progress=progress,
+                )
+            )
+        return self._choices[0]
+
+    def execute(self, progress: Progress) -> FittedStitch:
+        """Embed what the budget has room for, fit the stitch again on all pairs, and save it."""
+        if self.earlier is not None:
+            self.announce.stitch(self.earlier)
+            return self.earlier
+        if self.policy == QUERY_LOG:
+            self.announce.log(PlannedModel(self.embedder, self.cap, queries=self._queries))
+        plan = self.choice(progress=progress)
+        documents = plan.sample.documents
+        self.announce.choice(plan, PlannedModel(self.embedder, self.cap, documents=lambda: documents))
+        self._refit(plan, progress).save(self.folder, force=self.force)
+        saved = load_stitch(self.folder)
+        self.announce.stitch(saved)
+        return saved
+
+    def _refit(self, plan: Plan, progress: Progress) -> FittedStitch:
+        store, fitted, seed = self.store, self.fitted, self.request.seed
+        true = self.embedder.embed_documents(plan.sample.documents, progress=progress)
+        paid = plan.survey.paid.copy()
+        paid[plan.sample.rows] = True
+        chosen = {"documents": len(plan.sample.rows), "from query log": plan.from_log}
+        choosers = digests_of(self.request.log[:MOST_QUERIES]) | choosers_of(fitted.manifest)
+        return refit(
+            store,
+            fitted,
+            extended(store, fitted.sample, plan.sample.documents, true),
+            np.flatnonzero(paid),
+            reader=fitted.reader or fit_reader(store, self.embedder, seed=seed),
+            details={
+                DETAIL: {"asked": self.facts, **chosen, "tokens, about": plan.cost.tokens},
+                **chosen_by(choosers),
+            },
+            seed=seed,
+            progress=progress,
+        )
+
+
+def plan_refit(
+    store: Store,
+    fitted: FittedStitch,
+    embedder: Embedder,
+    request: Reembedding,
+    folder: Path,
+    *,
+    force: bool = False,
+    announce: Announce | None = None,
+    cap: SpendingCap | None = None,
+) -> RefitPlan:
+    """Plan to embed what the budget has room for, and to fit the stitch again on all pairs, saved in `folder`.
+
+    A stitch that the same call has left there before is taken as it is. `cap` is shared with other plans.
+
+    Raises
+    ------
+    UsageError
+        The policy cannot be followed; or `folder` holds something else, and `force` is not given.
+    StitchError
+        The stitch was fitted for another store or another model, or is one for queries.
+    StoreError
+        The store has no texts, or is not the one of its manifest.
+    """
+    policy = choose_policy(request.policy, fitted, has_log=bool(request.log))
+    verify_files(store)
+    require_texts(store)
+    _check_same(store, fitted, embedder)
+    facts = _asked(store, fitted, embedder, request, policy)
+    earlier = None if force else _earlier(folder, facts)
+    if earlier is None:
+        refuse_existing(folder, force=force)
+    cap = cap or SpendingCap()
+    return RefitPlan(
+        store=store,
+        fitted=with_metered_views(fitted, cap),
+        embedder=cap.meter(embedder, request.price_usd_per_mtok),
+        request=request,
+        policy=policy,
+        folder=folder,
+        force=force,
+        facts=facts,
+        earlier=earlier,
+        announce=announce or Announce(),
+        cap=cap,
+    )
+
+
 def reembedded_stitch(
     store: Store,
     fitted: FittedStitch,
@@ -51,81 +233,27 @@ def reembedded_stitch(
     folder: Path,
     *,
     force: bool = False,
-    announce_log: Callable[[Sequence[Query]], None] = lambda _: None,
-    announce: Callable[[Plan], None] = lambda _: None,
+    announce: Announce | None = None,
     progress: Progress = no_progress,
 ) -> FittedStitch:
-    """Embed what the budget has room for, fit the stitch again on all pairs, and save it in `folder`.
-
-    A stitch that the same call has left there before is taken as it is. `announce_log` is called with the queries of
-    the log before they are embedded, which the policy needs for its plan; `announce` with the plan before a document
-    is.
+    """Plan a refit, and run it without a cap.
 
     Raises
     ------
     UsageError
-        The budget or the policy cannot be followed; or `folder` holds something else, and `force` is not given.
-    StitchError
-        The stitch was fitted for another store or another model, or is one for queries.
-    StoreError
-        The store has no texts, or is not the one of its manifest.
-    RemoteError, InputError
-        As the embedder.
+        As `plan_refit`, or the budget is used up already.
+    LeadMigrateError
+        As `plan_refit` and the embedder.
     """
-    policy = choose_policy(wanted.policy, fitted, has_log=bool(wanted.log))
-    verify_files(store)
-    require_texts(store)
-    _check_same(store, fitted, embedder)
-    asked = _asked(store, fitted, embedder, wanted, policy)
-    if not force and (earlier := _earlier(folder, asked)) is not None:
-        return earlier
-    refuse_existing(folder, force=force)
-    if policy == QUERY_LOG:
-        announce_log(wanted.log[:MOST_QUERIES])
-    plan = plan_reembedding(
-        store,
-        fitted,
-        embedder,
-        wanted.budget,
-        policy,
-        wanted.log,
-        price_usd_per_mtok=wanted.price_usd_per_mtok,
-        seed=wanted.seed,
-        progress=progress,
-    )
-    announce(plan)
-    choosers = digests_of(wanted.log[:MOST_QUERIES])
-    found = _carry_out(store, fitted, embedder, plan, asked, choosers, seed=wanted.seed, progress=progress)
-    found.save(folder, force=force)
-    return load_stitch(folder)
+    return plan_refit(store, fitted, embedder, wanted, folder, force=force, announce=announce).run(progress=progress)
 
 
-def _carry_out(
-    store: Store,
-    fitted: FittedStitch,
-    embedder: Embedder,
-    plan: Plan,
-    asked: dict[str, Any],
-    choosers: frozenset[str],
-    *,
-    seed: int,
-    progress: Progress,
-) -> FittedStitch:
-    true = embedder.embed_documents(plan.sample.documents, progress=progress)
-    known = extended(store, fitted.sample, plan.sample.documents, true)
-    paid = plan.survey.paid.copy()
-    paid[plan.sample.rows] = True
-    counts = {"documents": len(plan.sample.rows), "from query log": plan.from_log, "tokens, about": plan.cost.tokens}
-    return refit(
-        store,
-        fitted,
-        known,
-        np.flatnonzero(paid),
-        reader=fitted.reader or fit_reader(store, embedder, seed=seed),
-        details={DETAIL: {"asked": asked, **counts}, **chosen_by(choosers | choosers_of(fitted.manifest))},
-        seed=seed,
-        progress=progress,
-    )
+def with_metered_views(fitted: FittedStitch, cap: SpendingCap) -> FittedStitch:
+    """The stitch, whose views that may cost money spend under a cap."""
+    if fitted.reader is None:
+        return fitted
+    models = {spec: cap.meter(view) for spec, view in fitted.reader.models.items()}
+    return replace(fitted, reader=replace(fitted.reader, models=models))
 
 
 def _check_same(store: Store, fitted: FittedStitch, embedder: Embedder) -> None:

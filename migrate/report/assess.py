@@ -11,7 +11,7 @@ from html import escape
 from typing import Any
 
 from migrate.cost import Assessment
-from migrate.cost.answers import dollars, duration
+from migrate.cost.estimate import dollars, duration
 from migrate.cost.plans import SAFE, TWO_STAGE, Plan
 from migrate.report.page import Section, html_page, html_sentence, html_table
 from migrate.report.svg.charts import Line, line_chart

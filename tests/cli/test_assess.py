@@ -177,7 +177,7 @@ def test_a_fit_says_what_it_costs_before_and_after(source_folder, server, tmp_pa
     told = capsys.readouterr().err
     served = sum(len(text.split()) for text in server.texts_served)
     assert re.search(r"to embed: 50 documents, about [\d,]+ tokens, \$0\.00", told)
-    assert f"embedded: {served:,} tokens, " in told and "(said before: " in told
+    assert f"embedded: {served:,} tokens, " in told and "(estimate: " in told
     assert lead_migrate(*command, "-o", tmp_path / "second") == 0
     assert "to embed: 0 documents, about 0 tokens, $0.00 (50 more are in the cache)" in capsys.readouterr().err
 
@@ -222,7 +222,7 @@ def test_every_spending_command_asks_before_it_starts(source_folder, beir, serve
 
 def test_a_run_that_meets_the_cap_keeps_what_it_paid_for(source_folder, beir, server, tmp_path, monkeypatch, capsys):
     """The count beforehand is made far too low, as that of a server with another tokenizer may be."""
-    monkeypatch.setattr("migrate.cost.answers.count_texts", lambda *_, **__: TextCount())
+    monkeypatch.setattr("migrate.cost.estimate.count_texts", lambda *_, **__: TextCount())
     command = ["embed", beir, "--model", SMALL, "--no-chunks", "-o", tmp_path / "out", "--batch-size", 20]
     code, line = complaint(capsys, *command, "--max-cost", "0.0001")
     assert code == 2 and "everything paid for is in the cache" in line and not (tmp_path / "out").exists()

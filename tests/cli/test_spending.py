@@ -178,7 +178,7 @@ def test_a_run_that_fails_says_what_was_spent(source_folder, beir, server, tmp_p
     spent = server.billed_tokens
     told = capsys.readouterr().err
     assert spent and f"embedded until it broke off: {spent:,} tokens, " in told
-    assert "(said before: " in told and "; what could be used is in the cache" in told
+    assert "(estimate: " in told and "; what could be used is in the cache" in told
     assert told.index("until it broke off") < told.index("lead-migrate: "), "the error is the last word"
     server.gate = None
     assert lead_migrate(*command, "-o", tmp_path / "out") == 0

@@ -50,7 +50,7 @@ def test_many_long_documents_are_judged_by_the_first_hundred(target):
 
 
 def test_what_is_in_the_cache_is_left_out(target):
-    found = count_texts(documents("a", "b", "c"), target, known=lambda texts: [text.id == "d1" for text in texts])
+    found = count_texts(documents("a", "b", "c"), target, lookup=lambda texts: [text.id == "d1" for text in texts])
     assert (found.to_embed, found.tokens_to_embed, found.cached_tokens) == (2, 6, 3)
 
 

@@ -1,7 +1,7 @@
 import pytest
 from openai_server import OpenAIServer
 
-from migrate.cost.meter import Purse, put_meter
+from migrate.cost.meter import SpendingCap, put_meter
 from migrate.cost.target import find_target
 from migrate.embedders import load_embedder
 from migrate.errors import SpendingError
@@ -22,7 +22,7 @@ def metered(server, cache, cap_usd, price=1_000.0):
     """A dollar for a thousand tokens: the server counts a token a word, so a document costs a cent."""
     counter = find_target(SPEC).counter
     embedder, meter = put_meter(load_embedder(SPEC, base_url=server.url, cache=cache, batch_size=10), counter, price)
-    meter.purse.cap_usd = cap_usd
+    meter.cap.cap_usd = cap_usd
     return embedder, meter
 
 
@@ -46,16 +46,16 @@ def test_what_was_paid_for_is_not_paid_for_again(server, tmp_path):
     assert meter.tokens == 10 * (100 - len(paid)), "the server's own count of the rest"
 
 
-def test_models_of_one_purse_spend_from_one_cap(server, tmp_path):
-    purse, counter = Purse(1.0), find_target(SPEC).counter
+def test_models_share_one_cap(server, tmp_path):
+    cap, counter = SpendingCap(1.0), find_target(SPEC).counter
     models = [load_embedder(SPEC, base_url=server.url, cache=tmp_path / name, batch_size=10) for name in "ab"]
-    (first, one), (second, other) = (put_meter(model, counter, 1_000.0, purse) for model in models)
+    (first, one), (second, other) = (put_meter(model, counter, 1_000.0, cap) for model in models)
     first.embed_documents(DOCUMENTS[:40])
     with pytest.raises(SpendingError, match=r"spend at most \$1\.00, found \$0\."):
         second.embed_documents(DOCUMENTS)
-    assert 0.4 <= one.usd < purse.usd <= 1.0
-    assert purse.usd == pytest.approx(one.usd + other.usd)
-    purse.cap_usd = 3.0
+    assert 0.4 <= one.usd < cap.spent_usd <= 1.0
+    assert cap.spent_usd == pytest.approx(one.usd + other.usd)
+    cap.cap_usd = 3.0
     second.embed_documents(DOCUMENTS)
     assert other.tokens == 1_000
 

@@ -10,7 +10,7 @@ from migrate.embedders.base import Embedder
 from migrate.embedders.cache import CachedEmbedder
 from migrate.errors import StitchError, UsageError
 from migrate.fit import fit_stitch
-from migrate.reembed import Budget, Reembedding, reembedded_stitch
+from migrate.reembed import Announce, Budget, Reembedding, reembedded_stitch
 from migrate.reembed.refit import refit_same_kind
 from migrate.stitch.fitted import TrueVectors
 from migrate.stitch.persistence import load_stitch
@@ -127,7 +127,7 @@ def test_the_plan_is_told_before_a_document_is_embedded(store, fitted, target, c
         model,
         wanted("60", **options),
         tmp_path / "s",
-        announce=lambda p: told.append((p, model.asked[:])),
+        announce=Announce(choice=lambda plan, _: told.append((plan, model.asked[:]))),
     )
     ((plan, asked_before),) = told
     assert asked_before == [query.id for query in corpus.queries[:5]]

@@ -1,0 +1,212 @@
+"""An audit that is planned first: the reference that is built for it, the audit, and the frontier."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+from migrate.audit.audit import audit_store
+from migrate.audit.frontier import FrontierInputs, find_frontier
+from migrate.audit.inputs import AuditInputs, AuditOptions, bridged_store
+from migrate.audit.query_set import QuerySet, independent
+from migrate.audit.reference import check_target, spot_documents
+from migrate.audit.report import AuditReport
+from migrate.cost.meter import SpendingCap
+from migrate.cost.spending import SOURCE_MODEL, VIEW, PlannedModel, SpendingPlan
+from migrate.embed import EmbedPlan, plan_reembed
+from migrate.embedders.base import Embedder
+from migrate.reembed.stitch import with_metered_views
+from migrate.selection.query_log import choosers_of, digests_of
+from migrate.stitch.fitted import FittedStitch
+from migrate.stores import open_store
+from migrate.stores.base import Store
+from migrate.vectors import Document, Progress, Query
+
+
+@dataclass(frozen=True, slots=True)
+class FrontierTrial:
+    """Shares (0-1) and policies to try, the stitch to start from, and the queries of a log that choose documents.
+
+    No policies stand for all that can be used.
+    """
+
+    shares: Sequence[float]
+    fitted: FittedStitch
+    log: Sequence[Query] = ()
+    policies: Sequence[str] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class AuditRequest:
+    """What is audited, by what, and how.
+
+    Attributes
+    ----------
+    translated, query_set, embedder, source, source_embedder, bridge
+        As in `AuditInputs`.
+    reference
+        A full re-embed of the same documents; None to embed every text now.
+    save_reference
+        The folder to keep in what is embedded; what a run of the same request has left there is used.
+    trial
+        What a frontier is tried with, on `source`; None for no frontier.
+    options
+        How the audit is done.
+    force, restart
+        For `save_reference`: replace what is there, discard what is unfinished.
+    """
+
+    translated: Store
+    query_set: QuerySet
+    embedder: Embedder
+    reference: Store | None = None
+    save_reference: Path | None = None
+    source: Store | None = None
+    source_embedder: Embedder | None = None
+    bridge: FittedStitch | None = None
+    trial: FrontierTrial | None = None
+    options: AuditOptions = field(default_factory=AuditOptions)
+    force: bool = False
+    restart: bool = False
+
+    @property
+    def judging(self) -> QuerySet:
+        """The queries without those that chose documents, or are going to.
+
+        Raises
+        ------
+        InconclusiveError
+            Too few are left for a verdict.
+        """
+        stitches = [self.bridge, None if self.trial is None else self.trial.fitted]
+        manifests = [stitch.manifest for stitch in stitches if stitch is not None]
+        choosers = choosers_of(self.translated.info.manifest, *manifests)
+        return independent(self.query_set, choosers | digests_of(self.trial.log if self.trial else ()))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class AuditPlan(SpendingPlan[AuditReport]):
+    """An audit that is still to be done; the models of `request` have meters in them. `query_set` judges."""
+
+    request: AuditRequest
+    query_set: QuerySet
+
+    @cached_property
+    def models(self) -> tuple[PlannedModel, ...]:
+        """The target, for the reference and all queries; the source model; and the views of the frontier's stitch."""
+        request, queries, trial = self.request, self.query_set.queries, self.request.trial
+        # What is asked for again is in the cache by then
+        log = () if trial is None else trial.log
+        models = [PlannedModel(request.embedder, self.cap, documents=self._documents, queries=[*queries, *log])]
+        source = request.source
+        if source is not None and request.source_embedder is not None:
+            spot = PlannedModel(
+                request.source_embedder,
+                self.cap,
+                SOURCE_MODEL,
+                documents=lambda: spot_documents(source),
+                queries=queries,
+            )
+            models.append(spot)
+        if source is not None and trial is not None and trial.fitted.reads_texts and source.info.has_texts:
+            reader = trial.fitted.reader
+            views = () if reader is None else reader.models.values()
+            models += [PlannedModel(view, self.cap, VIEW, documents=source.documents) for view in views]
+        return tuple(models)
+
+    def _documents(self) -> Iterable[Document]:
+        """The documents that are embedded for the reference: all, or those that prove it."""
+        request = self.request
+        if request.reference is not None:
+            return spot_documents(request.reference)
+        if request.save_reference is None:
+            return request.translated.documents()
+        return self._reembedding(request.save_reference).left()
+
+    def _reembedding(self, folder: Path) -> EmbedPlan:
+        request = self.request
+        return plan_reembed(
+            request.translated,
+            request.embedder,
+            folder,
+            force=request.force,
+            restart=request.restart,
+            cap=self.cap,
+        )
+
+    def execute(self, progress: Progress) -> AuditReport:
+        """Build the reference where there is none, audit, and try the frontier."""
+        request, trial = self.request, self.request.trial
+        with self._open_reference(progress) as reference:
+            inputs = AuditInputs(
+                request.translated,
+                reference,
+                self.query_set,
+                request.embedder,
+                source=request.source,
+                source_embedder=request.source_embedder,
+                bridge=request.bridge,
+            )
+            report = audit_store(inputs, request.options, progress=progress)
+            if trial is None or request.source is None:
+                return report
+            frontier = FrontierInputs(
+                request.source,
+                trial.fitted,
+                reference,
+                self.query_set,
+                request.embedder,
+                log=trial.log,
+                stay=report.stay,
+                doubts=report.doubts,
+            )
+            budgets = find_frontier(
+                frontier, shares=trial.shares, policies=trial.policies, options=request.options, progress=progress
+            )
+            return report.with_frontier(budgets)
+
+    @contextmanager
+    def _open_reference(self, progress: Progress) -> Iterator[Store]:
+        """The store to compare with: one that is there, or one that is embedded now."""
+        request = self.request
+        if request.reference is not None:
+            yield request.reference
+            return
+        with tempfile.TemporaryDirectory() as aside:
+            path = request.save_reference or Path(aside) / "reference"
+            try:
+                self._reembedding(path).execute(progress)
+            except KeyboardInterrupt as error:
+                if request.save_reference is None:
+                    error.__notes__ = []  # of parts that are done, in a folder that goes away now
+                raise
+            yield open_store(path)
+
+
+def plan_audit(request: AuditRequest) -> AuditPlan:
+    """Plan an audit, and the reference and the frontier where they are part of it. Nothing is embedded.
+
+    Raises
+    ------
+    StoreError
+        The store was translated for another model.
+    UsageError, StitchError
+        The bridge has no source, or does not lead from the target model to it.
+    InconclusiveError
+        Too few queries would be left for a verdict, without those that chose documents.
+    """
+    check_target(request.translated, request.embedder)
+    if request.bridge is not None:
+        bridged_store(request.bridge, request.source, request.embedder.identity)
+    cap, trial, old = SpendingCap(), request.trial, request.source_embedder
+    metered = replace(
+        request,
+        embedder=cap.meter(request.embedder, request.options.price_usd_per_mtok),
+        source_embedder=old and cap.meter(old),
+        trial=trial and replace(trial, fitted=with_metered_views(trial.fitted, cap)),
+    )
+    return AuditPlan(request=metered, query_set=request.judging, cap=cap)

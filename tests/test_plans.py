@@ -1,0 +1,185 @@
+"""Plans, against a server that counts every text: what they estimate, what they pay, and where they stop."""
+
+import shutil
+
+import pytest
+from openai_server import OpenAIServer
+
+import migrate
+from migrate.audit.plan import AuditRequest, plan_audit
+from migrate.audit.query_set import load_questions
+from migrate.cli.spending import _MAX_COST_USD
+from migrate.cost.count import count_texts
+from migrate.cost.spending import MAX_COST_USD
+from migrate.embed import plan_embed, plan_reembed
+from migrate.embedders import load_embedder
+from migrate.errors import SpendingError
+from migrate.fit import FitOptions, plan_fit
+from migrate.pipeline import MigrationRequest, finished_run, plan_migration
+from migrate.reembed import Budget, Reembedding, plan_refit, plan_translate
+from migrate.selection import QueryLog
+from migrate.stores import open_store
+from migrate.translate import translate_store
+from migrate.vectors import Document
+
+SMALL = "openai:text-embedding-3-small"
+SIZE = 50
+
+
+@pytest.fixture
+def server(monkeypatch, tmp_path):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789")
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path / "none"))
+    with OpenAIServer() as running:
+        monkeypatch.setenv("OPENAI_BASE_URL", running.url)
+        yield running
+
+
+@pytest.fixture
+def load(server, tmp_path):
+    """The target model behind a cache, or without one; a new object each time, as another process would have it."""
+
+    def model(cache="cache", spec=SMALL):
+        path = cache and tmp_path / f"{cache}.sqlite"
+        return load_embedder(spec, cache=path, dimensions=24, batch_size=10, concurrency=1)
+
+    return model
+
+
+@pytest.fixture
+def store(source_folder):
+    return open_store(source_folder)
+
+
+@pytest.fixture
+def plan_step(store, beir, corpus, load, tmp_path):
+    """Plans a step, again and again if need be; with what it stands on paid for aside."""
+    ridge = FitOptions(stitch="ridge", size=SIZE)
+
+    def fitted():
+        return plan_fit(store, load("aside"), ridge).run()
+
+    def translated():
+        if not (tmp_path / "translated").exists():
+            translate_store(store, fitted(), tmp_path / "translated")
+        return open_store(tmp_path / "translated")
+
+    def refit():
+        request = Reembedding(Budget.parse("80%"), policy="random")
+        return plan_refit(store, fitted(), load(), request, tmp_path / "refitted")
+
+    def audit():
+        return plan_audit(AuditRequest(translated(), load_questions(str(beir)), load()))
+
+    def migration():
+        request = MigrationRequest(
+            store, load(), load_questions(str(beir)), tmp_path / "run", stitch="ridge", size=SIZE
+        )
+        return plan_migration(request)
+
+    return {
+        "fit": lambda: plan_fit(store, load(), ridge),
+        "embed": lambda: plan_embed(lambda: corpus.documents, load(), tmp_path / "new"),
+        "re-embed": lambda: plan_reembed(store, load(), tmp_path / "reference"),
+        "translate": lambda: plan_translate(store, fitted(), tmp_path / "new", refit=refit()),
+        "audit": audit,
+        "migration": migration,
+    }
+
+
+def counted(texts, load):
+    """Tokens of texts, as an estimate has them."""
+    return count_texts([Document(str(n), text) for n, text in enumerate(texts)], load(None).profile).tokens_read
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", ["fit", "embed", "re-embed", "translate", "audit", "migration"])
+def test_a_plan_stops_at_its_cap_and_the_next_one_counts_what_is_left(step, plan_step, server, load):
+    first = plan_step[step]()
+    server.billed.clear()
+    estimate = first.estimate()
+    assert server.billed == [] and estimate.usd > 0, "an estimate embeds nothing"
+    cap_usd = estimate.usd / 4  # the server charges for fewer tokens than are estimated
+    with pytest.raises(SpendingError, match="everything paid for is in the cache"):
+        first.run(cap_usd=cap_usd)
+    paid = list(server.billed)
+    assert 0 < sum(len(text.split()) for text in paid) * 0.02 / 1e6 <= cap_usd
+    second = plan_step[step]()
+    server.billed.clear()
+    left = second.estimate()
+    assert left.tokens == estimate.tokens - counted(paid, load)
+    assert first.estimate() == estimate, "what was expected before"
+    second.run(cap_usd=estimate.usd)
+    assert counted(server.billed, load) == left.tokens, "the run pays what was estimated"
+    assert not set(paid) & set(server.billed)
+
+
+def test_a_fit_learns_from_the_sample_that_was_counted(store, load, server, monkeypatch):
+    from migrate import fit
+
+    drawn = []
+    monkeypatch.setattr(fit, "draw_sample", lambda *args, **options: drawn.append(args) or real(*args, **options))
+    real = migrate.selection.draw_sample
+    plan = plan_fit(store, load(), FitOptions(stitch="ridge", size=SIZE, strategy="diverse", seed=5))
+    (estimate,) = plan.estimate().models
+    assert estimate.documents == SIZE
+    stitch = plan.run()
+    assert len(drawn) == 1
+    assert list(stitch.sample.ids) == [document.id for document in plan.sample().documents]
+
+
+def test_views_and_source_models_share_the_cap(store, load, corpus, server):
+    view, old = load("view", "openai:tiny"), load("old", "openai:text-embedding-ada-002")
+    log = QueryLog(corpus.queries[:10], old)
+    options = FitOptions(stitch="ridge+text", size=SIZE, query_log=log, views={"openai:tiny": view})
+    plan = plan_fit(store, load(), options)
+    models = f"target {SMALL}, source model openai:text-embedding-ada-002, view openai:tiny"
+    assert repr(plan) == f"<FitPlan: {models}>"
+    target, source, seen = plan.estimate().models
+    assert (target.documents, source.documents, source.queries, seen.documents) == (SIZE, 0, 10, SIZE)
+    assert (source.model, seen.model) == ("openai:text-embedding-ada-002 (source model)", "openai:tiny (view)")
+    assert plan.estimate().tokens == target.tokens + source.tokens + seen.tokens
+    assert server.requests == []
+    with pytest.raises(SpendingError):
+        plan.run(cap_usd=1e-9)
+    assert server.billed == []
+
+
+def test_a_free_model_needs_no_cap(store, tmp_path):
+    plan = plan_fit(store, load_embedder("tfidf:24"), FitOptions(stitch="ridge", size=SIZE))
+    assert plan.estimate().models == () and plan.estimate().usd == 0 and plan.models[0].meter is None
+    assert plan.run(cap_usd=0).manifest.counts["pairs"] == SIZE
+
+
+def test_a_reference_that_is_there_costs_nothing(store, load, server, tmp_path):
+    plan_reembed(store, load(), tmp_path / "reference").run()
+    server.billed.clear()
+    again = plan_reembed(store, load(None), tmp_path / "reference")
+    assert again.estimate().tokens == 0 and again.run(cap_usd=0).count == store.info.count
+    assert server.billed == []
+
+
+@pytest.mark.slow
+def test_a_finished_migration_is_known_by_its_request(store, beir, load, tmp_path):
+    request = MigrationRequest(store, load(), load_questions(str(beir)), tmp_path / "run", stitch="ridge", size=SIZE)
+    assert finished_run(request) is None
+    plan = plan_migration(request)
+    report = plan.run().report
+    assert finished_run(request).outcome == report.verdict.outcome.value
+
+
+def test_the_front_door_refuses_before_anything_is_spent(store, source_folder, load, beir, server, tmp_path):
+    unlabelled = shutil.copytree(source_folder, tmp_path / "unlabelled")
+    (unlabelled / "lead-migrate.json").unlink()
+    with pytest.raises(SpendingError, match=r"at most <\$0\.0001 \(max_cost_usd\), found .* nothing was spent"):
+        migrate.fit(store, load(), stitch="ridge", size=SIZE, max_cost_usd=1e-6)
+    with pytest.raises(SpendingError, match="max_cost_usd"):
+        migrate.audit(unlabelled, beir=beir, target=load_embedder(SMALL, dimensions=32), max_cost_usd=1e-6)
+    stitch = migrate.fit(store, "tfidf:24", stitch="ridge", size=SIZE, max_cost_usd=0)
+    assert stitch.dim == 24
+    assert server.billed == []
+    assert migrate.fit(store, load(), stitch="ridge", size=SIZE).dim == 24, "within the five dollars of the default"
+
+
+def test_the_command_line_and_the_library_have_one_default():
+    assert _MAX_COST_USD == MAX_COST_USD
