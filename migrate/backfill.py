@@ -72,27 +72,27 @@ def backfill_store(
     """
     verify_files(store)
     before = store.snapshot()
-    known = _check_fits(store, embedder)
+    manifest = _check_fits(store, embedder)
     rows = batch_rows(store.info.dim)
     old = stored_confidence(store)
     confidence = np.full(store.info.count, np.nan, dtype=np.float32) if old is None else old
-    found = _known_rows(store, embedder, rows, progress)
-    n_true = int((found | (confidence == 1)).sum())
-    new = replace(known, counts={**known.counts, _TRUE: n_true}, created=creation_date())
+    is_cached = _cached_rows(store, embedder, rows, progress)
+    n_true = int((is_cached | (confidence == 1)).sum())
+    new = replace(manifest, counts={**manifest.counts, _TRUE: n_true}, created=creation_date())
 
     def configure() -> Configuration:
-        digest = hashlib.sha256(np.packbits(found).tobytes()).hexdigest()
+        digest = hashlib.sha256(np.packbits(is_cached).tobytes()).hexdigest()
         options = {"model": embedder.cache_scope("document"), "known texts": digest, "rows per batch": rows}
         return Configuration("backfill", store.snapshot().as_json(), options)
 
     def fill(work: Work) -> dict[str, Any]:
         work.total = store.info.count
-        _fill_rows(store, embedder, work, rows, found, confidence, progress)
+        _fill_rows(store, embedder, work, rows, is_cached, confidence, progress)
         _finish(store, embedder, before, work, new)
         return {}
 
     make_folder(output, configure, fill, force=force, restart=restart)
-    return Backfill(output, store.info.count, n_true, known.counts.get(_TRUE, 0))
+    return Backfill(output, store.info.count, n_true, manifest.counts.get(_TRUE, 0))
 
 
 def _check_fits(store: Store, embedder: Embedder) -> Manifest:
@@ -114,13 +114,13 @@ def _check_fits(store: Store, embedder: Embedder) -> Manifest:
     return manifest
 
 
-def _known_rows(store: Store, embedder: Embedder, rows: int, progress: Progress) -> NDArray[np.bool_]:
+def _cached_rows(store: Store, embedder: Embedder, rows: int, progress: Progress) -> NDArray[np.bool_]:
     """Whether the cache has the vector of each document, (n,)."""
-    found = np.zeros(store.info.count, dtype=bool)
+    is_cached = np.zeros(store.info.count, dtype=bool)
     for start, documents in _blocks(store, 0, rows):
         progress("look into the cache", start, store.info.count)
-        found[start : start + len(documents)] = embedder.known(documents, "document")
-    return found
+        is_cached[start : start + len(documents)] = embedder.known(documents, "document")
+    return is_cached
 
 
 def _blocks(store: Store, start: int, rows: int) -> Iterator[tuple[int, list[Document]]]:
@@ -135,7 +135,7 @@ def _fill_rows(
     embedder: Embedder,
     work: Work,
     rows: int,
-    found: NDArray[np.bool_],
+    is_cached: NDArray[np.bool_],
     confidence: Vectors,
     progress: Progress,
 ) -> None:
@@ -146,7 +146,7 @@ def _fill_rows(
         batches = zip(store.scan(start, batch_size=rows), _blocks(store, start, rows), strict=True)
         for batch, (first, documents) in batches:
             progress("fill in", first, store.info.count)
-            here = found[first : first + len(batch)]
+            here = is_cached[first : first + len(batch)]
             writer.append(_filled(batch, documents, here, embedder))
             file.put(first, np.where(here, np.float32(1), confidence[first : first + len(batch)]))
             file.sync()
@@ -154,9 +154,9 @@ def _fill_rows(
     writer.finish()
 
 
-def _filled(batch: Batch, documents: list[Document], known: NDArray[np.bool_], embedder: Embedder) -> Batch:
+def _filled(batch: Batch, documents: list[Document], is_cached: NDArray[np.bool_], embedder: Embedder) -> Batch:
     vectors = batch.vectors.copy()
-    places = np.flatnonzero(known)
+    places = np.flatnonzero(is_cached)
     true = embedder.find([documents[place] for place in places], "document")
     for number, vector in true.items():
         if vector.shape != vectors.shape[1:]:

@@ -197,7 +197,7 @@ def atomic_folder(path: Path, *, force: bool = False) -> Iterator[Path]:
 def _place_aside(path: Path, *, force: bool) -> Iterator[Path]:
     """A free name beside `path`, held by its lock; what stands there at the end is removed."""
     refuse_existing(path, force=force)
-    aside = _beside(path, "unfinished")
+    aside = _sidecar(path, "unfinished")
     with output_lock(path):
         with output_errors(path):
             _sweep(path)
@@ -209,17 +209,17 @@ def _place_aside(path: Path, *, force: bool) -> Iterator[Path]:
                 _remove(aside)
 
 
-def _beside(path: Path, what: str) -> Path:
+def _sidecar(path: Path, what: str) -> Path:
     """The place of what is kept beside an output: its `lock`, itself while `unfinished`, an older one `replaced`."""
     return path.parent / f".{path.name}.{what}"
 
 
 def _sweep(path: Path) -> None:
     """Clear away what a killed run has left beside an output, once its lock says that nobody is writing it."""
-    replaced = _beside(path, "replaced")
+    replaced = _sidecar(path, "replaced")
     if os.path.lexists(replaced) and not os.path.lexists(path):
         os.rename(replaced, path)
-    _remove(_beside(path, "unfinished"))
+    _remove(_sidecar(path, "unfinished"))
     _remove(replaced)
 
 
@@ -244,7 +244,7 @@ def refuse_existing(path: Path, *, force: bool) -> None:
             f"{path}: expected the name of a file or folder, found a pipe or a device; choose another output"
         )
     if not force and (path.is_symlink() or path.exists()):
-        if os.path.lexists(_beside(path, "lock")):
+        if os.path.lexists(_sidecar(path, "lock")):
             with suppress(LeadMigrateError, OSError), output_lock(path):
                 _sweep(path)
         raise UsageError(f"{path} exists; choose another output, or replace it with --force")
@@ -343,7 +343,7 @@ def _rename_folder(aside: Path, path: Path, *, force: bool) -> None:
     if not (force and os.path.lexists(path)):
         os.rename(aside, path)
         return
-    old = _beside(path, "replaced")
+    old = _sidecar(path, "replaced")
     try:
         os.rename(path, old)
         os.rename(aside, path)
@@ -372,7 +372,7 @@ def output_lock(path: Path) -> Iterator[None]:
     """
     if path.name in ("", ".."):
         raise UsageError(f"expected the name of a new folder, found {str(path)!r}; choose another output")
-    lock = _beside(path, "lock")
+    lock = _sidecar(path, "lock")
     refuse_link(lock)
     with output_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -112,8 +112,8 @@ def read_manifest(folder: Path, kind: Kind) -> Manifest:
             f"{path}: expected JSON, found something else; the file is damaged, copy or make it again"
         ) from error
     if not isinstance(facts, dict) or facts.get("kind") != kind:
-        found = facts.get("kind", "something else") if isinstance(facts, dict) else "something else"
-        raise ManifestError(f"{folder}: expected a {kind}, found a {found}; give the folder of a {kind}")
+        actual = facts.get("kind", "something else") if isinstance(facts, dict) else "something else"
+        raise ManifestError(f"{folder}: expected a {kind}, found a {actual}; give the folder of a {kind}")
     if facts.get("format_version") != FORMAT_VERSION:
         raise ManifestError(
             f"{path}: expected format version {FORMAT_VERSION}, found {facts.get('format_version')!r}; "
@@ -136,9 +136,9 @@ def read_manifest(folder: Path, kind: Kind) -> Manifest:
 def _check_content(path: Path, facts: dict[str, Any], kind: Kind) -> None:
     """Hold the facts against their own hash, which is taken out of them; manifests from before it have none."""
     expected = facts.pop(_OWN_HASH, None)
-    if expected is not None and expected != (found := _content_hash(facts)):
+    if expected is not None and expected != (actual := _content_hash(facts)):
         raise ManifestError(
-            f"{path}: expected content of the SHA-256 that it names, {str(expected)[:12]}..., found {found[:12]}...; "
+            f"{path}: expected content of the SHA-256 that it names, {str(expected)[:12]}..., found {actual[:12]}...; "
             f"it was damaged or edited: copy it again, or make the {kind} again"
         )
 

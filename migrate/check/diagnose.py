@@ -29,15 +29,15 @@ from migrate.vectors import Document, Progress, Vectors, unit_rows
 _TEXTS = 256
 
 
-def rows_elsewhere(
+def find_moved_rows(
     store: Store, compared: Comparison, progress: Progress
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """At most 256 of the sampled texts, and the row of the store that holds the vector of each, -1 where none does.
 
     One pass over the store's vectors.
     """
-    some = spread(len(compared), _TEXTS)
-    fresh = compared.fresh[some]
+    texts = spread(len(compared), _TEXTS)
+    fresh = compared.fresh[texts]
     queries = unit_rows(fresh)
     best = np.full(len(queries), -np.inf, np.float32)
     rows = np.full(len(queries), -1, np.int64)
@@ -45,14 +45,14 @@ def rows_elsewhere(
     for batch in store.scan():
         scores = queries @ unit_rows(batch.vectors).T
         places = scores.argmax(axis=1)
-        found = scores[np.arange(len(queries)), places]
-        better = found > best
-        best[better], rows[better] = found[better], first + places[better]
+        nearest = scores[np.arange(len(queries)), places]
+        better = nearest > best
+        best[better], rows[better] = nearest[better], first + places[better]
         first += len(batch)
         progress("look in other rows", first, store.info.count)
     stored = store.get(np.maximum(rows, 0)).vectors
     rows[~agree(stored, fresh, compared.tolerance)] = -1
-    return some, rows
+    return texts, rows
 
 
 _MOST = 4
@@ -115,23 +115,23 @@ def hypotheses(embedder: Embedder, documents: Sequence[Document], *, texts_may_d
 
 def _prefixes(embedder: Embedder) -> Iterator[Hypothesis]:
     identity = embedder.identity
-    own, query = identity.document_prefix, identity.query_prefix
-    tried = {own}
+    document, query = identity.document_prefix, identity.query_prefix
+    tried = {document}
     for prefix, cause, meaning in (
-        ("", Cause.MISSING_PREFIX, f"without the prefix {own!r}"),
-        (own + own, Cause.DOUBLED_PREFIX, f"with the prefix {own!r} twice"),
+        ("", Cause.MISSING_PREFIX, f"without the prefix {document!r}"),
+        (document + document, Cause.DOUBLED_PREFIX, f"with the prefix {document!r} twice"),
         (query, Cause.QUERY_PREFIX, f"with {query!r}, the prefix of queries"),
-        *((other, Cause.OTHER_PREFIX, f"with the prefix {other!r}") for other in _usual_prefixes()),
+        *((usual, Cause.OTHER_PREFIX, f"with the prefix {usual!r}") for usual in _usual_prefixes()),
     ):
-        other = None if prefix in tried else embedder.with_prefixes(prefix, query)
-        if other is not None:
-            yield Hypothesis(cause, meaning, other.embed_documents)
+        prefixed = None if prefix in tried else embedder.with_prefixes(prefix, query)
+        if prefixed is not None:
+            yield Hypothesis(cause, meaning, prefixed.embed_documents)
         tried.add(prefix)
 
 
 def _usual_prefixes() -> list[str]:
-    known = [prefix for facts in known_models() for prefix in (facts.document_prefix, facts.query_prefix)]
-    return list(dict.fromkeys([*filter(None, known), *_FURTHER_PREFIXES]))
+    prefixes = [prefix for facts in known_models() for prefix in (facts.document_prefix, facts.query_prefix)]
+    return list(dict.fromkeys([*filter(None, prefixes), *_FURTHER_PREFIXES]))
 
 
 def _changed(embedder: Embedder, change: Callable[[Document], str]) -> Callable[[Sequence[Document]], Vectors]:
@@ -190,10 +190,10 @@ def try_hypotheses(compared: Comparison, embedder: Embedder, progress: Progress)
     ways = hypotheses(embedder, compared.documents, texts_may_differ=bool(compared.near[probes].any()))
     for number, hypothesis in enumerate(ways):
         progress("try other ways", number, None)
-        trial, found = _try(compared, hypothesis, probes)
+        trial, explanation = _try(compared, hypothesis, probes)
         trials.append(trial)
-        if found is not None and (best is None or found.agreeing.sum() > best.agreeing.sum()):
-            best = found
+        if explanation is not None and (best is None or explanation.agreeing.sum() > best.agreeing.sum()):
+            best = explanation
         if best is not None and best.agreeing.all() and not compared.tolerance.loose:
             break
     return Tried(tuple(trials), best)
@@ -295,15 +295,15 @@ def _explained(compared: Comparison, tried: Tried) -> Mask:
 def _a_part_agrees(compared: Comparison, tried: Tried, disagreeing: Share) -> Diagnosis:
     """Some documents agree, plainly or when embedded in another way: tell what the others are."""
     explained = _explained(compared, tried) & ~compared.agreeing
-    rest = ~compared.agreeing & ~explained
+    unexplained = ~compared.agreeing & ~explained
     labels = _labels(compared, tried)
     if not compared.agreeing.any() and tried.best is not None:
         named = f"the documents were embedded {tried.best.hypothesis.meaning}"
         sentence = f"{named}: so, {explained.sum()} of {len(compared)} sampled ones agree, the others do not"
         return Diagnosis(tried.best.hypothesis.cause, sentence, labels, tried.trials)
-    if tried.best is not None and explained.sum() >= rest.sum():
+    if tried.best is not None and explained.sum() >= unexplained.sum():
         cause, what = Cause.MIXED, f"was embedded {tried.best.hypothesis.meaning}"
-    elif compared.near[rest].mean() > _MAJORITY and compared.closeness(rest) > _CLOSE:
+    elif compared.near[unexplained].mean() > _MAJORITY and compared.closeness(unexplained) > _CLOSE:
         cause, what = Cause.STALE, "is near what its texts give now, but not equal: these were changed since"
     else:
         cause, what = Cause.MIXED, "is of another model"
@@ -327,12 +327,12 @@ def _nothing_agrees(store: Store, compared: Comparison, tried: Tried, seed: int,
             "before it was embedded, or the model is a near relative: another revision, fine-tuned, of less precision"
         )
         return Diagnosis(Cause.NEAR, sentence, labels, trials)
-    some, elsewhere = rows_elsewhere(store, compared, progress)
+    texts, elsewhere = find_moved_rows(store, compared, progress)
     moved = np.flatnonzero(elsewhere >= 0)
-    if len(moved) > _MAJORITY * len(some):
-        first = some[moved[0]]
+    if len(moved) > _MAJORITY * len(texts):
+        first = texts[moved[0]]
         example = f"document {compared.documents[first].id!r} (row {compared.rows[first]}) in row {elsewhere[moved[0]]}"
-        sentence = f"{len(moved)} of {len(some)} texts have their vector in another row, such as that of {example}"
+        sentence = f"{len(moved)} of {len(texts)} texts have their vector in another row, such as that of {example}"
         return Diagnosis(Cause.OUT_OF_STEP, sentence, labels, trials)
     chance = f"cosine {cosine:.3f}, where different texts have {compared.chance:.3f}"
     if len(compared) < _FEWEST_FOR_STRUCTURE:
@@ -353,6 +353,6 @@ def _by_structure(
         cause, sentence = Cause.OTHER_TEXTS, f"these are not vectors of these texts: {chance}, {unlike}"
     else:
         sure, unsure = "yet the same texts are neighbours", "and too few texts to tell whose neighbours they are"
-        found = f"{chance}, {sure if by_chance <= _SIGNIFICANT else unsure} (rank correlation {structure:.2f})"
-        cause, sentence = Cause.OTHER_MODEL, f"another model of the same dimension: {found}"
+        finding = f"{chance}, {sure if by_chance <= _SIGNIFICANT else unsure} (rank correlation {structure:.2f})"
+        cause, sentence = Cause.OTHER_MODEL, f"another model of the same dimension: {finding}"
     return Diagnosis(cause, sentence, labels, trials, structure)

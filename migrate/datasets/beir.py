@@ -126,14 +126,14 @@ def rows_under_cap(
         raise UsageError(f"max_docs: expected at least 1, found {max_docs}; raise it")
     relevant = {doc_id for grades in qrels.values() for doc_id, grade in grades.items() if grade > 0}
     kept: list[int] = []
-    rest = array("q")  # eight bytes a document: the largest sets have millions
+    irrelevant = array("q")  # eight bytes a document: the largest sets have millions
     for row, document in enumerate(documents):
-        (kept if document.id in relevant else rest).append(row)
+        (kept if document.id in relevant else irrelevant).append(row)
     if len(kept) > max_docs:
         raise UsageError(f"max_docs: expected room for the {len(kept)} relevant documents, found {max_docs}; raise it")
-    room = min(max_docs - len(kept), len(rest))
-    drawn = np.random.default_rng(seed).choice(len(rest), size=room, replace=False)
-    return frozenset(kept).union(rest[position] for position in drawn)
+    room = min(max_docs - len(kept), len(irrelevant))
+    drawn = np.random.default_rng(seed).choice(len(irrelevant), size=room, replace=False)
+    return frozenset(kept).union(irrelevant[position] for position in drawn)
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,9 +295,9 @@ def _match(
             f"{qrels_folder}: expected judgements of split {split!r} for queries in queries.jsonl, "
             f"found {len(judged)} other queries; check that both belong together"
         )
-    known = {query.id for query in chosen}
+    chosen_ids = {query.id for query in chosen}
     qrels = {query.id: judged[query.id] for query in chosen}
-    return chosen, qrels, tuple(query_id for query_id in judged if query_id not in known)
+    return chosen, qrels, tuple(query_id for query_id in judged if query_id not in chosen_ids)
 
 
 def _cell(value: str) -> str:

@@ -78,25 +78,25 @@ def chunk_documents(
 
 
 def _chunks(documents: Iterable[Document], cutter: _Cutter) -> Iterator[Document]:
-    seen: set[str] = set()
+    ids: set[str] = set()
     stream = iter(documents)
     while block := list(islice(stream, _BLOCK)):
         for document, tokens in zip(block, cutter.count([document.text for document in block]).tolist(), strict=True):
-            _claim(document.id, seen)
+            _claim(document.id, ids)
             spans = cutter.cut(document.text, tokens) or [_Span(0, "")]
             for number, (start, text) in enumerate(spans):
                 chunk_id = document.id
                 if len(spans) > 1:
                     chunk_id = f"{document.id}#{number}"
-                    _claim(chunk_id, seen)
+                    _claim(chunk_id, ids)
                 metadata = {**document.metadata, "parent_id": document.id, "chunk": number, "start": start}
                 yield Document(chunk_id, text, metadata)
 
 
-def _claim(name: str, seen: set[str]) -> None:
-    if name in seen:
+def _claim(name: str, ids: set[str]) -> None:
+    if name in ids:
         raise DatasetError(f"expected documents and chunks with ids of their own, found {name!r} twice; rename one")
-    seen.add(name)
+    ids.add(name)
 
 
 class _Cutter:

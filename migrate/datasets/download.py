@@ -169,10 +169,10 @@ def unpack_archive(archive: Path, folder: Path, *, root: str) -> None:
             members = [info for info in opened.infolist() if not info.is_dir()]
             _check_sizes(members, archive)
             targets = _safe_targets(members, archive)
-            wanted = {parts[1:]: info for parts, info in targets.items() if parts[0] == root and len(parts) > 1}
-            if not wanted:
+            inside = {parts[1:]: info for parts, info in targets.items() if parts[0] == root and len(parts) > 1}
+            if not inside:
                 raise DatasetError(f"{archive.name}: expected files under {root}/, found none; get it anew")
-            for parts, info in wanted.items():
+            for parts, info in inside.items():
                 _write_member(opened, info, folder.joinpath(*parts))
     except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError, struct.error) as error:
         raise DatasetError(f"{archive.name}: expected a sound zip archive, found: {error}; get it anew") from error
@@ -202,8 +202,8 @@ def _check_names(targets: dict[tuple[str, ...], zipfile.ZipInfo], archive: Path)
     folders: dict[tuple[str, ...], tuple[str, ...]] = {}
     for parts in targets:
         place = tuple(unicodedata.normalize("NFC", part).casefold() for part in parts)
-        if (other := places.setdefault(place, parts)) != parts:
-            raise _clash(archive, other, parts)
+        if (earlier := places.setdefault(place, parts)) != parts:
+            raise _clash(archive, earlier, parts)
         for depth in range(1, len(parts)):
             folders.setdefault(place[:depth], parts)
     for place in places.keys() & folders.keys():
@@ -345,10 +345,10 @@ def _fetch(name: str, folder: Path, base_url: str, progress: Progress, wait_s: f
 
 def _check_hash(part: Path, name: str) -> None:
     with output_errors(part), part.open("rb") as file:
-        found = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
-    if found != BEIR_MD5[name]:
+        digest = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+    if digest != BEIR_MD5[name]:
         raise RemoteError(
-            f"{name}.zip: expected MD5 {BEIR_MD5[name]}, found {found}; it was removed: "
+            f"{name}.zip: expected MD5 {BEIR_MD5[name]}, found {digest}; it was removed: "
             "run again, and if that does not help, check the base URL"
         )
 

@@ -54,8 +54,8 @@ def _decode(raw: bytes, path: Path, number: int) -> str:
     try:
         return raw.decode("utf-8").rstrip("\r\n")
     except UnicodeDecodeError as error:
-        found = f"byte 0x{raw[error.start]:02x} at column {error.start + 1}"
-        raise DatasetError(f"{path}:{number}: expected UTF-8, found {found}; convert the file to UTF-8") from None
+        bad_byte = f"byte 0x{raw[error.start]:02x} at column {error.start + 1}"
+        raise DatasetError(f"{path}:{number}: expected UTF-8, found {bad_byte}; convert the file to UTF-8") from None
 
 
 def read_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -93,8 +93,8 @@ def record_id(record: dict[str, Any], place: str) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if not isinstance(value, str) or not value:
-        found = describe_type(value) if "_id" in record or "id" in record else "no id"
-        raise DatasetError(f'{place}: expected a string under "_id" or "id", found {found}; give the record an id')
+        kind = describe_type(value) if "_id" in record or "id" in record else "no id"
+        raise DatasetError(f'{place}: expected a string under "_id" or "id", found {kind}; give the record an id')
     return encodable(value, place)
 
 
@@ -110,8 +110,8 @@ def record_text(record: dict[str, Any], key: str, place: str, *, default: str | 
     if value is None and default is not None:
         return default
     if not isinstance(value, str):
-        found = describe_type(value) if key in record else "none"
-        raise DatasetError(f'{place}: expected a text under "{key}", found {found}; mend the line')
+        kind = describe_type(value) if key in record else "none"
+        raise DatasetError(f'{place}: expected a text under "{key}", found {kind}; mend the line')
     return encodable(value, place)
 
 
@@ -126,8 +126,8 @@ def encodable(text: str, place: str) -> str:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
-        found = f"half a surrogate pair (U+{ord(text[error.start]):04X})"
-        raise DatasetError(f"{place}: expected Unicode text, found {found}; mend the line") from None
+        half = f"half a surrogate pair (U+{ord(text[error.start]):04X})"
+        raise DatasetError(f"{place}: expected Unicode text, found {half}; mend the line") from None
     return text
 
 
@@ -208,8 +208,8 @@ def read_labels(path: Path) -> dict[str, str]:
     labels: dict[str, str] = {}
     for place, doc_id, label in _label_records(path) if path.suffix in (".jsonl", ".json") else _rows(path):
         if labels.setdefault(doc_id, label) != label:
-            found = f"{labels[doc_id]!r} and {label!r}"
-            raise DatasetError(f"{place}: expected one label for document {doc_id!r}, found {found}; remove one")
+            both = f"{labels[doc_id]!r} and {label!r}"
+            raise DatasetError(f"{place}: expected one label for document {doc_id!r}, found {both}; remove one")
     if not labels:
         raise DatasetError(f"{path}: expected a document's id and its label on each line, found none; check the file")
     return labels
@@ -219,8 +219,8 @@ def _label_records(path: Path) -> Iterator[tuple[str, str, str]]:
     for place, record in read_records(path):
         label = record.get("label")
         if label in (None, "") or isinstance(label, dict | list):
-            found = describe_type(label) if "label" in record else "none"
-            raise DatasetError(f'{place}: expected a text or a number under "label", found {found}; mend the line')
+            kind = describe_type(label) if "label" in record else "none"
+            raise DatasetError(f'{place}: expected a text or a number under "label", found {kind}; mend the line')
         yield place, record_id(record, place), str(label)
 
 
@@ -253,14 +253,14 @@ class Corpus:
     path: Path
 
     def __iter__(self) -> Iterator[Document]:
-        seen: set[str] = set()
+        ids: set[str] = set()
         for place, record in read_records(self.path):
             document = _document(record, place)
-            if document.id in seen:
+            if document.id in ids:
                 raise DatasetError(f"{place}: expected a new document id, found {document.id!r} again; remove one")
-            seen.add(document.id)
+            ids.add(document.id)
             yield document
-        if not seen:
+        if not ids:
             raise DatasetError(f"{self.path}: expected documents, found an empty file; check how it was written")
 
 

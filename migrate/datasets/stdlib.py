@@ -136,8 +136,8 @@ def _is_public(name: str) -> bool:
 
 def _entry(name: str, docstring: str) -> _Entry | None:
     """Summary and body of a docstring; None where they make no good question and answer."""
-    first, _, rest = docstring.partition("\n\n")
-    summary, body = " ".join(first.split()), rest.strip()[:MAX_BODY_CHARS].rstrip()
+    first, _, details = docstring.partition("\n\n")
+    summary, body = " ".join(first.split()), details.strip()[:MAX_BODY_CHARS].rstrip()
     is_question = (
         len(summary) <= _MAX_SUMMARY_CHARS
         and sum(any(map(str.isalpha, word)) for word in summary.split()) >= _MIN_SUMMARY_WORDS

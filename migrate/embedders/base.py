@@ -157,9 +157,9 @@ class Embedder(ABC):
         VectorError
             They are of another one.
         """
-        known = self.quick_identity()
-        if known.dim != dim:
-            raise other_dimension(known.spec, known.dim, dim, source, advice)
+        identity = self.quick_identity()
+        if identity.dim != dim:
+            raise other_dimension(identity.spec, identity.dim, dim, source, advice)
 
     def with_prefixes(self, document_prefix: str, query_prefix: str) -> Embedder | None:
         """The same model, not loaded again, with other prefixes; None for one that takes none."""
@@ -193,9 +193,11 @@ class Embedder(ABC):
         return canonical_json([model.spec, model.revision, model.dim, prefix])
 
 
-def other_dimension(spec: str, dim: int, other: int, source: str, advice: str) -> VectorError:
-    """The error for a model of dimension `dim` that is to meet vectors of another one, those of `source`."""
-    return VectorError(f"{source}: expected vectors of dimension {dim}, as {spec} gives, found {other}; {advice}")
+def other_dimension(spec: str, model_dim: int, store_dim: int, source: str, advice: str) -> VectorError:
+    """The error for a model of dimension `model_dim` that is to meet vectors of another one, those of `source`."""
+    return VectorError(
+        f"{source}: expected vectors of dimension {model_dim}, as {spec} gives, found {store_dim}; {advice}"
+    )
 
 
 def require_texts(texts: Sequence[Text], *, model: str) -> None:
@@ -272,8 +274,8 @@ class WrappedEmbedder(Embedder):
 
     def with_prefixes(self, document_prefix: str, query_prefix: str) -> Embedder | None:
         """The embedder inside with other prefixes, wrapped in the same way."""
-        other = self.embedder.with_prefixes(document_prefix, query_prefix)
-        return None if other is None else self.around(other)
+        prefixed = self.embedder.with_prefixes(document_prefix, query_prefix)
+        return None if prefixed is None else self.around(prefixed)
 
     def variants(self) -> Iterator[Variant]:
         """Those of the embedder inside, which are neither kept nor counted: no cache key tells them apart."""

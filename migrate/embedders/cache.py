@@ -144,24 +144,24 @@ class CacheFile:
         InputError
             A vector is not what was written, or not of the dimension of the others.
         """
-        wanted = sorted(keys)
-        found: dict[bytes, Vectors] = {}
+        ordered = sorted(keys)
+        vectors: dict[bytes, Vectors] = {}
         with self._translated():
-            for start in range(0, len(wanted), _KEYS_PER_QUERY):
-                part = wanted[start : start + _KEYS_PER_QUERY]
+            for start in range(0, len(ordered), _KEYS_PER_QUERY):
+                part = ordered[start : start + _KEYS_PER_QUERY]
                 marks = ",".join("?" * len(part))
                 rows = self._database.execute(
                     f"SELECT key, vector, checksum FROM embeddings WHERE key IN ({marks})",  # noqa: S608
                     part,
                 )
-                found.update((key, self._check(vector, checksum)) for key, vector, checksum in rows)
-        dims = sorted({len(vector) for vector in found.values()})
+                vectors.update((key, self._check(vector, checksum)) for key, vector, checksum in rows)
+        dims = sorted({len(vector) for vector in vectors.values()})
         if len(dims) > 1:
             raise InputError(
                 f"{self.path}: expected vectors of one dimension for one model, found {' and '.join(map(str, dims))}: "
                 f"the server has changed its model meanwhile, or the file is damaged; {LEAVE_ASIDE}"
             )
-        return found
+        return vectors
 
     def _check(self, vector: object, checksum: object) -> Vectors:
         if not isinstance(vector, bytes) or not vector or len(vector) % 4 or zlib.crc32(vector) != checksum:
@@ -249,8 +249,8 @@ class CachedEmbedder(WrappedEmbedder):
             return [False] * len(texts)
         with CacheFile(self.path) as file:
             keys = self._keys(texts, role)
-            found = file.read(set(keys))
-        return [key in found for key in keys]
+            cached = file.read(set(keys))
+        return [key in cached for key in keys]
 
     def find(self, texts: Sequence[Text], role: Role) -> dict[int, Vectors]:
         """The vectors that are on disk, (dim,), by the position of their texts; nothing is embedded.
@@ -262,8 +262,8 @@ class CachedEmbedder(WrappedEmbedder):
         """
         with CacheFile(self.path) as file:
             keys = self._keys(texts, role)
-            found = file.read(set(keys))
-        return {position: found[key] for position, key in enumerate(keys) if key in found}
+            cached = file.read(set(keys))
+        return {position: cached[key] for position, key in enumerate(keys) if key in cached}
 
     def embed(self, texts: Sequence[Text], role: Role, *, progress: Progress = no_progress) -> Vectors:
         """Embed texts, those on disk for free. Progress counts texts that are done, the free ones at once.
@@ -278,41 +278,41 @@ class CachedEmbedder(WrappedEmbedder):
         require_texts(texts, model="the embedding cache")
         keys = self._keys(texts, role)
         with CacheFile(self.path) as file:
-            found = file.read(set(keys))
+            vectors = file.read(set(keys))
             missing: dict[bytes, Text] = {}
             for key, text in zip(keys, texts, strict=True):
-                if key not in found:
+                if key not in vectors:
                     missing.setdefault(key, text)
-            if found and missing:  # a server may have another model under the same name by now
-                dim = len(next(iter(found.values())))
+            if vectors and missing:  # a server may have another model under the same name by now
+                dim = len(next(iter(vectors.values())))
                 self.embedder.expect_dim(dim, str(self.path), advice=LEAVE_ASIDE)
             self.hits += len(texts) - len(missing)
             if texts:
                 progress("embed", len(texts) - len(missing), len(texts))
-            found.update(self._embed_missing(file, missing, role, progress, len(texts)))
+            vectors.update(self._embed_missing(file, missing, role, progress, len(texts)))
         if not texts:
             return np.empty((0, self.identity.dim), dtype=np.float32)
-        return as_vectors(np.stack([found[key] for key in keys]), source=str(self.path))
+        return as_vectors(np.stack([vectors[key] for key in keys]), source=str(self.path))
 
     def _embed_missing(
         self, file: CacheFile, missing: dict[bytes, Text], role: Role, progress: Progress, total: int
     ) -> dict[bytes, Vectors]:
         """Embed, and keep what comes when it comes."""
-        found: dict[bytes, Vectors] = {}
+        embedded: dict[bytes, Vectors] = {}
         keys = list(missing)
 
         def keep(positions: Sequence[int], vectors: Vectors) -> None:
             rows = {keys[position]: vector for position, vector in zip(positions, vectors, strict=True)}
             file.write(rows)
-            self.misses += len(rows.keys() - found.keys())
-            found.update(rows)
+            self.misses += len(rows.keys() - embedded.keys())
+            embedded.update(rows)
 
         def report(stage: str, done: int, _total: int | None) -> None:
             progress(stage, total - len(keys) + done, total)
 
         if missing:
             self.embedder.embed_each(list(missing.values()), role, keep, progress=report)
-        return found
+        return embedded
 
     def _keys(self, texts: Sequence[Text], role: Role) -> list[bytes]:
         """SHA-256 of scope and text; the scope is JSON, so the line break between them cannot be part of it."""

@@ -260,8 +260,8 @@ class FileEmbedder(Embedder):
         plural = "queries" if role == "query" else "documents"
         named = ", ".join(repr(text.id) for text in missing[:_NAMED]) + (", ..." if len(missing) > _NAMED else "")
         changed = sum(text.id in table.row_of_id for text in missing) if table.row_of_text is not None else 0
-        other = f" ({changed:,} of them are there with another text)" if changed else ""
-        lacking = f"{len(missing):,} of {count:,} {plural} without one: {named}{other}"
+        changed_note = f" ({changed:,} of them are there with another text)" if changed else ""
+        lacking = f"{len(missing):,} of {count:,} {plural} without one: {named}{changed_note}"
         what = "is it the right file? If it is, embed what is missing and add it"
         return InputError(f"{self.path}: expected a vector of each of the {plural}, found {lacking}; {what}")
 

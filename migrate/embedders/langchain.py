@@ -105,15 +105,15 @@ class LangChainEmbedder(Embedder):
 
     def expect_dim(self, dim: int, source: str, *, advice: str = BUILT_WITH) -> None:
         """As of any embedder; a declared dimension is believed here, and held against every vector."""
-        own = self.dimensions or self._shape[0]
-        if own != dim:
-            raise other_dimension(self.spec, own, dim, source, advice)
+        model_dim = self.dimensions or self._shape[0]
+        if model_dim != dim:
+            raise other_dimension(self.spec, model_dim, dim, source, advice)
 
     def with_prefixes(self, document_prefix: str, query_prefix: str) -> LangChainEmbedder:
         """The same object with other prefixes."""
-        other = copy(self)
-        other.prefixes = {"document": document_prefix, "query": query_prefix}
-        return other
+        prefixed = copy(self)
+        prefixed.prefixes = {"document": document_prefix, "query": query_prefix}
+        return prefixed
 
     def cache_scope(self, role: Role) -> str:
         """Spec, class and model name; the role counts, as the two methods may embed one text in two ways."""

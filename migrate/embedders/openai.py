@@ -198,9 +198,9 @@ class OpenAIEmbedder(Embedder):
 
     def with_prefixes(self, document_prefix: str, query_prefix: str) -> OpenAIEmbedder:
         """The same model of the same server with other prefixes."""
-        other = copy(self)
-        other.prefixes = {"document": document_prefix, "query": query_prefix}
-        return other
+        prefixed = copy(self)
+        prefixed.prefixes = {"document": document_prefix, "query": query_prefix}
+        return prefixed
 
     def cache_scope(self, role: Role) -> str:
         """Two servers may mean two things by one name, so the server counts; the dimension need not be known."""

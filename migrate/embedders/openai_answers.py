@@ -144,8 +144,8 @@ def _read_vectors(facts: Any, body: bytes, count: int, dim: int | None) -> Vecto
         raise _UnusableError("embeddings that do not say which text each belongs to (`index` is not 0, 1, 2 ...)")
     dims = {len(row) for row in rows}
     if len(dims) != 1:
-        found = ", ".join(map(str, sorted(dims)))
-        raise _UnusableError(f"embeddings of dimension {found} where {dim or 'one dimension'} was expected")
+        dimensions = ", ".join(map(str, sorted(dims)))
+        raise _UnusableError(f"embeddings of dimension {dimensions} where {dim or 'one dimension'} was expected")
     return _check_values(np.stack(rows))
 
 

@@ -133,8 +133,8 @@ class Session:
                 unusable += error.charged_tokens != 0
                 if self._stopping:
                     raise
-                others = self.throttle.answered > answered
-                failures = 1 if error.is_throttled and others else failures + 1
+                others_answered = self.throttle.answered > answered
+                failures = 1 if error.is_throttled and others_answered else failures + 1
                 answered = self.throttle.answered
                 await self._wait_after(error, failures, unusable)
             else:
@@ -331,10 +331,10 @@ class LoopThread:
         self._loop.close()
 
     async def _finish(self) -> None:
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
+        unfinished = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in unfinished:
             task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        await asyncio.gather(*unfinished, return_exceptions=True)
         await self._close()
 
 

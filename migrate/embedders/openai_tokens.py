@@ -37,9 +37,9 @@ def estimate_tokens(text: str) -> int:
     (5, 8)
     """
     content = text.encode()
-    rest = content.translate(None, _NOT_ALONE)
+    large = content.translate(None, _NOT_ALONE)
     small = len(content) - len(content.translate(None, _SMALL))
-    return max(-(-small // 3), len(content.split())) + len(rest)
+    return max(-(-small // 3), len(content.split())) + len(large)
 
 
 def token_counter(model: str) -> Callable[[str], int]:

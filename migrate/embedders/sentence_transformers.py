@@ -162,8 +162,8 @@ def other_poolings(model: SentenceTransformer) -> Iterator[tuple[str, SentenceTr
     for mode in POOLINGS:
         if mode != used:
             with quiet():
-                other = type(pooling)(dim, pooling_mode=mode)
-                modules = [other if part is pooling else part for part in parts]
+                replacement = type(pooling)(dim, pooling_mode=mode)
+                modules = [replacement if part is pooling else part for part in parts]
                 yield mode, SentenceTransformer(modules=modules, device=str(model.device)).eval()
 
 
@@ -222,15 +222,15 @@ def _dim(facts: ModelFacts | None, folder: Path | None) -> int | None:
 
 
 def _prefix(
-    role: Role, given: str | None, facts: ModelFacts | None, prompts: Callable[[], Mapping[str, str | None]]
+    role: Role, explicit: str | None, facts: ModelFacts | None, prompts: Callable[[], Mapping[str, str | None]]
 ) -> str:
     """What was given, or else what the registry says, or else the model's own prompts by their names."""
-    if given is not None:
-        return given
+    if explicit is not None:
+        return explicit
     if facts is not None:
         return facts.query_prefix if role == "query" else facts.document_prefix
-    own = prompts()
-    return next((prompt for name in _PROMPTS[role] if (prompt := own.get(name))), "")
+    model_prompts = prompts()
+    return next((prompt for name in _PROMPTS[role] if (prompt := model_prompts.get(name))), "")
 
 
 def _file_prompts(folder: Path | None) -> Mapping[str, str | None]:
@@ -241,9 +241,9 @@ def _max_tokens(facts: ModelFacts | None, folder: Path | None) -> int | None:
     """The model's own word goes before the registry's; where it has none, it reads what tokenizer and network do."""
     if folder is None:
         return None if facts is None else facts.max_tokens
-    own = _read(folder / "sentence_bert_config.json").get("max_seq_length")
-    if isinstance(own, int):
-        return own
+    limit = _read(folder / "sentence_bert_config.json").get("max_seq_length")
+    if isinstance(limit, int):
+        return limit
     lengths = (
         _read(folder / "tokenizer_config.json").get("model_max_length"),
         _read(folder / "config.json").get("max_position_embeddings"),
@@ -396,16 +396,16 @@ class SentenceTransformersEmbedder(Embedder):
     def with_prefixes(self, document_prefix: str, query_prefix: str) -> SentenceTransformersEmbedder:
         """The same model, loaded once for both, with other prefixes."""
         identity = replace(self.identity, document_prefix=document_prefix, query_prefix=query_prefix)
-        other = copy(self)
-        other.document_prefix, other.query_prefix, other.identity = document_prefix, query_prefix, identity
-        return other
+        prefixed = copy(self)
+        prefixed.document_prefix, prefixed.query_prefix, prefixed.identity = document_prefix, query_prefix, identity
+        return prefixed
 
     def variants(self) -> Iterator[Variant]:
         """Documents embedded with another pooling of the same tokens, or cut off at another length."""
         for mode, model in other_poolings(self.model):
-            other = copy(self)
-            other.model = model
-            yield Variant("pooling", f"with {mode} pooling", other.embed_documents)
+            variant = copy(self)
+            variant.model = model
+            yield Variant("pooling", f"with {mode} pooling", variant.embed_documents)
         yield from other_lengths(self.model, self.embed_documents)
 
     def embed(self, texts: Sequence[Text], role: Role, *, progress: Progress = no_progress) -> Vectors:

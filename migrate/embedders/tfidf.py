@@ -109,8 +109,8 @@ def _check_facts(facts: Any, folder: Path, dim: int) -> None:
 def _build(facts: dict[str, Any], weights: dict[str, NDArray[Any]], folder: Path, dim: int) -> TfidfState:
     words = facts.get("vocabulary")
     expected = {"components": (dim, len(words or ())), "fallback": (dim,), "idf": (len(words or ()),)}
-    found = {name: array.shape for name, array in weights.items()}
-    if not isinstance(words, list) or found != expected or len(set(map(str, words))) != len(words):
+    shapes = {name: array.shape for name, array in weights.items()}
+    if not isinstance(words, list) or shapes != expected or len(set(map(str, words))) != len(words):
         raise InputError(f"{folder}: the parts of the saved state of tfidf:{dim} do not fit together; fit it again")
     return TfidfState(
         vocabulary=tuple(map(str, words)),

@@ -88,8 +88,8 @@ class ApiCounter(TokenCounter):
         """Tokens of each text."""
         turns = [texts[start : start + _TEXTS_PER_TURN] for start in range(0, len(texts), _TEXTS_PER_TURN)]
         with ThreadPoolExecutor(os.cpu_count()) as threads:
-            found = threads.map(lambda turn: [self._count(text) for text in turn], turns)
-            return np.array([tokens for turn in found for tokens in turn], dtype=np.int64)
+            counts = threads.map(lambda turn: [self._count(text) for text in turn], turns)
+            return np.array([tokens for turn in counts for tokens in turn], dtype=np.int64)
 
 
 _MOST_WORDS = 2_000_000
@@ -149,8 +149,8 @@ class TokenizerCounter(TokenCounter):
 
     def _lengths(self, texts: Sequence[str], *, add_special_tokens: bool) -> list[int]:
         # Offsets, which nobody needs here, take a third of the time.
-        found = self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=add_special_tokens)
-        return [len(encoding) for encoding in found]
+        encodings = self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=add_special_tokens)
+        return [len(encoding) for encoding in encodings]
 
 
 class WordCounter(TokenizerCounter):
@@ -228,9 +228,9 @@ def features(texts: Sequence[str]) -> NDArray[np.float64]:
     letter = classes <= _UPPER
     inner = (classes == _BLANK) & (before == _BLANK) & (before_that != _BLANK) & (before_that != _LINE)
     marked = [letter & (before > _UPPER), letter, inner]
-    marked += [classes == one for one in (_UPPER, _DIGIT, _MARK, _LINE, _TWO, _THREE)]
+    marked += [classes == kind for kind in (_UPPER, _DIGIT, _MARK, _LINE, _TWO, _THREE)]
     starts = np.cumsum([0, *(len(part) + 1 for part in parts)])[:-1]
-    words, letters, runs, upper, digits, marks, lines, two, three = (_sums(one, starts) for one in marked)
+    words, letters, runs, upper, digits, marks, lines, two, three = (_sums(kind, starts) for kind in marked)
     return np.column_stack([words, letters, upper, digits, marks, runs, lines - 1, two, three])  # each got a line end
 
 
@@ -250,9 +250,9 @@ class EstimateCounter(TokenCounter):
 
     def count(self, texts: Sequence[str]) -> Counts:
         """Tokens of each text, rounded up, at least one."""
-        found = features(texts)
-        self._seen += found.sum(axis=0)
-        tokens: Counts = np.ceil(found @ np.array(self.weights.values) - 1e-9).astype(np.int64)
+        rows = features(texts)
+        self._seen += rows.sum(axis=0)
+        tokens: Counts = np.ceil(rows @ np.array(self.weights.values) - 1e-9).astype(np.int64)
         return tokens.clip(min=1) + self.special
 
     @property

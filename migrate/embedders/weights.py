@@ -40,8 +40,8 @@ def packaged_model_path() -> Path:
     UsageError
         It is not installed.
     """
-    found = find_spec(_PACKAGE)
-    for place in (found.submodule_search_locations or []) if found else []:
+    package = find_spec(_PACKAGE)
+    for place in (package.submodule_search_locations or []) if package else []:
         folder = Path(place) / "model"
         if (folder / "modules.json").is_file():
             return folder
@@ -119,9 +119,9 @@ def _cached_snapshot(name: str) -> Path | None:
     from huggingface_hub import try_to_load_from_cache
 
     for file in ("modules.json", "config.json"):
-        found = try_to_load_from_cache(name, file)
-        if isinstance(found, str):
-            return Path(found).parent
+        cached = try_to_load_from_cache(name, file)
+        if isinstance(cached, str):
+            return Path(cached).parent
     return None
 
 

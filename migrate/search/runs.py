@@ -80,8 +80,8 @@ class TopK:
         slack = _SLACK * (self._query_norms * np.sqrt(norms.max()) + (norms.max() if self.metric == "l2" else 0))
         floor = np.maximum(self._floor, self._batch_floor(keys, scores)) - slack
         places, rows = np.nonzero(scores >= floor[:, None])
-        found, starts = np.unique(places, return_index=True)
-        for query, near in zip(found.tolist(), np.split(rows, starts[1:]), strict=False):  # nothing splits into one
+        queries, starts = np.unique(places, return_index=True)
+        for query, near in zip(queries.tolist(), np.split(rows, starts[1:]), strict=False):  # nothing splits into one
             self._merge(query, keys, vectors, near)
 
     def _batch_floor(self, keys: Sequence[str], scores: Vectors) -> Vectors:
@@ -112,14 +112,14 @@ class TopK:
 
     def run(self) -> Run:
         """What was found so far."""
-        found = dict(zip(self.query_ids, self._best, strict=True))
-        rankings = {query_id: tuple(best.keys) for query_id, best in found.items()}
+        best_by_query = dict(zip(self.query_ids, self._best, strict=True))
+        rankings = {query_id: tuple(best.keys) for query_id, best in best_by_query.items()}
         if self.metric == "ip":
-            return Run(rankings, {query_id: tuple(best.scores.tolist()) for query_id, best in found.items()})
+            return Run(rankings, {query_id: tuple(best.scores.tolist()) for query_id, best in best_by_query.items()})
         squares = np.einsum("nd,nd->n", self._exact_queries, self._exact_queries)
         distances = {
             query_id: tuple(np.maximum(square - best.scores, 0).tolist())
-            for (query_id, best), square in zip(found.items(), squares, strict=True)
+            for (query_id, best), square in zip(best_by_query.items(), squares, strict=True)
         }
         return Run(rankings, distances)
 

@@ -50,16 +50,16 @@ def choosers_of(*manifests: Manifest | None) -> frozenset[str]:
     ManifestError
         A manifest holds something else under that name.
     """
-    found: set[str] = set()
+    digests: set[str] = set()
     for manifest in filter(None, manifests):
-        known = manifest.details.get(CHOSEN_BY, [])
-        if not isinstance(known, list) or not all(isinstance(digest, str) for digest in known):
+        listed = manifest.details.get(CHOSEN_BY, [])
+        if not isinstance(listed, list) or not all(isinstance(digest, str) for digest in listed):
             raise ManifestError(
                 f"expected hashes of queries under {CHOSEN_BY!r} in the manifest of a {manifest.kind}, found something "
                 "else; the file is damaged, copy or make it again"
             )
-        found.update(known)
-    return frozenset(found)
+        digests.update(listed)
+    return frozenset(digests)
 
 
 def chosen_by(digests: frozenset[str]) -> dict[str, list[str]]:
@@ -128,12 +128,12 @@ def query_log_rows(
     if not log.queries:
         raise UsageError("expected queries in the query log, found none; leave out the log, or give it queries")
     queries = log.looked_up
-    found: list[list[list[int]]] = []
+    methods: list[list[list[int]]] = []
     if log.embedder is not None:
-        found.append(_by_vectors(store, _query_vectors(store, log.embedder, queries, progress), depth, progress))
+        methods.append(_by_vectors(store, _query_vectors(store, log.embedder, queries, progress), depth, progress))
     if store.info.has_texts or log.embedder is None:
-        found.append(_by_words(store, queries, depth, seed=seed, progress=progress))
-    rankings = [ranking for of_query in zip(*found, strict=True) for ranking in of_query]
+        methods.append(_by_words(store, queries, depth, seed=seed, progress=progress))
+    rankings = [ranking for of_query in zip(*methods, strict=True) for ranking in of_query]
     return np.fromiter(islice(rank_by_rank(rankings), count), dtype=np.int64)
 
 
@@ -143,11 +143,11 @@ def rank_by_rank(rankings: Sequence[Sequence[int]]) -> Iterator[int]:
     >>> list(rank_by_rank([[3, 1, 2], [3, 5], [4, 3]]))
     [3, 4, 1, 5, 2]
     """
-    seen: set[int] = set()
+    ranked: set[int] = set()
     for hits in zip_longest(*rankings):
         for row in hits:
-            if row is not None and row not in seen:
-                seen.add(row)
+            if row is not None and row not in ranked:
+                ranked.add(row)
                 yield row
 
 

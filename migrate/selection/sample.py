@@ -128,9 +128,9 @@ def find_copies(store: Store, documents: Sequence[Document]) -> dict[str, int]:
     if not store.info.has_texts:
         return {}
     place_of = {text_digest(document.text): place for place, document in enumerate(documents)}
-    own = {document.id for document in documents}
-    found = ((document.id, place_of.get(text_digest(document.text))) for document in store.documents())
-    return {doc_id: place for doc_id, place in found if place is not None and doc_id not in own}
+    sampled = {document.id for document in documents}
+    places = ((document.id, place_of.get(text_digest(document.text))) for document in store.documents())
+    return {doc_id: place for doc_id, place in places if place is not None and doc_id not in sampled}
 
 
 def text_digest(text: str) -> bytes:
@@ -139,13 +139,13 @@ def text_digest(text: str) -> bytes:
 
 
 def _distinct(store: Store, order: NDArray[np.int64], block: int) -> Iterator[Candidate]:
-    seen: set[bytes] = set()
+    digests: set[bytes] = set()
     for start in range(0, len(order), block):
         rows = order[start : start + block]
         for row, document in zip(rows.tolist(), store.documents(rows), strict=True):
             digest = text_digest(document.text)
-            if document.text.strip() and digest not in seen:
-                seen.add(digest)
+            if document.text.strip() and digest not in digests:
+                digests.add(digest)
                 yield Candidate(row, document)
 
 
@@ -210,14 +210,13 @@ def draw_sample(
     elif query_log is not None:
         first = query_log_rows(store, query_log, seed=seed, progress=progress)
         order = np.concatenate([first, order[~np.isin(order, first)]])
-    found = sorted(distinct_texts(store, order, size), key=lambda candidate: candidate.row)
-    if not found:
-        wanted, found_none = (
-            ("documents with texts", " that is not blank") if store.info.has_texts else ("documents", "")
-        )
-        raise StoreError(f"{store.info.location}: expected {wanted} to embed again, found none{found_none}")
-    rows = np.array([candidate.row for candidate in found], dtype=np.int64)
-    documents = tuple(candidate.document for candidate in found)
+    candidates = sorted(distinct_texts(store, order, size), key=lambda candidate: candidate.row)
+    if not candidates:
+        if store.info.has_texts:
+            raise StoreError(f"{store.info.location}: all its texts are blank, so there is nothing to embed")
+        raise StoreError(f"{store.info.location}: holds no documents, so there is nothing to embed")
+    rows = np.array([candidate.row for candidate in candidates], dtype=np.int64)
+    documents = tuple(candidate.document for candidate in candidates)
     return Sample(rows, documents, chosen, int(np.isin(rows, first).sum()))
 
 
@@ -226,7 +225,7 @@ def _diverse_rows(
 ) -> NDArray[np.int64]:
     """Rows of distinct texts that cover the space, chosen out of the first ones in `order`."""
     pool = np.array(
-        [found.row for found in distinct_texts(store, order, pool_size(size, store.info.dim))], dtype=np.int64
+        [candidate.row for candidate in distinct_texts(store, order, pool_size(size, store.info.dim))], dtype=np.int64
     )
     pool.sort()
     if len(pool) <= size:

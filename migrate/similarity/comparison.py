@@ -36,8 +36,10 @@ def distinct_names(paths: Sequence[Path]) -> list[str]:
     """
     parts = [path.absolute().parts for path in paths]
     different = len(set(parts))
-    depth = next(d for d in range(1, 1 + max(map(len, parts))) if len({one[-d:] for one in parts}) == different)
-    names = [_printable(str(Path(*one[-depth:]))) for one in parts]
+    depth = next(
+        d for d in range(1, 1 + max(map(len, parts))) if len({path_parts[-d:] for path_parts in parts}) == different
+    )
+    names = [_printable(str(Path(*path_parts[-depth:]))) for path_parts in parts]
     return [name if names.index(name) == place else _numbered(names, place) for place, name in enumerate(names)]
 
 
@@ -144,7 +146,7 @@ def compare_stores(
     downstream = None if labels is None else _by_labels(matched, labels, seed=seed)
     names = distinct_names([store.info.location for store in stores])
     return StoresComparison(
-        stores=tuple(_facts(*one) for one in zip(names, stores, spaces, strict=True)),
+        stores=tuple(_facts(*facts) for facts in zip(names, stores, spaces, strict=True)),
         shared=matched.shared,
         documents=len(matched.ids),
         seed=seed,
@@ -156,12 +158,12 @@ def compare_stores(
 
 def _compare_pairs(spaces: Sequence[Space], seed: int, progress: Progress) -> dict[tuple[int, int], Similarity]:
     places = list(combinations(range(len(spaces)), 2))
-    found = {}
+    similarities = {}
     for done, (a, b) in enumerate(places):
         progress("compare spaces", done, len(places))
-        found[a, b] = compare_described(spaces[a], spaces[b], seed=seed)
+        similarities[a, b] = compare_described(spaces[a], spaces[b], seed=seed)
     progress("compare spaces", len(places), len(places))
-    return found
+    return similarities
 
 
 def _by_labels(matched: Matched, labels: Mapping[str, str], *, seed: int) -> Downstream:

@@ -25,9 +25,11 @@ def local_dimensions(near: Nearest) -> NDArray[np.float64]:
     farthest = near.distances[:, -1:]
     logs = np.log(np.divide(farthest, near.distances, where=apart, out=np.ones_like(near.distances)))
     sums = logs.sum(axis=1)
-    known = (apart.sum(axis=1) > 2) & (sums > 0)
-    found: NDArray[np.float64] = np.divide(apart.sum(axis=1) - 2, sums, where=known, out=np.full(len(sums), np.nan))
-    return found
+    is_defined = (apart.sum(axis=1) > 2) & (sums > 0)
+    dimensions: NDArray[np.float64] = np.divide(
+        apart.sum(axis=1) - 2, sums, where=is_defined, out=np.full(len(sums), np.nan)
+    )
+    return dimensions
 
 
 def mean_dimension(local: NDArray[np.float64]) -> float:
@@ -35,8 +37,8 @@ def mean_dimension(local: NDArray[np.float64]) -> float:
 
     NaN where none is known.
     """
-    known = local[np.isfinite(local)]
-    return float(1 / np.mean(1 / known)) if known.size else float("nan")
+    defined = local[np.isfinite(local)]
+    return float(1 / np.mean(1 / defined)) if defined.size else float("nan")
 
 
 def two_nn_dimension(near: Nearest) -> float:
@@ -56,12 +58,12 @@ def two_nn_dimension(near: Nearest) -> float:
 
 def intrinsic_dimension(vectors: Vectors, k: int = NEIGHBOURS, *, seed: int = 0) -> float:
     """`mean_dimension` of (n, d), near up to 1,000 documents drawn by `seed`."""
-    return mean_dimension(local_dimensions(find_nearest(vectors, k, asked=some_rows(len(vectors), seed=seed))))
+    return mean_dimension(local_dimensions(find_nearest(vectors, k, query_rows=some_rows(len(vectors), seed=seed))))
 
 
 def _ratios(distances: NDArray[np.float64]) -> NDArray[np.float64]:
     """Second over first distance that is not 0, of each row that has two different ones."""
     first = np.where(distances > 0, distances, np.inf).min(axis=1)
     second = np.where(distances > first[:, None], distances, np.inf).min(axis=1)
-    known = np.isfinite(second)
-    return np.asarray(second[known] / first[known])
+    has_second = np.isfinite(second)
+    return np.asarray(second[has_second] / first[has_second])

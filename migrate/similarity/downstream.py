@@ -63,14 +63,16 @@ def judge_labels(spaces: Sequence[Vectors], labels: Sequence[str], *, seed: int 
             f"expected two or more labels with two or more documents each, found {repeated} such among {len(kinds)} of "
             f"{len(numbers)} documents that are compared; check the labels"
         )
-    known, asked = _divide(numbers, seed)
+    train, test = _divide(numbers, seed)
     true = spaces[0]
-    usable = [space[asked] if space.shape[1] == true.shape[1] else None for space in spaces]
-    truth = numbers[asked]
-    judges = [fit(true[known], numbers[known]) for fit in (_Probe, _Nearest)]
-    probe, knn = ([None if one is None else _score(truth, judge.predict(one)) for one in usable] for judge in judges)
-    majority = np.bincount(numbers[known]).argmax()
-    return Downstream(len(kinds), len(known), len(asked), float((truth == majority).mean()), tuple(probe), tuple(knn))
+    usable = [space[test] if space.shape[1] == true.shape[1] else None for space in spaces]
+    truth = numbers[test]
+    judges = [fit(true[train], numbers[train]) for fit in (_Probe, _Nearest)]
+    probe, knn = (
+        [None if vectors is None else _score(truth, judge.predict(vectors)) for vectors in usable] for judge in judges
+    )
+    majority = np.bincount(numbers[train]).argmax()
+    return Downstream(len(kinds), len(train), len(test), float((truth == majority).mean()), tuple(probe), tuple(knn))
 
 
 class _Probe:

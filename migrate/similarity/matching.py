@@ -42,9 +42,9 @@ def some_rows(count: int, *, seed: int, most: int = ASKED) -> NDArray[np.int64]:
     return np.sort(np.random.default_rng(seed).permutation(count)[:most])
 
 
-def pearson(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
+def pearson(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
     """Correlation of two series, (n,); 0 where one of them is constant."""
-    x, y = one - one.mean(), other - other.mean()
+    x, y = a - a.mean(), b - b.mean()
     scale = float(np.sqrt((x @ x) * (y @ y)))
     return float(x @ y) / scale if scale > 0 else 0.0
 
@@ -89,7 +89,7 @@ def match_documents(
     shared = reduce(np.intersect1d, keys)
     if len(shared) < FEWEST:
         raise _strangers(stores, len(shared))
-    read = [_take(store, own, shared[:sample]) for store, own in zip(stores, keys, strict=True)]
+    read = [_take(store, store_keys, shared[:sample]) for store, store_keys in zip(stores, keys, strict=True)]
     for store in stores:
         check_stamps(store)
     # Two ids with one hash are as good as impossible; if it happens they are left out.
@@ -102,17 +102,17 @@ def _keys(store: Store, seed: int, progress: Progress, number: int, total: int) 
     """A hash for each row, (n,); equal ids have equal ones."""
     progress("match documents", number, total)
     secret = str(seed).encode()
-    found = bytearray()
+    digests = bytearray()
     for batch in store.scan():
         for doc_id in batch.ids:
-            found += hashlib.blake2b(doc_id.encode("utf-8", "surrogatepass"), digest_size=8, key=secret).digest()
-    return np.frombuffer(bytes(found), dtype=np.uint64)
+            digests += hashlib.blake2b(doc_id.encode("utf-8", "surrogatepass"), digest_size=8, key=secret).digest()
+    return np.frombuffer(bytes(digests), dtype=np.uint64)
 
 
-def _take(store: Store, keys: Keys, wanted: Keys) -> tuple[Sequence[str], Vectors]:
-    """Ids and vectors in the order of `wanted`, which the store has all."""
-    own, rows = np.unique(keys, return_index=True)
-    batch = store.get(rows[np.searchsorted(own, wanted)].astype(np.int64))
+def _take(store: Store, keys: Keys, shared: Keys) -> tuple[Sequence[str], Vectors]:
+    """Ids and vectors in the order of `shared`, which the store has all."""
+    distinct, rows = np.unique(keys, return_index=True)
+    batch = store.get(rows[np.searchsorted(distinct, shared)].astype(np.int64))
     check_vectors(batch.ids, batch.vectors, source=str(store.info.location))
     return list(batch.ids), batch.vectors
 

@@ -42,16 +42,16 @@ class Measure:
         """Whether it says something else from a to b than from b to a."""
         return self.forth is not self.back
 
-    def matrix(self, found: StoresComparison) -> Matrix:
+    def matrix(self, comparison: StoresComparison) -> Matrix:
         """The measure between all stores."""
-        places = range(len(found.stores))
-        return tuple(tuple(self._between(found, row, column) for column in places) for row in places)
+        places = range(len(comparison.stores))
+        return tuple(tuple(self._between(comparison, row, column) for column in places) for row in places)
 
-    def _between(self, found: StoresComparison, row: int, column: int) -> float | None:
+    def _between(self, comparison: StoresComparison, row: int, column: int) -> float | None:
         if row == column:
             return self.itself
         read = self.forth if row < column else self.back
-        value = read(found.pairs[min(row, column), max(row, column)])
+        value = read(comparison.pairs[min(row, column), max(row, column)])
         return value if value is not None and isfinite(value) else None
 
 

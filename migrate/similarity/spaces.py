@@ -34,8 +34,8 @@ def relative_orientation(a: Vectors, b: Vectors, *, seed: int = 0) -> float:
     check_same_documents(a, b, 3)
     rows = some_rows(len(a), seed=seed)
     above = np.triu_indices(len(rows), 1)
-    one, other = (unit_rows(side[rows]).astype(np.float64) for side in (a, b))
-    return pearson((one @ one.T)[above], (other @ other.T)[above])
+    x, y = (unit_rows(side[rows]).astype(np.float64) for side in (a, b))
+    return pearson((x @ x.T)[above], (y @ y.T)[above])
 
 
 def local_geometry(a: Vectors, b: Vectors, k: int = NEIGHBOURS, *, seed: int = 0) -> float:
@@ -46,16 +46,16 @@ def local_geometry(a: Vectors, b: Vectors, k: int = NEIGHBOURS, *, seed: int = 0
     by `seed`.
     """
     check_same_documents(a, b, 3)
-    asked = some_rows(len(a), seed=seed)
-    one, other = unit_rows(a), unit_rows(b)
-    near = (find_nearest(side, k, asked=asked) for side in (one, other))
-    return local_geometry_of(one, other, *near)
+    query_rows = some_rows(len(a), seed=seed)
+    x, y = unit_rows(a), unit_rows(b)
+    near = (find_nearest(side, k, query_rows=query_rows) for side in (x, y))
+    return local_geometry_of(x, y, *near)
 
 
 def local_geometry_of(a: Vectors, b: Vectors, *both: Nearest) -> float:
     """`local_geometry` of unit rows from neighbours that are known."""
-    found = [_weight_agreement(reconstruction_weights(a, near), reconstruction_weights(b, near)) for near in both]
-    return float(np.mean(found))
+    agreements = [_weight_agreement(reconstruction_weights(a, near), reconstruction_weights(b, near)) for near in both]
+    return float(np.mean(agreements))
 
 
 def reconstruction_weights(vectors: Vectors, near: Nearest) -> NDArray[np.float64]:
@@ -64,9 +64,9 @@ def reconstruction_weights(vectors: Vectors, near: Nearest) -> NDArray[np.float6
     As in scikit-learn, 0.001 of the trace of a document's Gram matrix is added to its diagonal.
     """
     weights = np.empty(near.rows.shape)
-    for start in range(0, len(near.asked), _BLOCK):
+    for start in range(0, len(near.query_rows), _BLOCK):
         block = slice(start, start + _BLOCK)
-        edges = vectors[near.rows[block]].astype(np.float64) - vectors[near.asked[block]][:, None]
+        edges = vectors[near.rows[block]].astype(np.float64) - vectors[near.query_rows[block]][:, None]
         gram = edges @ edges.transpose(0, 2, 1)
         trace = np.einsum("mkk->m", gram)
         ridge = _REGULARISATION * np.where(trace > 0, trace, 1)
@@ -76,9 +76,9 @@ def reconstruction_weights(vectors: Vectors, near: Nearest) -> NDArray[np.float6
     return weights
 
 
-def _weight_agreement(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
+def _weight_agreement(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
     """Mean over rows of the correlation of weights, (m, k); equal weights agree with equal weights only."""
-    x, y = (side - side.mean(axis=1, keepdims=True) for side in (one, other))
+    x, y = (side - side.mean(axis=1, keepdims=True) for side in (a, b))
     scale = np.sqrt(np.einsum("mk,mk->m", x, x) * np.einsum("mk,mk->m", y, y))
     products = np.einsum("mk,mk->m", x, y)
     same = np.isclose(x, y).all(axis=1)
@@ -92,13 +92,13 @@ FEWEST = 4
 """Documents that the unbiased estimator needs at least."""
 
 
-def unbiased_hsic(one: Matrix, other: Matrix) -> float:
+def unbiased_hsic(a: Matrix, b: Matrix) -> float:
     """Unbiased estimate of the Hilbert-Schmidt independence criterion from two Gram matrices, (n, n), n >= 4.
 
     Song et al. 2012; HSIC₁ in Nguyen, Raghu & Kornblith 2021, eq. 3. The diagonals are left out.
     """
-    n = len(one)
-    k, l = _without_diagonal(one), _without_diagonal(other)  # noqa: E741 - the letters of the formula
+    n = len(a)
+    k, l = _without_diagonal(a), _without_diagonal(b)  # noqa: E741 - the letters of the formula
     k_sums, l_sums = k.sum(axis=0), l.sum(axis=0)
     total = np.einsum("ij,ij->", k, l)
     total += k_sums.sum() * l_sums.sum() / ((n - 1) * (n - 2))
@@ -129,8 +129,8 @@ def linear_cka(a: Vectors, b: Vectors, *, batch_size: int = BATCH_SIZE, seed: in
         x, y = a[rows] - means[0], b[rows] - means[1]
         k, l = x @ x.T, y @ y.T  # noqa: E741
         sums += unbiased_hsic(k, l), unbiased_hsic(k, k), unbiased_hsic(l, l)
-    both, one, other = sums.tolist()
-    return float(both / np.sqrt(one * other)) if one > 0 and other > 0 else 0.0
+    both, a_with_itself, b_with_itself = sums.tolist()
+    return float(both / np.sqrt(a_with_itself * b_with_itself)) if a_with_itself > 0 and b_with_itself > 0 else 0.0
 
 
 def cka_distance(cka: float) -> float:
@@ -214,23 +214,23 @@ def compare_spaces(a: Vectors, b: Vectors, *, seed: int = 0) -> Similarity:
 
 def describe_space(vectors: Vectors, *, seed: int = 0) -> Space:
     """What comparisons need of (n, d); only spaces described with the same seed go together."""
-    asked = some_rows(len(vectors), seed=seed)
-    near = find_nearest(unit_rows(vectors), max(NEIGHBOURS, dimension.NEIGHBOURS), asked=asked)
+    query_rows = some_rows(len(vectors), seed=seed)
+    near = find_nearest(unit_rows(vectors), max(NEIGHBOURS, dimension.NEIGHBOURS), query_rows=query_rows)
     return Space(vectors, near, local_dimensions(near))
 
 
 def compare_described(a: Space, b: Space, *, seed: int = 0) -> Similarity:
     """As `compare_spaces`, of spaces that are described already."""
     cka = linear_cka(a.vectors, b.vectors, seed=seed)
-    one, other = a.near.first(NEIGHBOURS), b.near.first(NEIGHBOURS)
+    a_near, b_near = a.near.first(NEIGHBOURS), b.near.first(NEIGHBOURS)
     return Similarity(
         documents=len(a.vectors),
         cka=cka,
         cka_distance=cka_distance(cka),
-        jaccard=jaccard_of(one, other),
-        rank_similarity=rank_similarity_of(one, other),
+        jaccard=jaccard_of(a_near, b_near),
+        rank_similarity=rank_similarity_of(a_near, b_near),
         relative_orientation=relative_orientation(a.vectors, b.vectors, seed=seed),
-        local_geometry=local_geometry_of(unit_rows(a.vectors), unit_rows(b.vectors), one, other),
+        local_geometry=local_geometry_of(unit_rows(a.vectors), unit_rows(b.vectors), a_near, b_near),
         dimension_agreement=_agreement(a.local, b.local),
         dimensions=(a.dimension, b.dimension),
         two_nn=(a.two_nn, b.two_nn),
@@ -239,8 +239,8 @@ def compare_described(a: Space, b: Space, *, seed: int = 0) -> Similarity:
     )
 
 
-def _agreement(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
+def _agreement(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
     from migrate.stitch.confidence import spearman
 
-    both = np.isfinite(one) & np.isfinite(other)
-    return spearman(one[both], other[both]) if both.any() else float("nan")
+    both = np.isfinite(a) & np.isfinite(b)
+    return spearman(a[both], b[both]) if both.any() else float("nan")

@@ -94,11 +94,11 @@ class Stitch(ABC):
 
         A variance that is not asked for may be left out, where it costs something.
         """
-        for known, asked in splits:
-            some, others = (None, None) if texts is None else (texts.take(known), texts.take(asked))
-            fitted = copy.copy(self).fit(source[known], target[known], some)
-            fitted = fitted.with_reach(source[known]) if with_variance else fitted
-            yield fitted.predict(source[asked], others)
+        for fit_rows, held_out in splits:
+            fit_texts, held_out_texts = (None, None) if texts is None else (texts.take(fit_rows), texts.take(held_out))
+            fitted = copy.copy(self).fit(source[fit_rows], target[fit_rows], fit_texts)
+            fitted = fitted.with_reach(source[fit_rows]) if with_variance else fitted
+            yield fitted.predict(source[held_out], held_out_texts)
 
     def tuned(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
         """The same stitch, not fitted, with what is chosen once for a sample and not in every fit to a part of it."""
@@ -205,18 +205,18 @@ def cross_predict(
     if len(pairs) == 2:  # each leaves one to learn from, and all that one pair teaches is its own target
         return Prediction(pairs.target[::-1].copy())
     held_out = fold_rows(len(pairs), folds=folds, seed=seed)
-    rest = [_some(np.setdiff1d(np.arange(len(pairs)), rows), share, seed) for rows in held_out]
-    splits = list(zip(rest, held_out, strict=True))
-    for rows, found in zip(
+    fit_rows = [_draw_share(np.setdiff1d(np.arange(len(pairs)), rows), share, seed) for rows in held_out]
+    splits = list(zip(fit_rows, held_out, strict=True))
+    for rows, prediction in zip(
         held_out,
         stitch.cross_predict(pairs.source, pairs.target, pairs.texts, splits, with_variance=with_variance),
         strict=True,
     ):
-        vectors[rows] = found.vectors
-        if found.variance is not None:
-            variance[rows] = found.variance
-        if found.prior is not None:
-            prior[rows] = found.prior
+        vectors[rows] = prediction.vectors
+        if prediction.variance is not None:
+            variance[rows] = prediction.variance
+        if prediction.prior is not None:
+            prior[rows] = prediction.prior
     return Prediction(vectors, _if_complete(variance), _if_complete(prior))
 
 
@@ -224,7 +224,7 @@ def _if_complete(values: Vectors) -> Vectors | None:
     return None if np.isnan(values).any() else values
 
 
-def _some(rows: NDArray[np.int64], share: float, seed: int) -> NDArray[np.int64]:
+def _draw_share(rows: NDArray[np.int64], share: float, seed: int) -> NDArray[np.int64]:
     if share >= 1:
         return rows
     return np.sort(np.random.default_rng(seed).permutation(rows)[: max(round(share * len(rows)), 2)])

@@ -49,8 +49,8 @@ class Confidence:
         signals = _signals(prediction)
         half = np.random.default_rng(0).permutation(len(cosine)) % 2 == 0
         judged = np.empty(len(cosine))
-        for one in (half, ~half):
-            judged[one] = signals[one] @ _least_squares(signals[~one], cosine[~one])
+        for fold in (half, ~half):
+            judged[fold] = signals[fold] @ _least_squares(signals[~fold], cosine[~fold])
         error = np.maximum(2 - 2 * cosine, 0)  # rounding takes a cosine beyond 1
         worst = np.argsort(judged, kind="stable")[: max(round(_WORST * len(error)), 1)]
         coefficients = tuple(_least_squares(signals, cosine).tolist())
@@ -68,15 +68,17 @@ class Confidence:
 
         `squares` are the squared norms of its vectors, (m,), where they are known already.
         """
-        found = _signals(prediction, squares)[:, : len(self.coefficients)] @ np.array(self.coefficients)
-        return np.asarray(np.clip(found.astype(np.float32), np.float32(-1), _HIGHEST))
+        cosines = _signals(prediction, squares)[:, : len(self.coefficients)] @ np.array(self.coefficients)
+        return np.asarray(np.clip(cosines.astype(np.float32), np.float32(-1), _HIGHEST))
 
 
 def _signals(prediction: Prediction, squares: Vectors | None = None) -> Matrix:
     """Constant, norm, variance and prior variance of each prediction, (m, 4)."""
     norms = np.sqrt((squared_norms(prediction.vectors) if squares is None else squares).astype(np.float64))
     none = np.zeros(len(norms))
-    variances = [none if one is None else one.astype(np.float64) for one in (prediction.variance, prediction.prior)]
+    variances = [
+        none if values is None else values.astype(np.float64) for values in (prediction.variance, prediction.prior)
+    ]
     return np.column_stack([np.ones(len(norms)), norms, *variances])
 
 
@@ -88,11 +90,11 @@ def _cosines(predicted: Vectors, truth: Vectors) -> Matrix:
     return np.asarray(np.einsum("ij,ij->i", unit_rows(predicted), unit_rows(truth)), dtype=np.float64)
 
 
-def spearman(one: Matrix, other: Matrix) -> float:
+def spearman(x: Matrix, y: Matrix) -> float:
     """Spearman's rank correlation of two series, (n,); 0 where one of them is constant."""
     from scipy.stats import rankdata
 
-    a, b = rankdata(one), rankdata(other)
+    a, b = rankdata(x), rankdata(y)
     a -= a.mean()
     b -= b.mean()
     scale = float(np.sqrt((a @ a) * (b @ b)))

@@ -103,15 +103,15 @@ def direction_of(manifest: Manifest, *, source: str = "stitch") -> Direction:
     StitchError
         The manifest says something that is neither.
     """
-    found: Direction = manifest.details.get(DIRECTION, DOCUMENT)
-    if found not in DIRECTIONS:
+    direction: Direction = manifest.details.get(DIRECTION, DOCUMENT)
+    if direction not in DIRECTIONS:
         raise StitchError(
-            f"{source}: expected a direction among {', '.join(DIRECTIONS)}; found {found!r}; fit it again"
+            f"{source}: expected a direction among {', '.join(DIRECTIONS)}; found {direction!r}; fit it again"
         )
-    return found
+    return direction
 
 
-def require_direction(manifest: Manifest, wanted: Direction, *, source: str) -> None:
+def require_direction(manifest: Manifest, required: Direction, *, source: str) -> None:
     """Make sure that the stitch with this manifest goes the way that it is used; `source` is what it is used on.
 
     Raises
@@ -119,11 +119,11 @@ def require_direction(manifest: Manifest, wanted: Direction, *, source: str) -> 
     StitchError
         It goes the other way.
     """
-    found = direction_of(manifest)
-    if found != wanted:
+    direction = direction_of(manifest)
+    if direction != required:
         raise StitchError(
-            f"{source}: expected a stitch that {_MAPS[wanted]}, found one that {_MAPS[found]}; "
-            f"fit one with --direction {wanted}"
+            f"{source}: expected a stitch that {_MAPS[required]}, found one that {_MAPS[direction]}; "
+            f"fit one with --direction {required}"
         )
 
 
@@ -165,13 +165,13 @@ class TrueVectors:
     row_of: Mapping[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        own = {doc_id: row for row, doc_id in enumerate(self.ids)}
-        object.__setattr__(self, "row_of", {**self.copies, **own})
+        sampled = {doc_id: row for row, doc_id in enumerate(self.ids)}
+        object.__setattr__(self, "row_of", {**self.copies, **sampled})
 
     def positions(self, ids: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Where `ids` and the sample meet: positions in `ids`, and the rows of `vectors` that belong there."""
-        known = self.row_of
-        hits = [(position, known[doc_id]) for position, doc_id in enumerate(ids) if doc_id in known]
+        rows = self.row_of
+        hits = [(position, rows[doc_id]) for position, doc_id in enumerate(ids) if doc_id in rows]
         table = np.array(hits, dtype=np.int64).reshape(-1, 2)
         return table[:, 0], table[:, 1]
 
@@ -253,8 +253,8 @@ class FittedStitch:
         """What using the fallback costs, None where there is none."""
         if self.fallback is None:
             return None
-        best, other = self.selection.best, self.fallback.selection.best
-        return FallbackUse(best.stitch, other.stitch, best.scores.overlap_at_10, other.scores.overlap_at_10)
+        best, fallback = self.selection.best, self.fallback.selection.best
+        return FallbackUse(best.stitch, fallback.stitch, best.scores.overlap_at_10, fallback.scores.overlap_at_10)
 
     def translate(
         self, batch: Batch, texts: Sequence[str] | None = None, *, source: str, patch: bool = True
@@ -271,8 +271,10 @@ class FittedStitch:
         require_direction(self.manifest, DOCUMENT, source=source)
         read = self.reader.read(texts) if self.reader is not None and self.reads_texts and texts is not None else None
         prediction, squares = self._predict(batch.ids, batch.vectors, read, source=source, noun="document")
-        known = self.selection.confidence
-        confidence = np.full(len(batch), np.nan, dtype=np.float32) if known is None else known.of(prediction, squares)
+        estimator = self.selection.confidence
+        confidence = (
+            np.full(len(batch), np.nan, dtype=np.float32) if estimator is None else estimator.of(prediction, squares)
+        )
         out = self._of_norm(prediction.vectors, squares, batch.vectors)
         if patch:
             positions, rows = self.sample.positions(batch.ids)
@@ -293,22 +295,22 @@ class FittedStitch:
         """
         require_direction(self.manifest, QUERY, source=source)
         rows = as_vectors(vectors, dim=input_dim(self.manifest), source=source)
-        found, squares = self._predict(range(len(rows)), rows, None, source=source, noun="row")
-        return self._of_norm(found.vectors, squares, rows)
+        prediction, squares = self._predict(range(len(rows)), rows, None, source=source, noun="row")
+        return self._of_norm(prediction.vectors, squares, rows)
 
     def _predict(
         self, ids: Sequence[object], vectors: Vectors, texts: TextRows | None, *, source: str, noun: str
     ) -> tuple[Prediction, Vectors]:
         """The prediction and the squared norms of its vectors."""
         check_vectors(ids, vectors, source=source, noun=noun)
-        found = self.stitch.predict(vectors, texts)
+        prediction = self.stitch.predict(vectors, texts)
         after = f"{source} after the {self.stitch.spec} stitch"
-        return found, check_vectors(ids, found.vectors, source=after, noun=noun)
+        return prediction, check_vectors(ids, prediction.vectors, source=after, noun=noun)
 
-    def _of_norm(self, found: Vectors, squares: Vectors, given: Vectors) -> Vectors:
+    def _of_norm(self, predicted: Vectors, squares: Vectors, inputs: Vectors) -> Vectors:
         """Predicted rows, of the norm that they are to have; what was given is left as it is."""
         scale = np.float32(self.norm) / np.sqrt(squares)
-        return np.multiply(found, scale[:, None], out=found if found is not given else None)
+        return np.multiply(predicted, scale[:, None], out=predicted if predicted is not inputs else None)
 
     def digest(self) -> str:
         """SHA-256 of all that a translation depends on; one without texts depends on `without_texts` instead."""
@@ -339,14 +341,14 @@ class FittedStitch:
 
     def manifest_with_files(self, folder: Path) -> Manifest:
         """The manifest with the facts of the fit and the hashes of the files in `folder`."""
-        known = {name: fact for name, fact in self.manifest.details.items() if name != FALLBACK}
+        kept = {name: fact for name, fact in self.manifest.details.items() if name != FALLBACK}
         spare = {} if self.fallback is None else {FALLBACK: _selection_facts(self.fallback.selection)}
         details = {
-            **known,
+            **kept,
             **spare,
             "stitch": self.stitch.spec,
             "norm": self.norm,
-            "facts": self.stitch.facts() or known.get("facts", {}),
+            "facts": self.stitch.facts() or kept.get("facts", {}),
             "selection": _selection_facts(self.selection),
             ARRAYS: _array_names(folder / WEIGHTS_NAME),
             "files": {name: sha256_file(folder / name) for name in (WEIGHTS_NAME, SAMPLE_NAME, *self._payloads())},

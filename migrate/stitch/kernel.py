@@ -32,10 +32,10 @@ class Part:
     rows: Sparse | Vectors
     scale: float = 1.0
 
-    def cross(self, other: NDArray[np.int64]) -> Matrix:
+    def cross(self, rows: NDArray[np.int64]) -> Matrix:
         """The kernel between all fit documents and some of them, (n, m), float64."""
-        some = self.rows[other]
-        return np.asarray(self.scale * (self.rows @ _dense(some).T), dtype=np.float64)
+        documents = self.rows[rows]
+        return np.asarray(self.scale * (self.rows @ _dense(documents).T), dtype=np.float64)
 
     def take(self, rows: NDArray[np.int64]) -> Self:
         """With some of the fit documents."""
@@ -45,8 +45,8 @@ class Part:
         """`k(x) @ alpha`, (m, r), for the documents of a view: over the features, or the fit documents if fewer."""
         if alpha.shape[1] <= len(alpha):
             return view.dot(self._table(alpha))
-        found: Vectors = view.dot(self._fit_documents) @ alpha
-        return found
+        products: Vectors = view.dot(self._fit_documents) @ alpha
+        return products
 
     def diagonal(self, view: View) -> Vectors:
         """`k(x, x)`, (m,)."""
@@ -68,14 +68,14 @@ class Part:
 
     def arrays(self) -> Arrays:
         """Scale and rows, under names that begin with the name of the view and its form."""
-        found: dict[str, NDArray[Any]] = {"scale": np.array([self.scale], dtype=np.float64)}
+        arrays: dict[str, NDArray[Any]] = {"scale": np.array([self.scale], dtype=np.float64)}
         rows: Sparse = self.rows
         if isinstance(rows, np.ndarray):
-            found["rows"] = rows
+            arrays["rows"] = rows
         else:
-            found |= {"data": rows.data, "indices": rows.indices.astype(np.int32)}
-            found |= {"starts": rows.indptr.astype(np.int64), "width": np.array(rows.shape[1:], dtype=np.int64)}
-        return {f"{self.name}/{self.form}/{key}": array for key, array in found.items()}
+            arrays |= {"data": rows.data, "indices": rows.indices.astype(np.int32)}
+            arrays |= {"starts": rows.indptr.astype(np.int64), "width": np.array(rows.shape[1:], dtype=np.int64)}
+        return {f"{self.name}/{self.form}/{key}": array for key, array in arrays.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,14 +88,14 @@ class GaussianPart(Part):
     form: ClassVar[str] = "gaussian"
     width: float = 1.0
 
-    def cross(self, other: NDArray[np.int64]) -> Matrix:
+    def cross(self, rows: NDArray[np.int64]) -> Matrix:
         """The kernel between all fit documents and some of them, (n, m), float64."""
-        return self.take(other)._kernel(self.rows).astype(np.float64)
+        return self.take(rows)._kernel(self.rows).astype(np.float64)
 
     def columns(self, view: View, alpha: Vectors) -> Vectors:
         """`k(x) @ alpha`, (m, r)."""
-        found: Vectors = self._kernel(view.matrix()) @ alpha
-        return found
+        products: Vectors = self._kernel(view.matrix()) @ alpha
+        return products
 
     def diagonal(self, view: View) -> Vectors:
         """`k(x, x)`, (m,)."""
@@ -109,9 +109,9 @@ class GaussianPart(Part):
         return {**super().arrays(), f"{self.name}/{self.form}/bandwidth": np.array([self.width], dtype=np.float64)}
 
 
-def gaussian(one: Vectors, other: Vectors, width: float) -> Vectors:
+def gaussian(x: Vectors, y: Vectors, width: float) -> Vectors:
     """`exp(-|x - y|² / width)` for rows of (m, p) and (n, p): (m, n), float32."""
-    distances = squared_norms(one)[:, None] + squared_norms(other) - 2 * (one @ other.T)
+    distances = squared_norms(x)[:, None] + squared_norms(y) - 2 * (x @ y.T)
     return np.asarray(np.exp(-np.maximum(distances, 0) / np.float32(width)), dtype=np.float32)
 
 
@@ -258,5 +258,5 @@ def spread(matrix: Matrix) -> float:
     1 where the rows are all the same, but for rounding.
     """
     diagonal = float(np.trace(matrix) / len(matrix))
-    found = diagonal - float(matrix.mean())
-    return found if found > _LEAST_SPREAD * diagonal else 1.0
+    variance = diagonal - float(matrix.mean())
+    return variance if variance > _LEAST_SPREAD * diagonal else 1.0

@@ -50,8 +50,8 @@ class Kernels:
 
     def parts(self, weighing: Weighing) -> list[Part]:
         """The views that have a weight, with these documents to predict from."""
-        known = [(name, weight) for name, weight in weighing.weights.items() if name in self.scales]
-        return [self._part(name, weight * self.scales[name]) for name, weight in known]
+        weights = [(name, weight) for name, weight in weighing.weights.items() if name in self.scales]
+        return [self._part(name, weight * self.scales[name]) for name, weight in weights]
 
     def _part(self, name: str, scale: float) -> Part:
         rows = self.views[name].matrix()
@@ -178,7 +178,7 @@ class Additive(Stitch):
         if len(target) > SEARCH_SIZE:
             penalty = max(
                 (penalty * near for near in NEARBY),
-                key=lambda one: overlap_of(system.target, system.solve(one).residuals),
+                key=lambda candidate: overlap_of(system.target, system.solve(candidate).residuals),
             )
         self._keep(kernels.parts(weighing), system, system.coefficients(penalty), system.means, penalty)
         return self
@@ -207,10 +207,10 @@ class Additive(Stitch):
         kernels = self._kernels(source, texts)
         weighing = self.weighing or self._weigh(kernels, target)
         total, truth = kernels.total(weighing), target.astype(np.float64)
-        for known, asked in splits:
-            system = KernelSystem(total[np.ix_(known, known)], truth[known])
-            prior = np.diag(total)[asked] if with_variance else None
-            yield _predict(system, total[np.ix_(asked, known)], prior, weighing.total_penalty)
+        for fit_rows, held_out in splits:
+            system = KernelSystem(total[np.ix_(fit_rows, fit_rows)], truth[fit_rows])
+            prior = np.diag(total)[held_out] if with_variance else None
+            yield _predict(system, total[np.ix_(held_out, fit_rows)], prior, weighing.total_penalty)
 
     def _kernels(self, source: Vectors, texts: TextRows | None, mean: Vectors | None = None) -> Kernels:
         return measure(self._views(source, texts, _mean(source) if mean is None else mean), texts, self.gaussian)
@@ -260,11 +260,11 @@ class Additive(Stitch):
 
     def arrays(self) -> Arrays:
         """Coefficients, offset, mean, and what each view saw of the fit documents."""
-        found = {"alpha": self.alpha_, "offset": self.offset_, "mean": self.mean_}
-        found["dim"] = np.array([self.dim_], dtype=np.int64)
+        arrays = {"alpha": self.alpha_, "offset": self.offset_, "mean": self.mean_}
+        arrays["dim"] = np.array([self.dim_], dtype=np.int64)
         for part in self.parts_:
-            found |= part.arrays()
-        return found
+            arrays |= part.arrays()
+        return arrays
 
     def restore(self, arrays: Arrays) -> Self:
         """Take back what `arrays` gave.

@@ -108,10 +108,10 @@ def _primal(x: Matrix, y: Matrix, lambdas: _Grid, loss: Loss) -> RidgePath:
     def residuals(penalty: float) -> Matrix:
         shrink = 1 / (eigenvalues + penalty)
         slack = 1 - 1 / n - squares @ shrink
-        rest: Matrix = scores @ (moments * -shrink[:, None])
-        rest += y
-        rest /= slack[:, None]
-        return rest
+        errors: Matrix = scores @ (moments * -shrink[:, None])
+        errors += y
+        errors /= slack[:, None]
+        return errors
 
     loo_mse, best, kept = _search(grid, residuals, loss)
     coefficients = basis @ (moments / (eigenvalues + grid[best])[:, None])
@@ -132,9 +132,9 @@ def _dual(x: Matrix, y: Matrix, lambdas: _Grid, loss: Loss) -> RidgePath:
         # intercept: its 1/n leaves the denominator, and it is orthogonal to the centred y.
         keep = penalty / (eigenvalues + penalty)
         slack = squares @ keep - 1 / n
-        rest: Matrix = basis @ (moments * keep[:, None])
-        rest /= slack[:, None]
-        return rest
+        errors: Matrix = basis @ (moments * keep[:, None])
+        errors /= slack[:, None]
+        return errors
 
     loo_mse, best, kept = _search(grid, residuals, loss)
     coefficients = x.T @ (basis @ (moments / (eigenvalues + grid[best])[:, None]))
@@ -147,11 +147,11 @@ def _search(grid: Matrix, residuals: Callable[[float], Matrix], loss: Loss) -> t
     best, best_loss = 0, (np.inf, np.inf)
     kept = np.empty(0)
     for index, penalty in enumerate(grid):
-        rest = residuals(float(penalty))
-        loo_mse[index] = mean_square(rest)
-        found = (loss(rest), float(loo_mse[index]))
-        if found <= best_loss:
-            best, best_loss, kept = index, found, rest
+        errors = residuals(float(penalty))
+        loo_mse[index] = mean_square(errors)
+        current_loss = (loss(errors), float(loo_mse[index]))
+        if current_loss <= best_loss:
+            best, best_loss, kept = index, current_loss, errors
     return loo_mse, best, kept
 
 

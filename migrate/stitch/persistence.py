@@ -66,8 +66,8 @@ def load_stitch(folder: str | Path) -> FittedStitch:
                 raise StitchError(f"{folder / name}: its SHA-256 is not the one in the manifest; fit the stitch again")
         tensors = load_file(folder / WEIGHTS_NAME)
         _check_arrays(folder, details.get(ARRAYS, ()), tensors)
-        known = json.loads((folder / SAMPLE_NAME).read_bytes())
-        sample = TrueVectors(known["ids"], tensors.pop(SAMPLE_KEY), known["copies"])
+        ids_and_copies = json.loads((folder / SAMPLE_NAME).read_bytes())
+        sample = TrueVectors(ids_and_copies["ids"], tensors.pop(SAMPLE_KEY), ids_and_copies["copies"])
         stitch = new_stitch(details["stitch"]).restore_saved(_with_prefix(tensors, PREFIX))
         fallback = _read_fallback(details.get(FALLBACK), _with_prefix(tensors, FALLBACK_PREFIX))
         selection = _read_selection(details["selection"])
@@ -136,9 +136,9 @@ def _check_map(folder: Path, fitted: FittedStitch, source_dim: int) -> None:
         raise StitchError(f"{folder}: expected finite weights, found NaN or Inf; fit the stitch again")
     if fitted.reads_texts and fitted.reader is None:
         raise StitchError(f"{folder}: expected what a stitch needs to read texts, found none; fit it again")
-    found = _dim_of(fitted.stitch, source_dim, fitted.reader)
-    if found != fitted.dim:
-        raise StitchError(f"{folder}: expected a map to {fitted.dim} dimensions, found one to {found}; fit it again")
+    dim = _dim_of(fitted.stitch, source_dim, fitted.reader)
+    if dim != fitted.dim:
+        raise StitchError(f"{folder}: expected a map to {fitted.dim} dimensions, found one to {dim}; fit it again")
 
 
 def _check_sample(folder: Path, sample: TrueVectors) -> None:

@@ -32,6 +32,6 @@ def new_stitch(spec: str) -> Stitch:
     if kind == Mlp.kind and option in map(str, range(1, MAX_LAYERS + 1)):
         return Mlp(int(option))
     if kind not in KINDS or colon:
-        known = f"auto, {', '.join(KINDS)}, lowrank:RANK, mlp:1 to mlp:{MAX_LAYERS}"
-        raise UsageError(f"expected a stitch among {known}; found {spec!r}")
+        names = f"auto, {', '.join(KINDS)}, lowrank:RANK, mlp:1 to mlp:{MAX_LAYERS}"
+        raise UsageError(f"expected a stitch among {names}; found {spec!r}")
     return KINDS[kind]()

@@ -68,8 +68,8 @@ class Neighbours:
         n = len(truth)
         self.k = min(k, n - 1)
         self.truth = truth
-        self.asked = np.sort(np.random.default_rng(seed).permutation(n)[:_QUERIES])
-        self._true = np.zeros((len(self.asked), n), dtype=bool)
+        self.query_rows = np.sort(np.random.default_rng(seed).permutation(n)[:_QUERIES])
+        self._true = np.zeros((len(self.query_rows), n), dtype=bool)
         for start, top in self._tops(truth):
             np.put_along_axis(self._true[start : start + len(top)], top, True, axis=1)
 
@@ -78,7 +78,7 @@ class Neighbours:
 
         The documents ask with their true vectors, or with other `queries` of the space of `predicted`, (n, q).
         """
-        shares = np.empty(len(self.asked))
+        shares = np.empty(len(self.query_rows))
         for start, top in self._tops(predicted, queries):
             hits = np.take_along_axis(self._true[start : start + len(top)], top, axis=1)
             shares[start : start + len(top)] = hits.mean(axis=1)
@@ -89,8 +89,8 @@ class Neighbours:
         queries = self.truth if queries is None else queries
         # What all documents have in common changes no order, but costs digits where it is nearly all there is.
         documents = (documents - documents.mean(axis=0, dtype=np.float64)).astype(np.float32)
-        for start in range(0, len(self.asked), _BLOCK):
-            own = self.asked[start : start + _BLOCK]
-            similarities = queries[own] @ documents.T
-            similarities[np.arange(len(own)), own] = -np.inf
+        for start in range(0, len(self.query_rows), _BLOCK):
+            rows = self.query_rows[start : start + _BLOCK]
+            similarities = queries[rows] @ documents.T
+            similarities[np.arange(len(rows)), rows] = -np.inf
             yield start, np.argpartition(-similarities, self.k - 1, axis=1)[:, : self.k]

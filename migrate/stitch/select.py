@@ -66,25 +66,25 @@ def learning_curve(
     if len(pairs) < _FEWEST:
         return None
     smaller = [cross_predict(stitch, pairs, share=share, seed=seed, with_variance=False).vectors for share in _SHARES]
-    steps = np.column_stack([*(neighbours.overlap(unit_rows(one)) for one in smaller), shares])
+    steps = np.column_stack([*(neighbours.overlap(unit_rows(vectors)) for vectors in smaller), shares])
     learned_from = (1 - 1 / FOLDS) * len(pairs)
     there = n_pairs or len(pairs)
-    known, wanted = (float(np.log2(count / len(pairs))) for count in (there, there + MORE))
+    current, target = (float(np.log2(count / len(pairs))) for count in (there, there + MORE))
     draws = np.random.default_rng(seed).integers(len(steps), size=(_RESAMPLES, len(steps)))
-    gains = [_gain_between(steps[draw].mean(axis=0), known, wanted) for draw in draws]
+    gains = [_gain_between(steps[draw].mean(axis=0), current, target) for draw in draws]
     low, high = np.percentile(gains, [2.5, 97.5]).tolist()
     return LearningCurve(
         tuple(round(share * learned_from) for share in (*_SHARES, 1)),
         tuple(steps.mean(axis=0).tolist()),
-        _gain_between(steps.mean(axis=0), known, wanted),
+        _gain_between(steps.mean(axis=0), current, target),
         low,
         high,
     )
 
 
-def _gain_between(overlap: NDArray[np.float64], known: float, wanted: float) -> float:
-    """What the doublings from `known` to `wanted` add."""
-    return _gain(overlap, wanted) - _gain(overlap, known)
+def _gain_between(overlap: NDArray[np.float64], start: float, end: float) -> float:
+    """What the doublings from `start` to `end` add."""
+    return _gain(overlap, end) - _gain(overlap, start)
 
 
 def _gain(overlap: Sequence[float] | NDArray[np.float64], doublings: float) -> float:
@@ -165,8 +165,8 @@ def candidates(specs: Sequence[str], automatic: Sequence[str]) -> list[str]:
     >>> candidates(["mean", "auto", "mean"], ["ols", "ridge"])
     ['ols', 'ridge', 'mean']
     """
-    wanted = [*automatic, *specs] if AUTO in specs or not specs else specs
-    return [spec for spec in dict.fromkeys(wanted) if spec != AUTO]
+    named = [*automatic, *specs] if AUTO in specs or not specs else specs
+    return [spec for spec in dict.fromkeys(named) if spec != AUTO]
 
 
 def _cost_of_use(spec: str) -> int:
@@ -199,16 +199,16 @@ def select_stitch(
     n_pairs = len(pairs)
     if n_pairs > LARGEST_JUDGED:
         pairs = pairs.take(np.sort(np.random.default_rng(seed).permutation(len(pairs))[:LARGEST_JUDGED]))
-    wanted = sorted(candidates(specs, applicable(pairs)), key=_cost_of_use)
+    choices = sorted(candidates(specs, applicable(pairs)), key=_cost_of_use)
     neighbours = Neighbours(unit_rows(pairs.target), seed=seed)
-    judged = [_judge(spec, pairs, neighbours, seed=seed) for spec in _reporting(wanted, progress)]
+    judged = [_judge(spec, pairs, neighbours, seed=seed) for spec in _reporting(choices, progress)]
     chosen = _cheapest_of_the_best(judged)
-    controls = [spec for spec in (TEXT_CONTROL, Mean.kind) if spec not in wanted]
+    controls = [spec for spec in (TEXT_CONTROL, Mean.kind) if spec not in choices]
     controls = [spec for spec in controls if pairs.texts is not None or not KINDS[spec].reads_texts]
-    table = [one.row for one in judged]
+    table = [candidate.row for candidate in judged]
     table += [_judge(spec, pairs, neighbours, seed=seed, is_control=True).row for spec in controls]
     table.append(_random_control(pairs.target, seed=seed))
-    progress("fit candidates", len(wanted), len(wanted))
+    progress("fit candidates", len(choices), len(choices))
     confidence = Confidence.fit(cross_predict(chosen.stitch, pairs, seed=seed), pairs.target)
     curve = learning_curve(chosen.stitch, pairs, chosen.shares, neighbours, n_pairs=n_pairs, seed=seed)
     return Selection(chosen.row.stitch, tuple(table), confidence, curve, chosen.stitch)
@@ -231,11 +231,11 @@ def _judge(spec: str, pairs: Pairing, neighbours: Neighbours, *, seed: int, is_c
 
 
 def _cheapest_of_the_best(judged: Sequence[_Judged]) -> _Judged:
-    best = max(judged, key=lambda one: (one.row.scores.overlap_at_10, -one.row.scores.mse))
-    for one in judged:
-        behind = best.shares - one.shares
+    best = max(judged, key=lambda candidate: (candidate.row.scores.overlap_at_10, -candidate.row.scores.mse))
+    for candidate in judged:
+        behind = best.shares - candidate.shares
         if behind.mean() <= _standard_error(behind):
-            return one
+            return candidate
     return best
 
 
@@ -281,12 +281,12 @@ def select_query_stitch(
     """
     check_pairs(source, target)
     same_dim = source.shape[1] == target.shape[1]
-    wanted = candidates(specs, [spec for spec in QUERY_CANDIDATES if same_dim or spec != Identity.kind])
-    controls = [spec for spec in (Mean.kind,) if spec not in wanted]
+    choices = candidates(specs, [spec for spec in QUERY_CANDIDATES if same_dim or spec != Identity.kind])
+    controls = [spec for spec in (Mean.kind,) if spec not in choices]
     judge = _Judge(source, target, seed)
     table = []
-    for done, spec in enumerate(wanted):
-        progress("fit candidates", done, len(wanted))
+    for done, spec in enumerate(choices):
+        progress("fit candidates", done, len(choices))
         table.append(judge.stitch(spec))
     chosen = max(table, key=lambda row: row.scores.overlap_at_10).stitch
     table += [judge.stitch(spec, is_control=True) for spec in controls]

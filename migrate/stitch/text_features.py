@@ -144,10 +144,10 @@ def gram(matrix: Sparse | Vectors) -> Matrix:
     columns = matrix.tocsc()
     counts = np.diff(columns.indptr)
     shared = columns[:, np.flatnonzero(counts > 1)]
-    found = np.zeros((matrix.shape[0], matrix.shape[0]))
+    products = np.zeros((matrix.shape[0], matrix.shape[0]))
     for start in range(0, shared.shape[1], _COLUMNS):
         block = shared[:, start : start + _COLUMNS].toarray()
-        found += block @ block.T
+        products += block @ block.T
     lone = columns[:, np.flatnonzero(counts == 1)]
-    found[np.diag_indices_from(found)] += np.bincount(lone.indices, lone.data**2, minlength=len(found))
-    return found
+    products[np.diag_indices_from(products)] += np.bincount(lone.indices, lone.data**2, minlength=len(products))
+    return products

@@ -70,10 +70,10 @@ class Words:
         if lengths is not None and limit is not None:
             weights[self._tokens_before(lengths) >= limit] = 0
         shape = (len(self.starts) - 1, len(self.words))
-        found = csr_array((weights, self.flat, self.starts), shape=shape, copy=True)  # what follows works in place
-        found.sum_duplicates()
-        found.eliminate_zeros()
-        return found
+        matrix = csr_array((weights, self.flat, self.starts), shape=shape, copy=True)  # what follows works in place
+        matrix.sum_duplicates()
+        matrix.eliminate_zeros()
+        return matrix
 
     def _tokens_before(self, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
         """Tokens of each text before each of its words."""
@@ -87,11 +87,11 @@ def split_words(texts: Sequence[str]) -> Words:
     >>> split_words(["to be or not to be"]).words
     ('to', 'be', 'or', 'not')
     """
-    known: dict[str, int] = {}
-    rows = [[known.setdefault(word, len(known)) for word in text.split()] for text in texts]
+    number_of: dict[str, int] = {}
+    rows = [[number_of.setdefault(word, len(number_of)) for word in text.split()] for text in texts]
     starts = np.cumsum([0, *map(len, rows)], dtype=np.int64)
     flat = np.fromiter((word for row in rows for word in row), dtype=np.int64, count=int(starts[-1]))
-    return Words(tuple(known), flat, starts)
+    return Words(tuple(number_of), flat, starts)
 
 
 BUCKETS = 1 << 16
@@ -159,15 +159,15 @@ def _windows(codes: NDArray[np.uint64]) -> list[tuple[int, NDArray[np.uint64], N
     """For each n: the hash of the n characters from each place on, and whether they are an n-gram of one word."""
     ends, spaces = codes == _END, codes == _SPACE
     hashes, whole, inner = codes, ~ends, np.ones(len(codes), dtype=bool)
-    found = []
+    windows = []
     for size in range(2, LONGEST + 1):
         count = max(len(codes) - size + 1, 0)  # no words, no characters
         hashes = hashes[:count] * _FACTOR + codes[size - 1 :]
         whole = whole[:count] & ~ends[size - 1 :]
         # spaces stand at the ends only
         inner = inner[:count] & ~spaces[size - 2 : size - 2 + count] if size > 2 else inner[:count]
-        found.append((size, hashes, whole & inner & ~(spaces[:count] & spaces[size - 1 :] & (size == 2))))
-    return found
+        windows.append((size, hashes, whole & inner & ~(spaces[:count] & spaces[size - 1 :] & (size == 2))))
+    return windows
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,11 +205,11 @@ class Pieces:
         lengths = np.array([len(row) for row in rows], dtype=np.int64)
         ids = np.fromiter((token for row in rows for token in row), dtype=np.int32, count=int(lengths.sum()))
         places = np.searchsorted(self.kept, ids).clip(max=max(len(self.kept) - 1, 0))
-        known = self.kept[places] == ids if len(self.kept) else np.zeros(len(ids), dtype=bool)
-        owners = np.repeat(np.arange(len(rows), dtype=np.int32), lengths)[known]
+        is_kept = self.kept[places] == ids if len(self.kept) else np.zeros(len(ids), dtype=bool)
+        owners = np.repeat(np.arange(len(rows), dtype=np.int32), lengths)[is_kept]
         ones = np.ones(len(owners), dtype=np.float32)
         shape = (len(words), len(self.kept))
-        return coo_array((ones, (owners, places[known])), shape=shape).tocsr(), lengths
+        return coo_array((ones, (owners, places[is_kept])), shape=shape).tocsr(), lengths
 
     @cached_property
     def _model(self) -> Tokenizer:
@@ -317,18 +317,18 @@ class TextReader:
 
     def arrays(self) -> Arrays:
         """What was learned, but for the tokenizer."""
-        found: dict[str, NDArray[Any]] = {}
-        found |= {"ngram_idf": self.ngram_idf, "term_idf": self.term_idf, "topics": self.topics}
+        arrays: dict[str, NDArray[Any]] = {}
+        arrays |= {"ngram_idf": self.ngram_idf, "term_idf": self.term_idf, "topics": self.topics}
         if self.pieces is not None:
             limit = -1 if self.pieces.limit is None else self.pieces.limit
-            found |= {"pieces.kept": self.pieces.kept, "pieces.vectors": self.pieces.vectors}
-            found["pieces.limit"] = np.array([limit], dtype=np.int32)
-        return found
+            arrays |= {"pieces.kept": self.pieces.kept, "pieces.vectors": self.pieces.vectors}
+            arrays["pieces.limit"] = np.array([limit], dtype=np.int32)
+        return arrays
 
     def state(self) -> Mapping[str, bytes]:
         """Tokenizer and further models, as files to save beside the arrays; nothing where there are none."""
-        found = {} if self.pieces is None else {TOKENIZER_FILE: self.pieces.tokenizer.encode()}
-        return {**found, VIEWS_FILE: json.dumps(list(self.models)).encode()} if self.models else found
+        files = {} if self.pieces is None else {TOKENIZER_FILE: self.pieces.tokenizer.encode()}
+        return {**files, VIEWS_FILE: json.dumps(list(self.models)).encode()} if self.models else files
 
     @classmethod
     def restore(cls, arrays: Arrays, state: Mapping[str, bytes]) -> Self:
@@ -348,9 +348,9 @@ class TextReader:
         if any(map(runs_code, specs)):
             raise ValueError("expected views that run no code of their own choice, found others")
         models = {spec: load_embedder(spec) for spec in specs}
-        found = cls(arrays["ngram_idf"], arrays["term_idf"], arrays["topics"], pieces, models)
-        found._check()
-        return found
+        reader = cls(arrays["ngram_idf"], arrays["term_idf"], arrays["topics"], pieces, models)
+        reader._check()
+        return reader
 
     def _check(self) -> None:
         """Make sure that the arrays fit together."""
@@ -365,10 +365,10 @@ class TextReader:
 
 def _embed(model: Embedder, texts: Sequence[str]) -> Vectors:
     """Unit vectors of the texts, (m, d); of a blank one, which no model embeds, zeros."""
-    found = np.zeros((len(texts), model.identity.dim), dtype=np.float32)
+    vectors = np.zeros((len(texts), model.identity.dim), dtype=np.float32)
     rows = [row for row, text in enumerate(texts) if text.strip()]
-    found[rows] = model.embed_documents([Document(str(row), texts[row]) for row in rows])
-    return unit_rows(found)
+    vectors[rows] = model.embed_documents([Document(str(row), texts[row]) for row in rows])
+    return unit_rows(vectors)
 
 
 def _blocks(texts: Sequence[str]) -> list[Sequence[str]]:
@@ -379,8 +379,8 @@ def _document_frequency(texts: Sequence[str], count: Callable[[Sequence[str]], S
     """In how many texts each term stands, (t,); `count` gives the terms of words, (w, t)."""
     parts = []
     for words in map(split_words, _blocks(texts)):
-        found = words.weights() @ count(words.words)
-        parts.append(np.bincount(found.indices, minlength=found.shape[1]))
+        counts = words.weights() @ count(words.words)
+        parts.append(np.bincount(counts.indices, minlength=counts.shape[1]))
     return np.asarray(np.sum(parts, axis=0), dtype=np.float32)
 
 

@@ -107,9 +107,9 @@ def find_columns(schema: Any, path: Path) -> Columns:
     strings = [name for name in names if types[name] in ("string", "large_string", "string_view")]
     doc_id = next((name for name in _ID_NAMES if name in names), None)
     text = next((name for name in _TEXT_NAMES if name in strings), None)
-    others = [name for name in strings if name != doc_id]
-    if text is None and len(others) == 1:
-        text = others[0]
+    remaining = [name for name in strings if name != doc_id]
+    if text is None and len(remaining) == 1:
+        text = remaining[0]
     label = _LABEL_NAME if types.get(_LABEL_NAME, "").startswith(("int", "uint")) else None
     vectors = tuple(
         name for name in names if "list" in types[name] and ("float" in types[name] or "double" in types[name])
@@ -254,11 +254,11 @@ class ArrowDocuments(DocumentSource):
         if not self.has_texts:
             raise StoreError(f"{self._path}: expected a column of texts, found none; name one of them text")
         places = label_values(self._places, rows)
-        found = rows_in_order(places, self._read)
-        return (to_document(place, row, self._columns) for place, row in zip(places, found, strict=True))
+        found_rows = rows_in_order(places, self._read)
+        return (to_document(place, row, self._columns) for place, row in zip(places, found_rows, strict=True))
 
 
-def check_count(path: Path, expected: int, found: int) -> None:
+def check_count(path: Path, expected: int, count: int) -> None:
     """Make sure that there are as many documents as vectors.
 
     Raises
@@ -266,9 +266,9 @@ def check_count(path: Path, expected: int, found: int) -> None:
     StoreError
         There are not.
     """
-    if found != expected:
+    if count != expected:
         raise StoreError(
-            f"{path}: expected {expected} documents, one for each vector, found {found}; "
+            f"{path}: expected {expected} documents, one for each vector, found {count}; "
             "write both from the same documents, neither filtered nor changed in between"
         )
 
@@ -317,8 +317,8 @@ class ParquetDocuments(ArrowDocuments):
             parquet = self._pyarrow.parquet.ParquetFile(opened)
             check_count(self._path, count, parquet.metadata.num_rows)
             self._columns = columns = find_columns(parquet.schema_arrow, self._path)
-            wanted = [name for name in (columns.id, columns.label) if name is not None]
-            table = parquet.read(columns=wanted)
+            names = [name for name in (columns.id, columns.label) if name is not None]
+            table = parquet.read(columns=names)
         named = dict(zip(table.column_names, table.columns, strict=True))
         self._ids = ArrowIds(named.get(columns.id), count, self._path, self._pyarrow)
         if in_order:

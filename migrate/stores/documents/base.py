@@ -144,24 +144,24 @@ def match_rows(
     StoreError
         Nothing fits.
     """
-    wanted = np.arange(count) if labels is None else labels
+    expected = np.arange(count) if labels is None else labels
     for integers, how in ((faiss_ids, "matched by faiss_id"), (values, "matched by id")):
-        if integers is not None and (places := _places_of(wanted, integers)) is not None:
+        if integers is not None and (places := _places_of(expected, integers)) is not None:
             return places, how
     if faiss_ids is not None and count:
         raise _mismatch(path, count, "faiss_id differs from the labels of the index")
-    if np.array_equal(np.sort(wanted), np.arange(count)):
+    if np.array_equal(np.sort(expected), np.arange(count)):
         return labels, "matched by position"
     raise _mismatch(path, count, "the labels of the index are neither their ids nor 0 to n-1")
 
 
-def _places_of(wanted: NDArray[np.int64], values: NDArray[np.int64]) -> NDArray[np.int64] | None:
+def _places_of(expected: NDArray[np.int64], values: NDArray[np.int64]) -> NDArray[np.int64] | None:
     """For each wanted value the position it has in `values`, or None unless both hold the same ones."""
     order = np.argsort(values, kind="stable")
     ordered = values[order]
-    if not np.array_equal(np.sort(wanted), ordered):
+    if not np.array_equal(np.sort(expected), ordered):
         return None
-    places: NDArray[np.int64] = order[np.searchsorted(ordered, wanted)]
+    places: NDArray[np.int64] = order[np.searchsorted(ordered, expected)]
     return places
 
 

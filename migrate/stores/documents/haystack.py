@@ -35,12 +35,12 @@ def is_haystack(index: Path) -> bool:
 
 def _find_config(index: Path) -> Path | None:
     """`<x>.json`, where `save` puts it unless told otherwise; else the one small file that names a database."""
-    beside = index.with_suffix(".json")
-    names = _names_in(beside) if beside != index else None
+    config = index.with_suffix(".json")
+    names = _names_in(config) if config != index else None
     if names is not None and (names & _KNOWN or (not names and index.with_name(_DEFAULT_DATABASE).exists())):
-        return beside
-    others = [file for file in companions(index, "*") if "sql_url" in (_names_in(file) or ())]
-    return others[0] if len(others) == 1 else None
+        return config
+    configs = [file for file in companions(index, "*") if "sql_url" in (_names_in(file) or ())]
+    return configs[0] if len(configs) == 1 else None
 
 
 def _names_in(file: Path) -> frozenset[str] | None:
@@ -118,11 +118,11 @@ class HaystackDocuments(DocumentSource):
         order = np.argsort(vector_ids, kind="stable")
         ordered = vector_ids[order]
         if not np.array_equal(ordered, np.sort(labels)):
-            found = f"{ordered.size} in the index {self._index_name!r}"
+            summary = f"{ordered.size} in the index {self._index_name!r}"
             raise malformed(
                 self._database.path,
                 f"documents with the vector_id of each of {labels.size} vectors",
-                found + (" with others" if ordered.size == labels.size else ""),
+                summary + (" with others" if ordered.size == labels.size else ""),
                 "deleting documents shifts the vectors of a flat index: run update_embeddings, and save again",
             )
         matched: NDArray[np.int64] = rowids[order][np.searchsorted(ordered, labels)]
@@ -133,9 +133,9 @@ class HaystackDocuments(DocumentSource):
             yield f"{without} documents in {self._database.path.name} have no vector; they are kept as they are"
         if tables := self._count("AND content_type <> 'text'"):
             yield f"{tables} documents are tables or images; what their content is as JSON passes for their text"
-        others = self._database.first('SELECT count(*) FROM document WHERE "index" <> ?', self._index_name)
-        if others:
-            yield f"{others} documents in {self._database.path.name} belong to other indexes; they are kept as they are"
+        count = self._database.first('SELECT count(*) FROM document WHERE "index" <> ?', self._index_name)
+        if count:
+            yield f"{count} documents in {self._database.path.name} belong to other indexes; they are kept as they are"
 
     def ids(self, rows: Rows) -> list[str]:
         """The ids of some rows' documents."""
@@ -205,9 +205,9 @@ def _find_database(index: Path, config: dict[str, Any], config_path: Path) -> Pa
     path = Path(url.removeprefix(_SCHEME).split("?")[0])
     if path.name in ("", "..", index.name, config_path.name, MANIFEST_NAME):
         raise malformed(config_path, "the name of an SQLite file in sql_url", repr(path.name), "correct it")
-    beside = index.with_name(path.name)
+    local = index.with_name(path.name)
     with read_errors(config_path):
-        if not beside.is_file():
+        if not local.is_file():
             advice = f"copy or link {path} there"
             raise malformed(config_path, f"the database {path.name} beside the index", "no such file", advice)
-        return beside
+        return local

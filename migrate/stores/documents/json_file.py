@@ -94,11 +94,11 @@ def unique_ids(ids: list[str], path: Path) -> list[str]:
     StoreError
         One is no text, or comes twice.
     """
-    seen: set[str] = set()
+    distinct: set[str] = set()
     for doc_id in ids:
         if not isinstance(doc_id, str):
             raise malformed(path, "ids that are text", repr(doc_id)[:40], AGAIN)
-        if doc_id in seen:
+        if doc_id in distinct:
             raise StoreError(f"{path}: expected a different id for each vector, found {doc_id[:80]!r} twice; {AGAIN}")
-        seen.add(doc_id)
+        distinct.add(doc_id)
     return ids

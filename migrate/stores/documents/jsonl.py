@@ -103,8 +103,8 @@ def _parse_json(line: bytes, path: Path, number: int) -> dict[str, Any]:
     return fields
 
 
-def _bad_line(path: Path, number: int, expected: str, found: str) -> StoreError:
-    return StoreError(f"{path}, line {number}: expected {expected}, found {found}; correct the line")
+def _bad_line(path: Path, number: int, expected: str, problem: str) -> StoreError:
+    return StoreError(f"{path}, line {number}: expected {expected}, found {problem}; correct the line")
 
 
 def _shown(value: object) -> str:
@@ -176,13 +176,13 @@ def _refuse_duplicates(scan: DocsScan) -> None:
     """Equal hashes are only a suspicion: the lines are read again and their ids compared."""
     ordered = np.sort(scan.hashes)
     suspects = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
-    seen: dict[str, int] = {}
+    line_of: dict[str, int] = {}
     with read_errors(scan.path), scan.path.open("rb") as file:
         for index in np.flatnonzero(np.isin(scan.hashes, suspects)).tolist():
             file.seek(int(scan.offsets[index]))
             number = int(scan.line_numbers[index])
             document, _ = parse_line(file.read(int(scan.sizes[index])), scan.path, number)
-            first = seen.setdefault(document.id, number)
+            first = line_of.setdefault(document.id, number)
             if first != number:
                 raise _bad_line(scan.path, number, "a new id", f"{document.id!r}, the id of line {first}")
 

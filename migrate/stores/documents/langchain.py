@@ -177,8 +177,10 @@ class LangchainDocuments(DocumentSource):
             with output_errors(target):
                 copy_file(self._path, target)
             return
-        given = self._docstore.fields_set
-        states = {doc_id: current_state(fields, given[doc_id]) for doc_id, fields in self._docstore.documents.items()}
+        fields_set = self._docstore.fields_set
+        states = {
+            doc_id: current_state(fields, fields_set[doc_id]) for doc_id, fields in self._docstore.documents.items()
+        }
         write_docstore(target, states, self._docstore.row_ids)
 
 

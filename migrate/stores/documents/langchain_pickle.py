@@ -147,10 +147,10 @@ class _DocstoreUnpickler(pickle.Unpickler):
         self.stubs_seen: set[tuple[str, str]] = set()
 
     def find_class(self, module: str, name: str) -> type:
-        known = STUBS.get((module, name))
-        if known is not None:
+        stub = STUBS.get((module, name))
+        if stub is not None:
             self.stubs_seen.add((module, name))
-            return known
+            return stub
         if (module, name) in HARMLESS:
             return HARMLESS[module, name]
         full_name = f"{module}.{name}"[:_LONGEST_REASON]
@@ -219,7 +219,7 @@ def _read_content(path: Path) -> bytes:
         return file.read()
 
 
-def _interpret(loaded: Any, seen: set[tuple[str, str]], path: Path) -> Docstore:
+def _interpret(loaded: Any, classes: set[tuple[str, str]], path: Path) -> Docstore:
     expected = "a pickled (docstore, {row: id}) of LangChain"
     if not (isinstance(loaded, tuple) and len(loaded) == 2 and isinstance(loaded[1], dict)):
         raise malformed(path, expected, type(loaded).__name__, "give the folder that FAISS.save_local wrote")
@@ -234,8 +234,8 @@ def _interpret(loaded: Any, seen: set[tuple[str, str]], path: Path) -> Docstore:
     states = [document.state for document in documents.values()]
     fields_set = {doc_id: _fields_set(state) for doc_id, state in zip(fields, states, strict=True)}
     is_pydantic_2 = all(_STATE_KEY_OF_PYDANTIC_2 in state for state in states)
-    modules = " + ".join(sorted(f"{module}.{name}" for module, name in seen))
-    is_current = is_pydantic_2 and seen <= {CURRENT_DOCSTORE, CURRENT_DOCUMENT}
+    modules = " + ".join(sorted(f"{module}.{name}" for module, name in classes))
+    is_current = is_pydantic_2 and classes <= {CURRENT_DOCSTORE, CURRENT_DOCUMENT}
     layout = f"{modules} (pydantic {2 if is_pydantic_2 else 1})"
     return Docstore(fields, fields_set, row_ids, layout, is_current)
 
@@ -263,5 +263,5 @@ def _document_fields(doc_id: str, document: Any, path: Path) -> Mapping[str, Any
 
 def _fields_set(state: Mapping[str, Any]) -> frozenset[str]:
     names = state.get(_STATE_KEY_OF_PYDANTIC_2, state.get("__fields_set__"))
-    known = {"id", "metadata", "page_content"}
-    return frozenset(known & names) if isinstance(names, set) else frozenset(known - {"id"})
+    field_names = {"id", "metadata", "page_content"}
+    return frozenset(field_names & names) if isinstance(names, set) else frozenset(field_names - {"id"})

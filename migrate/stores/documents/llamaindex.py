@@ -30,8 +30,8 @@ _PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
 
 def is_llamaindex(index: Path) -> bool:
     """Whether an index has the files of a LlamaIndex folder beside it."""
-    beside = (index.with_name(name) for name in (_DOCSTORE, _INDEX_STORE, _ID_MAP))
-    return index.name.endswith("vector_store.json") and any(file.exists() for file in beside)
+    siblings = (index.with_name(name) for name in (_DOCSTORE, _INDEX_STORE, _ID_MAP))
+    return index.name.endswith("vector_store.json") and any(file.exists() for file in siblings)
 
 
 class LlamaIndexDocuments(DocumentSource):
@@ -84,9 +84,9 @@ class LlamaIndexDocuments(DocumentSource):
             yield f"{orphans} nodes in {_DOCSTORE} belong to no vector; they are kept as they are"
         if any(self._nodes[node_id]["__data__"].get("metadata") for node_id in self._ids):
             yield "texts are what LlamaIndex embeds: the metadata of a node before its text, by its own template"
-        for other in companions(self._index, "*vector_store.json"):
-            if is_faiss(other):
-                yield f"{other.name} holds vectors of another namespace; they are kept as they are"
+        for file in companions(self._index, "*vector_store.json"):
+            if is_faiss(file):
+                yield f"{file.name} holds vectors of another namespace; they are kept as they are"
 
     def ids(self, rows: Rows) -> list[str]:
         """The node ids of some rows."""
@@ -161,9 +161,9 @@ def _mapped_nodes(path: Path) -> dict[Any, Any]:
 
 
 def _ids_by_row(node_of: Mapping[Any, Any], labels: Labels, count: int, path: Path) -> list[str]:
-    wanted = label_values(labels, range(count)).tolist()
+    values = label_values(labels, range(count)).tolist()
     by_label = {str(label): node_id for label, node_id in node_of.items()}
-    ids = [by_label.get(str(label)) for label in wanted]
+    ids = [by_label.get(str(label)) for label in values]
     missing = np.flatnonzero([node_id is None for node_id in ids])
     if missing.size or len(by_label) != count:
         what = f"{missing.size} rows without one" if missing.size else f"{len(by_label) - count} nodes more"

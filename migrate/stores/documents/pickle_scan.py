@@ -127,7 +127,7 @@ class _Scan:
         """
         content, memo, stack, marks = self._content, self._memo, self._stack, self._marks
         # names of a function are read faster than those of a module, and a folder has millions of instructions
-        push, remember, plain, others = stack.append, memo.append, _PLAIN, _OTHERS
+        push, remember, plain, handlers = stack.append, memo.append, _PLAIN, _OTHERS
         get, memoize, mark, setitems = _BINGET, _MEMOIZE, _MARK, _SETITEMS
         position, code = 0, 0
         while code != _STOP:
@@ -149,8 +149,8 @@ class _Scan:
             elif (size := plain[code]) >= 0:
                 push(size)
                 position += size
-            elif code in others:
-                position = others[code](self, code, position)
+            elif code in handlers:
+                position = handlers[code](self, code, position)
             else:
                 raise _RefusedError(f"the pickle instruction {_NAMES.get(code, hex(code))}, which no docstore needs")
         if position != len(content):

@@ -115,9 +115,9 @@ class SqliteFile:
         """
         with self.connect() as connection:
             for first in range(0, len(keys), _ROWS_PER_QUERY):
-                wanted = keys[first : first + _ROWS_PER_QUERY].tolist()
-                found = {row[0]: row for row in connection.execute(query, (json.dumps(wanted), *parameters))}
-                for key in wanted:
-                    if key not in found:
+                block = keys[first : first + _ROWS_PER_QUERY].tolist()
+                by_key = {row[0]: row for row in connection.execute(query, (json.dumps(block), *parameters))}
+                for key in block:
+                    if key not in by_key:
                         raise malformed(self.path, f"a row with number {key}", "none")
-                    yield found[key]
+                    yield by_key[key]

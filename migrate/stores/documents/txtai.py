@@ -105,8 +105,8 @@ _REFUSED: Final = {
 
 def is_txtai(index: Path) -> bool:
     """Whether an index has the files of a txtai folder beside it."""
-    beside = (index.with_name(name) for name in (_CONFIG, _PICKLED_CONFIG))
-    return index.name == _INDEX and any(file.exists() for file in beside)
+    configs = (index.with_name(name) for name in (_CONFIG, _PICKLED_CONFIG))
+    return index.name == _INDEX and any(file.exists() for file in configs)
 
 
 def open_txtai(index: Path, labels: Labels, count: int) -> DocumentSource:
@@ -194,9 +194,9 @@ class TxtaiDocuments(_TxtaiFolder):
         self._text_column = str(columns.get("text", "text")) if isinstance(columns, dict) else "text"
         self.file = index.with_name(_DOCUMENTS)
         self._database = SqliteFile(self.file)
-        found = self._database.integers("SELECT indexid FROM sections ORDER BY indexid")
-        if not np.array_equal(found, np.sort(self._labels)):
-            what = f"{found.size} sections" + (" with others" if found.size == count else "")
+        section_ids = self._database.integers("SELECT indexid FROM sections ORDER BY indexid")
+        if not np.array_equal(section_ids, np.sort(self._labels)):
+            what = f"{section_ids.size} sections" + (" with others" if section_ids.size == count else "")
             raise malformed(self.file, f"{count} sections with the ids of the index", what, AGAIN)
         self._check_ids()
         missing = self._database.first("SELECT count(*) FROM sections WHERE coalesce(text, '') = ''")
@@ -254,12 +254,12 @@ class TxtaiIds(_TxtaiFolder):
         super().__init__(index, labels, count, config)
         self.file = index.with_name(_IDS)
         self._path = self.file
-        known = read_ids(self.file)
-        given = [label for label, doc_id in enumerate(known) if doc_id is not None]
-        if given != np.sort(self._labels).tolist():
-            what = f"{len(given)} ids" + (" at other places" if len(given) == count else "")
+        ids = read_ids(self.file)
+        used = [label for label, doc_id in enumerate(ids) if doc_id is not None]
+        if used != np.sort(self._labels).tolist():
+            what = f"{len(used)} ids" + (" at other places" if len(used) == count else "")
             raise malformed(self.file, f"an id for each of {count} vectors", what, AGAIN)
-        self._ids = unique_ids([known[label] or "" for label in self._labels.tolist()], self.file)
+        self._ids = unique_ids([ids[label] or "" for label in self._labels.tolist()], self.file)
 
     def ids(self, rows: Rows) -> list[str]:
         """The ids of some rows."""

@@ -89,10 +89,10 @@ def _build_ivf(kind: Ivf, vectors: Vectors) -> Any:
 
 
 def _list_training_rows(vectors: Vectors, nlist: int) -> Vectors:
-    wanted = _TRAINING_ROWS_PER_LIST * nlist
-    if len(vectors) <= wanted:
+    size = _TRAINING_ROWS_PER_LIST * nlist
+    if len(vectors) <= size:
         return np.ascontiguousarray(vectors)
-    rows: NDArray[np.int64] = np.sort(np.random.default_rng(0).choice(len(vectors), wanted, replace=False))
+    rows: NDArray[np.int64] = np.sort(np.random.default_rng(0).choice(len(vectors), size, replace=False))
     return np.ascontiguousarray(vectors[rows])
 
 
@@ -152,8 +152,8 @@ def make_index(recipe: Recipe, metric: int, vectors: Rows, labels: NDArray[np.in
     if count:
         index.train(_training_rows(vectors, recipe))
     for first in range(0, count, _ROWS_PER_BATCH):
-        some = np.ascontiguousarray(vectors[first : first + _ROWS_PER_BATCH])
-        index.add(some) if labels is None else index.add_with_ids(some, labels[first : first + _ROWS_PER_BATCH])
+        block = np.ascontiguousarray(vectors[first : first + _ROWS_PER_BATCH])
+        index.add(block) if labels is None else index.add_with_ids(block, labels[first : first + _ROWS_PER_BATCH])
     _expect_all(index, count)
     return index
 
@@ -172,20 +172,20 @@ def empty_index(recipe: Recipe, dim: int, metric: int) -> Any:
     """An untrained index after a recipe."""
     faiss = library()
 
-    index = faiss.index_factory(dim, factory(_known(recipe)), metric)
+    index = faiss.index_factory(dim, factory(_buildable(recipe)), metric)
     _apply(index, recipe)
     return index
 
 
-def _known(recipe: Recipe) -> Recipe:
+def _buildable(recipe: Recipe) -> Recipe:
     """The recipe with parts that the factory has no name for replaced by their likes; `_apply` puts them right."""
-    known = {name: _known(value) if isinstance(value, dict) else value for name, value in recipe.items()}
+    buildable = {name: _buildable(value) if isinstance(value, dict) else value for name, value in recipe.items()}
     if recipe["kind"] == "SQ" and recipe["type"] not in SCALAR_NAMES:
-        known["type"] = "QT_8bit"
+        buildable["type"] = "QT_8bit"
     if recipe["kind"] == "PreTransform":
-        known["transforms"] = [part for part in recipe["transforms"] if part["kind"] != "Centering"]
-        return known if known["transforms"] else known["inner"]
-    return known
+        buildable["transforms"] = [part for part in recipe["transforms"] if part["kind"] != "Centering"]
+        return buildable if buildable["transforms"] else buildable["inner"]
+    return buildable
 
 
 def _apply(index: Any, recipe: Recipe) -> None:
@@ -253,9 +253,9 @@ _APPLY: Final = {"SQ": _apply_scalar, "PQ": _apply_product}
 
 def _training_rows(vectors: Rows, recipe: Recipe) -> Rows:
     """A sample, in a fixed order; repeated where it is smaller than a codebook."""
-    wanted = max(_TRAINING_ROWS, _ROWS_PER_LIST * _largest(recipe, "nlist"))
-    if len(vectors) > wanted:
-        rows: NDArray[np.int64] = np.sort(np.random.default_rng(0).choice(len(vectors), wanted, replace=False))
+    size = max(_TRAINING_ROWS, _ROWS_PER_LIST * _largest(recipe, "nlist"))
+    if len(vectors) > size:
+        rows: NDArray[np.int64] = np.sort(np.random.default_rng(0).choice(len(vectors), size, replace=False))
         return np.ascontiguousarray(vectors[rows])
     least = 1 << _largest(recipe, "nbits") if _has_codebook(recipe) else 1
     return np.ascontiguousarray(np.tile(vectors, (-(-least // len(vectors)), 1)))

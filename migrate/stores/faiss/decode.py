@@ -109,9 +109,9 @@ def _refined(index: Any) -> Part:
         )
     kept = decode_index(refine)
     # the base is looked at for its settings; its rows are the worse copy
-    found = decode_index(base)
-    recipe = {"kind": "Refine", "base": found.recipe, "refine": kept.recipe, "k_factor": float(index.k_factor)}
-    chain = f"{class_name(index)}({found.chain}, {kept.chain})"
+    decoded = decode_index(base)
+    recipe = {"kind": "Refine", "base": decoded.recipe, "refine": kept.recipe, "k_factor": float(index.k_factor)}
+    chain = f"{class_name(index)}({decoded.chain}, {kept.chain})"
     return kept.like(chain=chain, recipe=recipe)
 
 

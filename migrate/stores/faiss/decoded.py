@@ -189,10 +189,10 @@ def check_facts(path: Path, content: bytes, header: Header) -> dict[str, Any]:
         They are not what facts are like, or contradict the header.
     """
     facts = _parsed(path, content)
-    found = (facts["dim"], facts["count"], facts["metric"])
+    actual = (facts["dim"], facts["count"], facts["metric"])
     expected = (header.dim, header.count, fourcc.METRIC_NUMBERS[header.metric])
-    if found != expected:
-        raise malformed(path, f"dimension, count and metric {expected}", found)
+    if actual != expected:
+        raise malformed(path, f"dimension, count and metric {expected}", actual)
     return facts
 
 

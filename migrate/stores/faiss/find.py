@@ -73,14 +73,16 @@ def _file_kind(path: Path) -> int:
 def _find_index(folder: Path) -> Path:
     files = _visible_files(folder)
     heads = {file: _head(file) for file in files}
-    found = [file for file, head in heads.items() if _is_index(head)]
-    if len(found) == 1:
-        return found[0]
-    if folder / llamaindex.VECTORS_NAME in found:
+    indexes = [file for file, head in heads.items() if _is_index(head)]
+    if len(indexes) == 1:
+        return indexes[0]
+    if folder / llamaindex.VECTORS_NAME in indexes:
         # the others are its further namespaces, images for example
         return folder / llamaindex.VECTORS_NAME
-    if found:
-        raise StoreError(f"{folder}: expected one FAISS index, found {len(found)} ({_names(found)}); give one of these")
+    if indexes:
+        raise StoreError(
+            f"{folder}: expected one FAISS index, found {len(indexes)} ({_names(indexes)}); give one of these"
+        )
     for file in files:
         if file.suffix in _INDEX_SUFFIXES:
             raise StoreError(f"{file}: expected a FAISS index, found {describe_content(heads[file])}")

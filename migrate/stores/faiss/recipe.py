@@ -114,14 +114,14 @@ _NAMES: Final[dict[str, Callable[[Recipe], str]]] = {
 
 def settings(recipe: Recipe) -> dict[str, int]:
     """The numbers a person may want to see, with FAISS's names."""
-    found: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     for name, value in recipe.items():
         if isinstance(value, Mapping):
             if name != "quantizer":
-                found |= {key: number for key, number in settings(value).items() if key not in found}
+                numbers |= {key: number for key, number in settings(value).items() if key not in numbers}
         elif name in _SHOWN and not isinstance(value, bool):
-            found[name] = int(value)
-    return found
+            numbers[name] = int(value)
+    return numbers
 
 
 _SHOWN: Final = frozenset({"nlist", "nprobe", "M", "nbits", "efConstruction", "efSearch", "k_factor", "R", "search_L"})

@@ -327,8 +327,8 @@ def _read_storage(cursor: FileCursor) -> Flat:
             "it was saved with IO_FLAG_SKIP_STORAGE: save it without"
         )
     if code not in fourcc.FLAT:
-        found = fourcc.CLASS_NAMES.get(code, f"the code {code!r}")
-        raise malformed(cursor.path, "flat vectors after the HNSW graph", found)
+        kind = fourcc.CLASS_NAMES.get(code, f"the code {code!r}")
+        raise malformed(cursor.path, "flat vectors after the HNSW graph", kind)
     return read_flat(cursor, code)
 
 
@@ -340,8 +340,8 @@ def _read_ivf(cursor: FileCursor, code: str) -> Ivf:
     quantizer = _read_quantizer(cursor, header)
     # A file of `shard_ivf_index_centroids` has fewer centroids than lists; the lists are all there.
     if quantizer.header.dim != header.dim or not 0 < quantizer.header.count <= nlist:
-        found = f"{quantizer.header.count} of dimension {quantizer.header.dim}"
-        raise malformed(cursor.path, f"{nlist} centroids of dimension {header.dim}", found)
+        centroids = f"{quantizer.header.count} of dimension {quantizer.header.dim}"
+        raise malformed(cursor.path, f"{nlist} centroids of dimension {header.dim}", centroids)
     skip_direct_map(cursor)
     segments, labels = read_lists(cursor, header, nlist)
     return Ivf(header, quantizer, nlist, nprobe, segments, labels)

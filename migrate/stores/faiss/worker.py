@@ -138,11 +138,13 @@ def _recall(index: Any, vectors: Rows, labels: NDArray[np.int64] | None) -> floa
     inner = bool(index.metric_type == library().METRIC_INNER_PRODUCT)
     blocks = (vectors[first : first + _BLOCK] for first in range(0, len(vectors), _BLOCK))
     tenth = tenth_scores(queries, blocks, inner_product=inner)
-    _, found = index.search(queries, min(NEIGHBOURS, len(vectors)))
+    _, neighbours = index.search(queries, min(NEIGHBOURS, len(vectors)))
     if labels is not None:
         order = np.argsort(labels)
-        found = np.where(found >= 0, order[np.searchsorted(labels, np.maximum(found, labels.min()), sorter=order)], -1)
-    return share_found(queries, vectors[np.maximum(found, 0)], found >= 0, tenth, inner_product=inner)
+        neighbours = np.where(
+            neighbours >= 0, order[np.searchsorted(labels, np.maximum(neighbours, labels.min()), sorter=order)], -1
+        )
+    return share_found(queries, vectors[np.maximum(neighbours, 0)], neighbours >= 0, tenth, inner_product=inner)
 
 
 _Job = Callable[[dict[str, Any], BinaryIO], None]
