@@ -19,6 +19,8 @@ from typing import Any
 
 from migrate.errors import LeadMigrateError, LockedError, OutputError, StoreError, UsageError
 
+_CHUNK = 1 << 20
+
 
 @dataclass(frozen=True, slots=True)
 class FileStamp:
@@ -62,9 +64,6 @@ class FileStamp:
         """
         if self.of(self.path) != self:
             raise StoreError(f"{self.path}: changed while it was read; nothing was written, run again")
-
-
-_CHUNK = 1 << 20
 
 
 def describe_os_error(error: OSError) -> str:

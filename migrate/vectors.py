@@ -15,6 +15,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from migrate.errors import VectorError
 
+Vectors = NDArray[np.float32]
+"""Rows of float32, shape (n, dim), C-contiguous, finite."""
+
+Progress = Callable[[str, int, int | None], None]
+"""Called as progress(stage, done, total); total is None where it is not known."""
+
+UNIT_TOLERANCE = 1e-3
+"""How far from 1 the norm of a row may be for the row to count as unit length."""
+
 
 class Text(Protocol):
     """What an embedder needs of a document or a query: an id and a text."""
@@ -52,16 +61,6 @@ def query_key(text: str) -> str:
     True
     """
     return " ".join(unicodedata.normalize("NFC", text.casefold()).split())
-
-
-Vectors = NDArray[np.float32]
-"""Rows of float32, shape (n, dim), C-contiguous, finite."""
-
-Progress = Callable[[str, int, int | None], None]
-"""Called as progress(stage, done, total); total is None where it is not known."""
-
-UNIT_TOLERANCE = 1e-3
-"""How far from 1 the norm of a row may be for the row to count as unit length."""
 
 
 def no_progress(stage: str, done: int, total: int | None) -> None:

@@ -33,6 +33,18 @@ _LOOSE: Final = 5e-3
 _PLAIN = re.compile(r"Flat|SQ\w+|IVF.*|IDMap2?|HNSW.*")
 
 
+CONFIDENCE = 0.95
+
+Mask = NDArray[np.bool_]
+
+_RIVALS = 0.05
+_LONELY = 0.5
+_MAJORITY = 0.5
+_PERMUTATIONS = 999
+_OTHERS = 256
+_STRUCTURE = 64
+
+
 @dataclass(frozen=True, slots=True)
 class Tolerance:
     """How far below 1 a cosine may be; `coded` where it is counted from what the code of an index leaves of a vector.
@@ -70,9 +82,6 @@ def tolerance_of(info: StoreInfo) -> Tolerance:
     return Tolerance(_SLACK, coded=True)
 
 
-CONFIDENCE = 0.95
-
-
 @dataclass(frozen=True, slots=True)
 class Share:
     """A share between bounds, all from 0 to 1. With nothing seen `upper` is the largest share that could be missed."""
@@ -100,16 +109,6 @@ def share_of(hits: int, sampled: int, population: int) -> Share:
     lower = float(betaincinv(hits, sampled - hits + 1, tail)) if hits else 0.0
     upper = float(betaincinv(hits + 1, sampled - hits, 1 - tail)) if hits < sampled else 1.0
     return Share(estimate, lower, upper)
-
-
-Mask = NDArray[np.bool_]
-
-_RIVALS = 0.05
-_LONELY = 0.5
-_MAJORITY = 0.5
-_PERMUTATIONS = 999
-_OTHERS = 256
-_STRUCTURE = 64
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,6 +29,29 @@ from migrate.vectors import Document, Progress, Vectors, unit_rows
 _TEXTS = 256
 
 
+_MOST = 4
+
+_FURTHER_PREFIXES: Final = (
+    "search_document: ",
+    "search_query: ",
+    "title: none | text: ",
+    "task: search result | query: ",
+)
+"""Of models that are not in the registry: nomic-embed-text, embeddinggemma."""
+
+_PROBES: Final = 4
+_NEARER: Final = 0.875
+_CHANCE: Final = 1e-4
+"""How likely a way may be nearer to so many documents by chance; about 20 ways are tried."""
+
+_SIGNIFICANT = 0.001
+_NOT_SIGNIFICANT = 0.05
+_MAJORITY = 0.5
+_CLOSE = 0.5
+"""The median text came 0.9 of the way from chance when a quarter was cut off, another layer's vector 0.2."""
+_FEWEST_FOR_STRUCTURE = 8
+
+
 def find_moved_rows(
     store: Store, compared: Comparison, progress: Progress
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -55,9 +78,6 @@ def find_moved_rows(
     return texts, rows
 
 
-_MOST = 4
-
-
 def describe_rows(rows: NDArray[np.int64], agreeing: NDArray[np.bool_]) -> str:
     """Runs of ascending rows, (n,), that agree or do not, if these are few.
 
@@ -76,15 +96,6 @@ def describe_rows(rows: NDArray[np.int64], agreeing: NDArray[np.bool_]) -> str:
 
 def _span(first: int, last: int) -> str:
     return f"{first}" if first == last else f"{first} to {last}"
-
-
-_FURTHER_PREFIXES: Final = (
-    "search_document: ",
-    "search_query: ",
-    "title: none | text: ",
-    "task: search result | query: ",
-)
-"""Of models that are not in the registry: nomic-embed-text, embeddinggemma."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,12 +164,6 @@ _FORMS: Final[tuple[tuple[str, Callable[[Document], str]], ...]] = (
     ("with the title and a line break before", _titled("\n")),
     ("in lower case", lambda document: document.text.lower()),
 )
-
-
-_PROBES: Final = 4
-_NEARER: Final = 0.875
-_CHANCE: Final = 1e-4
-"""How likely a way may be nearer to so many documents by chance; about 20 ways are tried."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -232,14 +237,6 @@ def _judge(compared: Comparison, hypothesis: Hypothesis, rows: NDArray[np.int64]
 
 def _trial(hypothesis: Hypothesis, cosines: NDArray[np.float64], agreeing: Mask) -> Trial:
     return Trial(hypothesis.cause, hypothesis.meaning, len(cosines), int(agreeing.sum()), float(np.median(cosines)))
-
-
-_SIGNIFICANT = 0.001
-_NOT_SIGNIFICANT = 0.05
-_MAJORITY = 0.5
-_CLOSE = 0.5
-"""The median text came 0.9 of the way from chance when a quarter was cut off, another layer's vector 0.2."""
-_FEWEST_FOR_STRUCTURE = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)

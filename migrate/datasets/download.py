@@ -37,6 +37,43 @@ _TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
 _log = logging.getLogger(__name__)
 
 
+MAX_MEMBERS = 10_000
+MAX_UNPACKED_BYTES = 64 * 1024**3
+"""The largest BEIR set is about 3 GB."""
+MAX_RATIO = 200
+"""How many times its own size an archive may unpack to; JSON text deflates to between a third and a twentieth."""
+LONGEST_NAME = 255
+"""Bytes of a name of a file that every file system takes."""
+_ENCRYPTED = 0x1
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+
+OFFICIAL_URL = "https://public.ukp.informatik.tu-darmstadt.de/thakur/BEIR/datasets"
+URL_VARIABLE = "LEAD_MIGRATE_BEIR_URL"
+"""Environment variable with another base URL: a mirror with the same archives."""
+
+BEIR_MD5 = {
+    "arguana": "8ad3e3c2a5867cdced806d6503f29b99",
+    "climate-fever": "8b66f0a9126c521bae2bde127b4dc99d",
+    "dbpedia-entity": "c2a39eb420a3164af735795df012ac2c",
+    "fever": "5a818580227bfb4b35bb6fa46d9b6c03",
+    "fiqa": "17918ed23cd04fb15047f73e6c3bd9d9",
+    "hotpotqa": "f412724f78b0d91183a0e86805e16114",
+    "msmarco": "444067daf65d982533ea17ebd59501e4",
+    "nfcorpus": "a89dba18a62ef92f7d323ec890a0d38d",
+    "nq": "d4d3d2e48787a744b6f6e691ff534307",
+    "quora": "18fb154900ba42a600f84b839c173167",
+    "scidocs": "38121350fc3a4d2f48850f6aff52e4a9",
+    "scifact": "5f7d1de60b170fc8027bb7898e2efca1",
+    "trec-covid": "ce62140cb23feb9becf6270d0d1fe6d1",
+    "webis-touche2020": "46f650ba5a527fc69e0a6521c5a23563",
+}
+"""MD5 of each archive, from the table "Available Datasets" in the README of https://github.com/beir-cellar/beir.
+
+MD5 is what BEIR publishes: it guards against cuts and mix-ups, not against forgery. `cqadupstack` is missing
+because its archive holds twelve collections, each a BEIR folder of its own.
+"""
+
+
 class _SameServer(urllib.request.HTTPRedirectHandler):
     """Follows redirects within a server; a mirror is named by whoever trusts it, not by another server."""
 
@@ -140,17 +177,6 @@ def _receive(response: http.client.HTTPResponse, file: BinaryIO, part: Path, sta
         raise _CutError(f"expected {total} bytes, found {done}")
 
 
-MAX_MEMBERS = 10_000
-MAX_UNPACKED_BYTES = 64 * 1024**3
-"""The largest BEIR set is about 3 GB."""
-MAX_RATIO = 200
-"""How many times its own size an archive may unpack to; JSON text deflates to between a third and a twentieth."""
-LONGEST_NAME = 255
-"""Bytes of a name of a file that every file system takes."""
-_ENCRYPTED = 0x1
-_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-
-
 def unpack_archive(archive: Path, folder: Path, *, root: str) -> None:
     """Unpack the files under `root/` of an archive into an existing, empty folder; `root` itself is left out.
 
@@ -242,33 +268,6 @@ def _write_member(opened: zipfile.ZipFile, info: zipfile.ZipInfo, target: Path) 
         shutil.copyfileobj(read, write, 1 << 20)
         write.flush()
         os.fsync(write.fileno())
-
-
-OFFICIAL_URL = "https://public.ukp.informatik.tu-darmstadt.de/thakur/BEIR/datasets"
-URL_VARIABLE = "LEAD_MIGRATE_BEIR_URL"
-"""Environment variable with another base URL: a mirror with the same archives."""
-
-BEIR_MD5 = {
-    "arguana": "8ad3e3c2a5867cdced806d6503f29b99",
-    "climate-fever": "8b66f0a9126c521bae2bde127b4dc99d",
-    "dbpedia-entity": "c2a39eb420a3164af735795df012ac2c",
-    "fever": "5a818580227bfb4b35bb6fa46d9b6c03",
-    "fiqa": "17918ed23cd04fb15047f73e6c3bd9d9",
-    "hotpotqa": "f412724f78b0d91183a0e86805e16114",
-    "msmarco": "444067daf65d982533ea17ebd59501e4",
-    "nfcorpus": "a89dba18a62ef92f7d323ec890a0d38d",
-    "nq": "d4d3d2e48787a744b6f6e691ff534307",
-    "quora": "18fb154900ba42a600f84b839c173167",
-    "scidocs": "38121350fc3a4d2f48850f6aff52e4a9",
-    "scifact": "5f7d1de60b170fc8027bb7898e2efca1",
-    "trec-covid": "ce62140cb23feb9becf6270d0d1fe6d1",
-    "webis-touche2020": "46f650ba5a527fc69e0a6521c5a23563",
-}
-"""MD5 of each archive, from the table "Available Datasets" in the README of https://github.com/beir-cellar/beir.
-
-MD5 is what BEIR publishes: it guards against cuts and mix-ups, not against forgery. `cqadupstack` is missing
-because its archive holds twelve collections, each a BEIR folder of its own.
-"""
 
 
 def resolve_beir(

@@ -24,6 +24,10 @@ from migrate.vectors import Document, Query
 _BOM = b"\xef\xbb\xbf"
 
 
+_HEADER_ID = frozenset({"id", "_id", "doc_id", "doc-id", "docid", "corpus-id"})
+_HEADER_LABEL = frozenset({"label", "class", "category", "target"})
+
+
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Number (from 1) and text of every line that is not blank, without its line end; a BOM is skipped.
 
@@ -186,10 +190,6 @@ def _records(path: Path) -> Iterator[tuple[str, str]]:
         named = record.get("_id", record.get("id")) is not None
         query_id = record_id(record, place) if named else place.rpartition(":")[2]
         yield query_id, record_text(record, "text", place)
-
-
-_HEADER_ID = frozenset({"id", "_id", "doc_id", "doc-id", "docid", "corpus-id"})
-_HEADER_LABEL = frozenset({"label", "class", "category", "target"})
 
 
 def read_labels(path: Path) -> dict[str, str]:

@@ -40,6 +40,18 @@ _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError, KeyError, OverflowError, struct.error)
 
 
+ROUNDED_UNIT_TOLERANCE = 2e-3
+"""How far the norm of a unit vector can be off after rounding to float16: 2^-11 for each value, and some room."""
+
+_EXACT_UNIT_TOLERANCE = 1e-6
+
+_FEWEST_ALIKE = 4
+"""Rows that are one vector: not by chance."""
+
+_NAMED = 3
+"""Ids that a message names; it counts all."""
+
+
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     """Every array of an `.npz` file by its name, without pickles.
 
@@ -115,18 +127,6 @@ def _read_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
     except (SyntaxError, tokenize.TokenError, RecursionError, MemoryError, TypeError) as error:
         raise ValueError("an array with a damaged header") from error
     return shape, dtype
-
-
-ROUNDED_UNIT_TOLERANCE = 2e-3
-"""How far the norm of a unit vector can be off after rounding to float16: 2^-11 for each value, and some room."""
-
-_EXACT_UNIT_TOLERANCE = 1e-6
-
-_FEWEST_ALIKE = 4
-"""Rows that are one vector: not by chance."""
-
-_NAMED = 3
-"""Ids that a message names; it counts all."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,15 @@ MANY_TEXTS = 256
 """Texts in a request that are worth its round trip, and that a server on a modest machine answers in time."""
 
 
+DEFAULT_CONCURRENCY = 8
+MAX_CONCURRENCY = 256
+
+MOST_AT_ONCE = 16_384
+"""Texts that are worth handing over at once, whatever the concurrency: their vectors have to be held."""
+
+_PLACEHOLDER_KEY = "none-needed"
+
+
 def fair_share(count: int, concurrency: int, most: int) -> int:
     """Texts in a request where `count` are to be sent, `concurrency` requests at a time, of at most `most` texts.
 
@@ -73,15 +82,6 @@ def split_requests(
         total += more
     if start < len(tokens):
         yield range(start, len(tokens))
-
-
-DEFAULT_CONCURRENCY = 8
-MAX_CONCURRENCY = 256
-
-MOST_AT_ONCE = 16_384
-"""Texts that are worth handing over at once, whatever the concurrency: their vectors have to be held."""
-
-_PLACEHOLDER_KEY = "none-needed"
 
 
 class OpenAIEmbedder(Embedder):

@@ -22,6 +22,13 @@ import numpy as np
 
 from migrate.errors import RemoteError, UsageError
 
+_UNIT_S = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ns|us|µs|ms|s|m|h|d))+", re.ASCII)
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h|d)", re.ASCII)
+_RATE = re.compile(r"(\d+(?:\.\d+)?)/(s|min|h)", re.ASCII)
+_RATE_UNIT_S = {"s": 1.0, "min": 60.0, "h": 3600.0}
+_LONGEST_ADVICE_S = 600.0
+
 
 class TransientError(Exception):
     """A failure that may pass; never leaves this package.
@@ -136,14 +143,6 @@ def _seconds_until(date: str) -> float | None:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return max(0.0, (moment - datetime.now(UTC)).total_seconds())
-
-
-_UNIT_S = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ns|us|µs|ms|s|m|h|d))+", re.ASCII)
-_PART = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h|d)", re.ASCII)
-_RATE = re.compile(r"(\d+(?:\.\d+)?)/(s|min|h)", re.ASCII)
-_RATE_UNIT_S = {"s": 1.0, "min": 60.0, "h": 3600.0}
-_LONGEST_ADVICE_S = 600.0
 
 
 def parse_duration_s(text: str) -> float | None:

@@ -35,6 +35,15 @@ _CONNECT_S = 10.0
 _OPENAI = "https://api.openai.com/v1"
 
 
+T = TypeVar("T")
+
+KeepAnswers = Callable[[Mapping[range, Answer]], None]
+"""Takes the answers to requests, each a range of positions."""
+
+GRACE_S = 10.0
+"""How long a run that ends early waits for the answers to what it has sent: they are paid for."""
+
+
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """Where requests go, and what they ask for; `base_url` None is OpenAI, `dimensions` None what the model gives."""
@@ -288,15 +297,6 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__
-
-
-T = TypeVar("T")
-
-KeepAnswers = Callable[[Mapping[range, Answer]], None]
-"""Takes the answers to requests, each a range of positions."""
-
-GRACE_S = 10.0
-"""How long a run that ends early waits for the answers to what it has sent: they are paid for."""
 
 
 class LoopThread:

@@ -46,6 +46,18 @@ if TYPE_CHECKING:
 _NOISY_LOGGERS = ("transformers", "sentence_transformers", "huggingface_hub", "torch", "httpx", "httpx2")
 
 
+POOLINGS: Final = ("mean", "cls", "max", "lasttoken", "weightedmean")
+LENGTHS: Final = (128, 256, 384, 512)
+"""Tokens at which well-known wrappers of models cut texts off."""
+
+PACKAGED_NAME = "all-MiniLM-L6-v2"
+
+_PROMPTS: Mapping[Role, tuple[str, ...]] = {"document": ("document", "passage"), "query": ("query",)}
+_TOKENIZER = "tokenizer.json"
+_ENDLESS = 10**9
+"""What transformers writes for no limit is larger."""
+
+
 def pick_device(device: str) -> str:
     """Resolve "auto": cuda, or else mps, or else cpu; any other name is kept, if torch knows it.
 
@@ -142,11 +154,6 @@ def quiet() -> Iterator[None]:
             transformers_logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
-POOLINGS: Final = ("mean", "cls", "max", "lasttoken", "weightedmean")
-LENGTHS: Final = (128, 256, 384, 512)
-"""Tokens at which well-known wrappers of models cut texts off."""
-
-
 def other_poolings(model: SentenceTransformer) -> Iterator[tuple[str, SentenceTransformer]]:
     """Each pooling that the model does not use, by name, with a model that does; none for a model without pooling."""
     from sentence_transformers import SentenceTransformer
@@ -201,14 +208,6 @@ def _length(model: SentenceTransformer, tokens: int) -> Iterator[None]:
         yield
     finally:
         model.max_seq_length = before
-
-
-PACKAGED_NAME = "all-MiniLM-L6-v2"
-
-_PROMPTS: Mapping[Role, tuple[str, ...]] = {"document": ("document", "passage"), "query": ("query",)}
-_TOKENIZER = "tokenizer.json"
-_ENDLESS = 10**9
-"""What transformers writes for no limit is larger."""
 
 
 def _dim(facts: ModelFacts | None, folder: Path | None) -> int | None:

@@ -36,6 +36,10 @@ WEIGHTS_NAME = "embedder.safetensors"
 FORMAT_VERSION = 1
 
 
+_SVD_ROUNDS = 7
+_SMALLEST_NORM = 1e-6
+
+
 @dataclass(frozen=True, slots=True)
 class TfidfState:
     """What `TfidfEmbedder.fit` learned.
@@ -118,10 +122,6 @@ def _build(facts: dict[str, Any], weights: dict[str, NDArray[Any]], folder: Path
         components=weights["components"].astype(np.float32),
         fallback=weights["fallback"].astype(np.float32),
     )
-
-
-_SVD_ROUNDS = 7
-_SMALLEST_NORM = 1e-6
 
 
 class TfidfEmbedder(Embedder):

@@ -36,6 +36,16 @@ Counts = NDArray[np.int64]
 """Tokens of each of n texts, (n,)."""
 
 
+_TEXTS_PER_TURN = 32
+
+_MOST_WORDS = 2_000_000
+"""Words that are remembered: some 300 MB at most."""
+
+_LOWER, _UPPER, _DIGIT, _BLANK, _LINE, _MARK, _TWO, _THREE, _FURTHER = range(9)
+_FOREIGN_SHARE = 0.1
+"""Share of the characters outside ASCII from which a text passes for one in another language than English."""
+
+
 def whole(text: str) -> str:
     """The text without halves of surrogate pairs, which no tokenizer takes."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
@@ -67,9 +77,6 @@ class TokenCounter(ABC):
         return self.source if self.exact else f"{self.source}; a total may be {self.error:.0%} off"
 
 
-_TEXTS_PER_TURN = 32
-
-
 def find_api_counter(name: str) -> TokenCounter | None:
     """What counts as the API does; None where only an estimate can be had."""
     count = token_counter(name)
@@ -90,10 +97,6 @@ class ApiCounter(TokenCounter):
         with ThreadPoolExecutor(os.cpu_count()) as threads:
             counts = threads.map(lambda turn: [self._count(text) for text in turn], turns)
             return np.array([tokens for turn in counts for tokens in turn], dtype=np.int64)
-
-
-_MOST_WORDS = 2_000_000
-"""Words that are remembered: some 300 MB at most."""
 
 
 def read_tokenizer(path: Path) -> TokenizerCounter:
@@ -170,11 +173,6 @@ class WordCounter(TokenizerCounter):
         if len(self._known) > _MOST_WORDS:
             self._known = {"": 0}
         return np.array(counts, dtype=np.int64) + self.special
-
-
-_LOWER, _UPPER, _DIGIT, _BLANK, _LINE, _MARK, _TWO, _THREE, _FURTHER = range(9)
-_FOREIGN_SHARE = 0.1
-"""Share of the characters outside ASCII from which a text passes for one in another language than English."""
 
 
 def _byte_classes() -> NDArray[np.uint8]:

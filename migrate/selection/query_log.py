@@ -32,6 +32,15 @@ CHOSEN_BY = "chosen by queries"
 _DIGITS = 16
 
 
+MOST_QUERIES = 5_000
+"""Queries of a log that are looked up: the most frequent ones."""
+
+BM25_POOL = 20_000
+"""Documents that BM25 ranks, drawn at random from a larger store: it holds every word of them in memory."""
+
+_QUERY_BLOCK = 500
+
+
 def digest_of(query: Query) -> str:
     """16 hexadecimal digits of SHA-256; equal for queries that ask the same."""
     return hashlib.sha256(query_key(query.text).encode(errors="surrogatepass")).hexdigest()[:_DIGITS]
@@ -65,15 +74,6 @@ def choosers_of(*manifests: Manifest | None) -> frozenset[str]:
 def chosen_by(digests: frozenset[str]) -> dict[str, list[str]]:
     """The detail for a manifest; empty where no query chose."""
     return {CHOSEN_BY: sorted(digests)} if digests else {}
-
-
-MOST_QUERIES = 5_000
-"""Queries of a log that are looked up: the most frequent ones."""
-
-BM25_POOL = 20_000
-"""Documents that BM25 ranks, drawn at random from a larger store: it holds every word of them in memory."""
-
-_QUERY_BLOCK = 500
 
 
 @dataclass(frozen=True, slots=True)

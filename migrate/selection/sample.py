@@ -32,6 +32,19 @@ STRATEGIES = (RANDOM, DIVERSE, QUERY_LOG)
 """Names for `--strategy`. `benchmarks/sampling.py` compares them."""
 
 
+_POOL_SHARE = 20
+_POOL_ROWS = 10_000, 100_000
+_POOL_BYTES = 128 << 20
+
+_BLOCK = 1_024
+
+SAMPLE_SIZE = 1_000
+
+MOST_PAIRS = 20_000
+"""Pairs that a stitch is fitted on, drawn at random from more: the systems to solve are held in memory, about 1.5 GB
+for so many. Every true vector that was paid for is kept all the same."""
+
+
 def choose_strategy(strategy: str | None, *, has_log: bool) -> str:
     """The strategy that was asked for; by default `query-log` where there is a log, else `random`.
 
@@ -50,11 +63,6 @@ def choose_strategy(strategy: str | None, *, has_log: bool) -> str:
             f"expected no query log for the strategy {chosen}, found one; leave out --query-log or --strategy"
         )
     return chosen
-
-
-_POOL_SHARE = 20
-_POOL_ROWS = 10_000, 100_000
-_POOL_BYTES = 128 << 20
 
 
 def pool_size(size: int, dim: int) -> int:
@@ -96,9 +104,6 @@ def _drawn(weights: NDArray[np.float64], left: NDArray[np.bool_], chance: float)
     sums = weights[rows].cumsum()
     place = sums.searchsorted(chance * sums[-1], side="right")
     return int(rows[min(place, len(rows) - 1)])  # rounding may take it past the end
-
-
-_BLOCK = 1_024
 
 
 class Candidate(NamedTuple):
@@ -155,9 +160,6 @@ def known_documents(store: Store, rows: NDArray[np.int64]) -> Iterator[Document]
         return store.documents(rows)
     blocks = (rows[start : start + _BLOCK] for start in range(0, len(rows), _BLOCK))
     return (Document(doc_id, "") for block in blocks for doc_id in store.get(block).ids)
-
-
-SAMPLE_SIZE = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,11 +235,6 @@ def _diverse_rows(
     batch = store.get(pool)
     check_vectors(batch.ids, batch.vectors, source=str(store.info.location))
     return pool[far_apart(batch.vectors, size, seed=seed, progress=progress)]
-
-
-MOST_PAIRS = 20_000
-"""Pairs that a stitch is fitted on, drawn at random from more: the systems to solve are held in memory, about 1.5 GB
-for so many. Every true vector that was paid for is kept all the same."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,15 @@ ASKED = 1_000
 """Documents that a measure is taken on where its cost grows with the square of their number."""
 
 
+SAMPLE = 10_000
+"""Documents that are compared at most."""
+
+FEWEST = 10
+"""Shared documents without which nothing can be said."""
+
+Keys = NDArray[np.uint64]
+
+
 def check_same_documents(a: Vectors, b: Vectors, fewest: int) -> None:
     """Make sure that both sides have a row for each of the same documents, `fewest` at least.
 
@@ -47,15 +56,6 @@ def pearson(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
     x, y = a - a.mean(), b - b.mean()
     scale = float(np.sqrt((x @ x) * (y @ y)))
     return float(x @ y) / scale if scale > 0 else 0.0
-
-
-SAMPLE = 10_000
-"""Documents that are compared at most."""
-
-FEWEST = 10
-"""Shared documents without which nothing can be said."""
-
-Keys = NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -25,6 +25,13 @@ _REGULARISATION = 1e-3  # scikit-learn's, relative to the trace of the Gram matr
 _BLOCK = 256
 
 
+BATCH_SIZE = 256
+"""Documents per minibatch, as Nguyen, Raghu & Kornblith have it."""
+
+FEWEST = 4
+"""Documents that the unbiased estimator needs at least."""
+
+
 def relative_orientation(a: Vectors, b: Vectors, *, seed: int = 0) -> float:
     """Pearson correlation of the cosines of all pairs of documents in two spaces, (n, p) and (n, q): -1 to 1.
 
@@ -83,13 +90,6 @@ def _weight_agreement(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
     products = np.einsum("mk,mk->m", x, y)
     same = np.isclose(x, y).all(axis=1)
     return float(np.where(scale > 0, products / np.where(scale > 0, scale, 1), same).mean())
-
-
-BATCH_SIZE = 256
-"""Documents per minibatch, as Nguyen, Raghu & Kornblith have it."""
-
-FEWEST = 4
-"""Documents that the unbiased estimator needs at least."""
 
 
 def unbiased_hsic(a: Matrix, b: Matrix) -> float:

@@ -23,6 +23,12 @@ Arrays = Mapping[str, NDArray[Any]]
 """Learned arrays by name, as they are saved."""
 
 
+Split: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""Rows of pairs to fit on, and rows to predict."""
+
+FOLDS = 5
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Prediction:
     """What a stitch predicts, and how sure it may be of it.
@@ -37,10 +43,6 @@ class Prediction:
     vectors: Vectors
     variance: Vectors | None = None
     prior: Vectors | None = None
-
-
-Split: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]
-"""Rows of pairs to fit on, and rows to predict."""
 
 
 class Stitch(ABC):
@@ -159,9 +161,6 @@ def centred(vectors: Vectors) -> tuple[Matrix, Matrix]:
     mean = rows.mean(axis=0)
     rows -= mean
     return rows, mean
-
-
-FOLDS = 5
 
 
 @dataclass(frozen=True, eq=False)

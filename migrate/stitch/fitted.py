@@ -33,6 +33,29 @@ from migrate.stitch.text_features import TextRows
 from migrate.stitch.text_reader import TextReader
 from migrate.vectors import Batch, Vectors, as_vectors, check_vectors, summarize_norms
 
+Direction: TypeAlias = Literal["document", "query"]
+
+DOCUMENT: Direction = "document"
+QUERY: Direction = "query"
+DIRECTIONS = (DOCUMENT, QUERY)
+
+DIRECTION = "direction"
+"""Detail of a stitch's manifest; absent in those from before there were two directions."""
+
+_MAPS = {
+    DOCUMENT: "maps the store's documents into the new space",
+    QUERY: "maps new queries into the old space",
+}
+
+WEIGHTS_NAME = "weights.safetensors"
+SAMPLE_NAME = "sample.json"
+PREFIX, READER_PREFIX, FALLBACK_PREFIX = "stitch.", "reader.", "fallback."
+SAMPLE_KEY = "sample.vectors"
+ARRAYS = "arrays"
+"""Detail of the manifest: the names of all arrays in the file of weights."""
+FALLBACK = "fallback"
+"""Detail of the manifest: how the fallback was judged; absent where there is none."""
+
 
 @dataclass(frozen=True)
 class Fallback:
@@ -80,21 +103,6 @@ def _reads_vectors_only(row: Candidate) -> bool:
     return kind is not None and not kind.reads_texts and not row.is_control
 
 
-Direction: TypeAlias = Literal["document", "query"]
-
-DOCUMENT: Direction = "document"
-QUERY: Direction = "query"
-DIRECTIONS = (DOCUMENT, QUERY)
-
-DIRECTION = "direction"
-"""Detail of a stitch's manifest; absent in those from before there were two directions."""
-
-_MAPS = {
-    DOCUMENT: "maps the store's documents into the new space",
-    QUERY: "maps new queries into the old space",
-}
-
-
 def direction_of(manifest: Manifest, *, source: str = "stitch") -> Direction:
     """Which way the stitch with this manifest goes; `source` is where it was read.
 
@@ -140,16 +148,6 @@ def input_dim(manifest: Manifest, *, source: str = "stitch") -> int:
     if manifest.model is None:
         raise StitchError(f"{source}: expected the model whose queries the stitch takes, found none; fit it again")
     return manifest.model.dim
-
-
-WEIGHTS_NAME = "weights.safetensors"
-SAMPLE_NAME = "sample.json"
-PREFIX, READER_PREFIX, FALLBACK_PREFIX = "stitch.", "reader.", "fallback."
-SAMPLE_KEY = "sample.vectors"
-ARRAYS = "arrays"
-"""Detail of the manifest: the names of all arrays in the file of weights."""
-FALLBACK = "fallback"
-"""Detail of the manifest: how the fallback was judged; absent where there is none."""
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,9 @@ from migrate.stitch.base import Arrays
 from migrate.stitch.text_features import Matrix, Sparse, View
 from migrate.vectors import Vectors, squared_norms
 
+_LEAST_SPREAD = 1e-6
+"""Of the mean diagonal: what spreads less is rounding, as inner products are taken in float32."""
+
 
 @dataclass(frozen=True, eq=False)
 class Part:
@@ -157,10 +160,6 @@ def _restore_sparse(prefix: str, arrays: Arrays, n: int) -> Sparse:
 
 def _dense(rows: Sparse | Vectors) -> Vectors:
     return rows if isinstance(rows, np.ndarray) else np.asarray(rows.toarray())
-
-
-_LEAST_SPREAD = 1e-6
-"""Of the mean diagonal: what spreads less is rounding, as inner products are taken in float32."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -31,6 +31,20 @@ from migrate.vectors import Vectors, squared_norms, unit_rows
 VECTOR = "vector"
 
 
+LANDMARKS = 4_000
+
+_JITTER = 1e-8
+
+STARTING_WEIGHTS: Mapping[str, float] = {VECTOR: 1.0, "ngrams": 0.5, "pieces": 1.0, "tokens": 1.0, "topics": 0.5}
+"""Where the search for weights begins; views that are not named begin at 1."""
+
+LARGEST_EXACT = 8_000
+"""Pairs up to which the system is solved exactly; of more, some are landmarks, see `migrate.stitch.kernel_ridge`."""
+
+DIRECTIONS = 64
+"""Leading directions that the posterior variance is made of."""
+
+
 @dataclass(frozen=True, eq=False)
 class Kernels:
     """Views of n documents, what each kernel is divided by, and the Gram matrices, (n, n), where they were asked for.
@@ -77,11 +91,6 @@ def measure(views: Mapping[str, View], texts: TextRows | None, is_gaussian: bool
     return Kernels(views, scales, width, {name: matrix * scales[name] for name, matrix in grams.items()})
 
 
-LANDMARKS = 4_000
-
-_JITTER = 1e-8
-
-
 def draw_landmarks(n: int, count: int = LANDMARKS) -> NDArray[np.int64]:
     """Rows of the landmarks among n pairs, ascending; drawn at random, always the same."""
     return np.sort(np.random.default_rng(0).permutation(n)[:count])
@@ -105,16 +114,6 @@ def solve_on_landmarks(
     system[np.diag_indices_from(system)] += _JITTER * np.trace(system) / len(system)
     alpha = cho_solve(cho_factor(system, lower=True, overwrite_a=True), cross.T @ (target - target.mean(axis=0)))
     return alpha, means
-
-
-STARTING_WEIGHTS: Mapping[str, float] = {VECTOR: 1.0, "ngrams": 0.5, "pieces": 1.0, "tokens": 1.0, "topics": 0.5}
-"""Where the search for weights begins; views that are not named begin at 1."""
-
-LARGEST_EXACT = 8_000
-"""Pairs up to which the system is solved exactly; of more, some are landmarks, see `migrate.stitch.kernel_ridge`."""
-
-DIRECTIONS = 64
-"""Leading directions that the posterior variance is made of."""
 
 
 class Additive(Stitch):

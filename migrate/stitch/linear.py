@@ -30,6 +30,10 @@ RELATIVE_GRID = np.logspace(-4, 2, 13)
 """The default λ grid, in units of the mean non-zero eigenvalue of the centred Gram matrix."""
 
 
+Loss = Callable[[Matrix], float]
+"""What a λ is judged by: a number from the leave-one-out residuals, (n, q); less is better."""
+
+
 @dataclass(frozen=True)
 class RidgePath:
     """Ridge solutions over a λ grid, for centred pairs X (n, p) and Y (n, q).
@@ -57,10 +61,6 @@ class RidgePath:
     def best_lambda(self) -> float:
         """The λ with the least leave-one-out loss."""
         return float(self.lambdas[self.best])
-
-
-Loss = Callable[[Matrix], float]
-"""What a λ is judged by: a number from the leave-one-out residuals, (n, q); less is better."""
 
 
 def mean_square(residuals: Matrix) -> float:

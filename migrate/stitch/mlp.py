@@ -26,6 +26,13 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
 
+_WIDE = 1_024
+_EPSILON = 1e-4
+
+MAX_LAYERS = 7
+_ROWS = 4_096
+
+
 class Layer(NamedTuple):
     """An affine map: rows @ weights, (inputs, outputs), + biases, (outputs,)."""
 
@@ -146,10 +153,6 @@ class Network:
             tensor.data.copy_(kept)
 
 
-_WIDE = 1_024
-_EPSILON = 1e-4
-
-
 @dataclass(frozen=True)
 class Trained:
     """Layers in the standardised spaces and the loss curve, as in `Mlp`; `held_out` are rows never trained on."""
@@ -251,10 +254,6 @@ def _judge(network: Network, held_out: _Pairs) -> Sequence[float]:
 
     with torch.no_grad():
         return [float(network.loss(held_out.x, held_out.y))] if len(held_out) else []
-
-
-MAX_LAYERS = 7
-_ROWS = 4_096
 
 
 class Mlp(Stitch):

@@ -33,6 +33,32 @@ _FEWEST = 40
 _RESAMPLES = 1_000
 
 
+AUTO = "auto"
+"""Among specs: all that suit the pairs."""
+
+AUTO_CANDIDATES = ("identity", "procrustes", "ols", "lowrank", "ridge", "ridge+text")
+"""What `auto` chooses from, the cheaper to use first."""
+
+_CHEAPEST_FIRST = (
+    "identity", "mean", "procrustes", "ols", "lowrank", "ridge", "mlp", "kernel", "text", "ridge+text", "kernel+text",
+)  # fmt: skip
+"""Kinds, the cheaper to use first: what is read of a document counts for more than the arithmetic."""
+
+TEXT_CONTROL = "text"
+
+LARGEST_JUDGED = 2_000
+"""Pairs that candidates are judged on: their differences are plain by then, and the time goes with the cube."""
+
+QUERY_CANDIDATES = (
+    Identity.kind,
+    Procrustes.kind,
+    Ridge.kind,
+    f"{Adjoint.kind}:{Procrustes.kind}",
+    Adjoint.kind,
+)
+"""What `auto` chooses from for queries, the simpler first: of two that score the same, the earlier is taken."""
+
+
 @dataclass(frozen=True, slots=True)
 class LearningCurve:
     """Held-out overlap@10, `overlap[i]`, after fitting on `pairs[i]` pairs, always over the same documents.
@@ -95,23 +121,6 @@ def _gain(overlap: Sequence[float] | NDArray[np.float64], doublings: float) -> f
     ratio = min(last / before, 1.0) if before > 0 else 1.0
     steps = doublings if ratio > 1 - 1e-6 else (1 - ratio**doublings) / (1 - ratio)
     return float(min(last * ratio * steps, 1 - overlap[2]))
-
-
-AUTO = "auto"
-"""Among specs: all that suit the pairs."""
-
-AUTO_CANDIDATES = ("identity", "procrustes", "ols", "lowrank", "ridge", "ridge+text")
-"""What `auto` chooses from, the cheaper to use first."""
-
-_CHEAPEST_FIRST = (
-    "identity", "mean", "procrustes", "ols", "lowrank", "ridge", "mlp", "kernel", "text", "ridge+text", "kernel+text",
-)  # fmt: skip
-"""Kinds, the cheaper to use first: what is read of a document counts for more than the arithmetic."""
-
-TEXT_CONTROL = "text"
-
-LARGEST_JUDGED = 2_000
-"""Pairs that candidates are judged on: their differences are plain by then, and the time goes with the cube."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,16 +257,6 @@ def _random_control(target: Vectors, *, seed: int) -> Candidate:
     predicted = np.empty_like(target)
     predicted[shift] = target[np.roll(shift, 1)]  # one cycle: nobody keeps the own vector
     return Candidate("random", score_predictions(predicted, target, seed=seed), 0.0, True)
-
-
-QUERY_CANDIDATES = (
-    Identity.kind,
-    Procrustes.kind,
-    Ridge.kind,
-    f"{Adjoint.kind}:{Procrustes.kind}",
-    Adjoint.kind,
-)
-"""What `auto` chooses from for queries, the simpler first: of two that score the same, the earlier is taken."""
 
 
 def select_query_stitch(

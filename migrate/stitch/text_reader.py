@@ -46,6 +46,27 @@ DECAY = 0.3
 """The i-th word of a document, from 0, weighs (1 + i)^-DECAY."""
 
 
+BUCKETS = 1 << 16
+SHORTEST, LONGEST = 2, 5
+
+_FACTOR = np.uint64(0x100000001B3)
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)
+_SHIFT = np.uint64(64 - 16)
+_END, _SPACE = ord("\n"), ord(" ")
+
+CORPUS_SIZE = 20_000
+"""How many documents are enough to learn frequencies and topics from."""
+
+N_TOPICS = 150
+
+NGRAMS, PIECES, TOKENS, TOPICS = "ngrams", "pieces", "tokens", "topics"
+
+TOKENIZER_FILE, VIEWS_FILE = "reader.tokenizer", "reader.views"
+READER_FILES = (TOKENIZER_FILE, VIEWS_FILE)
+
+_BLOCK = 2_048
+
+
 @dataclass(frozen=True, eq=False)
 class Words:
     """The words of m texts: `words` are the distinct ones, `flat` says which of them stand where, text after text.
@@ -92,15 +113,6 @@ def split_words(texts: Sequence[str]) -> Words:
     starts = np.cumsum([0, *map(len, rows)], dtype=np.int64)
     flat = np.fromiter((word for row in rows for word in row), dtype=np.int64, count=int(starts[-1]))
     return Words(tuple(number_of), flat, starts)
-
-
-BUCKETS = 1 << 16
-SHORTEST, LONGEST = 2, 5
-
-_FACTOR = np.uint64(0x100000001B3)
-_SPREAD = np.uint64(0x9E3779B97F4A7C15)
-_SHIFT = np.uint64(64 - 16)
-_END, _SPACE = ord("\n"), ord(" ")
 
 
 def ngram_counts(words: Sequence[str]) -> Sparse:
@@ -228,19 +240,6 @@ class Pieces:
         """What a word must begin with to be cut as it is inside a text: byte-level tokenizers want the space."""
         first, word, spaced, both = (encoding.ids for encoding in self._encode(["a", "b", " b", "a b"]))
         return " " if both == first + spaced and both != first + word else ""
-
-
-CORPUS_SIZE = 20_000
-"""How many documents are enough to learn frequencies and topics from."""
-
-N_TOPICS = 150
-
-NGRAMS, PIECES, TOKENS, TOPICS = "ngrams", "pieces", "tokens", "topics"
-
-TOKENIZER_FILE, VIEWS_FILE = "reader.tokenizer", "reader.views"
-READER_FILES = (TOKENIZER_FILE, VIEWS_FILE)
-
-_BLOCK = 2_048
 
 
 @dataclass(frozen=True, eq=False)

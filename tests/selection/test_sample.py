@@ -72,7 +72,7 @@ def test_blank_documents_are_passed_over_and_replaced(tmp_path):
 
 def test_a_store_of_blanks_is_refused(tmp_path):
     store = make_store(tmp_path / "s", [" ", ""])
-    with pytest.raises(StoreError, match="expected documents with texts"):
+    with pytest.raises(StoreError, match="all its texts are blank"):
         draw_sample(store, 3)
 
 

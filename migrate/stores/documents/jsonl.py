@@ -29,6 +29,9 @@ _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _INT64: Final = range(-(1 << 63), 1 << 63)
 
 
+DOCS_NAME: Final = "docs.jsonl"
+
+
 @dataclass(frozen=True, slots=True)
 class DocsScan:
     """The lines of a docs.jsonl.
@@ -185,9 +188,6 @@ def _refuse_duplicates(scan: DocsScan) -> None:
             first = line_of.setdefault(document.id, number)
             if first != number:
                 raise _bad_line(scan.path, number, "a new id", f"{document.id!r}, the id of line {first}")
-
-
-DOCS_NAME: Final = "docs.jsonl"
 
 
 class JsonlDocuments(DocumentSource):

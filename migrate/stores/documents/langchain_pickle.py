@@ -27,6 +27,12 @@ from migrate.errors import StoreError
 from migrate.stores.binary_reader import malformed, read_errors, shown
 from migrate.stores.documents.pickle_scan import scan_pickle
 
+CURRENT_DOCSTORE: Final = ("langchain_community.docstore.in_memory", "InMemoryDocstore")
+CURRENT_DOCUMENT: Final = ("langchain_core.documents.base", "Document")
+
+_LONGEST_REASON = 200
+_STATE_KEY_OF_PYDANTIC_2 = "__pydantic_fields_set__"
+
 
 class DocstoreStub:
     """Stands for `InMemoryDocstore`; holds the state it was pickled with."""
@@ -74,9 +80,6 @@ class UuidStub(uuid.UUID):
         object.__setattr__(self, "__class__", uuid.UUID)
 
 
-CURRENT_DOCSTORE: Final = ("langchain_community.docstore.in_memory", "InMemoryDocstore")
-CURRENT_DOCUMENT: Final = ("langchain_core.documents.base", "Document")
-
 STUBS: Final[dict[tuple[str, str], type]] = {
     **{
         (module, "InMemoryDocstore"): DocstoreStub
@@ -116,10 +119,6 @@ CURRENT_NAMES: Final[dict[type, tuple[str, str]]] = {
     uuid.UUID: ("uuid", "UUID"),
 }
 """What each class is called in a pickle that the present LangChain opens."""
-
-
-_LONGEST_REASON = 200
-_STATE_KEY_OF_PYDANTIC_2 = "__pydantic_fields_set__"
 
 
 @dataclass(frozen=True, slots=True)

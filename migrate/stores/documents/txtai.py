@@ -29,6 +29,19 @@ _TEXTS: Final = {0xD9: ">B", 0xDA: ">H", 0xDB: ">I"}
 _INTEGERS: Final = {0xCC + place: f">{kind}" for place, kind in enumerate("BHIQbhiq")}
 
 
+_INDEX: Final = "embeddings"
+_CONFIG: Final = "config.json"
+_PICKLED_CONFIG: Final = "config"
+_DOCUMENTS: Final = "documents"
+_IDS: Final = "ids"
+# a keyword index and a graph, which know texts and ids but no vectors
+_SPARSE: Final = ("scoring*", "graph*")
+_REFUSED: Final = {
+    "pca": "vectors reduced by PCA, which txtai would also apply to queries of the new model",
+    "indexes": "subindexes with vectors of their own",
+}
+
+
 def read_ids(path: Path) -> list[str | None]:
     """The ids by label, None where a document was deleted; integers are written out.
 
@@ -88,19 +101,6 @@ class _Reader:
         text = self._content[self._position : end].decode()
         self._position = end
         return text
-
-
-_INDEX: Final = "embeddings"
-_CONFIG: Final = "config.json"
-_PICKLED_CONFIG: Final = "config"
-_DOCUMENTS: Final = "documents"
-_IDS: Final = "ids"
-# a keyword index and a graph, which know texts and ids but no vectors
-_SPARSE: Final = ("scoring*", "graph*")
-_REFUSED: Final = {
-    "pca": "vectors reduced by PCA, which txtai would also apply to queries of the new model",
-    "indexes": "subindexes with vectors of their own",
-}
 
 
 def is_txtai(index: Path) -> bool:

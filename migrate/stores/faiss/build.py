@@ -30,6 +30,11 @@ _ROWS_PER_BATCH: Final = 65_536
 _FILE_BUFFER: Final = 1 << 20
 
 
+_TRAINING_ROWS: Final = 65_536
+_ROWS_PER_LIST: Final = 256
+_WORTH_THREADS: Final = 50_000
+
+
 def append_built(path: Path, kind: Ivf | Hnsw, vectors: Vectors) -> None:
     """Build an index of the kind and settings of `kind` over `vectors`, and append it to a file.
 
@@ -127,11 +132,6 @@ def _one_thread() -> Iterator[None]:
         yield
     finally:
         faiss.omp_set_num_threads(threads)
-
-
-_TRAINING_ROWS: Final = 65_536
-_ROWS_PER_LIST: Final = 256
-_WORTH_THREADS: Final = 50_000
 
 
 def make_index(recipe: Recipe, metric: int, vectors: Rows, labels: NDArray[np.int64] | None) -> Any:

@@ -16,6 +16,8 @@ from migrate.stores.faiss.inverted import decode_lists
 from migrate.stores.faiss.parts import Part, Recipe, RefusedError, Rows, class_name, flat_rows, library, open_index
 from migrate.stores.faiss.undo import undo_transforms
 
+_ADVICE = "write the vectors to a flat index first"
+
 
 def decode_index(loaded: Any) -> Part:
     """What an index holds.
@@ -39,9 +41,6 @@ def decode_index(loaded: Any) -> Part:
             "lists yet counts them: build it again without them"
         )
     return part
-
-
-_ADVICE = "write the vectors to a flat index first"
 
 
 def _families() -> Iterator[tuple[Any, Callable[[Any], Part]]]:

@@ -51,6 +51,23 @@ _BUILD_SPARE_BYTES: Final = 4 << 30
 _LABEL_BYTES: Final = 8
 
 
+_TYPES: Final[dict[str, type]] = {
+    "chain": str,
+    "dim": int,
+    "count": int,
+    "metric": int,
+    "exact": bool,
+    "remarks": list,
+    "recipe": dict,
+    "labels": bool,
+}
+
+_SPARE_BYTES: Final = 64 << 20
+_APPROXIMATE: Final = (
+    "the index keeps its vectors in short form; they are read back approximately, and what is made of them is no better"
+)
+
+
 def memory_for(file_bytes: int, count: int) -> int:
     """How much a child may allocate to read an index: its file some times over, the labels, and tables."""
     return _READ_SPARE_BYTES + 4 * file_bytes + 4 * _LABEL_BYTES * count
@@ -168,18 +185,6 @@ def _text(content: bytes) -> str:
     return " ".join(content.decode("utf-8", errors="replace").split())
 
 
-_TYPES: Final[dict[str, type]] = {
-    "chain": str,
-    "dim": int,
-    "count": int,
-    "metric": int,
-    "exact": bool,
-    "remarks": list,
-    "recipe": dict,
-    "labels": bool,
-}
-
-
 def check_facts(path: Path, content: bytes, header: Header) -> dict[str, Any]:
     """The facts in a frame.
 
@@ -206,12 +211,6 @@ def _parsed(path: Path, content: bytes) -> dict[str, Any]:
     if not typed:
         raise StoreError(f"{path}: expected facts from FAISS, found others; the file is damaged")
     return dict(facts)
-
-
-_SPARE_BYTES: Final = 64 << 20
-_APPROXIMATE: Final = (
-    "the index keeps its vectors in short form; they are read back approximately, and what is made of them is no better"
-)
 
 
 def open_file(path: Path) -> FaissFile:

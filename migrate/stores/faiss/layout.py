@@ -20,6 +20,9 @@ from migrate.stores.faiss.recipe import factory, settings
 FLOAT_BYTES: Final = 4
 
 
+_RESERVED: Final = 1 << 20
+
+
 @dataclass(frozen=True, slots=True)
 class Header:
     """What every FAISS index begins with."""
@@ -216,9 +219,6 @@ def class_chain(layout: Layout) -> str:
         return layout.chain
     outer = fourcc.CLASS_NAMES[layout.header.code]
     return f"{outer}({class_chain(layout.inner)})" if isinstance(layout, IdMap) else outer
-
-
-_RESERVED: Final = 1 << 20
 
 
 def index_head(code: str, dim: int, count: int, metric: Metric) -> bytes:

@@ -33,6 +33,14 @@ _LARGEST_DIM: Final = 1 << 20
 _RESERVED: Final = 1 << 20
 
 
+_LABEL_BYTES: Final = 8
+
+_CODE: Final = b"ilod"
+_LIST_ID_BYTES: Final = 8
+
+_LARGEST_SETTING: Final = 1 << 31
+
+
 def read_header(cursor: FileCursor, code: str) -> Header:
     """Read a header, of an index of the kind `code`; the code itself has been read."""
     name = fourcc.CLASS_NAMES[code]
@@ -75,9 +83,6 @@ def expect_same_shape(path: Path, outer: Header, inner: Header) -> None:
     if (outer.dim, outer.count) != (inner.dim, inner.count):
         expected = f"{outer.count} vectors of dimension {outer.dim} in {fourcc.CLASS_NAMES[inner.code]}"
         raise malformed(path, expected, f"{inner.count} of dimension {inner.dim}")
-
-
-_LABEL_BYTES: Final = 8
 
 
 class NeedsFaissError(Exception):
@@ -149,10 +154,6 @@ def _place_lists(cursor: FileCursor, sizes: NDArray[np.int64], row_bytes: int) -
     for first, last, offset in zip(first_rows[:-1].tolist(), first_rows[1:].tolist(), offsets.tolist(), strict=True):
         labels[first:last] = cursor.array_at(np.dtype("<i8"), offset + (last - first) * row_bytes, last - first)
     return Segments(first_rows, offsets, row_bytes), labels
-
-
-_CODE: Final = b"ilod"
-_LIST_ID_BYTES: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,9 +228,6 @@ def _checked(index: Path, name: str, needed: int) -> OnDiskLists:
     if size < needed:
         raise StoreError(f"{path}: expected {needed} bytes of inverted lists, found {size}; copy it again")
     return OnDiskLists(path, size)
-
-
-_LARGEST_SETTING: Final = 1 << 31
 
 
 def read_layout(path: Path) -> Layout:
