@@ -84,7 +84,7 @@ def timed(name: str, stitch: Stitch, held_out: HeldOut) -> Solved:
 
 def judge(fitted: Stitch, held_out: HeldOut) -> tuple[float, NDArray[np.float64]]:
     """Retention, and overlap@10 with the full re-embed of each query, over the documents that were not fitted on."""
-    rest, asked = held_out.rows[1], held_out.query_rows
+    rest, asked = held_out.rows[1], held_out.asked
     found = fitted.transform(held_out.source.documents[rest], held_out.texts.take(rest))
     run = run_over(held_out.collection, rest, unit_rows(found), held_out.target.queries)
     scores, standard = (ndcg(one, held_out.qrels, asked, 10).mean() for one in (run, held_out.full))
@@ -112,9 +112,7 @@ def main() -> None:
     for space, held_out in held_out_spaces(arguments.data, arguments.spaces, arguments.pairs):
         found = list(solve(held_out, arguments.landmarks))
         rows += [row(space, one, found[0]) for one in found]
-        asked = (
-            f"{len(held_out.rows[1]):,} documents held out, {len(found[0].shares)} queries, {len(held_out.query_rows)}"
-        )
+        asked = f"{len(held_out.rows[1]):,} documents held out, {len(found[0].shares)} queries, {len(held_out.asked)}"
     print(table([HEAD, *rows]))
     print(f"\n{asked} of them with a relevant document left; {time.perf_counter() - started:.0f} s")
 

@@ -1,6 +1,7 @@
-"""From a translated store and the embedding cache to a store that has every true vector that was paid for since.
+"""Writes a translated store again with all true vectors that the embedding cache has gained since.
 
-Two-stage search embeds documents as queries meet them; what it leaves in the cache makes the store whole over time.
+Two-stage search embeds the documents that queries find. Each vector it leaves in the cache brings the store closer to
+a complete re-embedding.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _TRUE = "true vectors"
 
 @dataclass(frozen=True, slots=True)
 class Backfill:
-    """What a backfill did: of `count` vectors `n_true` are true ones now, `n_before` were before."""
+    """The result of a backfill: of `count` vectors `n_true` are now true, `n_before` were before."""
 
     path: Path
     count: int
@@ -55,7 +56,7 @@ def backfill_store(
     restart: bool = False,
     progress: Progress = no_progress,
 ) -> Backfill:
-    """Write `store` to the folder `output`, with the true vectors of those texts that the cache knows.
+    """Write `store` to the folder `output`, with the true vectors of all texts that are in the cache.
 
     Nothing is embedded. A run that broke off is continued, if the cache has not grown since.
 
@@ -99,16 +100,14 @@ def _check_fits(store: Store, embedder: Embedder) -> Manifest:
     """The store's manifest, after making sure that its vectors are of the model whose cache it is."""
     path, manifest = store.info.location, store.info.manifest
     if not store.info.has_texts:
-        raise StoreError(
-            f"{path}: expected texts to look up in the cache, found vectors only; nothing can be filled in"
-        )
+        raise StoreError(f"{path}: the store has no texts to look up in the cache; nothing can be filled in")
     if manifest is None or manifest.model is None:
         raise StoreError(
-            f"{path}: expected a translated store that says its model, found none; give one that translate made"
+            f"{path}: the store does not name the model it was translated for; give one that translate made"
         )
     if manifest.model != embedder.identity:
         raise StoreError(
-            f"{path}: expected the cache of {manifest.model.spec}, which the store was translated for, found that of "
+            f"{path}: the store was translated for {manifest.model.spec}, but the cache is that of "
             f"{embedder.identity.spec}; name the store's own model"
         )
     return manifest
@@ -139,7 +138,7 @@ def _fill_rows(
     confidence: Vectors,
     progress: Progress,
 ) -> None:
-    """Stream the rows that are not there yet, each with its true vector where there is one."""
+    """Stream the rows that are still missing, each with its true vector if there is one."""
     writer = store.destination(work.content, store.info.dim, Resume(work.rows, work.scratch))
     start = work.rows
     with work.recorder() as recorder, ConfidenceFile(work.content, store.info.count) as file:
@@ -161,8 +160,9 @@ def _filled(batch: Batch, documents: list[Document], is_cached: NDArray[np.bool_
     for number, vector in true.items():
         if vector.shape != vectors.shape[1:]:
             raise VectorError(
-                f"the embedding cache: expected vectors of dimension {vectors.shape[1]}, found {len(vector)} for "
-                f"document {documents[places[number]].id!r}; was the model called with another --dimensions?"
+                f"the embedding cache: holds a vector of dimension {len(vector)} for document "
+                f"{documents[places[number]].id!r}, but the store has {vectors.shape[1]}; was the model called "
+                "with another --dimensions?"
             )
         vectors[places[number]] = vector
     return Batch(batch.ids, vectors)

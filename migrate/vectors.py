@@ -1,7 +1,4 @@
-"""Batches of vectors and the checks they must pass. Knows nothing of files, stores or models.
-
-The texts that travel: documents and queries. Reading them from disk is done on the floor above.
-"""
+"""Documents, queries, batches of vectors, and the checks that vectors must pass. Knows nothing of files or models."""
 
 from __future__ import annotations
 
@@ -55,7 +52,7 @@ class Query:
 
 
 def query_key(text: str) -> str:
-    r"""What two queries share that ask the same: the text without regard to case and white space.
+    r"""A key that is equal for equal queries: the text without regard to case and white space.
 
     >>> query_key("  How  do I ask?\n") == query_key("how do i ask?")
     True
@@ -115,7 +112,7 @@ def as_vectors(rows: ArrayLike, *, dim: int | None = None, source: str = "vector
     try:
         vectors = np.ascontiguousarray(rows, dtype=np.float32)
     except (TypeError, ValueError) as error:
-        raise VectorError(f"{source}: expected rows of equally many numbers, found something else ({error})") from error
+        raise VectorError(f"{source}: not a table of numbers with rows of equal length ({error})") from error
     if vectors.ndim != 2:
         raise VectorError(f"{source}: expected a table of vectors, found an array of {vectors.ndim} dimensions")
     if dim is not None and vectors.shape[1] != dim:

@@ -1,8 +1,8 @@
-"""Whether a store's vectors come from a model. Nothing is written; the texts of a small sample are embedded again.
+"""Checks whether a store's vectors come from a model. Nothing is written; a small sample is embedded again.
 
-dimension ── other ──▶ not compatible
+dimension ── differs ──▶ not compatible
     │
-manifest, if trusted and its hash is that of the index ──▶ told at once
+manifest, if trusted and its hash matches the index ──▶ answered without embedding
     │
 texts ── none ──▶ norms only
     │
@@ -90,7 +90,7 @@ def check_store(
 
 
 def _from_manifest(store: Store, model: ModelIdentity) -> tuple[Finding, ...]:
-    """What the manifest says, and last whether it is of this index, where it can tell."""
+    """The findings from the manifest; the last one, where it has a hash, is whether it belongs to this index."""
     manifest = store.info.manifest
     if manifest is None or manifest.model is None:
         return ()
@@ -157,7 +157,7 @@ def _by_sample(
     figures = _figures(store, compared, size)
     diagnosis = diagnose(store, embedder, compared, figures.disagreeing, seed, progress)
     if _translated(store) and not compared.agreeing.all() and compared.near.mean() > _MOST:
-        diagnosis = _excused(diagnosis, figures)
+        diagnosis = _accept_translated(diagnosis, figures)
     findings = (*manifest_findings, Finding("vectors", diagnosis.cause is Cause.COMPATIBLE, diagnosis.sentence))
     if compared.agreeing.any():
         rows = np.flatnonzero(compared.agreeing)
@@ -186,7 +186,7 @@ def _other_models(store: Store, model: ModelIdentity, cause: Cause, seed: int) -
     return (fitting_models(store, model, seed),) if cause is Cause.OTHER_MODEL else ()
 
 
-def _excused(diagnosis: Diagnosis, figures: Figures) -> Diagnosis:
+def _accept_translated(diagnosis: Diagnosis, figures: Figures) -> Diagnosis:
     """Translated vectors are near those of the model, which is all that they promise."""
     translated = f"{figures.sampled - figures.agreeing} of {figures.sampled} sampled vectors are translated"
     sentence = f"{translated}, and near the model's (median cosine {figures.median_cosine:.3f}); the others are its own"
@@ -194,7 +194,7 @@ def _excused(diagnosis: Diagnosis, figures: Figures) -> Diagnosis:
 
 
 def _answer(diagnosis: Diagnosis, findings: tuple[Finding, ...]) -> tuple[Cause, str]:
-    """The vectors speak first; where they agree, what else is not as expected."""
+    """The cause by the vectors; where these agree, the first other finding that is not as expected."""
     if diagnosis.cause is not Cause.COMPATIBLE:
         return diagnosis.cause, diagnosis.sentence
     causes = {"norms": Cause.NORMS, "manifest": Cause.MANIFEST, "unchanged": Cause.CHANGED}
@@ -209,7 +209,7 @@ def _answer(diagnosis: Diagnosis, findings: tuple[Finding, ...]) -> tuple[Cause,
 
 def _figures(store: Store, compared: Comparison, size: int) -> Figures:
     n, agreeing = len(compared), int(compared.agreeing.sum())
-    # Fewer than were asked for: these are all the different texts that there are
+    # fewer than requested: the store has no more different texts
     population = n if n < size or n == store.info.count else store.info.count
     return Figures(
         sampled=n,
@@ -222,7 +222,7 @@ def _figures(store: Store, compared: Comparison, size: int) -> Figures:
 
 
 def _examples(compared: Comparison, diagnosis: Diagnosis) -> tuple[Example, ...]:
-    """Those that disagree most."""
+    """The documents that disagree most."""
     order = np.argsort(compared.cosines, kind="stable").tolist()
     rows = [row for row in order if diagnosis.taken_for[row] != "agrees"]
     return tuple(
@@ -240,7 +240,5 @@ def _doubts(store: Store, compared: Comparison, model: ModelIdentity) -> list[st
         doubts.append(f"the stored texts begin with the prefix {prefix!r} already, and the model puts it before them")
     if compared.tolerance.loose:
         factory = store.info.details.get("factory", store.info.index_type)
-        doubts.append(
-            f"the index ({factory}) is lossy: small changes, such as of few texts, could not be told from its loss"
-        )
+        doubts.append(f"the index ({factory}) is lossy: small changes, such as of few texts, look the same as its loss")
     return doubts

@@ -1,8 +1,8 @@
-"""Stored vectors beside those that a model gives to the same texts now, and what nothing in common looks like.
+"""Compares stored vectors with those that a model gives for the same texts now.
 
-How near a stored vector must be to one made anew to be the same, by what the index has kept of it.
-
-What a sample says of the share of a store that disagrees.
+`Tolerance` says how close two vectors must be to count as the same, given what the index has kept of them.
+`Comparison` measures agreement against what unrelated vectors would show, and `share_of` bounds the share of the whole
+store that disagrees.
 """
 
 from __future__ import annotations
@@ -229,6 +229,6 @@ def draw(store: Store, size: int, seed: int) -> tuple[Sample, Vectors]:
 def compare(
     sample: Sample, stored: Vectors, embedder: Embedder, tolerance: Tolerance, progress: Progress
 ) -> Comparison:
-    """Embed a sample as documents and put its stored vectors beside."""
+    """Embed a sample as documents and compare the result with its stored vectors."""
     fresh = embedder.embed_documents(sample.documents, progress=progress)
     return Comparison(sample.rows, sample.documents, stored, fresh, tolerance)

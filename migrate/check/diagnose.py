@@ -1,12 +1,8 @@
-"""From a comparison to a cause: which documents agree, what explains the others, and how sure that is.
+"""Finds the cause of a disagreement: which documents agree, what explains the others, and how certain that is.
 
-Looks for vectors in other rows than those of their texts: what a store looks like whose ids are out of step.
-
-Says where in a store the sampled documents agree: a part that was added later stands in rows of its own.
-
-The ways in which the same texts may have been embedded by the same model: what `diagnose` tries.
-
-Trying ways of embedding on the documents that disagree: a few first, then all where these agree.
+`find_moved_rows` looks for vectors that are in the row of another text, `describe_rows` says where in the store the
+documents agree, and `try_hypotheses` embeds the others in different ways (prefix, pooling, length, text): a few of
+them first, and all where these agree.
 """
 
 from __future__ import annotations
@@ -108,7 +104,7 @@ class Hypothesis:
 
 
 def hypotheses(embedder: Embedder, documents: Sequence[Document], *, texts_may_differ: bool) -> Iterator[Hypothesis]:
-    """Every other way that can matter to these documents, the most usual mistakes first; set up when asked for.
+    """Every other way of embedding that can matter to these documents, the most usual mistakes first.
 
     A prefix or another form of the text moves a vector a little, so where vectors are at chance, they are left out.
     """
@@ -241,7 +237,7 @@ def _trial(hypothesis: Hypothesis, cosines: NDArray[np.float64], agreeing: Mask)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Diagnosis:
-    """The cause with its sentence; `taken_for` says of each document, (n,), what its vector is taken for."""
+    """The cause with its sentence; `taken_for` says of each document, (n,), what its vector seems to be."""
 
     cause: Cause
     sentence: str
@@ -276,7 +272,7 @@ def _all(compared: Comparison) -> str:
 
 
 def _labels(compared: Comparison, tried: Tried) -> tuple[str, ...]:
-    """What each document's vector is taken for: the surest, which in a loose comparison is what is nearer."""
+    """What each document's vector seems to be; in a loose comparison, whichever is nearer."""
     labels = np.where(compared.near, "near, not equal", "at chance").astype(object)
     labels[compared.agreeing] = "agrees"
     if tried.best is not None:

@@ -1,4 +1,4 @@
-"""What can be told without embedding a text: dimension, norms, and what a manifest says."""
+"""What can be checked without embedding a text: dimension, norms, and the manifest."""
 
 from __future__ import annotations
 
@@ -57,13 +57,7 @@ def _some_vectors(store: Store, seed: int) -> Vectors:
 
 
 def norms_by_model(store: Store, model: ModelIdentity, seed: int) -> Finding:
-    """Whether some random rows have the norms that are known of the model.
-
-    Raises
-    ------
-    VectorError
-        A vector is zero or not finite.
-    """
+    """Whether some random rows have the norms that are known of the model."""
     norms = summarize_norms(_some_vectors(store, seed))
     if not store.info.exact:
         return Finding("norms", True, f"{_norm_range(norms)}; not compared, as the index keeps them only roughly")
@@ -110,13 +104,7 @@ def manifest_finding(manifest: Manifest, model: ModelIdentity) -> Finding:
 
 
 def check_revision(location: Path, recorded: ModelIdentity, model: ModelIdentity) -> None:
-    """Make sure that the model of the store at `location` is still what it was, where its manifest tells.
-
-    Raises
-    ------
-    StoreError
-        Its weights or its vocabulary have changed.
-    """
+    """Make sure that the model of the store at `location` is still what it was, where its manifest tells."""
     if recorded.revision is not None and recorded.revision != model.revision:
         raise StoreError(
             f"{location}: expected {recorded.spec} at revision {recorded.revision[:12]}, "

@@ -1,8 +1,7 @@
-"""The BEIR sets by name: downloaded once, checked by hash, unpacked into a cache. Reading them is in `beir.py`.
+"""Downloads BEIR sets by name, checks them against their hash, and unpacks them into a cache. `beir.py` reads them.
 
-Downloading one file over HTTP: resumed after a cut, tried again, never trusted. Hashes are the caller's.
-
-Unpacking a zip archive that may be hostile. Where it came from is not known here.
+An interrupted download is resumed and retried. An archive is treated as hostile: its sizes and names are checked
+before anything is written.
 """
 
 from __future__ import annotations
@@ -70,12 +69,12 @@ BEIR_MD5 = {
 """MD5 of each archive, from the table "Available Datasets" in the README of https://github.com/beir-cellar/beir.
 
 MD5 is what BEIR publishes: it guards against cuts and mix-ups, not against forgery. `cqadupstack` is missing
-because its archive holds twelve collections, each a BEIR folder of its own.
+because its archive holds twelve collections, each a separate BEIR folder.
 """
 
 
 class _SameServer(urllib.request.HTTPRedirectHandler):
-    """Follows redirects within a server; a mirror is named by whoever trusts it, not by another server."""
+    """Follows redirects within a server only: the user names a mirror, another server may not."""
 
     def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
         check_redirect(req.full_url, newurl)
@@ -86,7 +85,7 @@ _OPENER = urllib.request.build_opener(_SameServer)
 
 
 class _CutError(Exception):
-    """The transfer ended early; what has arrived is kept and the rest can be asked for."""
+    """The transfer ended early; what has arrived is kept, and the remainder can be requested."""
 
 
 def download(
@@ -94,15 +93,15 @@ def download(
 ) -> None:
     """Bring `part` to the whole content of `url`, going on where an earlier run was cut.
 
-    A server that ignores Range makes the file start anew. Waits `wait_s`, then twice that, and so on between
+    If the server ignores Range, the file starts again. Waits `wait_s`, then twice that, and so on between
     attempts.
 
     Parameters
     ----------
     part
-        The file to write; what it holds already is taken for the beginning of the content.
+        The file to write; its present content counts as the beginning.
     progress
-        Called with the bytes that are there, those of earlier runs included.
+        Called with the bytes so far, including those of earlier runs.
 
     Raises
     ------
@@ -115,7 +114,7 @@ def download(
         The operating system refused to write.
     """
     if not url.startswith(("http://", "https://")):
-        raise UsageError(f"expected an http or https address, found {url!r}; mend the base URL")
+        raise UsageError(f"{url!r} is not an http or https address; correct the base URL")
     reason = ""
     for attempt in range(ATTEMPTS):
         if attempt:
@@ -145,7 +144,7 @@ def _attempt(url: str, part: Path, progress: Progress, timeout_s: float) -> None
     except urllib.error.HTTPError as error:
         error.close()
         if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and there:
-            return  # nothing is left to send; whether what is there is right, its hash will say
+            return  # nothing is left to send; the hash will show whether the file is right
         if error.code not in _TRANSIENT:
             raise RemoteError(f"cannot download {url}: {error.code} {error.reason}; check the address") from error
         raise _CutError(f"{error.code} {error.reason}") from error
@@ -159,7 +158,9 @@ def _continues(response: http.client.HTTPResponse, there: int) -> bool:
         return False
     match = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
     if not match or int(match[1]) != there:
-        raise RemoteError(f"cannot resume {response.url}: expected bytes from {there}, found others; try again later")
+        raise RemoteError(
+            f"cannot resume {response.url}: the server did not send the bytes from {there} on; try again later"
+        )
     return True
 
 
@@ -170,7 +171,7 @@ def _receive(response: http.client.HTTPResponse, file: BinaryIO, part: Path, sta
     while chunk := response.read1(_CHUNK):  # read() would lose what came before a cut in a chunked response
         with output_errors(part):
             file.write(chunk)
-            file.flush()  # here, so that a full disk is not taken for a cut when the file is closed
+            file.flush()  # here, so that a full disk does not look like an interruption when the file is closed
         done += len(chunk)
         progress("download", done, total)
     if total is not None and done < total:
@@ -182,13 +183,6 @@ def unpack_archive(archive: Path, folder: Path, *, root: str) -> None:
 
     Everything is checked before the first byte is written: no path leads outside, no member is a link or a
     device, and the declared sizes are bounded. No member can exceed its declared size.
-
-    Raises
-    ------
-    DatasetError
-        The archive is damaged, hostile, or has no files under `root/`.
-    OSError
-        The operating system refused to write.
     """
     try:
         with zipfile.ZipFile(archive) as opened:
@@ -197,27 +191,31 @@ def unpack_archive(archive: Path, folder: Path, *, root: str) -> None:
             targets = _safe_targets(members, archive)
             inside = {parts[1:]: info for parts, info in targets.items() if parts[0] == root and len(parts) > 1}
             if not inside:
-                raise DatasetError(f"{archive.name}: expected files under {root}/, found none; get it anew")
+                raise DatasetError(f"{archive.name}: has no files under {root}/; download it again")
             for parts, info in inside.items():
                 _write_member(opened, info, folder.joinpath(*parts))
     except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError, struct.error) as error:
-        raise DatasetError(f"{archive.name}: expected a sound zip archive, found: {error}; get it anew") from error
+        raise DatasetError(f"{archive.name}: the zip archive is damaged ({error}); download it again") from error
 
 
 def _check_sizes(members: list[zipfile.ZipInfo], archive: Path) -> None:
     declared = sum(info.file_size for info in members)
     most = min(MAX_UNPACKED_BYTES, MAX_RATIO * archive.stat().st_size)
     if declared > most:
-        raise DatasetError(f"{archive.name}: expected at most {most} bytes unpacked, found {declared}; do not use it")
+        raise DatasetError(
+            f"{archive.name}: would unpack to {declared} bytes, more than the {most} that are allowed; do not use it"
+        )
     if len(members) > MAX_MEMBERS:
-        raise DatasetError(f"{archive.name}: expected at most {MAX_MEMBERS} files, found {len(members)}; do not use it")
+        raise DatasetError(
+            f"{archive.name}: holds {len(members)} files, more than the {MAX_MEMBERS} that are allowed; do not use it"
+        )
 
 
 def _safe_targets(members: list[zipfile.ZipInfo], archive: Path) -> dict[tuple[str, ...], zipfile.ZipInfo]:
     targets: dict[tuple[str, ...], zipfile.ZipInfo] = {}
     for info in members:
         if targets.setdefault(_safe_parts(info, archive), info) is not info:
-            raise DatasetError(f"{archive.name}: expected each file once, found {info.filename!r} twice; do not use it")
+            raise DatasetError(f"{archive.name}: holds {info.filename!r} twice; do not use it")
     _check_names(targets, archive)
     return targets
 
@@ -238,7 +236,7 @@ def _check_names(targets: dict[tuple[str, ...], zipfile.ZipInfo], archive: Path)
 
 def _clash(archive: Path, first: tuple[str, ...], second: tuple[str, ...]) -> DatasetError:
     names = f"{'/'.join(first)!r} and {'/'.join(second)!r}"
-    return DatasetError(f"{archive.name}: expected a place for each file, found {names}; do not use it")
+    return DatasetError(f"{archive.name}: the names {names} clash; do not use it")
 
 
 def _safe_parts(info: zipfile.ZipInfo, archive: Path) -> tuple[str, ...]:
@@ -248,8 +246,7 @@ def _safe_parts(info: zipfile.ZipInfo, archive: Path) -> tuple[str, ...]:
     too_long = any(len(os.fsencode(part)) > LONGEST_NAME for part in path.parts)
     if too_long:
         raise DatasetError(
-            f"{archive.name}: expected names of up to {LONGEST_NAME} bytes, found {info.filename[:40]!r}...; do not "
-            "use it"
+            f"{archive.name}: the name {info.filename[:40]!r}... is longer than {LONGEST_NAME} bytes; do not use it"
         )
     odd = path.is_absolute() or not path.parts or ".." in path.parts or any(mark in info.filename for mark in "\\:\0")
     if (
@@ -258,7 +255,9 @@ def _safe_parts(info: zipfile.ZipInfo, archive: Path) -> tuple[str, ...]:
         or info.flag_bits & _ENCRYPTED
         or info.compress_type not in _METHODS
     ):
-        raise DatasetError(f"{archive.name}: expected plain files, found {info.filename!r}; do not use it")
+        raise DatasetError(
+            f"{archive.name}: {info.filename!r} is not a plain, unencrypted file within the archive; do not use it"
+        )
     return path.parts
 
 
@@ -273,7 +272,7 @@ def _write_member(opened: zipfile.ZipFile, info: zipfile.ZipInfo, target: Path) 
 def resolve_beir(
     name_or_path: str, *, cache: Path | None = None, base_url: str | None = None, progress: Progress = no_progress
 ) -> Path:
-    """The BEIR folder that somebody means: an existing folder, or a set of BEIR by name, fetched if need be.
+    """The BEIR folder of a path or of the name of a BEIR set, which is downloaded if it is not in the cache.
 
     Raises
     ------
@@ -326,7 +325,7 @@ def fetch_beir(
             if not folder.exists():  # another run may have finished while this one took the lock
                 _fetch(name, folder, base_url or os.environ.get(URL_VARIABLE) or OFFICIAL_URL, progress, wait_s)
     if not (folder / "corpus.jsonl").is_file():
-        raise DatasetError(f"{folder}: expected a BEIR folder in the cache, found something else; remove it")
+        raise DatasetError(f"{folder}: what is in the cache is not a BEIR folder; remove it")
     return folder
 
 
@@ -356,4 +355,4 @@ def _unpack(part: Path, folder: Path, name: str) -> None:
     with atomic_folder(folder) as aside:
         unpack_archive(part, aside, root=name)
         if not (aside / "corpus.jsonl").is_file():
-            raise DatasetError(f"{name}.zip: expected {name}/corpus.jsonl, found none; get it anew")
+            raise DatasetError(f"{name}.zip: {name}/corpus.jsonl is missing in it; download it again")

@@ -1,7 +1,7 @@
 """The demo corpus: docstrings of Python's own standard library, read from its sources, offline.
 
 A document is a module, class or function: its qualified name and the body of its docstring. A query is the
-summary that opened the docstring and was taken out; what it summarised is its one relevant document. The corpus
+first line of the docstring, which was removed from the document; that document alone is relevant to it. The corpus
 differs a little between Python versions, and is the same on every run of one installation.
 """
 
@@ -77,11 +77,11 @@ def stdlib_beir(*, max_docs: int = MAX_DOCS, seed: int = 0) -> DemoSet:
         This installation has no sources of the standard library.
     """
     if max_docs < 1:
-        raise UsageError(f"max_docs: expected at least 1, found {max_docs}; raise it")
+        raise UsageError(f"max_docs: {max_docs} is too few; give at least 1")
     root = Path(sysconfig.get_path("stdlib"))
     entries = _distinct(_entries(root))
     if not entries:
-        raise DatasetError(f"{root}: expected the sources of Python's standard library, found none; install them")
+        raise DatasetError(f"{root}: the sources of Python's standard library are not there; install them")
     drawn = np.random.default_rng(seed).choice(len(entries), size=min(max_docs, len(entries)), replace=False)
     chosen = [entries[position] for position in sorted(drawn)]
     return DemoSet(

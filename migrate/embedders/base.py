@@ -1,7 +1,4 @@
-"""What every embedding model offers, whoever runs it.
-
-An embedder around another one: what it does not do itself, the other does.
-"""
+"""The `Embedder` interface that every kind of model implements, and a base class for embedders that wrap another."""
 
 from __future__ import annotations
 
@@ -123,7 +120,7 @@ class Embedder(ABC):
         )
 
     def loaded_profile(self) -> Profile:
-        """As `profile`; a local model whose tokenizer is not at hand as a file is loaded, which may download it."""
+        """As `profile`; a local model without a tokenizer file is loaded, which may download it."""
         return self.profile
 
     @property
@@ -140,7 +137,7 @@ class Embedder(ABC):
         return {}
 
     def with_model(self, change: Callable[[Embedder], Embedder]) -> Embedder:
-        """The same embedder with its model replaced by `change(model)`, behind the same cache where there is one."""
+        """The same embedder with its model replaced by `change(model)`, behind the same cache if there is one."""
         return change(self)
 
     def quick_identity(self) -> ModelIdentity:
@@ -177,11 +174,11 @@ class Embedder(ABC):
         """Learn from the corpus what the model needs before it can embed; most models need nothing."""
 
     def state(self) -> Mapping[str, bytes]:
-        """What `fit` learned, as files by name; none for most models."""
+        """The learned state as files by name; none for most models."""
         return {}
 
     def save_state(self, folder: Path) -> None:
-        """Write `state` into a folder that is there; `load_embedder(spec, state=folder)` then embeds the same way."""
+        """Write `state` into an existing folder; `load_embedder(spec, state=folder)` then embeds the same way."""
         with output_errors(folder):
             for name, payload in self.state().items():
                 write_bytes(folder / name, payload)
@@ -211,7 +208,7 @@ def require_texts(texts: Sequence[Text], *, model: str) -> None:
     """
     for text in texts:
         if not text.text.strip():
-            raise InputError(f"{model}: expected a text, found none in {text.id!r}; leave it out or give it one")
+            raise InputError(f"{model}: {text.id!r} has no text; leave it out or give it one")
         try:
             text.text.encode()
         except UnicodeEncodeError as error:
@@ -230,11 +227,11 @@ class WrappedEmbedder(Embedder):
 
     @abstractmethod
     def around(self, embedder: Embedder) -> Embedder:
-        """What this embedder adds, around another one."""
+        """The same wrapper around another embedder."""
 
     @property
     def identity(self) -> ModelIdentity:
-        """That of the embedder inside."""
+        """As the wrapped embedder."""
         return self.embedder.identity
 
     @property
@@ -244,20 +241,20 @@ class WrappedEmbedder(Embedder):
 
     @property
     def profile(self) -> Profile:
-        """That of the embedder inside."""
+        """As the wrapped embedder."""
         return self.embedder.profile
 
     @property
     def usage_tokens(self) -> int:
-        """Those of the embedder inside."""
+        """As the wrapped embedder."""
         return self.embedder.usage_tokens
 
     def loaded_profile(self) -> Profile:
-        """That of the embedder inside."""
+        """As the wrapped embedder."""
         return self.embedder.loaded_profile()
 
     def quick_identity(self) -> ModelIdentity:
-        """That of the embedder inside."""
+        """As the wrapped embedder."""
         return self.embedder.quick_identity()
 
     def known(self, texts: Sequence[Text], role: Role) -> list[bool]:
@@ -278,7 +275,7 @@ class WrappedEmbedder(Embedder):
         return None if prefixed is None else self.around(prefixed)
 
     def variants(self) -> Iterator[Variant]:
-        """Those of the embedder inside, which are neither kept nor counted: no cache key tells them apart."""
+        """As the wrapped embedder, uncached and uncounted: no cache key tells them apart."""
         return self.embedder.variants()
 
     def expect_dim(self, dim: int, source: str, *, advice: str = BUILT_WITH) -> None:
@@ -286,11 +283,11 @@ class WrappedEmbedder(Embedder):
         self.embedder.expect_dim(dim, source, advice=advice)
 
     def cache_scope(self, role: Role) -> str:
-        """That of the embedder inside."""
+        """As the wrapped embedder."""
         return self.embedder.cache_scope(role)
 
     def token_table(self) -> TokenTable | None:
-        """That of the embedder inside."""
+        """As the wrapped embedder."""
         return self.embedder.token_table()
 
     def fit(self, corpus: Iterable[Text]) -> None:
@@ -298,5 +295,5 @@ class WrappedEmbedder(Embedder):
         self.embedder.fit(corpus)
 
     def state(self) -> Mapping[str, bytes]:
-        """That of the embedder inside."""
+        """As the wrapped embedder."""
         return self.embedder.state()

@@ -1,6 +1,7 @@
-"""Embeddings that were paid for once, kept on disk, so that neither a killed run nor the next one pays again.
+"""The embedding cache: vectors that were computed once are kept on disk, so that no run pays for them again.
 
-The SQLite file behind the embedding cache: keys to vectors, checked as they are read, safe between processes.
+`CachedEmbedder` wraps an embedder; `CacheFile` is the SQLite file behind it, which checks vectors as they are read and
+may be shared between processes.
 """
 
 from __future__ import annotations
@@ -55,29 +56,24 @@ class CacheFile:
         return self
 
     def _make(self) -> None:
-        """Create the file and its folder for this user alone, or make sure that nobody else can write to them.
+        """Create the file and its folder for this user alone, or make sure that no other user can write to them.
 
-        What others write would pass for vectors of a model. SQLite gives what it puts beside the file the same mode.
-
-        Raises
-        ------
-        InputError
-            The file is another user's, or all may write to it or replace it.
+        What other users write there would be used as vectors. SQLite gives its journal the same mode.
         """
         with output_errors(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             file, folder = self.path.stat(), self.path.parent.stat()
         if file.st_uid not in (os.geteuid(), 0):
-            raise self._not_private("one of another user", "choose another path")
+            raise self._not_private("belongs to another user", "choose another path")
         if file.st_mode & stat.S_IWOTH:
-            raise self._not_private("one that all may write to", f"take that right away (chmod o-w {self.path})")
+            raise self._not_private("may be written to by everyone", f"remove that permission (chmod o-w {self.path})")
         if folder.st_mode & stat.S_IWOTH and not folder.st_mode & stat.S_ISVTX:
-            advice = f"take that right away (chmod o-w {self.path.parent})"
-            raise self._not_private("one in a folder that all may write to", advice)
+            advice = f"remove that permission (chmod o-w {self.path.parent})"
+            raise self._not_private("is in a folder that everyone may write to", advice)
 
     def _not_private(self, what: str, advice: str) -> InputError:
-        return InputError(f"{self.path}: expected an embedding cache of your own, found {what}; {advice}")
+        return InputError(f"{self.path}: the embedding cache {what}; {advice}")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -112,13 +108,7 @@ class CacheFile:
             raise
 
     def _is_ours(self) -> bool:
-        """Whether the file is a cache; False for an empty one. In a transaction: it reads twice.
-
-        Raises
-        ------
-        InputError
-            It is something else, or a cache of another version.
-        """
+        """Whether the file is a cache; False for an empty one. In a transaction: it reads twice."""
         if self._pragma("application_id") == APPLICATION_ID:
             version = self._pragma("user_version")
             if version == FORMAT_VERSION:
@@ -129,7 +119,7 @@ class CacheFile:
             )
         if self._database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
             raise InputError(
-                f"{self.path}: expected an embedding cache, found another application's database; choose another path"
+                f"{self.path}: this is the database of another application; choose another path for the cache"
             )
         return False
 
@@ -137,13 +127,7 @@ class CacheFile:
         return int(self._database.execute(f"PRAGMA {name}").fetchone()[0])
 
     def read(self, keys: Collection[bytes]) -> dict[bytes, Vectors]:
-        """The vectors, shape (dim,), of those keys that are there.
-
-        Raises
-        ------
-        InputError
-            A vector is not what was written, or not of the dimension of the others.
-        """
+        """The vectors, shape (dim,), of the keys that are in the cache."""
         ordered = sorted(keys)
         vectors: dict[bytes, Vectors] = {}
         with self._translated():
@@ -158,8 +142,9 @@ class CacheFile:
         dims = sorted({len(vector) for vector in vectors.values()})
         if len(dims) > 1:
             raise InputError(
-                f"{self.path}: expected vectors of one dimension for one model, found {' and '.join(map(str, dims))}: "
-                f"the server has changed its model meanwhile, or the file is damaged; {LEAVE_ASIDE}"
+                f"{self.path}: the cached vectors of one model have the dimensions "
+                f"{' and '.join(map(str, dims))}: the server changed its model in between, or the file is "
+                f"damaged; {LEAVE_ASIDE}"
             )
         return vectors
 
@@ -169,15 +154,7 @@ class CacheFile:
         return np.frombuffer(vector, dtype="<f4").astype(np.float32)
 
     def write(self, vectors: Mapping[bytes, Vectors]) -> None:
-        """Add vectors in one transaction; on return they are on disk.
-
-        Raises
-        ------
-        OutputError
-            The disk is full, or the file may not be written to.
-        LockedError
-            Another process has been writing for a minute.
-        """
+        """Add vectors in one transaction; on return they are on disk."""
         rows = [(key, vector.astype("<f4").tobytes()) for key, vector in vectors.items()]
         with self._translated(), self._transaction("IMMEDIATE"):
             self._database.executemany(
@@ -217,7 +194,7 @@ class CachedEmbedder(WrappedEmbedder):
     """An embedder that asks another one only for texts it has not seen under the same model and prefix.
 
     A text that occurs twice is embedded once. What is new is on disk as soon as the other hands it over, batch by batch
-    or answer by answer, whatever happens to the run after that.
+    or answer by answer, so an interrupted run keeps them.
 
     Parameters
     ----------
@@ -297,7 +274,7 @@ class CachedEmbedder(WrappedEmbedder):
     def _embed_missing(
         self, file: CacheFile, missing: dict[bytes, Text], role: Role, progress: Progress, total: int
     ) -> dict[bytes, Vectors]:
-        """Embed, and keep what comes when it comes."""
+        """Embed, and save each batch as it arrives."""
         embedded: dict[bytes, Vectors] = {}
         keys = list(missing)
 

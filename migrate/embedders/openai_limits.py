@@ -1,10 +1,10 @@
-"""What a server allows, read off its answers, and a limit of the user's own; waits for nothing itself.
+"""When to send the next request: the server's rate limits, the user's own limit, and the waits between retries.
 
-A `Throttle` is asked before each request how long to wait, and told of each answer. Servers that speak OpenAI's
-protocol send, for requests and for tokens, `x-ratelimit-limit-*`, `x-ratelimit-remaining-*` and `x-ratelimit-reset-*`
-(OpenAI, "Rate limits in headers"): a bucket that fills evenly, and the time until it is full again.
-
-Trying again: which wait comes after which failure. What counts as a failure is the caller's to say.
+Nothing here waits or sends. A `Throttle` says before each request how long to wait, and learns from each answer.
+Servers that speak OpenAI's protocol send, for requests and for tokens, `x-ratelimit-limit-*`,
+`x-ratelimit-remaining-*` and `x-ratelimit-reset-*` (OpenAI, "Rate limits in headers"): a bucket that fills evenly, and
+the time until it is full again. A `RetryPolicy` says how long to wait after a failure; the caller decides what counts
+as one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LONGEST_ADVICE_S = 600.0
 class TransientError(Exception):
     """A failure that may pass; never leaves this package.
 
-    `wait_s` is how long the server asked to be left alone, in seconds; None where it did not. `is_throttled` says that
+    `wait_s` is how long the server asks to wait, in seconds; None where it does not say. `is_throttled` says that
     it wants fewer requests, `charged_tokens` what it charged for an answer that cannot be used, None where it did but
     that cannot be read. `is_unreached` says that nothing answered at all: the address may be wrong. `advice` is what
     the user may do where the failure stays.
@@ -102,15 +102,9 @@ class RetryPolicy:
     def wait_after(
         self, error: TransientError, failures: int, *, service: str, unusable: int = 0, ever_answered: bool = True
     ) -> float:
-        """Seconds until the next attempt, after so many failures, of which `unusable` were answers that were paid for.
-
-        Raises
-        ------
-        RemoteError
-            There were as many attempts as there may be, or the server asks for a longer wait than is obeyed.
-        """
-        is_stranger = error.is_unreached and not ever_answered
-        most = min(self.max_attempts, self.max_unreached) if is_stranger else self.max_attempts
+        """Seconds until the next attempt, after so many failures, `unusable` of which were answers to pay for."""
+        is_unknown_server = error.is_unreached and not ever_answered
+        most = min(self.max_attempts, self.max_unreached) if is_unknown_server else self.max_attempts
         if failures >= most or unusable >= self.max_unusable:
             times = "once" if failures == 1 else f"{failures} times, the last time"
             raise RemoteError(f"{service} failed {times} with: {error.reason}; {error.advice}") from error
@@ -161,11 +155,6 @@ def parse_rate(text: str) -> float:
 
     >>> parse_rate("3000/min")
     50.0
-
-    Raises
-    ------
-    UsageError
-        It is none of these, or zero.
     """
     match = _RATE.fullmatch(text.replace(" ", ""))
     per_s = float(match[1]) / _RATE_UNIT_S[match[2]] if match else 0.0
@@ -185,7 +174,7 @@ def _number(text: str | None) -> float | None:
 
 @dataclass(slots=True)
 class Allowance:
-    """What is left of one limit: a bucket of `limit`, at `level` at the time `at`, filling by `refill_per_s`."""
+    """The remainder of one limit: a bucket of `limit`, at `level` at the time `at`, filling by `refill_per_s`."""
 
     limit: float = math.inf
     level: float = math.inf
@@ -195,7 +184,7 @@ class Allowance:
     def learn(self, headers: Mapping[str, str], kind: str, *, in_flight: float, now: float) -> None:
         """Take over what an answer says of a kind, `requests` or `tokens`; nothing where it does not say all.
 
-        What is in flight may have been counted by the server or not; it is taken off, to be safe.
+        The server may or may not have counted the requests in flight; they are subtracted, to be safe.
         """
         limit, remaining = (_number(headers.get(f"x-ratelimit-{word}-{kind}")) for word in ("limit", "remaining"))
         reset_s = parse_duration_s(headers.get(f"x-ratelimit-reset-{kind}", ""))

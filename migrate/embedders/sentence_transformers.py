@@ -1,10 +1,8 @@
 """Models that run on this machine through sentence-transformers: from the hub, a folder, or a package.
 
-The vectors are what the model gives, in float32; a model that does not normalise is not normalised here.
-
-Loading a model through sentence-transformers and torch, without a word on the terminal and in float32.
-
-A loaded model used in other ways than it says of itself: other pooling, other length. Its weights are shared.
+Vectors are used as the model returns them, in float32; vectors of a model that does not normalise are not normalised
+here. Loading prints nothing on the terminal. `other_poolings` and `other_lengths` run a loaded model with different
+settings, sharing its weights, so that a check can find how a store was really built.
 """
 
 from __future__ import annotations
@@ -59,13 +57,7 @@ _ENDLESS = 10**9
 
 
 def pick_device(device: str) -> str:
-    """Resolve "auto": cuda, or else mps, or else cpu; any other name is kept, if torch knows it.
-
-    Raises
-    ------
-    UsageError
-        torch knows no such device.
-    """
+    """Resolve "auto": cuda, or else mps, or else cpu; any other name is kept, if torch knows it."""
     import torch
 
     if device == "auto":
@@ -90,7 +82,7 @@ def load_model(source: ModelSource, device: str) -> SentenceTransformer:
                 device="cpu",
                 local_files_only=source.offline,
             )
-        except Exception as error:  # three libraries below it raise whatever they please
+        except Exception as error:  # the three libraries below may raise anything
             raise _loading_error(source, error) from error
         try:
             return model.float().to(device).eval()
@@ -103,7 +95,7 @@ def load_model(source: ModelSource, device: str) -> SentenceTransformer:
 def _loading_error(source: ModelSource, error: Exception) -> LeadMigrateError:
     if source.folder is not None or source.offline:
         place = source.folder or source.name
-        return InputError(f"{place}: expected a sentence-transformers model, cannot load it: {_first_line(error)}")
+        return InputError(f"{place}: cannot load a sentence-transformers model from it: {_first_line(error)}")
     return RemoteError(f"cannot load {source.name} from the hub: {_first_line(error)}; try again, or give a folder")
 
 
@@ -123,7 +115,7 @@ def dimension_of(model: SentenceTransformer) -> int:
     ask = getattr(model, "get_embedding_dimension", None) or model.get_sentence_embedding_dimension
     dim = ask()
     if dim is None:
-        raise InputError("the model does not tell its dimension; it is not one that embeds texts")
+        raise InputError("the model does not say its dimension; it is probably not an embedding model")
     return int(dim)
 
 
@@ -223,7 +215,7 @@ def _dim(facts: ModelFacts | None, folder: Path | None) -> int | None:
 def _prefix(
     role: Role, explicit: str | None, facts: ModelFacts | None, prompts: Callable[[], Mapping[str, str | None]]
 ) -> str:
-    """What was given, or else what the registry says, or else the model's own prompts by their names."""
+    """The explicit prefix, or else that of the registry, or else the model's own prompt for the role."""
     if explicit is not None:
         return explicit
     if facts is not None:
@@ -355,13 +347,7 @@ class SentenceTransformersEmbedder(Embedder):
 
     @property
     def profile(self) -> Profile:
-        """Free; as far as the registry and the model's files on this machine tell, without reading weights.
-
-        Raises
-        ------
-        InputError
-            The model's tokenizer is there and cannot be read.
-        """
+        """Free; as far as the registry and the model's files on this machine tell, without reading weights."""
         facts, folder = find_model(self.name), local_folder(self.name, packaged=self.packaged)
         kind, name = ("packaged", PACKAGED_NAME) if self.packaged else ("sentence-transformers", self.name)
         tokenizer = None if folder is None else folder / _TOKENIZER
@@ -378,7 +364,7 @@ class SentenceTransformersEmbedder(Embedder):
         )
 
     def loaded_profile(self) -> Profile:
-        """As `profile`; where the tokenizer is not at hand as a file, the model is loaded and says it all."""
+        """As `profile`; where there is no tokenizer file, the model is loaded."""
         profile = self.profile
         table = None if profile.counter.exact else self.token_table()
         if table is None:
@@ -464,7 +450,7 @@ def _load(name: str, options: LoadOptions, *, packaged: bool = False) -> Sentenc
 
 def _load_packaged(name: str, options: LoadOptions) -> SentenceTransformersEmbedder:
     if find_model(name) != find_model(PACKAGED_NAME):
-        raise UsageError(f"only packaged:{PACKAGED_NAME} is packaged, found packaged:{name}")
+        raise UsageError(f"packaged:{name} does not exist; the only packaged model is packaged:{PACKAGED_NAME}")
     return _load(name, options, packaged=True)
 
 

@@ -1,9 +1,7 @@
 """A lexical embedder that needs no network and no model: TF-IDF, reduced by a truncated SVD.
 
-Deerwester et al. 1990, "Indexing by latent semantic analysis". It learns its vocabulary and its directions from the
-corpus once (`fit`); what it learned is saved as JSON and safetensors and gives the same vectors ever after.
-
-What the TF-IDF embedder has learned, in memory and on disk. No pickle: JSON for words, safetensors for numbers.
+Deerwester et al. 1990, "Indexing by latent semantic analysis". `fit` learns the vocabulary and the directions from the
+corpus once. They are saved as JSON and safetensors, without pickle, and give the same vectors ever after.
 """
 
 from __future__ import annotations
@@ -68,24 +66,18 @@ class TfidfState:
 
 
 def read_state(folder: Path, *, dim: int) -> TfidfState:
-    """Read what `TfidfState.to_files` gave.
-
-    Raises
-    ------
-    InputError
-        The files are missing, damaged, of another dimension or of another format version.
-    """
+    """Read what `TfidfState.to_files` gave."""
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
     if any(is_endless(folder / name) for name in (STATE_NAME, WEIGHTS_NAME)):
-        raise InputError(f"{folder}: expected the saved state of tfidf:{dim} in files, found a pipe or a device")
+        raise InputError(f"{folder}: the saved state of tfidf:{dim} is a pipe or a device, not files")
     try:
         facts = json.loads((folder / STATE_NAME).read_bytes())
         weights = load((folder / WEIGHTS_NAME).read_bytes())
     except OSError as error:
         raise InputError(
-            f"{folder}: expected the words that tfidf:{dim} learned, in {STATE_NAME} and {WEIGHTS_NAME}, found none; "
+            f"{folder}: the words that tfidf:{dim} learned ({STATE_NAME}, {WEIGHTS_NAME}) are missing; "
             "only a store that lead-migrate embedded has them: name another model"
         ) from error
     except (ValueError, SafetensorError) as error:
@@ -218,13 +210,7 @@ class _Learned:
 
 
 def learn(corpus: Iterable[Text], *, dim: int, seed: int) -> TfidfState:
-    """Vocabulary, weights and directions of a corpus.
-
-    Raises
-    ------
-    InputError
-        The corpus has fewer documents or words than `dim`.
-    """
+    """Vocabulary, weights and directions of a corpus."""
     from sklearn.decomposition import TruncatedSVD
     from sklearn.feature_extraction.text import TfidfVectorizer
 
@@ -232,15 +218,13 @@ def learn(corpus: Iterable[Text], *, dim: int, seed: int) -> TfidfState:
     try:
         weights: csr_matrix = vectorizer.fit_transform(text.text for text in corpus)
     except ValueError as error:
-        raise InputError(
-            f"tfidf:{dim}: expected a corpus with words in it, found none; give documents with texts"
-        ) from error
+        raise InputError(f"tfidf:{dim}: the corpus has no words; give documents with texts") from error
     documents, words = weights.shape
     if dim > min(documents, words):
         raise InputError(
             f"tfidf:{dim} needs {dim} documents and words, found {documents} and {words}; choose a smaller dimension"
         )
-    with np.errstate(invalid="ignore"):  # shares of the variance, which nobody reads and one document does not have
+    with np.errstate(invalid="ignore"):  # shares of the variance, unused here and undefined for one document
         svd = TruncatedSVD(n_components=dim, n_iter=_SVD_ROUNDS, random_state=seed).fit(weights)
     components = as_vectors(svd.components_)
     rows = np.asarray(weights @ components.T.astype(np.float64))

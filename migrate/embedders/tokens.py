@@ -1,15 +1,13 @@
-"""What every way of counting tokens offers, and how it says where its figures come from.
+"""Counts the tokens of texts, exactly where a tokenizer is available, else by an estimate.
 
-Exact counts for OpenAI's models, where tiktoken is installed and its encoding is on this machine already.
+`ApiCounter` uses tiktoken where its encoding is on this machine, `TokenizerCounter` the tokenizer file of a local
+model, whose weights stay on disk. `EstimateCounter` needs no tokenizer: it has a weight for each word, letter, digit
+and mark.
 
-Exact counts for local models: their own tokenizer, read from its file; the weights of the model stay on disk.
-
-Tokens without a tokenizer: a weight for every word, letter, digit and mark, learned from texts of many kinds.
-
-The weights are a non-negative least-squares fit (Lawson & Hanson 1974) of relative errors, each kind of text counting
-as much as any other, to what two tokenizers say of: SciFact, NFCorpus, docstrings and sources of Python's library,
+These weights are a non-negative least-squares fit (Lawson & Hanson 1974) of relative errors to the counts of two
+tokenizers, with equal weight for each kind of text: SciFact, NFCorpus, docstrings and sources of Python's library,
 seven LangChain stores, package descriptions, JSON, and manual pages in Japanese, Chinese, Russian and eight languages
-of Latin script. `benchmarks/cost.py` prints how far the estimate is off on texts of a reader's own.
+of Latin script. `benchmarks/cost.py` prints how far the estimate is off on texts of your own.
 """
 
 from __future__ import annotations
@@ -78,7 +76,7 @@ class TokenCounter(ABC):
 
 
 def find_api_counter(name: str) -> TokenCounter | None:
-    """What counts as the API does; None where only an estimate can be had."""
+    """A counter that counts as the API does; None where only an estimate is possible."""
     count = token_counter(name)
     return None if count is estimate_tokens else ApiCounter(count)
 
@@ -100,13 +98,7 @@ class ApiCounter(TokenCounter):
 
 
 def read_tokenizer(path: Path) -> TokenizerCounter:
-    """The counter of a `tokenizer.json`; one that takes words one by one where the tokenizer does.
-
-    Raises
-    ------
-    InputError
-        The file cannot be read, or is no tokenizer.
-    """
+    """The counter of a `tokenizer.json`; one that takes words one by one where the tokenizer does."""
     try:
         return make_counter(path.read_text(encoding="utf-8"))
     except Exception as error:  # the library raises nothing narrower
@@ -114,7 +106,7 @@ def read_tokenizer(path: Path) -> TokenizerCounter:
 
 
 def make_counter(text: str) -> TokenizerCounter:
-    """As `read_tokenizer`, of what stands in such a file; of anything else, whatever the library raises."""
+    """As `read_tokenizer`, from the content of such a file; the library may raise anything on other content."""
     from tokenizers import Tokenizer
 
     facts = json.loads(text)
@@ -128,7 +120,7 @@ def make_counter(text: str) -> TokenizerCounter:
 def is_wordwise(facts: Any) -> bool:
     """Whether a text has as many tokens as its words have one by one.
 
-    BERT's normalizer and pre-tokenizer see nothing beyond a blank: white space ends a word whatever stands around.
+    BERT's normalizer and pre-tokenizer see nothing beyond a blank: white space always ends a word.
     An added token with a blank inside would be the exception.
     """
     if not isinstance(facts, dict):
@@ -151,7 +143,7 @@ class TokenizerCounter(TokenCounter):
         return np.array(self._lengths(texts, add_special_tokens=True), dtype=np.int64)
 
     def _lengths(self, texts: Sequence[str], *, add_special_tokens: bool) -> list[int]:
-        # Offsets, which nobody needs here, take a third of the time.
+        # Offsets are not needed here and take a third of the time.
         encodings = self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=add_special_tokens)
         return [len(encoding) for encoding in encodings]
 

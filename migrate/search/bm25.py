@@ -1,4 +1,4 @@
-"""BM25 over texts: what words alone find, and no embedding."""
+"""BM25 over texts: ranking by words alone, without an embedding."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def bm25_run(documents: Sequence[Document], queries: Sequence[Query], *, key: Do
 
 
 class _Weights:
-    """What each word of the queries adds to the score of each text that has it.
+    """The contribution of each word of the queries to the score of each text that contains it.
 
-    rank-bm25 asks every text for every word of every query; here each text is asked once. The arithmetic is its own,
-    step by step, so that the scores are too.
+    rank-bm25 looks up every word of every query in every text; here each text is read once. The arithmetic is that of
+    rank-bm25, step by step, so the scores are the same.
     """
 
     def __init__(self, index: BM25Okapi, query_words: Iterable[str]) -> None:

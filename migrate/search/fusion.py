@@ -1,4 +1,4 @@
-"""Two rankings made one: what vectors find and what words find, as hybrid search does."""
+"""Combines two rankings, as hybrid search does with vectors and words."""
 
 from __future__ import annotations
 

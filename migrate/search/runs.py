@@ -1,4 +1,4 @@
-"""Runs: what answers to queries are. Exact search over streamed vectors, the same for every store."""
+"""Runs, the ranked answers to queries, and exact search over streamed vectors. The same for every store."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def rank(scored: Iterable[tuple[str, float]], depth: int = DEPTH) -> list[tuple[
 class TopK:
     """The nearest documents of each query over a stream of batches, exactly, in bounded memory.
 
-    A float32 matrix product finds who may be among the best; those few are scored again in float64, row by row, so
-    that equal vectors get equal scores wherever they stand in the stream, and ties break by doc_id.
+    A float32 matrix product finds the candidates; these few are scored again in float64, row by row, so
+    that equal vectors get equal scores wherever they are in the stream, and ties break by doc_id.
     """
 
     def __init__(self, query_ids: Sequence[str], queries: Vectors, *, metric: Metric, depth: int = DEPTH) -> None:
@@ -111,7 +111,7 @@ class TopK:
             self._floor[query] = best.scores[-1]
 
     def run(self) -> Run:
-        """What was found so far."""
+        """The best documents so far, as a run."""
         best_by_query = dict(zip(self.query_ids, self._best, strict=True))
         rankings = {query_id: tuple(best.keys) for query_id, best in best_by_query.items()}
         if self.metric == "ip":

@@ -1,10 +1,8 @@
-"""The query log's rows: documents in the order in which the queries that were asked would meet them.
+"""Chooses documents by a query log: those that its queries find, the best ranks first.
 
-The queries that chose documents to embed: remembered as hashes, so that an audit can keep them from judging.
-
-A document that is embedded because a query finds it answers that query as the target model would, whatever becomes of
-all others: judged by such queries, a store looks better than it is. Stitch and store remember them, and not what they
-ask.
+It also remembers these queries, as hashes, so that the audit does not judge by them. A document that was embedded
+because a query finds it answers that query as the target model would, whatever the other documents do: judged by such
+queries, a store looks better than it is. Stitch and store keep the hashes, not the queries.
 """
 
 from __future__ import annotations
@@ -52,20 +50,14 @@ def digests_of(queries: Iterable[Query]) -> frozenset[str]:
 
 
 def choosers_of(*manifests: Manifest | None) -> frozenset[str]:
-    """The digests of the queries that chose documents for any of some stitches and stores.
-
-    Raises
-    ------
-    ManifestError
-        A manifest holds something else under that name.
-    """
+    """The digests of the queries that chose documents for any of some stitches and stores."""
     digests: set[str] = set()
     for manifest in filter(None, manifests):
         listed = manifest.details.get(CHOSEN_BY, [])
         if not isinstance(listed, list) or not all(isinstance(digest, str) for digest in listed):
             raise ManifestError(
-                f"expected hashes of queries under {CHOSEN_BY!r} in the manifest of a {manifest.kind}, found something "
-                "else; the file is damaged, copy or make it again"
+                f"the {manifest.kind} manifest should hold hashes of queries under {CHOSEN_BY!r}, but does "
+                "not; the file is damaged, copy or make it again"
             )
         digests.update(listed)
     return frozenset(digests)
@@ -78,7 +70,7 @@ def chosen_by(digests: frozenset[str]) -> dict[str, list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class QueryLog:
-    """What users asked, the most frequent query first, and the model of the store's own space where it is at hand."""
+    """What users asked, the most frequent query first, and the model of the store's own space if it is available."""
 
     queries: Sequence[Query]
     embedder: Embedder | None = None
@@ -126,7 +118,7 @@ def query_log_rows(
         A query could not be embedded.
     """
     if not log.queries:
-        raise UsageError("expected queries in the query log, found none; leave out the log, or give it queries")
+        raise UsageError("the query log has no queries; leave it out, or give it queries")
     queries = log.looked_up
     methods: list[list[list[int]]] = []
     if log.embedder is not None:
@@ -162,7 +154,7 @@ def _query_vectors(store: Store, embedder: Embedder, queries: Sequence[Query], p
 
 
 def _by_vectors(store: Store, queries: Vectors, depth: int, progress: Progress) -> list[list[int]]:
-    """The rows nearest to each query. The store is read once; queries are taken in blocks, to bound the scores."""
+    """The rows nearest to each query. The store is read once; queries come in blocks, to bound memory."""
     names = [str(number) for number in range(len(queries))]
     blocks = [slice(start, start + _QUERY_BLOCK) for start in range(0, len(queries), _QUERY_BLOCK)]
     tops = [TopK(names[block], queries[block], metric=store.info.metric, depth=depth) for block in blocks]

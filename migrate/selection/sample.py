@@ -1,12 +1,8 @@
-"""Drawing a sample: an order of the store's documents by strategy, and the first distinct texts in it.
+"""Draws the sample: orders the store's documents by a strategy and takes the first distinct texts.
 
-The ways of choosing documents by name, and which one applies.
-
-Diverse rows: documents that together cover the old space, the crowded parts and the thin ones alike.
-
-Documents worth embedding: those with a text, each text once; of a store without texts any.
-
-Pairs: the documents of a sample, embedded by both models.
+The strategies are `random`, `diverse` (documents spread over the old space) and `query-log`. Blank texts are left out
+and each text is taken once; in a store without texts any document will do. `embed_pairs` embeds the sample with the
+target model and pairs the result with the old vectors.
 """
 
 from __future__ import annotations
@@ -41,27 +37,19 @@ _BLOCK = 1_024
 SAMPLE_SIZE = 1_000
 
 MOST_PAIRS = 20_000
-"""Pairs that a stitch is fitted on, drawn at random from more: the systems to solve are held in memory, about 1.5 GB
-for so many. Every true vector that was paid for is kept all the same."""
+"""The most pairs to fit a stitch on, drawn at random from more: the linear systems take about 1.5 GB of memory for so
+many. Every true vector that was paid for is kept anyway."""
 
 
 def choose_strategy(strategy: str | None, *, has_log: bool) -> str:
-    """The strategy that was asked for; by default `query-log` where there is a log, else `random`.
-
-    Raises
-    ------
-    UsageError
-        No such strategy; or `query-log` without a log; or a log that another strategy would not read.
-    """
+    """The named strategy; by default `query-log` where there is a log, else `random`."""
     chosen = strategy or (QUERY_LOG if has_log else RANDOM)
     if chosen not in STRATEGIES:
-        raise UsageError(f"expected a strategy among {', '.join(STRATEGIES)}; found {chosen!r}")
+        raise UsageError(f"unknown strategy {chosen!r}; choose one of {', '.join(STRATEGIES)}")
     if chosen == QUERY_LOG and not has_log:
-        raise UsageError("expected a query log for the strategy query-log, found none; name it with --query-log FILE")
+        raise UsageError("the strategy query-log needs a query log; name it with --query-log FILE")
     if chosen != QUERY_LOG and has_log:
-        raise UsageError(
-            f"expected no query log for the strategy {chosen}, found one; leave out --query-log or --strategy"
-        )
+        raise UsageError(f"the strategy {chosen} does not read a query log; leave out --query-log or --strategy")
     return chosen
 
 
@@ -97,7 +85,7 @@ def far_apart(vectors: Vectors, size: int, *, seed: int = 0, progress: Progress 
 
 
 def _drawn(weights: NDArray[np.float64], left: NDArray[np.bool_], chance: float) -> int:
-    """A row in proportion to its weight; any that is left where all that are left have none, being copies."""
+    """Draw a row in proportion to its weight; any remaining row where all weights are 0, as among copies."""
     if not weights.any():
         weights = left.astype(np.float64)
     rows = np.flatnonzero(weights)
@@ -107,7 +95,7 @@ def _drawn(weights: NDArray[np.float64], left: NDArray[np.bool_], chance: float)
 
 
 class Candidate(NamedTuple):
-    """A document and the row that it stands in."""
+    """A document and its row."""
 
     row: int
     document: Document
@@ -128,7 +116,7 @@ def distinct_texts(store: Store, order: NDArray[np.int64], count: int) -> Iterat
 def find_copies(store: Store, documents: Sequence[Document]) -> dict[str, int]:
     """Other documents of a store with exactly the text of one of `documents`: their ids, and its place.
 
-    Reads every text of the store, and remembers none. Without texts nobody knows of a copy.
+    Reads every text of the store and keeps none in memory. A store without texts has no copies.
     """
     if not store.info.has_texts:
         return {}
@@ -164,7 +152,7 @@ def known_documents(store: Store, rows: NDArray[np.int64]) -> Iterator[Document]
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Documents of a store: `documents[i]` stands in row `rows[i]`; rows ascend, and no text comes twice.
+    """Documents of a store: `documents[i]` is in row `rows[i]`; rows ascend, and no text occurs twice.
 
     `strategy` says how they were chosen; the first hits of a query log are `from_log` of them, the others random.
     """
@@ -254,7 +242,7 @@ class Pairs:
 
 
 def embed_pairs(store: Store, embedder: Embedder, sample: Sample, *, progress: Progress = no_progress) -> Pairs:
-    """Embed the sample with the target model, put its old vectors beside, and find who else has its texts.
+    """Embed the sample with the target model, read its old vectors, and find other documents with its texts.
 
     Raises
     ------

@@ -1,7 +1,4 @@
-"""Any number of stores of the same documents, each pair compared by every measure.
-
-Short names for stores that are shown side by side.
-"""
+"""Compares any number of stores of the same documents, each pair by every measure."""
 
 from __future__ import annotations
 
@@ -140,7 +137,7 @@ def compare_stores(
         The labels name too few of the documents.
     """
     if len(stores) < 2:
-        raise UsageError(f"expected two or more stores to compare, found {len(stores)}; name another")
+        raise UsageError(f"a comparison needs two or more stores, found {len(stores)}; name another")
     matched = match_documents(stores, sample=sample, seed=seed, progress=progress)
     spaces = [describe_space(vectors, seed=seed) for vectors in matched.vectors]
     downstream = None if labels is None else _by_labels(matched, labels, seed=seed)
@@ -169,7 +166,7 @@ def _compare_pairs(spaces: Sequence[Space], seed: int, progress: Progress) -> di
 def _by_labels(matched: Matched, labels: Mapping[str, str], *, seed: int) -> Downstream:
     rows = [row for row, doc_id in enumerate(matched.ids) if doc_id in labels]
     if not rows:
-        raise DatasetError("expected labels of documents that are compared, found none; check the ids of the labels")
+        raise DatasetError("none of the documents that are compared has a label; check the ids of the labels")
     labelled: list[Vectors] = [vectors[rows] for vectors in matched.vectors]
     return judge_labels(labelled, [labels[matched.ids[row]] for row in rows], seed=seed)
 

@@ -1,4 +1,4 @@
-"""How many dimensions a space really has: near each document, and as a whole."""
+"""The intrinsic dimension of a space: near each document, and as a whole."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _KEPT = 0.9
 
 
 def local_dimensions(near: Nearest) -> NDArray[np.float64]:
-    """Intrinsic dimension near each of the documents asked about, (m,), from their k nearest.
+    """Intrinsic dimension near each query document, (m,), from their k nearest.
 
     The maximum likelihood estimate of Levina & Bickel 2004, eq. 8, with k - 2 for k - 1, which takes its bias away.
     Copies of a document are left out; where fewer than three others are left, or these are equally far, it is NaN.
@@ -33,9 +33,9 @@ def local_dimensions(near: Nearest) -> NDArray[np.float64]:
 
 
 def mean_dimension(local: NDArray[np.float64]) -> float:
-    """One figure from many, (m,): the harmonic mean (MacKay & Ghahramani 2005), which few great ones do not carry away.
+    """One figure from many, (m,): the harmonic mean (MacKay & Ghahramani 2005), not dominated by a few large values.
 
-    NaN where none is known.
+    NaN where all are undefined.
     """
     defined = local[np.isfinite(local)]
     return float(1 / np.mean(1 / defined)) if defined.size else float("nan")

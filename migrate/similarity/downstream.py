@@ -1,4 +1,4 @@
-"""What translated vectors are worth to a classifier that was trained on true ones: a linear probe, and kNN."""
+"""How well a classifier that was trained on true vectors does on translated ones: a linear probe, and kNN."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def judge_labels(spaces: Sequence[Vectors], labels: Sequence[str], *, seed: int 
     repeated = int((np.bincount(numbers) > 1).sum())
     if repeated < 2:
         raise DatasetError(
-            f"expected two or more labels with two or more documents each, found {repeated} such among {len(kinds)} of "
-            f"{len(numbers)} documents that are compared; check the labels"
+            f"too few labels: of the {len(kinds)} labels of {len(numbers)} compared documents {repeated} "
+            "occur twice or more, and two must; check the labels"
         )
     train, test = _divide(numbers, seed)
     true = spaces[0]

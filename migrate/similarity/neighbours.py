@@ -1,4 +1,4 @@
-"""Nearest neighbours in two spaces: how many they share, and whether in the same order."""
+"""Compares nearest neighbours in two spaces: how many are shared, and whether they come in the same order."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ def _nearest_of(
 
 
 def nearest_by_cosine(queries: Vectors, documents: Vectors, query_rows: NDArray[np.int64], k: int) -> NDArray[np.int64]:
-    """The rows of the k documents, (n, d), that are nearest to each query, (m, d), but for its `query_rows` row, (m,).
+    """The rows of the k documents, (n, d), that are nearest to each query, (m, d), without its own row, (m,).
 
-    All have unit length; the found ones, (m, k), or n - 1 where n is small, are in no order.
+    All have unit length; the result, (m, k), or n - 1 where n is small, is in no order.
     """
     documents = _around_mean(documents)
     k = min(k, len(documents) - 1)
@@ -96,19 +96,19 @@ def rank_similarity(a: Vectors, b: Vectors, k: int = NEIGHBOURS, *, seed: int = 
     """Mean similarity of the ranks that shared ones of the k nearest documents have in two spaces: 0 to 1.
 
     Caspari et al. 2024: the mean over documents of Σ 2 / ((1 + |r - s|)(r + s)) / (1 + 1/2 + ... + 1/m)
-    for the ranks r and s of the m that are shared; 0 where none is. Documents are asked as in `neighbour_jaccard`.
+    for the ranks r and s of the m that are shared; 0 where none is shared. Queries are drawn as in `neighbour_jaccard`.
     """
     return rank_similarity_of(*_nearest_in_both(a, b, k, seed=seed))
 
 
 def jaccard_of(a: Nearest, b: Nearest) -> float:
-    """`neighbour_jaccard` from neighbours that are known, of the same documents and equally many."""
+    """`neighbour_jaccard` from neighbours found already, of the same documents and equally many."""
     shared = _same(a, b).any(axis=2).sum(axis=1)
     return float((shared / (2 * a.rows.shape[1] - shared)).mean())
 
 
 def rank_similarity_of(a: Nearest, b: Nearest) -> float:
-    """`rank_similarity` from neighbours that are known, of the same documents and equally many."""
+    """`rank_similarity` from neighbours found already, of the same documents and equally many."""
     ranks = np.arange(1, a.rows.shape[1] + 1)
     weights = 2 / ((1 + np.abs(ranks[:, None] - ranks)) * (ranks[:, None] + ranks))
     same = _same(a, b)

@@ -1,8 +1,8 @@
-"""Two spaces of the same documents, compared by every measure.
+"""Compares two spaces of the same documents by every measure.
 
-The shape of two spaces: cosines between all documents, and how each is put together from its neighbours.
-
-Centred kernel alignment of two spaces, unbiased and in minibatches, and the distance that it gives.
+The measures of this module compare the shapes of the two spaces: linear CKA (unbiased, over minibatches), the
+correlation of cosines between documents, and the correlation of the weights that rebuild each document from its
+neighbours.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def local_geometry(a: Vectors, b: Vectors, k: int = NEIGHBOURS, *, seed: int = 0
 
 
 def local_geometry_of(a: Vectors, b: Vectors, *both: Nearest) -> float:
-    """`local_geometry` of unit rows from neighbours that are known."""
+    """`local_geometry` of unit rows from neighbours found already."""
     agreements = [_weight_agreement(reconstruction_weights(a, near), reconstruction_weights(b, near)) for near in both]
     return float(np.mean(agreements))
 
@@ -111,7 +111,7 @@ def linear_cka(a: Vectors, b: Vectors, *, batch_size: int = BATCH_SIZE, seed: in
 
     The mean unbiased HSIC of both sides over random minibatches, divided by the geometric mean of that of each with
     itself (Nguyen, Raghu & Kornblith 2021, eq. 2). 1: alike up to rotation, scale and shift; about 0, and so by
-    chance below: unlike. A minibatch has `batch_size` documents or a few more, so that none is left out; with
+    chance below: unlike. A minibatch has `batch_size` documents or a few more, so that every document counts; with
     `batch_size` n it is the full-batch figure. A space without any spread has 0.
 
     Raises
@@ -149,7 +149,7 @@ def _without_diagonal(gram: Matrix) -> Matrix:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Space:
-    """A space with what several comparisons need of it: neighbours of the documents asked, dimensions near them."""
+    """A space with what several comparisons need: neighbours of the query documents and dimensions near them."""
 
     vectors: Vectors
     near: Nearest
@@ -200,8 +200,8 @@ class Similarity:
 def compare_spaces(a: Vectors, b: Vectors, *, seed: int = 0) -> Similarity:
     """Compare (n, p) and (n, q), finite and without zero rows, whose rows i are of one document.
 
-    What grows with the square or the cube of n is taken on up to 1,000 documents, which are drawn by `seed` and
-    compared among all n; stitches as in `judge_stitching`.
+    Measures whose cost grows with the square or the cube of n use up to 1,000 query documents, drawn by `seed` and
+    compared with all n; stitches as in `judge_stitching`.
 
     Raises
     ------
@@ -213,7 +213,7 @@ def compare_spaces(a: Vectors, b: Vectors, *, seed: int = 0) -> Similarity:
 
 
 def describe_space(vectors: Vectors, *, seed: int = 0) -> Space:
-    """What comparisons need of (n, d); only spaces described with the same seed go together."""
+    """Prepare (n, d) for comparisons; compare only spaces described with the same seed."""
     query_rows = some_rows(len(vectors), seed=seed)
     near = find_nearest(unit_rows(vectors), max(NEIGHBOURS, dimension.NEIGHBOURS), query_rows=query_rows)
     return Space(vectors, near, local_dimensions(near))

@@ -1,4 +1,4 @@
-"""What an affine stitch makes of one space in another: errors beside controls, penalty, spectrum and bias."""
+"""Fits an affine stitch between two spaces and scores it: errors beside controls, penalty, spectrum and bias."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from migrate.stitch.text_features import Matrix
 from migrate.vectors import Vectors, unit_rows
 
 MOST_PAIRS = 2_000
-"""Documents that a stitch is fitted on at most, and as many again that it is judged on."""
+"""The most documents to fit a stitch on, and the most to judge it on."""
 
 _PENALTY_PAIRS = 1_000
 FEWEST = 4
@@ -30,7 +30,7 @@ class Scores:
     ----------
     mse, mae : mean over rows and columns of the squared and of the absolute difference
     r2 : 1 - squared error / squared deviation from the mean of the truth, all columns together
-    overlap_at_10 : mean share of the 10 true neighbours that the predictions find, asked with true vectors
+    overlap_at_10 : mean share of the 10 true neighbours that the predictions find, with true vectors as queries
     """
 
     mse: float
@@ -40,10 +40,10 @@ class Scores:
 
     @property
     def penalty(self) -> float:
-        """The stitching penalty: what is lost of `overlap_at_10` by asking predictions and not the target space itself.
+        """The stitching penalty: the loss of `overlap_at_10` from searching predictions, not true vectors.
 
-        Bansal, Nakkiran & Barak 2021 define it as the loss of the stitched network less that of the
-        whole one. The task here is to find neighbours, and the target space finds all of its own: 1 - overlap@10.
+        Bansal, Nakkiran & Barak 2021 define it as the loss of the stitched network minus that of the whole one. Here
+        the task is to find neighbours, and the target space finds all of them: 1 - overlap@10.
         """
         return 1 - self.overlap_at_10
 
@@ -129,7 +129,7 @@ def _singular_values(matrix: Vectors, source: Vectors) -> Matrix:
 
 
 class _Task:
-    """Held-out documents to predict: (n, q). Up to 1,000 of them, drawn by `seed`, ask for their neighbours."""
+    """Held-out documents to predict: (n, q). Up to 1,000 of them, drawn by `seed`, serve as queries."""
 
     def __init__(self, truth: Vectors, *, seed: int) -> None:
         self.truth = truth

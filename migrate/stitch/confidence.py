@@ -18,11 +18,11 @@ _HIGHEST = np.nextafter(np.float32(1), np.float32(0))
 
 @dataclass(frozen=True, slots=True)
 class Confidence:
-    """The expected cosine as a linear function of what a prediction says of itself.
+    """The expected cosine as a linear function of a prediction's norm and variances.
 
-    A raw prediction far from the sample is shrunken towards the mean, so its norm is small; its posterior variance,
-    which for a stitch of vectors alone is the leverage (`migrate.stitch.reach`), is large. All are nearly free. The
-    coefficients are fitted on predictions for held-out pairs.
+    A raw prediction far from the sample shrinks towards the mean, so its norm is small and its posterior variance,
+    which for a stitch of vectors alone is the leverage (`migrate.stitch.reach`), is large. All cost next to
+    nothing. The coefficients are fitted on predictions for held-out pairs.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class Confidence:
         stitches that were saved before there was a prior have three
     spearman : rank correlation of the confidence with the true cosine, on held-out pairs
     worst_share : share of the squared error that the least confident tenth of held-out pairs has
-    lowest, usual : the 1st and the 50th percentile on held-out pairs: what lies below `lowest` is outside the sample
+    lowest, usual : the 1st and the 50th percentile on held-out pairs: documents below `lowest` are outside the sample
     """
 
     coefficients: tuple[float, ...]
@@ -43,7 +43,7 @@ class Confidence:
     def fit(cls, prediction: Prediction, truth: Vectors) -> Self:
         """Learn from predictions for held-out pairs, (n, q), and their true vectors, (n, q).
 
-        The figures of quality are taken on one half of the pairs with coefficients of the other, both ways.
+        The quality is measured on each half of the pairs with coefficients fitted on the other half.
         """
         cosine = _cosines(prediction.vectors, truth)
         signals = _signals(prediction)

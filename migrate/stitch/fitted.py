@@ -1,11 +1,10 @@
-"""A fitted stitch as it is used and saved: the map, the norm of its output, and the sample that was paid for.
+"""A fitted stitch, ready to use and to save: the map, the norm of its output, and the true vectors of the sample.
 
-What a stitch that reads texts falls back to where a store has none: the best map of the old vectors alone.
+A stitch that reads texts carries a `Fallback`, the best map of the old vectors alone, for stores without texts.
 
-Which way a stitch goes: the store's documents forth into the target space, or new queries back into the old one.
-
-In both directions the manifest names the models of the migration, not those of the map: `model` is the one that is
-moved to, `source_model` the one that the store was built with. So a stitch for documents maps from `source_model` to
+A stitch maps in one of two directions: documents of the old store into the new space, or new queries into the old
+space. In both directions the manifest names the models of the migration, not those of the map: `model` is the one you
+migrate to, `source_model` the one the store was built with. So a stitch for documents maps from `source_model` to
 `model`, and a stitch for queries from `model` to `source_model`; the fingerprint is that of the old store in both.
 """
 
@@ -59,7 +58,7 @@ FALLBACK = "fallback"
 
 @dataclass(frozen=True)
 class Fallback:
-    """A fitted stitch that reads no texts, and how it was judged on the pairs of the one that it stands in for."""
+    """A fitted stitch that reads no texts, and its scores on the pairs of the stitch that it replaces."""
 
     stitch: Stitch
     selection: Selection
@@ -67,7 +66,7 @@ class Fallback:
 
 @dataclass(frozen=True, slots=True)
 class FallbackUse:
-    """That `fallback` was used in place of `stitch`, and the overlap@10 of either on held-out pairs."""
+    """Records that `fallback` replaced `stitch`, with the overlap@10 of both on held-out pairs."""
 
     stitch: str
     fallback: str
@@ -76,7 +75,7 @@ class FallbackUse:
 
     @property
     def sentence(self) -> str:
-        """For a person."""
+        """The facts as a sentence."""
         return (
             f"the store has no texts, which {self.stitch} reads: {self.fallback} was used, which reads the old vectors "
             f"alone. Of the 10 true neighbours of held-out documents of the sample it finds "
@@ -104,7 +103,7 @@ def _reads_vectors_only(row: Candidate) -> bool:
 
 
 def direction_of(manifest: Manifest, *, source: str = "stitch") -> Direction:
-    """Which way the stitch with this manifest goes; `source` is where it was read.
+    """The direction of the stitch with this manifest; `source` names it in errors.
 
     Raises
     ------
@@ -120,7 +119,7 @@ def direction_of(manifest: Manifest, *, source: str = "stitch") -> Direction:
 
 
 def require_direction(manifest: Manifest, required: Direction, *, source: str) -> None:
-    """Make sure that the stitch with this manifest goes the way that it is used; `source` is what it is used on.
+    """Make sure that the stitch with this manifest has the required direction; `source` is what it is applied to.
 
     Raises
     ------
@@ -146,7 +145,9 @@ def input_dim(manifest: Manifest, *, source: str = "stitch") -> int:
     if direction_of(manifest, source=source) == DOCUMENT:
         return int(manifest.details["fingerprint"]["dim"])
     if manifest.model is None:
-        raise StitchError(f"{source}: expected the model whose queries the stitch takes, found none; fit it again")
+        raise StitchError(
+            f"{source}: the manifest does not name the model whose queries the stitch takes; fit it again"
+        )
     return manifest.model.dim
 
 
@@ -185,11 +186,11 @@ class TranslatedBatch(Batch):
 class FittedStitch:
     """A stitch ready to translate a store, or to map queries: see `direction`.
 
-    `norm` is the length every mapped vector gets: the mean norm of the vectors that were true where it maps to, which
-    is 1 for the models that normalise. `sample` is empty in a stitch for queries: nothing is put into the old space
-    that is not there. `state` holds the files that a target model fitted on the corpus needs to embed
-    queries the same way later; they travel with the stitch and with every store it translates. `reader` turns texts
-    into what a stitch that reads texts wants of them; `fallback` takes over where there are none.
+    `norm` is the length of every mapped vector: the mean norm of the true vectors in the target space of the map, 1 for
+    models that normalise. `sample` is empty in a stitch for queries, because every document has an old vector.
+    `state` holds the files that a target model fitted on the corpus needs to embed queries the same way later; they
+    travel with the stitch and with every store it translates. `reader` turns texts into views; `fallback` is used where
+    there are no texts.
     """
 
     stitch: Stitch
@@ -226,7 +227,7 @@ class FittedStitch:
 
     @property
     def direction(self) -> Direction:
-        """Whether it maps documents forth or queries back."""
+        """Whether it maps documents or queries."""
         return direction_of(self.manifest)
 
     def without_texts(self, *, source: str = "stitch") -> FittedStitch:
@@ -241,14 +242,14 @@ class FittedStitch:
             return self
         if self.fallback is None:
             raise StitchError(
-                f"{source}: the {self.stitch.spec} stitch reads texts, found a store without; fit it again, which "
-                "keeps one of vectors only beside it, or fit one such as --stitch ridge"
+                f"{source}: the store has no texts, which the {self.stitch.spec} stitch reads; fit it again, "
+                "which adds a fallback of vectors only, or fit one such as --stitch ridge"
             )
         used, judged = self.fallback.stitch, self.fallback.selection
         return replace(self, stitch=used, selection=judged, reader=None, fallback=None)
 
     def fallback_use(self) -> FallbackUse | None:
-        """What using the fallback costs, None where there is none."""
+        """How much worse the fallback is, None where there is none."""
         if self.fallback is None:
             return None
         best, fallback = self.selection.best, self.fallback.selection.best
@@ -306,12 +307,12 @@ class FittedStitch:
         return prediction, check_vectors(ids, prediction.vectors, source=after, noun=noun)
 
     def _of_norm(self, predicted: Vectors, squares: Vectors, inputs: Vectors) -> Vectors:
-        """Predicted rows, of the norm that they are to have; what was given is left as it is."""
+        """The predicted rows scaled to `norm`; `inputs` is not changed."""
         scale = np.float32(self.norm) / np.sqrt(squares)
         return np.multiply(predicted, scale[:, None], out=predicted if predicted is not inputs else None)
 
     def digest(self) -> str:
-        """SHA-256 of all that a translation depends on; one without texts depends on `without_texts` instead."""
+        """SHA-256 of everything a translation depends on; for a store without texts use that of `without_texts`."""
         parts = {name: hashlib.sha256(array.tobytes()).hexdigest() for name, array in self._arrays().items()}
         parts |= {name: hashlib.sha256(payload).hexdigest() for name, payload in self._payloads().items()}
         whole = canonical_json([self.stitch.spec, self.norm, list(self.sample.ids), dict(self.sample.copies), parts])
@@ -326,7 +327,7 @@ class FittedStitch:
         return {**self.state, **(self.reader.state() if self.reader is not None else {})}
 
     def save(self, folder: str | Path, *, force: bool = False) -> None:
-        """Write the stitch into a new folder, atomically. Same fit, same bytes, but for the date in the manifest."""
+        """Write the stitch into a new folder, atomically. Only the date in the manifest differs between equal fits."""
         spare = {} if self.fallback is None else self.fallback.stitch.saved()
         arrays = {**self._arrays(), **{FALLBACK_PREFIX + name: array for name, array in spare.items()}}
         tensors = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
@@ -355,7 +356,7 @@ class FittedStitch:
 
 
 def _array_names(path: Path) -> list[str]:
-    """Of what is in a file of weights."""
+    """Names of the arrays in a file of weights."""
     with safe_open(path, framework="numpy") as file:
         return sorted(file.keys())
 
@@ -371,7 +372,7 @@ def fit_norm(target: Vectors) -> float:
 
 
 def _selection_facts(selection: Selection) -> dict[str, Any]:
-    """The selection without the seconds it took, which differ from run to run."""
+    """The selection without its timings, which differ from run to run."""
     facts = asdict(replace(selection, stitch=None))
     del facts["stitch"]
     for row in facts["candidates"]:

@@ -1,6 +1,6 @@
-"""Kernel ridge regression with an intercept: exact leave-one-out for any penalty, and the posterior variance.
+"""Kernel ridge regression with an intercept, exact leave-one-out residuals and a posterior variance.
 
-The views of a text-aware stitch: the kernel of each, and what it adds to a prediction.
+A `Part` is the kernel of one view of the documents; a `KernelSystem` solves for the weighted sum of several.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from migrate.stitch.text_features import Matrix, Sparse, View
 from migrate.vectors import Vectors, squared_norms
 
 _LEAST_SPREAD = 1e-6
-"""Of the mean diagonal: what spreads less is rounding, as inner products are taken in float32."""
+"""Share of the mean diagonal: a smaller spread is rounding error, since inner products are computed in float32."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +56,7 @@ class Part:
         return np.float32(self.scale) * view.squares()
 
     def _table(self, alpha: Vectors) -> Vectors:
-        """(f, r); kept, since every batch of a translation asks with the same coefficients."""
+        """(f, r); cached, since every batch of a translation uses the same coefficients."""
         if self._kept.get("alpha") is not alpha:
             table = np.asarray(self.rows.T @ (alpha * np.float32(self.scale)), dtype=np.float32)
             self._kept.update(alpha=alpha, table=table)
@@ -119,18 +119,12 @@ def gaussian(x: Vectors, y: Vectors, width: float) -> Vectors:
 
 
 def in_order(parts: Iterable[Part]) -> tuple[Part, ...]:
-    """The parts by name: added up in another order, what they predict would differ in the last digit."""
+    """The parts sorted by name, so that their sum is the same to the last digit."""
     return tuple(sorted(parts, key=lambda part: part.name))
 
 
 def restore_parts(arrays: Arrays, n: int) -> tuple[Part, ...]:
-    """The parts whose `arrays` are among `arrays`, for `n` fit documents.
-
-    Raises
-    ------
-    KeyError, ValueError
-        An array is missing, or they do not make a matrix of `n` rows.
-    """
+    """The parts whose `arrays` are among `arrays`, for `n` fit documents."""
     names = {key.rpartition("/")[0] for key in arrays if "/" in key}
     return in_order(_restore_part(prefix, arrays, n) for prefix in names)
 
@@ -144,7 +138,7 @@ def _restore_part(prefix: str, arrays: Arrays, n: int) -> Part:
     if form == GaussianPart.form:
         width = float(arrays[f"{prefix}/bandwidth"][0])
         if not width > 0:
-            raise ValueError(f"expected a Gaussian kernel of some width, found {width}")
+            raise ValueError(f"a Gaussian kernel of width {width}")
         return GaussianPart(name, rows, scale, width)
     return Part(name, rows, scale)
 
@@ -254,7 +248,7 @@ def combined(grams: Sequence[Matrix], weights: Sequence[float]) -> Matrix:
 def spread(matrix: Matrix) -> float:
     """Mean diagonal of the centred Gram matrix: what a view is divided by, so that weights mean something.
 
-    1 where the rows are all the same, but for rounding.
+    1 where all rows are the same, up to rounding.
     """
     diagonal = float(np.trace(matrix) / len(matrix))
     variance = diagonal - float(matrix.mean())

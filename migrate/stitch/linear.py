@@ -1,14 +1,13 @@
-"""The stitches that see nothing but the old vector: identity, mean, procrustes, ols, ridge, lowrank.
+"""Stitches that read the old vector alone: identity, mean, procrustes, ols, ridge, lowrank, and adjoint for queries.
 
-Ridge regression for many λ from one decomposition, with the exact leave-one-out error of each.
+`ridge_path` solves ridge regression for many λ from one decomposition, with the exact leave-one-out error of each.
 
-The stitch made for queries: the map of the documents, turned round.
-
-Regressing old vectors on new ones, as Drift-Adapter does (EMNLP 2025), aims at the answers of the old model, and is
-learned from documents though queries are unlike them. What is wanted are the answers of the new model. If a document
-with the old vector s has about the new vector s M + b, a query with the new vector q scores it q·(s M + b), which is
-(q Mᵀ)·s and a constant: asking the old store with q Mᵀ ranks its documents as asking the translated store with q does.
-Queries take no part in the fit, so it does not matter that they are unlike documents.
+`Adjoint` maps queries. Regressing old vectors on new ones, as Drift-Adapter does (EMNLP 2025), reproduces the answers
+of the old model, and learns from documents although queries differ from them. The goal is the answers of the new
+model. If a document with the old vector s has approximately the new vector s M + b, a query with the new vector q
+scores it q·(s M + b), which is (q Mᵀ)·s plus a constant: searching the old store with q Mᵀ ranks its documents as
+searching the translated store with q does. No query takes part in the fit, so it does not matter that queries differ
+from documents.
 """
 
 from __future__ import annotations
@@ -161,18 +160,12 @@ class Identity(Stitch):
     kind: ClassVar[str] = "identity"
 
     def fit(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
-        """Learn nothing.
-
-        Raises
-        ------
-        StitchError
-            The two spaces differ in dimension.
-        """
+        """Learn nothing."""
         check_pairs(source, target)
         if source.shape[1] != target.shape[1]:
             raise StitchError(
-                f"the identity stitch needs equal dimensions, found {source.shape[1]} and {target.shape[1]}; "
-                "choose another --stitch"
+                f"the identity stitch needs equal dimensions, but they are {source.shape[1]} and "
+                f"{target.shape[1]}; choose another --stitch"
             )
         return self
 

@@ -1,13 +1,12 @@
-"""Which stitch: every candidate is judged on pairs it was not fitted on, by the retrieval it would give.
+"""Chooses a stitch: each candidate is scored by the retrieval it gives on pairs it was not fitted on.
 
-The learning curve: what the pairs have bought so far, and what more of them would buy.
+`select_stitch` chooses for documents, `select_query_stitch` for queries, and `learning_curve` estimates what more
+pairs would gain.
 
-Which stitch for queries: judged by the answers of the new model that the old store would give.
-
-What a stitch for documents aims at are new vectors; what one for queries is for are the new model's answers out of the
-old vectors. So a held-out document asks with its mapped vector among the old vectors of the sample, and what it finds
-is held against its neighbours among the new ones. Cosine, MSE and R² are against the old vectors as ever, though the
-adjoint stitches do not aim at these.
+A stitch for queries is scored differently, because it has to return the new model's answers from the old vectors: each
+held-out document searches the old vectors of the sample with its mapped vector, and the result is compared with its
+neighbours among the new vectors. Cosine, MSE and R² still compare with the old vectors, although the adjoint stitches
+do not aim at these.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _RESAMPLES = 1_000
 
 
 AUTO = "auto"
-"""Among specs: all that suit the pairs."""
+"""The spec that means all candidates that suit the pairs."""
 
 AUTO_CANDIDATES = ("identity", "procrustes", "ols", "lowrank", "ridge", "ridge+text")
 """What `auto` chooses from, the cheaper to use first."""
@@ -42,12 +41,12 @@ AUTO_CANDIDATES = ("identity", "procrustes", "ols", "lowrank", "ridge", "ridge+t
 _CHEAPEST_FIRST = (
     "identity", "mean", "procrustes", "ols", "lowrank", "ridge", "mlp", "kernel", "text", "ridge+text", "kernel+text",
 )  # fmt: skip
-"""Kinds, the cheaper to use first: what is read of a document counts for more than the arithmetic."""
+"""Kinds, the cheaper to use first: reading texts costs more than arithmetic."""
 
 TEXT_CONTROL = "text"
 
 LARGEST_JUDGED = 2_000
-"""Pairs that candidates are judged on: their differences are plain by then, and the time goes with the cube."""
+"""Pairs that candidates are judged on: more show the differences no better, and the time grows with the cube."""
 
 QUERY_CANDIDATES = (
     Identity.kind,
@@ -56,7 +55,7 @@ QUERY_CANDIDATES = (
     f"{Adjoint.kind}:{Procrustes.kind}",
     Adjoint.kind,
 )
-"""What `auto` chooses from for queries, the simpler first: of two that score the same, the earlier is taken."""
+"""What `auto` chooses from for queries, the simpler first: on equal scores the earlier wins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +82,11 @@ def learning_curve(
     n_pairs: int | None = None,
     seed: int = 0,
 ) -> LearningCurve | None:
-    """Fit on a quarter and a half of the pairs too, and go on from there; None for fewer than 40 pairs.
+    """Fit on a quarter and a half of the pairs too, and extrapolate; None for fewer than 40 pairs.
 
-    `shares` is the overlap@10 of each document that `neighbours` asks about, from all pairs. Where these are some of
-    `n_pairs` that the stitch will learn from, the gain is what comes on top of those. Each doubling is taken
-    to gain as much less than the one before as the last doubling did, which is a power law in the number of pairs.
+    `shares` is the overlap@10 of each query document of `neighbours`, from all pairs. Where the stitch will learn from
+    `n_pairs`, more than these, the gain counts from there. Each doubling is assumed to gain less than the one before by
+    the same factor as the last doubling, which is a power law in the number of pairs.
     """
     if len(pairs) < _FEWEST:
         return None
@@ -109,12 +108,12 @@ def learning_curve(
 
 
 def _gain_between(overlap: NDArray[np.float64], start: float, end: float) -> float:
-    """What the doublings from `start` to `end` add."""
+    """The gain of the doublings from `start` to `end`."""
     return _gain(overlap, end) - _gain(overlap, start)
 
 
 def _gain(overlap: Sequence[float] | NDArray[np.float64], doublings: float) -> float:
-    """What so many further doublings add, from the overlap at a quarter, a half and all of the pairs."""
+    """The gain of so many further doublings, from the overlap at a quarter, a half and all of the pairs."""
     before, last = overlap[1] - overlap[0], overlap[2] - overlap[1]
     if last <= 0:
         return 0.0
@@ -135,9 +134,9 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The candidates as they were judged, and which was taken; of that one the confidence and the learning curve.
+    """The scored candidates and the chosen one, with its confidence and its learning curve.
 
-    `stitch` is the chosen one, tuned but not fitted, where the choice was made in this process.
+    `stitch` is the chosen stitch, tuned but not fitted; None where the selection was loaded from a file.
     """
 
     chosen: str
@@ -154,7 +153,7 @@ class Selection:
 
 @dataclass(frozen=True, eq=False)
 class _Judged:
-    """A candidate, how its predictions for held-out pairs did, and query by query what of the true top 10 they find."""
+    """A candidate with its scores on held-out pairs, and the share of the true top 10 that each query finds."""
 
     row: Candidate
     stitch: Stitch
@@ -190,12 +189,12 @@ def select_stitch(
 
     The candidates are `specs`, and all that apply for `auto` among them or where there are none. Each fold's
     predictions come from a stitch that has not seen the fold; put together they cover the sample, so that retrieval is
-    judged over all n documents. The best overlap@10 wins, but of candidates that stand less than one standard error of
-    the paired difference behind it, the one that is cheapest to use is taken (Breiman et al. 1984, the
+    judged over all n documents. The best overlap@10 wins, but of the candidates within one standard error of the
+    paired difference behind it, the one that is cheapest to use is chosen (Breiman et al. 1984, the
     one-standard-error rule).
 
-    Controls stand in the table and are never chosen unless asked for: `mean`; `random`, which hands every document
-    the true vector of another; and, where there are texts, `text`, which shows what the old vectors are worth.
+    Controls are listed in the table but chosen only if they are in `specs`: `mean`; `random`, which gives each document
+    the true vector of another; and, where there are texts, `text`, which shows what the old vectors contribute.
 
     Raises
     ------
@@ -255,7 +254,7 @@ def _standard_error(values: NDArray[np.float64]) -> float:
 def _random_control(target: Vectors, *, seed: int) -> Candidate:
     shift = np.random.default_rng(seed).permutation(len(target))
     predicted = np.empty_like(target)
-    predicted[shift] = target[np.roll(shift, 1)]  # one cycle: nobody keeps the own vector
+    predicted[shift] = target[np.roll(shift, 1)]  # one cycle: no document keeps its own vector
     return Candidate("random", score_predictions(predicted, target, seed=seed), 0.0, True)
 
 
@@ -269,7 +268,7 @@ def select_query_stitch(
 ) -> Selection:
     """Cross-validate stitches from new vectors, (n, p), to old ones, (n, q), and choose by overlap@10.
 
-    As `select_stitch`, with the controls `mean` and `random`, but for what is overlapped; see above.
+    As `select_stitch`, with the controls `mean` and `random`, but the overlap is that of the module docstring.
 
     Raises
     ------
@@ -293,7 +292,7 @@ def select_query_stitch(
 
 
 class _Judge:
-    """Scores what maps the new vectors of the sample among its old ones."""
+    """Scores maps from the new vectors of the sample to its old ones."""
 
     def __init__(self, source: Vectors, target: Vectors, seed: int) -> None:
         self.source, self.target, self.seed = source, target, seed
@@ -307,10 +306,10 @@ class _Judge:
         return self._candidate(spec, mapped.vectors, time.perf_counter() - started, is_control=is_control)
 
     def random(self) -> Candidate:
-        """The control that asks with the old vector of another document."""
+        """The control that searches with the old vector of another document."""
         shift = np.random.default_rng(self.seed).permutation(len(self.target))
         mapped = np.empty_like(self.target)
-        mapped[shift] = self.target[np.roll(shift, 1)]  # one cycle: nobody keeps the own vector
+        mapped[shift] = self.target[np.roll(shift, 1)]  # one cycle: no document keeps its own vector
         return self._candidate("random", mapped, 0.0, is_control=True)
 
     def _candidate(self, spec: str, mapped: Vectors, fit_s: float, *, is_control: bool) -> Candidate:

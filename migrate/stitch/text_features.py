@@ -1,4 +1,4 @@
-"""What a text-aware stitch reads of some documents: weighted words, and what each view sees in a word."""
+"""The views of documents that text-aware stitches read: weighted words times features of words, or dense vectors."""
 
 from __future__ import annotations
 

@@ -1,22 +1,19 @@
 """Turns the texts of documents into the views that text-aware stitches read.
 
-Nothing is embedded and no network needed, unless further embedding models were asked for.
+Nothing is embedded and no network is needed, unless the user adds further embedding models.
 
-Every view is additive over words: what it sees in a document is a weighted sum of what it sees in the words, so a
-batch costs its distinct words, not its text. Early words weigh more, see `migrate.stitch.text_reader`: embedding models
-give the beginning of a text, where titles and topics stand, more weight than the end.
+Every view is additive over words: the features of a document are a weighted sum of the features of its words, so a
+batch costs its distinct words, not its whole text. Early words weigh more (`DECAY`): embedding models give more weight
+to the beginning of a text, where titles and topics stand, than to its end.
 
     ngrams   character n-grams, hashed, times their inverse document frequency
     pieces   word pieces of the target's tokenizer, times their inverse document frequency
     tokens   the target's own input vectors of these pieces, each of unit length, times the same
-    SPEC     the vectors of a further embedding model, such as a free local one where the target is paid for
+    SPEC     the vectors of a further embedding model, such as a free local one where the target costs money
     topics   leading singular directions of `pieces`, or else of words, over the store (Deerwester et al. 1990)
 
-Texts as weighted words: what white space divides, the early ones heavier.
-
-Character n-grams of words, hashed, many words at once: any language, no vocabulary, no network.
-
-The target model's word pieces and its input vectors of them: what a local model knows of words, for a look-up.
+`Words` are texts as weighted words, `ngram_counts` and `word_counts` hash them, and `Pieces` are the target model's
+word pieces with its input vectors.
 """
 
 from __future__ import annotations
@@ -69,7 +66,7 @@ _BLOCK = 2_048
 
 @dataclass(frozen=True, eq=False)
 class Words:
-    """The words of m texts: `words` are the distinct ones, `flat` says which of them stand where, text after text.
+    """The words of m texts: `words` are the distinct ones, `flat` numbers them in order, text after text.
 
     `starts`, (m + 1,), is where each text begins in `flat`, and where the last one ends.
     """
@@ -116,7 +113,7 @@ def split_words(texts: Sequence[str]) -> Words:
 
 
 def ngram_counts(words: Sequence[str]) -> Sparse:
-    """How often each n-gram of 2 to 5 characters stands in each word, (len(words), BUCKETS), float32.
+    """How often each n-gram of 2 to 5 characters occurs in each word, (len(words), BUCKETS), float32.
 
     Words are put into lower case and cut at punctuation and symbols; the pieces get a space at either end, and
     n-grams do not cross it, as scikit-learn's `char_wb` has it. Weinberger et al. 2009, "Feature hashing".
@@ -139,7 +136,7 @@ def ngram_counts(words: Sequence[str]) -> Sparse:
 
 
 def word_counts(words: Sequence[str]) -> Sparse:
-    """How often each word, hashed, stands in each of `words` once they are cut as for n-grams, (len(words), BUCKETS).
+    """How often each word, hashed, occurs in each of `words` once they are cut as for n-grams, (len(words), BUCKETS).
 
     >>> word_counts(["so-called", "So"]).sum(axis=1).tolist()
     [2.0, 1.0]
@@ -176,7 +173,7 @@ def _windows(codes: NDArray[np.uint64]) -> list[tuple[int, NDArray[np.uint64], N
         count = max(len(codes) - size + 1, 0)  # no words, no characters
         hashes = hashes[:count] * _FACTOR + codes[size - 1 :]
         whole = whole[:count] & ~ends[size - 1 :]
-        # spaces stand at the ends only
+        # spaces occur at the ends only
         inner = inner[:count] & ~spaces[size - 2 : size - 2 + count] if size > 2 else inner[:count]
         windows.append((size, hashes, whole & inner & ~(spaces[:count] & spaces[size - 1 :] & (size == 2))))
     return windows
@@ -210,7 +207,7 @@ class Pieces:
         return Pieces(self.tokenizer, self.kept[used], self.vectors[used], self.limit)
 
     def counts(self, words: Sequence[str]) -> tuple[Sparse, NDArray[np.int64]]:
-        """How often each kept piece stands in each word, (w, t), and how many tokens a word has, (w,)."""
+        """How often each kept piece occurs in each word, (w, t), and how many tokens a word has, (w,)."""
         from scipy.sparse import coo_array
 
         rows = [encoding.ids for encoding in self._encode([self._lead + word for word in words])]
@@ -230,7 +227,7 @@ class Pieces:
         try:
             return Tokenizer.from_str(self.tokenizer)
         except Exception as error:  # the library raises nothing narrower
-            raise ValueError(f"expected a tokenizer as JSON, found something else: {error}") from error
+            raise ValueError(f"the tokenizer cannot be read: {error}") from error
 
     def _encode(self, texts: Sequence[str]) -> list[Any]:
         return list(self._model.encode_batch(list(texts), add_special_tokens=False))
@@ -315,7 +312,7 @@ class TextReader:
         return words.weights(lengths, self.pieces.limit), _times(counts, self.term_idf)
 
     def arrays(self) -> Arrays:
-        """What was learned, but for the tokenizer."""
+        """What was learned, except for the tokenizer."""
         arrays: dict[str, NDArray[Any]] = {}
         arrays |= {"ngram_idf": self.ngram_idf, "term_idf": self.term_idf, "topics": self.topics}
         if self.pieces is not None:
@@ -325,19 +322,13 @@ class TextReader:
         return arrays
 
     def state(self) -> Mapping[str, bytes]:
-        """Tokenizer and further models, as files to save beside the arrays; nothing where there are none."""
+        """Tokenizer and further models as files to save with the arrays, if there are any."""
         files = {} if self.pieces is None else {TOKENIZER_FILE: self.pieces.tokenizer.encode()}
         return {**files, VIEWS_FILE: json.dumps(list(self.models)).encode()} if self.models else files
 
     @classmethod
     def restore(cls, arrays: Arrays, state: Mapping[str, bytes]) -> Self:
-        """Take back what `arrays` and `state` gave.
-
-        Raises
-        ------
-        KeyError, IndexError, ValueError
-            An array or the tokenizer is missing, or they do not fit together.
-        """
+        """Take back what `arrays` and `state` gave."""
         pieces = None
         if "pieces.kept" in arrays:
             limit = int(arrays["pieces.limit"][0])
@@ -345,7 +336,7 @@ class TextReader:
             pieces = Pieces(tokenizer, arrays["pieces.kept"], arrays["pieces.vectors"], None if limit < 0 else limit)
         specs = json.loads(state.get(VIEWS_FILE, b"[]"))
         if any(map(runs_code, specs)):
-            raise ValueError("expected views that run no code of their own choice, found others")
+            raise ValueError("a view would run code of its own")
         models = {spec: load_embedder(spec) for spec in specs}
         reader = cls(arrays["ngram_idf"], arrays["term_idf"], arrays["topics"], pieces, models)
         reader._check()
@@ -359,7 +350,7 @@ class TextReader:
         shapes = (self.ngram_idf.shape, self.term_idf.shape, vectors, self.topics.ndim)
         good = shapes == ((BUCKETS,), (terms,), terms, 2) and len(self.topics) in (0, terms)
         if not good or not all(np.isfinite(array).all() for array in self.arrays().values()):
-            raise ValueError("expected frequencies, pieces and topics of the same terms, all finite, found others")
+            raise ValueError("frequencies, pieces and topics do not fit together or are not finite")
 
 
 def _embed(model: Embedder, texts: Sequence[str]) -> Vectors:

@@ -1,4 +1,4 @@
-"""Weights of the views and the penalty, by the retrieval that exact leave-one-out predictions would give."""
+"""Chooses the weights of the views and the penalty, by the retrieval that exact leave-one-out predictions give."""
 
 from __future__ import annotations
 

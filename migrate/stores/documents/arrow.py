@@ -1,10 +1,7 @@
-"""Documents out of Arrow tables: which column is what, and rows in any order without holding all of them.
+"""Reads documents from Arrow or Parquet: which column is what, and rows in any order in bounded memory.
 
-pyarrow is optional, and imported only when there is such a file.
-
-The documents of rows in Arrow or Parquet, whatever holds the rows.
-
-The documents of a plain FAISS store in a Parquet file beside the index: columns id, text, and metadata.
+`ParquetDocuments` are the documents of a plain FAISS store, in a Parquet file beside the index with the columns id,
+text and metadata. pyarrow is optional, and imported only when there is such a file.
 """
 
 from __future__ import annotations
@@ -33,13 +30,7 @@ _LONGEST_INTEGER: Final = 20
 
 
 def import_pyarrow(path: Path) -> Any:
-    """The pyarrow module with the parts that are used here.
-
-    Raises
-    ------
-    UsageError
-        It is not installed.
-    """
+    """The pyarrow module with the parts that are used here."""
     try:
         import pyarrow
         import pyarrow.compute
@@ -47,8 +38,7 @@ def import_pyarrow(path: Path) -> Any:
         import pyarrow.parquet
     except ImportError as error:
         raise UsageError(
-            f"{path}: expected pyarrow to read this file, found it not installed; "
-            "run pip install 'lead-migrate[parquet]'"
+            f"{path}: reading this file needs pyarrow, which is not installed; run pip install 'lead-migrate[parquet]'"
         ) from error
     return pyarrow
 
@@ -94,11 +84,6 @@ def find_columns(schema: Any, path: Path) -> Columns:
     """Tell the columns apart by their names and types.
 
     Columns of vectors or bytes are no metadata: they belong to the index, or are no JSON.
-
-    Raises
-    ------
-    StoreError
-        Two columns share a name.
     """
     names = list(schema.names)
     if len(set(names)) < len(names):
@@ -131,11 +116,6 @@ class ArrowIds:
         Named in errors.
     pyarrow
         See `import_pyarrow`.
-
-    Raises
-    ------
-    StoreError
-        An id is missing, neither text nor integer, or comes twice.
     """
 
     def __init__(self, column: Any, count: int, path: Path, pyarrow: Any) -> None:
@@ -191,14 +171,9 @@ def rows_in_order(
 def take_ascending(
     path: Path, batches: Iterable[Any], places: NDArray[np.int64], pyarrow: Any
 ) -> Iterator[dict[str, Any]]:
-    """The rows at ascending places of a row of record batches; no more batches are asked for than are needed.
+    """The rows at ascending places of a row of record batches; no more batches are read than needed.
 
     Not `Table.take`: it may copy a whole column to pick a few rows out of several chunks.
-
-    Raises
-    ------
-    StoreError
-        There are fewer rows than the file says.
     """
     done = first = 0
     for batch in batches:
@@ -222,7 +197,7 @@ def to_document(place: int, row: dict[str, Any], columns: Columns) -> Document:
 
 
 class ArrowDocuments(DocumentSource):
-    """What Parquet files and datasets share; a subclass sets these fields and reads the rows.
+    """Base of Parquet files and datasets; a subclass sets these fields and reads the rows.
 
     `_places` are the places of the rows' documents, None where row i is document i.
     """
@@ -252,24 +227,18 @@ class ArrowDocuments(DocumentSource):
     def documents(self, rows: Rows) -> Iterator[Document]:
         """The documents of some rows; metadata are the other columns, without vectors and bytes."""
         if not self.has_texts:
-            raise StoreError(f"{self._path}: expected a column of texts, found none; name one of them text")
+            raise StoreError(f"{self._path}: no column holds the texts; name one of them text")
         places = label_values(self._places, rows)
         found_rows = rows_in_order(places, self._read)
         return (to_document(place, row, self._columns) for place, row in zip(places, found_rows, strict=True))
 
 
 def check_count(path: Path, expected: int, count: int) -> None:
-    """Make sure that there are as many documents as vectors.
-
-    Raises
-    ------
-    StoreError
-        There are not.
-    """
+    """Make sure that there are as many documents as vectors, or raise StoreError."""
     if count != expected:
         raise StoreError(
-            f"{path}: expected {expected} documents, one for each vector, found {count}; "
-            "write both from the same documents, neither filtered nor changed in between"
+            f"{path}: has {count} documents for {expected} vectors; write both from the same documents, "
+            "neither filtered nor changed in between"
         )
 
 
@@ -278,12 +247,12 @@ def open_parquet(index: Path, labels: Labels, count: int) -> ParquetDocuments:
     files = companions(index, "*.parquet")
     if len(files) > 1:
         names = ", ".join(file.name for file in files[:3])
-        raise StoreError(f"{index.parent}: expected one Parquet file, found {len(files)} ({names}); keep one")
+        raise StoreError(f"{index.parent}: has {len(files)} Parquet files ({names}); keep one")
     return ParquetDocuments(files[0], labels, count)
 
 
 def has_parquet(index: Path) -> bool:
-    """Whether a Parquet file lies beside an index."""
+    """Whether there is a Parquet file beside an index."""
     return bool(companions(index, "*.parquet"))
 
 
@@ -299,14 +268,7 @@ class ParquetDocuments(ArrowDocuments):
     count
         How many rows the index has.
     in_order
-        Row i of the file belongs to row i, whatever its id; for vectors that lie in the same file.
-
-    Raises
-    ------
-    StoreError
-        The file is malformed, or does not match the index.
-    UsageError
-        pyarrow is not installed.
+        Row i of the file belongs to row i, whatever its id; for vectors in the same file.
     """
 
     def __init__(self, file: Path, labels: Labels, count: int, *, in_order: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""The documents of a Haystack 1.x FAISSDocumentStore: `<x>.json` beside `<x>.faiss`, and the SQLite it names."""
+"""Documents of a Haystack 1.x FAISSDocumentStore: `<x>.json` beside `<x>.faiss`, and the SQLite file it names."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def is_haystack(index: Path) -> bool:
 
 
 def _find_config(index: Path) -> Path | None:
-    """`<x>.json`, where `save` puts it unless told otherwise; else the one small file that names a database."""
+    """`<x>.json`, where `save` puts it by default; else the one small file that names a database."""
     config = index.with_suffix(".json")
     names = _names_in(config) if config != index else None
     if names is not None and (names & _KNOWN or (not names and index.with_name(_DEFAULT_DATABASE).exists())):
@@ -57,7 +57,7 @@ def _names_in(file: Path) -> frozenset[str] | None:
 
 
 class HaystackDocuments(DocumentSource):
-    """Documents of the SQLite database by row; texts are read when they are asked for.
+    """Documents of the SQLite database by row; texts are read when they are needed.
 
     One database serves several indexes: the configuration names the one that the vectors belong to.
 
@@ -69,13 +69,6 @@ class HaystackDocuments(DocumentSource):
         The label of each row: the document's `vector_id`, as a number.
     count
         How many rows the index has.
-
-    Raises
-    ------
-    StoreError
-        The configuration or the database is malformed, or does not match the index.
-    UnsupportedStoreError
-        The documents are in another database than SQLite.
     """
 
     format = "haystack"
@@ -145,7 +138,7 @@ class HaystackDocuments(DocumentSource):
     def documents(self, rows: Rows) -> Iterator[Document]:
         """The documents of some rows, with their metadata."""
         if not self.has_texts:
-            raise StoreError(f"{self._database.path}: expected documents with texts, found only empty ones; {AGAIN}")
+            raise StoreError(f"{self._database.path}: all texts are empty; {AGAIN}")
         query = (
             "SELECT d.rowid, d.id, d.content, (SELECT json_group_array(json_array(m.name, m.value)) "
             'FROM meta_document m WHERE m.document_id = d.id AND m.document_index = d."index") '
@@ -166,7 +159,7 @@ class HaystackDocuments(DocumentSource):
     def for_dimension(self, dim: int) -> DocumentSource:
         """The same with another dimension in its configuration."""
         changed = copy(self)
-        # where the older name stands too, Haystack believes that one
+        # where the older name is present too, Haystack uses that one
         dims = dict.fromkeys(("embedding_dim", *self._config.keys() & {"vector_dim"}), dim)
         changed._config = self._config | dims | {"sql_url": f"{_SCHEME}{self._database.path.name}"}
         return changed
@@ -199,8 +192,8 @@ def _find_database(index: Path, config: dict[str, Any], config_path: Path) -> Pa
     if not url.startswith(_SCHEME):
         # not the whole URL: it may hold a password
         raise UnsupportedStoreError(
-            f"{config_path}: expected documents in an SQLite file, found {url.split(':')[0]!r}; "
-            "export them to a docs.jsonl beside the index"
+            f"{config_path}: the documents are in {url.split(':')[0]!r}, only SQLite is read; export them "
+            "to a docs.jsonl beside the index"
         )
     path = Path(url.removeprefix(_SCHEME).split("?")[0])
     if path.name in ("", "..", index.name, config_path.name, MANIFEST_NAME):

@@ -1,4 +1,4 @@
-"""The documents of an index that Hugging Face `datasets` saved: the dataset of `save_to_disk`, beside it or below."""
+"""Documents of an index saved by Hugging Face `datasets`: the dataset beside the index or below it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _INFO: Final = "dataset_info.json"
 
 
 def has_dataset(index: Path) -> bool:
-    """Whether a dataset lies beside an index, or in a folder beside it."""
+    """Whether there is a dataset beside an index, or in a folder beside it."""
     return bool(_datasets(index.parent))
 
 
@@ -51,13 +51,6 @@ class DatasetDocuments(ArrowDocuments):
         The label of each row.
     count
         How many rows the index has.
-
-    Raises
-    ------
-    StoreError
-        There is more than one dataset, it is malformed, or does not match the index.
-    UsageError
-        pyarrow is not installed.
     """
 
     format = "huggingface"
@@ -66,7 +59,7 @@ class DatasetDocuments(ArrowDocuments):
         datasets = _datasets(index.parent)
         if len(datasets) > 1:
             names = ", ".join(path.name for path in datasets[:3])
-            raise StoreError(f"{index.parent}: expected one dataset, found {len(datasets)} ({names}); keep one")
+            raise StoreError(f"{index.parent}: has {len(datasets)} datasets ({names}); keep one")
         self._index, self._dataset = index, datasets[0]
         self.file = self._path = self._dataset / _STATE
         self._pyarrow = import_pyarrow(self._path)

@@ -1,11 +1,8 @@
-"""Reads the docstore of a LangChain FAISS folder out of its pickle, executing nothing.
+"""Reads the docstore of a LangChain FAISS folder from its pickle without executing anything.
 
-The pickle is a tuple of a docstore {id: document} and a dictionary {row: id}. It is loaded whole: LangChain itself
-can do no other.
-
-The classes a LangChain docstore is made of, as stand-ins that can do nothing, and the few harmless ones beside them.
-
-LangChain itself is never imported: a pickle names classes by module and name, and these names are all it takes.
+The pickle is a tuple of a docstore {id: document} and a dictionary {row: id}. It is loaded whole, as LangChain itself
+does. LangChain is never imported: a pickle names classes by module and name, and each name is mapped to a stub that can
+do nothing, or to one of a few harmless classes.
 """
 
 from __future__ import annotations
@@ -123,7 +120,7 @@ CURRENT_NAMES: Final[dict[type, tuple[str, str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Docstore:
-    """What a LangChain pickle holds.
+    """The content of a LangChain pickle.
 
     `documents` maps ids to the fields of documents (`page_content`, `metadata` ...), `fields_set` to the names of those
     that were given; `row_ids` maps rows to ids. `layout` is for a person, `is_current` says whether the present
@@ -154,26 +151,20 @@ class _DocstoreUnpickler(pickle.Unpickler):
             return HARMLESS[module, name]
         full_name = f"{module}.{name}"[:_LONGEST_REASON]
         raise StoreError(
-            f"{self._path}: expected LangChain documents, found the class {full_name}; nothing "
-            "of the pickle was executed: if you trust the file, save the store again with plain metadata (text, "
-            "numbers, lists, dates)"
+            f"{self._path}: the pickle holds the class {full_name}, which is no part of a LangChain "
+            "docstore; nothing was executed: if you trust the file, save the store again with plain "
+            "metadata (text, numbers, lists, dates)"
         )
 
     def persistent_load(self, pid: Any) -> NoReturn:
-        raise StoreError(f"{self._path}: expected LangChain documents, found a reference to outside of the pickle")
+        raise StoreError(
+            f"{self._path}: the pickle refers to an object outside of it; save the store again with plain metadata"
+        )
 
 
 def read_docstore(path: Path) -> Docstore:
-    """Read a LangChain pickle.
-
-    Raises
-    ------
-    StoreError
-        It is damaged, holds another class, or is no docstore.
-    OutputError
-        The operating system refused.
-    """
-    with _no_garbage():
+    """Read a LangChain pickle."""
+    with _without_gc():
         content = _read_content(path)
         if problem := scan_pickle(content, _memory_bytes()):
             raise malformed(path, "a pickle written by LangChain", problem)
@@ -182,7 +173,7 @@ def read_docstore(path: Path) -> Docstore:
 
 
 @contextmanager
-def _no_garbage() -> Iterator[None]:
+def _without_gc() -> Iterator[None]:
     """Millions of new values, and none of them garbage: looking for it over and over takes a fifth of the time."""
     was_on = gc.isenabled()
     gc.disable()

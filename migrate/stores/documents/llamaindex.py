@@ -1,7 +1,7 @@
-"""The documents of a LlamaIndex folder whose vector store is FAISS: docstore.json and what maps rows to its nodes.
+"""Documents of a LlamaIndex folder with a FAISS vector store: docstore.json, and the files that map rows to its nodes.
 
-`FaissVectorStore` says in index_store.json which node a row is (`nodes_dict`); `FaissMapVectorStore` says it in
-id_map.json, and its `nodes_dict` tells nothing. All are JSON and held in memory, as LlamaIndex itself does.
+`FaissVectorStore` keeps the node of each row in index_store.json (`nodes_dict`); `FaissMapVectorStore` keeps it in
+id_map.json, and its `nodes_dict` is no use. All are JSON and held in memory, as LlamaIndex itself does.
 """
 
 from __future__ import annotations
@@ -48,11 +48,6 @@ class LlamaIndexDocuments(DocumentSource):
         The label of each row.
     count
         How many rows the index has.
-
-    Raises
-    ------
-    StoreError
-        A file is malformed, or they do not match the index.
     """
 
     format = "llamaindex"
@@ -95,7 +90,7 @@ class LlamaIndexDocuments(DocumentSource):
     def documents(self, rows: Rows) -> Iterator[Document]:
         """The nodes of some rows."""
         if not self.has_texts:
-            raise StoreError(f"{self._docstore}: expected nodes with texts, found only empty ones; {AGAIN}")
+            raise StoreError(f"{self._docstore}: all nodes have empty texts; {AGAIN}")
         return (self._document(node_id) for node_id in self.ids(rows))
 
     def _document(self, node_id: str) -> Document:
@@ -113,7 +108,7 @@ class LlamaIndexDocuments(DocumentSource):
 
 
 def embedded_text(text: str, metadata: Mapping[str, Any], fields: Mapping[str, Any]) -> str:
-    r"""What LlamaIndex embeds of a node, `get_content(MetadataMode.EMBED)` in its words.
+    r"""The text of a node that LlamaIndex embeds, `get_content(MetadataMode.EMBED)`.
 
     >>> embedded_text("Fresh bread.", {"page": 3, "shelf": 1}, {"excluded_embed_metadata_keys": ["shelf"]})
     'page: 3\n\nFresh bread.'

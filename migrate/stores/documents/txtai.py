@@ -1,8 +1,6 @@
-"""The documents of a txtai folder: config.json, and an SQLite `documents` or, where no content was kept, `ids`.
+"""Documents of a txtai folder: config.json, and an SQLite file `documents` or, without content, a file `ids`.
 
-Reads a MessagePack array of ids (texts, integers, nothing): what txtai writes where it keeps no content.
-
-See https://github.com/msgpack/msgpack/blob/master/spec.md for the format.
+`ids` is a MessagePack array of texts, integers and nulls (https://github.com/msgpack/msgpack/blob/master/spec.md).
 """
 
 from __future__ import annotations
@@ -43,13 +41,7 @@ _REFUSED: Final = {
 
 
 def read_ids(path: Path) -> list[str | None]:
-    """The ids by label, None where a document was deleted; integers are written out.
-
-    Raises
-    ------
-    StoreError
-        The file is not such an array.
-    """
+    """The ids by label, None where a document was deleted; integers are written out."""
     try:
         return _Reader(read_whole(path)).array()
     except (ValueError, IndexError, struct.error) as error:
@@ -110,15 +102,7 @@ def is_txtai(index: Path) -> bool:
 
 
 def open_txtai(index: Path, labels: Labels, count: int) -> DocumentSource:
-    """The documents of a txtai folder, with or without content.
-
-    Raises
-    ------
-    StoreError
-        A file is malformed, or they do not match the index.
-    UnsupportedStoreError
-        The folder holds more than vectors can be moved for, or a pickle.
-    """
+    """The documents of a txtai folder, with or without content."""
     config = _read_config(index)
     kind = TxtaiDocuments if config.get("content") else TxtaiIds
     return kind(index, labels, count, config)
@@ -128,13 +112,14 @@ def _read_config(index: Path) -> dict[str, Any]:
     path = index.with_name(_CONFIG)
     if not path.exists():
         raise UnsupportedStoreError(
-            f"{index.with_name(_PICKLED_CONFIG)}: expected config.json, found a pickle, which could execute anything; "
-            "load the store with a present txtai, set its config format to json, and save it again"
+            f"{index.with_name(_PICKLED_CONFIG)}: the configuration is a pickle, which could execute "
+            "anything; load the store with a current txtai, set its config format to json, and save it "
+            "again"
         )
     config = read_json(path)
     for name, why in _REFUSED.items():
         if config.get(name):
-            raise UnsupportedStoreError(f"{path}: expected one plain dense index, found {why}; index again without")
+            raise UnsupportedStoreError(f"{path}: the index has {why}, which is not read; index again without")
     return config
 
 
@@ -160,14 +145,14 @@ class _TxtaiFolder(DocumentSource):
         return changed
 
     def write(self, folder: Path) -> None:
-        """Copy the files byte for byte, but for the dimension in config.json."""
+        """Copy the files byte for byte, except for the dimension in config.json."""
         copy_files(companions(self._index, _DOCUMENTS, _IDS, *_SPARSE), folder)
         with output_errors(folder / _CONFIG):
             write_json(folder / _CONFIG, self._config)
 
 
 class TxtaiDocuments(_TxtaiFolder):
-    """Sections of the SQLite database by row; texts are read when they are asked for.
+    """Sections of the SQLite database by row; texts are read when they are needed.
 
     Parameters
     ----------
@@ -179,11 +164,6 @@ class TxtaiDocuments(_TxtaiFolder):
         How many rows the index has.
     config
         The content of config.json.
-
-    Raises
-    ------
-    StoreError
-        The database is malformed, or does not match the index.
     """
 
     kind = "documents, by indexid"
@@ -220,7 +200,7 @@ class TxtaiDocuments(_TxtaiFolder):
     def documents(self, rows: Rows) -> Iterator[Document]:
         """The sections of some rows; metadata are the other fields of the document, and its tags."""
         if not self.has_texts:
-            raise StoreError(f"{self._database.path}: expected sections with texts, found none; index texts")
+            raise StoreError(f"{self._database.path}: no section has a text; index texts")
         query = (
             "SELECT s.indexid, s.id, s.text, s.tags, d.data FROM sections s LEFT JOIN documents d ON s.id = d.id "
             "WHERE s.indexid IN (SELECT value FROM json_each(?))"
@@ -239,13 +219,7 @@ class TxtaiDocuments(_TxtaiFolder):
 
 
 class TxtaiIds(_TxtaiFolder):
-    """Ids alone, by label; the parameters are those of `TxtaiDocuments`.
-
-    Raises
-    ------
-    StoreError
-        The file is malformed, or does not match the index.
-    """
+    """Ids alone, by label; the parameters are those of `TxtaiDocuments`."""
 
     kind = "ids, without texts"
     has_texts = False
@@ -267,4 +241,4 @@ class TxtaiIds(_TxtaiFolder):
 
     def documents(self, rows: Rows) -> Iterator[Document]:
         """There are none."""
-        raise StoreError(f"{self._path}: expected texts, found only ids; index again with content, or give the texts")
+        raise StoreError(f"{self._path}: the store has ids but no texts; index again with content, or give the texts")

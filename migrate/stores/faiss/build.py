@@ -1,9 +1,8 @@
-"""Builds an index after a recipe: quantizers, codebooks, rotations and graphs are made anew. In the child only.
+"""Builds an index from a recipe. Runs in the child process only.
 
-Builds IVF and HNSW indexes with FAISS: quantizers and graphs cannot be translated, they are made anew.
-
-The index is built in memory. It is the same from run to run: fixed seeds, fixed order, and one thread for graphs, whose
-links depend on who comes first.
+Quantizers, codebooks, rotations and graphs cannot be translated, so they are trained or built again from the new
+vectors, in memory. The result is the same from run to run: fixed seeds, fixed order, and one thread for graphs, whose
+links depend on the order of insertion.
 """
 
 from __future__ import annotations
@@ -46,20 +45,13 @@ def append_built(path: Path, kind: Ivf | Hnsw, vectors: Vectors) -> None:
         The index to do like. Its labels go with the vectors, row by row.
     vectors
         (kind.header.count, dim), of any dimension.
-
-    Raises
-    ------
-    StoreError
-        FAISS cannot build it.
-    OutputError
-        The operating system refused.
     """
     faiss = _faiss()
     try:
         index = _build_ivf(kind, vectors) if isinstance(kind, Ivf) else _build_hnsw(kind, vectors)
     except (RuntimeError, MemoryError) as error:
         reason = str(error).strip().splitlines()[-1:] or ["out of memory"]
-        raise StoreError(f"{path}: expected to build {kind.factory}, found FAISS refusing: {reason[0]}") from error
+        raise StoreError(f"{path}: FAISS cannot build {kind.factory}: {reason[0]}") from error
     with output_errors(path), path.open("ab") as file:
         faiss.write_index(index, faiss.PyCallbackIOWriter(file.write, _FILE_BUFFER))
 
@@ -74,7 +66,7 @@ def _build_ivf(kind: Ivf, vectors: Vectors) -> Any:
     faiss = _faiss()
     count, dim = vectors.shape
     if not count:
-        raise StoreError(f"expected vectors to train {kind.factory} on, found none; there is nothing to move")
+        raise StoreError(f"{kind.factory} needs vectors to train on, but there are none; there is nothing to move")
     nlist = min(kind.nlist, count)
     quantizer = _empty_quantizer(kind.quantizer, dim)
     index = faiss.IndexIVFFlat(quantizer, dim, nlist, fourcc.METRIC_NUMBERS[kind.header.metric])
@@ -87,9 +79,7 @@ def _build_ivf(kind: Ivf, vectors: Vectors) -> Any:
         index.add_with_ids(np.ascontiguousarray(vectors[first:last]), kind.labels[first:last])
     stored = index.invlists.compute_ntotal()
     if stored != count:
-        raise StoreError(
-            f"expected {count} vectors in {kind.factory}, found {stored}; FAISS drops rows with NaN or Inf"
-        )
+        raise StoreError(f"{kind.factory} holds {stored} of {count} vectors; FAISS drops rows with NaN or Inf")
     return index
 
 
@@ -135,13 +125,7 @@ def _one_thread() -> Iterator[None]:
 
 
 def make_index(recipe: Recipe, metric: int, vectors: Rows, labels: NDArray[np.int64] | None) -> Any:
-    """An index after a recipe, trained on the vectors and filled with them.
-
-    Raises
-    ------
-    RefusedError
-        FAISS took fewer vectors than it was given.
-    """
+    """An index after a recipe, trained on the vectors and filled with them."""
     faiss = library()
 
     count, dim = vectors.shape
@@ -178,7 +162,7 @@ def empty_index(recipe: Recipe, dim: int, metric: int) -> Any:
 
 
 def _buildable(recipe: Recipe) -> Recipe:
-    """The recipe with parts that the factory has no name for replaced by their likes; `_apply` puts them right."""
+    """The recipe with similar parts in place of those that the factory cannot name; `_apply` corrects them."""
     buildable = {name: _buildable(value) if isinstance(value, dict) else value for name, value in recipe.items()}
     if recipe["kind"] == "SQ" and recipe["type"] not in SCALAR_NAMES:
         buildable["type"] = "QT_8bit"
@@ -189,7 +173,7 @@ def _buildable(recipe: Recipe) -> Recipe:
 
 
 def _apply(index: Any, recipe: Recipe) -> None:
-    """The settings that a factory string does not tell."""
+    """Apply the settings that a factory string cannot express."""
     index = open_index(index)
     kind = recipe["kind"]
     if kind in {"IDMap", "IDMap2"}:
@@ -285,6 +269,4 @@ def _expect_all(index: Any, count: int) -> None:
     lists = faiss.try_extract_index_ivf(index)
     stored = lists.invlists.compute_ntotal() if lists is not None else index.ntotal
     if (index.ntotal, stored) != (count, count):
-        raise RefusedError(
-            f"expected {count} vectors in the new index, found {stored}; FAISS drops rows with NaN or Inf"
-        )
+        raise RefusedError(f"the new index holds {stored} of {count} vectors; FAISS drops rows with NaN or Inf")

@@ -1,7 +1,7 @@
-"""What an index was built with, as nested facts: told as a factory string, and fitted to another dimension.
+"""How an index was built, as nested facts, and the factory string of such a recipe.
 
-A recipe is JSON: `{"kind": "IVF", "nlist": 64, "code": {"kind": "PQ", ...}, ...}`; `faiss_decode` makes it, and
-`faiss_make` builds an index after it. Nothing here needs FAISS.
+A recipe is JSON: `{"kind": "IVF", "nlist": 64, "code": {"kind": "PQ", ...}, ...}`. `decode.py` makes it, `rescale.py`
+fits it to another dimension, and `build.py` builds an index from it. Nothing here needs FAISS.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NORMS: Final = {
 
 
 def factory(recipe: Recipe) -> str:
-    """What `faiss.index_factory` would be asked for, or as near to it as can be said.
+    """The string that `faiss.index_factory` would build it from, or the nearest to it.
 
     >>> factory({"kind": "IDMap2", "inner": {"kind": "SQ", "type": "QT_8bit"}})
     'IDMap2,SQ8'

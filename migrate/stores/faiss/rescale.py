@@ -1,4 +1,4 @@
-"""Fits the recipe of an index to another dimension and count, and says what had to change and why."""
+"""Adapts the recipe of an index to another dimension and count, and says what had to change and why."""
 
 from __future__ import annotations
 

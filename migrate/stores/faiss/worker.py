@@ -1,7 +1,7 @@
 """What runs in the child process: `python -m migrate.stores.faiss.worker JOB`, with frames on standard output.
 
-FAISS reads files that nobody vouches for. Here it may abort, crash, loop or ask for all memory: the parent hears of it
-and goes on. Memory is limited before the file is touched, and the file is opened for reading only.
+FAISS reads files that nobody vouches for. Here it may abort, crash, loop or ask for all memory: the parent notices and
+goes on. Memory is limited before the file is opened, and the file is opened for reading only.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def main() -> None:
         except RefusedError as error:
             send(pipe, REFUSED, str(error).encode())
         except Exception as error:
-            # FAISS raises RuntimeError, SWIG TypeError, NumPy MemoryError: whatever it is, the file is to blame
+            # FAISS raises RuntimeError, SWIG TypeError, NumPy MemoryError: in any case the file is at fault
             send(pipe, FAILED, _reason(error).encode())
 
 
@@ -64,7 +64,7 @@ def _reason(error: Exception) -> str:
 
 
 def _limit_memory(extra: int) -> None:
-    """Allow `extra` bytes beyond what is mapped once FAISS is there."""
+    """Allow `extra` bytes beyond what is mapped once FAISS is loaded."""
     faiss = library()
 
     faiss.omp_set_num_threads(1)
