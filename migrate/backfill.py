@@ -63,7 +63,7 @@ def backfill_store(
     Raises
     ------
     StoreError
-        The store has no texts, does not say its model, was translated for another, or is not the one of its manifest.
+        The store has no texts, does not name its model, was translated for another, or does not match its manifest.
     VectorError
         A vector in the cache is of another dimension.
     InputError

@@ -92,6 +92,6 @@ class AuthenticationError(RemoteError):
 
 
 class InconclusiveError(LeadMigrateError):
-    """Whatever the audit measured, it could say neither SAFE nor NOT SAFE."""
+    """The audit could conclude neither SAFE nor NOT SAFE."""
 
     exit_code = 3

@@ -38,7 +38,7 @@ _FURTHER_PREFIXES: Final = (
 _PROBES: Final = 4
 _NEARER: Final = 0.875
 _CHANCE: Final = 1e-4
-"""How likely a way may be nearer to so many documents by chance; about 20 ways are tried."""
+"""The largest probability that a way of embedding is nearer by chance alone; about 20 ways are tried."""
 
 _SIGNIFICANT = 0.001
 _NOT_SIGNIFICANT = 0.05

@@ -191,7 +191,7 @@ def load_beir(folder: Path, *, split: str = "test", max_docs: int | None = None,
     split
         Name of the file in `qrels/`, without `.tsv`. Not looked at where there is no `qrels/`.
     max_docs
-        At most so many documents; None for all.
+        The most documents to take; None for all.
     seed
         Draws the sample under `max_docs`.
 

@@ -109,7 +109,7 @@ class _Cutter:
         self._weights: dict[str, int] = {}
 
     def cut(self, text: str, tokens: int) -> list[_Span]:
-        """The spans of a text of so many tokens, none of them blank, none inside another."""
+        """The spans of a text of up to so many tokens; none is blank or inside another."""
         if tokens <= self.tokens:
             return _stripped(0, text)
         spans: list[_Span] = []

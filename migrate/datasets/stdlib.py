@@ -36,7 +36,7 @@ _SIGNATURE = re.compile(r"\W|[\w.]+\(")
 
 @dataclass(frozen=True, slots=True)
 class DemoSet:
-    """A BEIR set in memory: `queries[i]` asks for `documents[i]`."""
+    """A BEIR set in memory: `documents[i]` answers `queries[i]`."""
 
     documents: tuple[Document, ...]
     queries: tuple[Query, ...]
@@ -65,7 +65,7 @@ def stdlib_beir(*, max_docs: int = MAX_DOCS, seed: int = 0) -> DemoSet:
     Parameters
     ----------
     max_docs
-        At most so many documents (and queries), drawn without replacement; they keep the order of their names.
+        The most documents (and queries), drawn without replacement; they keep the order of their names.
     seed
         Draws the sample.
 

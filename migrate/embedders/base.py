@@ -125,7 +125,7 @@ class Embedder(ABC):
 
     @property
     def usage_tokens(self) -> int:
-        """Tokens that a server has charged for so far; 0 where none says."""
+        """Tokens that a server has charged for so far; 0 where no server reports them."""
         return 0
 
     def known(self, texts: Sequence[Text], role: Role) -> list[bool]:

@@ -191,7 +191,7 @@ def default_cache_path() -> Path:
 
 
 class CachedEmbedder(WrappedEmbedder):
-    """An embedder that asks another one only for texts it has not seen under the same model and prefix.
+    """An embedder that passes to another only the texts that are not cached for the same model and prefix.
 
     A text that occurs twice is embedded once. What is new is on disk as soon as the other hands it over, batch by batch
     or answer by answer, so an interrupted run keeps them.

@@ -114,7 +114,7 @@ def _read_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
         raise ValueError(f"array format {version}")
     try:
         shape, _, dtype = npy.read_array_header_1_0(file) if version == (1, 0) else npy.read_array_header_2_0(file)
-    # NumPy reads a header as Python, and lets through what Python says of one that is none
+    # NumPy evaluates a header as Python, and passes on Python's errors about a broken one
     except (SyntaxError, tokenize.TokenError, RecursionError, MemoryError, TypeError) as error:
         raise ValueError("an array with a damaged header") from error
     return shape, dtype

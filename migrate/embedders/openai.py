@@ -34,7 +34,7 @@ MAX_REQUEST_TEXTS = 2048
 MAX_REQUEST_TOKENS = 300_000
 
 FEW_TEXTS = 16
-"""A request of fewer texts takes hardly less time than one of so many."""
+"""A request of fewer texts is hardly faster than one of this many."""
 
 MANY_TEXTS = 256
 """Texts in a request that are worth its round trip, and that a server on a modest machine answers in time."""

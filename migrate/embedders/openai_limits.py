@@ -71,7 +71,7 @@ class Clock:
         return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
-        """Come back after so many seconds."""
+        """Wait for this many seconds."""
         await asyncio.sleep(seconds)
 
 
@@ -79,7 +79,7 @@ class Clock:
 class RetryPolicy:
     """Exponential backoff with jitter: the k-th wait is first_wait_s · 2^(k-1), of which half is random.
 
-    A wait that the server asks for is obeyed instead, up to `longest_obeyed_s`; a server that asks for more is taken
+    A wait that the server requests is obeyed instead, up to `longest_obeyed_s`; a server that requests more is taken
     to be out for today. A server that has never answered may be the wrong one, and an answer that cannot be used is
     paid for all the same: there are fewer attempts at these. `clock` and `share` (a random number in [0, 1)) are
     parameters so that tests need not wait.
@@ -95,7 +95,7 @@ class RetryPolicy:
     share: Callable[[], float] = field(default=_random_share)
 
     def wait_s(self, failures: int) -> float:
-        """Seconds to wait after so many failures in a row, 1 and up."""
+        """Seconds to wait after this many failures in a row, from 1."""
         longest = min(self.longest_wait_s, self.first_wait_s * 2.0 ** (failures - 1))
         return longest * (0.5 + 0.5 * self.share())
 
@@ -213,8 +213,8 @@ class Allowance:
 class Throttle:
     """When the next request may be sent, and how many at once. Times are seconds of one clock.
 
-    The first request goes alone: a key that is refused is refused once, and its answer tells the limits. A 429 halves
-    how many may be in flight, each answer after it allows one more; a wait that the server asks for is everybody's.
+    The first request goes alone: a wrong key is refused only once, and the answer carries the limits. A 429 halves the
+    number of requests in flight, and each later answer allows one more; a wait from the server holds for all requests.
 
     Attributes
     ----------
@@ -247,9 +247,9 @@ class Throttle:
         return len(self._flying) >= self._width
 
     def wait_s(self, tokens: int, now: float) -> float:
-        """Seconds to wait before a request of so many tokens; ask again after them.
+        """Seconds to wait before a request of this many tokens; call again after them.
 
-        What headers advise is waited for up to ten minutes: after that the server may say no in its own words.
+        Waits from headers are limited to ten minutes: after that the server may refuse the request itself.
         """
         advised = max(self._requests.wait_s(1, now), self._tokens.wait_s(tokens, now))
         advised = advised if advised <= _LONGEST_ADVICE_S else 0.0

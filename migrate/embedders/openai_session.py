@@ -45,7 +45,7 @@ GRACE_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where requests go, and what they ask for; `base_url` None is OpenAI, `dimensions` None what the model gives."""
+    """The server and the model; `base_url` None is OpenAI, `dimensions` None is the model's own dimension."""
 
     model: str
     base_url: str | None
@@ -118,7 +118,7 @@ class Session:
         self._stopping = False
 
     async def ask(self, inputs: list[str], tokens: int) -> Answer:
-        """The answer to a request of about so many tokens, after as many attempts as it takes.
+        """The answer to a request of about this many tokens, after as many attempts as it takes.
 
         A 429 counts as a failure of this request only where no other one was answered meanwhile: it is then the server
         that is down, not its patience.
@@ -340,7 +340,7 @@ class LoopThread:
 class Flight:
     """Requests for runs of `inputs`, as many in flight at a time as the session's throttle ever lets go.
 
-    A place is free again only when the answer was kept: a kill never costs more than what so many requests ask for.
+    A place is free again only when the answer was kept: a kill never costs more than the requests in flight.
     `tokens` are those of the inputs, estimated; `before_request` gets those of each request before it is sent.
     """
 
@@ -364,7 +364,7 @@ class Flight:
     def run(self, requests: Iterable[range], *, keep: KeepAnswers, on_progress: Callable[[int], None]) -> None:
         """Send requests, each a range of positions, and hand their answers to `keep` as they come, in this thread.
 
-        Answers that came while others were kept are handed over together. `on_progress` is told then how many texts are
+        Answers that came while others were kept are handed over together. `on_progress` then gets the number of texts
         done. Where anything raises, nothing further is sent, what is answered within `GRACE_S` is kept, and the error
         goes on.
         """

@@ -229,7 +229,7 @@ def _file_prompts(folder: Path | None) -> Mapping[str, str | None]:
 
 
 def _max_tokens(facts: ModelFacts | None, folder: Path | None) -> int | None:
-    """The model's own word goes before the registry's; where it has none, it reads what tokenizer and network do."""
+    """The model's own limit comes before the registry's; without one, that of tokenizer and network applies."""
     if folder is None:
         return None if facts is None else facts.max_tokens
     limit = _read(folder / "sentence_bert_config.json").get("max_seq_length")

@@ -40,7 +40,7 @@ _QUERY_BLOCK = 500
 
 
 def digest_of(query: Query) -> str:
-    """16 hexadecimal digits of SHA-256; equal for queries that ask the same."""
+    """16 hexadecimal digits of SHA-256; equal for equal queries."""
     return hashlib.sha256(query_key(query.text).encode(errors="surrogatepass")).hexdigest()[:_DIGITS]
 
 

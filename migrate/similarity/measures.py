@@ -39,7 +39,7 @@ class Measure:
 
     @property
     def directed(self) -> bool:
-        """Whether it says something else from a to b than from b to a."""
+        """Whether it differs from a to b and from b to a."""
         return self.forth is not self.back
 
     def matrix(self, comparison: StoresComparison) -> Matrix:

@@ -53,7 +53,7 @@ SAMPLE_KEY = "sample.vectors"
 ARRAYS = "arrays"
 """Detail of the manifest: the names of all arrays in the file of weights."""
 FALLBACK = "fallback"
-"""Detail of the manifest: how the fallback was judged; absent where there is none."""
+"""Detail of the manifest: the scores of the fallback; absent without one."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def direction_of(manifest: Manifest, *, source: str = "stitch") -> Direction:
     Raises
     ------
     StitchError
-        The manifest says something that is neither.
+        The manifest names another direction.
     """
     direction: Direction = manifest.details.get(DIRECTION, DOCUMENT)
     if direction not in DIRECTIONS:

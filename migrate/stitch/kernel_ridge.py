@@ -116,8 +116,8 @@ def solve_on_landmarks(
 class Additive(Stitch):
     """Kernel ridge regression over views; `weighing` is found by `tuned`, or else by `fit`.
 
-    With `landmarks` so many of the pairs are landmarks; by default `LANDMARKS` of more than `LARGEST_EXACT` pairs,
-    while fewer are solved exactly.
+    `landmarks` is the number of landmarks; by default `LANDMARKS` for more than `LARGEST_EXACT` pairs, while fewer are
+    solved exactly.
 
     Attributes
     ----------

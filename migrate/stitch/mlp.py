@@ -45,7 +45,7 @@ class Training:
 
     Attributes
     ----------
-    steps, min_epochs : as many epochs as give this many steps, and at least so many; the learning rate falls to zero
+    steps, min_epochs : as many epochs as give `steps` steps, but at least `min_epochs`; the learning rate falls to zero
         over them along half a cosine
     patience : share of the epochs after which training stops if the held-out loss has not fallen
     batch_size : pairs in a step
@@ -74,11 +74,11 @@ class Training:
     min_pairs: int = 20
 
     def epochs(self, pairs: int) -> int:
-        """Epochs of the whole schedule for so many training pairs."""
+        """Epochs of the whole schedule for this number of training pairs."""
         return max(self.min_epochs, math.ceil(self.steps / math.ceil(pairs / self.batch_size)))
 
     def rate(self, inputs: int) -> float:
-        """Learning rate of weights with so many inputs, before it is divided by the number of layers."""
+        """Learning rate of a layer with this number of inputs, before it is divided by the number of layers."""
         return min(3e-2, self.learning_rate * self.reference_width / inputs)
 
     def held_out_count(self, pairs: int) -> int:
@@ -99,7 +99,7 @@ class Network:
         self.settings = settings
         self.generator = generator
         self.weights = [self._orthogonal(*shape) for shape in pairwise(widths)]
-        # The inputs have variance 1, and so many of them are spread over so many neurons.
+        # the inputs have variance 1, spread over at most max(widths) neurons
         lift = settings.bend * math.sqrt(widths[0] / max(widths))
         lifts = [0.0, *[lift] * (len(self.weights) - 1), 0.0]
         shifts = zip(self.weights, pairwise(lifts), strict=True)

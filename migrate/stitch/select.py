@@ -113,7 +113,7 @@ def _gain_between(overlap: NDArray[np.float64], start: float, end: float) -> flo
 
 
 def _gain(overlap: Sequence[float] | NDArray[np.float64], doublings: float) -> float:
-    """The gain of so many further doublings, from the overlap at a quarter, a half and all of the pairs."""
+    """The gain of further doublings, extrapolated from the overlap at a quarter, a half and all of the pairs."""
     before, last = overlap[1] - overlap[0], overlap[2] - overlap[1]
     if last <= 0:
         return 0.0

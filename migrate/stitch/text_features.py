@@ -115,7 +115,7 @@ class TextRows:
     _grams: dict[str, Matrix] = field(default_factory=dict, init=False, repr=False)
 
     def gram(self, name: str) -> Matrix:
-        """All inner products in a view, (m, m), float64; kept, since several stitches and all their folds ask."""
+        """All inner products in a view, (m, m), float64; cached, since several stitches and all their folds use it."""
         if name not in self._grams:
             self._grams[name] = gram(self.views[name].matrix())
         return self._grams[name]

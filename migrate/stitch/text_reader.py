@@ -4,7 +4,7 @@ Nothing is embedded and no network is needed, unless the user adds further embed
 
 Every view is additive over words: the features of a document are a weighted sum of the features of its words, so a
 batch costs its distinct words, not its whole text. Early words weigh more (`DECAY`): embedding models give more weight
-to the beginning of a text, where titles and topics stand, than to its end.
+to the beginning of a text, where titles and topics are, than to its end.
 
     ngrams   character n-grams, hashed, times their inverse document frequency
     pieces   word pieces of the target's tokenizer, times their inverse document frequency
@@ -366,7 +366,7 @@ def _blocks(texts: Sequence[str]) -> list[Sequence[str]]:
 
 
 def _document_frequency(texts: Sequence[str], count: Callable[[Sequence[str]], Sparse]) -> Vectors:
-    """In how many texts each term stands, (t,); `count` gives the terms of words, (w, t)."""
+    """In how many texts each term occurs, (t,); `count` gives the terms of words, (w, t)."""
     parts = []
     for words in map(split_words, _blocks(texts)):
         counts = words.weights() @ count(words.words)

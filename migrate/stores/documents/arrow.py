@@ -18,7 +18,15 @@ from numpy.typing import NDArray
 
 from migrate.errors import StoreError, UsageError
 from migrate.stores.binary_reader import FileIdentity, malformed, read_errors
-from migrate.stores.documents.base import DocumentSource, Labels, Rows, companions, copy_files, label_values, match_rows
+from migrate.stores.documents.base import (
+    DocumentSource,
+    Labels,
+    Rows,
+    copy_files,
+    label_values,
+    match_rows,
+    sidecar_files,
+)
 from migrate.vectors import Document
 
 _ID_NAMES: Final = ("id", "_id", "doc_id")
@@ -244,7 +252,7 @@ def check_count(path: Path, expected: int, count: int) -> None:
 
 def open_parquet(index: Path, labels: Labels, count: int) -> ParquetDocuments:
     """The documents of the Parquet file beside an index; raises as `ParquetDocuments`, and where there are several."""
-    files = companions(index, "*.parquet")
+    files = sidecar_files(index, "*.parquet")
     if len(files) > 1:
         names = ", ".join(file.name for file in files[:3])
         raise StoreError(f"{index.parent}: has {len(files)} Parquet files ({names}); keep one")
@@ -253,7 +261,7 @@ def open_parquet(index: Path, labels: Labels, count: int) -> ParquetDocuments:
 
 def has_parquet(index: Path) -> bool:
     """Whether there is a Parquet file beside an index."""
-    return bool(companions(index, "*.parquet"))
+    return bool(sidecar_files(index, "*.parquet"))
 
 
 class ParquetDocuments(ArrowDocuments):

@@ -158,7 +158,7 @@ def _mismatch(path: Path, count: int, why: str) -> StoreError:
     )
 
 
-def companions(index: Path, *patterns: str) -> list[Path]:
+def sidecar_files(index: Path, *patterns: str) -> list[Path]:
     """The files beside an index whose names fit a pattern; no hidden ones, nor the index, nor our manifest."""
     with read_errors(index.parent):
         return sorted(

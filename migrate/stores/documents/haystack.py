@@ -15,7 +15,7 @@ from migrate.errors import StoreError, UnsupportedStoreError
 from migrate.files import copy_file, output_errors, write_json
 from migrate.manifest import MANIFEST_NAME
 from migrate.stores.binary_reader import malformed, read_errors
-from migrate.stores.documents.base import DocumentSource, Labels, Rows, companions, label_values
+from migrate.stores.documents.base import DocumentSource, Labels, Rows, label_values, sidecar_files
 from migrate.stores.documents.json_file import AGAIN, read_json
 from migrate.stores.documents.sqlite_file import SqliteFile
 from migrate.vectors import Document
@@ -39,7 +39,7 @@ def _find_config(index: Path) -> Path | None:
     names = _names_in(config) if config != index else None
     if names is not None and (names & _KNOWN or (not names and index.with_name(_DEFAULT_DATABASE).exists())):
         return config
-    configs = [file for file in companions(index, "*") if "sql_url" in (_names_in(file) or ())]
+    configs = [file for file in sidecar_files(index, "*") if "sql_url" in (_names_in(file) or ())]
     return configs[0] if len(configs) == 1 else None
 
 

@@ -16,7 +16,15 @@ import numpy as np
 
 from migrate.errors import StoreError
 from migrate.stores.binary_reader import malformed
-from migrate.stores.documents.base import DocumentSource, Labels, Rows, companions, copy_files, is_faiss, label_values
+from migrate.stores.documents.base import (
+    DocumentSource,
+    Labels,
+    Rows,
+    copy_files,
+    is_faiss,
+    label_values,
+    sidecar_files,
+)
 from migrate.stores.documents.json_file import AGAIN, entry, parse_json, read_json, read_whole, unique_ids
 from migrate.vectors import Document
 
@@ -79,7 +87,7 @@ class LlamaIndexDocuments(DocumentSource):
             yield f"{orphans} nodes in {_DOCSTORE} belong to no vector; they are kept as they are"
         if any(self._nodes[node_id]["__data__"].get("metadata") for node_id in self._ids):
             yield "texts are what LlamaIndex embeds: the metadata of a node before its text, by its own template"
-        for file in companions(self._index, "*vector_store.json"):
+        for file in sidecar_files(self._index, "*vector_store.json"):
             if is_faiss(file):
                 yield f"{file.name} holds vectors of another namespace; they are kept as they are"
 
@@ -104,7 +112,7 @@ class LlamaIndexDocuments(DocumentSource):
 
     def write(self, folder: Path) -> None:
         """Copy the JSON files byte for byte."""
-        copy_files(companions(self._index, "*store.json", _ID_MAP), folder)
+        copy_files(sidecar_files(self._index, "*store.json", _ID_MAP), folder)
 
 
 def embedded_text(text: str, metadata: Mapping[str, Any], fields: Mapping[str, Any]) -> str:

@@ -246,7 +246,7 @@ class _Scan:
     def _put(self, code: int, position: int) -> int:
         end = position + _PUTS[code]
         index = int.from_bytes(self._content[position:end], "little")
-        # the memo is as long as an index says, and who pickles counts them up
+        # an index decides how long the memo gets, and picklers count them up
         if index > len(self._memo):
             raise _RefusedError(f"an absurd memo index ({index})")
         value = self._stack[-1]

@@ -16,7 +16,7 @@ import numpy as np
 from migrate.errors import StoreError, UnsupportedStoreError
 from migrate.files import output_errors, write_json
 from migrate.stores.binary_reader import malformed
-from migrate.stores.documents.base import DocumentSource, Labels, Rows, companions, copy_files, label_values
+from migrate.stores.documents.base import DocumentSource, Labels, Rows, copy_files, label_values, sidecar_files
 from migrate.stores.documents.json_file import AGAIN, parse_json, read_json, read_whole, unique_ids
 from migrate.stores.documents.sqlite_file import SqliteFile
 from migrate.vectors import Document
@@ -146,7 +146,7 @@ class _TxtaiFolder(DocumentSource):
 
     def write(self, folder: Path) -> None:
         """Copy the files byte for byte, except for the dimension in config.json."""
-        copy_files(companions(self._index, _DOCUMENTS, _IDS, *_SPARSE), folder)
+        copy_files(sidecar_files(self._index, _DOCUMENTS, _IDS, *_SPARSE), folder)
         with output_errors(folder / _CONFIG):
             write_json(folder / _CONFIG, self._config)
 

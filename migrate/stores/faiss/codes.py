@@ -77,7 +77,7 @@ class Packing:
             )
 
     def bytes_of(self, count: int) -> int:
-        """Bytes that so many rows take."""
+        """Bytes that this many rows take."""
         rows = self._larger * _BLOCK
         return int(-(-count // rows) * rows * self._pairs)
 

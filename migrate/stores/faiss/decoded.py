@@ -43,7 +43,7 @@ _CHUNK: Final = 1 << 20
 Frame = tuple[bytes, bytes]
 
 BUILD_QUIET_S: Final = 7 * 86_400.0
-"""A child that builds says nothing before it is done; graphs of many million rows take days."""
+"""A child that builds an index is silent until it is done; graphs of many million rows take days."""
 
 _READ_SPARE_BYTES: Final = 1 << 30
 _BUILD_SPARE_BYTES: Final = 4 << 30
@@ -85,7 +85,7 @@ def run_job(path: Path, job: Mapping[str, Any], *, file_bytes: int, quiet_s: flo
     path
         The file that errors name.
     job
-        What to do, as `faiss_child` understands it.
+        The job and its parameters, as `worker.py` reads them.
     file_bytes
         Size of all that is read, for the limit of time.
     quiet_s
@@ -267,7 +267,7 @@ def _temporary_file(path: Path, size: int) -> BinaryIO:
 
 
 class _Receiver:
-    """Takes in what the child says, and believes nothing that does not fit the header."""
+    """Receives the child's frames, and rejects whatever contradicts the header."""
 
     def __init__(self, path: Path, header: Header, spool: BinaryIO) -> None:
         self._path = path

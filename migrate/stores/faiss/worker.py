@@ -1,6 +1,6 @@
 """What runs in the child process: `python -m migrate.stores.faiss.worker JOB`, with frames on standard output.
 
-FAISS reads files that nobody vouches for. Here it may abort, crash, loop or ask for all memory: the parent notices and
+FAISS reads untrusted files. Here it may abort, crash, loop or ask for all memory: the parent notices and
 goes on. Memory is limited before the file is opened, and the file is opened for reading only.
 """
 
@@ -82,7 +82,7 @@ def load(job: dict[str, Any]) -> Any:
     path = job["path"]
     faiss.set_deserialization_vector_byte_limit(max(Path(path).stat().st_size, _LEAST_BYTES))
     faiss.set_deserialization_loop_limit(_LONGEST_LOOP)
-    # what an index says of the place of its lists is not followed: see `faiss_ondisk`
+    # the path of the lists that an index names is not followed: see `walk.find_lists`
     flags = faiss.IO_FLAG_READ_ONLY | faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE | faiss.IO_FLAG_ONDISK_SAME_DIR
     return faiss.read_index(path, flags)
 
