@@ -110,8 +110,8 @@ def read_manifest(folder: Path, kind: Kind) -> Manifest:
     except (ValueError, RecursionError) as error:
         raise ManifestError(f"{path}: not valid JSON; the file is damaged, copy or make it again") from error
     if not isinstance(facts, dict) or facts.get("kind") != kind:
-        actual = facts.get("kind", "something else") if isinstance(facts, dict) else "something else"
-        raise ManifestError(f"{folder}: expected a {kind}, found a {actual}; give the folder of a {kind}")
+        actual = f"a {facts['kind']}" if isinstance(facts, dict) and "kind" in facts else "something else"
+        raise ManifestError(f"{folder}: expected a {kind}, found {actual}; give the folder of a {kind}")
     if facts.get("format_version") != FORMAT_VERSION:
         raise ManifestError(
             f"{path}: has format version {facts.get('format_version')!r}, but this version reads "
