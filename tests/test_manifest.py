@@ -104,7 +104,7 @@ def test_other_facts_are_refused(changes, named, tmp_path):
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[1]", b"null", b'"stitch"'])
 def test_what_is_no_manifest_is_refused(content, tmp_path):
     (tmp_path / MANIFEST_NAME).write_bytes(content)
-    with pytest.raises(ManifestError, match="not valid JSON|found something else"):
+    with pytest.raises(ManifestError, match=r"not valid JSON|found something else"):
         read_manifest(tmp_path, "stitch")
 
 

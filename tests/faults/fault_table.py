@@ -83,7 +83,7 @@ INDEX = [
     faiss_cuts("IVF4,Flat"),
     faiss_cuts("IVF4_HNSW4,Flat"),
     faiss_cuts("HNSW4,Flat"),
-    faiss_cuts("SQ8", around=(0,)),
+    faiss_cuts("SQ8", around=(0,), says="store/index.faiss: *; *"),
     coded_cuts("IVF2,PQ4x4"),
     coded_cuts("PCA16,SQfp16"),
     cuts("LangChain's pickle", "store/index.pkl", cut.pickle_instructions, stores.langchain,
