@@ -1,6 +1,7 @@
-"""From a translated store and the embedding cache to a store that has every true vector that was paid for since.
+"""Writes a translated store again with all true vectors that the embedding cache has gained since.
 
-Two-stage search embeds documents as queries meet them; what it leaves in the cache makes the store whole over time.
+Two-stage search embeds the documents that queries find. Each vector it leaves in the cache brings the store closer to
+a complete re-embedding.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _TRUE = "true vectors"
 
 @dataclass(frozen=True, slots=True)
 class Backfill:
-    """What a backfill did: of `count` vectors `n_true` are true ones now, `n_before` were before."""
+    """The result of a backfill: of `count` vectors `n_true` are now true, `n_before` were before."""
 
     path: Path
     count: int
@@ -56,14 +57,14 @@ def backfill_store(
     restart: bool = False,
     progress: Progress = no_progress,
 ) -> Backfill:
-    """Write `store` to the folder `output`, with the true vectors of those texts that the cache knows.
+    """Write `store` to the folder `output`, with the true vectors of all texts that are in the cache.
 
     Nothing is embedded. A run that broke off is continued, if the cache has not grown since.
 
     Raises
     ------
     StoreError
-        The store has no texts, does not say its model, was translated for another, or is not the one of its manifest.
+        The store has no texts, does not name its model, was translated for another, or does not match its manifest.
     VectorError
         A vector in the cache is of another dimension.
     InputError
@@ -73,45 +74,43 @@ def backfill_store(
     """
     verify_files(store)
     before = store.snapshot()
-    known = _check_fits(store, embedder)
+    manifest = _check_fits(store, embedder)
     rows = batch_rows(store.info.dim)
     old = stored_confidence(store)
     confidence = np.full(store.info.count, np.nan, dtype=np.float32) if old is None else old
-    found = _known_rows(store, embedder, rows, progress)
-    n_true = int((found | (confidence == 1)).sum())
-    new = replace(known, counts={**known.counts, _TRUE: n_true}, created=creation_date())
+    is_cached = _cached_rows(store, embedder, rows, progress)
+    n_true = int((is_cached | (confidence == 1)).sum())
+    new = replace(manifest, counts={**manifest.counts, _TRUE: n_true}, created=creation_date())
 
-    job = _FillJob(store, embedder, before, new, found, confidence)
+    job = _FillJob(store, embedder, before, new, is_cached, confidence)
     write_store(output, job, force=force, restart=restart, progress=progress)
-    return Backfill(output, store.info.count, n_true, known.counts.get(_TRUE, 0))
+    return Backfill(output, store.info.count, n_true, manifest.counts.get(_TRUE, 0))
 
 
 def _check_fits(store: Store, embedder: Embedder) -> Manifest:
     """The store's manifest, after making sure that its vectors are of the model whose cache it is."""
     path, manifest = store.info.location, store.info.manifest
     if not store.info.has_texts:
-        raise StoreError(
-            f"{path}: expected texts to look up in the cache, found vectors only; nothing can be filled in"
-        )
+        raise StoreError(f"{path}: the store has no texts to look up in the cache; nothing can be filled in")
     if manifest is None or manifest.model is None:
         raise StoreError(
-            f"{path}: expected a translated store that says its model, found none; give one that translate made"
+            f"{path}: the store does not name the model it was translated for; give one that translate made"
         )
     if manifest.model != embedder.identity:
         raise StoreError(
-            f"{path}: expected the cache of {manifest.model.spec}, which the store was translated for, found that of "
+            f"{path}: the store was translated for {manifest.model.spec}, but the cache is that of "
             f"{embedder.identity.spec}; name the store's own model"
         )
     return manifest
 
 
-def _known_rows(store: Store, embedder: Embedder, rows: int, progress: Progress) -> NDArray[np.bool_]:
+def _cached_rows(store: Store, embedder: Embedder, rows: int, progress: Progress) -> NDArray[np.bool_]:
     """Whether the cache has the vector of each document, (n,)."""
-    found = np.zeros(store.info.count, dtype=bool)
+    is_cached = np.zeros(store.info.count, dtype=bool)
     for start, documents in _blocks(store, rows):
         progress("look into the cache", start, store.info.count)
-        found[start : start + len(documents)] = embedder.known(documents, "document")
-    return found
+        is_cached[start : start + len(documents)] = embedder.known(documents, "document")
+    return is_cached
 
 
 def _blocks(store: Store, rows: int) -> Iterator[tuple[int, list[Document]]]:
@@ -194,15 +193,16 @@ class _FillTask(ShardTask):
         return ShardResult(shard, file_of_rows.path, begin, end)
 
 
-def _filled(batch: Batch, documents: list[Document], known: NDArray[np.bool_], embedder: Embedder) -> Batch:
+def _filled(batch: Batch, documents: list[Document], is_cached: NDArray[np.bool_], embedder: Embedder) -> Batch:
     vectors = batch.vectors.copy()
-    places = np.flatnonzero(known)
+    places = np.flatnonzero(is_cached)
     true = embedder.find([documents[place] for place in places], "document")
     for number, vector in true.items():
         if vector.shape != vectors.shape[1:]:
             raise VectorError(
-                f"the embedding cache: expected vectors of dimension {vectors.shape[1]}, found {len(vector)} for "
-                f"document {documents[places[number]].id!r}; was the model called with another --dimensions?"
+                f"the embedding cache: holds a vector of dimension {len(vector)} for document "
+                f"{documents[places[number]].id!r}, but the store has {vectors.shape[1]}; was the model called "
+                "with another --dimensions?"
             )
         vectors[places[number]] = vector
     return Batch(batch.ids, vectors)
