@@ -8,7 +8,7 @@ reader of the bytes (`faiss_plain`). A judge that cannot read the bytes says not
 
 - *as written*: the harm fell elsewhere; the vectors are those of the sound index, and no judge sees others;
 - *as the file says*: the harm fell on vectors, ids or what decodes them; a judge reads the same, and none others;
-- *refused*: one line that names the file, what was expected and what was found.
+- *refused*: one line that names the file, what is wrong and what to do.
 
 Anything else is a defect and is printed with its case: another error, 60 s without an answer, other vectors, or vectors
 that no judge vouches for. Prints a line a kind of index and the totals; exits 1 if there was a defect. The largest
@@ -87,7 +87,7 @@ def outcome(path: Path, written: Content, judge: Judge) -> str:
     try:
         found = read(path)
     except (StoreError, VectorError) as error:
-        clear = "\n" not in str(error) and all(word in str(error) for word in (str(path), "expected", "found"))
+        clear = "\n" not in str(error) and all(word in str(error) for word in (f"{path}: ", "; "))
         return REFUSED if clear else f"bad message: {error}"
     except HangError:
         return "hang"

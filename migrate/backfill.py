@@ -1,6 +1,7 @@
-"""From a translated store and the embedding cache to a store that has every true vector that was paid for since.
+"""Writes a translated store again with all true vectors that the embedding cache has gained since.
 
-Two-stage search embeds documents as queries meet them; what it leaves in the cache makes the store whole over time.
+Two-stage search embeds the documents that queries find. Each vector it leaves in the cache brings the store closer to
+a complete re-embedding.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.checkpoint.folder import Configuration, Work, make_folder
+from migrate.checkpoint.folder import Configuration, StoreJob, Work, write_store
 from migrate.embedders.base import Embedder
 from migrate.errors import StoreError, VectorError
 from migrate.manifest import Manifest, creation_date
-from migrate.stores.base import Resume, Snapshot, Store
+from migrate.runners import DoShard, Shard, ShardResult, ShardTask, shards_of
+from migrate.stores.base import Resume, Snapshot, Store, StoreWriter
 from migrate.stores.confidence import ConfidenceFile, stored_confidence
 from migrate.stores.file_store import hash_written, verify_files
 from migrate.translate import batch_rows
@@ -33,7 +35,7 @@ _TRUE = "true vectors"
 
 @dataclass(frozen=True, slots=True)
 class Backfill:
-    """What a backfill did: of `count` vectors `n_true` are true ones now, `n_before` were before."""
+    """The result of a backfill: of `count` vectors `n_true` are now true, `n_before` were before."""
 
     path: Path
     count: int
@@ -55,14 +57,14 @@ def backfill_store(
     restart: bool = False,
     progress: Progress = no_progress,
 ) -> Backfill:
-    """Write `store` to the folder `output`, with the true vectors of those texts that the cache knows.
+    """Write `store` to the folder `output`, with the true vectors of all texts that are in the cache.
 
     Nothing is embedded. A run that broke off is continued, if the cache has not grown since.
 
     Raises
     ------
     StoreError
-        The store has no texts, does not say its model, was translated for another, or is not the one of its manifest.
+        The store has no texts, does not name its model, was translated for another, or does not match its manifest.
     VectorError
         A vector in the cache is of another dimension.
     InputError
@@ -72,104 +74,135 @@ def backfill_store(
     """
     verify_files(store)
     before = store.snapshot()
-    known = _check_fits(store, embedder)
+    manifest = _check_fits(store, embedder)
     rows = batch_rows(store.info.dim)
     old = stored_confidence(store)
     confidence = np.full(store.info.count, np.nan, dtype=np.float32) if old is None else old
-    found = _known_rows(store, embedder, rows, progress)
-    n_true = int((found | (confidence == 1)).sum())
-    new = replace(known, counts={**known.counts, _TRUE: n_true}, created=creation_date())
+    is_cached = _cached_rows(store, embedder, rows, progress)
+    n_true = int((is_cached | (confidence == 1)).sum())
+    new = replace(manifest, counts={**manifest.counts, _TRUE: n_true}, created=creation_date())
 
-    def configure() -> Configuration:
-        digest = hashlib.sha256(np.packbits(found).tobytes()).hexdigest()
-        options = {"model": embedder.cache_scope("document"), "known texts": digest, "rows per batch": rows}
-        return Configuration("backfill", store.snapshot().as_json(), options)
-
-    def fill(work: Work) -> dict[str, Any]:
-        work.total = store.info.count
-        _fill_rows(store, embedder, work, rows, found, confidence, progress)
-        _finish(store, embedder, before, work, new)
-        return {}
-
-    make_folder(output, configure, fill, force=force, restart=restart)
-    return Backfill(output, store.info.count, n_true, known.counts.get(_TRUE, 0))
+    job = _FillJob(store, embedder, before, new, is_cached, confidence)
+    write_store(output, job, force=force, restart=restart, progress=progress)
+    return Backfill(output, store.info.count, n_true, manifest.counts.get(_TRUE, 0))
 
 
 def _check_fits(store: Store, embedder: Embedder) -> Manifest:
     """The store's manifest, after making sure that its vectors are of the model whose cache it is."""
     path, manifest = store.info.location, store.info.manifest
     if not store.info.has_texts:
-        raise StoreError(
-            f"{path}: expected texts to look up in the cache, found vectors only; nothing can be filled in"
-        )
+        raise StoreError(f"{path}: the store has no texts to look up in the cache; nothing can be filled in")
     if manifest is None or manifest.model is None:
         raise StoreError(
-            f"{path}: expected a translated store that says its model, found none; give one that translate made"
+            f"{path}: the store does not name the model it was translated for; give one that translate made"
         )
     if manifest.model != embedder.identity:
         raise StoreError(
-            f"{path}: expected the cache of {manifest.model.spec}, which the store was translated for, found that of "
+            f"{path}: the store was translated for {manifest.model.spec}, but the cache is that of "
             f"{embedder.identity.spec}; name the store's own model"
         )
     return manifest
 
 
-def _known_rows(store: Store, embedder: Embedder, rows: int, progress: Progress) -> NDArray[np.bool_]:
+def _cached_rows(store: Store, embedder: Embedder, rows: int, progress: Progress) -> NDArray[np.bool_]:
     """Whether the cache has the vector of each document, (n,)."""
-    found = np.zeros(store.info.count, dtype=bool)
-    for start, documents in _blocks(store, 0, rows):
+    is_cached = np.zeros(store.info.count, dtype=bool)
+    for start, documents in _blocks(store, rows):
         progress("look into the cache", start, store.info.count)
-        found[start : start + len(documents)] = embedder.known(documents, "document")
-    return found
+        is_cached[start : start + len(documents)] = embedder.known(documents, "document")
+    return is_cached
 
 
-def _blocks(store: Store, start: int, rows: int) -> Iterator[tuple[int, list[Document]]]:
-    documents = store.documents(None if start == 0 else np.arange(start, store.info.count))
+def _blocks(store: Store, rows: int) -> Iterator[tuple[int, list[Document]]]:
+    documents, start = store.documents(), 0
     while block := list(islice(documents, rows)):
         yield start, block
         start += len(block)
 
 
-def _fill_rows(
-    store: Store,
-    embedder: Embedder,
-    work: Work,
-    rows: int,
-    found: NDArray[np.bool_],
-    confidence: Vectors,
-    progress: Progress,
-) -> None:
-    """Stream the rows that are not there yet, each with its true vector where there is one."""
-    writer = store.destination(work.content, store.info.dim, Resume(work.rows, work.scratch))
-    start = work.rows
-    with work.recorder() as recorder, ConfidenceFile(work.content, store.info.count) as file:
-        batches = zip(store.scan(start, batch_size=rows), _blocks(store, start, rows), strict=True)
-        for batch, (first, documents) in batches:
-            progress("fill in", first, store.info.count)
-            here = found[first : first + len(batch)]
-            writer.append(_filled(batch, documents, here, embedder))
-            file.put(first, np.where(here, np.float32(1), confidence[first : first + len(batch)]))
+@dataclass(frozen=True)
+class _FillJob(StoreJob):
+    """A store, and which rows get their true vectors, (n,); `manifest` is what the new store's begins with."""
+
+    store: Store
+    embedder: Embedder
+    before: Snapshot
+    manifest: Manifest
+    is_cached: NDArray[np.bool_]
+    confidence: Vectors
+
+    stage = "fill in"
+
+    @property
+    def total(self) -> int:
+        """Documents of the store."""
+        return self.store.info.count
+
+    @property
+    def rows(self) -> int:
+        """Rows of a shard."""
+        return batch_rows(self.store.info.dim)
+
+    def configuration(self) -> Configuration:
+        digest = hashlib.sha256(np.packbits(self.is_cached).tobytes()).hexdigest()
+        options = {"model": self.embedder.cache_scope("document"), "known texts": digest, "rows per batch": self.rows}
+        return Configuration("backfill", self.store.snapshot().as_json(), options)
+
+    def shards(self) -> list[Shard]:
+        return shards_of(self.total, self.rows)
+
+    def task(self, work: Work) -> ShardTask:
+        ConfidenceFile(work.content, self.total).close()
+        return _FillTask(self, work, self._writer(work))
+
+    def finish(self, work: Work) -> dict[str, Any]:
+        self._writer(work).finish()
+        self.store.check_unchanged(self.before)
+        self.embedder.save_state(work.content)
+        files = hash_written(self.store, work.content, work.digest.of)
+        details = {**self.manifest.details, FILLED_IN: "from the cache", **files}
+        replace(self.manifest, details=details).write(work.content)
+        return {}
+
+    def _writer(self, work: Work) -> StoreWriter:
+        return self.store.destination(work.content, self.store.info.dim, Resume(work.finished, work.scratch))
+
+
+@dataclass(frozen=True)
+class _FillTask(ShardTask):
+    """Shards of one batch, in the process that has the cache."""
+
+    job: _FillJob
+    work: Work
+    writer: StoreWriter
+
+    def open(self) -> DoShard:
+        """Nothing is left to open."""
+        return self._fill
+
+    def _fill(self, shard: Shard) -> ShardResult:
+        job, rows = self.job, slice(shard.start, shard.stop)
+        batch = next(iter(job.store.scan(shard.start, shard.stop, batch_size=len(shard))))
+        documents = list(job.store.documents(np.arange(shard.start, shard.stop)))
+        self.writer.write(shard.start, _filled(batch, documents, job.is_cached[rows], job.embedder))
+        with ConfidenceFile(self.work.content, job.total) as file:
+            file.put(shard.start, np.where(job.is_cached[rows], np.float32(1), job.confidence[rows]))
             file.sync()
-            recorder.record(writer.rows, {})
-    writer.finish()
+        file_of_rows = self.writer.rows
+        begin, end = file_of_rows.place(shard.start), file_of_rows.place(shard.stop)
+        return ShardResult(shard, file_of_rows.path, begin, end)
 
 
-def _filled(batch: Batch, documents: list[Document], known: NDArray[np.bool_], embedder: Embedder) -> Batch:
+def _filled(batch: Batch, documents: list[Document], is_cached: NDArray[np.bool_], embedder: Embedder) -> Batch:
     vectors = batch.vectors.copy()
-    places = np.flatnonzero(known)
+    places = np.flatnonzero(is_cached)
     true = embedder.find([documents[place] for place in places], "document")
     for number, vector in true.items():
         if vector.shape != vectors.shape[1:]:
             raise VectorError(
-                f"the embedding cache: expected vectors of dimension {vectors.shape[1]}, found {len(vector)} for "
-                f"document {documents[places[number]].id!r}; was the model called with another --dimensions?"
+                f"the embedding cache: holds a vector of dimension {len(vector)} for document "
+                f"{documents[places[number]].id!r}, but the store has {vectors.shape[1]}; was the model called "
+                "with another --dimensions?"
             )
         vectors[places[number]] = vector
     return Batch(batch.ids, vectors)
-
-
-def _finish(store: Store, embedder: Embedder, before: Snapshot, work: Work, manifest: Manifest) -> None:
-    store.check_unchanged(before)
-    embedder.save_state(work.content)
-    files = hash_written(store, work.content)
-    replace(manifest, details={**manifest.details, FILLED_IN: "from the cache", **files}).write(work.content)

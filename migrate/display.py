@@ -1,4 +1,4 @@
-"""What results have in common: tables for pandas, and HTML for notebooks. What stands in them is not known here."""
+"""What results have in common: tables for pandas, and HTML for notebooks."""
 
 from __future__ import annotations
 
@@ -13,18 +13,12 @@ if TYPE_CHECKING:
 
 
 def data_frame(rows: Sequence[Mapping[str, Any]]) -> DataFrame:
-    """Rows of named values as a table; a value that a row lacks is missing there.
-
-    Raises
-    ------
-    UsageError
-        pandas, which the extra `pandas` has, is not installed.
-    """
+    """Rows of named values as a table; a value that a row lacks is missing there."""
     try:
         import pandas as pd
     except ImportError as error:
         raise UsageError(
-            "to_pandas: expected the package pandas, found none; pip install 'lead-migrate[pandas]'"
+            "to_pandas needs pandas, which is not installed; run pip install 'lead-migrate[pandas]'"
         ) from error
     return pd.DataFrame(list(rows))
 
@@ -33,6 +27,6 @@ def data_frame(rows: Sequence[Mapping[str, Any]]) -> DataFrame:
 def notebook_html(result: object) -> str | None:  # noqa: ARG001 - what a result is, decides
     """A result as HTML; None, for which a notebook shows `repr`, until `migrate.report.notebook` has been loaded.
 
-    Results stand below the reports that are made of them: so the reports register here, and results ask here.
+    Results must not import the reports made from them, so reports register here and results call this.
     """
     return None

@@ -1,4 +1,4 @@
-"""Every error a user can meet, as one tree; what it does not do is print or exit.
+"""Every error a user can meet, as one tree. Nothing here prints or exits.
 
     LeadMigrateError            70   a bug, unless a subclass below says otherwise
     ├── UsageError               2   wrong or contradictory options
@@ -14,9 +14,9 @@
     ├── LockedError              6   another run holds the output
     ├── RemoteError              7   a remote service failed
     │   └── AuthenticationError  7   it refused the key
-    └── InconclusiveError        3   no verdict can be had, which shows before anything is spent
+    └── InconclusiveError        3   no verdict is possible, which shows before anything is spent
 
-A message is one line: what was expected, what was found, what to do. Errors of other libraries are
+A message is one line: what happened and what to do. Errors of other libraries are
 translated where they arise; none of them reaches a user.
 """
 
@@ -92,6 +92,6 @@ class AuthenticationError(RemoteError):
 
 
 class InconclusiveError(LeadMigrateError):
-    """Whatever the audit measured, it could say neither SAFE nor NOT SAFE."""
+    """The audit could conclude neither SAFE nor NOT SAFE."""
 
     exit_code = 3

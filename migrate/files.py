@@ -1,6 +1,7 @@
-"""Files that are either complete or absent: atomic writes, hashes, locks. Formats are somebody else's.
+"""Files that are either complete or absent: atomic writes, hashes, locks, and checks of output paths.
 
-Tells whether a file that was read is still the same one, within a run and from one run to its continuation.
+A `FileStamp` tells whether a file has changed, during a run or between a run and its continuation. File formats are
+the business of other modules.
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ from typing import Any
 
 from migrate.errors import LeadMigrateError, LockedError, OutputError, StoreError, UsageError
 
+_CHUNK = 1 << 20
+
 
 @dataclass(frozen=True, slots=True)
 class FileStamp:
-    """A file as the file system knew it at one moment. Time and size stand for the content; it is not read."""
+    """A file at one moment, by its identity, size and modification time; the content is not read."""
 
     path: Path
     device: int
@@ -32,13 +35,7 @@ class FileStamp:
 
     @classmethod
     def of(cls, path: Path) -> FileStamp:
-        """The stamp of a file now.
-
-        Raises
-        ------
-        OutputError
-            It is not there, or may not be looked at.
-        """
+        """The stamp of a file now."""
         try:
             status = path.stat()
         except OSError as error:
@@ -47,24 +44,13 @@ class FileStamp:
 
     @property
     def facts(self) -> tuple[str, int, int]:
-        """Name, size and time: what a later run can hold a file against, even one that was copied back."""
+        """Name, size and time: what a later run compares, even for a file that was copied back."""
         return self.path.name, self.size, self.modified_ns
 
     def check(self) -> None:
-        """Make sure that the path still leads to the same, unchanged file.
-
-        Raises
-        ------
-        StoreError
-            It was changed or replaced.
-        OutputError
-            It vanished.
-        """
+        """Make sure that the path still leads to the same, unchanged file."""
         if self.of(self.path) != self:
-            raise StoreError(f"{self.path}: changed while it was read; nothing was written, run again")
-
-
-_CHUNK = 1 << 20
+            raise StoreError(f"{self.path}: changed while it was read; nothing was written, run the same command again")
 
 
 def describe_os_error(error: OSError) -> str:
@@ -96,18 +82,12 @@ def canonical_json(value: object) -> str:
 
 
 def is_endless(path: Path) -> bool:
-    """Whether a path leads to a pipe, a socket or a device: who reads one may wait or read for ever."""
+    """Whether a path leads to a pipe, a socket or a device: reading one may wait or never end."""
     return path.exists() and not (path.is_file() or path.is_dir())
 
 
 def sha256_file(path: Path) -> str:
-    """Hexadecimal SHA-256 of a file's bytes, read in constant memory.
-
-    Raises
-    ------
-    OSError
-        It is no file, or cannot be read.
-    """
+    """Hexadecimal SHA-256 of a file's bytes, read in constant memory."""
     if is_endless(path):
         raise OSError(errno.EINVAL, "not a file", str(path))
     with path.open("rb") as file:
@@ -148,8 +128,8 @@ def copy_file(source: Path, target: Path) -> None:
 def atomic_file(path: Path, *, force: bool = False) -> Iterator[Path]:
     """Yield a path to write to; on success it becomes `path`, on any failure it is removed.
 
-    The lock of `path` is held meanwhile, so that what a killed run has left unfinished is told from what another run
-    is writing, and removed.
+    The lock of `path` is held meanwhile: what a killed run has left unfinished is removed, and what another run is
+    writing is not.
 
     Raises
     ------
@@ -195,9 +175,9 @@ def atomic_folder(path: Path, *, force: bool = False) -> Iterator[Path]:
 
 @contextmanager
 def _place_aside(path: Path, *, force: bool) -> Iterator[Path]:
-    """A free name beside `path`, held by its lock; what stands there at the end is removed."""
+    """A free name beside `path`, while its lock is held; a file left under that name is removed."""
     refuse_existing(path, force=force)
-    aside = _beside(path, "unfinished")
+    aside = _sidecar(path, "unfinished")
     with output_lock(path):
         with output_errors(path):
             _sweep(path)
@@ -209,22 +189,22 @@ def _place_aside(path: Path, *, force: bool) -> Iterator[Path]:
                 _remove(aside)
 
 
-def _beside(path: Path, what: str) -> Path:
-    """The place of what is kept beside an output: its `lock`, itself while `unfinished`, an older one `replaced`."""
+def _sidecar(path: Path, what: str) -> Path:
+    """A hidden path beside an output: its `lock`, the `unfinished` output, or the older one being `replaced`."""
     return path.parent / f".{path.name}.{what}"
 
 
 def _sweep(path: Path) -> None:
-    """Clear away what a killed run has left beside an output, once its lock says that nobody is writing it."""
-    replaced = _beside(path, "replaced")
+    """Remove what a killed run left beside an output; its lock must be held."""
+    replaced = _sidecar(path, "replaced")
     if os.path.lexists(replaced) and not os.path.lexists(path):
         os.rename(replaced, path)
-    _remove(_beside(path, "unfinished"))
+    _remove(_sidecar(path, "unfinished"))
     _remove(replaced)
 
 
 def _remove(path: Path) -> None:
-    """Remove a file, a link or a folder, if it is there."""
+    """Remove a file, a link or a folder, if it exists."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -232,45 +212,26 @@ def _remove(path: Path) -> None:
 
 
 def refuse_existing(path: Path, *, force: bool) -> None:
-    """Make sure that nothing is at `path`, unless it may be replaced; a pipe or a device never may.
-
-    Raises
-    ------
-    UsageError
-        Something is.
-    """
+    """Make sure that nothing is at `path`, unless it may be replaced; a pipe or a device never may."""
     if is_endless(path):
-        raise UsageError(
-            f"{path}: expected the name of a file or folder, found a pipe or a device; choose another output"
-        )
+        raise UsageError(f"{path}: this is a pipe or a device, and cannot be replaced; choose another output")
     if not force and (path.is_symlink() or path.exists()):
-        if os.path.lexists(_beside(path, "lock")):
+        if os.path.lexists(_sidecar(path, "lock")):
             with suppress(LeadMigrateError, OSError), output_lock(path):
                 _sweep(path)
         raise UsageError(f"{path} exists; choose another output, or replace it with --force")
 
 
 def refuse_link(path: Path) -> None:
-    """Make sure that what we keep beside an output is ours: through a link we would write wherever it leads.
-
-    Raises
-    ------
-    OutputError
-        It is a link.
-    """
+    """Make sure that a path beside an output is not a link: writing through it would reach any place."""
     if path.is_symlink():
-        raise OutputError(f"cannot write {path}: expected a file or folder of our own, found a link; remove the link")
+        raise OutputError(f"cannot write {path}: it is a link, which could lead anywhere; remove the link")
 
 
 def refuse_overlap(output: Path, *inputs: Path) -> None:
     """Make sure that an output is none of the inputs, nor inside one, nor a folder that one is in.
 
-    With `--force` it would replace them, and without it an input folder would get files that it had not.
-
-    Raises
-    ------
-    UsageError
-        It is.
+    With `--force` the output would replace them; without, it would add files to an input folder.
     """
     place = real_path(output)
     for path in inputs:
@@ -282,38 +243,23 @@ def refuse_overlap(output: Path, *inputs: Path) -> None:
 
 
 def refuse_output(path: Path, *inputs: Path, force: bool) -> None:
-    """Make sure, before the work is done rather than after it, that an output can be written.
-
-    Raises
-    ------
-    UsageError
-        It is there already, or overlaps an input.
-    OutputError
-        The nearest folder that is there may not be written to.
-    """
+    """Make sure, before the work is done rather than after it, that an output can be written."""
     refuse_overlap(path, *inputs)
     refuse_existing(path, force=force)
     place = next(parent for parent in path.absolute().parents if os.path.lexists(parent))
     if not place.is_dir():
-        raise OutputError(f"cannot write {path}: expected a folder at {place}, found something else; choose another")
+        raise OutputError(f"cannot write {path}: {place} is not a folder; choose another place")
     if not os.access(place, os.W_OK | os.X_OK, effective_ids=True):
         raise OutputError(
-            f"cannot write {path}: expected a folder that may be written to, found {place}; "
-            "check the permissions, or choose another place"
+            f"cannot write {path}: {place} is not writable; check the permissions, or choose another place"
         )
 
 
 def refuse_file(path: Path, *inputs: Path, force: bool) -> None:
-    """As `refuse_output`, of a file: with `force` it may replace a file, but no folder.
-
-    Raises
-    ------
-    UsageError, OutputError
-        As `refuse_output`; or a folder is there.
-    """
+    """As `refuse_output`, of a file: with `force` it may replace a file, but no folder."""
     refuse_output(path, *inputs, force=force)
     if path.is_dir():
-        raise UsageError(f"{path}: expected a file to write, found a folder; choose another output")
+        raise UsageError(f"{path}: this is a folder, but the output is a file; choose another output")
 
 
 def real_path(path: Path) -> Path:
@@ -322,28 +268,22 @@ def real_path(path: Path) -> Path:
 
 
 def require_room(path: Path, size: int) -> None:
-    """Make sure that the disk has `size` bytes for a file, before the work is done rather than in the midst of it.
-
-    Raises
-    ------
-    OutputError
-        It has not.
-    """
+    """Make sure that the disk has `size` bytes for a file, before the work is done rather than in the middle of it."""
     with output_errors(path):
         free = shutil.disk_usage(path.parent).free
     if size > free:
         raise OutputError(
-            f"cannot write {path}: expected {size} bytes of free space, found {free}; free some space, or choose "
-            "another output, and run the same command again"
+            f"cannot write {path}: it needs {size} bytes, but only {free} are free; free some space, or "
+            "choose another output, and run the same command again"
         )
 
 
 def _rename_folder(aside: Path, path: Path, *, force: bool) -> None:
-    """Rename to `path`; POSIX renames only over an empty folder, so with `force` what is there steps aside first."""
+    """Rename to `path`; POSIX renames only over an empty folder, so with `force` what is there is moved first."""
     if not (force and os.path.lexists(path)):
         os.rename(aside, path)
         return
-    old = _beside(path, "replaced")
+    old = _sidecar(path, "replaced")
     try:
         os.rename(path, old)
         os.rename(aside, path)
@@ -359,20 +299,20 @@ def _rename_folder(aside: Path, path: Path, *, force: bool) -> None:
 def output_lock(path: Path) -> Iterator[None]:
     """Hold the lock of an output path; it dies with the process.
 
-    The lock file stands beside the output as long as it is held; one that a killed process has left is taken over.
+    The lock file exists beside the output while it is held; one that a killed process left is reused.
 
     Raises
     ------
     UsageError
-        The path has no name of its own, as `.` and `..` have none.
+        The path has no name, as `.` and `..`.
     LockedError
         Another process holds it.
     OutputError
         The operating system refused, or the lock is a link, which could lead anywhere.
     """
     if path.name in ("", ".."):
-        raise UsageError(f"expected the name of a new folder, found {str(path)!r}; choose another output")
-    lock = _beside(path, "lock")
+        raise UsageError(f"{str(path)!r} is not the name of a new folder; choose another output")
+    lock = _sidecar(path, "lock")
     refuse_link(lock)
     with output_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -382,7 +322,7 @@ def output_lock(path: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        # Removed while it is held: whoever has opened it meanwhile finds that it lost its name, and tries again.
+        # Removed while it is held: a process that opened it meanwhile finds that it lost its name, and tries again.
         with suppress(OSError):
             lock.unlink()
         os.close(descriptor)

@@ -1,7 +1,7 @@
-"""LangChain embeddings of the new model for a store of the old one: the app moves on today, its index later.
+"""LangChain embeddings that let an app use the new model while its index is still in the old space.
 
-`TranslatedEmbeddings` takes the place of the app's embeddings while the old index serves. What it gives are vectors of
-the old space, so they are for the old index alone; the translated store is asked with the new model's own embeddings.
+`TranslatedEmbeddings` replaces the app's embeddings as long as the old index serves. Its vectors are of the old space,
+so use them with the old index only; search the translated store with the new model's own embeddings.
 
     bridge = TranslatedEmbeddings(OpenAIEmbeddings(model="text-embedding-3-small"), "my-bridge")
     app = FAISS.load_local("my-store", bridge, allow_dangerous_deserialization=True)
@@ -66,7 +66,7 @@ class TranslatedEmbeddings(Embeddings):
         return self._mapped(self.embeddings.embed_documents(texts))
 
     async def aembed_query(self, text: str) -> list[float]:
-        """As `embed_query`; the new model is awaited, and mapping a few vectors blocks nobody."""
+        """As `embed_query`; the new model is awaited, and mapping a few vectors takes no time worth awaiting."""
         return self._mapped([await self.embeddings.aembed_query(text)])[0]
 
     async def aembed_documents(self, texts: list[str]) -> list[list[float]]:

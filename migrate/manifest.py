@@ -45,7 +45,7 @@ def creation_date() -> str:
     try:
         moment = datetime.fromtimestamp(int(epoch), UTC) if epoch else datetime.now(UTC)
     except (ValueError, OverflowError, OSError) as error:
-        raise UsageError(f"expected seconds since 1970 in SOURCE_DATE_EPOCH, found {epoch!r}; unset it") from error
+        raise UsageError(f"SOURCE_DATE_EPOCH is {epoch!r}, not seconds since 1970; unset it") from error
     return moment.isoformat(timespec="seconds")
 
 
@@ -70,7 +70,7 @@ class Manifest:
     format_version: int = FORMAT_VERSION
 
     def as_json(self) -> dict[str, Any]:
-        """As it stands in its file: with a SHA-256 of all the rest, by which `read_manifest` knows damage."""
+        """The content of the file, with a SHA-256 of all other fields, by which `read_manifest` detects damage."""
         facts = asdict(self)
         return {**facts, _OWN_HASH: _content_hash(facts)}
 
@@ -80,7 +80,7 @@ class Manifest:
 
 
 def _content_hash(facts: Mapping[str, Any]) -> str:
-    """SHA-256 of facts as they are read back from JSON, whatever the spaces and the order in the file."""
+    """SHA-256 of facts as they are read back from JSON, independent of spaces and order in the file."""
     read_back = json.loads(json.dumps(facts))
     return hashlib.sha256(json.dumps(read_back, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
@@ -91,33 +91,32 @@ def read_manifest(folder: Path, kind: Kind) -> Manifest:
     Raises
     ------
     ManifestError
-        There is none, it is not JSON, it is of another kind, or of a newer format version; or it is not as it was
-        written, where it has a hash of its own content.
+        There is none, it is not JSON, it is of another kind, or of a newer format version; or its
+        content does not match the hash in it.
     OutputError
         The operating system refused.
     """
     path = folder / MANIFEST_NAME
     if is_endless(path):
-        raise ManifestError(f"{path}: expected a file, found a pipe or a device; make it again")
+        raise ManifestError(f"{path}: this is a pipe or a device, not a file; make it again")
     try:
         facts = json.loads(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError) as error:
         raise ManifestError(
-            f"{folder}: expected a {kind} with a {MANIFEST_NAME} inside, found none; check the path"
+            f"{folder}: no {kind} here, for there is no {MANIFEST_NAME} in it; check the path"
         ) from error
     except OSError as error:
         raise OutputError(f"cannot read {path}: {describe_os_error(error)}; check the permissions") from error
     except (ValueError, RecursionError) as error:
-        raise ManifestError(
-            f"{path}: expected JSON, found something else; the file is damaged, copy or make it again"
-        ) from error
+        raise ManifestError(f"{path}: not valid JSON; the file is damaged, copy or make it again") from error
     if not isinstance(facts, dict) or facts.get("kind") != kind:
-        found = facts.get("kind", "something else") if isinstance(facts, dict) else "something else"
-        raise ManifestError(f"{folder}: expected a {kind}, found a {found}; give the folder of a {kind}")
+        actual = f"a {facts['kind']}" if isinstance(facts, dict) and "kind" in facts else "something else"
+        raise ManifestError(f"{folder}: expected a {kind}, found {actual}; give the folder of a {kind}")
     if facts.get("format_version") != FORMAT_VERSION:
         raise ManifestError(
-            f"{path}: expected format version {FORMAT_VERSION}, found {facts.get('format_version')!r}; "
-            f"it was written by lead-migrate {facts.get('tool_version', '?')}, install that version or a newer one"
+            f"{path}: has format version {facts.get('format_version')!r}, but this version reads "
+            f"{FORMAT_VERSION}; it was written by lead-migrate {facts.get('tool_version', '?')}, install "
+            "that version or a newer one"
         )
     _check_content(path, facts, kind)
     try:
@@ -128,18 +127,17 @@ def read_manifest(folder: Path, kind: Kind) -> Manifest:
         return Manifest(**facts)
     except (KeyError, TypeError, ValueError) as error:
         raise ManifestError(
-            f"{path}: expected the fields of a {kind} manifest, found others ({error}); "
-            "the file is damaged, copy or make it again"
+            f"{path}: not the fields of a {kind} manifest ({error}); the file is damaged, copy or make it again"
         ) from error
 
 
 def _check_content(path: Path, facts: dict[str, Any], kind: Kind) -> None:
-    """Hold the facts against their own hash, which is taken out of them; manifests from before it have none."""
+    """Check the facts against their own hash, and remove it; older manifests have none."""
     expected = facts.pop(_OWN_HASH, None)
-    if expected is not None and expected != (found := _content_hash(facts)):
+    if expected is not None and expected != (actual := _content_hash(facts)):
         raise ManifestError(
-            f"{path}: expected content of the SHA-256 that it names, {str(expected)[:12]}..., found {found[:12]}...; "
-            f"it was damaged or edited: copy it again, or make the {kind} again"
+            f"{path}: the content does not match its own SHA-256 ({str(expected)[:12]}..., now "
+            f"{actual[:12]}...); it was damaged or edited: copy it again, or make the {kind} again"
         )
 
 
@@ -149,6 +147,6 @@ def find_manifest(folder: Path, kind: Kind) -> Manifest | None:
     Raises
     ------
     ManifestError
-        As `read_manifest`, for a manifest that is there.
+        As `read_manifest`, except where there is none.
     """
     return read_manifest(folder, kind) if (folder / MANIFEST_NAME).exists() else None

@@ -1,4 +1,4 @@
-"""Where an answer of a server may send us on to. Who sends requests is on the floors above."""
+"""Decides whether to follow a server's redirect. The callers send the requests."""
 
 from __future__ import annotations
 
@@ -11,11 +11,6 @@ def check_redirect(address: str, location: str) -> None:
     """Make sure that a redirect stays with the server that was named: texts and keys are meant for it alone.
 
     Another path is the same server, and so is HTTPS in place of HTTP. Another port is another server.
-
-    Raises
-    ------
-    RemoteError
-        It leads to another host, or from HTTPS to HTTP.
     """
     try:
         source, target = urlsplit(address), urlsplit(urljoin(address, location))
@@ -23,7 +18,9 @@ def check_redirect(address: str, location: str) -> None:
         upgrade = (source.scheme, target.scheme) == ("http", "https") and source.hostname == target.hostname
         names = _name(source), _name(target)
     except ValueError as error:
-        raise RemoteError(f"{urlsplit(address).netloc} redirects to what is no address; try again later") from error
+        raise RemoteError(
+            f"{urlsplit(address).netloc} redirects to something that is not an address; try again later"
+        ) from error
     if not same and not upgrade:
         raise RemoteError(
             f"{names[0]} redirects to {names[1]}; nothing was sent there: if that is right, name its address instead"

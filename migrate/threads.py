@@ -1,8 +1,8 @@
-"""How many threads the numerical libraries use: no more than there are cores for this process, unless the user says.
+"""Limits the threads of the numerical libraries to the cores of this process, unless the user says otherwise.
 
-Threads of a BLAS wait for each other by spinning. Where something else needs a core, or a container has fewer than the
-machine, most of what they use up is waiting: a fit of 1,000 pairs took seven times the processor time with two threads
-on two busy cores as it took with one.
+BLAS threads wait for each other by spinning. Where other work needs a core, or a container has fewer cores than the
+machine, most of their time is waiting: a fit of 1,000 pairs took seven times the processor time with two threads on two
+busy cores as with one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ COUNTS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 """Variables by which a user says how many threads; the libraries read them when they are loaded."""
 
 SMALL_PAIRS = 2_000
-"""A fit of so many pairs is done before threads are worth their waiting."""
+"""A fit of so many pairs is faster with one thread than with several that wait for each other."""
 
 _QUOTA = Path("/sys/fs/cgroup/cpu.max")
 _set_here: set[str] = set()
@@ -50,8 +50,8 @@ def limit_threads(environment: MutableMapping[str, str] = os.environ) -> None:
 @contextmanager
 def threads_for(pairs: int) -> Iterator[None]:
     """Keep the BLAS to one thread within, where a problem is small and the user has not said how many."""
-    is_said = any(os.environ.get(name) for name in set(COUNTS) - _set_here)
-    if is_said or pairs > SMALL_PAIRS:
+    is_set = any(os.environ.get(name) for name in set(COUNTS) - _set_here)
+    if is_set or pairs > SMALL_PAIRS:
         yield
         return
     from threadpoolctl import threadpool_limits

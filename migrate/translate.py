@@ -1,21 +1,23 @@
-"""From a store and a stitch to a translated store of the same kind: streaming, continued, complete or absent."""
+"""From a store and a stitch to a translated store of the same kind: in shards, resumable, complete or absent."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from migrate.checkpoint.folder import Configuration, Work, make_folder, rows_done
+from migrate.checkpoint.folder import LOCAL, Configuration, StoreJob, Work, rows_left, write_store
 from migrate.display import notebook_html
 from migrate.errors import StitchError
 from migrate.files import write_bytes
 from migrate.manifest import Manifest
+from migrate.runners import DoShard, Runner, Shard, ShardResult, ShardTask, shards_of
 from migrate.selection.query_log import choosers_of, chosen_by
 from migrate.stitch.fitted import DOCUMENT, FallbackUse, FittedStitch, TranslatedBatch, require_direction
 from migrate.stores import index_recall, open_store
@@ -28,6 +30,8 @@ COMMAND = "translate"
 _BATCH_BYTES = 16 << 20
 _PART_BYTES = 64 << 20
 _FEWEST_ROWS = 256
+_MANY_TEXTS = 20_000
+"""Documents whose texts take longer to read than processes take to start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +81,7 @@ def batch_rows(dim: int) -> int:
 
 def documents_left(store: Store, output: Path, *, restart: bool = False) -> Iterator[Document]:
     """The documents that `translate_store` would still read into `output`, without those that an earlier run did."""
-    done = 0 if restart else rows_done(output, COMMAND)
-    return store.documents(np.arange(min(done, store.info.count), store.info.count))
+    return store.documents(None if restart else rows_left(output, COMMAND, store.info.count))
 
 
 def translate_store(
@@ -87,14 +90,15 @@ def translate_store(
     output: Path,
     *,
     any_store: bool = False,
+    runner: Runner = LOCAL,
     force: bool = False,
     restart: bool = False,
     progress: Progress = no_progress,
 ) -> Translation:
     """Write `store`, translated, to the folder `output`; ids, order, texts, metric and format are kept.
 
-    A run that broke off is continued after the last part that reached the disk, unless `restart` discards it; the
-    bytes are those of a run that did not break off.
+    A run that broke off is resumed: the shards that reached the disk stay, unless `restart` discards them. The bytes
+    are those of a run that did not break off, whoever of `runner` translates which shard.
 
     With `any_store` the stitch may be used for a store that it was not fitted on (one that has grown, say, or whose
     texts have changed); the true vectors of its sample are then left out, as equal ids need not mean equal texts.
@@ -121,23 +125,8 @@ def translate_store(
     same_store = _check_fits(store, before, fitted, any_store=any_store)
     fallback = fitted.fallback_use() if not store.info.has_texts else None
     fitted = fitted if store.info.has_texts else fitted.without_texts(source=str(store.info.location))
-    rows = batch_rows(max(store.info.dim, fitted.dim))
-
-    def configure() -> Configuration:
-        options = {"stitch": fitted.digest(), "patch": same_store, "rows per batch": rows}
-        return Configuration(COMMAND, store.snapshot().as_json(), options)
-
-    def fill(work: Work) -> dict[str, Any]:
-        work.total = store.info.count
-        writer = store.destination(work.content, fitted.dim, Resume(work.rows, work.scratch))
-        n_true = _translate_rows(store, fitted, work, writer, rows, patch=same_store, progress=progress)
-        store.check_unchanged(before)
-        for name, payload in fitted.state.items():
-            write_bytes(work.content / name, payload)
-        _manifest(store, before, fitted, fallback, n_true, work.content).write(work.content)
-        return {"true": n_true, "recall": writer.recall, "remarks": list(writer.remarks)}
-
-    facts = make_folder(output, configure, fill, force=force, restart=restart)
+    job = _TranslateJob(store, before, fitted, fallback, patch=same_store)
+    facts = write_store(output, job, runner=runner, force=force, restart=restart, progress=progress)
     wall_s = time.perf_counter() - started
     old_recall, recall = index_recall(store), facts["recall"]
     if recall is None and old_recall is not None:
@@ -177,58 +166,135 @@ def _check_fits(store: Store, fingerprint: Snapshot, fitted: FittedStitch, *, an
     return difference is None
 
 
-def _translate_rows(
-    store: Store,
-    fitted: FittedStitch,
-    work: Work,
-    writer: StoreWriter,
-    rows: int,
-    *,
-    patch: bool,
-    progress: Progress,
-) -> int:
-    """Stream the rows that are not there yet; returns how many of all got their true vectors.
+@dataclass(frozen=True)
+class _TranslateJob(StoreJob):
+    """A store and the stitch that it is translated by; `patch` puts in the true vectors of the stitch's sample."""
 
-    Parts are whole batches: a matrix product of other rows together may differ in the last digit.
+    store: Store
+    before: Snapshot
+    fitted: FittedStitch
+    fallback: FallbackUse | None
+    patch: bool
+
+    stage = COMMAND
+
+    @property
+    def total(self) -> int:
+        """Documents of the store."""
+        return self.store.info.count
+
+    @property
+    def rows(self) -> int:
+        """Rows of a batch: a matrix product of other rows together may differ in the last digit."""
+        return batch_rows(max(self.store.info.dim, self.fitted.dim))
+
+    def configuration(self) -> Configuration:
+        options = {"stitch": self.fitted.digest(), "patch": self.patch, "rows per batch": self.rows}
+        return Configuration(COMMAND, self.store.snapshot().as_json(), options)
+
+    def shards(self) -> list[Shard]:
+        """Of 64 MiB; of one batch where the stitch reads texts, which takes seconds."""
+        batches = 1 if self.fitted.reads_texts else max(_PART_BYTES // (4 * self.fitted.dim * self.rows), 1)
+        return shards_of(self.total, batches * self.rows)
+
+    def task(self, work: Work) -> TranslateTask:
+        ConfidenceFile(work.content, self.total).close()
+        writer = self.store.destination(work.content, self.fitted.dim, Resume(work.finished, work.scratch))
+        saved = None
+        if self._is_portable():
+            saved = work.scratch / "stitch"
+            self.fitted.save(saved, force=True)
+        task = TranslateTask(str(self.store.info.location), saved, work.content, work.scratch, self.rows, self.patch)
+        return replace(task, opened=(self.store, self.fitted, writer))
+
+    def _is_portable(self) -> bool:
+        """Whether other processes may help: where the work is long, and it needs no further model in each of them."""
+        if not self.fitted.reads_texts or self.total < _MANY_TEXTS:
+            return False
+        return self.fitted.reader is None or not self.fitted.reader.models
+
+    def finish(self, work: Work) -> dict[str, Any]:
+        store = self.store
+        writer = store.destination(work.content, self.fitted.dim, Resume(work.finished, work.scratch))
+        writer.finish()
+        store.check_unchanged(self.before)
+        for name, payload in self.fitted.state.items():
+            write_bytes(work.content / name, payload)
+        n_true = sum(part.facts["true"] for part in work.parts)
+        hashes = hash_written(store, work.content, work.digest.of)
+        _manifest(store, self.before, self.fitted, self.fallback, n_true, hashes).write(work.content)
+        return {"true": n_true, "recall": writer.recall, "remarks": list(writer.remarks)}
+
+
+@dataclass(frozen=True)
+class TranslateTask(ShardTask):
+    """Translating shards, as locations: another process opens the store at `source` and the stitch at `stitch`.
+
+    `opened` are store, stitch and writer of this process; a copy for another has none.
     """
-    part_batches = max(_PART_BYTES // (4 * fitted.dim * rows), 1)
-    n_true: int = work.facts.get("true", 0)
-    with work.recorder() as recorder, ConfidenceFile(work.content, store.info.count) as confidence:
-        for number, done in enumerate(translated_batches(store, fitted, rows, start=work.rows, patch=patch), 1):
-            progress("translate", writer.rows.rows, store.info.count)
-            confidence.put(writer.rows.rows, done.confidence)
-            writer.append(done)
+
+    source: str
+    stitch: Path | None
+    content: Path
+    scratch: Path
+    rows: int
+    patch: bool
+    opened: tuple[Store, FittedStitch, StoreWriter] | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def is_portable(self) -> bool:
+        """Whether there is a stitch to open."""
+        return self.stitch is not None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "opened": None}
+
+    def open(self) -> DoShard:
+        """Open store, stitch and writer, unless this is the process that has them."""
+        if self.opened is not None:
+            store, fitted, writer = self.opened
+        else:
+            from migrate.stitch.persistence import load_stitch
+
+            store, fitted = open_store(self.source), load_stitch(Path(str(self.stitch)))
+            writer = store.destination(self.content, fitted.dim, Resume((), self.scratch))
+        return partial(translate_shard, store, fitted, writer, self.content, self.rows, self.patch)
+
+
+def translate_shard(
+    store: Store, fitted: FittedStitch, writer: StoreWriter, content: Path, rows: int, patch: bool, shard: Shard
+) -> ShardResult:
+    """Write the rows of a shard, translated, and their confidence, `rows` at a time; the same bytes whoever does it."""
+    start, n_true = shard.start, 0
+    with ConfidenceFile(content, store.info.count) as confidence:
+        for done in translated_batches(store, fitted, rows, shard, patch=patch):
+            confidence.put(start, done.confidence)
+            writer.write(start, done)
+            start += len(done)
             n_true += sum(doc_id in fitted.sample.row_of for doc_id in done.ids) if patch else 0
-            if number % part_batches == 0:
-                confidence.sync()
-                recorder.record(writer.rows, {"true": n_true})
         confidence.sync()
-        recorder.record(writer.rows, {"true": n_true})
-    writer.finish()
-    progress("translate", store.info.count, store.info.count)
-    return n_true
+    file = writer.rows
+    return ShardResult(shard, file.path, file.place(shard.start), file.place(shard.stop), {"true": n_true})
 
 
 def translated_batches(
-    store: Store, fitted: FittedStitch, rows: int, *, start: int = 0, patch: bool = True
+    store: Store, fitted: FittedStitch, rows: int, shard: Shard | None = None, *, patch: bool = True
 ) -> Iterator[TranslatedBatch]:
-    """The store's vectors from row `start` on after the stitch, `rows` at a time, each batch with its confidence.
+    """The store's vectors, or those of a shard, after the stitch, `rows` at a time, each batch with its confidence.
 
     Raises
     ------
     VectorError
         A vector is zero or not finite, before or after.
     """
-    texts = _texts(store, start) if fitted.reads_texts else None
-    for batch in store.scan(start, batch_size=rows):
+    start, stop = (0, store.info.count) if shard is None else (shard.start, shard.stop)
+    texts = None
+    if fitted.reads_texts:
+        documents = store.documents(None if shard is None else np.arange(start, stop))
+        texts = (document.text for document in documents)
+    for batch in store.scan(start, stop, batch_size=rows):
         words = list(islice(texts, len(batch))) if texts is not None else None
         yield fitted.translate(batch, words, source=str(store.info.location), patch=patch)
-
-
-def _texts(store: Store, start: int) -> Iterator[str]:
-    """The texts from a row on, in the store's order."""
-    rows = None if start == 0 else np.arange(start, store.info.count)
-    return (document.text for document in store.documents(rows))
 
 
 def _manifest(
@@ -237,7 +303,7 @@ def _manifest(
     fitted: FittedStitch,
     fallback: FallbackUse | None,
     n_true: int,
-    folder: Path,
+    hashes: Mapping[str, Any],
 ) -> Manifest:
     stitch = fitted.manifest
     facts: dict[str, Any] = {"made by": "translate", "stitch": fitted.stitch.spec}
@@ -255,5 +321,5 @@ def _manifest(
         seed=stitch.seed,
         inputs={"source rows": fingerprint.rows_sha256, **stitch.details.get("files", {})},
         counts={"documents": store.info.count, "true vectors": n_true},
-        details={**facts, **hash_written(store, folder)},
+        details={**facts, **hashes},
     )

@@ -1,7 +1,4 @@
-"""Batches of vectors and the checks they must pass. Knows nothing of files, stores or models.
-
-The texts that travel: documents and queries. Reading them from disk is done on the floor above.
-"""
+"""Documents, queries, batches of vectors, and the checks that vectors must pass. Knows nothing of files or models."""
 
 from __future__ import annotations
 
@@ -14,6 +11,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from migrate.errors import VectorError
+
+Vectors = NDArray[np.float32]
+"""Rows of float32, shape (n, dim), C-contiguous, finite."""
+
+Progress = Callable[[str, int, int | None], None]
+"""Called as progress(stage, done, total); total is None where it is not known."""
+
+UNIT_TOLERANCE = 1e-3
+"""How far from 1 the norm of a row may be for the row to count as unit length."""
 
 
 class Text(Protocol):
@@ -46,22 +52,12 @@ class Query:
 
 
 def query_key(text: str) -> str:
-    r"""What two queries share that ask the same: the text without regard to case and white space.
+    r"""A key that is equal for equal queries: the text without regard to case and white space.
 
     >>> query_key("  How  do I ask?\n") == query_key("how do i ask?")
     True
     """
     return " ".join(unicodedata.normalize("NFC", text.casefold()).split())
-
-
-Vectors = NDArray[np.float32]
-"""Rows of float32, shape (n, dim), C-contiguous, finite."""
-
-Progress = Callable[[str, int, int | None], None]
-"""Called as progress(stage, done, total); total is None where it is not known."""
-
-UNIT_TOLERANCE = 1e-3
-"""How far from 1 the norm of a row may be for the row to count as unit length."""
 
 
 def no_progress(stage: str, done: int, total: int | None) -> None:
@@ -116,7 +112,7 @@ def as_vectors(rows: ArrayLike, *, dim: int | None = None, source: str = "vector
     try:
         vectors = np.ascontiguousarray(rows, dtype=np.float32)
     except (TypeError, ValueError) as error:
-        raise VectorError(f"{source}: expected rows of equally many numbers, found something else ({error})") from error
+        raise VectorError(f"{source}: not a table of numbers with rows of equal length ({error})") from error
     if vectors.ndim != 2:
         raise VectorError(f"{source}: expected a table of vectors, found an array of {vectors.ndim} dimensions")
     if dim is not None and vectors.shape[1] != dim:

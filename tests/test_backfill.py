@@ -148,13 +148,13 @@ def test_a_cache_that_grew_since_a_run_was_killed_is_told(translated, embedder, 
 
 def test_the_cache_of_another_model_is_refused(translated, tmp_path):
     other = CachedEmbedder(Hashed("other"), tmp_path / "cache.sqlite")
-    with pytest.raises(StoreError, match=r"expected the cache of hashed, .* found that of other"):
+    with pytest.raises(StoreError, match=r"was translated for hashed.*, but the cache is that of other"):
         backfill_store(translated, other, tmp_path / "new")
 
 
 def test_a_store_that_does_not_say_its_model_is_refused(translated, embedder, tmp_path):
     (translated.folder / "lead-migrate.json").unlink()
-    with pytest.raises(StoreError, match="expected a translated store that says its model"):
+    with pytest.raises(StoreError, match="does not name the model it was translated for"):
         backfill_store(open_store(translated.folder), embedder, tmp_path / "new")
 
 
@@ -166,7 +166,9 @@ def test_a_cached_vector_of_another_dimension_is_told(translated, tmp_path):
     shorter = CachedEmbedder(Shorter(), tmp_path / "other.sqlite")
     first = next(translated.documents())
     shorter.embed_documents([first])
-    with pytest.raises(VectorError, match=rf"expected vectors of dimension 12, found 7 for document '{first.id}'"):
+    with pytest.raises(
+        VectorError, match=rf"holds a vector of dimension 7 for document '{first.id}', but the store has 12"
+    ):
         backfill_store(translated, shorter, tmp_path / "new")
     assert not (tmp_path / "new").exists()
 

@@ -396,7 +396,7 @@ def test_an_output_may_not_replace_or_enter_an_input(output, tmp_path):
 @pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="there is no such device")
 @pytest.mark.parametrize("atomic", [atomic_file, atomic_folder])
 def test_a_device_is_not_replaced(atomic):
-    with pytest.raises(UsageError, match="found a pipe or a device"), atomic(Path("/dev/full"), force=True):
+    with pytest.raises(UsageError, match="this is a pipe or a device"), atomic(Path("/dev/full"), force=True):
         pytest.fail("the body ran")
 
 
@@ -406,9 +406,9 @@ def test_a_file_is_promised_only_where_one_can_be_written(tmp_path):
     refuse_file(tmp_path / "new" / "deep" / "out", force=False)
     refuse_file(tmp_path / "file", force=True)
     refuse_output(tmp_path / "folder", force=True)
-    with pytest.raises(UsageError, match="expected a file to write, found a folder"):
+    with pytest.raises(UsageError, match="this is a folder, but the output is a file"):
         refuse_file(tmp_path / "folder", force=True)
-    with pytest.raises(OutputError, match=r"expected a folder at .*file, found something else"):
+    with pytest.raises(OutputError, match=r"file is not a folder"):
         refuse_file(tmp_path / "file" / "out", force=False)
     assert names(tmp_path) == ["file", "folder"]
 
@@ -424,21 +424,24 @@ def test_an_output_may_stand_beside_its_inputs(tmp_path):
 @pytest.mark.parametrize("name", ["", ".."])
 def test_a_lock_needs_a_name(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UsageError, match="expected the name of a new folder"), output_lock(Path(name)):
+    with pytest.raises(UsageError, match="is not the name of a new folder"), output_lock(Path(name)):
         pass
     assert names(tmp_path) == []
 
 
 def test_a_lock_is_not_followed_anywhere(tmp_path):
     (tmp_path / ".out.lock").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(OutputError, match="found a link; remove the link"), output_lock(tmp_path / "out"):
+    with (
+        pytest.raises(OutputError, match="it is a link, which could lead anywhere; remove the link"),
+        output_lock(tmp_path / "out"),
+    ):
         pass
     assert names(tmp_path) == [".out.lock"]
 
 
 def test_room_is_asked_of_the_disk(tmp_path):
     require_room(tmp_path / "new", 1)
-    with pytest.raises(OutputError, match=r"expected 1152921504606846976 bytes of free space, found \d+"):
+    with pytest.raises(OutputError, match=r"it needs 1152921504606846976 bytes, but only \d+ are free"):
         require_room(tmp_path / "new", 1 << 60)
 
 

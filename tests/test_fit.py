@@ -58,7 +58,7 @@ def test_a_stitch_that_is_asked_for_is_taken(store):
 
 def test_a_wrong_stitch_is_told_before_anything_is_embedded(store):
     embedder = load_embedder("file:/nowhere.npz")
-    with pytest.raises(UsageError, match="found 'rigde'"):
+    with pytest.raises(UsageError, match="unknown stitch 'rigde'"):
         fit_stitch(store, embedder, stitch="rigde")
 
 
@@ -101,7 +101,7 @@ def test_every_strategy_finds_a_sample_without_texts(bare_folder, target_file, s
 
 
 def test_a_log_of_words_finds_nothing_without_texts(bare_folder, target_file, corpus):
-    with pytest.raises(StoreError, match="expected lines with a"):
+    with pytest.raises(StoreError, match="no line has a"):
         fit_stitch(open_store(bare_folder), file_target(target_file), query_log=QueryLog(corpus.queries), size=40)
 
 

@@ -15,7 +15,7 @@ PACKAGE = ROOT / "migrate"
 
 # A module imports from floors below its own, and from its own room.
 FLOORS = {
-    "errors": 0, "vectors": 0, "files": 0, "manifest": 0, "threads": 0, "redirects": 0, "display": 0,
+    "errors": 0, "runners": 0, "vectors": 0, "files": 0, "manifest": 0, "threads": 0, "redirects": 0, "display": 0,
     "stores": 1, "embedders": 1, "datasets": 1, "checkpoint": 1,
     "stitch": 2, "search": 2,
     "selection": 3, "similarity": 3,
@@ -39,6 +39,7 @@ GROUND_FLOOR = {
     "manifest": {"errors", "files"},
     "redirects": {"errors"},
     "display": {"errors"},
+    "runners": {"errors", "threads"},
 }
 
 HOMES = {
@@ -58,6 +59,7 @@ HOMES = {
     "pickle": ["stores/"],
     "pyarrow": ["stores/documents/arrow"],
     "pandas": ["display.py", "audit/report", "cost/assess", "similarity/comparison"],
+    "joblib": ["runners.py"],
     "threadpoolctl": ["threads.py"],
 }
 

@@ -28,7 +28,7 @@ def test_a_server_may_send_on_to_itself(address, location):
         ("http://localhost:8000/v1", "http://localhost:9000/v1", "redirects to http://localhost:9000;"),
         ("http://a.example/v1", "https://b.example/v1", "redirects to https://b.example;"),
         ("http://a.example/v1", "file:///etc/passwd", "http://a.example redirects to"),
-        ("http://a.example/v1", "http://a.example:x/", "a.example redirects to what is no address"),
+        ("http://a.example/v1", "http://a.example:x/", "a.example redirects to something that is not an address"),
     ],
 )
 def test_nothing_goes_to_another_server(address, location, named):

@@ -1,4 +1,4 @@
-"""Whether a store's vectors come from a model: told by its manifest, or by embedding a few of its texts again."""
+"""Whether a store's vectors come from a model: from its manifest, or by embedding a few of its texts again."""
 
 from migrate.check.check import SAMPLE_SIZE, check_store
 from migrate.check.model import Cause, Compatibility, Example, Figures, Finding, Trial

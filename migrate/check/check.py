@@ -1,8 +1,8 @@
-"""Whether a store's vectors come from a model. Nothing is written; the texts of a small sample are embedded again.
+"""Checks whether a store's vectors come from a model. Nothing is written; a small sample is embedded again.
 
-dimension ── other ──▶ not compatible
+dimension ── differs ──▶ not compatible
     │
-manifest, if trusted and its hash is that of the index ──▶ told at once
+manifest, if trusted and its hash matches the index ──▶ answered without embedding
     │
 texts ── none ──▶ norms only
     │
@@ -76,16 +76,21 @@ def check_store(
     dimension = dimension_finding(store, model)
     if not dimension.ok:
         return _other_dimension(store, embedder, dimension, seed)
-    known = () if manifest == "ignore" else _from_manifest(store, model)
-    if manifest == "trust" and known and known[-1].name == "unchanged" and known[-1].ok:
-        return _by_manifest(store, model, (dimension, *known))
+    manifest_findings = () if manifest == "ignore" else _from_manifest(store, model)
+    if (
+        manifest == "trust"
+        and manifest_findings
+        and manifest_findings[-1].name == "unchanged"
+        and manifest_findings[-1].ok
+    ):
+        return _by_manifest(store, model, (dimension, *manifest_findings))
     if not store.info.has_texts:
-        return _by_facts(store, model, (dimension, *known, norms_by_model(store, model, seed)))
-    return _by_sample(store, embedder, (dimension, *known), sample, seed, progress)
+        return _by_facts(store, model, (dimension, *manifest_findings, norms_by_model(store, model, seed)))
+    return _by_sample(store, embedder, (dimension, *manifest_findings), sample, seed, progress)
 
 
 def _from_manifest(store: Store, model: ModelIdentity) -> tuple[Finding, ...]:
-    """What the manifest says, and last whether it is of this index, where it can tell."""
+    """The findings from the manifest; the last one, where it has a hash, is whether it belongs to this index."""
     manifest = store.info.manifest
     if manifest is None or manifest.model is None:
         return ()
@@ -124,18 +129,18 @@ def _other_dimension(store: Store, embedder: Embedder, dimension: Finding, seed:
     """Another dimension: another model, or the first part of this one's vectors."""
     model, dim = embedder.quick_identity(), store.info.dim
     notes = (fitting_models(store, model, seed),)
-    other = Compatibility(
+    result = Compatibility(
         store.info.location, model, Cause.DIMENSION, dimension.message, "facts", (dimension,), notes=notes
     )
     if dim > model.dim or not store.info.has_texts:
-        return other
+        return result
     try:
         shortened = _is_shortened(store, embedder, seed)
     except RemoteError as error:
         untried = f"whether these are the first {dim:,} dimensions of the model's could not be tried: {error}"
-        return replace(other, notes=(*notes, untried))
+        return replace(result, notes=(*notes, untried))
     sentence = f"the store has the first {dim:,} of the model's {model.dim:,} dimensions; ask the model for as many"
-    return replace(other, cause=Cause.SHORTENED, sentence=sentence, basis="sample", notes=()) if shortened else other
+    return replace(result, cause=Cause.SHORTENED, sentence=sentence, basis="sample", notes=()) if shortened else result
 
 
 def _is_shortened(store: Store, embedder: Embedder, seed: int) -> bool:
@@ -145,20 +150,20 @@ def _is_shortened(store: Store, embedder: Embedder, seed: int) -> bool:
 
 
 def _by_sample(
-    store: Store, embedder: Embedder, known: tuple[Finding, ...], size: int, seed: int, progress: Progress
+    store: Store, embedder: Embedder, manifest_findings: tuple[Finding, ...], size: int, seed: int, progress: Progress
 ) -> Compatibility:
     sample, stored = draw(store, size, seed)
     compared = compare(sample, stored, embedder, tolerance_of(store.info), progress)
     figures = _figures(store, compared, size)
-    found = diagnose(store, embedder, compared, figures.disagreeing, seed, progress)
+    diagnosis = diagnose(store, embedder, compared, figures.disagreeing, seed, progress)
     if _translated(store) and not compared.agreeing.all() and compared.near.mean() > _MOST:
-        found = _excused(found, figures)
-    findings = (*known, Finding("vectors", found.cause is Cause.COMPATIBLE, found.sentence))
+        diagnosis = _accept_translated(diagnosis, figures)
+    findings = (*manifest_findings, Finding("vectors", diagnosis.cause is Cause.COMPATIBLE, diagnosis.sentence))
     if compared.agreeing.any():
         rows = np.flatnonzero(compared.agreeing)
         exact = not compared.tolerance.loose
         findings = (*findings, norms_by_vectors(compared.stored[rows], compared.fresh[rows], exact=exact))
-    cause, sentence = _answer(found, findings)
+    cause, sentence = _answer(diagnosis, findings)
     return Compatibility(
         store.info.location,
         embedder.identity,
@@ -166,32 +171,32 @@ def _by_sample(
         sentence,
         "sample",
         findings,
-        figures=replace(figures, structure=found.structure),
-        trials=found.trials,
-        examples=_examples(compared, found),
+        figures=replace(figures, structure=diagnosis.structure),
+        trials=diagnosis.trials,
+        examples=_examples(compared, diagnosis),
         notes=(
-            *_others(store, embedder.identity, cause, seed),
+            *_other_models(store, embedder.identity, cause, seed),
             *_translated(store),
             *_doubts(store, compared, embedder.identity),
         ),
     )
 
 
-def _others(store: Store, model: ModelIdentity, cause: Cause, seed: int) -> tuple[str, ...]:
+def _other_models(store: Store, model: ModelIdentity, cause: Cause, seed: int) -> tuple[str, ...]:
     return (fitting_models(store, model, seed),) if cause is Cause.OTHER_MODEL else ()
 
 
-def _excused(found: Diagnosis, figures: Figures) -> Diagnosis:
+def _accept_translated(diagnosis: Diagnosis, figures: Figures) -> Diagnosis:
     """Translated vectors are near those of the model, which is all that they promise."""
-    others = f"{figures.sampled - figures.agreeing} of {figures.sampled} sampled vectors are translated"
-    sentence = f"{others}, and near the model's (median cosine {figures.median_cosine:.3f}); the others are its own"
-    return replace(found, cause=Cause.COMPATIBLE, sentence=sentence)
+    translated = f"{figures.sampled - figures.agreeing} of {figures.sampled} sampled vectors are translated"
+    sentence = f"{translated}, and near the model's (median cosine {figures.median_cosine:.3f}); the others are its own"
+    return replace(diagnosis, cause=Cause.COMPATIBLE, sentence=sentence)
 
 
-def _answer(found: Diagnosis, findings: tuple[Finding, ...]) -> tuple[Cause, str]:
-    """The vectors speak first; where they agree, what else is not as expected."""
-    if found.cause is not Cause.COMPATIBLE:
-        return found.cause, found.sentence
+def _answer(diagnosis: Diagnosis, findings: tuple[Finding, ...]) -> tuple[Cause, str]:
+    """The cause by the vectors; where these agree, the first other finding that is not as expected."""
+    if diagnosis.cause is not Cause.COMPATIBLE:
+        return diagnosis.cause, diagnosis.sentence
     causes = {"norms": Cause.NORMS, "manifest": Cause.MANIFEST, "unchanged": Cause.CHANGED}
     agree = "; the vectors agree"
     advice = {"norms": "", "manifest": f"{agree}, so stamp the store anew", "unchanged": agree}
@@ -199,12 +204,12 @@ def _answer(found: Diagnosis, findings: tuple[Finding, ...]) -> tuple[Cause, str
         for finding in findings:
             if finding.name == name and not finding.ok:
                 return cause, finding.message + advice[name]
-    return found.cause, found.sentence
+    return diagnosis.cause, diagnosis.sentence
 
 
 def _figures(store: Store, compared: Comparison, size: int) -> Figures:
     n, agreeing = len(compared), int(compared.agreeing.sum())
-    # Fewer than were asked for: these are all the different texts that there are
+    # fewer than requested: the store has no more different texts
     population = n if n < size or n == store.info.count else store.info.count
     return Figures(
         sampled=n,
@@ -216,12 +221,14 @@ def _figures(store: Store, compared: Comparison, size: int) -> Figures:
     )
 
 
-def _examples(compared: Comparison, found: Diagnosis) -> tuple[Example, ...]:
-    """Those that disagree most."""
+def _examples(compared: Comparison, diagnosis: Diagnosis) -> tuple[Example, ...]:
+    """The documents that disagree most."""
     order = np.argsort(compared.cosines, kind="stable").tolist()
-    rows = [row for row in order if found.taken_for[row] != "agrees"]
+    rows = [row for row in order if diagnosis.taken_for[row] != "agrees"]
     return tuple(
-        Example(compared.documents[row].id, int(compared.rows[row]), float(compared.cosines[row]), found.taken_for[row])
+        Example(
+            compared.documents[row].id, int(compared.rows[row]), float(compared.cosines[row]), diagnosis.taken_for[row]
+        )
         for row in rows[:_EXAMPLES]
     )
 
@@ -233,7 +240,5 @@ def _doubts(store: Store, compared: Comparison, model: ModelIdentity) -> list[st
         doubts.append(f"the stored texts begin with the prefix {prefix!r} already, and the model puts it before them")
     if compared.tolerance.loose:
         factory = store.info.details.get("factory", store.info.index_type)
-        doubts.append(
-            f"the index ({factory}) is lossy: small changes, such as of few texts, could not be told from its loss"
-        )
+        doubts.append(f"the index ({factory}) is lossy: small changes, such as of few texts, look the same as its loss")
     return doubts

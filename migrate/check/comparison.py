@@ -1,8 +1,8 @@
-"""Stored vectors beside those that a model gives to the same texts now, and what nothing in common looks like.
+"""Compares stored vectors with those that a model gives for the same texts now.
 
-How near a stored vector must be to one made anew to be the same, by what the index has kept of it.
-
-What a sample says of the share of a store that disagrees.
+`Tolerance` says how close two vectors must be to count as the same, given what the index has kept of them.
+`Comparison` measures agreement against what unrelated vectors would show, and `share_of` bounds the share of the whole
+store that disagrees.
 """
 
 from __future__ import annotations
@@ -31,6 +31,18 @@ _SLACK: Final = 0.07
 _STRAYING: Final = 0.3
 _LOOSE: Final = 5e-3
 _PLAIN = re.compile(r"Flat|SQ\w+|IVF.*|IDMap2?|HNSW.*")
+
+
+CONFIDENCE = 0.95
+
+Mask = NDArray[np.bool_]
+
+_RIVALS = 0.05
+_LONELY = 0.5
+_MAJORITY = 0.5
+_PERMUTATIONS = 999
+_OTHERS = 256
+_STRUCTURE = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +82,6 @@ def tolerance_of(info: StoreInfo) -> Tolerance:
     return Tolerance(_SLACK, coded=True)
 
 
-CONFIDENCE = 0.95
-
-
 @dataclass(frozen=True, slots=True)
 class Share:
     """A share between bounds, all from 0 to 1. With nothing seen `upper` is the largest share that could be missed."""
@@ -82,8 +91,8 @@ class Share:
     upper: float
 
 
-def share_of(seen: int, sampled: int, population: int) -> Share:
-    """The share of a population of which `seen` of `sampled` random members were seen; n >= 1.
+def share_of(hits: int, sampled: int, population: int) -> Share:
+    """The share of a population of which `hits` of `sampled` random members were seen; n >= 1.
 
     Bounds are those of Clopper and Pearson (Biometrika 26, 1934, 404-413): two-sided 95 %, one-sided where none or all
     were seen, so that 0 of n gives 1 - 0.05^(1/n), about 3/n. A sample of everything has no bounds to either side.
@@ -91,25 +100,15 @@ def share_of(seen: int, sampled: int, population: int) -> Share:
     >>> round(share_of(0, 32, 10_000).upper, 3)
     0.089
     """
-    estimate = seen / sampled
+    estimate = hits / sampled
     if sampled >= population:
         return Share(estimate, estimate, estimate)
     from scipy.special import betaincinv
 
-    tail = 1 - CONFIDENCE if seen in (0, sampled) else (1 - CONFIDENCE) / 2
-    lower = float(betaincinv(seen, sampled - seen + 1, tail)) if seen else 0.0
-    upper = float(betaincinv(seen + 1, sampled - seen, 1 - tail)) if seen < sampled else 1.0
+    tail = 1 - CONFIDENCE if hits in (0, sampled) else (1 - CONFIDENCE) / 2
+    lower = float(betaincinv(hits, sampled - hits + 1, tail)) if hits else 0.0
+    upper = float(betaincinv(hits + 1, sampled - hits, 1 - tail)) if hits < sampled else 1.0
     return Share(estimate, lower, upper)
-
-
-Mask = NDArray[np.bool_]
-
-_RIVALS = 0.05
-_LONELY = 0.5
-_MAJORITY = 0.5
-_PERMUTATIONS = 999
-_OTHERS = 256
-_STRUCTURE = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,9 +132,9 @@ class Comparison:
     @cached_property
     def crossed(self) -> NDArray[np.float32]:
         """Cosine of each stored vector with new ones of at most 256 other texts; NaN for its own, (n, m)."""
-        others = spread(len(self), _OTHERS)
-        product: NDArray[np.float32] = unit_rows(self.stored) @ unit_rows(self.fresh[others]).T
-        product[others, np.arange(len(others))] = np.nan
+        partners = spread(len(self), _OTHERS)
+        product: NDArray[np.float32] = unit_rows(self.stored) @ unit_rows(self.fresh[partners]).T
+        product[partners, np.arange(len(partners))] = np.nan
         return product
 
     @cached_property
@@ -144,8 +143,8 @@ class Comparison:
 
         Of a code, single vectors stray from what it does on average; where most agree, those that are near do too.
         """
-        found = agree(self.stored, self.fresh, self.tolerance)
-        return found | self.near if self.tolerance.coded and found.mean() > _MAJORITY else found
+        agreeing = agree(self.stored, self.fresh, self.tolerance)
+        return agreeing | self.near if self.tolerance.coded and agreeing.mean() > _MAJORITY else agreeing
 
     @property
     def chance(self) -> float:
@@ -163,30 +162,30 @@ class Comparison:
         rivals = (self.crossed > self.cosines[:, None]).sum(axis=1)
         return np.array(rivals <= _RIVALS * (self.crossed.shape[1] - 1))
 
-    def closeness(self, some: Mask) -> float:
+    def closeness(self, rows: Mask) -> float:
         """How far some documents, (n,), have come from chance (0) to the model's vectors (1): their median cosine."""
-        chance = float(np.nanmedian(self.crossed[some])) if len(self) > 1 else 0.0
-        return (float(np.median(self.cosines[some])) - chance) / max(1 - chance, 1e-6)
+        chance = float(np.nanmedian(self.crossed[rows])) if len(self) > 1 else 0.0
+        return (float(np.median(self.cosines[rows])) - chance) / max(1 - chance, 1e-6)
 
     def structure(self, seed: int) -> tuple[float, float]:
         """Spearman correlation of the cosines inside `stored` with those inside `fresh`, and how often chance does it.
 
         Mantel's permutation test (Cancer Research 27, 1967, 209-220): the documents of one side change places.
         """
-        some = spread(len(self), _STRUCTURE)
-        upper = np.triu_indices(len(some), 1)
-        old, new = (_ranked(vectors[some], upper) for vectors in (self.stored, self.fresh))
-        found = _correlation(old[upper], new[upper])
+        rows = spread(len(self), _STRUCTURE)
+        upper = np.triu_indices(len(rows), 1)
+        old, new = (_ranked(vectors[rows], upper) for vectors in (self.stored, self.fresh))
+        correlation = _correlation(old[upper], new[upper])
         rng = np.random.default_rng(seed)
-        orders = (rng.permutation(len(some)) for _ in range(_PERMUTATIONS))
-        better = sum(_correlation(old[order][:, order][upper], new[upper]) >= found for order in orders)
-        return found, (better + 1) / (_PERMUTATIONS + 1)
+        orders = (rng.permutation(len(rows)) for _ in range(_PERMUTATIONS))
+        better = sum(_correlation(old[order][:, order][upper], new[upper]) >= correlation for order in orders)
+        return correlation, (better + 1) / (_PERMUTATIONS + 1)
 
     @property
     def is_rotated(self) -> bool:
         """Whether both sides have the same angles inside, so that one is the other turned."""
-        some = spread(len(self), _STRUCTURE)
-        inside = [unit_rows(vectors[some]) @ unit_rows(vectors[some]).T for vectors in (self.stored, self.fresh)]
+        rows = spread(len(self), _STRUCTURE)
+        inside = [unit_rows(vectors[rows]) @ unit_rows(vectors[rows]).T for vectors in (self.stored, self.fresh)]
         return bool(np.abs(inside[0] - inside[1]).max() < self.tolerance.allowed)
 
 
@@ -230,6 +229,6 @@ def draw(store: Store, size: int, seed: int) -> tuple[Sample, Vectors]:
 def compare(
     sample: Sample, stored: Vectors, embedder: Embedder, tolerance: Tolerance, progress: Progress
 ) -> Comparison:
-    """Embed a sample as documents and put its stored vectors beside."""
+    """Embed a sample as documents and compare the result with its stored vectors."""
     fresh = embedder.embed_documents(sample.documents, progress=progress)
     return Comparison(sample.rows, sample.documents, stored, fresh, tolerance)

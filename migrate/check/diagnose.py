@@ -1,12 +1,8 @@
-"""From a comparison to a cause: which documents agree, what explains the others, and how sure that is.
+"""Finds the cause of a disagreement: which documents agree, what explains the others, and how certain that is.
 
-Looks for vectors in other rows than those of their texts: what a store looks like whose ids are out of step.
-
-Says where in a store the sampled documents agree: a part that was added later stands in rows of its own.
-
-The ways in which the same texts may have been embedded by the same model: what `diagnose` tries.
-
-Trying ways of embedding on the documents that disagree: a few first, then all where these agree.
+`find_moved_rows` looks for vectors that are in the row of another text, `describe_rows` says where in the store the
+documents agree, and `try_hypotheses` embeds the others in different ways (prefix, pooling, length, text): a few of
+them first, and all where these agree.
 """
 
 from __future__ import annotations
@@ -29,15 +25,38 @@ from migrate.vectors import Document, Progress, Vectors, unit_rows
 _TEXTS = 256
 
 
-def rows_elsewhere(
+_MOST = 4
+
+_FURTHER_PREFIXES: Final = (
+    "search_document: ",
+    "search_query: ",
+    "title: none | text: ",
+    "task: search result | query: ",
+)
+"""Of models that are not in the registry: nomic-embed-text, embeddinggemma."""
+
+_PROBES: Final = 4
+_NEARER: Final = 0.875
+_CHANCE: Final = 1e-4
+"""The largest probability that a way of embedding is nearer by chance alone; about 20 ways are tried."""
+
+_SIGNIFICANT = 0.001
+_NOT_SIGNIFICANT = 0.05
+_MAJORITY = 0.5
+_CLOSE = 0.5
+"""The median text came 0.9 of the way from chance when a quarter was cut off, another layer's vector 0.2."""
+_FEWEST_FOR_STRUCTURE = 8
+
+
+def find_moved_rows(
     store: Store, compared: Comparison, progress: Progress
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """At most 256 of the sampled texts, and the row of the store that holds the vector of each, -1 where none does.
 
     One pass over the store's vectors.
     """
-    some = spread(len(compared), _TEXTS)
-    fresh = compared.fresh[some]
+    texts = spread(len(compared), _TEXTS)
+    fresh = compared.fresh[texts]
     queries = unit_rows(fresh)
     best = np.full(len(queries), -np.inf, np.float32)
     rows = np.full(len(queries), -1, np.int64)
@@ -45,17 +64,14 @@ def rows_elsewhere(
     for batch in store.scan():
         scores = queries @ unit_rows(batch.vectors).T
         places = scores.argmax(axis=1)
-        found = scores[np.arange(len(queries)), places]
-        better = found > best
-        best[better], rows[better] = found[better], first + places[better]
+        nearest = scores[np.arange(len(queries)), places]
+        better = nearest > best
+        best[better], rows[better] = nearest[better], first + places[better]
         first += len(batch)
         progress("look in other rows", first, store.info.count)
     stored = store.get(np.maximum(rows, 0)).vectors
     rows[~agree(stored, fresh, compared.tolerance)] = -1
-    return some, rows
-
-
-_MOST = 4
+    return texts, rows
 
 
 def describe_rows(rows: NDArray[np.int64], agreeing: NDArray[np.bool_]) -> str:
@@ -78,15 +94,6 @@ def _span(first: int, last: int) -> str:
     return f"{first}" if first == last else f"{first} to {last}"
 
 
-_FURTHER_PREFIXES: Final = (
-    "search_document: ",
-    "search_query: ",
-    "title: none | text: ",
-    "task: search result | query: ",
-)
-"""Of models that are not in the registry: nomic-embed-text, embeddinggemma."""
-
-
 @dataclass(frozen=True, slots=True)
 class Hypothesis:
     """A way of embedding. `meaning` completes the sentence "the documents were embedded ..."."""
@@ -97,7 +104,7 @@ class Hypothesis:
 
 
 def hypotheses(embedder: Embedder, documents: Sequence[Document], *, texts_may_differ: bool) -> Iterator[Hypothesis]:
-    """Every other way that can matter to these documents, the most usual mistakes first; set up when asked for.
+    """Every other way of embedding that can matter to these documents, the most usual mistakes first.
 
     A prefix or another form of the text moves a vector a little, so where vectors are at chance, they are left out.
     """
@@ -115,23 +122,23 @@ def hypotheses(embedder: Embedder, documents: Sequence[Document], *, texts_may_d
 
 def _prefixes(embedder: Embedder) -> Iterator[Hypothesis]:
     identity = embedder.identity
-    own, query = identity.document_prefix, identity.query_prefix
-    tried = {own}
+    document, query = identity.document_prefix, identity.query_prefix
+    tried = {document}
     for prefix, cause, meaning in (
-        ("", Cause.MISSING_PREFIX, f"without the prefix {own!r}"),
-        (own + own, Cause.DOUBLED_PREFIX, f"with the prefix {own!r} twice"),
+        ("", Cause.MISSING_PREFIX, f"without the prefix {document!r}"),
+        (document + document, Cause.DOUBLED_PREFIX, f"with the prefix {document!r} twice"),
         (query, Cause.QUERY_PREFIX, f"with {query!r}, the prefix of queries"),
-        *((other, Cause.OTHER_PREFIX, f"with the prefix {other!r}") for other in _usual_prefixes()),
+        *((usual, Cause.OTHER_PREFIX, f"with the prefix {usual!r}") for usual in _usual_prefixes()),
     ):
-        other = None if prefix in tried else embedder.with_prefixes(prefix, query)
-        if other is not None:
-            yield Hypothesis(cause, meaning, other.embed_documents)
+        prefixed = None if prefix in tried else embedder.with_prefixes(prefix, query)
+        if prefixed is not None:
+            yield Hypothesis(cause, meaning, prefixed.embed_documents)
         tried.add(prefix)
 
 
 def _usual_prefixes() -> list[str]:
-    known = [prefix for facts in known_models() for prefix in (facts.document_prefix, facts.query_prefix)]
-    return list(dict.fromkeys([*filter(None, known), *_FURTHER_PREFIXES]))
+    prefixes = [prefix for facts in known_models() for prefix in (facts.document_prefix, facts.query_prefix)]
+    return list(dict.fromkeys([*filter(None, prefixes), *_FURTHER_PREFIXES]))
 
 
 def _changed(embedder: Embedder, change: Callable[[Document], str]) -> Callable[[Sequence[Document]], Vectors]:
@@ -153,12 +160,6 @@ _FORMS: Final[tuple[tuple[str, Callable[[Document], str]], ...]] = (
     ("with the title and a line break before", _titled("\n")),
     ("in lower case", lambda document: document.text.lower()),
 )
-
-
-_PROBES: Final = 4
-_NEARER: Final = 0.875
-_CHANCE: Final = 1e-4
-"""How likely a way may be nearer to so many documents by chance; about 20 ways are tried."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -190,10 +191,10 @@ def try_hypotheses(compared: Comparison, embedder: Embedder, progress: Progress)
     ways = hypotheses(embedder, compared.documents, texts_may_differ=bool(compared.near[probes].any()))
     for number, hypothesis in enumerate(ways):
         progress("try other ways", number, None)
-        trial, found = _try(compared, hypothesis, probes)
+        trial, explanation = _try(compared, hypothesis, probes)
         trials.append(trial)
-        if found is not None and (best is None or found.agreeing.sum() > best.agreeing.sum()):
-            best = found
+        if explanation is not None and (best is None or explanation.agreeing.sum() > best.agreeing.sum()):
+            best = explanation
         if best is not None and best.agreeing.all() and not compared.tolerance.loose:
             break
     return Tried(tuple(trials), best)
@@ -234,17 +235,9 @@ def _trial(hypothesis: Hypothesis, cosines: NDArray[np.float64], agreeing: Mask)
     return Trial(hypothesis.cause, hypothesis.meaning, len(cosines), int(agreeing.sum()), float(np.median(cosines)))
 
 
-_SIGNIFICANT = 0.001
-_NOT_SIGNIFICANT = 0.05
-_MAJORITY = 0.5
-_CLOSE = 0.5
-"""The median text came 0.9 of the way from chance when a quarter was cut off, another layer's vector 0.2."""
-_FEWEST_FOR_STRUCTURE = 8
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Diagnosis:
-    """The cause with its sentence; `taken_for` says of each document, (n,), what its vector is taken for."""
+    """The cause with its sentence; `taken_for` says of each document, (n,), what its vector seems to be."""
 
     cause: Cause
     sentence: str
@@ -279,7 +272,7 @@ def _all(compared: Comparison) -> str:
 
 
 def _labels(compared: Comparison, tried: Tried) -> tuple[str, ...]:
-    """What each document's vector is taken for: the surest, which in a loose comparison is what is nearer."""
+    """What each document's vector seems to be; in a loose comparison, whichever is nearer."""
     labels = np.where(compared.near, "near, not equal", "at chance").astype(object)
     labels[compared.agreeing] = "agrees"
     if tried.best is not None:
@@ -295,15 +288,15 @@ def _explained(compared: Comparison, tried: Tried) -> Mask:
 def _a_part_agrees(compared: Comparison, tried: Tried, disagreeing: Share) -> Diagnosis:
     """Some documents agree, plainly or when embedded in another way: tell what the others are."""
     explained = _explained(compared, tried) & ~compared.agreeing
-    rest = ~compared.agreeing & ~explained
+    unexplained = ~compared.agreeing & ~explained
     labels = _labels(compared, tried)
     if not compared.agreeing.any() and tried.best is not None:
         named = f"the documents were embedded {tried.best.hypothesis.meaning}"
         sentence = f"{named}: so, {explained.sum()} of {len(compared)} sampled ones agree, the others do not"
         return Diagnosis(tried.best.hypothesis.cause, sentence, labels, tried.trials)
-    if tried.best is not None and explained.sum() >= rest.sum():
+    if tried.best is not None and explained.sum() >= unexplained.sum():
         cause, what = Cause.MIXED, f"was embedded {tried.best.hypothesis.meaning}"
-    elif compared.near[rest].mean() > _MAJORITY and compared.closeness(rest) > _CLOSE:
+    elif compared.near[unexplained].mean() > _MAJORITY and compared.closeness(unexplained) > _CLOSE:
         cause, what = Cause.STALE, "is near what its texts give now, but not equal: these were changed since"
     else:
         cause, what = Cause.MIXED, "is of another model"
@@ -327,12 +320,12 @@ def _nothing_agrees(store: Store, compared: Comparison, tried: Tried, seed: int,
             "before it was embedded, or the model is a near relative: another revision, fine-tuned, of less precision"
         )
         return Diagnosis(Cause.NEAR, sentence, labels, trials)
-    some, elsewhere = rows_elsewhere(store, compared, progress)
+    texts, elsewhere = find_moved_rows(store, compared, progress)
     moved = np.flatnonzero(elsewhere >= 0)
-    if len(moved) > _MAJORITY * len(some):
-        first = some[moved[0]]
+    if len(moved) > _MAJORITY * len(texts):
+        first = texts[moved[0]]
         example = f"document {compared.documents[first].id!r} (row {compared.rows[first]}) in row {elsewhere[moved[0]]}"
-        sentence = f"{len(moved)} of {len(some)} texts have their vector in another row, such as that of {example}"
+        sentence = f"{len(moved)} of {len(texts)} texts have their vector in another row, such as that of {example}"
         return Diagnosis(Cause.OUT_OF_STEP, sentence, labels, trials)
     chance = f"cosine {cosine:.3f}, where different texts have {compared.chance:.3f}"
     if len(compared) < _FEWEST_FOR_STRUCTURE:
@@ -353,6 +346,6 @@ def _by_structure(
         cause, sentence = Cause.OTHER_TEXTS, f"these are not vectors of these texts: {chance}, {unlike}"
     else:
         sure, unsure = "yet the same texts are neighbours", "and too few texts to tell whose neighbours they are"
-        found = f"{chance}, {sure if by_chance <= _SIGNIFICANT else unsure} (rank correlation {structure:.2f})"
-        cause, sentence = Cause.OTHER_MODEL, f"another model of the same dimension: {found}"
+        finding = f"{chance}, {sure if by_chance <= _SIGNIFICANT else unsure} (rank correlation {structure:.2f})"
+        cause, sentence = Cause.OTHER_MODEL, f"another model of the same dimension: {finding}"
     return Diagnosis(cause, sentence, labels, trials, structure)

@@ -1,4 +1,4 @@
-"""What can be told without embedding a text: dimension, norms, and what a manifest says."""
+"""What can be checked without embedding a text: dimension, norms, and the manifest."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _WORDS = {
 
 def dimension_finding(store: Store, model: ModelIdentity) -> Finding:
     """Whether the dimensions are equal."""
-    found = store.info.dim
-    if found == model.dim:
-        return Finding("dimension", True, f"{found:,}, as the model's")
-    return Finding("dimension", False, f"the store has {found:,} dimensions, the model gives {model.dim:,}")
+    store_dim = store.info.dim
+    if store_dim == model.dim:
+        return Finding("dimension", True, f"{store_dim:,}, as the model's")
+    return Finding("dimension", False, f"the store has {store_dim:,} dimensions, the model gives {model.dim:,}")
 
 
 def fitting_models(store: Store, model: ModelIdentity, seed: int) -> str:
@@ -45,7 +45,7 @@ def fitting_models(store: Store, model: ModelIdentity, seed: int) -> str:
     if store.info.exact:
         fits = [facts for facts in fits if facts.normalized == norms.is_unit]
     names = ", ".join(facts.short_name for facts in fits[:_LISTED]) + (", ..." if len(fits) > _LISTED else "")
-    return f"known models that would fit: {names or 'none'} (norms of {_told(norms)})"
+    return f"known models that would fit: {names or 'none'} (norms of {_norm_range(norms)})"
 
 
 def _some_vectors(store: Store, seed: int) -> Vectors:
@@ -57,69 +57,58 @@ def _some_vectors(store: Store, seed: int) -> Vectors:
 
 
 def norms_by_model(store: Store, model: ModelIdentity, seed: int) -> Finding:
-    """Whether some random rows have the norms that are known of the model.
-
-    Raises
-    ------
-    VectorError
-        A vector is zero or not finite.
-    """
+    """Whether some random rows have the norms that are known of the model."""
     norms = summarize_norms(_some_vectors(store, seed))
     if not store.info.exact:
-        return Finding("norms", True, f"{_told(norms)}; not compared, as the index keeps them only roughly")
+        return Finding("norms", True, f"{_norm_range(norms)}; not compared, as the index keeps them only roughly")
     fits = norms.is_unit == model.normalized
-    return Finding("norms", fits, f"{_told(norms)}; the model's are {'1' if model.normalized else 'not all 1'}")
+    return Finding("norms", fits, f"{_norm_range(norms)}; the model's are {'1' if model.normalized else 'not all 1'}")
 
 
 def norms_by_vectors(stored: Vectors, fresh: Vectors, *, exact: bool) -> Finding:
     """Whether vectors that point the same way, (n, dim) each, are equally long."""
     old, new = summarize_norms(stored), summarize_norms(fresh)
     if not exact:
-        return Finding("norms", True, f"{_told(old)}; not compared, as the index keeps them only roughly")
+        return Finding("norms", True, f"{_norm_range(old)}; not compared, as the index keeps them only roughly")
     ratios = np.sqrt(squared_norms(stored).astype(np.float64) / squared_norms(fresh))
     if (np.abs(ratios - 1) < _SAME_NORM).mean() > 1 / 2:
-        return Finding("norms", True, f"{_told(old)}, as the model's")
+        return Finding("norms", True, f"{_norm_range(old)}, as the model's")
     if old.is_unit:
         how = "normalised in the store, not by the model"
     else:
         how = "not normalised in the store, but by the model" if new.is_unit else "scaled"
-    return Finding("norms", False, f"{how}: {_told(old)} in the store, {_told(new)} by the model")
+    return Finding("norms", False, f"{how}: {_norm_range(old)} in the store, {_norm_range(new)} by the model")
 
 
-def _told(norms: NormSummary) -> str:
+def _norm_range(norms: NormSummary) -> str:
     return "1" if norms.is_unit else f"{norms.minimum:.3g} to {norms.maximum:.3g}"
 
 
 def manifest_finding(manifest: Manifest, model: ModelIdentity) -> Finding:
     """Whether the manifest names this model, with these prefixes; a revision counts where both sides know it."""
-    known = manifest.model
-    if known is None:
+    recorded = manifest.model
+    if recorded is None:
         return Finding("manifest", False, "names no model")
     differences = [
-        f"{_WORDS[field.name]} is {getattr(known, field.name)!r}, for the model as named {getattr(model, field.name)!r}"
-        for field in fields(known)
-        if getattr(known, field.name) != getattr(model, field.name)
-        and not (field.name == "revision" and None in (known.revision, model.revision))
+        f"{_WORDS[field.name]} is {getattr(recorded, field.name)!r}, "
+        f"for the model as named {getattr(model, field.name)!r}"
+        for field in fields(recorded)
+        if getattr(recorded, field.name) != getattr(model, field.name)
+        and not (field.name == "revision" and None in (recorded.revision, model.revision))
     ]
     if differences:
         return Finding("manifest", False, f"in the manifest {'; '.join(differences)}")
     return Finding(
-        "manifest", True, f"names {known.spec}, made by {manifest.details.get('made by', 'an unknown command')}"
+        "manifest", True, f"names {recorded.spec}, made by {manifest.details.get('made by', 'an unknown command')}"
     )
 
 
-def check_revision(location: Path, known: ModelIdentity, model: ModelIdentity) -> None:
-    """Make sure that the model of the store at `location` is still what it was, where its manifest tells.
-
-    Raises
-    ------
-    StoreError
-        Its weights or its vocabulary have changed.
-    """
-    if known.revision is not None and known.revision != model.revision:
+def check_revision(location: Path, recorded: ModelIdentity, model: ModelIdentity) -> None:
+    """Make sure that the model of the store at `location` is still what it was, where its manifest tells."""
+    if recorded.revision is not None and recorded.revision != model.revision:
         raise StoreError(
-            f"{location}: expected {known.spec} at revision {known.revision[:12]}, found {str(model.revision)[:12]}; "
-            "the model has changed since the store was made"
+            f"{location}: expected {recorded.spec} at revision {recorded.revision[:12]}, "
+            f"found {str(model.revision)[:12]}; the model has changed since the store was made"
         )
 
 

@@ -1,4 +1,4 @@
-"""What a check finds: the cause, a sentence, named findings, and the figures and examples they rest on."""
+"""The result of a check: the cause, a sentence, named findings, and the figures and examples behind them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A sampled document that disagrees: how near its vector is to that of its text, and what that was taken for."""
+    """A sampled document that disagrees: the cosine with the vector of its text, and what it seems to be."""
 
     doc_id: str
     row: int
@@ -72,7 +72,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The figures of a comparison with vectors made anew.
+    """The figures of a comparison with vectors that were embedded again.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ class Figures:
     tolerance
         How far below 1 a cosine may be in an agreement.
     median_cosine
-        Of stored vectors and those of the same texts made anew.
+        Of stored vectors and new ones of the same texts.
     chance_cosine
         Median over pairs of different texts: what nothing in common looks like in this store.
     structure

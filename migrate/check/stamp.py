@@ -1,4 +1,4 @@
-"""Writes beside a store which model it comes from, so that later checks need no embedding. Nothing else is touched."""
+"""Records beside a store which model it comes from, so that later checks need no embedding. Nothing else is changed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def stamp_store(
     sample, seed, progress
         Of the check.
     trust
-        Write it unchecked; the dimension must fit all the same.
+        Write it unchecked; the dimension must still fit.
     force
         Replace a manifest.
 
@@ -54,7 +54,7 @@ def stamp_store(
     UsageError
         There is a manifest and `force` is not given.
     StoreError
-        The store changed meanwhile; or as `check_store`.
+        The store changed during the check; or as `check_store`.
     OutputError
         The folder cannot be written to.
     VectorError, RemoteError, InputError
@@ -63,7 +63,7 @@ def stamp_store(
     files = as_files(store)
     if files is None:
         raise UsageError(
-            f"{store.info.location}: expected a store that lies in files, found one that has no place for a stamp; "
+            f"{store.info.location}: the store is not kept in files, so there is no place for a stamp; "
             "name its model with every command"
         )
     path = files.folder / MANIFEST_NAME
@@ -95,7 +95,7 @@ def _manifest(store: FileStore, embedder: Embedder, checked: Compatibility | Non
 
 
 def _checked(checked: Compatibility | None) -> Mapping[str, Any] | None:
-    """What the stamp rests on, None for somebody's word alone."""
+    """What the stamp is based on, None if nothing was checked."""
     if checked is None:
         return None
     figures = checked.figures

@@ -7,13 +7,11 @@ Beside an output `new` stands `.new.work` while it is being made:
     scratch/        what is needed only until then
     old/            the older output that `--force` replaces, for the moment between two renames
 
-A run that finds this folder checks the parts against their checksums and goes on after the last sound one.
+A run that finds this folder checks the finished shards against their checksums and makes the others. Only a run of the
+same configuration may go on: the same command with the same options, from the same source.
 
-Where an output stands while it is made, what is done of it, and how that is cleared away.
-
-What an output is made from, as a journal remembers it: only a run of the same configuration may continue it.
-
-Several outputs in one folder, made one after the other by one command: which of them are done already.
+`make_folder` makes one output; `write_store`, which is all that commands call, makes it from shards. `open_steps` keeps
+track of several outputs of one command.
 """
 
 from __future__ import annotations
@@ -22,16 +20,32 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from migrate import __version__
-from migrate.checkpoint.journal import VERSION, Journal, Part, PartRecorder, Record, reach, read_journal, sound_parts
+from migrate.checkpoint.journal import (
+    VERSION,
+    FileDigest,
+    Journal,
+    Part,
+    PartRecorder,
+    Record,
+    reach,
+    read_journal,
+    sound_parts,
+)
 from migrate.errors import DatasetError, StitchError, StoreError, UsageError, VectorError
 from migrate.files import canonical_json, output_errors, output_lock, refuse_existing, refuse_link, sync_folder
+from migrate.runners import LocalRunner, Runner, Shard, ShardTask
+from migrate.vectors import Progress, no_progress
 
 Facts = Mapping[str, Any]
 
@@ -45,9 +59,11 @@ class Work:
     path
         The work folder.
     parts
-        Those that are durable; their files are to be continued, everything else in `content` is to be made again.
+        The shards that are durable; everything else in `content` is to be made again.
     total
         How many rows there will be, where that is known.
+    digest
+        Of the file that the shards are in.
     disputed
         Set when the source proves to be another than that of `parts`: keeping them or not is the user's choice.
     """
@@ -55,6 +71,7 @@ class Work:
     path: Path
     parts: list[Part] = field(default_factory=list)
     total: int | None = None
+    digest: FileDigest = field(default_factory=FileDigest)
     disputed: bool = False
 
     @property
@@ -80,16 +97,16 @@ class Work:
     @property
     def rows(self) -> int:
         """How many rows are durable."""
-        return self.parts[-1].rows if self.parts else 0
+        return sum(len(part.shard) for part in self.parts)
 
     @property
-    def facts(self) -> Facts:
-        """What was noted with the last part."""
-        return self.parts[-1].facts if self.parts else {}
+    def finished(self) -> tuple[tuple[int, int], ...] | None:
+        """The ranges of rows that are durable; None where there are none."""
+        return tuple((part.start, part.stop) for part in self.parts) or None
 
     def recorder(self) -> PartRecorder:
-        """What records further parts."""
-        return PartRecorder(self.journal, self.path, self.parts)
+        """What records further shards."""
+        return PartRecorder(self.journal, self.path, self.parts, self.digest)
 
     def hint(self) -> str:
         """How to go on after an interruption."""
@@ -106,11 +123,32 @@ def look_at(output: Path) -> Record | None:
 
 
 def rows_done(output: Path, command: str) -> int:
-    """How many rows of an output an earlier run of a command has noted as durable."""
+    """How many rows from the first on an earlier run of a command has noted as durable."""
     record = look_at(output)
-    if record is None or record.configuration.get("command") != command or not record.parts:
+    if record is None or record.configuration.get("command") != command:
         return 0
-    return record.parts[-1].rows
+    parts = _without_gaps(record.parts)
+    return parts[-1].stop if parts else 0
+
+
+def _without_gaps(parts: Iterable[Part]) -> list[Part]:
+    """The parts in order, from row 0 on up to the first gap."""
+    kept: list[Part] = []
+    for part in sorted(parts, key=lambda part: part.start):
+        if part.start != (kept[-1].stop if kept else 0):
+            break
+        kept.append(part)
+    return kept
+
+
+def rows_left(output: Path, command: str, count: int) -> NDArray[np.int64]:
+    """The rows, of `count`, that an earlier run of a command has not noted as durable."""
+    left = np.ones(count, dtype=bool)
+    record = look_at(output)
+    if record is not None and record.configuration.get("command") == command:
+        for part in record.parts:
+            left[part.start : part.stop] = False
+    return np.flatnonzero(left)
 
 
 def tidy(work: Work) -> None:
@@ -135,7 +173,7 @@ def discard(work: Work, output: Path) -> None:
         shutil.rmtree(work.path)
 
 
-_ANEW: Final = "to discard the unfinished work and begin anew, add --restart"
+_START_OVER: Final = "to discard the unfinished work and start over, add --restart"
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,25 +208,25 @@ class Configuration:
         if found["command"] != expected["command"]:
             raise UsageError(
                 f"{output}: expected unfinished work of {expected['command']}, found some of {found['command']}; "
-                f"{_ANEW}"
+                f"{_START_OVER}"
             )
         if found["source"] != expected["source"]:
             raise StoreError(
                 f"{output}: expected the source that the unfinished work was begun with, found another or a changed "
-                f"one; {_ANEW}"
+                f"one; {_START_OVER}"
             )
         names = sorted(found["options"].keys() | expected["options"].keys())
         others = [name for name in names if found["options"].get(name) != expected["options"].get(name)]
         if others:
             raise UsageError(
                 f"{output}: expected the options that the unfinished work was begun with, found other values of "
-                f"{', '.join(others)}; {_ANEW}"
+                f"{', '.join(others)}; {_START_OVER}"
             )
 
 
 def source_changed(what: str) -> StoreError:
     """The error of a source that is not what the unfinished work was begun with, to be raised."""
-    return StoreError(f"{what}: changed since the unfinished work was begun; {_ANEW}")
+    return StoreError(f"{what}: changed since the unfinished work was begun; {_START_OVER}")
 
 
 @dataclass(slots=True)
@@ -285,7 +323,7 @@ def make_folder(
     configure
         Says what the output is made from. Called when the output is free and locked.
     fill
-        Fills `Work.content`, going on after `Work.parts`, and returns facts that JSON can hold. It is a function of
+        Fills `Work.content` with what `Work.parts` lacks, and returns facts that JSON can hold. It is a function of
         these alone. Not called where an earlier run got as far as the last rename.
     force
         Replace what is at `output`, once the new folder is complete.
@@ -322,6 +360,77 @@ def make_folder(
         return facts
 
 
+class StoreJob(ABC):
+    """What one command writes a store from; see `write_store`.
+
+    `stage` is what progress is reported as. `waits` says whether a shard must be durable before the next is begun, as
+    what it cost is lost otherwise. `in_order` says that rows come from a stream: what an earlier run has finished after
+    a gap is made again.
+    """
+
+    stage: str
+    waits: bool = False
+    in_order: bool = False
+
+    @property
+    def total(self) -> int | None:
+        """The number of rows; None where only the end will tell."""
+        return None
+
+    @abstractmethod
+    def configuration(self) -> Configuration:
+        """What the store is made from; asked for when the output is free and locked."""
+
+    @abstractmethod
+    def shards(self) -> Iterable[Shard]:
+        """The shards, in order, after `task` was asked for; those that are finished may be left out."""
+
+    @abstractmethod
+    def task(self, work: Work) -> ShardTask:
+        """What is to be done with each shard, in a folder that may hold some of them already."""
+
+    @abstractmethod
+    def finish(self, work: Work) -> Facts:
+        """Complete the store once every shard is there, and return facts that JSON can hold."""
+
+
+LOCAL: Final = LocalRunner()
+
+
+def write_store(
+    output: Path,
+    job: StoreJob,
+    *,
+    runner: Runner = LOCAL,
+    force: bool = False,
+    restart: bool = False,
+    progress: Progress = no_progress,
+) -> Facts:
+    """Write a store from shards: those that an earlier run has finished stay, and `runner` does the others.
+
+    The store appears under its name when it is complete. Raises as `make_folder`.
+    """
+
+    def fill(work: Work) -> Facts:
+        work.total = job.total
+        if job.in_order:
+            work.parts[:] = _without_gaps(work.parts)
+        task, finished = job.task(work), {part.shard for part in work.parts}
+        rows = work.rows
+        results = runner.run(task, (shard for shard in job.shards() if shard not in finished))
+        with work.recorder() as recorder, closing(results):
+            progress(job.stage, rows, job.total)
+            for result in results:
+                recorder.record(result)
+                if job.waits:
+                    recorder.wait()
+                rows += len(result.shard)
+                progress(job.stage, rows, job.total)
+        return job.finish(work)
+
+    return make_folder(output, job.configuration, fill, force=force, restart=restart)
+
+
 def _take_up(work: Work, output: Path, configuration: Configuration, *, force: bool) -> Record:
     """The record of an earlier run that goes on here, or a new one."""
     record = read_journal(work.journal.path)
@@ -337,9 +446,10 @@ def _take_up(work: Work, output: Path, configuration: Configuration, *, force: b
     work.parts = record.parts
     if record.complete is None:
         work.journal.cut(record.size)
-        work.parts = sound_parts(work.path, record.parts)
+        work.parts = sound_parts(work.path, record.parts, work.digest)
         if len(work.parts) < len(record.parts):
-            _log.warning("%s: %d rows are damaged and are made again", output, record.parts[-1].rows - work.rows)
+            damaged = sum(len(part.shard) for part in record.parts) - work.rows
+            _log.warning("%s: %d rows are damaged and are made again", output, damaged)
             return _begin_after(work, configuration)
     return record
 
@@ -355,7 +465,7 @@ def _begin(work: Work, output: Path, configuration: Configuration) -> Record:
 
 
 def _begin_after(work: Work, configuration: Configuration) -> Record:
-    """Write the journal anew, without the parts that are not sound."""
+    """Write a new journal, without the shards that are not sound."""
     journal = work.journal
     journal.begin(configuration.as_json())
     for part in work.parts:

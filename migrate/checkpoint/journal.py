@@ -1,30 +1,32 @@
-"""What a run has done so far, one JSON line a step, so that the next run knows where to go on.
+"""What a run has done so far, one JSON line a step, so that the next run knows what is left.
 
-The first line holds the configuration, then comes one line for each part, and one when everything is in place. Every
-line carries its own checksum. Whatever follows the first line that is torn or damaged does not count.
+The first line holds the configuration, then comes one line for each finished shard, in the order in which they were
+finished, and one when everything is in place. Every line carries its own checksum. Whatever follows the first line that
+is torn or damaged does not count.
 
-Places at which tests let a process die, as `kill -9` would. Does nothing unless the environment asks for it.
+Shards are made durable by a thread that waits for the disk and takes checksums while the next shard is made.
 
-LEAD_MIGRATE_FAILPOINT=name:n ends the process with exit code 137 when it comes to the point `name` for the n-th time.
-
-Makes parts durable beside the work: waits for the disk and takes checksums in a thread of its own.
+For tests, LEAD_MIGRATE_FAILPOINT=name:n ends the process as `kill -9` would when it comes to the point `name` for the
+n-th time.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import os
 import zlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from migrate.files import sync_folder
+from migrate.files import sha256_file, sync_folder
+from migrate.runners import Shard, ShardResult
 
 VARIABLE: Final = "LEAD_MIGRATE_FAILPOINT"
 POINTS: Final = ("begun", "synced", "torn", "recorded", "filled", "complete", "aside", "published")
@@ -43,24 +45,30 @@ def reach(name: str) -> None:
         os._exit(137)
 
 
-VERSION: Final = 1
+VERSION: Final = 2
 _CHECK: Final = "crc32"
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Rows that are on disk: bytes `begin` to `end` of `file`, a path inside the work folder.
+    """A shard that is on disk: rows `start` to `stop`, bytes `begin` to `end` of `file`, a path in the work folder.
 
-    `rows` counts the rows up to and including this part; `facts` are what the maker needs to go on after it.
+    `facts` are what its maker noted of it.
     """
 
-    rows: int
+    start: int
+    stop: int
     file: str
     begin: int
     end: int
     crc32: int
     facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def shard(self) -> Shard:
+        """Its rows."""
+        return Shard(self.start, self.stop)
 
 
 @dataclass(slots=True)
@@ -94,7 +102,7 @@ class Journal:
         os.truncate(self.path, size)
 
     def add_part(self, part: Part) -> None:
-        """Note that a part is on disk."""
+        """Note that a shard is on disk."""
         self._append({"part": asdict(part)})
 
     def add_complete(self, facts: Mapping[str, Any]) -> None:
@@ -135,6 +143,8 @@ def read_journal(path: Path, *, quiet: bool = False) -> Record | None:
         position += len(line) + 1
         record = _take(record, step)
         record.size = position
+    if record is not None:  # a shard that was made again counts once
+        record.parts = list({part.shard: part for part in record.parts}.values())
     return record
 
 
@@ -177,36 +187,28 @@ def _write_all(descriptor: int, content: bytes) -> None:
 _CHUNK: Final = 1 << 20
 
 
-class GrowingRows(Protocol):
-    """A file that rows are appended to: `rows` of them so far, which end at byte `size` and began at `head_size`."""
-
-    path: Path
-    rows: int
-    size: int
-    head_size: int
-
-
 class PartRecorder:
-    """Records parts of one file, in order; a context manager.
+    """Records shards as they are finished, in any order; a context manager.
 
-    One part is recorded while the next is made; a third waits, so that a run that breaks off loses two parts at most.
+    One is recorded while the next is made; a third waits, so that a run that breaks off loses two at most.
 
     Parameters
     ----------
     journal
-        Where parts are noted.
+        Where shards are noted.
     folder
         The work folder, which the files are in.
     parts
         Those that are there already; new ones are added as they become durable.
+    digest
+        Of the file that the shards are in; read on as they come.
     """
 
-    def __init__(self, journal: Journal, folder: Path, parts: list[Part]) -> None:
+    def __init__(self, journal: Journal, folder: Path, parts: list[Part], digest: FileDigest) -> None:
         self._journal = journal
         self._folder = folder
         self._parts = parts
-        self._end = parts[-1].end if parts else None
-        self._rows = parts[-1].rows if parts else 0
+        self._digest = digest
         self._thread = ThreadPoolExecutor(1)
         self._pending: Future[None] | None = None
 
@@ -220,20 +222,16 @@ class PartRecorder:
         if error is None:
             self.wait()
 
-    def record(self, file: GrowingRows, facts: Mapping[str, Any]) -> None:
-        """Record what was appended since the last part; nothing if that is nothing.
+    def record(self, result: ShardResult) -> None:
+        """Record a shard whose bytes are written.
 
         Raises
         ------
         OSError
-            The disk refused this part or the one before.
+            The disk refused this shard or the one before.
         """
         self.wait()
-        if file.rows == self._rows:
-            return
-        begin = file.head_size if self._end is None else self._end
-        self._rows, self._end = file.rows, file.size
-        self._pending = self._thread.submit(self._write, file.path, file.rows, begin, file.size, dict(facts))
+        self._pending = self._thread.submit(self._write, result)
 
     def wait(self) -> None:
         """Come back when everything recorded so far is durable."""
@@ -241,43 +239,87 @@ class PartRecorder:
         if pending is not None:
             pending.result()
 
-    def _write(self, path: Path, rows: int, begin: int, end: int, facts: dict[str, Any]) -> None:
-        descriptor = os.open(path, os.O_RDONLY)
+    def _write(self, result: ShardResult) -> None:
+        descriptor = os.open(result.path, os.O_RDONLY)
         try:
             os.fdatasync(descriptor)
             reach("synced")
-            crc32 = checksum(descriptor, begin, end)
+            crc32 = checksum(descriptor, result.begin, result.end, self._digest.reader(result.path, result.begin))
         finally:
             os.close(descriptor)
-        part = Part(rows, str(path.relative_to(self._folder)), begin, end, crc32, facts)
+        file = str(result.path.relative_to(self._folder))
+        shard = result.shard
+        part = Part(shard.start, shard.stop, file, result.begin, result.end, crc32, dict(result.facts))
         self._journal.add_part(part)
         self._parts.append(part)
         reach("recorded")
 
 
-def checksum(descriptor: int, begin: int, end: int) -> int:
-    """CRC-32 of some bytes of an open file; of fewer if it ends before."""
+class FileDigest:
+    """SHA-256 of a file that is written from its beginning on, taken while its bytes are still in memory.
+
+    Shards that come out of order are left to the end, which reads them again.
+    """
+
+    def __init__(self) -> None:
+        self._path: Path | None = None
+        self._head = b""
+        self._end = 0
+        self._sha256 = hashlib.sha256()
+
+    def reader(self, path: Path, begin: int) -> Callable[[bytes], None] | None:
+        """What wants the bytes from `begin` on, None where they do not come next."""
+        if self._path is None:
+            with path.open("rb") as file:
+                self._head = file.read(begin)
+            self._path, self._end = path, len(self._head)
+            self._sha256.update(self._head)
+        return self._read if (self._path, self._end) == (path, begin) else None
+
+    def _read(self, content: bytes) -> None:
+        self._sha256.update(content)
+        self._end += len(content)
+
+    def of(self, path: Path) -> str:
+        """The digest of a complete file, of which only what was not read yet is read."""
+        if path != self._path:
+            return sha256_file(path)
+        with path.open("rb") as file:
+            if file.read(len(self._head)) != self._head:  # it was completed at the end
+                return sha256_file(path)
+            file.seek(self._end)
+            sha256 = self._sha256.copy()
+            while content := file.read(_CHUNK):
+                sha256.update(content)
+        return sha256.hexdigest()
+
+
+def checksum(descriptor: int, begin: int, end: int, also: Callable[[bytes], None] | None = None) -> int:
+    """CRC-32 of some bytes of an open file, of fewer if it ends before; `also` gets them too."""
     crc32 = 0
     while begin < end and (chunk := os.pread(descriptor, min(_CHUNK, end - begin), begin)):
         crc32 = zlib.crc32(chunk, crc32)
         begin += len(chunk)
+        if also is not None:
+            also(chunk)
     return crc32
 
 
-def sound_parts(folder: Path, parts: list[Part]) -> list[Part]:
-    """The parts up to the first whose bytes are not, or no longer, those that were recorded."""
-    for number, part in enumerate(parts):
-        if not _is_sound(folder / part.file, part):
-            return parts[:number]
-    return parts
+def sound_parts(folder: Path, parts: Iterable[Part], digest: FileDigest | None = None) -> list[Part]:
+    """The parts whose bytes are still those that were recorded; `digest` reads what of them comes in order."""
+    return [part for part in parts if _is_sound(folder / part.file, part, digest)]
 
 
-def _is_sound(path: Path, part: Part) -> bool:
+def _is_sound(path: Path, part: Part, digest: FileDigest | None) -> bool:
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
         return False
     try:
-        return os.fstat(descriptor).st_size >= part.end and checksum(descriptor, part.begin, part.end) == part.crc32
+        if os.fstat(descriptor).st_size < part.end or checksum(descriptor, part.begin, part.end) != part.crc32:
+            return False
+        if digest is not None and (read := digest.reader(path, part.begin)) is not None:
+            checksum(descriptor, part.begin, part.end, read)
+        return True
     finally:
         os.close(descriptor)

@@ -1,13 +1,10 @@
-"""BEIR folders: `corpus.jsonl`, `queries.jsonl`, `qrels/{split}.tsv`. Fetching one is in `download.py`.
+"""Reads and writes BEIR folders: `corpus.jsonl`, `queries.jsonl`, `qrels/{split}.tsv`. `download.py` fetches them.
 
 Format: Thakur et al., "BEIR: A Heterogeneous Benchmark for Zero-shot Evaluation of Information Retrieval
 Models", NeurIPS 2021 Datasets and Benchmarks, https://arxiv.org/abs/2104.08663.
 
-Relevance judgements in tab-separated files, BEIR's or TREC's. Which queries exist is not known here.
-
-Queries in a JSONL file: BEIR's `queries.jsonl`, or a log of the same form.
-
-Which documents stay when a corpus is capped: the relevant ones, then a random sample of the rest.
+Relevance judgements may be in BEIR's or TREC's format. Where a corpus is capped, the relevant documents stay and a
+random sample of the others fills the remaining places.
 """
 
 from __future__ import annotations
@@ -63,7 +60,7 @@ def read_qrels(path: Path) -> Qrels:
             judged = f"query {query_id!r} and document {doc_id!r}"
             raise DatasetError(f"{place}: expected one grade for {judged}, found {previous} and {grade}; remove one")
     if not qrels:
-        raise DatasetError(f"{path}: expected judgements, found none; check how the file was written")
+        raise DatasetError(f"{path}: the file has no judgements; check how it was written")
     return qrels
 
 
@@ -71,7 +68,7 @@ def _fields(line: str, place: str) -> list[str]:
     fields = line.split("\t") if "\t" in line else line.split()  # between tabs, ids are kept to the byte
     if len(fields) not in (3, 4) or not (fields[0] and fields[-2]):
         expected = "query-id, corpus-id and score divided by tabs (or TREC's four columns)"
-        raise DatasetError(f"{place}: expected {expected}, found {line[:80]!r}; mend the line")
+        raise DatasetError(f"{place}: expected {expected}, found {line[:80]!r}; correct the line")
     return fields
 
 
@@ -84,7 +81,7 @@ def _is_header(fields: list[str]) -> bool:
 def _grade(field: str, place: str) -> int:
     match = _GRADE.fullmatch(field)
     if not match:
-        raise DatasetError(f"{place}: expected a whole number as the grade, found {field[:80]!r}; mend the line")
+        raise DatasetError(f"{place}: the grade {field[:80]!r} is not a whole number; correct the line")
     return int(match[1])
 
 
@@ -103,37 +100,31 @@ def read_queries(path: Path) -> tuple[Query, ...]:
     for place, record in read_records(path):
         query = Query(record_id(record, place), record_text(record, "text", place))
         if query.id in queries:
-            raise DatasetError(f"{place}: expected a new query id, found {query.id!r} again; remove one")
+            raise DatasetError(f"{place}: the query id {query.id!r} appears twice; remove one")
         if not query.text.strip():
-            raise DatasetError(f"{place}: expected a text for query {query.id!r}, found a blank one; remove the query")
+            raise DatasetError(f"{place}: query {query.id!r} has a blank text; remove the query")
         queries[query.id] = query
     if not queries:
-        raise DatasetError(f"{path}: expected queries, found an empty file; check how it was written")
+        raise DatasetError(f"{path}: the file has no queries; check how it was written")
     return tuple(queries.values())
 
 
 def rows_under_cap(
     documents: Iterable[Document], qrels: Mapping[str, Mapping[str, int]], max_docs: int, seed: int
 ) -> frozenset[int]:
-    """Positions of at most `max_docs` documents: every relevant one, then a uniform sample without replacement.
-
-    Raises
-    ------
-    UsageError
-        `max_docs` is below 1, or leaves no room for the relevant documents.
-    """
+    """Positions of at most `max_docs` documents: every relevant one, then a uniform sample without replacement."""
     if max_docs < 1:
-        raise UsageError(f"max_docs: expected at least 1, found {max_docs}; raise it")
+        raise UsageError(f"max_docs: {max_docs} is too few; give at least 1")
     relevant = {doc_id for grades in qrels.values() for doc_id, grade in grades.items() if grade > 0}
     kept: list[int] = []
-    rest = array("q")  # eight bytes a document: the largest sets have millions
+    irrelevant = array("q")  # eight bytes a document: the largest sets have millions
     for row, document in enumerate(documents):
-        (kept if document.id in relevant else rest).append(row)
+        (kept if document.id in relevant else irrelevant).append(row)
     if len(kept) > max_docs:
-        raise UsageError(f"max_docs: expected room for the {len(kept)} relevant documents, found {max_docs}; raise it")
-    room = min(max_docs - len(kept), len(rest))
-    drawn = np.random.default_rng(seed).choice(len(rest), size=room, replace=False)
-    return frozenset(kept).union(rest[position] for position in drawn)
+        raise UsageError(f"max_docs: {max_docs} is too few for the {len(kept)} relevant documents; raise it")
+    room = min(max_docs - len(kept), len(irrelevant))
+    drawn = np.random.default_rng(seed).choice(len(irrelevant), size=room, replace=False)
+    return frozenset(kept).union(irrelevant[position] for position in drawn)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,13 +147,7 @@ class BeirSet:
     """Positions in `corpus.jsonl` of the documents under a cap; None for all."""
 
     def documents(self) -> Iterator[Document]:
-        """Stream the documents in the order of the corpus; each call reads the file anew.
-
-        Raises
-        ------
-        DatasetError
-            The folder has no corpus, or the corpus is malformed (see `corpus.Corpus`).
-        """
+        """Stream the documents in the order of the corpus; each call reads the file again."""
         for row, document in enumerate(self._corpus()):
             if self.kept_rows is None or row in self.kept_rows:
                 yield document
@@ -182,12 +167,12 @@ class BeirSet:
 
     @property
     def queries_without_relevant(self) -> tuple[str, ...]:
-        """Ids of judged queries for which no document is relevant: they score 0 whatever the run does."""
+        """Ids of judged queries for which no document is relevant: they score 0 in every run."""
         return tuple(query_id for query_id, grades in (self.qrels or {}).items() if max(grades.values()) <= 0)
 
     def _corpus(self) -> Corpus:
         if self.corpus_path is None:
-            raise DatasetError(f"{self.name}: expected corpus.jsonl in the BEIR folder, found none; add it")
+            raise DatasetError(f"{self.name}: the BEIR folder has no corpus.jsonl; add it")
         return read_corpus(self.corpus_path)
 
 
@@ -206,7 +191,7 @@ def load_beir(folder: Path, *, split: str = "test", max_docs: int | None = None,
     split
         Name of the file in `qrels/`, without `.tsv`. Not looked at where there is no `qrels/`.
     max_docs
-        At most so many documents; None for all.
+        The most documents to take; None for all.
     seed
         Draws the sample under `max_docs`.
 
@@ -221,7 +206,7 @@ def load_beir(folder: Path, *, split: str = "test", max_docs: int | None = None,
         The operating system refused to read a file.
     """
     if not folder.is_dir():
-        raise DatasetError(f"{folder}: expected a BEIR folder, found none; check the path")
+        raise DatasetError(f"{folder}: no such folder; check the path of the BEIR folder")
     queries = read_queries(folder / "queries.jsonl")
     judged = read_qrels(_qrels_path(folder, split)) if (folder / "qrels").is_dir() else None
     chosen, qrels, unknown = _match(queries, judged, folder / "qrels", split)
@@ -292,17 +277,17 @@ def _match(
     chosen = tuple(query for query in queries if query.id in judged)
     if not chosen:
         raise DatasetError(
-            f"{qrels_folder}: expected judgements of split {split!r} for queries in queries.jsonl, "
-            f"found {len(judged)} other queries; check that both belong together"
+            f"{qrels_folder}: none of the {len(judged)} queries that split {split!r} judges is in "
+            "queries.jsonl; check that both files belong together"
         )
-    known = {query.id for query in chosen}
+    chosen_ids = {query.id for query in chosen}
     qrels = {query.id: judged[query.id] for query in chosen}
-    return chosen, qrels, tuple(query_id for query_id in judged if query_id not in known)
+    return chosen, qrels, tuple(query_id for query_id in judged if query_id not in chosen_ids)
 
 
 def _cell(value: str) -> str:
     if not value or any(mark in value for mark in "\t\n\r"):
-        raise DatasetError(f"qrels: expected an id without tabs and line ends, found {value!r}; rename it")
+        raise DatasetError(f"qrels: the id {value!r} holds a tab or a line end; rename it")
     return value
 
 
@@ -315,7 +300,7 @@ def _json_line(record: dict[str, Any]) -> bytes:
     try:
         return json.dumps(record, ensure_ascii=False).encode()
     except (TypeError, ValueError) as error:
-        raise DatasetError(f"record {record['_id']!r}: expected what JSON can hold, found {error}; mend it") from error
+        raise DatasetError(f"record {record['_id']!r}: cannot be written as JSON ({error}); correct it") from error
 
 
 def _write_lines(path: Path, lines: Iterable[bytes]) -> None:

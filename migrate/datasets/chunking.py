@@ -1,4 +1,4 @@
-"""Cutting documents into chunks, as LEAD cuts its corpora. Which tokens a model counts is the caller's to say."""
+"""Cuts documents into chunks, as LEAD cuts its corpora. The caller says how tokens are counted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _N_MARKS = 0x100000
 """Unicode's supplementary planes: over a million letters, none of them a separator."""
 
 _STRETCHES = (1.0, 1.03, 1.1)
-"""Times their tokens words are taken to have, until no chunk is over: tokens of some models reach across words."""
+"""Factors on the tokens of words, tried until no chunk is too long: tokens of some models span words."""
 
 _MOST_WORDS = 1_000_000
 """Words whose tokens are remembered: some 150 MB at most."""
@@ -48,7 +48,7 @@ def chunk_documents(
     """Cut documents into overlapping chunks, streaming, with langchain's RecursiveCharacterTextSplitter.
 
     A cut is made between paragraphs, else lines, else words; inside a word only where it alone is longer than a chunk.
-    No chunk has more than `chunk_tokens`, but for a single character that has more by itself.
+    No chunk has more than `chunk_tokens`, except for a single character that has more by itself.
 
     Chunk `n` (from 0) of a document is called `{id}#{n}`; a document that fits into one chunk keeps its id. The
     metadata of every chunk is that of its document and three more, which replace any of the same name:
@@ -78,25 +78,25 @@ def chunk_documents(
 
 
 def _chunks(documents: Iterable[Document], cutter: _Cutter) -> Iterator[Document]:
-    seen: set[str] = set()
+    ids: set[str] = set()
     stream = iter(documents)
     while block := list(islice(stream, _BLOCK)):
         for document, tokens in zip(block, cutter.count([document.text for document in block]).tolist(), strict=True):
-            _claim(document.id, seen)
+            _add_id(document.id, ids)
             spans = cutter.cut(document.text, tokens) or [_Span(0, "")]
             for number, (start, text) in enumerate(spans):
                 chunk_id = document.id
                 if len(spans) > 1:
                     chunk_id = f"{document.id}#{number}"
-                    _claim(chunk_id, seen)
+                    _add_id(chunk_id, ids)
                 metadata = {**document.metadata, "parent_id": document.id, "chunk": number, "start": start}
                 yield Document(chunk_id, text, metadata)
 
 
-def _claim(name: str, seen: set[str]) -> None:
-    if name in seen:
-        raise DatasetError(f"expected documents and chunks with ids of their own, found {name!r} twice; rename one")
-    seen.add(name)
+def _add_id(name: str, ids: set[str]) -> None:
+    if name in ids:
+        raise DatasetError(f"the id {name!r} appears twice among documents and chunks; rename one")
+    ids.add(name)
 
 
 class _Cutter:
@@ -109,7 +109,7 @@ class _Cutter:
         self._weights: dict[str, int] = {}
 
     def cut(self, text: str, tokens: int) -> list[_Span]:
-        """The spans of a text of so many tokens, none of them blank, none inside another."""
+        """The spans of a text of up to so many tokens; none is blank or inside another."""
         if tokens <= self.tokens:
             return _stripped(0, text)
         spans: list[_Span] = []
@@ -155,7 +155,7 @@ class _Cutter:
         return [words.span(ord(window[0]) - _FIRST_MARK, ord(window[-1]) - _FIRST_MARK) for window in windows if window]
 
     def _weigh(self, words: Sequence[str]) -> NDArray[np.int64]:
-        """Tokens of each word, behind a blank, as most words stand in their texts."""
+        """Tokens of each word, after a blank, as most words occur in texts."""
         if len(self._weights) > _MOST_WORDS:
             self._weights.clear()
         fresh = [word for word in set(words) if word not in self._weights]
@@ -204,7 +204,7 @@ class _Words:
 
 
 def _separator(blanks: str) -> str:
-    """What the splitter is to take white space for: the end of a paragraph or of a line, or a space."""
+    """The separator that white space counts as: the end of a paragraph or of a line, or a space."""
     return " " if blanks == " " else "\n" * min(blanks.count("\n"), 2) or " "
 
 
@@ -215,7 +215,7 @@ def _stripped(start: int, text: str) -> list[_Span]:
 
 
 def _outermost(spans: list[_Span]) -> list[_Span]:
-    """The spans by their starts, without those that lie in another."""
+    """The spans by their starts, without those inside another."""
     kept: list[_Span] = []
     for span in sorted(spans, key=lambda span: (span.start, -span.stop)):
         if not kept or span.stop > kept[-1].stop:

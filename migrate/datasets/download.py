@@ -1,8 +1,7 @@
-"""The BEIR sets by name: downloaded once, checked by hash, unpacked into a cache. Reading them is in `beir.py`.
+"""Downloads BEIR sets by name, checks them against their hash, and unpacks them into a cache. `beir.py` reads them.
 
-Downloading one file over HTTP: resumed after a cut, tried again, never trusted. Hashes are the caller's.
-
-Unpacking a zip archive that may be hostile. Where it came from is not known here.
+An interrupted download is resumed and retried. An archive is treated as hostile: its sizes and names are checked
+before anything is written.
 """
 
 from __future__ import annotations
@@ -37,8 +36,45 @@ _TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
 _log = logging.getLogger(__name__)
 
 
+MAX_MEMBERS = 10_000
+MAX_UNPACKED_BYTES = 64 * 1024**3
+"""The largest BEIR set is about 3 GB."""
+MAX_RATIO = 200
+"""How many times its own size an archive may unpack to; JSON text deflates to between a third and a twentieth."""
+LONGEST_NAME = 255
+"""Bytes of a name of a file that every file system takes."""
+_ENCRYPTED = 0x1
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+
+OFFICIAL_URL = "https://public.ukp.informatik.tu-darmstadt.de/thakur/BEIR/datasets"
+URL_VARIABLE = "LEAD_MIGRATE_BEIR_URL"
+"""Environment variable with another base URL: a mirror with the same archives."""
+
+BEIR_MD5 = {
+    "arguana": "8ad3e3c2a5867cdced806d6503f29b99",
+    "climate-fever": "8b66f0a9126c521bae2bde127b4dc99d",
+    "dbpedia-entity": "c2a39eb420a3164af735795df012ac2c",
+    "fever": "5a818580227bfb4b35bb6fa46d9b6c03",
+    "fiqa": "17918ed23cd04fb15047f73e6c3bd9d9",
+    "hotpotqa": "f412724f78b0d91183a0e86805e16114",
+    "msmarco": "444067daf65d982533ea17ebd59501e4",
+    "nfcorpus": "a89dba18a62ef92f7d323ec890a0d38d",
+    "nq": "d4d3d2e48787a744b6f6e691ff534307",
+    "quora": "18fb154900ba42a600f84b839c173167",
+    "scidocs": "38121350fc3a4d2f48850f6aff52e4a9",
+    "scifact": "5f7d1de60b170fc8027bb7898e2efca1",
+    "trec-covid": "ce62140cb23feb9becf6270d0d1fe6d1",
+    "webis-touche2020": "46f650ba5a527fc69e0a6521c5a23563",
+}
+"""MD5 of each archive, from the table "Available Datasets" in the README of https://github.com/beir-cellar/beir.
+
+MD5 is what BEIR publishes: it guards against cuts and mix-ups, not against forgery. `cqadupstack` is missing
+because its archive holds twelve collections, each a separate BEIR folder.
+"""
+
+
 class _SameServer(urllib.request.HTTPRedirectHandler):
-    """Follows redirects within a server; a mirror is named by whoever trusts it, not by another server."""
+    """Follows redirects within a server only: the user names a mirror, another server may not."""
 
     def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
         check_redirect(req.full_url, newurl)
@@ -49,7 +85,7 @@ _OPENER = urllib.request.build_opener(_SameServer)
 
 
 class _CutError(Exception):
-    """The transfer ended early; what has arrived is kept and the rest can be asked for."""
+    """The transfer ended early; what has arrived is kept, and the remainder can be requested."""
 
 
 def download(
@@ -57,15 +93,15 @@ def download(
 ) -> None:
     """Bring `part` to the whole content of `url`, going on where an earlier run was cut.
 
-    A server that ignores Range makes the file start anew. Waits `wait_s`, then twice that, and so on between
+    If the server ignores Range, the file starts again. Waits `wait_s`, then twice that, and so on between
     attempts.
 
     Parameters
     ----------
     part
-        The file to write; what it holds already is taken for the beginning of the content.
+        The file to write; its present content counts as the beginning.
     progress
-        Called with the bytes that are there, those of earlier runs included.
+        Called with the bytes so far, including those of earlier runs.
 
     Raises
     ------
@@ -78,7 +114,7 @@ def download(
         The operating system refused to write.
     """
     if not url.startswith(("http://", "https://")):
-        raise UsageError(f"expected an http or https address, found {url!r}; mend the base URL")
+        raise UsageError(f"{url!r} is not an http or https address; correct the base URL")
     reason = ""
     for attempt in range(ATTEMPTS):
         if attempt:
@@ -108,7 +144,7 @@ def _attempt(url: str, part: Path, progress: Progress, timeout_s: float) -> None
     except urllib.error.HTTPError as error:
         error.close()
         if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and there:
-            return  # nothing is left to send; whether what is there is right, its hash will say
+            return  # nothing is left to send; the hash will show whether the file is right
         if error.code not in _TRANSIENT:
             raise RemoteError(f"cannot download {url}: {error.code} {error.reason}; check the address") from error
         raise _CutError(f"{error.code} {error.reason}") from error
@@ -122,7 +158,9 @@ def _continues(response: http.client.HTTPResponse, there: int) -> bool:
         return False
     match = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
     if not match or int(match[1]) != there:
-        raise RemoteError(f"cannot resume {response.url}: expected bytes from {there}, found others; try again later")
+        raise RemoteError(
+            f"cannot resume {response.url}: the server did not send the bytes from {there} on; try again later"
+        )
     return True
 
 
@@ -133,22 +171,11 @@ def _receive(response: http.client.HTTPResponse, file: BinaryIO, part: Path, sta
     while chunk := response.read1(_CHUNK):  # read() would lose what came before a cut in a chunked response
         with output_errors(part):
             file.write(chunk)
-            file.flush()  # here, so that a full disk is not taken for a cut when the file is closed
+            file.flush()  # here, so that a full disk does not look like an interruption when the file is closed
         done += len(chunk)
         progress("download", done, total)
     if total is not None and done < total:
         raise _CutError(f"expected {total} bytes, found {done}")
-
-
-MAX_MEMBERS = 10_000
-MAX_UNPACKED_BYTES = 64 * 1024**3
-"""The largest BEIR set is about 3 GB."""
-MAX_RATIO = 200
-"""How many times its own size an archive may unpack to; JSON text deflates to between a third and a twentieth."""
-LONGEST_NAME = 255
-"""Bytes of a name of a file that every file system takes."""
-_ENCRYPTED = 0x1
-_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 def unpack_archive(archive: Path, folder: Path, *, root: str) -> None:
@@ -156,42 +183,39 @@ def unpack_archive(archive: Path, folder: Path, *, root: str) -> None:
 
     Everything is checked before the first byte is written: no path leads outside, no member is a link or a
     device, and the declared sizes are bounded. No member can exceed its declared size.
-
-    Raises
-    ------
-    DatasetError
-        The archive is damaged, hostile, or has no files under `root/`.
-    OSError
-        The operating system refused to write.
     """
     try:
         with zipfile.ZipFile(archive) as opened:
             members = [info for info in opened.infolist() if not info.is_dir()]
             _check_sizes(members, archive)
             targets = _safe_targets(members, archive)
-            wanted = {parts[1:]: info for parts, info in targets.items() if parts[0] == root and len(parts) > 1}
-            if not wanted:
-                raise DatasetError(f"{archive.name}: expected files under {root}/, found none; get it anew")
-            for parts, info in wanted.items():
+            inside = {parts[1:]: info for parts, info in targets.items() if parts[0] == root and len(parts) > 1}
+            if not inside:
+                raise DatasetError(f"{archive.name}: has no files under {root}/; download it again")
+            for parts, info in inside.items():
                 _write_member(opened, info, folder.joinpath(*parts))
     except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError, struct.error) as error:
-        raise DatasetError(f"{archive.name}: expected a sound zip archive, found: {error}; get it anew") from error
+        raise DatasetError(f"{archive.name}: the zip archive is damaged ({error}); download it again") from error
 
 
 def _check_sizes(members: list[zipfile.ZipInfo], archive: Path) -> None:
     declared = sum(info.file_size for info in members)
     most = min(MAX_UNPACKED_BYTES, MAX_RATIO * archive.stat().st_size)
     if declared > most:
-        raise DatasetError(f"{archive.name}: expected at most {most} bytes unpacked, found {declared}; do not use it")
+        raise DatasetError(
+            f"{archive.name}: would unpack to {declared} bytes, more than the {most} that are allowed; do not use it"
+        )
     if len(members) > MAX_MEMBERS:
-        raise DatasetError(f"{archive.name}: expected at most {MAX_MEMBERS} files, found {len(members)}; do not use it")
+        raise DatasetError(
+            f"{archive.name}: holds {len(members)} files, more than the {MAX_MEMBERS} that are allowed; do not use it"
+        )
 
 
 def _safe_targets(members: list[zipfile.ZipInfo], archive: Path) -> dict[tuple[str, ...], zipfile.ZipInfo]:
     targets: dict[tuple[str, ...], zipfile.ZipInfo] = {}
     for info in members:
         if targets.setdefault(_safe_parts(info, archive), info) is not info:
-            raise DatasetError(f"{archive.name}: expected each file once, found {info.filename!r} twice; do not use it")
+            raise DatasetError(f"{archive.name}: holds {info.filename!r} twice; do not use it")
     _check_names(targets, archive)
     return targets
 
@@ -202,8 +226,8 @@ def _check_names(targets: dict[tuple[str, ...], zipfile.ZipInfo], archive: Path)
     folders: dict[tuple[str, ...], tuple[str, ...]] = {}
     for parts in targets:
         place = tuple(unicodedata.normalize("NFC", part).casefold() for part in parts)
-        if (other := places.setdefault(place, parts)) != parts:
-            raise _clash(archive, other, parts)
+        if (earlier := places.setdefault(place, parts)) != parts:
+            raise _clash(archive, earlier, parts)
         for depth in range(1, len(parts)):
             folders.setdefault(place[:depth], parts)
     for place in places.keys() & folders.keys():
@@ -212,7 +236,7 @@ def _check_names(targets: dict[tuple[str, ...], zipfile.ZipInfo], archive: Path)
 
 def _clash(archive: Path, first: tuple[str, ...], second: tuple[str, ...]) -> DatasetError:
     names = f"{'/'.join(first)!r} and {'/'.join(second)!r}"
-    return DatasetError(f"{archive.name}: expected a place for each file, found {names}; do not use it")
+    return DatasetError(f"{archive.name}: the names {names} clash; do not use it")
 
 
 def _safe_parts(info: zipfile.ZipInfo, archive: Path) -> tuple[str, ...]:
@@ -222,8 +246,7 @@ def _safe_parts(info: zipfile.ZipInfo, archive: Path) -> tuple[str, ...]:
     too_long = any(len(os.fsencode(part)) > LONGEST_NAME for part in path.parts)
     if too_long:
         raise DatasetError(
-            f"{archive.name}: expected names of up to {LONGEST_NAME} bytes, found {info.filename[:40]!r}...; do not "
-            "use it"
+            f"{archive.name}: the name {info.filename[:40]!r}... is longer than {LONGEST_NAME} bytes; do not use it"
         )
     odd = path.is_absolute() or not path.parts or ".." in path.parts or any(mark in info.filename for mark in "\\:\0")
     if (
@@ -232,7 +255,9 @@ def _safe_parts(info: zipfile.ZipInfo, archive: Path) -> tuple[str, ...]:
         or info.flag_bits & _ENCRYPTED
         or info.compress_type not in _METHODS
     ):
-        raise DatasetError(f"{archive.name}: expected plain files, found {info.filename!r}; do not use it")
+        raise DatasetError(
+            f"{archive.name}: {info.filename!r} is not a plain, unencrypted file within the archive; do not use it"
+        )
     return path.parts
 
 
@@ -244,37 +269,10 @@ def _write_member(opened: zipfile.ZipFile, info: zipfile.ZipInfo, target: Path) 
         os.fsync(write.fileno())
 
 
-OFFICIAL_URL = "https://public.ukp.informatik.tu-darmstadt.de/thakur/BEIR/datasets"
-URL_VARIABLE = "LEAD_MIGRATE_BEIR_URL"
-"""Environment variable with another base URL: a mirror with the same archives."""
-
-BEIR_MD5 = {
-    "arguana": "8ad3e3c2a5867cdced806d6503f29b99",
-    "climate-fever": "8b66f0a9126c521bae2bde127b4dc99d",
-    "dbpedia-entity": "c2a39eb420a3164af735795df012ac2c",
-    "fever": "5a818580227bfb4b35bb6fa46d9b6c03",
-    "fiqa": "17918ed23cd04fb15047f73e6c3bd9d9",
-    "hotpotqa": "f412724f78b0d91183a0e86805e16114",
-    "msmarco": "444067daf65d982533ea17ebd59501e4",
-    "nfcorpus": "a89dba18a62ef92f7d323ec890a0d38d",
-    "nq": "d4d3d2e48787a744b6f6e691ff534307",
-    "quora": "18fb154900ba42a600f84b839c173167",
-    "scidocs": "38121350fc3a4d2f48850f6aff52e4a9",
-    "scifact": "5f7d1de60b170fc8027bb7898e2efca1",
-    "trec-covid": "ce62140cb23feb9becf6270d0d1fe6d1",
-    "webis-touche2020": "46f650ba5a527fc69e0a6521c5a23563",
-}
-"""MD5 of each archive, from the table "Available Datasets" in the README of https://github.com/beir-cellar/beir.
-
-MD5 is what BEIR publishes: it guards against cuts and mix-ups, not against forgery. `cqadupstack` is missing
-because its archive holds twelve collections, each a BEIR folder of its own.
-"""
-
-
 def resolve_beir(
     name_or_path: str, *, cache: Path | None = None, base_url: str | None = None, progress: Progress = no_progress
 ) -> Path:
-    """The BEIR folder that somebody means: an existing folder, or a set of BEIR by name, fetched if need be.
+    """The BEIR folder of a path or of the name of a BEIR set, which is downloaded if it is not in the cache.
 
     Raises
     ------
@@ -327,7 +325,7 @@ def fetch_beir(
             if not folder.exists():  # another run may have finished while this one took the lock
                 _fetch(name, folder, base_url or os.environ.get(URL_VARIABLE) or OFFICIAL_URL, progress, wait_s)
     if not (folder / "corpus.jsonl").is_file():
-        raise DatasetError(f"{folder}: expected a BEIR folder in the cache, found something else; remove it")
+        raise DatasetError(f"{folder}: what is in the cache is not a BEIR folder; remove it")
     return folder
 
 
@@ -345,10 +343,10 @@ def _fetch(name: str, folder: Path, base_url: str, progress: Progress, wait_s: f
 
 def _check_hash(part: Path, name: str) -> None:
     with output_errors(part), part.open("rb") as file:
-        found = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
-    if found != BEIR_MD5[name]:
+        digest = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+    if digest != BEIR_MD5[name]:
         raise RemoteError(
-            f"{name}.zip: expected MD5 {BEIR_MD5[name]}, found {found}; it was removed: "
+            f"{name}.zip: expected MD5 {BEIR_MD5[name]}, found {digest}; it was removed: "
             "run again, and if that does not help, check the base URL"
         )
 
@@ -357,4 +355,4 @@ def _unpack(part: Path, folder: Path, name: str) -> None:
     with atomic_folder(folder) as aside:
         unpack_archive(part, aside, root=name)
         if not (aside / "corpus.jsonl").is_file():
-            raise DatasetError(f"{name}.zip: expected {name}/corpus.jsonl, found none; get it anew")
+            raise DatasetError(f"{name}.zip: {name}/corpus.jsonl is missing in it; download it again")

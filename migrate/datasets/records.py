@@ -1,10 +1,7 @@
-"""Reading files of lines strictly: UTF-8, JSON objects, ids and texts. What a line means is somebody else's.
+"""Reads files of records strictly: JSONL corpora, query logs and document labels.
 
-Query logs: what users asked, as JSONL or as plain text with a query a line. Judgements are not read.
-
-Labels of documents in a file: JSONL, or a table with tabs or commas. Which documents exist is not known here.
-
-A corpus in one JSONL file, read as a stream, as often as wanted. Folders with queries are in `beir.py`.
+Every line must be UTF-8 and hold what it should; an error names the file and the line. A corpus is a stream that can
+be read more than once. Folders with queries and judgements are read by `beir.py`.
 """
 
 from __future__ import annotations
@@ -24,22 +21,19 @@ from migrate.vectors import Document, Query
 _BOM = b"\xef\xbb\xbf"
 
 
+_HEADER_ID = frozenset({"id", "_id", "doc_id", "doc-id", "docid", "corpus-id"})
+_HEADER_LABEL = frozenset({"label", "class", "category", "target"})
+
+
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Number (from 1) and text of every line that is not blank, without its line end; a BOM is skipped.
 
     Lines end at a newline byte only: Unicode has other line separators, and BEIR texts contain them.
-
-    Raises
-    ------
-    DatasetError
-        There is no such file, or a line is not UTF-8.
-    OutputError
-        The operating system refused to read it.
     """
     if not path.exists():
-        raise DatasetError(f"{path}: expected a file, found nothing; check the path")
+        raise DatasetError(f"{path}: no such file; check the path")
     if not path.is_file():
-        raise DatasetError(f"{path}: expected a file, found a folder or a device; check the path")
+        raise DatasetError(f"{path}: is a folder or a device, not a file; check the path")
     try:
         with path.open("rb") as file:
             for number, raw in enumerate(file, start=1):
@@ -54,20 +48,12 @@ def _decode(raw: bytes, path: Path, number: int) -> str:
     try:
         return raw.decode("utf-8").rstrip("\r\n")
     except UnicodeDecodeError as error:
-        found = f"byte 0x{raw[error.start]:02x} at column {error.start + 1}"
-        raise DatasetError(f"{path}:{number}: expected UTF-8, found {found}; convert the file to UTF-8") from None
+        bad_byte = f"byte 0x{raw[error.start]:02x} at column {error.start + 1}"
+        raise DatasetError(f"{path}:{number}: not UTF-8 ({bad_byte}); convert the file to UTF-8") from None
 
 
 def read_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Place ("file:line") and content of every line of a JSONL file, each a JSON object.
-
-    Raises
-    ------
-    DatasetError
-        As `read_lines`; or a line is not a JSON object.
-    OutputError
-        The operating system refused to read it.
-    """
+    """Place ("file:line") and content of every line of a JSONL file, each a JSON object."""
     for number, line in read_lines(path):
         place = f"{path}:{number}"
         try:
@@ -75,64 +61,46 @@ def read_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         except (ValueError, RecursionError) as error:
             # some errors of the decoder quote the line; ours stays one line
             reason = error.msg if isinstance(error, json.JSONDecodeError) else type(error).__name__
-            raise DatasetError(f"{place}: expected a JSON object, found bad JSON ({reason}); mend the line") from None
+            raise DatasetError(f"{place}: not a JSON object ({reason}); correct the line") from None
         if not isinstance(record, dict):
-            raise DatasetError(f"{place}: expected a JSON object, found {describe_type(record)}; mend the line")
+            raise DatasetError(f"{place}: expected a JSON object, found {describe_type(record)}; correct the line")
         yield place, record
 
 
 def record_id(record: dict[str, Any], place: str) -> str:
-    """The id of a record, under `_id` (BEIR) or `id`; an integer becomes its decimal digits.
-
-    Raises
-    ------
-    DatasetError
-        There is none, it is empty, or it is of another type.
-    """
+    """The id of a record, under `_id` (BEIR) or `id`; an integer becomes its decimal digits."""
     value = record.get("_id", record.get("id"))
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if not isinstance(value, str) or not value:
-        found = describe_type(value) if "_id" in record or "id" in record else "no id"
-        raise DatasetError(f'{place}: expected a string under "_id" or "id", found {found}; give the record an id')
+        kind = describe_type(value) if "_id" in record or "id" in record else "no id"
+        raise DatasetError(f'{place}: expected a string under "_id" or "id", found {kind}; give the record an id')
     return encodable(value, place)
 
 
 def record_text(record: dict[str, Any], key: str, place: str, *, default: str | None = None) -> str:
-    """The text under `key`; where it is absent or null, `default`, unless that is None too.
-
-    Raises
-    ------
-    DatasetError
-        It is absent without a default, of another type, or cannot be written as UTF-8.
-    """
+    """The text under `key`; where it is absent or null, `default`, unless that is None too."""
     value = record.get(key)
     if value is None and default is not None:
         return default
     if not isinstance(value, str):
-        found = describe_type(value) if key in record else "none"
-        raise DatasetError(f'{place}: expected a text under "{key}", found {found}; mend the line')
+        kind = describe_type(value) if key in record else "none"
+        raise DatasetError(f'{place}: expected a text under "{key}", found {kind}; correct the line')
     return encodable(value, place)
 
 
 def encodable(text: str, place: str) -> str:
-    r"""`text`, once it is known that UTF-8 can hold it: JSON may spell half a surrogate pair, as in `"\ud83d"`.
-
-    Raises
-    ------
-    DatasetError
-        It holds half a surrogate pair.
-    """
+    r"""`text`, once it is known that UTF-8 can hold it: JSON may spell half a surrogate pair, as in `"\ud83d"`."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
-        found = f"half a surrogate pair (U+{ord(text[error.start]):04X})"
-        raise DatasetError(f"{place}: expected Unicode text, found {found}; mend the line") from None
+        half = f"half a surrogate pair (U+{ord(text[error.start]):04X})"
+        raise DatasetError(f"{place}: the text holds {half}; correct the line") from None
     return text
 
 
 def describe_type(value: object) -> str:
-    """What JSON calls a value, for messages; an empty text says so."""
+    """The JSON type of a value, for messages."""
     if value == "" and isinstance(value, str):
         return "an empty text"
     names = {dict: "an object", list: "a list", str: "a text", bool: "a boolean", int: "a number", float: "a number"}
@@ -162,7 +130,7 @@ def read_query_log(path: Path) -> tuple[Query, ...]:
             times[text.strip()] += 1
             ids.setdefault(text.strip(), query_id)
     if not times:
-        raise DatasetError(f"{path}: expected queries, found none; give a query a line, or leave out the log")
+        raise DatasetError(f"{path}: the file has no queries; write one a line, or leave out the log")
     return tuple(Query(ids[text], text) for text, _ in times.most_common())
 
 
@@ -188,10 +156,6 @@ def _records(path: Path) -> Iterator[tuple[str, str]]:
         yield query_id, record_text(record, "text", place)
 
 
-_HEADER_ID = frozenset({"id", "_id", "doc_id", "doc-id", "docid", "corpus-id"})
-_HEADER_LABEL = frozenset({"label", "class", "category", "target"})
-
-
 def read_labels(path: Path) -> dict[str, str]:
     """Label by document id.
 
@@ -208,10 +172,10 @@ def read_labels(path: Path) -> dict[str, str]:
     labels: dict[str, str] = {}
     for place, doc_id, label in _label_records(path) if path.suffix in (".jsonl", ".json") else _rows(path):
         if labels.setdefault(doc_id, label) != label:
-            found = f"{labels[doc_id]!r} and {label!r}"
-            raise DatasetError(f"{place}: expected one label for document {doc_id!r}, found {found}; remove one")
+            both = f"{labels[doc_id]!r} and {label!r}"
+            raise DatasetError(f"{place}: document {doc_id!r} has two labels, {both}; remove one")
     if not labels:
-        raise DatasetError(f"{path}: expected a document's id and its label on each line, found none; check the file")
+        raise DatasetError(f"{path}: the file has no labels; write a document's id and its label on each line")
     return labels
 
 
@@ -219,8 +183,8 @@ def _label_records(path: Path) -> Iterator[tuple[str, str, str]]:
     for place, record in read_records(path):
         label = record.get("label")
         if label in (None, "") or isinstance(label, dict | list):
-            found = describe_type(label) if "label" in record else "none"
-            raise DatasetError(f'{place}: expected a text or a number under "label", found {found}; mend the line')
+            kind = describe_type(label) if "label" in record else "none"
+            raise DatasetError(f'{place}: expected a text or a number under "label", found {kind}; correct the line')
         yield place, record_id(record, place), str(label)
 
 
@@ -230,7 +194,7 @@ def _rows(path: Path) -> Iterator[tuple[str, str, str]]:
         fields = next(csv.reader([line], delimiter=divider), [])
         if len(fields) != 2 or not all(fields):
             expected = f"id and label with {'a comma' if divider == ',' else 'a tab'} between them"
-            raise DatasetError(f"{path}:{number}: expected {expected}, found {line[:80]!r}; mend the line")
+            raise DatasetError(f"{path}:{number}: expected {expected}, found {line[:80]!r}; correct the line")
         doc_id, label = fields
         header = doc_id.strip().casefold() in _HEADER_ID and label.strip().casefold() in _HEADER_LABEL
         if index > 0 or not header:
@@ -239,7 +203,7 @@ def _rows(path: Path) -> Iterator[tuple[str, str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """The documents of a JSONL file; every iteration reads the file anew, in constant memory but for the ids.
+    """The documents of a JSONL file; every iteration reads the file again, in constant memory except for the ids.
 
     Raises (on iteration)
     ---------------------
@@ -253,15 +217,15 @@ class Corpus:
     path: Path
 
     def __iter__(self) -> Iterator[Document]:
-        seen: set[str] = set()
+        ids: set[str] = set()
         for place, record in read_records(self.path):
             document = _document(record, place)
-            if document.id in seen:
-                raise DatasetError(f"{place}: expected a new document id, found {document.id!r} again; remove one")
-            seen.add(document.id)
+            if document.id in ids:
+                raise DatasetError(f"{place}: the document id {document.id!r} appears twice; remove one")
+            ids.add(document.id)
             yield document
-        if not seen:
-            raise DatasetError(f"{self.path}: expected documents, found an empty file; check how it was written")
+        if not ids:
+            raise DatasetError(f"{self.path}: the file has no documents; check how it was written")
 
 
 def read_corpus(path: Path) -> Corpus:
@@ -274,7 +238,7 @@ def read_corpus(path: Path) -> Corpus:
     Parameters
     ----------
     path
-        The file. It is opened when the corpus is iterated, each time anew.
+        The file. It is opened each time the corpus is iterated.
 
     Raises
     ------
@@ -282,7 +246,7 @@ def read_corpus(path: Path) -> Corpus:
         There is no such file. What is wrong inside it is raised on iteration: see `Corpus`.
     """
     if not path.is_file():
-        raise DatasetError(f"{path}: expected a file of documents (JSONL), found none; check the path")
+        raise DatasetError(f"{path}: no such file; give a JSONL file of documents")
     return Corpus(path)
 
 
@@ -291,6 +255,6 @@ def _document(record: dict[str, Any], place: str) -> Document:
     text = record_text(record, "text", place)
     metadata = record.get("metadata") or {}
     if not isinstance(metadata, dict):
-        raise DatasetError(f'{place}: expected an object under "metadata", found {describe_type(metadata)}; mend it')
+        raise DatasetError(f'{place}: expected an object under "metadata", found {describe_type(metadata)}; correct it')
     kept = {**metadata, "title": title} if title else metadata
     return Document(record_id(record, place), f"{title} {text}".strip(), kept)

@@ -1,7 +1,7 @@
 """The demo corpus: docstrings of Python's own standard library, read from its sources, offline.
 
 A document is a module, class or function: its qualified name and the body of its docstring. A query is the
-summary that opened the docstring and was taken out; what it summarised is its one relevant document. The corpus
+first line of the docstring, which was removed from the document; that document alone is relevant to it. The corpus
 differs a little between Python versions, and is the same on every run of one installation.
 """
 
@@ -36,7 +36,7 @@ _SIGNATURE = re.compile(r"\W|[\w.]+\(")
 
 @dataclass(frozen=True, slots=True)
 class DemoSet:
-    """A BEIR set in memory: `queries[i]` asks for `documents[i]`."""
+    """A BEIR set in memory: `documents[i]` answers `queries[i]`."""
 
     documents: tuple[Document, ...]
     queries: tuple[Query, ...]
@@ -65,7 +65,7 @@ def stdlib_beir(*, max_docs: int = MAX_DOCS, seed: int = 0) -> DemoSet:
     Parameters
     ----------
     max_docs
-        At most so many documents (and queries), drawn without replacement; they keep the order of their names.
+        The most documents (and queries), drawn without replacement; they keep the order of their names.
     seed
         Draws the sample.
 
@@ -77,11 +77,11 @@ def stdlib_beir(*, max_docs: int = MAX_DOCS, seed: int = 0) -> DemoSet:
         This installation has no sources of the standard library.
     """
     if max_docs < 1:
-        raise UsageError(f"max_docs: expected at least 1, found {max_docs}; raise it")
+        raise UsageError(f"max_docs: {max_docs} is too few; give at least 1")
     root = Path(sysconfig.get_path("stdlib"))
     entries = _distinct(_entries(root))
     if not entries:
-        raise DatasetError(f"{root}: expected the sources of Python's standard library, found none; install them")
+        raise DatasetError(f"{root}: the sources of Python's standard library are not there; install them")
     drawn = np.random.default_rng(seed).choice(len(entries), size=min(max_docs, len(entries)), replace=False)
     chosen = [entries[position] for position in sorted(drawn)]
     return DemoSet(
@@ -136,8 +136,8 @@ def _is_public(name: str) -> bool:
 
 def _entry(name: str, docstring: str) -> _Entry | None:
     """Summary and body of a docstring; None where they make no good question and answer."""
-    first, _, rest = docstring.partition("\n\n")
-    summary, body = " ".join(first.split()), rest.strip()[:MAX_BODY_CHARS].rstrip()
+    first, _, details = docstring.partition("\n\n")
+    summary, body = " ".join(first.split()), details.strip()[:MAX_BODY_CHARS].rstrip()
     is_question = (
         len(summary) <= _MAX_SUMMARY_CHARS
         and sum(any(map(str.isalpha, word)) for word in summary.split()) >= _MIN_SUMMARY_WORDS

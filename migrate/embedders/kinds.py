@@ -36,7 +36,7 @@ BUILT_IN = {
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
-    """What `load_embedder` was given besides the spec; a kind uses what applies to it. See there."""
+    """The options of `load_embedder` besides the spec; a kind uses those that apply to it."""
 
     base_url: str | None = None
     device: str = "auto"
@@ -63,7 +63,7 @@ class EmbedderKind:
     takes_prefixes, takes_dimensions
         Whether these options apply to it.
     runs_code
-        Whether the name says which code to run. Such a spec is taken from the user, never from a file.
+        Whether the name says which code to run. Such a spec is accepted from the user, never from a file.
     """
 
     load: Callable[[str, LoadOptions], Embedder]
@@ -84,20 +84,15 @@ def split_spec(spec: str) -> tuple[str, str]:
 
 
 def parse_spec(spec: str) -> tuple[str, str]:
-    """Kind and name of a model spec, the name as the registry spells it where it is there.
+    """Kind and name of a model spec, the name as the registry spells it, if it is listed.
 
     >>> parse_spec("e5-base-v2")
     ('sentence-transformers', 'intfloat/e5-base-v2')
-
-    Raises
-    ------
-    UsageError
-        Neither a kind and a name, nor a name of the registry.
     """
     kind, name = split_spec(spec)
     if kind in BUILT_IN or (kind and _plugins(kind)):
         if not name:
-            raise UsageError(f"expected a name after {spec!r}, for example {kind}:{find_kind(kind).example}")
+            raise UsageError(f"{spec!r} lacks the name of a model, for example {kind}:{find_kind(kind).example}")
         return kind, name
     facts = find_model(spec)
     if facts is not None:
@@ -113,13 +108,7 @@ def kind_names() -> list[str]:
 
 
 def find_kind(name: str) -> EmbedderKind:
-    """The kind of a name; imports its module, and nothing heavy for a kind of this package.
-
-    Raises
-    ------
-    UsageError
-        There is no such kind, or the package that brings it is broken; names the package.
-    """
+    """The kind of a name; imports its module, and nothing heavy for a kind of this package."""
     if name in BUILT_IN:
         module, _, attribute = BUILT_IN[name].partition(":")
         kind: EmbedderKind = getattr(import_module(module), attribute)
@@ -129,7 +118,7 @@ def find_kind(name: str) -> EmbedderKind:
         raise UsageError(f"unknown kind of model {name!r}; expected one of {', '.join(kind_names())}")
     if len(points) > 1:
         packages = " and ".join(sorted(map(_package, points)))
-        raise UsageError(f"expected one package that brings {name}: models, found {packages}; uninstall all but one")
+        raise UsageError(f"several packages provide {name}: models ({packages}); uninstall all but one")
     return _load_plugin(points[0])
 
 
@@ -157,10 +146,10 @@ def _load_plugin(point: EntryPoint) -> EmbedderKind:
     advice = "update or uninstall it"
     try:
         kind = point.load()
-    except Exception as error:  # whatever somebody else's module raises
+    except Exception as error:  # a foreign module may raise anything
         reason = (str(error).strip() or "no message").splitlines()[0]
         raise UsageError(
-            f"{_package(point)}: expected it to bring {point.name}: models, importing {point.value} failed with "
+            f"{_package(point)}: cannot provide {point.name}: models, importing {point.value} failed with "
             f"{type(error).__name__}: {reason}; {advice}"
         ) from error
     if not isinstance(kind, EmbedderKind):

@@ -1,8 +1,8 @@
 """Any LangChain `Embeddings` as an embedder: `langchain:MODULE:NAME`.
 
-NAME is a class that is made without arguments, a function without arguments that returns an `Embeddings`, or an
-`Embeddings` itself. MODULE is imported as Python does it: a file of your own is seen where it lies on PYTHONPATH.
-What the model costs and how much of a text it reads is not known here; LangChain does not say.
+NAME is a class that can be called without arguments, a function without arguments that returns an `Embeddings`, or an
+`Embeddings` itself. MODULE is imported as usual: Python finds a file of your own if its folder is on PYTHONPATH.
+LangChain does not say what a model costs or how much of a text it reads.
 """
 
 from __future__ import annotations
@@ -104,16 +104,16 @@ class LangChainEmbedder(Embedder):
         return vectors.shape[1], summarize_norms(vectors).is_unit
 
     def expect_dim(self, dim: int, source: str, *, advice: str = BUILT_WITH) -> None:
-        """As of any embedder; a declared dimension is believed here, and held against every vector."""
-        own = self.dimensions or self._shape[0]
-        if own != dim:
-            raise other_dimension(self.spec, own, dim, source, advice)
+        """As of any embedder; a declared dimension is trusted here, and every vector is checked against it."""
+        model_dim = self.dimensions or self._shape[0]
+        if model_dim != dim:
+            raise other_dimension(self.spec, model_dim, dim, source, advice)
 
     def with_prefixes(self, document_prefix: str, query_prefix: str) -> LangChainEmbedder:
         """The same object with other prefixes."""
-        other = copy(self)
-        other.prefixes = {"document": document_prefix, "query": query_prefix}
-        return other
+        prefixed = copy(self)
+        prefixed.prefixes = {"document": document_prefix, "query": query_prefix}
+        return prefixed
 
     def cache_scope(self, role: Role) -> str:
         """Spec, class and model name; the role counts, as the two methods may embed one text in two ways."""
@@ -145,8 +145,7 @@ class LangChainEmbedder(Embedder):
         rows = self._call([self.prefixes[role] + text.text for text in texts], role)
         if len(rows) != len(texts):
             raise RemoteError(
-                f"{self.spec}: expected {len(texts)} vectors for {len(texts)} texts, found {len(rows)}; the class that "
-                "embeds is at fault"
+                f"{self.spec}: returned {len(rows)} vectors for {len(texts)} texts; the class that embeds is at fault"
             )
         with np.errstate(over="ignore"):
             vectors = as_vectors(rows, source=self.spec)
@@ -162,7 +161,7 @@ class LangChainEmbedder(Embedder):
             if role == "query":
                 return [self.embeddings.embed_query(text) for text in inputs]
             return list(self.embeddings.embed_documents(inputs))
-        except Exception as error:  # whatever the object and the libraries below it raise
+        except Exception as error:  # a foreign object may raise anything
             raise RemoteError(
                 f"{self.spec}: embedding {len(inputs)} texts failed with {_reason(error)}; what was embedded before is "
                 "kept where there is a cache"
@@ -180,15 +179,13 @@ def load_embeddings(name: str) -> Embeddings:
     module_name, colon, attribute = name.partition(":")
     spec = f"langchain:{name}"
     if not (colon and module_name and attribute):
-        raise UsageError(f"expected langchain:MODULE:CLASS, for example langchain:{_EXAMPLE}, found {spec!r}")
+        raise UsageError(f"{spec!r} is not of the form langchain:MODULE:CLASS, for example langchain:{_EXAMPLE}")
     try:
         module = import_module(module_name)
     except ModuleNotFoundError as error:
         missing = f"no module named {error.name!r}"
-        raise UsageError(
-            f"{spec}: expected a module to import, found {missing}; install it, or put its folder on PYTHONPATH"
-        ) from error
-    except Exception as error:  # whatever somebody else's module raises
+        raise UsageError(f"{spec}: {missing}; install it, or put its folder on PYTHONPATH") from error
+    except Exception as error:  # a foreign module may raise anything
         raise UsageError(f"{spec}: importing {module_name} failed with {_reason(error)}; repair the module") from error
     try:
         item = getattr(module, attribute)
@@ -203,15 +200,15 @@ def _make(item: Any, spec: str) -> Embeddings:
     if not isinstance(item, Embeddings) and callable(item):
         try:
             item = item()
-        except Exception as error:  # whatever somebody else's class raises
+        except Exception as error:  # a foreign class may raise anything
             raise UsageError(
-                f"{spec}: expected a class or function that takes no arguments, calling it failed with "
-                f"{_reason(error)}; write a function that makes it, and name that"
+                f"{spec}: calling it without arguments failed with {_reason(error)}; write a function that "
+                "makes it, and name that"
             ) from error
     if not isinstance(item, Embeddings):
         raise UsageError(
-            f"{spec}: expected a LangChain Embeddings, or a class or function that gives one, found "
-            f"{type(item).__name__}; name another"
+            f"{spec}: gives a {type(item).__name__}, not a LangChain Embeddings; name a class, a function "
+            "or an object that is one"
         )
     return item
 

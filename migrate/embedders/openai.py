@@ -1,9 +1,7 @@
 """Models behind OpenAI's embeddings API, or behind any server that speaks it.
 
-Requests stay within the API's limits, several are in flight at once, they are tried again when that can help, and their
-answers are checked.
-
-Cutting texts into requests that stay within the limits of OpenAI's embeddings API.
+Texts are split into requests within the API's limits. Several requests are in flight at once, failures are retried
+when that can help, and answers are checked.
 """
 
 from __future__ import annotations
@@ -36,10 +34,19 @@ MAX_REQUEST_TEXTS = 2048
 MAX_REQUEST_TOKENS = 300_000
 
 FEW_TEXTS = 16
-"""A request of fewer texts takes hardly less time than one of so many."""
+"""A request of fewer texts is hardly faster than one of this many."""
 
 MANY_TEXTS = 256
 """Texts in a request that are worth its round trip, and that a server on a modest machine answers in time."""
+
+
+DEFAULT_CONCURRENCY = 8
+MAX_CONCURRENCY = 256
+
+MOST_AT_ONCE = 16_384
+"""The most texts to hand over at once, at any concurrency: their vectors are held in memory."""
+
+_PLACEHOLDER_KEY = "none-needed"
 
 
 def fair_share(count: int, concurrency: int, most: int) -> int:
@@ -73,15 +80,6 @@ def split_requests(
         total += more
     if start < len(tokens):
         yield range(start, len(tokens))
-
-
-DEFAULT_CONCURRENCY = 8
-MAX_CONCURRENCY = 256
-
-MOST_AT_ONCE = 16_384
-"""Texts that are worth handing over at once, whatever the concurrency: their vectors have to be held."""
-
-_PLACEHOLDER_KEY = "none-needed"
 
 
 class OpenAIEmbedder(Embedder):
@@ -161,12 +159,12 @@ class OpenAIEmbedder(Embedder):
 
     @property
     def service(self) -> str:
-        """What messages call the server."""
+        """The name of the server in messages."""
         return self.base_url or "OpenAI"
 
     @property
     def identity(self) -> ModelIdentity:
-        """The model as artefacts remember it; a model that is not in the registry is asked for one word's vector."""
+        """The model as artefacts remember it; for a model that is not in the registry, one word is embedded."""
         if self._expected is None or self._normalized is None:
             self.embed([Query("probe", "word")], "document")
         return ModelIdentity(
@@ -179,7 +177,7 @@ class OpenAIEmbedder(Embedder):
 
     @property
     def profile(self) -> Profile:
-        """Paid for by the token; the price is the registry's, whatever the server."""
+        """The profile, with the registry's price per token for any server."""
         facts = self.facts
         return Profile(
             f"openai:{self.name}",
@@ -198,9 +196,9 @@ class OpenAIEmbedder(Embedder):
 
     def with_prefixes(self, document_prefix: str, query_prefix: str) -> OpenAIEmbedder:
         """The same model of the same server with other prefixes."""
-        other = copy(self)
-        other.prefixes = {"document": document_prefix, "query": query_prefix}
-        return other
+        prefixed = copy(self)
+        prefixed.prefixes = {"document": document_prefix, "query": query_prefix}
+        return prefixed
 
     def cache_scope(self, role: Role) -> str:
         """Two servers may mean two things by one name, so the server counts; the dimension need not be known."""
@@ -246,12 +244,12 @@ class OpenAIEmbedder(Embedder):
             self._learn([inputs[position] for position in positions], vectors)
             keep(positions, vectors)
 
-        with self._one_call, self._take_off(inputs, tokens) as flight:
+        with self._one_call, self._new_flight(inputs, tokens) as flight:
             try:
                 flight.run(
                     split_requests(tokens, max_texts=self._texts_in_request(len(texts))),
                     keep=take,
-                    landed=lambda done: progress("embed", done, len(texts)),
+                    on_progress=lambda done: progress("embed", done, len(texts)),
                 )
             except TooLongError as error:
                 raise InputError(
@@ -260,8 +258,8 @@ class OpenAIEmbedder(Embedder):
                 ) from error
 
     @contextmanager
-    def _take_off(self, inputs: Sequence[str], tokens: Sequence[int]) -> Iterator[Flight]:
-        """What sends requests for runs of `inputs`; its connections are closed in the end."""
+    def _new_flight(self, inputs: Sequence[str], tokens: Sequence[int]) -> Iterator[Flight]:
+        """A `Flight` that sends requests for runs of `inputs`, and closes its connections at the end."""
         endpoint = Endpoint(self.name, self.base_url, self._key, self.dimensions, self.timeout_s)
         session = Session(endpoint, self._throttle, self.retry, expected=self._expected, charge=self._charge)
         with LoopThread(session.close) as loop:
@@ -273,13 +271,13 @@ class OpenAIEmbedder(Embedder):
         return fair_share(count, self.concurrency, MAX_REQUEST_TEXTS if self.base_url is None else MANY_TEXTS)
 
     def expect_dim(self, dim: int, source: str, *, advice: str = BUILT_WITH) -> None:
-        """As of any embedder; of a model that is not in the registry, the first answer is held against it."""
+        """As of any embedder; for a model that is not in the registry, the first answer is checked."""
         if self._expected is not None and self._expected.dim != dim:
             raise other_dimension(f"openai:{self.name}", self._expected.dim, dim, source, advice)
         self._expected = Expected(dim, f"as {source} has", f"{advice}, or check --base-url")
 
     def _told_beforehand(self) -> Expected | None:
-        """The dimension that was asked for, or else the one that the registry knows."""
+        """The dimension that the user chose, or else that of the registry."""
         if self.dimensions is not None:
             advice = "leave out --dimensions, or name a model that gives vectors of that length"
             return Expected(self.dimensions, "as --dimensions", advice)

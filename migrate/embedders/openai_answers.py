@@ -1,4 +1,4 @@
-"""Reading what an OpenAI-compatible server answers: checked vectors, or an error of ours. Sends nothing.
+"""Reads the answers of an OpenAI-compatible server: checked vectors, or one of our errors. Sends nothing.
 
 The client library does not check how many vectors came back, in which order, or whether they are numbers.
 """
@@ -64,7 +64,7 @@ class Answer:
 
 
 class Sameness:
-    """Whether a server gives one vector to all texts, as a stub or a broken model does: told from its first answers."""
+    """Detects from the first answers a server that gives one vector to all texts, as a stub or broken model does."""
 
     def __init__(self) -> None:
         self._vector: Vectors | None = None
@@ -72,13 +72,7 @@ class Sameness:
         self._is_over = False
 
     def add(self, texts: Sequence[str], vectors: Vectors, *, service: str) -> None:
-        """Look at further texts and their vectors (n, dim); once two vectors differ, nothing is looked at any more.
-
-        Raises
-        ------
-        RemoteError
-            `_FEWEST_ALIKE` texts or more have one vector, and no text has another.
-        """
+        """Look at further texts and their vectors (n, dim); once two vectors differ, nothing is looked at any more."""
         if self._is_over:
             return
         first = self._vector = vectors[0].copy() if self._vector is None else self._vector
@@ -89,21 +83,13 @@ class Sameness:
         self._texts.update("".join(filter(str.isalnum, text.casefold())) for text in texts)
         if len(self._texts) >= _FEWEST_ALIKE:
             raise RemoteError(
-                f"{service}: expected vectors that tell texts apart, found one vector for {len(self._texts)} different "
+                f"{service}: the server returned one and the same vector for {len(self._texts)} different "
                 "texts; check the model behind --base-url"
             )
 
 
 def read_answer(body: bytes, *, count: int, dim: int | None) -> Answer:
-    """Vectors of an answer to a request of `count` texts; `dim` is None where it is not known yet.
-
-    Raises
-    ------
-    OtherDimensionError
-        All of its vectors are of one other dimension.
-    TransientError
-        Anything else is wrong with the answer: servers behind a load balancer do this, and the next try is right.
-    """
+    """Vectors of an answer to a request of `count` texts; `dim` is None where it is not known yet."""
     facts: Any = None
     try:
         facts = _parse(body)
@@ -117,7 +103,7 @@ def read_answer(body: bytes, *, count: int, dim: int | None) -> Answer:
 
 
 class _UnusableError(Exception):
-    """An answer that cannot be used; it is charged for all the same."""
+    """An answer that cannot be used, although the server charges for it."""
 
 
 def _parse(body: bytes) -> Any:
@@ -144,8 +130,8 @@ def _read_vectors(facts: Any, body: bytes, count: int, dim: int | None) -> Vecto
         raise _UnusableError("embeddings that do not say which text each belongs to (`index` is not 0, 1, 2 ...)")
     dims = {len(row) for row in rows}
     if len(dims) != 1:
-        found = ", ".join(map(str, sorted(dims)))
-        raise _UnusableError(f"embeddings of dimension {found} where {dim or 'one dimension'} was expected")
+        dimensions = ", ".join(map(str, sorted(dims)))
+        raise _UnusableError(f"embeddings of dimension {dimensions} where {dim or 'one dimension'} was expected")
     return _check_values(np.stack(rows))
 
 

@@ -1,10 +1,10 @@
-"""What a server allows, read off its answers, and a limit of the user's own; waits for nothing itself.
+"""When to send the next request: the server's rate limits, the user's own limit, and the waits between retries.
 
-A `Throttle` is asked before each request how long to wait, and told of each answer. Servers that speak OpenAI's
-protocol send, for requests and for tokens, `x-ratelimit-limit-*`, `x-ratelimit-remaining-*` and `x-ratelimit-reset-*`
-(OpenAI, "Rate limits in headers"): a bucket that fills evenly, and the time until it is full again.
-
-Trying again: which wait comes after which failure. What counts as a failure is the caller's to say.
+Nothing here waits or sends. A `Throttle` says before each request how long to wait, and learns from each answer.
+Servers that speak OpenAI's protocol send, for requests and for tokens, `x-ratelimit-limit-*`,
+`x-ratelimit-remaining-*` and `x-ratelimit-reset-*` (OpenAI, "Rate limits in headers"): a bucket that fills evenly, and
+the time until it is full again. A `RetryPolicy` says how long to wait after a failure; the caller decides what counts
+as one.
 """
 
 from __future__ import annotations
@@ -22,11 +22,18 @@ import numpy as np
 
 from migrate.errors import RemoteError, UsageError
 
+_UNIT_S = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ns|us|µs|ms|s|m|h|d))+", re.ASCII)
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h|d)", re.ASCII)
+_RATE = re.compile(r"(\d+(?:\.\d+)?)/(s|min|h)", re.ASCII)
+_RATE_UNIT_S = {"s": 1.0, "min": 60.0, "h": 3600.0}
+_LONGEST_ADVICE_S = 600.0
+
 
 class TransientError(Exception):
     """A failure that may pass; never leaves this package.
 
-    `wait_s` is how long the server asked to be left alone, in seconds; None where it did not. `is_throttled` says that
+    `wait_s` is how long the server asks to wait, in seconds; None where it does not say. `is_throttled` says that
     it wants fewer requests, `charged_tokens` what it charged for an answer that cannot be used, None where it did but
     that cannot be read. `is_unreached` says that nothing answered at all: the address may be wrong. `advice` is what
     the user may do where the failure stays.
@@ -64,7 +71,7 @@ class Clock:
         return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
-        """Come back after so many seconds."""
+        """Wait for this many seconds."""
         await asyncio.sleep(seconds)
 
 
@@ -72,7 +79,7 @@ class Clock:
 class RetryPolicy:
     """Exponential backoff with jitter: the k-th wait is first_wait_s · 2^(k-1), of which half is random.
 
-    A wait that the server asks for is obeyed instead, up to `longest_obeyed_s`; a server that asks for more is taken
+    A wait that the server requests is obeyed instead, up to `longest_obeyed_s`; a server that requests more is taken
     to be out for today. A server that has never answered may be the wrong one, and an answer that cannot be used is
     paid for all the same: there are fewer attempts at these. `clock` and `share` (a random number in [0, 1)) are
     parameters so that tests need not wait.
@@ -88,22 +95,16 @@ class RetryPolicy:
     share: Callable[[], float] = field(default=_random_share)
 
     def wait_s(self, failures: int) -> float:
-        """Seconds to wait after so many failures in a row, 1 and up."""
+        """Seconds to wait after this many failures in a row, from 1."""
         longest = min(self.longest_wait_s, self.first_wait_s * 2.0 ** (failures - 1))
         return longest * (0.5 + 0.5 * self.share())
 
     def wait_after(
         self, error: TransientError, failures: int, *, service: str, unusable: int = 0, ever_answered: bool = True
     ) -> float:
-        """Seconds until the next attempt, after so many failures, of which `unusable` were answers that were paid for.
-
-        Raises
-        ------
-        RemoteError
-            There were as many attempts as there may be, or the server asks for a longer wait than is obeyed.
-        """
-        is_stranger = error.is_unreached and not ever_answered
-        most = min(self.max_attempts, self.max_unreached) if is_stranger else self.max_attempts
+        """Seconds until the next attempt, after so many failures, `unusable` of which were answers to pay for."""
+        is_unknown_server = error.is_unreached and not ever_answered
+        most = min(self.max_attempts, self.max_unreached) if is_unknown_server else self.max_attempts
         if failures >= most or unusable >= self.max_unusable:
             times = "once" if failures == 1 else f"{failures} times, the last time"
             raise RemoteError(f"{service} failed {times} with: {error.reason}; {error.advice}") from error
@@ -138,14 +139,6 @@ def _seconds_until(date: str) -> float | None:
     return max(0.0, (moment - datetime.now(UTC)).total_seconds())
 
 
-_UNIT_S = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ns|us|µs|ms|s|m|h|d))+", re.ASCII)
-_PART = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h|d)", re.ASCII)
-_RATE = re.compile(r"(\d+(?:\.\d+)?)/(s|min|h)", re.ASCII)
-_RATE_UNIT_S = {"s": 1.0, "min": 60.0, "h": 3600.0}
-_LONGEST_ADVICE_S = 600.0
-
-
 def parse_duration_s(text: str) -> float | None:
     """Seconds of a duration as servers write it; None where it is none.
 
@@ -162,11 +155,6 @@ def parse_rate(text: str) -> float:
 
     >>> parse_rate("3000/min")
     50.0
-
-    Raises
-    ------
-    UsageError
-        It is none of these, or zero.
     """
     match = _RATE.fullmatch(text.replace(" ", ""))
     per_s = float(match[1]) / _RATE_UNIT_S[match[2]] if match else 0.0
@@ -186,7 +174,7 @@ def _number(text: str | None) -> float | None:
 
 @dataclass(slots=True)
 class Allowance:
-    """What is left of one limit: a bucket of `limit`, at `level` at the time `at`, filling by `refill_per_s`."""
+    """The remainder of one limit: a bucket of `limit`, at `level` at the time `at`, filling by `refill_per_s`."""
 
     limit: float = math.inf
     level: float = math.inf
@@ -196,7 +184,7 @@ class Allowance:
     def learn(self, headers: Mapping[str, str], kind: str, *, in_flight: float, now: float) -> None:
         """Take over what an answer says of a kind, `requests` or `tokens`; nothing where it does not say all.
 
-        What is in flight may have been counted by the server or not; it is taken off, to be safe.
+        The server may or may not have counted the requests in flight; they are subtracted, to be safe.
         """
         limit, remaining = (_number(headers.get(f"x-ratelimit-{word}-{kind}")) for word in ("limit", "remaining"))
         reset_s = parse_duration_s(headers.get(f"x-ratelimit-reset-{kind}", ""))
@@ -225,8 +213,8 @@ class Allowance:
 class Throttle:
     """When the next request may be sent, and how many at once. Times are seconds of one clock.
 
-    The first request goes alone: a key that is refused is refused once, and its answer tells the limits. A 429 halves
-    how many may be in flight, each answer after it allows one more; a wait that the server asks for is everybody's.
+    The first request goes alone: a wrong key is refused only once, and the answer carries the limits. A 429 halves the
+    number of requests in flight, and each later answer allows one more; a wait from the server holds for all requests.
 
     Attributes
     ----------
@@ -259,9 +247,9 @@ class Throttle:
         return len(self._flying) >= self._width
 
     def wait_s(self, tokens: int, now: float) -> float:
-        """Seconds to wait before a request of so many tokens; ask again after them.
+        """Seconds to wait before a request of this many tokens; call again after them.
 
-        What headers advise is waited for up to ten minutes: after that the server may say no in its own words.
+        Waits from headers are limited to ten minutes: after that the server may refuse the request itself.
         """
         advised = max(self._requests.wait_s(1, now), self._tokens.wait_s(tokens, now))
         advised = advised if advised <= _LONGEST_ADVICE_S else 0.0

@@ -1,8 +1,7 @@
-"""One conversation with an OpenAI-compatible server: sends requests when they may be sent, and tries again.
+"""Sends requests to an OpenAI-compatible server, several at a time, and retries those that fail.
 
-Everything here runs in one event loop, so nothing needs a lock.
-
-Requests in flight: so many at a time, answers handed over as they come, nothing dropped that was paid for.
+A `Session` sends within the limits of its throttle. A `Flight` runs it in a thread of its own and hands over answers
+as they arrive; it drops no answer that was paid for. Everything runs in one event loop, so nothing needs a lock.
 """
 
 from __future__ import annotations
@@ -35,9 +34,18 @@ _CONNECT_S = 10.0
 _OPENAI = "https://api.openai.com/v1"
 
 
+T = TypeVar("T")
+
+KeepAnswers = Callable[[Mapping[range, Answer]], None]
+"""Takes the answers to requests, each a range of positions."""
+
+GRACE_S = 10.0
+"""How long a run that ends early waits for the answers to what it has sent: they are paid for."""
+
+
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where requests go, and what they ask for; `base_url` None is OpenAI, `dimensions` None what the model gives."""
+    """The server and the model; `base_url` None is OpenAI, `dimensions` None is the model's own dimension."""
 
     model: str
     base_url: str | None
@@ -47,7 +55,7 @@ class Endpoint:
 
     @property
     def service(self) -> str:
-        """What messages call the server."""
+        """The name of the server in messages."""
         return self.base_url or "OpenAI"
 
     @property
@@ -58,7 +66,7 @@ class Endpoint:
 
     @property
     def advice(self) -> str:
-        """What to do where nothing answers."""
+        """What a user can do when no server answers."""
         if self.base_url is None:
             return "is this machine online? A server of your own needs --base-url"
         return "is the server running, and is --base-url right?"
@@ -74,7 +82,7 @@ class Expected:
 
 
 def first_answer(dim: int) -> Expected:
-    """What the first answer of a server lets expect of the next ones."""
+    """What to expect of the later answers of a server after its first."""
     return Expected(dim, "as earlier answers", "is another model behind --base-url now, or more than one?")
 
 
@@ -87,7 +95,7 @@ async def _stay_with_server(response: Any) -> None:
 class Session:
     """Asks for vectors. `expected` is what is known of their dimension; the first answer tells it otherwise.
 
-    `charge` is told the tokens that the server charged for, for each answer, usable or not.
+    `charge` is called with the tokens that the server charged for each answer, usable or not.
     """
 
     def __init__(
@@ -110,7 +118,7 @@ class Session:
         self._stopping = False
 
     async def ask(self, inputs: list[str], tokens: int) -> Answer:
-        """The answer to a request of about so many tokens, after as many attempts as it takes.
+        """The answer to a request of about this many tokens, after as many attempts as it takes.
 
         A 429 counts as a failure of this request only where no other one was answered meanwhile: it is then the server
         that is down, not its patience.
@@ -133,8 +141,8 @@ class Session:
                 unusable += error.charged_tokens != 0
                 if self._stopping:
                     raise
-                others = self.throttle.answered > answered
-                failures = 1 if error.is_throttled and others else failures + 1
+                others_answered = self.throttle.answered > answered
+                failures = 1 if error.is_throttled and others_answered else failures + 1
                 answered = self.throttle.answered
                 await self._wait_after(error, failures, unusable)
             else:
@@ -172,7 +180,7 @@ class Session:
                     return self.throttle.send(tokens, now)
 
     def _refused_dimension(self, dim: int) -> RemoteError:
-        expected = cast("Expected", self.expected)  # what the answer was held against
+        expected = cast("Expected", self.expected)  # what the answer was checked against
         return RemoteError(
             f"{self.endpoint.service}: expected vectors of dimension {expected.dim} ({expected.source}), found {dim}; "
             f"{expected.advice.format(dim=dim)}"
@@ -284,23 +292,14 @@ def _unconnected(error: BaseException, endpoint: Endpoint) -> TransientError:
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """An error, and what it came from: asyncio raises one that stands for all addresses of a host."""
+    """An error and its causes: asyncio raises a single one for all addresses of a host."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__
 
 
-T = TypeVar("T")
-
-KeepAnswers = Callable[[Mapping[range, Answer]], None]
-"""Takes the answers to requests, each a range of positions."""
-
-GRACE_S = 10.0
-"""How long a run that ends early waits for the answers to what it has sent: they are paid for."""
-
-
 class LoopThread:
-    """An event loop in a thread of its own: the caller's may be running one already, as in a notebook.
+    """An event loop in a separate thread, since the caller's may run one already, as in a notebook.
 
     In the end everything that still runs in it is cancelled, and `close` is awaited.
     """
@@ -331,18 +330,18 @@ class LoopThread:
         self._loop.close()
 
     async def _finish(self) -> None:
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
+        unfinished = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in unfinished:
             task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        await asyncio.gather(*unfinished, return_exceptions=True)
         await self._close()
 
 
 class Flight:
     """Requests for runs of `inputs`, as many in flight at a time as the session's throttle ever lets go.
 
-    A place is free again only when the answer was kept: a kill never costs more than what so many requests ask for.
-    `tokens` are those of the inputs, estimated; `before_request` is told those of each request before it is sent.
+    A place is free again only when the answer was kept: a kill never costs more than the requests in flight.
+    `tokens` are those of the inputs, estimated; `before_request` gets those of each request before it is sent.
     """
 
     def __init__(
@@ -359,56 +358,49 @@ class Flight:
         self._inputs = inputs
         self._tokens = tokens
         self._before_request = before_request
-        self._aloft: dict[Future[Answer], range] = {}
+        self._in_flight: dict[Future[Answer], range] = {}
         self._done = 0
 
-    def run(self, requests: Iterable[range], *, keep: KeepAnswers, landed: Callable[[int], None]) -> None:
+    def run(self, requests: Iterable[range], *, keep: KeepAnswers, on_progress: Callable[[int], None]) -> None:
         """Send requests, each a range of positions, and hand their answers to `keep` as they come, in this thread.
 
-        Answers that came while others were kept are handed over together. `landed` is told then how many texts are
+        Answers that came while others were kept are handed over together. `on_progress` then gets the number of texts
         done. Where anything raises, nothing further is sent, what is answered within `GRACE_S` is kept, and the error
         goes on.
-
-        Raises
-        ------
-        TooLongError
-            A single text is too long; tells its position.
-        RemoteError
-            As the session.
         """
         waiting = deque(requests)
         try:
-            while waiting or self._aloft:
-                while waiting and len(self._aloft) < self._session.throttle.places:
+            while waiting or self._in_flight:
+                while waiting and len(self._in_flight) < self._session.throttle.places:
                     self._send(waiting.popleft())
-                wait(self._aloft, return_when=FIRST_COMPLETED)
+                wait(self._in_flight, return_when=FIRST_COMPLETED)
                 if self._keep_answers(keep):
-                    landed(self._done)
+                    on_progress(self._done)
                 waiting.extendleft(reversed(self._halves()))
         except BaseException:
-            self._call_home(keep)
+            self._keep_late_answers(keep)
             raise
 
     def _send(self, request: range) -> None:
         run = slice(request.start, request.stop)
         tokens = sum(self._tokens[run])
         self._before_request(tokens)
-        self._aloft[self._loop.start(self._session.ask(list(self._inputs[run]), tokens))] = request
+        self._in_flight[self._loop.start(self._session.ask(list(self._inputs[run]), tokens))] = request
 
     def _keep_answers(self, keep: KeepAnswers) -> bool:
         """Hand over what is answered by now; whether there was anything."""
-        answered = [future for future in self._aloft if _is_answered(future)]
+        answered = [future for future in self._in_flight if _is_answered(future)]
         if answered:
-            keep({self._aloft[future]: future.result() for future in answered})
+            keep({self._in_flight[future]: future.result() for future in answered})
         for future in answered:
-            self._done += len(self._aloft.pop(future))
+            self._done += len(self._in_flight.pop(future))
         return bool(answered)
 
     def _halves(self) -> list[range]:
-        """What to send instead of requests that the server found too long; any other failure is raised."""
+        """The halves of requests that were too long for the server; any other failure is raised."""
         halves: list[range] = []
-        for future in [future for future in self._aloft if future.done() and not _is_answered(future)]:
-            request = self._aloft.pop(future)
+        for future in [future for future in self._in_flight if future.done() and not _is_answered(future)]:
+            request = self._in_flight.pop(future)
             try:
                 future.result()
             except TooLongError as error:
@@ -419,10 +411,10 @@ class Flight:
                 halves += [request[:half], request[half:]]
         return halves
 
-    def _call_home(self, keep: KeepAnswers) -> None:
-        """Keep what was paid for; where keeping is what failed, it may fail again, and the first error is told."""
+    def _keep_late_answers(self, keep: KeepAnswers) -> None:
+        """Save what was paid for; if saving itself failed, it may fail again, and the first error is raised."""
         self._loop.call(self._session.stop)
-        wait(self._aloft, timeout=GRACE_S)
+        wait(self._in_flight, timeout=GRACE_S)
         with suppress(Exception):
             self._keep_answers(keep)
 

@@ -1,6 +1,6 @@
-"""Tokens of a text for OpenAI's models: counted where tiktoken and its encoding are here, else estimated high.
+"""Counts tokens for OpenAI's models: with tiktoken where its encoding is on this machine, else by a high estimate.
 
-tiktoken downloads an encoding that it does not have. It is only asked where the file is in its cache already, whole.
+tiktoken downloads an encoding that it does not have, so it is used only where the complete file is in its cache.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ def estimate_tokens(text: str) -> int:
     (5, 8)
     """
     content = text.encode()
-    rest = content.translate(None, _NOT_ALONE)
+    large = content.translate(None, _NOT_ALONE)
     small = len(content) - len(content.translate(None, _SMALL))
-    return max(-(-small // 3), len(content.split())) + len(rest)
+    return max(-(-small // 3), len(content.split())) + len(large)
 
 
 def token_counter(model: str) -> Callable[[str], int]:
-    """What counts the tokens of a text for a model, or estimates them."""
+    """A function that counts the tokens of a text for a model, or estimates them."""
     return (_tiktoken_counter() if model in _MODELS else None) or estimate_tokens
 
 

@@ -1,4 +1,4 @@
-"""What an embedder says of itself before anything is loaded or sent: price, limits, tokens, abilities."""
+"""What is known of an embedder before anything is loaded or sent: price, limits, tokens, abilities."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _BERT_SPECIAL = 2
 
 
 def estimate_word_pieces() -> TokenCounter:
-    """The counter for a model whose tokenizer is not at hand."""
+    """The counter for a model whose tokenizer is not available."""
     return EstimateCounter(WORD_PIECES, special=_BERT_SPECIAL)
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A model before it is loaded. None stands for what is not known.
+    """A model before it is loaded. None means unknown.
 
     Attributes
     ----------
@@ -29,15 +29,15 @@ class Profile:
     dim
         Dimension of its vectors.
     document_prefix, query_prefix
-        What stands before a text.
+        The prefix of each text.
     max_tokens
         How much of a text the model takes, the prefix and special tokens included.
     is_paid
-        Whether texts may cost money; None where that cannot be told.
+        Whether texts may cost money; None where that is unknown.
     price_usd_per_mtok, batch_price_usd_per_mtok
         US dollars per million tokens, one by one and through a batch service.
     counter
-        Counts tokens as the model does, or as nearly as can be told here.
+        Counts tokens as the model does, or as nearly as possible.
     is_api, is_local
         Whether texts are sent to OpenAI's API, in requests; whether the model runs on this machine's processors.
     rate_limits
@@ -63,7 +63,7 @@ class Profile:
 
     @property
     def prefix(self) -> str:
-        """What stands before the texts that are counted."""
+        """The prefix of the texts that are counted."""
         return self.document_prefix
 
     def at_price(self, usd_per_mtok: float | None) -> Profile:
@@ -73,7 +73,7 @@ class Profile:
         return replace(self, price_usd_per_mtok=usd_per_mtok, batch_price_usd_per_mtok=None)
 
     def for_queries(self) -> Profile:
-        """What the model is to queries, which have a prefix of their own."""
+        """The profile for queries, which have another prefix."""
         return replace(self, document_prefix=self.query_prefix)
 
     def count(self, texts: Sequence[Text]) -> Counts:

@@ -70,7 +70,7 @@ class ModelFacts:
 
 @dataclass(frozen=True, slots=True)
 class RateLimit:
-    """What a provider lets an account of one tier ask for in a minute."""
+    """The limits of a provider per minute for an account of one tier."""
 
     tier: str
     requests_per_min: int

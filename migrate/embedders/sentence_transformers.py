@@ -1,10 +1,8 @@
 """Models that run on this machine through sentence-transformers: from the hub, a folder, or a package.
 
-The vectors are what the model gives, in float32; a model that does not normalise is not normalised here.
-
-Loading a model through sentence-transformers and torch, without a word on the terminal and in float32.
-
-A loaded model used in other ways than it says of itself: other pooling, other length. Its weights are shared.
+Vectors are used as the model returns them, in float32; vectors of a model that does not normalise are not normalised
+here. Loading prints nothing on the terminal. `other_poolings` and `other_lengths` run a loaded model with different
+settings, sharing its weights, so that a check can find how a store was really built.
 """
 
 from __future__ import annotations
@@ -46,14 +44,20 @@ if TYPE_CHECKING:
 _NOISY_LOGGERS = ("transformers", "sentence_transformers", "huggingface_hub", "torch", "httpx", "httpx2")
 
 
-def pick_device(device: str) -> str:
-    """Resolve "auto": cuda, or else mps, or else cpu; any other name is kept, if torch knows it.
+POOLINGS: Final = ("mean", "cls", "max", "lasttoken", "weightedmean")
+LENGTHS: Final = (128, 256, 384, 512)
+"""Tokens at which well-known wrappers of models cut texts off."""
 
-    Raises
-    ------
-    UsageError
-        torch knows no such device.
-    """
+PACKAGED_NAME = "all-MiniLM-L6-v2"
+
+_PROMPTS: Mapping[Role, tuple[str, ...]] = {"document": ("document", "passage"), "query": ("query",)}
+_TOKENIZER = "tokenizer.json"
+_ENDLESS = 10**9
+"""What transformers writes for no limit is larger."""
+
+
+def pick_device(device: str) -> str:
+    """Resolve "auto": cuda, or else mps, or else cpu; any other name is kept, if torch knows it."""
     import torch
 
     if device == "auto":
@@ -78,7 +82,7 @@ def load_model(source: ModelSource, device: str) -> SentenceTransformer:
                 device="cpu",
                 local_files_only=source.offline,
             )
-        except Exception as error:  # three libraries below it raise whatever they please
+        except Exception as error:  # the three libraries below may raise anything
             raise _loading_error(source, error) from error
         try:
             return model.float().to(device).eval()
@@ -91,7 +95,7 @@ def load_model(source: ModelSource, device: str) -> SentenceTransformer:
 def _loading_error(source: ModelSource, error: Exception) -> LeadMigrateError:
     if source.folder is not None or source.offline:
         place = source.folder or source.name
-        return InputError(f"{place}: expected a sentence-transformers model, cannot load it: {_first_line(error)}")
+        return InputError(f"{place}: cannot load a sentence-transformers model from it: {_first_line(error)}")
     return RemoteError(f"cannot load {source.name} from the hub: {_first_line(error)}; try again, or give a folder")
 
 
@@ -111,7 +115,7 @@ def dimension_of(model: SentenceTransformer) -> int:
     ask = getattr(model, "get_embedding_dimension", None) or model.get_sentence_embedding_dimension
     dim = ask()
     if dim is None:
-        raise InputError("the model does not tell its dimension; it is not one that embeds texts")
+        raise InputError("the model does not say its dimension; it is probably not an embedding model")
     return int(dim)
 
 
@@ -142,11 +146,6 @@ def quiet() -> Iterator[None]:
             transformers_logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
-POOLINGS: Final = ("mean", "cls", "max", "lasttoken", "weightedmean")
-LENGTHS: Final = (128, 256, 384, 512)
-"""Tokens at which well-known wrappers of models cut texts off."""
-
-
 def other_poolings(model: SentenceTransformer) -> Iterator[tuple[str, SentenceTransformer]]:
     """Each pooling that the model does not use, by name, with a model that does; none for a model without pooling."""
     from sentence_transformers import SentenceTransformer
@@ -162,8 +161,8 @@ def other_poolings(model: SentenceTransformer) -> Iterator[tuple[str, SentenceTr
     for mode in POOLINGS:
         if mode != used:
             with quiet():
-                other = type(pooling)(dim, pooling_mode=mode)
-                modules = [other if part is pooling else part for part in parts]
+                replacement = type(pooling)(dim, pooling_mode=mode)
+                modules = [replacement if part is pooling else part for part in parts]
                 yield mode, SentenceTransformer(modules=modules, device=str(model.device)).eval()
 
 
@@ -203,14 +202,6 @@ def _length(model: SentenceTransformer, tokens: int) -> Iterator[None]:
         model.max_seq_length = before
 
 
-PACKAGED_NAME = "all-MiniLM-L6-v2"
-
-_PROMPTS: Mapping[Role, tuple[str, ...]] = {"document": ("document", "passage"), "query": ("query",)}
-_TOKENIZER = "tokenizer.json"
-_ENDLESS = 10**9
-"""What transformers writes for no limit is larger."""
-
-
 def _dim(facts: ModelFacts | None, folder: Path | None) -> int | None:
     if facts is not None:
         return facts.dim
@@ -222,15 +213,15 @@ def _dim(facts: ModelFacts | None, folder: Path | None) -> int | None:
 
 
 def _prefix(
-    role: Role, given: str | None, facts: ModelFacts | None, prompts: Callable[[], Mapping[str, str | None]]
+    role: Role, explicit: str | None, facts: ModelFacts | None, prompts: Callable[[], Mapping[str, str | None]]
 ) -> str:
-    """What was given, or else what the registry says, or else the model's own prompts by their names."""
-    if given is not None:
-        return given
+    """The explicit prefix, or else that of the registry, or else the model's own prompt for the role."""
+    if explicit is not None:
+        return explicit
     if facts is not None:
         return facts.query_prefix if role == "query" else facts.document_prefix
-    own = prompts()
-    return next((prompt for name in _PROMPTS[role] if (prompt := own.get(name))), "")
+    model_prompts = prompts()
+    return next((prompt for name in _PROMPTS[role] if (prompt := model_prompts.get(name))), "")
 
 
 def _file_prompts(folder: Path | None) -> Mapping[str, str | None]:
@@ -238,12 +229,12 @@ def _file_prompts(folder: Path | None) -> Mapping[str, str | None]:
 
 
 def _max_tokens(facts: ModelFacts | None, folder: Path | None) -> int | None:
-    """The model's own word goes before the registry's; where it has none, it reads what tokenizer and network do."""
+    """The model's own limit comes before the registry's; without one, that of tokenizer and network applies."""
     if folder is None:
         return None if facts is None else facts.max_tokens
-    own = _read(folder / "sentence_bert_config.json").get("max_seq_length")
-    if isinstance(own, int):
-        return own
+    limit = _read(folder / "sentence_bert_config.json").get("max_seq_length")
+    if isinstance(limit, int):
+        return limit
     lengths = (
         _read(folder / "tokenizer_config.json").get("model_max_length"),
         _read(folder / "config.json").get("max_position_embeddings"),
@@ -356,13 +347,7 @@ class SentenceTransformersEmbedder(Embedder):
 
     @property
     def profile(self) -> Profile:
-        """Free; as far as the registry and the model's files on this machine tell, without reading weights.
-
-        Raises
-        ------
-        InputError
-            The model's tokenizer is there and cannot be read.
-        """
+        """Free; as far as the registry and the model's files on this machine tell, without reading weights."""
         facts, folder = find_model(self.name), local_folder(self.name, packaged=self.packaged)
         kind, name = ("packaged", PACKAGED_NAME) if self.packaged else ("sentence-transformers", self.name)
         tokenizer = None if folder is None else folder / _TOKENIZER
@@ -379,7 +364,7 @@ class SentenceTransformersEmbedder(Embedder):
         )
 
     def loaded_profile(self) -> Profile:
-        """As `profile`; where the tokenizer is not at hand as a file, the model is loaded and says it all."""
+        """As `profile`; where there is no tokenizer file, the model is loaded."""
         profile = self.profile
         table = None if profile.counter.exact else self.token_table()
         if table is None:
@@ -396,16 +381,16 @@ class SentenceTransformersEmbedder(Embedder):
     def with_prefixes(self, document_prefix: str, query_prefix: str) -> SentenceTransformersEmbedder:
         """The same model, loaded once for both, with other prefixes."""
         identity = replace(self.identity, document_prefix=document_prefix, query_prefix=query_prefix)
-        other = copy(self)
-        other.document_prefix, other.query_prefix, other.identity = document_prefix, query_prefix, identity
-        return other
+        prefixed = copy(self)
+        prefixed.document_prefix, prefixed.query_prefix, prefixed.identity = document_prefix, query_prefix, identity
+        return prefixed
 
     def variants(self) -> Iterator[Variant]:
         """Documents embedded with another pooling of the same tokens, or cut off at another length."""
         for mode, model in other_poolings(self.model):
-            other = copy(self)
-            other.model = model
-            yield Variant("pooling", f"with {mode} pooling", other.embed_documents)
+            variant = copy(self)
+            variant.model = model
+            yield Variant("pooling", f"with {mode} pooling", variant.embed_documents)
         yield from other_lengths(self.model, self.embed_documents)
 
     def embed(self, texts: Sequence[Text], role: Role, *, progress: Progress = no_progress) -> Vectors:
@@ -465,7 +450,7 @@ def _load(name: str, options: LoadOptions, *, packaged: bool = False) -> Sentenc
 
 def _load_packaged(name: str, options: LoadOptions) -> SentenceTransformersEmbedder:
     if find_model(name) != find_model(PACKAGED_NAME):
-        raise UsageError(f"only packaged:{PACKAGED_NAME} is packaged, found packaged:{name}")
+        raise UsageError(f"packaged:{name} does not exist; the only packaged model is packaged:{PACKAGED_NAME}")
     return _load(name, options, packaged=True)
 
 

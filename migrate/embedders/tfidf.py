@@ -1,9 +1,7 @@
 """A lexical embedder that needs no network and no model: TF-IDF, reduced by a truncated SVD.
 
-Deerwester et al. 1990, "Indexing by latent semantic analysis". It learns its vocabulary and its directions from the
-corpus once (`fit`); what it learned is saved as JSON and safetensors and gives the same vectors ever after.
-
-What the TF-IDF embedder has learned, in memory and on disk. No pickle: JSON for words, safetensors for numbers.
+Deerwester et al. 1990, "Indexing by latent semantic analysis". `fit` learns the vocabulary and the directions from the
+corpus once. They are saved as JSON and safetensors, without pickle, and give the same vectors ever after.
 """
 
 from __future__ import annotations
@@ -36,6 +34,10 @@ WEIGHTS_NAME = "embedder.safetensors"
 FORMAT_VERSION = 1
 
 
+_SVD_ROUNDS = 7
+_SMALLEST_NORM = 1e-6
+
+
 @dataclass(frozen=True, slots=True)
 class TfidfState:
     """What `TfidfEmbedder.fit` learned.
@@ -64,24 +66,18 @@ class TfidfState:
 
 
 def read_state(folder: Path, *, dim: int) -> TfidfState:
-    """Read what `TfidfState.to_files` gave.
-
-    Raises
-    ------
-    InputError
-        The files are missing, damaged, of another dimension or of another format version.
-    """
+    """Read what `TfidfState.to_files` gave."""
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
     if any(is_endless(folder / name) for name in (STATE_NAME, WEIGHTS_NAME)):
-        raise InputError(f"{folder}: expected the saved state of tfidf:{dim} in files, found a pipe or a device")
+        raise InputError(f"{folder}: the saved state of tfidf:{dim} is a pipe or a device, not files")
     try:
         facts = json.loads((folder / STATE_NAME).read_bytes())
         weights = load((folder / WEIGHTS_NAME).read_bytes())
     except OSError as error:
         raise InputError(
-            f"{folder}: expected the words that tfidf:{dim} learned, in {STATE_NAME} and {WEIGHTS_NAME}, found none; "
+            f"{folder}: the words that tfidf:{dim} learned ({STATE_NAME}, {WEIGHTS_NAME}) are missing; "
             "only a store that lead-migrate embedded has them: name another model"
         ) from error
     except (ValueError, SafetensorError) as error:
@@ -109,8 +105,8 @@ def _check_facts(facts: Any, folder: Path, dim: int) -> None:
 def _build(facts: dict[str, Any], weights: dict[str, NDArray[Any]], folder: Path, dim: int) -> TfidfState:
     words = facts.get("vocabulary")
     expected = {"components": (dim, len(words or ())), "fallback": (dim,), "idf": (len(words or ()),)}
-    found = {name: array.shape for name, array in weights.items()}
-    if not isinstance(words, list) or found != expected or len(set(map(str, words))) != len(words):
+    shapes = {name: array.shape for name, array in weights.items()}
+    if not isinstance(words, list) or shapes != expected or len(set(map(str, words))) != len(words):
         raise InputError(f"{folder}: the parts of the saved state of tfidf:{dim} do not fit together; fit it again")
     return TfidfState(
         vocabulary=tuple(map(str, words)),
@@ -118,10 +114,6 @@ def _build(facts: dict[str, Any], weights: dict[str, NDArray[Any]], folder: Path
         components=weights["components"].astype(np.float32),
         fallback=weights["fallback"].astype(np.float32),
     )
-
-
-_SVD_ROUNDS = 7
-_SMALLEST_NORM = 1e-6
 
 
 class TfidfEmbedder(Embedder):
@@ -218,13 +210,7 @@ class _Learned:
 
 
 def learn(corpus: Iterable[Text], *, dim: int, seed: int) -> TfidfState:
-    """Vocabulary, weights and directions of a corpus.
-
-    Raises
-    ------
-    InputError
-        The corpus has fewer documents or words than `dim`.
-    """
+    """Vocabulary, weights and directions of a corpus."""
     from sklearn.decomposition import TruncatedSVD
     from sklearn.feature_extraction.text import TfidfVectorizer
 
@@ -232,15 +218,13 @@ def learn(corpus: Iterable[Text], *, dim: int, seed: int) -> TfidfState:
     try:
         weights: csr_matrix = vectorizer.fit_transform(text.text for text in corpus)
     except ValueError as error:
-        raise InputError(
-            f"tfidf:{dim}: expected a corpus with words in it, found none; give documents with texts"
-        ) from error
+        raise InputError(f"tfidf:{dim}: the corpus has no words; give documents with texts") from error
     documents, words = weights.shape
     if dim > min(documents, words):
         raise InputError(
             f"tfidf:{dim} needs {dim} documents and words, found {documents} and {words}; choose a smaller dimension"
         )
-    with np.errstate(invalid="ignore"):  # shares of the variance, which nobody reads and one document does not have
+    with np.errstate(invalid="ignore"):  # shares of the variance, unused here and undefined for one document
         svd = TruncatedSVD(n_components=dim, n_iter=_SVD_ROUNDS, random_state=seed).fit(weights)
     components = as_vectors(svd.components_)
     rows = np.asarray(weights @ components.T.astype(np.float64))

@@ -1,15 +1,13 @@
-"""What every way of counting tokens offers, and how it says where its figures come from.
+"""Counts the tokens of texts, exactly where a tokenizer is available, else by an estimate.
 
-Exact counts for OpenAI's models, where tiktoken is installed and its encoding is on this machine already.
+`ApiCounter` uses tiktoken where its encoding is on this machine, `TokenizerCounter` the tokenizer file of a local
+model, whose weights stay on disk. `EstimateCounter` needs no tokenizer: it has a weight for each word, letter, digit
+and mark.
 
-Exact counts for local models: their own tokenizer, read from its file; the weights of the model stay on disk.
-
-Tokens without a tokenizer: a weight for every word, letter, digit and mark, learned from texts of many kinds.
-
-The weights are a non-negative least-squares fit (Lawson & Hanson 1974) of relative errors, each kind of text counting
-as much as any other, to what two tokenizers say of: SciFact, NFCorpus, docstrings and sources of Python's library,
+These weights are a non-negative least-squares fit (Lawson & Hanson 1974) of relative errors to the counts of two
+tokenizers, with equal weight for each kind of text: SciFact, NFCorpus, docstrings and sources of Python's library,
 seven LangChain stores, package descriptions, JSON, and manual pages in Japanese, Chinese, Russian and eight languages
-of Latin script. `benchmarks/cost.py` prints how far the estimate is off on texts of a reader's own.
+of Latin script. `benchmarks/cost.py` prints how far the estimate is off on texts of your own.
 """
 
 from __future__ import annotations
@@ -34,6 +32,16 @@ if TYPE_CHECKING:
 
 Counts = NDArray[np.int64]
 """Tokens of each of n texts, (n,)."""
+
+
+_TEXTS_PER_TURN = 32
+
+_MOST_WORDS = 2_000_000
+"""Words that are remembered: some 300 MB at most."""
+
+_LOWER, _UPPER, _DIGIT, _BLANK, _LINE, _MARK, _TWO, _THREE, _FURTHER = range(9)
+_FOREIGN_SHARE = 0.1
+"""Share of the characters outside ASCII from which a text passes for one in another language than English."""
 
 
 def whole(text: str) -> str:
@@ -67,11 +75,8 @@ class TokenCounter(ABC):
         return self.source if self.exact else f"{self.source}; a total may be {self.error:.0%} off"
 
 
-_TEXTS_PER_TURN = 32
-
-
 def find_api_counter(name: str) -> TokenCounter | None:
-    """What counts as the API does; None where only an estimate can be had."""
+    """A counter that counts as the API does; None where only an estimate is possible."""
     count = token_counter(name)
     return None if count is estimate_tokens else ApiCounter(count)
 
@@ -88,22 +93,12 @@ class ApiCounter(TokenCounter):
         """Tokens of each text."""
         turns = [texts[start : start + _TEXTS_PER_TURN] for start in range(0, len(texts), _TEXTS_PER_TURN)]
         with ThreadPoolExecutor(os.cpu_count()) as threads:
-            found = threads.map(lambda turn: [self._count(text) for text in turn], turns)
-            return np.array([tokens for turn in found for tokens in turn], dtype=np.int64)
-
-
-_MOST_WORDS = 2_000_000
-"""Words that are remembered: some 300 MB at most."""
+            counts = threads.map(lambda turn: [self._count(text) for text in turn], turns)
+            return np.array([tokens for turn in counts for tokens in turn], dtype=np.int64)
 
 
 def read_tokenizer(path: Path) -> TokenizerCounter:
-    """The counter of a `tokenizer.json`; one that takes words one by one where the tokenizer does.
-
-    Raises
-    ------
-    InputError
-        The file cannot be read, or is no tokenizer.
-    """
+    """The counter of a `tokenizer.json`; one that takes words one by one where the tokenizer does."""
     try:
         return make_counter(path.read_text(encoding="utf-8"))
     except Exception as error:  # the library raises nothing narrower
@@ -111,7 +106,7 @@ def read_tokenizer(path: Path) -> TokenizerCounter:
 
 
 def make_counter(text: str) -> TokenizerCounter:
-    """As `read_tokenizer`, of what stands in such a file; of anything else, whatever the library raises."""
+    """As `read_tokenizer`, from the content of such a file; the library may raise anything on other content."""
     from tokenizers import Tokenizer
 
     facts = json.loads(text)
@@ -125,7 +120,7 @@ def make_counter(text: str) -> TokenizerCounter:
 def is_wordwise(facts: Any) -> bool:
     """Whether a text has as many tokens as its words have one by one.
 
-    BERT's normalizer and pre-tokenizer see nothing beyond a blank: white space ends a word whatever stands around.
+    BERT's normalizer and pre-tokenizer see nothing beyond a blank: white space always ends a word.
     An added token with a blank inside would be the exception.
     """
     if not isinstance(facts, dict):
@@ -148,9 +143,9 @@ class TokenizerCounter(TokenCounter):
         return np.array(self._lengths(texts, add_special_tokens=True), dtype=np.int64)
 
     def _lengths(self, texts: Sequence[str], *, add_special_tokens: bool) -> list[int]:
-        # Offsets, which nobody needs here, take a third of the time.
-        found = self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=add_special_tokens)
-        return [len(encoding) for encoding in found]
+        # Offsets are not needed here and take a third of the time.
+        encodings = self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=add_special_tokens)
+        return [len(encoding) for encoding in encodings]
 
 
 class WordCounter(TokenizerCounter):
@@ -170,11 +165,6 @@ class WordCounter(TokenizerCounter):
         if len(self._known) > _MOST_WORDS:
             self._known = {"": 0}
         return np.array(counts, dtype=np.int64) + self.special
-
-
-_LOWER, _UPPER, _DIGIT, _BLANK, _LINE, _MARK, _TWO, _THREE, _FURTHER = range(9)
-_FOREIGN_SHARE = 0.1
-"""Share of the characters outside ASCII from which a text passes for one in another language than English."""
 
 
 def _byte_classes() -> NDArray[np.uint8]:
@@ -228,9 +218,9 @@ def features(texts: Sequence[str]) -> NDArray[np.float64]:
     letter = classes <= _UPPER
     inner = (classes == _BLANK) & (before == _BLANK) & (before_that != _BLANK) & (before_that != _LINE)
     marked = [letter & (before > _UPPER), letter, inner]
-    marked += [classes == one for one in (_UPPER, _DIGIT, _MARK, _LINE, _TWO, _THREE)]
+    marked += [classes == kind for kind in (_UPPER, _DIGIT, _MARK, _LINE, _TWO, _THREE)]
     starts = np.cumsum([0, *(len(part) + 1 for part in parts)])[:-1]
-    words, letters, runs, upper, digits, marks, lines, two, three = (_sums(one, starts) for one in marked)
+    words, letters, runs, upper, digits, marks, lines, two, three = (_sums(kind, starts) for kind in marked)
     return np.column_stack([words, letters, upper, digits, marks, runs, lines - 1, two, three])  # each got a line end
 
 
@@ -250,9 +240,9 @@ class EstimateCounter(TokenCounter):
 
     def count(self, texts: Sequence[str]) -> Counts:
         """Tokens of each text, rounded up, at least one."""
-        found = features(texts)
-        self._seen += found.sum(axis=0)
-        tokens: Counts = np.ceil(found @ np.array(self.weights.values) - 1e-9).astype(np.int64)
+        rows = features(texts)
+        self._seen += rows.sum(axis=0)
+        tokens: Counts = np.ceil(rows @ np.array(self.weights.values) - 1e-9).astype(np.int64)
         return tokens.clip(min=1) + self.special
 
     @property

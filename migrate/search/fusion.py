@@ -1,4 +1,4 @@
-"""Two rankings made one: what vectors find and what words find, as hybrid search does."""
+"""Combines two rankings, as hybrid search does with vectors and words."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def reciprocal_rank_fusion(runs: Sequence[Run], *, depth: int = DEPTH, smoothing
     >>> reciprocal_rank_fusion([Run({"q": ("a", "b")}), Run({"q": ("b", "c")})]).top("q", 3)
     ('b', 'a', 'c')
     """
-    asked = dict.fromkeys(query_id for run in runs for query_id in run.rankings)
-    return Run({query_id: _fused(runs, query_id, depth, smoothing) for query_id in asked})
+    query_ids = dict.fromkeys(query_id for run in runs for query_id in run.rankings)
+    return Run({query_id: _fused(runs, query_id, depth, smoothing) for query_id in query_ids})
 
 
 def _fused(runs: Sequence[Run], query_id: str, depth: int, smoothing: int) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Runs: what answers to queries are. Exact search over streamed vectors, the same for every store."""
+"""Runs, the ranked answers to queries, and exact search over streamed vectors. The same for every store."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def rank(scored: Iterable[tuple[str, float]], depth: int = DEPTH) -> list[tuple[
 class TopK:
     """The nearest documents of each query over a stream of batches, exactly, in bounded memory.
 
-    A float32 matrix product finds who may be among the best; those few are scored again in float64, row by row, so
-    that equal vectors get equal scores wherever they stand in the stream, and ties break by doc_id.
+    A float32 matrix product finds the candidates; these few are scored again in float64, row by row, so
+    that equal vectors get equal scores wherever they are in the stream, and ties break by doc_id.
     """
 
     def __init__(self, query_ids: Sequence[str], queries: Vectors, *, metric: Metric, depth: int = DEPTH) -> None:
@@ -80,8 +80,8 @@ class TopK:
         slack = _SLACK * (self._query_norms * np.sqrt(norms.max()) + (norms.max() if self.metric == "l2" else 0))
         floor = np.maximum(self._floor, self._batch_floor(keys, scores)) - slack
         places, rows = np.nonzero(scores >= floor[:, None])
-        found, starts = np.unique(places, return_index=True)
-        for query, near in zip(found.tolist(), np.split(rows, starts[1:]), strict=False):  # nothing splits into one
+        queries, starts = np.unique(places, return_index=True)
+        for query, near in zip(queries.tolist(), np.split(rows, starts[1:]), strict=False):  # nothing splits into one
             self._merge(query, keys, vectors, near)
 
     def _batch_floor(self, keys: Sequence[str], scores: Vectors) -> Vectors:
@@ -111,15 +111,15 @@ class TopK:
             self._floor[query] = best.scores[-1]
 
     def run(self) -> Run:
-        """What was found so far."""
-        found = dict(zip(self.query_ids, self._best, strict=True))
-        rankings = {query_id: tuple(best.keys) for query_id, best in found.items()}
+        """The best documents so far, as a run."""
+        best_by_query = dict(zip(self.query_ids, self._best, strict=True))
+        rankings = {query_id: tuple(best.keys) for query_id, best in best_by_query.items()}
         if self.metric == "ip":
-            return Run(rankings, {query_id: tuple(best.scores.tolist()) for query_id, best in found.items()})
+            return Run(rankings, {query_id: tuple(best.scores.tolist()) for query_id, best in best_by_query.items()})
         squares = np.einsum("nd,nd->n", self._exact_queries, self._exact_queries)
         distances = {
             query_id: tuple(np.maximum(square - best.scores, 0).tolist())
-            for (query_id, best), square in zip(found.items(), squares, strict=True)
+            for (query_id, best), square in zip(best_by_query.items(), squares, strict=True)
         }
         return Run(rankings, distances)
 

@@ -1,4 +1,4 @@
-"""The sample: which documents are embedded again, and the pairs of old and new vectors that this gives."""
+"""The sample: which documents to embed again, and the pairs of old and new vectors this gives."""
 
 from migrate.selection.query_log import QueryLog, query_log_rows
 from migrate.selection.sample import SAMPLE_SIZE, STRATEGIES, Pairs, Sample, choose_strategy, draw_sample, embed_pairs

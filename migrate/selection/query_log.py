@@ -1,10 +1,8 @@
-"""The query log's rows: documents in the order in which the queries that were asked would meet them.
+"""Chooses documents by a query log: those that its queries find, the best ranks first.
 
-The queries that chose documents to embed: remembered as hashes, so that an audit can keep them from judging.
-
-A document that is embedded because a query finds it answers that query as the target model would, whatever becomes of
-all others: judged by such queries, a store looks better than it is. Stitch and store remember them, and not what they
-ask.
+It also remembers these queries, as hashes, so that the audit does not judge by them. A document that was embedded
+because a query finds it answers that query as the target model would, whatever the other documents do: judged by such
+queries, a store looks better than it is. Stitch and store keep the hashes, not the queries.
 """
 
 from __future__ import annotations
@@ -32,41 +30,6 @@ CHOSEN_BY = "chosen by queries"
 _DIGITS = 16
 
 
-def digest_of(query: Query) -> str:
-    """16 hexadecimal digits of SHA-256; equal for queries that ask the same."""
-    return hashlib.sha256(query_key(query.text).encode(errors="surrogatepass")).hexdigest()[:_DIGITS]
-
-
-def digests_of(queries: Iterable[Query]) -> frozenset[str]:
-    """The digests of queries that choose."""
-    return frozenset(map(digest_of, queries))
-
-
-def choosers_of(*manifests: Manifest | None) -> frozenset[str]:
-    """The digests of the queries that chose documents for any of some stitches and stores.
-
-    Raises
-    ------
-    ManifestError
-        A manifest holds something else under that name.
-    """
-    found: set[str] = set()
-    for manifest in filter(None, manifests):
-        known = manifest.details.get(CHOSEN_BY, [])
-        if not isinstance(known, list) or not all(isinstance(digest, str) for digest in known):
-            raise ManifestError(
-                f"expected hashes of queries under {CHOSEN_BY!r} in the manifest of a {manifest.kind}, found something "
-                "else; the file is damaged, copy or make it again"
-            )
-        found.update(known)
-    return frozenset(found)
-
-
-def chosen_by(digests: frozenset[str]) -> dict[str, list[str]]:
-    """The detail for a manifest; empty where no query chose."""
-    return {CHOSEN_BY: sorted(digests)} if digests else {}
-
-
 MOST_QUERIES = 5_000
 """Queries of a log that are looked up: the most frequent ones."""
 
@@ -76,9 +39,38 @@ BM25_POOL = 20_000
 _QUERY_BLOCK = 500
 
 
+def digest_of(query: Query) -> str:
+    """16 hexadecimal digits of SHA-256; equal for equal queries."""
+    return hashlib.sha256(query_key(query.text).encode(errors="surrogatepass")).hexdigest()[:_DIGITS]
+
+
+def digests_of(queries: Iterable[Query]) -> frozenset[str]:
+    """The digests of queries that choose."""
+    return frozenset(map(digest_of, queries))
+
+
+def choosers_of(*manifests: Manifest | None) -> frozenset[str]:
+    """The digests of the queries that chose documents for any of some stitches and stores."""
+    digests: set[str] = set()
+    for manifest in filter(None, manifests):
+        listed = manifest.details.get(CHOSEN_BY, [])
+        if not isinstance(listed, list) or not all(isinstance(digest, str) for digest in listed):
+            raise ManifestError(
+                f"the {manifest.kind} manifest should hold hashes of queries under {CHOSEN_BY!r}, but does "
+                "not; the file is damaged, copy or make it again"
+            )
+        digests.update(listed)
+    return frozenset(digests)
+
+
+def chosen_by(digests: frozenset[str]) -> dict[str, list[str]]:
+    """The detail for a manifest; empty where no query chose."""
+    return {CHOSEN_BY: sorted(digests)} if digests else {}
+
+
 @dataclass(frozen=True, slots=True)
 class QueryLog:
-    """What users asked, the most frequent query first, and the model of the store's own space where it is at hand."""
+    """What users asked, the most frequent query first, and the model of the store's own space if it is available."""
 
     queries: Sequence[Query]
     embedder: Embedder | None = None
@@ -126,14 +118,14 @@ def query_log_rows(
         A query could not be embedded.
     """
     if not log.queries:
-        raise UsageError("expected queries in the query log, found none; leave out the log, or give it queries")
+        raise UsageError("the query log has no queries; leave it out, or give it queries")
     queries = log.looked_up
-    found: list[list[list[int]]] = []
+    methods: list[list[list[int]]] = []
     if log.embedder is not None:
-        found.append(_by_vectors(store, _query_vectors(store, log.embedder, queries, progress), depth, progress))
+        methods.append(_by_vectors(store, _query_vectors(store, log.embedder, queries, progress), depth, progress))
     if store.info.has_texts or log.embedder is None:
-        found.append(_by_words(store, queries, depth, seed=seed, progress=progress))
-    rankings = [ranking for of_query in zip(*found, strict=True) for ranking in of_query]
+        methods.append(_by_words(store, queries, depth, seed=seed, progress=progress))
+    rankings = [ranking for of_query in zip(*methods, strict=True) for ranking in of_query]
     return np.fromiter(islice(rank_by_rank(rankings), count), dtype=np.int64)
 
 
@@ -143,11 +135,11 @@ def rank_by_rank(rankings: Sequence[Sequence[int]]) -> Iterator[int]:
     >>> list(rank_by_rank([[3, 1, 2], [3, 5], [4, 3]]))
     [3, 4, 1, 5, 2]
     """
-    seen: set[int] = set()
+    ranked: set[int] = set()
     for hits in zip_longest(*rankings):
         for row in hits:
-            if row is not None and row not in seen:
-                seen.add(row)
+            if row is not None and row not in ranked:
+                ranked.add(row)
                 yield row
 
 
@@ -162,7 +154,7 @@ def _query_vectors(store: Store, embedder: Embedder, queries: Sequence[Query], p
 
 
 def _by_vectors(store: Store, queries: Vectors, depth: int, progress: Progress) -> list[list[int]]:
-    """The rows nearest to each query. The store is read once; queries are taken in blocks, to bound the scores."""
+    """The rows nearest to each query. The store is read once; queries come in blocks, to bound memory."""
     names = [str(number) for number in range(len(queries))]
     blocks = [slice(start, start + _QUERY_BLOCK) for start in range(0, len(queries), _QUERY_BLOCK)]
     tops = [TopK(names[block], queries[block], metric=store.info.metric, depth=depth) for block in blocks]

@@ -1,12 +1,8 @@
-"""Drawing a sample: an order of the store's documents by strategy, and the first distinct texts in it.
+"""Draws the sample: orders the store's documents by a strategy and takes the first distinct texts.
 
-The ways of choosing documents by name, and which one applies.
-
-Diverse rows: documents that together cover the old space, the crowded parts and the thin ones alike.
-
-Documents worth embedding: those with a text, each text once; of a store without texts any.
-
-Pairs: the documents of a sample, embedded by both models.
+The strategies are `random`, `diverse` (documents spread over the old space) and `query-log`. Blank texts are left out
+and each text is taken once; in a store without texts any document will do. `embed_pairs` embeds the sample with the
+target model and pairs the result with the old vectors.
 """
 
 from __future__ import annotations
@@ -32,29 +28,29 @@ STRATEGIES = (RANDOM, DIVERSE, QUERY_LOG)
 """Names for `--strategy`. `benchmarks/sampling.py` compares them."""
 
 
-def choose_strategy(strategy: str | None, *, has_log: bool) -> str:
-    """The strategy that was asked for; by default `query-log` where there is a log, else `random`.
-
-    Raises
-    ------
-    UsageError
-        No such strategy; or `query-log` without a log; or a log that another strategy would not read.
-    """
-    chosen = strategy or (QUERY_LOG if has_log else RANDOM)
-    if chosen not in STRATEGIES:
-        raise UsageError(f"expected a strategy among {', '.join(STRATEGIES)}; found {chosen!r}")
-    if chosen == QUERY_LOG and not has_log:
-        raise UsageError("expected a query log for the strategy query-log, found none; name it with --query-log FILE")
-    if chosen != QUERY_LOG and has_log:
-        raise UsageError(
-            f"expected no query log for the strategy {chosen}, found one; leave out --query-log or --strategy"
-        )
-    return chosen
-
-
 _POOL_SHARE = 20
 _POOL_ROWS = 10_000, 100_000
 _POOL_BYTES = 128 << 20
+
+_BLOCK = 1_024
+
+SAMPLE_SIZE = 1_000
+
+MOST_PAIRS = 20_000
+"""The most pairs to fit a stitch on, drawn at random from more: the linear systems take about 1.5 GB of memory for so
+many. Every true vector that was paid for is kept anyway."""
+
+
+def choose_strategy(strategy: str | None, *, has_log: bool) -> str:
+    """The named strategy; by default `query-log` where there is a log, else `random`."""
+    chosen = strategy or (QUERY_LOG if has_log else RANDOM)
+    if chosen not in STRATEGIES:
+        raise UsageError(f"unknown strategy {chosen!r}; choose one of {', '.join(STRATEGIES)}")
+    if chosen == QUERY_LOG and not has_log:
+        raise UsageError("the strategy query-log needs a query log; name it with --query-log FILE")
+    if chosen != QUERY_LOG and has_log:
+        raise UsageError(f"the strategy {chosen} does not read a query log; leave out --query-log or --strategy")
+    return chosen
 
 
 def pool_size(size: int, dim: int) -> int:
@@ -89,7 +85,7 @@ def far_apart(vectors: Vectors, size: int, *, seed: int = 0, progress: Progress 
 
 
 def _drawn(weights: NDArray[np.float64], left: NDArray[np.bool_], chance: float) -> int:
-    """A row in proportion to its weight; any that is left where all that are left have none, being copies."""
+    """Draw a row in proportion to its weight; any remaining row where all weights are 0, as among copies."""
     if not weights.any():
         weights = left.astype(np.float64)
     rows = np.flatnonzero(weights)
@@ -98,11 +94,8 @@ def _drawn(weights: NDArray[np.float64], left: NDArray[np.bool_], chance: float)
     return int(rows[min(place, len(rows) - 1)])  # rounding may take it past the end
 
 
-_BLOCK = 1_024
-
-
 class Candidate(NamedTuple):
-    """A document and the row that it stands in."""
+    """A document and its row."""
 
     row: int
     document: Document
@@ -123,14 +116,14 @@ def distinct_texts(store: Store, order: NDArray[np.int64], count: int) -> Iterat
 def find_copies(store: Store, documents: Sequence[Document]) -> dict[str, int]:
     """Other documents of a store with exactly the text of one of `documents`: their ids, and its place.
 
-    Reads every text of the store, and remembers none. Without texts nobody knows of a copy.
+    Reads every text of the store and keeps none in memory. A store without texts has no copies.
     """
     if not store.info.has_texts:
         return {}
     place_of = {text_digest(document.text): place for place, document in enumerate(documents)}
-    own = {document.id for document in documents}
-    found = ((document.id, place_of.get(text_digest(document.text))) for document in store.documents())
-    return {doc_id: place for doc_id, place in found if place is not None and doc_id not in own}
+    sampled = {document.id for document in documents}
+    places = ((document.id, place_of.get(text_digest(document.text))) for document in store.documents())
+    return {doc_id: place for doc_id, place in places if place is not None and doc_id not in sampled}
 
 
 def text_digest(text: str) -> bytes:
@@ -139,13 +132,13 @@ def text_digest(text: str) -> bytes:
 
 
 def _distinct(store: Store, order: NDArray[np.int64], block: int) -> Iterator[Candidate]:
-    seen: set[bytes] = set()
+    digests: set[bytes] = set()
     for start in range(0, len(order), block):
         rows = order[start : start + block]
         for row, document in zip(rows.tolist(), store.documents(rows), strict=True):
             digest = text_digest(document.text)
-            if document.text.strip() and digest not in seen:
-                seen.add(digest)
+            if document.text.strip() and digest not in digests:
+                digests.add(digest)
                 yield Candidate(row, document)
 
 
@@ -157,12 +150,9 @@ def known_documents(store: Store, rows: NDArray[np.int64]) -> Iterator[Document]
     return (Document(doc_id, "") for block in blocks for doc_id in store.get(block).ids)
 
 
-SAMPLE_SIZE = 1_000
-
-
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Documents of a store: `documents[i]` stands in row `rows[i]`; rows ascend, and no text comes twice.
+    """Documents of a store: `documents[i]` is in row `rows[i]`; rows ascend, and no text occurs twice.
 
     `strategy` says how they were chosen; the first hits of a query log are `from_log` of them, the others random.
     """
@@ -210,14 +200,13 @@ def draw_sample(
     elif query_log is not None:
         first = query_log_rows(store, query_log, seed=seed, progress=progress)
         order = np.concatenate([first, order[~np.isin(order, first)]])
-    found = sorted(distinct_texts(store, order, size), key=lambda candidate: candidate.row)
-    if not found:
-        wanted, found_none = (
-            ("documents with texts", " that is not blank") if store.info.has_texts else ("documents", "")
-        )
-        raise StoreError(f"{store.info.location}: expected {wanted} to embed again, found none{found_none}")
-    rows = np.array([candidate.row for candidate in found], dtype=np.int64)
-    documents = tuple(candidate.document for candidate in found)
+    candidates = sorted(distinct_texts(store, order, size), key=lambda candidate: candidate.row)
+    if not candidates:
+        if store.info.has_texts:
+            raise StoreError(f"{store.info.location}: all its texts are blank, so there is nothing to embed")
+        raise StoreError(f"{store.info.location}: holds no documents, so there is nothing to embed")
+    rows = np.array([candidate.row for candidate in candidates], dtype=np.int64)
+    documents = tuple(candidate.document for candidate in candidates)
     return Sample(rows, documents, chosen, int(np.isin(rows, first).sum()))
 
 
@@ -226,7 +215,7 @@ def _diverse_rows(
 ) -> NDArray[np.int64]:
     """Rows of distinct texts that cover the space, chosen out of the first ones in `order`."""
     pool = np.array(
-        [found.row for found in distinct_texts(store, order, pool_size(size, store.info.dim))], dtype=np.int64
+        [candidate.row for candidate in distinct_texts(store, order, pool_size(size, store.info.dim))], dtype=np.int64
     )
     pool.sort()
     if len(pool) <= size:
@@ -234,11 +223,6 @@ def _diverse_rows(
     batch = store.get(pool)
     check_vectors(batch.ids, batch.vectors, source=str(store.info.location))
     return pool[far_apart(batch.vectors, size, seed=seed, progress=progress)]
-
-
-MOST_PAIRS = 20_000
-"""Pairs that a stitch is fitted on, drawn at random from more: the systems to solve are held in memory, about 1.5 GB
-for so many. Every true vector that was paid for is kept all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +242,7 @@ class Pairs:
 
 
 def embed_pairs(store: Store, embedder: Embedder, sample: Sample, *, progress: Progress = no_progress) -> Pairs:
-    """Embed the sample with the target model, put its old vectors beside, and find who else has its texts.
+    """Embed the sample with the target model, read its old vectors, and find other documents with its texts.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""How alike embedding spaces are: functions of two arrays, and all stores of the same documents against each other."""
+"""How similar embedding spaces are: functions of two arrays, and the comparison of stores of the same documents."""
 
 from migrate.similarity.comparison import StoresComparison, compare_stores
 from migrate.similarity.neighbours import neighbour_jaccard, rank_similarity

@@ -1,7 +1,4 @@
-"""Any number of stores of the same documents, each pair compared by every measure.
-
-Short names for stores that are shown side by side.
-"""
+"""Compares any number of stores of the same documents, each pair by every measure."""
 
 from __future__ import annotations
 
@@ -36,8 +33,10 @@ def distinct_names(paths: Sequence[Path]) -> list[str]:
     """
     parts = [path.absolute().parts for path in paths]
     different = len(set(parts))
-    depth = next(d for d in range(1, 1 + max(map(len, parts))) if len({one[-d:] for one in parts}) == different)
-    names = [_printable(str(Path(*one[-depth:]))) for one in parts]
+    depth = next(
+        d for d in range(1, 1 + max(map(len, parts))) if len({path_parts[-d:] for path_parts in parts}) == different
+    )
+    names = [_printable(str(Path(*path_parts[-depth:]))) for path_parts in parts]
     return [name if names.index(name) == place else _numbered(names, place) for place, name in enumerate(names)]
 
 
@@ -138,13 +137,13 @@ def compare_stores(
         The labels name too few of the documents.
     """
     if len(stores) < 2:
-        raise UsageError(f"expected two or more stores to compare, found {len(stores)}; name another")
+        raise UsageError(f"a comparison needs two or more stores, found {len(stores)}; name another")
     matched = match_documents(stores, sample=sample, seed=seed, progress=progress)
     spaces = [describe_space(vectors, seed=seed) for vectors in matched.vectors]
     downstream = None if labels is None else _by_labels(matched, labels, seed=seed)
     names = distinct_names([store.info.location for store in stores])
     return StoresComparison(
-        stores=tuple(_facts(*one) for one in zip(names, stores, spaces, strict=True)),
+        stores=tuple(_facts(*facts) for facts in zip(names, stores, spaces, strict=True)),
         shared=matched.shared,
         documents=len(matched.ids),
         seed=seed,
@@ -156,18 +155,18 @@ def compare_stores(
 
 def _compare_pairs(spaces: Sequence[Space], seed: int, progress: Progress) -> dict[tuple[int, int], Similarity]:
     places = list(combinations(range(len(spaces)), 2))
-    found = {}
+    similarities = {}
     for done, (a, b) in enumerate(places):
         progress("compare spaces", done, len(places))
-        found[a, b] = compare_described(spaces[a], spaces[b], seed=seed)
+        similarities[a, b] = compare_described(spaces[a], spaces[b], seed=seed)
     progress("compare spaces", len(places), len(places))
-    return found
+    return similarities
 
 
 def _by_labels(matched: Matched, labels: Mapping[str, str], *, seed: int) -> Downstream:
     rows = [row for row, doc_id in enumerate(matched.ids) if doc_id in labels]
     if not rows:
-        raise DatasetError("expected labels of documents that are compared, found none; check the ids of the labels")
+        raise DatasetError("none of the documents that are compared has a label; check the ids of the labels")
     labelled: list[Vectors] = [vectors[rows] for vectors in matched.vectors]
     return judge_labels(labelled, [labels[matched.ids[row]] for row in rows], seed=seed)
 

@@ -1,4 +1,4 @@
-"""How many dimensions a space really has: near each document, and as a whole."""
+"""The intrinsic dimension of a space: near each document, and as a whole."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _KEPT = 0.9
 
 
 def local_dimensions(near: Nearest) -> NDArray[np.float64]:
-    """Intrinsic dimension near each of the documents asked about, (m,), from their k nearest.
+    """Intrinsic dimension near each query document, (m,), from their k nearest.
 
     The maximum likelihood estimate of Levina & Bickel 2004, eq. 8, with k - 2 for k - 1, which takes its bias away.
     Copies of a document are left out; where fewer than three others are left, or these are equally far, it is NaN.
@@ -25,18 +25,20 @@ def local_dimensions(near: Nearest) -> NDArray[np.float64]:
     farthest = near.distances[:, -1:]
     logs = np.log(np.divide(farthest, near.distances, where=apart, out=np.ones_like(near.distances)))
     sums = logs.sum(axis=1)
-    known = (apart.sum(axis=1) > 2) & (sums > 0)
-    found: NDArray[np.float64] = np.divide(apart.sum(axis=1) - 2, sums, where=known, out=np.full(len(sums), np.nan))
-    return found
+    is_defined = (apart.sum(axis=1) > 2) & (sums > 0)
+    dimensions: NDArray[np.float64] = np.divide(
+        apart.sum(axis=1) - 2, sums, where=is_defined, out=np.full(len(sums), np.nan)
+    )
+    return dimensions
 
 
 def mean_dimension(local: NDArray[np.float64]) -> float:
-    """One figure from many, (m,): the harmonic mean (MacKay & Ghahramani 2005), which few great ones do not carry away.
+    """One figure from many, (m,): the harmonic mean (MacKay & Ghahramani 2005), not dominated by a few large values.
 
-    NaN where none is known.
+    NaN where all are undefined.
     """
-    known = local[np.isfinite(local)]
-    return float(1 / np.mean(1 / known)) if known.size else float("nan")
+    defined = local[np.isfinite(local)]
+    return float(1 / np.mean(1 / defined)) if defined.size else float("nan")
 
 
 def two_nn_dimension(near: Nearest) -> float:
@@ -56,12 +58,12 @@ def two_nn_dimension(near: Nearest) -> float:
 
 def intrinsic_dimension(vectors: Vectors, k: int = NEIGHBOURS, *, seed: int = 0) -> float:
     """`mean_dimension` of (n, d), near up to 1,000 documents drawn by `seed`."""
-    return mean_dimension(local_dimensions(find_nearest(vectors, k, asked=some_rows(len(vectors), seed=seed))))
+    return mean_dimension(local_dimensions(find_nearest(vectors, k, query_rows=some_rows(len(vectors), seed=seed))))
 
 
 def _ratios(distances: NDArray[np.float64]) -> NDArray[np.float64]:
     """Second over first distance that is not 0, of each row that has two different ones."""
     first = np.where(distances > 0, distances, np.inf).min(axis=1)
     second = np.where(distances > first[:, None], distances, np.inf).min(axis=1)
-    known = np.isfinite(second)
-    return np.asarray(second[known] / first[known])
+    has_second = np.isfinite(second)
+    return np.asarray(second[has_second] / first[has_second])

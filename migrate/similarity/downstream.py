@@ -1,4 +1,4 @@
-"""What translated vectors are worth to a classifier that was trained on true ones: a linear probe, and kNN."""
+"""How well a classifier that was trained on true vectors does on translated ones: a linear probe, and kNN."""
 
 from __future__ import annotations
 
@@ -60,17 +60,19 @@ def judge_labels(spaces: Sequence[Vectors], labels: Sequence[str], *, seed: int 
     repeated = int((np.bincount(numbers) > 1).sum())
     if repeated < 2:
         raise DatasetError(
-            f"expected two or more labels with two or more documents each, found {repeated} such among {len(kinds)} of "
-            f"{len(numbers)} documents that are compared; check the labels"
+            f"too few labels: of the {len(kinds)} labels of {len(numbers)} compared documents {repeated} "
+            "occur twice or more, and two must; check the labels"
         )
-    known, asked = _divide(numbers, seed)
+    train, test = _divide(numbers, seed)
     true = spaces[0]
-    usable = [space[asked] if space.shape[1] == true.shape[1] else None for space in spaces]
-    truth = numbers[asked]
-    judges = [fit(true[known], numbers[known]) for fit in (_Probe, _Nearest)]
-    probe, knn = ([None if one is None else _score(truth, judge.predict(one)) for one in usable] for judge in judges)
-    majority = np.bincount(numbers[known]).argmax()
-    return Downstream(len(kinds), len(known), len(asked), float((truth == majority).mean()), tuple(probe), tuple(knn))
+    usable = [space[test] if space.shape[1] == true.shape[1] else None for space in spaces]
+    truth = numbers[test]
+    judges = [fit(true[train], numbers[train]) for fit in (_Probe, _Nearest)]
+    probe, knn = (
+        [None if vectors is None else _score(truth, judge.predict(vectors)) for vectors in usable] for judge in judges
+    )
+    majority = np.bincount(numbers[train]).argmax()
+    return Downstream(len(kinds), len(train), len(test), float((truth == majority).mean()), tuple(probe), tuple(knn))
 
 
 class _Probe:

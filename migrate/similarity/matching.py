@@ -1,6 +1,6 @@
-"""The documents that several stores share, and their vectors in each; a sample of them where they are many.
+"""Finds the documents that several stores share and reads their vectors in each, or a sample where they are many.
 
-What every measure asks of its two sides, and which of many documents it is taken on.
+Also the checks and the sampling that every measure needs.
 """
 
 from __future__ import annotations
@@ -18,44 +18,38 @@ from migrate.stores.base import Store
 from migrate.stores.file_store import check_stamps
 from migrate.vectors import Progress, Vectors, check_vectors, no_progress
 
-ASKED = 1_000
-"""Documents that a measure is taken on where its cost grows with the square of their number."""
+QUERIES = 1_000
+"""Documents to compute a measure on where its cost grows with the square of their number."""
+
+
+SAMPLE = 10_000
+"""The largest number of documents to compare."""
+
+FEWEST = 10
+"""The smallest number of shared documents that a comparison needs."""
+
+Keys = NDArray[np.uint64]
 
 
 def check_same_documents(a: Vectors, b: Vectors, fewest: int) -> None:
-    """Make sure that both sides have a row for each of the same documents, `fewest` at least.
-
-    Raises
-    ------
-    VectorError
-        They have not.
-    """
+    """Make sure that both sides have a row for each of the same documents, `fewest` at least, or raise VectorError."""
     if len(a) != len(b) or len(a) < fewest:
         raise VectorError(
-            f"expected the vectors of the same {fewest} or more documents on both sides, found {len(a)} and {len(b)}; "
-            "compare more documents"
+            f"a comparison needs the vectors of the same {fewest} or more documents on both sides, found "
+            f"{len(a)} and {len(b)}; compare more documents"
         )
 
 
-def some_rows(count: int, *, seed: int, most: int = ASKED) -> NDArray[np.int64]:
+def some_rows(count: int, *, seed: int, most: int = QUERIES) -> NDArray[np.int64]:
     """Up to `most` of `count` rows, drawn at random, in ascending order."""
     return np.sort(np.random.default_rng(seed).permutation(count)[:most])
 
 
-def pearson(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
+def pearson(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
     """Correlation of two series, (n,); 0 where one of them is constant."""
-    x, y = one - one.mean(), other - other.mean()
+    x, y = a - a.mean(), b - b.mean()
     scale = float(np.sqrt((x @ x) * (y @ y)))
     return float(x @ y) / scale if scale > 0 else 0.0
-
-
-SAMPLE = 10_000
-"""Documents that are compared at most."""
-
-FEWEST = 10
-"""Shared documents without which nothing can be said."""
-
-Keys = NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,8 +69,8 @@ def match_documents(
 ) -> Matched:
     """Read the vectors of up to `sample` documents that all of the stores have.
 
-    Every id gets a 64-bit hash keyed by `seed`; those with the least hashes are the sample, whatever order the stores
-    are in. Held in memory are 8 bytes a document of each store, and the sample's vectors.
+    Every id gets a 64-bit hash keyed by `seed`; those with the smallest hashes are the sample, in whatever order the
+    stores are. Held in memory are 8 bytes a document of each store, and the sample's vectors.
 
     Raises
     ------
@@ -88,8 +82,8 @@ def match_documents(
     keys = [_keys(store, seed, progress, number, len(stores)) for number, store in enumerate(stores)]
     shared = reduce(np.intersect1d, keys)
     if len(shared) < FEWEST:
-        raise _strangers(stores, len(shared))
-    read = [_take(store, own, shared[:sample]) for store, own in zip(stores, keys, strict=True)]
+        raise _too_few_shared(stores, len(shared))
+    read = [_take(store, store_keys, shared[:sample]) for store, store_keys in zip(stores, keys, strict=True)]
     for store in stores:
         check_stamps(store)
     # Two ids with one hash are as good as impossible; if it happens they are left out.
@@ -102,24 +96,21 @@ def _keys(store: Store, seed: int, progress: Progress, number: int, total: int) 
     """A hash for each row, (n,); equal ids have equal ones."""
     progress("match documents", number, total)
     secret = str(seed).encode()
-    found = bytearray()
+    digests = bytearray()
     for batch in store.scan():
         for doc_id in batch.ids:
-            found += hashlib.blake2b(doc_id.encode("utf-8", "surrogatepass"), digest_size=8, key=secret).digest()
-    return np.frombuffer(bytes(found), dtype=np.uint64)
+            digests += hashlib.blake2b(doc_id.encode("utf-8", "surrogatepass"), digest_size=8, key=secret).digest()
+    return np.frombuffer(bytes(digests), dtype=np.uint64)
 
 
-def _take(store: Store, keys: Keys, wanted: Keys) -> tuple[Sequence[str], Vectors]:
-    """Ids and vectors in the order of `wanted`, which the store has all."""
-    own, rows = np.unique(keys, return_index=True)
-    batch = store.get(rows[np.searchsorted(own, wanted)].astype(np.int64))
+def _take(store: Store, keys: Keys, shared: Keys) -> tuple[Sequence[str], Vectors]:
+    """Ids and vectors in the order of `shared`; the store has all of them."""
+    distinct, rows = np.unique(keys, return_index=True)
+    batch = store.get(rows[np.searchsorted(distinct, shared)].astype(np.int64))
     check_vectors(batch.ids, batch.vectors, source=str(store.info.location))
     return list(batch.ids), batch.vectors
 
 
-def _strangers(stores: Sequence[Store], shared: int) -> StoreError:
+def _too_few_shared(stores: Sequence[Store], shared: int) -> StoreError:
     names = ", ".join(str(store.info.location) for store in stores)
-    return StoreError(
-        f"{names}: expected stores of the same documents, found {shared or 'no'} ids in common; compare stores with "
-        f"at least {FEWEST} ids in common"
-    )
+    return StoreError(f"{names}: the stores have {shared or 'no'} ids in common; compare stores with at least {FEWEST}")

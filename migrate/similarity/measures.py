@@ -1,4 +1,4 @@
-"""Every measure under its name: what it means, which way it points, and its matrix over all stores."""
+"""Every measure by name: its meaning, whether more of it means more similar, and its matrix over all stores."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from migrate.similarity.stitching import Stitching
 Alike = Literal["more", "less"]
 
 Matrix = tuple[tuple[float | None, ...], ...]
-"""A row for each store it is taken from, a column for each it is held against; None where there is no figure."""
+"""A row and a column for each store, from row to column; None where there is no figure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Measure:
     key, title, meaning : name in files, name for a person, and one sentence
     alike : whether more or less of it means that spaces are more alike; None where it means neither
     itself : what a space has with itself, by definition; None where there is nothing to say
-    forth, back : from a to b and from b to a; these differ for what a stitch does
+    forth, back : from a to b and from b to a; these differ for measures of a stitch
     """
 
     key: str
@@ -39,19 +39,19 @@ class Measure:
 
     @property
     def directed(self) -> bool:
-        """Whether it says something else from a to b than from b to a."""
+        """Whether it differs from a to b and from b to a."""
         return self.forth is not self.back
 
-    def matrix(self, found: StoresComparison) -> Matrix:
+    def matrix(self, comparison: StoresComparison) -> Matrix:
         """The measure between all stores."""
-        places = range(len(found.stores))
-        return tuple(tuple(self._between(found, row, column) for column in places) for row in places)
+        places = range(len(comparison.stores))
+        return tuple(tuple(self._between(comparison, row, column) for column in places) for row in places)
 
-    def _between(self, found: StoresComparison, row: int, column: int) -> float | None:
+    def _between(self, comparison: StoresComparison, row: int, column: int) -> float | None:
         if row == column:
             return self.itself
         read = self.forth if row < column else self.back
-        value = read(found.pairs[min(row, column), max(row, column)])
+        value = read(comparison.pairs[min(row, column), max(row, column)])
         return value if value is not None and isfinite(value) else None
 
 

@@ -1,4 +1,4 @@
-"""Nearest neighbours in two spaces: how many they share, and whether in the same order."""
+"""Compares nearest neighbours in two spaces: how many are shared, and whether they come in the same order."""
 
 from __future__ import annotations
 
@@ -19,64 +19,64 @@ _SPARE = 8  # float32 orders near ties by chance: a few more are looked at in fl
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Nearest:
-    """The nearest other documents of some: `asked` (m,), and for each `rows` and Euclidean `distances`, (m, k).
+    """The nearest other documents of the documents in `query_rows`, (m,): `rows` and Euclidean `distances`, (m, k).
 
-    The nearest stand first.
+    The nearest come first.
     """
 
-    asked: NDArray[np.int64]
+    query_rows: NDArray[np.int64]
     rows: NDArray[np.int64]
     distances: NDArray[np.float64]
 
     def first(self, k: int) -> Nearest:
         """The k nearest of them."""
-        return Nearest(self.asked, self.rows[:, :k], self.distances[:, :k])
+        return Nearest(self.query_rows, self.rows[:, :k], self.distances[:, :k])
 
 
-def find_nearest(vectors: Vectors, k: int, *, asked: NDArray[np.int64] | None = None) -> Nearest:
-    """The k nearest of all other rows of (n, d) for the rows `asked`, or for every row; n - 1 where n is small.
+def find_nearest(vectors: Vectors, k: int, *, query_rows: NDArray[np.int64] | None = None) -> Nearest:
+    """The k nearest of all other rows of (n, d) for the rows `query_rows`, or for every row; n - 1 where n is small.
 
     For rows of unit length the order is that of the cosine.
     """
-    asked = np.arange(len(vectors)) if asked is None else asked
+    query_rows = np.arange(len(vectors)) if query_rows is None else query_rows
     k = min(k, len(vectors) - 1)
     vectors = _around_mean(vectors)
     norms = squared_norms(vectors)
-    rows = np.empty((len(asked), k), dtype=np.int64)
-    distances = np.empty((len(asked), k))
-    for start in range(0, len(asked), _BLOCK):
+    rows = np.empty((len(query_rows), k), dtype=np.int64)
+    distances = np.empty((len(query_rows), k))
+    for start in range(0, len(query_rows), _BLOCK):
         block = slice(start, start + _BLOCK)
-        rows[block], distances[block] = _nearest_of(vectors, norms, asked[block], k)
-    return Nearest(asked, rows, distances)
+        rows[block], distances[block] = _nearest_of(vectors, norms, query_rows[block], k)
+    return Nearest(query_rows, rows, distances)
 
 
 def _nearest_of(
-    vectors: Vectors, norms: Vectors, own: NDArray[np.int64], k: int
+    vectors: Vectors, norms: Vectors, query_rows: NDArray[np.int64], k: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    scores = norms - 2 * (vectors[own] @ vectors.T)
-    scores[np.arange(len(own)), own] = np.inf
+    scores = norms - 2 * (vectors[query_rows] @ vectors.T)
+    scores[np.arange(len(query_rows)), query_rows] = np.inf
     width = min(k + _SPARE, len(vectors) - 1)
     near = np.sort(np.argpartition(scores, width - 1, axis=1)[:, :width], axis=1)
-    differences = vectors[near].astype(np.float64) - vectors[own][:, None]
+    differences = vectors[near].astype(np.float64) - vectors[query_rows][:, None]
     exact = np.sqrt(np.einsum("mkd,mkd->mk", differences, differences))
     best = np.argsort(exact, axis=1, kind="stable")[:, :k]
     return np.take_along_axis(near, best, axis=1), np.take_along_axis(exact, best, axis=1)
 
 
-def found_by_cosine(queries: Vectors, documents: Vectors, own: NDArray[np.int64], k: int) -> NDArray[np.int64]:
-    """The rows of the k documents, (n, d), that are nearest to each query, (m, d), but for its `own` row, (m,).
+def nearest_by_cosine(queries: Vectors, documents: Vectors, query_rows: NDArray[np.int64], k: int) -> NDArray[np.int64]:
+    """The rows of the k documents, (n, d), that are nearest to each query, (m, d), without its own row, (m,).
 
-    All have unit length; the found ones, (m, k), or n - 1 where n is small, are in no order.
+    All have unit length; the result, (m, k), or n - 1 where n is small, is in no order.
     """
     documents = _around_mean(documents)
     k = min(k, len(documents) - 1)
-    found = np.empty((len(queries), k), dtype=np.int64)
+    hits = np.empty((len(queries), k), dtype=np.int64)
     for start in range(0, len(queries), _BLOCK):
         block = slice(start, start + _BLOCK)
         scores = queries[block] @ documents.T
-        scores[np.arange(len(scores)), own[block]] = -np.inf
-        found[block] = np.argpartition(-scores, k - 1, axis=1)[:, :k]
-    return found
+        scores[np.arange(len(scores)), query_rows[block]] = -np.inf
+        hits[block] = np.argpartition(-scores, k - 1, axis=1)[:, :k]
+    return hits
 
 
 def _around_mean(vectors: Vectors) -> Vectors:
@@ -96,33 +96,33 @@ def rank_similarity(a: Vectors, b: Vectors, k: int = NEIGHBOURS, *, seed: int = 
     """Mean similarity of the ranks that shared ones of the k nearest documents have in two spaces: 0 to 1.
 
     Caspari et al. 2024: the mean over documents of Σ 2 / ((1 + |r - s|)(r + s)) / (1 + 1/2 + ... + 1/m)
-    for the ranks r and s of the m that are shared; 0 where none is. Documents are asked as in `neighbour_jaccard`.
+    for the ranks r and s of the m that are shared; 0 where none is shared. Queries are drawn as in `neighbour_jaccard`.
     """
     return rank_similarity_of(*_nearest_in_both(a, b, k, seed=seed))
 
 
-def jaccard_of(one: Nearest, other: Nearest) -> float:
-    """`neighbour_jaccard` from neighbours that are known, of the same documents and equally many."""
-    shared = _same(one, other).any(axis=2).sum(axis=1)
-    return float((shared / (2 * one.rows.shape[1] - shared)).mean())
+def jaccard_of(a: Nearest, b: Nearest) -> float:
+    """`neighbour_jaccard` from neighbours found already, of the same documents and equally many."""
+    shared = _same(a, b).any(axis=2).sum(axis=1)
+    return float((shared / (2 * a.rows.shape[1] - shared)).mean())
 
 
-def rank_similarity_of(one: Nearest, other: Nearest) -> float:
-    """`rank_similarity` from neighbours that are known, of the same documents and equally many."""
-    ranks = np.arange(1, one.rows.shape[1] + 1)
+def rank_similarity_of(a: Nearest, b: Nearest) -> float:
+    """`rank_similarity` from neighbours found already, of the same documents and equally many."""
+    ranks = np.arange(1, a.rows.shape[1] + 1)
     weights = 2 / ((1 + np.abs(ranks[:, None] - ranks)) * (ranks[:, None] + ranks))
-    same = _same(one, other)
+    same = _same(a, b)
     sums = np.einsum("mij,ij->m", same, weights)
     harmonic = np.concatenate([[1.0], np.cumsum(1 / ranks)])  # 1 where nothing is shared: the sum is 0 there
     return float((sums / harmonic[same.any(axis=2).sum(axis=1)]).mean())
 
 
-def _same(one: Nearest, other: Nearest) -> NDArray[np.bool_]:
+def _same(a: Nearest, b: Nearest) -> NDArray[np.bool_]:
     """Whether neighbour i of one side is neighbour j of the other, (m, k, k)."""
-    return np.asarray(one.rows[:, :, None] == other.rows[:, None, :])
+    return np.asarray(a.rows[:, :, None] == b.rows[:, None, :])
 
 
 def _nearest_in_both(a: Vectors, b: Vectors, k: int, *, seed: int) -> tuple[Nearest, Nearest]:
     check_same_documents(a, b, 2)
-    asked = some_rows(len(a), seed=seed)
-    return find_nearest(unit_rows(a), k, asked=asked), find_nearest(unit_rows(b), k, asked=asked)
+    query_rows = some_rows(len(a), seed=seed)
+    return find_nearest(unit_rows(a), k, query_rows=query_rows), find_nearest(unit_rows(b), k, query_rows=query_rows)

@@ -1,8 +1,8 @@
-"""Two spaces of the same documents, compared by every measure.
+"""Compares two spaces of the same documents by every measure.
 
-The shape of two spaces: cosines between all documents, and how each is put together from its neighbours.
-
-Centred kernel alignment of two spaces, unbiased and in minibatches, and the distance that it gives.
+The measures of this module compare the shapes of the two spaces: linear CKA (unbiased, over minibatches), the
+correlation of cosines between documents, and the correlation of the weights that rebuild each document from its
+neighbours.
 """
 
 from __future__ import annotations
@@ -25,6 +25,13 @@ _REGULARISATION = 1e-3  # scikit-learn's, relative to the trace of the Gram matr
 _BLOCK = 256
 
 
+BATCH_SIZE = 256
+"""Documents per minibatch, as Nguyen, Raghu & Kornblith have it."""
+
+FEWEST = 4
+"""Documents that the unbiased estimator needs at least."""
+
+
 def relative_orientation(a: Vectors, b: Vectors, *, seed: int = 0) -> float:
     """Pearson correlation of the cosines of all pairs of documents in two spaces, (n, p) and (n, q): -1 to 1.
 
@@ -34,8 +41,8 @@ def relative_orientation(a: Vectors, b: Vectors, *, seed: int = 0) -> float:
     check_same_documents(a, b, 3)
     rows = some_rows(len(a), seed=seed)
     above = np.triu_indices(len(rows), 1)
-    one, other = (unit_rows(side[rows]).astype(np.float64) for side in (a, b))
-    return pearson((one @ one.T)[above], (other @ other.T)[above])
+    x, y = (unit_rows(side[rows]).astype(np.float64) for side in (a, b))
+    return pearson((x @ x.T)[above], (y @ y.T)[above])
 
 
 def local_geometry(a: Vectors, b: Vectors, k: int = NEIGHBOURS, *, seed: int = 0) -> float:
@@ -46,16 +53,16 @@ def local_geometry(a: Vectors, b: Vectors, k: int = NEIGHBOURS, *, seed: int = 0
     by `seed`.
     """
     check_same_documents(a, b, 3)
-    asked = some_rows(len(a), seed=seed)
-    one, other = unit_rows(a), unit_rows(b)
-    near = (find_nearest(side, k, asked=asked) for side in (one, other))
-    return local_geometry_of(one, other, *near)
+    query_rows = some_rows(len(a), seed=seed)
+    x, y = unit_rows(a), unit_rows(b)
+    near = (find_nearest(side, k, query_rows=query_rows) for side in (x, y))
+    return local_geometry_of(x, y, *near)
 
 
 def local_geometry_of(a: Vectors, b: Vectors, *both: Nearest) -> float:
-    """`local_geometry` of unit rows from neighbours that are known."""
-    found = [_weight_agreement(reconstruction_weights(a, near), reconstruction_weights(b, near)) for near in both]
-    return float(np.mean(found))
+    """`local_geometry` of unit rows from neighbours found already."""
+    agreements = [_weight_agreement(reconstruction_weights(a, near), reconstruction_weights(b, near)) for near in both]
+    return float(np.mean(agreements))
 
 
 def reconstruction_weights(vectors: Vectors, near: Nearest) -> NDArray[np.float64]:
@@ -64,9 +71,9 @@ def reconstruction_weights(vectors: Vectors, near: Nearest) -> NDArray[np.float6
     As in scikit-learn, 0.001 of the trace of a document's Gram matrix is added to its diagonal.
     """
     weights = np.empty(near.rows.shape)
-    for start in range(0, len(near.asked), _BLOCK):
+    for start in range(0, len(near.query_rows), _BLOCK):
         block = slice(start, start + _BLOCK)
-        edges = vectors[near.rows[block]].astype(np.float64) - vectors[near.asked[block]][:, None]
+        edges = vectors[near.rows[block]].astype(np.float64) - vectors[near.query_rows[block]][:, None]
         gram = edges @ edges.transpose(0, 2, 1)
         trace = np.einsum("mkk->m", gram)
         ridge = _REGULARISATION * np.where(trace > 0, trace, 1)
@@ -76,29 +83,22 @@ def reconstruction_weights(vectors: Vectors, near: Nearest) -> NDArray[np.float6
     return weights
 
 
-def _weight_agreement(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
+def _weight_agreement(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
     """Mean over rows of the correlation of weights, (m, k); equal weights agree with equal weights only."""
-    x, y = (side - side.mean(axis=1, keepdims=True) for side in (one, other))
+    x, y = (side - side.mean(axis=1, keepdims=True) for side in (a, b))
     scale = np.sqrt(np.einsum("mk,mk->m", x, x) * np.einsum("mk,mk->m", y, y))
     products = np.einsum("mk,mk->m", x, y)
     same = np.isclose(x, y).all(axis=1)
     return float(np.where(scale > 0, products / np.where(scale > 0, scale, 1), same).mean())
 
 
-BATCH_SIZE = 256
-"""Documents per minibatch, as Nguyen, Raghu & Kornblith have it."""
-
-FEWEST = 4
-"""Documents that the unbiased estimator needs at least."""
-
-
-def unbiased_hsic(one: Matrix, other: Matrix) -> float:
+def unbiased_hsic(a: Matrix, b: Matrix) -> float:
     """Unbiased estimate of the Hilbert-Schmidt independence criterion from two Gram matrices, (n, n), n >= 4.
 
     Song et al. 2012; HSIC₁ in Nguyen, Raghu & Kornblith 2021, eq. 3. The diagonals are left out.
     """
-    n = len(one)
-    k, l = _without_diagonal(one), _without_diagonal(other)  # noqa: E741 - the letters of the formula
+    n = len(a)
+    k, l = _without_diagonal(a), _without_diagonal(b)  # noqa: E741 - the letters of the formula
     k_sums, l_sums = k.sum(axis=0), l.sum(axis=0)
     total = np.einsum("ij,ij->", k, l)
     total += k_sums.sum() * l_sums.sum() / ((n - 1) * (n - 2))
@@ -111,7 +111,7 @@ def linear_cka(a: Vectors, b: Vectors, *, batch_size: int = BATCH_SIZE, seed: in
 
     The mean unbiased HSIC of both sides over random minibatches, divided by the geometric mean of that of each with
     itself (Nguyen, Raghu & Kornblith 2021, eq. 2). 1: alike up to rotation, scale and shift; about 0, and so by
-    chance below: unlike. A minibatch has `batch_size` documents or a few more, so that none is left out; with
+    chance below: unlike. A minibatch has `batch_size` documents or a few more, so that every document counts; with
     `batch_size` n it is the full-batch figure. A space without any spread has 0.
 
     Raises
@@ -129,8 +129,8 @@ def linear_cka(a: Vectors, b: Vectors, *, batch_size: int = BATCH_SIZE, seed: in
         x, y = a[rows] - means[0], b[rows] - means[1]
         k, l = x @ x.T, y @ y.T  # noqa: E741
         sums += unbiased_hsic(k, l), unbiased_hsic(k, k), unbiased_hsic(l, l)
-    both, one, other = sums.tolist()
-    return float(both / np.sqrt(one * other)) if one > 0 and other > 0 else 0.0
+    both, a_with_itself, b_with_itself = sums.tolist()
+    return float(both / np.sqrt(a_with_itself * b_with_itself)) if a_with_itself > 0 and b_with_itself > 0 else 0.0
 
 
 def cka_distance(cka: float) -> float:
@@ -149,7 +149,7 @@ def _without_diagonal(gram: Matrix) -> Matrix:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Space:
-    """A space with what several comparisons need of it: neighbours of the documents asked, dimensions near them."""
+    """A space with what several comparisons need: neighbours of the query documents and dimensions near them."""
 
     vectors: Vectors
     near: Nearest
@@ -200,8 +200,8 @@ class Similarity:
 def compare_spaces(a: Vectors, b: Vectors, *, seed: int = 0) -> Similarity:
     """Compare (n, p) and (n, q), finite and without zero rows, whose rows i are of one document.
 
-    What grows with the square or the cube of n is taken on up to 1,000 documents, which are drawn by `seed` and
-    compared among all n; stitches as in `judge_stitching`.
+    Measures whose cost grows with the square or the cube of n use up to 1,000 query documents, drawn by `seed` and
+    compared with all n; stitches as in `judge_stitching`.
 
     Raises
     ------
@@ -213,24 +213,24 @@ def compare_spaces(a: Vectors, b: Vectors, *, seed: int = 0) -> Similarity:
 
 
 def describe_space(vectors: Vectors, *, seed: int = 0) -> Space:
-    """What comparisons need of (n, d); only spaces described with the same seed go together."""
-    asked = some_rows(len(vectors), seed=seed)
-    near = find_nearest(unit_rows(vectors), max(NEIGHBOURS, dimension.NEIGHBOURS), asked=asked)
+    """Prepare (n, d) for comparisons; compare only spaces described with the same seed."""
+    query_rows = some_rows(len(vectors), seed=seed)
+    near = find_nearest(unit_rows(vectors), max(NEIGHBOURS, dimension.NEIGHBOURS), query_rows=query_rows)
     return Space(vectors, near, local_dimensions(near))
 
 
 def compare_described(a: Space, b: Space, *, seed: int = 0) -> Similarity:
     """As `compare_spaces`, of spaces that are described already."""
     cka = linear_cka(a.vectors, b.vectors, seed=seed)
-    one, other = a.near.first(NEIGHBOURS), b.near.first(NEIGHBOURS)
+    a_near, b_near = a.near.first(NEIGHBOURS), b.near.first(NEIGHBOURS)
     return Similarity(
         documents=len(a.vectors),
         cka=cka,
         cka_distance=cka_distance(cka),
-        jaccard=jaccard_of(one, other),
-        rank_similarity=rank_similarity_of(one, other),
+        jaccard=jaccard_of(a_near, b_near),
+        rank_similarity=rank_similarity_of(a_near, b_near),
         relative_orientation=relative_orientation(a.vectors, b.vectors, seed=seed),
-        local_geometry=local_geometry_of(unit_rows(a.vectors), unit_rows(b.vectors), one, other),
+        local_geometry=local_geometry_of(unit_rows(a.vectors), unit_rows(b.vectors), a_near, b_near),
         dimension_agreement=_agreement(a.local, b.local),
         dimensions=(a.dimension, b.dimension),
         two_nn=(a.two_nn, b.two_nn),
@@ -239,8 +239,8 @@ def compare_described(a: Space, b: Space, *, seed: int = 0) -> Similarity:
     )
 
 
-def _agreement(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
+def _agreement(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
     from migrate.stitch.confidence import spearman
 
-    both = np.isfinite(one) & np.isfinite(other)
-    return spearman(one[both], other[both]) if both.any() else float("nan")
+    both = np.isfinite(a) & np.isfinite(b)
+    return spearman(a[both], b[both]) if both.any() else float("nan")

@@ -1,4 +1,4 @@
-"""What an affine stitch makes of one space in another: errors beside controls, penalty, spectrum and bias."""
+"""Fits an affine stitch between two spaces and scores it: errors beside controls, penalty, spectrum and bias."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.similarity.matching import check_same_documents, some_rows
-from migrate.similarity.neighbours import NEIGHBOURS, found_by_cosine
+from migrate.similarity.neighbours import NEIGHBOURS, nearest_by_cosine
 from migrate.stitch.base import centred
 from migrate.stitch.linear import Mean, Ridge
 from migrate.stitch.scores import score_predictions
@@ -16,7 +16,7 @@ from migrate.stitch.text_features import Matrix
 from migrate.vectors import Vectors, unit_rows
 
 MOST_PAIRS = 2_000
-"""Documents that a stitch is fitted on at most, and as many again that it is judged on."""
+"""The most documents to fit a stitch on, and the most to judge it on."""
 
 _PENALTY_PAIRS = 1_000
 FEWEST = 4
@@ -30,7 +30,7 @@ class Scores:
     ----------
     mse, mae : mean over rows and columns of the squared and of the absolute difference
     r2 : 1 - squared error / squared deviation from the mean of the truth, all columns together
-    overlap_at_10 : mean share of the 10 true neighbours that the predictions find, asked with true vectors
+    overlap_at_10 : mean share of the 10 true neighbours that the predictions find, with true vectors as queries
     """
 
     mse: float
@@ -40,10 +40,10 @@ class Scores:
 
     @property
     def penalty(self) -> float:
-        """The stitching penalty: what is lost of `overlap_at_10` by asking predictions and not the target space itself.
+        """The stitching penalty: the loss of `overlap_at_10` from searching predictions, not true vectors.
 
-        Bansal, Nakkiran & Barak 2021 define it as the loss of the stitched network less that of the
-        whole one. The task here is to find neighbours, and the target space finds all of its own: 1 - overlap@10.
+        Bansal, Nakkiran & Barak 2021 define it as the loss of the stitched network minus that of the whole one. Here
+        the task is to find neighbours, and the target space finds all of them: 1 - overlap@10.
         """
         return 1 - self.overlap_at_10
 
@@ -91,17 +91,17 @@ def judge_stitching(source: Vectors, target: Vectors, *, seed: int = 0) -> Stitc
         The two differ in length, or there are fewer than 4 documents.
     """
     check_same_documents(source, target, FEWEST)
-    known, asked = halves(len(source), seed=seed)
-    x, y, truth = source[known], target[known], target[asked]
+    train, test = halves(len(source), seed=seed)
+    x, y, truth = source[train], target[train], target[test]
     stitch = Ridge().tuned(x[:_PENALTY_PAIRS], y[:_PENALTY_PAIRS]).fit(x, y)
     task = _Task(truth, seed=seed)
-    as_it_is = source[asked] if source.shape[1] == target.shape[1] else None
+    as_it_is = source[test] if source.shape[1] == target.shape[1] else None
     return Stitching(
-        fitted_on=len(known),
-        judged_on=len(asked),
-        stitch=task.judge(stitch.transform(source[asked])),
-        mean=task.judge(Mean().fit(x, y).transform(source[asked])),
-        random=task.judge(_gaussian(y, len(asked), seed=seed)),
+        fitted_on=len(train),
+        judged_on=len(test),
+        stitch=task.judge(stitch.transform(source[test])),
+        mean=task.judge(Mean().fit(x, y).transform(source[test])),
+        random=task.judge(_gaussian(y, len(test), seed=seed)),
         identity=None if as_it_is is None else task.judge(as_it_is),
         singular_values=tuple(_singular_values(stitch.matrix_, x).tolist()),
         bias_norm=float(np.linalg.norm(stitch.offset_.astype(np.float64))),
@@ -129,22 +129,22 @@ def _singular_values(matrix: Vectors, source: Vectors) -> Matrix:
 
 
 class _Task:
-    """Held-out documents to predict: (n, q). Up to 1,000 of them, drawn by `seed`, ask for their neighbours."""
+    """Held-out documents to predict: (n, q). Up to 1,000 of them, drawn by `seed`, serve as queries."""
 
     def __init__(self, truth: Vectors, *, seed: int) -> None:
         self.truth = truth
-        self._asked = some_rows(len(truth), seed=seed)
-        self._queries = unit_rows(truth)[self._asked]
-        self._true = self._found(truth)
+        self._query_rows = some_rows(len(truth), seed=seed)
+        self._queries = unit_rows(truth)[self._query_rows]
+        self._true = self._nearest(truth)
 
     def judge(self, predicted: Vectors) -> Scores:
-        same = self._found(predicted)[:, :, None] == self._true[:, None, :]
+        same = self._nearest(predicted)[:, :, None] == self._true[:, None, :]
         scores = score_predictions(predicted, self.truth, shares=same.any(axis=2).mean(axis=1))
         mae = float(np.abs(predicted.astype(np.float64) - self.truth).mean())
         return Scores(scores.mse, mae, scores.r2, scores.overlap_at_10)
 
-    def _found(self, documents: Vectors) -> NDArray[np.int64]:
-        return found_by_cosine(self._queries, unit_rows(documents), self._asked, NEIGHBOURS)
+    def _nearest(self, documents: Vectors) -> NDArray[np.int64]:
+        return nearest_by_cosine(self._queries, unit_rows(documents), self._query_rows, NEIGHBOURS)
 
 
 def _gaussian(target: Vectors, count: int, *, seed: int) -> Vectors:

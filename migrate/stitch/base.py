@@ -1,6 +1,7 @@
-"""What every stitch offers: fit on pairs, transform vectors, give and take its learned arrays.
+"""The `Stitch` interface (fit on pairs, transform vectors, save and restore arrays), and cross-validated predictions.
 
-Pairs of old and new vectors, cut into folds, and predictions for pairs that a stitch was not fitted on.
+A `Pairing` holds the old and new vectors of the same texts. `cross_predict` cuts it into folds and predicts each fold
+with a stitch that was fitted on the others.
 """
 
 from __future__ import annotations
@@ -23,9 +24,15 @@ Arrays = Mapping[str, NDArray[Any]]
 """Learned arrays by name, as they are saved."""
 
 
+Split: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""Rows of pairs to fit on, and rows to predict."""
+
+FOLDS = 5
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Prediction:
-    """What a stitch predicts, and how sure it may be of it.
+    """What a stitch predicts, and how certain the prediction is.
 
     Attributes
     ----------
@@ -39,26 +46,22 @@ class Prediction:
     prior: Vectors | None = None
 
 
-Split: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]
-"""Rows of pairs to fit on, and rows to predict."""
-
-
 class Stitch(ABC):
     """A map from the source space to the target space.
 
-    `__init__` only stores options, `fit` learns and returns self, `transform` never changes state. What comes out is
-    the raw prediction; `FittedStitch` gives it the norm that the target model's vectors have.
+    `__init__` only stores options, `fit` learns and returns self, `transform` never changes state. The output is
+    the raw prediction; `FittedStitch` scales it to the norm of the target model's vectors.
     """
 
     kind: ClassVar[str]
     reads_texts: ClassVar[bool] = False
-    """Whether it needs the texts beside the vectors; the others pay no attention to them."""
+    """Whether it needs the texts as well as the vectors; other stitches ignore them."""
     reach: Reach | None = None
-    """Where the sample lies, after `with_reach`."""
+    """The region that the sample covers, after `with_reach`."""
 
     @property
     def spec(self) -> str:
-        """How a user would ask for this stitch: `kind` or `kind:OPTION`."""
+        """The spec that a user writes for this stitch: `kind` or `kind:OPTION`."""
         return self.kind
 
     @abstractmethod
@@ -76,7 +79,7 @@ class Stitch(ABC):
     def with_reach(self, source: Vectors) -> Self:
         """Learn where the old vectors of the pairs lie, (n, p), so that `predict` knows a variance.
 
-        A stitch that has a variance of its own does without.
+        A stitch with a variance of its own ignores it.
         """
         self.reach = Reach.fit(source)
         return self
@@ -90,18 +93,18 @@ class Stitch(ABC):
         *,
         with_variance: bool = True,
     ) -> Iterator[Prediction]:
-        """For each split, what a copy fitted on the one part of the pairs predicts for the other.
+        """For each split, fit a copy on the first part of the pairs and predict the second.
 
-        A variance that is not asked for may be left out, where it costs something.
+        Without `with_variance` a stitch may skip the variance to save time.
         """
-        for known, asked in splits:
-            some, others = (None, None) if texts is None else (texts.take(known), texts.take(asked))
-            fitted = copy.copy(self).fit(source[known], target[known], some)
-            fitted = fitted.with_reach(source[known]) if with_variance else fitted
-            yield fitted.predict(source[asked], others)
+        for fit_rows, held_out in splits:
+            fit_texts, held_out_texts = (None, None) if texts is None else (texts.take(fit_rows), texts.take(held_out))
+            fitted = copy.copy(self).fit(source[fit_rows], target[fit_rows], fit_texts)
+            fitted = fitted.with_reach(source[fit_rows]) if with_variance else fitted
+            yield fitted.predict(source[held_out], held_out_texts)
 
     def tuned(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
-        """The same stitch, not fitted, with what is chosen once for a sample and not in every fit to a part of it."""
+        """An unfitted copy with the options that are chosen once for a sample, not in every fit to a part of it."""
         return copy.copy(self)
 
     @abstractmethod
@@ -110,7 +113,7 @@ class Stitch(ABC):
 
     @abstractmethod
     def restore(self, arrays: Arrays) -> Self:
-        """Take back what `arrays` gave.
+        """Restore what `arrays` returned.
 
         Raises
         ------
@@ -119,11 +122,11 @@ class Stitch(ABC):
         """
 
     def saved(self) -> Arrays:
-        """All that is to be saved: `arrays`, and the reach where there is one."""
+        """Everything to save: `arrays`, and the reach if there is one."""
         return {**self.arrays(), **({} if self.reach is None else self.reach.arrays())}
 
     def restore_saved(self, arrays: Arrays) -> Self:
-        """Take back what `saved` gave.
+        """Restore what `saved` returned.
 
         Raises
         ------
@@ -134,22 +137,16 @@ class Stitch(ABC):
         return self
 
     def facts(self) -> dict[str, float]:
-        """Numbers about the fit worth showing, such as the λ that was chosen."""
+        """Numbers about the fit that are worth showing, such as the chosen λ."""
         return {}
 
 
 def check_pairs(source: Vectors, target: Vectors) -> None:
-    """Make sure that there are at least two pairs.
-
-    Raises
-    ------
-    StitchError
-        There are fewer, or the two sides differ in length.
-    """
+    """Make sure that there are at least two pairs, or raise StitchError."""
     if len(source) != len(target) or len(source) < 2:
         raise StitchError(
-            f"expected at least 2 pairs of vectors, found {len(source)} source and {len(target)} target vectors; "
-            "take a larger sample"
+            f"a fit needs at least 2 pairs of vectors, found {len(source)} source and {len(target)} target "
+            "vectors; take a larger sample"
         )
 
 
@@ -159,9 +156,6 @@ def centred(vectors: Vectors) -> tuple[Matrix, Matrix]:
     mean = rows.mean(axis=0)
     rows -= mean
     return rows, mean
-
-
-FOLDS = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,7 +170,7 @@ class Pairing:
         return len(self.source)
 
     def take(self, rows: NDArray[np.int64]) -> Pairing:
-        """Some of the pairs."""
+        """The pairs in these rows."""
         return Pairing(self.source[rows], self.target[rows], None if self.texts is None else self.texts.take(rows))
 
     def fit(self, stitch: Stitch) -> Stitch:
@@ -202,21 +196,21 @@ def cross_predict(
     """Predictions for every pair from copies of a stitch fitted without its fold, on a `share` of the other pairs."""
     vectors = np.empty_like(pairs.target)
     variance, prior = (np.full(len(pairs), np.nan, dtype=np.float32) for _ in range(2))
-    if len(pairs) == 2:  # each leaves one to learn from, and all that one pair teaches is its own target
+    if len(pairs) == 2:  # each fold leaves one pair to fit on, which predicts its own target
         return Prediction(pairs.target[::-1].copy())
     held_out = fold_rows(len(pairs), folds=folds, seed=seed)
-    rest = [_some(np.setdiff1d(np.arange(len(pairs)), rows), share, seed) for rows in held_out]
-    splits = list(zip(rest, held_out, strict=True))
-    for rows, found in zip(
+    fit_rows = [_draw_share(np.setdiff1d(np.arange(len(pairs)), rows), share, seed) for rows in held_out]
+    splits = list(zip(fit_rows, held_out, strict=True))
+    for rows, prediction in zip(
         held_out,
         stitch.cross_predict(pairs.source, pairs.target, pairs.texts, splits, with_variance=with_variance),
         strict=True,
     ):
-        vectors[rows] = found.vectors
-        if found.variance is not None:
-            variance[rows] = found.variance
-        if found.prior is not None:
-            prior[rows] = found.prior
+        vectors[rows] = prediction.vectors
+        if prediction.variance is not None:
+            variance[rows] = prediction.variance
+        if prediction.prior is not None:
+            prior[rows] = prediction.prior
     return Prediction(vectors, _if_complete(variance), _if_complete(prior))
 
 
@@ -224,7 +218,7 @@ def _if_complete(values: Vectors) -> Vectors | None:
     return None if np.isnan(values).any() else values
 
 
-def _some(rows: NDArray[np.int64], share: float, seed: int) -> NDArray[np.int64]:
+def _draw_share(rows: NDArray[np.int64], share: float, seed: int) -> NDArray[np.int64]:
     if share >= 1:
         return rows
     return np.sort(np.random.default_rng(seed).permutation(rows)[: max(round(share * len(rows)), 2)])

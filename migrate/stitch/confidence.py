@@ -18,11 +18,11 @@ _HIGHEST = np.nextafter(np.float32(1), np.float32(0))
 
 @dataclass(frozen=True, slots=True)
 class Confidence:
-    """The expected cosine as a linear function of what a prediction says of itself.
+    """The expected cosine as a linear function of a prediction's norm and variances.
 
-    A raw prediction far from the sample is shrunken towards the mean, so its norm is small; its posterior variance,
-    which for a stitch of vectors alone is the leverage (`migrate.stitch.reach`), is large. All are nearly free. The
-    coefficients are fitted on predictions for held-out pairs.
+    A raw prediction far from the sample shrinks towards the mean, so its norm is small and its posterior variance,
+    which for a stitch of vectors alone is the leverage (`migrate.stitch.reach`), is large. All cost next to
+    nothing. The coefficients are fitted on predictions for held-out pairs.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class Confidence:
         stitches that were saved before there was a prior have three
     spearman : rank correlation of the confidence with the true cosine, on held-out pairs
     worst_share : share of the squared error that the least confident tenth of held-out pairs has
-    lowest, usual : the 1st and the 50th percentile on held-out pairs: what lies below `lowest` is outside the sample
+    lowest, usual : the 1st and the 50th percentile on held-out pairs: documents below `lowest` are outside the sample
     """
 
     coefficients: tuple[float, ...]
@@ -43,14 +43,14 @@ class Confidence:
     def fit(cls, prediction: Prediction, truth: Vectors) -> Self:
         """Learn from predictions for held-out pairs, (n, q), and their true vectors, (n, q).
 
-        The figures of quality are taken on one half of the pairs with coefficients of the other, both ways.
+        The quality is measured on each half of the pairs with coefficients fitted on the other half.
         """
         cosine = _cosines(prediction.vectors, truth)
         signals = _signals(prediction)
         half = np.random.default_rng(0).permutation(len(cosine)) % 2 == 0
         judged = np.empty(len(cosine))
-        for one in (half, ~half):
-            judged[one] = signals[one] @ _least_squares(signals[~one], cosine[~one])
+        for fold in (half, ~half):
+            judged[fold] = signals[fold] @ _least_squares(signals[~fold], cosine[~fold])
         error = np.maximum(2 - 2 * cosine, 0)  # rounding takes a cosine beyond 1
         worst = np.argsort(judged, kind="stable")[: max(round(_WORST * len(error)), 1)]
         coefficients = tuple(_least_squares(signals, cosine).tolist())
@@ -68,15 +68,17 @@ class Confidence:
 
         `squares` are the squared norms of its vectors, (m,), where they are known already.
         """
-        found = _signals(prediction, squares)[:, : len(self.coefficients)] @ np.array(self.coefficients)
-        return np.asarray(np.clip(found.astype(np.float32), np.float32(-1), _HIGHEST))
+        cosines = _signals(prediction, squares)[:, : len(self.coefficients)] @ np.array(self.coefficients)
+        return np.asarray(np.clip(cosines.astype(np.float32), np.float32(-1), _HIGHEST))
 
 
 def _signals(prediction: Prediction, squares: Vectors | None = None) -> Matrix:
     """Constant, norm, variance and prior variance of each prediction, (m, 4)."""
     norms = np.sqrt((squared_norms(prediction.vectors) if squares is None else squares).astype(np.float64))
     none = np.zeros(len(norms))
-    variances = [none if one is None else one.astype(np.float64) for one in (prediction.variance, prediction.prior)]
+    variances = [
+        none if values is None else values.astype(np.float64) for values in (prediction.variance, prediction.prior)
+    ]
     return np.column_stack([np.ones(len(norms)), norms, *variances])
 
 
@@ -88,11 +90,11 @@ def _cosines(predicted: Vectors, truth: Vectors) -> Matrix:
     return np.asarray(np.einsum("ij,ij->i", unit_rows(predicted), unit_rows(truth)), dtype=np.float64)
 
 
-def spearman(one: Matrix, other: Matrix) -> float:
+def spearman(x: Matrix, y: Matrix) -> float:
     """Spearman's rank correlation of two series, (n,); 0 where one of them is constant."""
     from scipy.stats import rankdata
 
-    a, b = rankdata(one), rankdata(other)
+    a, b = rankdata(x), rankdata(y)
     a -= a.mean()
     b -= b.mean()
     scale = float(np.sqrt((a @ a) * (b @ b)))

@@ -1,11 +1,10 @@
-"""A fitted stitch as it is used and saved: the map, the norm of its output, and the sample that was paid for.
+"""A fitted stitch, ready to use and to save: the map, the norm of its output, and the true vectors of the sample.
 
-What a stitch that reads texts falls back to where a store has none: the best map of the old vectors alone.
+A stitch that reads texts carries a `Fallback`, the best map of the old vectors alone, for stores without texts.
 
-Which way a stitch goes: the store's documents forth into the target space, or new queries back into the old one.
-
-In both directions the manifest names the models of the migration, not those of the map: `model` is the one that is
-moved to, `source_model` the one that the store was built with. So a stitch for documents maps from `source_model` to
+A stitch maps in one of two directions: documents of the old store into the new space, or new queries into the old
+space. In both directions the manifest names the models of the migration, not those of the map: `model` is the one you
+migrate to, `source_model` the one the store was built with. So a stitch for documents maps from `source_model` to
 `model`, and a stitch for queries from `model` to `source_model`; the fingerprint is that of the old store in both.
 """
 
@@ -33,10 +32,33 @@ from migrate.stitch.text_features import TextRows
 from migrate.stitch.text_reader import TextReader
 from migrate.vectors import Batch, Vectors, as_vectors, check_vectors, summarize_norms
 
+Direction: TypeAlias = Literal["document", "query"]
+
+DOCUMENT: Direction = "document"
+QUERY: Direction = "query"
+DIRECTIONS = (DOCUMENT, QUERY)
+
+DIRECTION = "direction"
+"""Detail of a stitch's manifest; absent in those from before there were two directions."""
+
+_MAPS = {
+    DOCUMENT: "maps the store's documents into the new space",
+    QUERY: "maps new queries into the old space",
+}
+
+WEIGHTS_NAME = "weights.safetensors"
+SAMPLE_NAME = "sample.json"
+PREFIX, READER_PREFIX, FALLBACK_PREFIX = "stitch.", "reader.", "fallback."
+SAMPLE_KEY = "sample.vectors"
+ARRAYS = "arrays"
+"""Detail of the manifest: the names of all arrays in the file of weights."""
+FALLBACK = "fallback"
+"""Detail of the manifest: the scores of the fallback; absent without one."""
+
 
 @dataclass(frozen=True)
 class Fallback:
-    """A fitted stitch that reads no texts, and how it was judged on the pairs of the one that it stands in for."""
+    """A fitted stitch that reads no texts, and its scores on the pairs of the stitch that it replaces."""
 
     stitch: Stitch
     selection: Selection
@@ -44,7 +66,7 @@ class Fallback:
 
 @dataclass(frozen=True, slots=True)
 class FallbackUse:
-    """That `fallback` was used in place of `stitch`, and the overlap@10 of either on held-out pairs."""
+    """Records that `fallback` replaced `stitch`, with the overlap@10 of both on held-out pairs."""
 
     stitch: str
     fallback: str
@@ -53,7 +75,7 @@ class FallbackUse:
 
     @property
     def sentence(self) -> str:
-        """For a person."""
+        """The facts as a sentence."""
         return (
             f"the store has no texts, which {self.stitch} reads: {self.fallback} was used, which reads the old vectors "
             f"alone. Of the 10 true neighbours of held-out documents of the sample it finds "
@@ -80,50 +102,35 @@ def _reads_vectors_only(row: Candidate) -> bool:
     return kind is not None and not kind.reads_texts and not row.is_control
 
 
-Direction: TypeAlias = Literal["document", "query"]
-
-DOCUMENT: Direction = "document"
-QUERY: Direction = "query"
-DIRECTIONS = (DOCUMENT, QUERY)
-
-DIRECTION = "direction"
-"""Detail of a stitch's manifest; absent in those from before there were two directions."""
-
-_MAPS = {
-    DOCUMENT: "maps the store's documents into the new space",
-    QUERY: "maps new queries into the old space",
-}
-
-
 def direction_of(manifest: Manifest, *, source: str = "stitch") -> Direction:
-    """Which way the stitch with this manifest goes; `source` is where it was read.
+    """The direction of the stitch with this manifest; `source` names it in errors.
 
     Raises
     ------
     StitchError
-        The manifest says something that is neither.
+        The manifest names another direction.
     """
-    found: Direction = manifest.details.get(DIRECTION, DOCUMENT)
-    if found not in DIRECTIONS:
+    direction: Direction = manifest.details.get(DIRECTION, DOCUMENT)
+    if direction not in DIRECTIONS:
         raise StitchError(
-            f"{source}: expected a direction among {', '.join(DIRECTIONS)}; found {found!r}; fit it again"
+            f"{source}: expected a direction among {', '.join(DIRECTIONS)}; found {direction!r}; fit it again"
         )
-    return found
+    return direction
 
 
-def require_direction(manifest: Manifest, wanted: Direction, *, source: str) -> None:
-    """Make sure that the stitch with this manifest goes the way that it is used; `source` is what it is used on.
+def require_direction(manifest: Manifest, required: Direction, *, source: str) -> None:
+    """Make sure that the stitch with this manifest has the required direction; `source` is what it is applied to.
 
     Raises
     ------
     StitchError
         It goes the other way.
     """
-    found = direction_of(manifest)
-    if found != wanted:
+    direction = direction_of(manifest)
+    if direction != required:
         raise StitchError(
-            f"{source}: expected a stitch that {_MAPS[wanted]}, found one that {_MAPS[found]}; "
-            f"fit one with --direction {wanted}"
+            f"{source}: expected a stitch that {_MAPS[required]}, found one that {_MAPS[direction]}; "
+            f"fit one with --direction {required}"
         )
 
 
@@ -138,18 +145,10 @@ def input_dim(manifest: Manifest, *, source: str = "stitch") -> int:
     if direction_of(manifest, source=source) == DOCUMENT:
         return int(manifest.details["fingerprint"]["dim"])
     if manifest.model is None:
-        raise StitchError(f"{source}: expected the model whose queries the stitch takes, found none; fit it again")
+        raise StitchError(
+            f"{source}: the manifest does not name the model whose queries the stitch takes; fit it again"
+        )
     return manifest.model.dim
-
-
-WEIGHTS_NAME = "weights.safetensors"
-SAMPLE_NAME = "sample.json"
-PREFIX, READER_PREFIX, FALLBACK_PREFIX = "stitch.", "reader.", "fallback."
-SAMPLE_KEY = "sample.vectors"
-ARRAYS = "arrays"
-"""Detail of the manifest: the names of all arrays in the file of weights."""
-FALLBACK = "fallback"
-"""Detail of the manifest: how the fallback was judged; absent where there is none."""
 
 
 @dataclass(frozen=True)
@@ -165,13 +164,13 @@ class TrueVectors:
     row_of: Mapping[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        own = {doc_id: row for row, doc_id in enumerate(self.ids)}
-        object.__setattr__(self, "row_of", {**self.copies, **own})
+        sampled = {doc_id: row for row, doc_id in enumerate(self.ids)}
+        object.__setattr__(self, "row_of", {**self.copies, **sampled})
 
     def positions(self, ids: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Where `ids` and the sample meet: positions in `ids`, and the rows of `vectors` that belong there."""
-        known = self.row_of
-        hits = [(position, known[doc_id]) for position, doc_id in enumerate(ids) if doc_id in known]
+        rows = self.row_of
+        hits = [(position, rows[doc_id]) for position, doc_id in enumerate(ids) if doc_id in rows]
         table = np.array(hits, dtype=np.int64).reshape(-1, 2)
         return table[:, 0], table[:, 1]
 
@@ -187,11 +186,11 @@ class TranslatedBatch(Batch):
 class FittedStitch:
     """A stitch ready to translate a store, or to map queries: see `direction`.
 
-    `norm` is the length every mapped vector gets: the mean norm of the vectors that were true where it maps to, which
-    is 1 for the models that normalise. `sample` is empty in a stitch for queries: nothing is put into the old space
-    that is not there. `state` holds the files that a target model fitted on the corpus needs to embed
-    queries the same way later; they travel with the stitch and with every store it translates. `reader` turns texts
-    into what a stitch that reads texts wants of them; `fallback` takes over where there are none.
+    `norm` is the length of every mapped vector: the mean norm of the true vectors in the target space of the map, 1 for
+    models that normalise. `sample` is empty in a stitch for queries, because every document has an old vector.
+    `state` holds the files that a target model fitted on the corpus needs to embed queries the same way later; they
+    travel with the stitch and with every store it translates. `reader` turns texts into views; `fallback` is used where
+    there are no texts.
     """
 
     stitch: Stitch
@@ -228,7 +227,7 @@ class FittedStitch:
 
     @property
     def direction(self) -> Direction:
-        """Whether it maps documents forth or queries back."""
+        """Whether it maps documents or queries."""
         return direction_of(self.manifest)
 
     def without_texts(self, *, source: str = "stitch") -> FittedStitch:
@@ -243,18 +242,18 @@ class FittedStitch:
             return self
         if self.fallback is None:
             raise StitchError(
-                f"{source}: the {self.stitch.spec} stitch reads texts, found a store without; fit it again, which "
-                "keeps one of vectors only beside it, or fit one such as --stitch ridge"
+                f"{source}: the store has no texts, which the {self.stitch.spec} stitch reads; fit it again, "
+                "which adds a fallback of vectors only, or fit one such as --stitch ridge"
             )
         used, judged = self.fallback.stitch, self.fallback.selection
         return replace(self, stitch=used, selection=judged, reader=None, fallback=None)
 
     def fallback_use(self) -> FallbackUse | None:
-        """What using the fallback costs, None where there is none."""
+        """How much worse the fallback is, None where there is none."""
         if self.fallback is None:
             return None
-        best, other = self.selection.best, self.fallback.selection.best
-        return FallbackUse(best.stitch, other.stitch, best.scores.overlap_at_10, other.scores.overlap_at_10)
+        best, fallback = self.selection.best, self.fallback.selection.best
+        return FallbackUse(best.stitch, fallback.stitch, best.scores.overlap_at_10, fallback.scores.overlap_at_10)
 
     def translate(
         self, batch: Batch, texts: Sequence[str] | None = None, *, source: str, patch: bool = True
@@ -271,8 +270,10 @@ class FittedStitch:
         require_direction(self.manifest, DOCUMENT, source=source)
         read = self.reader.read(texts) if self.reader is not None and self.reads_texts and texts is not None else None
         prediction, squares = self._predict(batch.ids, batch.vectors, read, source=source, noun="document")
-        known = self.selection.confidence
-        confidence = np.full(len(batch), np.nan, dtype=np.float32) if known is None else known.of(prediction, squares)
+        estimator = self.selection.confidence
+        confidence = (
+            np.full(len(batch), np.nan, dtype=np.float32) if estimator is None else estimator.of(prediction, squares)
+        )
         out = self._of_norm(prediction.vectors, squares, batch.vectors)
         if patch:
             positions, rows = self.sample.positions(batch.ids)
@@ -293,25 +294,25 @@ class FittedStitch:
         """
         require_direction(self.manifest, QUERY, source=source)
         rows = as_vectors(vectors, dim=input_dim(self.manifest), source=source)
-        found, squares = self._predict(range(len(rows)), rows, None, source=source, noun="row")
-        return self._of_norm(found.vectors, squares, rows)
+        prediction, squares = self._predict(range(len(rows)), rows, None, source=source, noun="row")
+        return self._of_norm(prediction.vectors, squares, rows)
 
     def _predict(
         self, ids: Sequence[object], vectors: Vectors, texts: TextRows | None, *, source: str, noun: str
     ) -> tuple[Prediction, Vectors]:
         """The prediction and the squared norms of its vectors."""
         check_vectors(ids, vectors, source=source, noun=noun)
-        found = self.stitch.predict(vectors, texts)
+        prediction = self.stitch.predict(vectors, texts)
         after = f"{source} after the {self.stitch.spec} stitch"
-        return found, check_vectors(ids, found.vectors, source=after, noun=noun)
+        return prediction, check_vectors(ids, prediction.vectors, source=after, noun=noun)
 
-    def _of_norm(self, found: Vectors, squares: Vectors, given: Vectors) -> Vectors:
-        """Predicted rows, of the norm that they are to have; what was given is left as it is."""
+    def _of_norm(self, predicted: Vectors, squares: Vectors, inputs: Vectors) -> Vectors:
+        """The predicted rows scaled to `norm`; `inputs` is not changed."""
         scale = np.float32(self.norm) / np.sqrt(squares)
-        return np.multiply(found, scale[:, None], out=found if found is not given else None)
+        return np.multiply(predicted, scale[:, None], out=predicted if predicted is not inputs else None)
 
     def digest(self) -> str:
-        """SHA-256 of all that a translation depends on; one without texts depends on `without_texts` instead."""
+        """SHA-256 of everything a translation depends on; for a store without texts use that of `without_texts`."""
         parts = {name: hashlib.sha256(array.tobytes()).hexdigest() for name, array in self._arrays().items()}
         parts |= {name: hashlib.sha256(payload).hexdigest() for name, payload in self._payloads().items()}
         whole = canonical_json([self.stitch.spec, self.norm, list(self.sample.ids), dict(self.sample.copies), parts])
@@ -326,7 +327,7 @@ class FittedStitch:
         return {**self.state, **(self.reader.state() if self.reader is not None else {})}
 
     def save(self, folder: str | Path, *, force: bool = False) -> None:
-        """Write the stitch into a new folder, atomically. Same fit, same bytes, but for the date in the manifest."""
+        """Write the stitch into a new folder, atomically. Only the date in the manifest differs between equal fits."""
         spare = {} if self.fallback is None else self.fallback.stitch.saved()
         arrays = {**self._arrays(), **{FALLBACK_PREFIX + name: array for name, array in spare.items()}}
         tensors = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
@@ -339,14 +340,14 @@ class FittedStitch:
 
     def manifest_with_files(self, folder: Path) -> Manifest:
         """The manifest with the facts of the fit and the hashes of the files in `folder`."""
-        known = {name: fact for name, fact in self.manifest.details.items() if name != FALLBACK}
+        kept = {name: fact for name, fact in self.manifest.details.items() if name != FALLBACK}
         spare = {} if self.fallback is None else {FALLBACK: _selection_facts(self.fallback.selection)}
         details = {
-            **known,
+            **kept,
             **spare,
             "stitch": self.stitch.spec,
             "norm": self.norm,
-            "facts": self.stitch.facts() or known.get("facts", {}),
+            "facts": self.stitch.facts() or kept.get("facts", {}),
             "selection": _selection_facts(self.selection),
             ARRAYS: _array_names(folder / WEIGHTS_NAME),
             "files": {name: sha256_file(folder / name) for name in (WEIGHTS_NAME, SAMPLE_NAME, *self._payloads())},
@@ -355,7 +356,7 @@ class FittedStitch:
 
 
 def _array_names(path: Path) -> list[str]:
-    """Of what is in a file of weights."""
+    """Names of the arrays in a file of weights."""
     with safe_open(path, framework="numpy") as file:
         return sorted(file.keys())
 
@@ -371,7 +372,7 @@ def fit_norm(target: Vectors) -> float:
 
 
 def _selection_facts(selection: Selection) -> dict[str, Any]:
-    """The selection without the seconds it took, which differ from run to run."""
+    """The selection without its timings, which differ from run to run."""
     facts = asdict(replace(selection, stitch=None))
     del facts["stitch"]
     for row in facts["candidates"]:

@@ -1,6 +1,6 @@
-"""Kernel ridge regression with an intercept: exact leave-one-out for any penalty, and the posterior variance.
+"""Kernel ridge regression with an intercept, exact leave-one-out residuals and a posterior variance.
 
-The views of a text-aware stitch: the kernel of each, and what it adds to a prediction.
+A `Part` is the kernel of one view of the documents; a `KernelSystem` solves for the weighted sum of several.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ from migrate.stitch.base import Arrays
 from migrate.stitch.text_features import Matrix, Sparse, View
 from migrate.vectors import Vectors, squared_norms
 
+_LEAST_SPREAD = 1e-6
+"""Share of the mean diagonal: a smaller spread is rounding error, since inner products are computed in float32."""
+
 
 @dataclass(frozen=True, eq=False)
 class Part:
@@ -32,10 +35,10 @@ class Part:
     rows: Sparse | Vectors
     scale: float = 1.0
 
-    def cross(self, other: NDArray[np.int64]) -> Matrix:
+    def cross(self, rows: NDArray[np.int64]) -> Matrix:
         """The kernel between all fit documents and some of them, (n, m), float64."""
-        some = self.rows[other]
-        return np.asarray(self.scale * (self.rows @ _dense(some).T), dtype=np.float64)
+        documents = self.rows[rows]
+        return np.asarray(self.scale * (self.rows @ _dense(documents).T), dtype=np.float64)
 
     def take(self, rows: NDArray[np.int64]) -> Self:
         """With some of the fit documents."""
@@ -45,15 +48,15 @@ class Part:
         """`k(x) @ alpha`, (m, r), for the documents of a view: over the features, or the fit documents if fewer."""
         if alpha.shape[1] <= len(alpha):
             return view.dot(self._table(alpha))
-        found: Vectors = view.dot(self._fit_documents) @ alpha
-        return found
+        products: Vectors = view.dot(self._fit_documents) @ alpha
+        return products
 
     def diagonal(self, view: View) -> Vectors:
         """`k(x, x)`, (m,)."""
         return np.float32(self.scale) * view.squares()
 
     def _table(self, alpha: Vectors) -> Vectors:
-        """(f, r); kept, since every batch of a translation asks with the same coefficients."""
+        """(f, r); cached, since every batch of a translation uses the same coefficients."""
         if self._kept.get("alpha") is not alpha:
             table = np.asarray(self.rows.T @ (alpha * np.float32(self.scale)), dtype=np.float32)
             self._kept.update(alpha=alpha, table=table)
@@ -68,14 +71,14 @@ class Part:
 
     def arrays(self) -> Arrays:
         """Scale and rows, under names that begin with the name of the view and its form."""
-        found: dict[str, NDArray[Any]] = {"scale": np.array([self.scale], dtype=np.float64)}
+        arrays: dict[str, NDArray[Any]] = {"scale": np.array([self.scale], dtype=np.float64)}
         rows: Sparse = self.rows
         if isinstance(rows, np.ndarray):
-            found["rows"] = rows
+            arrays["rows"] = rows
         else:
-            found |= {"data": rows.data, "indices": rows.indices.astype(np.int32)}
-            found |= {"starts": rows.indptr.astype(np.int64), "width": np.array(rows.shape[1:], dtype=np.int64)}
-        return {f"{self.name}/{self.form}/{key}": array for key, array in found.items()}
+            arrays |= {"data": rows.data, "indices": rows.indices.astype(np.int32)}
+            arrays |= {"starts": rows.indptr.astype(np.int64), "width": np.array(rows.shape[1:], dtype=np.int64)}
+        return {f"{self.name}/{self.form}/{key}": array for key, array in arrays.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,14 +91,14 @@ class GaussianPart(Part):
     form: ClassVar[str] = "gaussian"
     width: float = 1.0
 
-    def cross(self, other: NDArray[np.int64]) -> Matrix:
+    def cross(self, rows: NDArray[np.int64]) -> Matrix:
         """The kernel between all fit documents and some of them, (n, m), float64."""
-        return self.take(other)._kernel(self.rows).astype(np.float64)
+        return self.take(rows)._kernel(self.rows).astype(np.float64)
 
     def columns(self, view: View, alpha: Vectors) -> Vectors:
         """`k(x) @ alpha`, (m, r)."""
-        found: Vectors = self._kernel(view.matrix()) @ alpha
-        return found
+        products: Vectors = self._kernel(view.matrix()) @ alpha
+        return products
 
     def diagonal(self, view: View) -> Vectors:
         """`k(x, x)`, (m,)."""
@@ -109,25 +112,19 @@ class GaussianPart(Part):
         return {**super().arrays(), f"{self.name}/{self.form}/bandwidth": np.array([self.width], dtype=np.float64)}
 
 
-def gaussian(one: Vectors, other: Vectors, width: float) -> Vectors:
+def gaussian(x: Vectors, y: Vectors, width: float) -> Vectors:
     """`exp(-|x - y|² / width)` for rows of (m, p) and (n, p): (m, n), float32."""
-    distances = squared_norms(one)[:, None] + squared_norms(other) - 2 * (one @ other.T)
+    distances = squared_norms(x)[:, None] + squared_norms(y) - 2 * (x @ y.T)
     return np.asarray(np.exp(-np.maximum(distances, 0) / np.float32(width)), dtype=np.float32)
 
 
 def in_order(parts: Iterable[Part]) -> tuple[Part, ...]:
-    """The parts by name: added up in another order, what they predict would differ in the last digit."""
+    """The parts sorted by name, so that their sum is the same to the last digit."""
     return tuple(sorted(parts, key=lambda part: part.name))
 
 
 def restore_parts(arrays: Arrays, n: int) -> tuple[Part, ...]:
-    """The parts whose `arrays` are among `arrays`, for `n` fit documents.
-
-    Raises
-    ------
-    KeyError, ValueError
-        An array is missing, or they do not make a matrix of `n` rows.
-    """
+    """The parts whose `arrays` are among `arrays`, for `n` fit documents."""
     names = {key.rpartition("/")[0] for key in arrays if "/" in key}
     return in_order(_restore_part(prefix, arrays, n) for prefix in names)
 
@@ -141,7 +138,7 @@ def _restore_part(prefix: str, arrays: Arrays, n: int) -> Part:
     if form == GaussianPart.form:
         width = float(arrays[f"{prefix}/bandwidth"][0])
         if not width > 0:
-            raise ValueError(f"expected a Gaussian kernel of some width, found {width}")
+            raise ValueError(f"a Gaussian kernel of width {width}")
         return GaussianPart(name, rows, scale, width)
     return Part(name, rows, scale)
 
@@ -157,10 +154,6 @@ def _restore_sparse(prefix: str, arrays: Arrays, n: int) -> Sparse:
 
 def _dense(rows: Sparse | Vectors) -> Vectors:
     return rows if isinstance(rows, np.ndarray) else np.asarray(rows.toarray())
-
-
-_LEAST_SPREAD = 1e-6
-"""Of the mean diagonal: what spreads less is rounding, as inner products are taken in float32."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,8 +248,8 @@ def combined(grams: Sequence[Matrix], weights: Sequence[float]) -> Matrix:
 def spread(matrix: Matrix) -> float:
     """Mean diagonal of the centred Gram matrix: what a view is divided by, so that weights mean something.
 
-    1 where the rows are all the same, but for rounding.
+    1 where all rows are the same, up to rounding.
     """
     diagonal = float(np.trace(matrix) / len(matrix))
-    found = diagonal - float(matrix.mean())
-    return found if found > _LEAST_SPREAD * diagonal else 1.0
+    variance = diagonal - float(matrix.mean())
+    return variance if variance > _LEAST_SPREAD * diagonal else 1.0

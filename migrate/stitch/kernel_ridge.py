@@ -1,15 +1,12 @@
-"""Stitches that read texts: kernel ridge over a weighted sum of views, one of them the old vector.
+"""Stitches that read texts: kernel ridge regression over a weighted sum of views, one of them the old vector.
 
     text          the texts alone: the control that shows what the old vectors are worth
     ridge+text    the old vector, linearly, and the texts
     kernel        the old vector through a Gaussian kernel, no texts
     kernel+text   the old vector through a Gaussian kernel, and the texts
 
-Each view's kernel is divided by its spread over the sample, so that weights mean something.
-
-The kernels of some documents in all views, each brought to spread 1, so that weights mean something.
-
-More pairs than can be solved exactly: coefficients for some of them, the landmarks, fitted to all.
+Each view's kernel is divided by its spread over the sample, so that weights are comparable. Where there are too many
+pairs to solve the system exactly, coefficients are fitted for a random subset of them, the landmarks.
 """
 
 from __future__ import annotations
@@ -31,9 +28,23 @@ from migrate.vectors import Vectors, squared_norms, unit_rows
 VECTOR = "vector"
 
 
+LANDMARKS = 4_000
+
+_JITTER = 1e-8
+
+STARTING_WEIGHTS: Mapping[str, float] = {VECTOR: 1.0, "ngrams": 0.5, "pieces": 1.0, "tokens": 1.0, "topics": 0.5}
+"""Where the search for weights begins; views that are not named begin at 1."""
+
+LARGEST_EXACT = 8_000
+"""Pairs up to which the system is solved exactly; with more, landmarks are used."""
+
+DIRECTIONS = 64
+"""Leading directions that the posterior variance is made of."""
+
+
 @dataclass(frozen=True, eq=False)
 class Kernels:
-    """Views of n documents, what each kernel is divided by, and the Gram matrices, (n, n), where they were asked for.
+    """Views of n documents, what each kernel is divided by, and the Gram matrices, (n, n), where they are needed.
 
     `width` is that of a Gaussian kernel over the old vectors, None where they enter linearly.
     """
@@ -50,8 +61,8 @@ class Kernels:
 
     def parts(self, weighing: Weighing) -> list[Part]:
         """The views that have a weight, with these documents to predict from."""
-        known = [(name, weight) for name, weight in weighing.weights.items() if name in self.scales]
-        return [self._part(name, weight * self.scales[name]) for name, weight in known]
+        weights = [(name, weight) for name, weight in weighing.weights.items() if name in self.scales]
+        return [self._part(name, weight * self.scales[name]) for name, weight in weights]
 
     def _part(self, name: str, scale: float) -> Part:
         rows = self.views[name].matrix()
@@ -61,7 +72,7 @@ class Kernels:
 
 
 def measure(views: Mapping[str, View], texts: TextRows | None, is_gaussian: bool) -> Kernels:
-    """The kernels between documents, through a Gaussian one over the old vectors where that is wanted."""
+    """The kernels between documents; that of the old vectors is Gaussian or linear."""
     grams, width = {}, None
     for name, view in views.items():
         if texts is not None and name in texts.views:
@@ -75,11 +86,6 @@ def measure(views: Mapping[str, View], texts: TextRows | None, is_gaussian: bool
             grams[name] = gram(view.matrix())
     scales = {name: 1 / spread(matrix) for name, matrix in grams.items()}
     return Kernels(views, scales, width, {name: matrix * scales[name] for name, matrix in grams.items()})
-
-
-LANDMARKS = 4_000
-
-_JITTER = 1e-8
 
 
 def draw_landmarks(n: int, count: int = LANDMARKS) -> NDArray[np.int64]:
@@ -107,21 +113,11 @@ def solve_on_landmarks(
     return alpha, means
 
 
-STARTING_WEIGHTS: Mapping[str, float] = {VECTOR: 1.0, "ngrams": 0.5, "pieces": 1.0, "tokens": 1.0, "topics": 0.5}
-"""Where the search for weights begins; views that are not named begin at 1."""
-
-LARGEST_EXACT = 8_000
-"""Pairs up to which the system is solved exactly; of more, some are landmarks, see `migrate.stitch.kernel_ridge`."""
-
-DIRECTIONS = 64
-"""Leading directions that the posterior variance is made of."""
-
-
 class Additive(Stitch):
-    """Kernel ridge regression over views; `weighing` is what `tuned` finds, and `fit` where nobody has.
+    """Kernel ridge regression over views; `weighing` is found by `tuned`, or else by `fit`.
 
-    With `landmarks` so many of the pairs are landmarks; by default `LANDMARKS` of more than `LARGEST_EXACT` pairs,
-    while fewer are solved exactly.
+    `landmarks` is the number of landmarks; by default `LANDMARKS` for more than `LARGEST_EXACT` pairs, while fewer are
+    solved exactly.
 
     Attributes
     ----------
@@ -178,7 +174,7 @@ class Additive(Stitch):
         if len(target) > SEARCH_SIZE:
             penalty = max(
                 (penalty * near for near in NEARBY),
-                key=lambda one: overlap_of(system.target, system.solve(one).residuals),
+                key=lambda candidate: overlap_of(system.target, system.solve(candidate).residuals),
             )
         self._keep(kernels.parts(weighing), system, system.coefficients(penalty), system.means, penalty)
         return self
@@ -207,17 +203,19 @@ class Additive(Stitch):
         kernels = self._kernels(source, texts)
         weighing = self.weighing or self._weigh(kernels, target)
         total, truth = kernels.total(weighing), target.astype(np.float64)
-        for known, asked in splits:
-            system = KernelSystem(total[np.ix_(known, known)], truth[known])
-            prior = np.diag(total)[asked] if with_variance else None
-            yield _predict(system, total[np.ix_(asked, known)], prior, weighing.total_penalty)
+        for fit_rows, held_out in splits:
+            system = KernelSystem(total[np.ix_(fit_rows, fit_rows)], truth[fit_rows])
+            prior = np.diag(total)[held_out] if with_variance else None
+            yield _predict(system, total[np.ix_(held_out, fit_rows)], prior, weighing.total_penalty)
 
     def _kernels(self, source: Vectors, texts: TextRows | None, mean: Vectors | None = None) -> Kernels:
         return measure(self._views(source, texts, _mean(source) if mean is None else mean), texts, self.gaussian)
 
     def _check_texts(self, vectors: Vectors, texts: TextRows | None) -> None:
         if self.reads_texts and (texts is None or len(texts) != len(vectors)):
-            raise StitchError(f"the {self.kind} stitch reads texts, found none; choose one of vectors only")
+            raise StitchError(
+                f"the {self.kind} stitch reads texts, but there are none; choose a stitch of vectors only"
+            )
 
     def _views(self, vectors: Vectors, texts: TextRows | None, mean: Vectors) -> dict[str, View]:
         views: dict[str, View] = {}
@@ -251,7 +249,7 @@ class Additive(Stitch):
         return Prediction(np.ascontiguousarray(columns[:, :q] + self.offset_[:q]), prior - explained)
 
     def with_reach(self, source: Vectors) -> Self:
-        """The posterior variance of the views says it already."""
+        """Nothing to learn: `predict` has the posterior variance of the views."""
         return self
 
     def transform(self, vectors: Vectors, texts: TextRows | None = None) -> Vectors:
@@ -260,20 +258,14 @@ class Additive(Stitch):
 
     def arrays(self) -> Arrays:
         """Coefficients, offset, mean, and what each view saw of the fit documents."""
-        found = {"alpha": self.alpha_, "offset": self.offset_, "mean": self.mean_}
-        found["dim"] = np.array([self.dim_], dtype=np.int64)
+        arrays = {"alpha": self.alpha_, "offset": self.offset_, "mean": self.mean_}
+        arrays["dim"] = np.array([self.dim_], dtype=np.int64)
         for part in self.parts_:
-            found |= part.arrays()
-        return found
+            arrays |= part.arrays()
+        return arrays
 
     def restore(self, arrays: Arrays) -> Self:
-        """Take back what `arrays` gave.
-
-        Raises
-        ------
-        KeyError, IndexError, ValueError
-            An array is missing, or does not fit to the others.
-        """
+        """Restore what `arrays` returned."""
         self.alpha_, self.offset_, self.mean_ = arrays["alpha"], arrays["offset"], arrays["mean"]
         self.dim_ = int(arrays["dim"][0])
         self.parts_ = restore_parts(arrays, len(self.alpha_))
@@ -326,7 +318,7 @@ def _mean(vectors: Vectors) -> Vectors:
 
 
 def _predict(system: KernelSystem, kernel: Matrix, prior: Matrix | None, penalty: float) -> Prediction:
-    """What a system predicts for documents with this kernel, (m, n), to its own; `prior` is `k(x, x)`, (m,)."""
+    """Predictions of a system for documents whose kernel with its own is `kernel`, (m, n); `prior` is `k(x, x)`."""
     centred = kernel - system.means
     vectors = system.mean + centred @ system.coefficients(penalty)
     if prior is None:

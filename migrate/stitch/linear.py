@@ -1,14 +1,13 @@
-"""The stitches that see nothing but the old vector: identity, mean, procrustes, ols, ridge, lowrank.
+"""Stitches that read the old vector alone: identity, mean, procrustes, ols, ridge, lowrank, and adjoint for queries.
 
-Ridge regression for many λ from one decomposition, with the exact leave-one-out error of each.
+`ridge_path` solves ridge regression for many λ from one decomposition, with the exact leave-one-out error of each.
 
-The stitch made for queries: the map of the documents, turned round.
-
-Regressing old vectors on new ones, as Drift-Adapter does (EMNLP 2025), aims at the answers of the old model, and is
-learned from documents though queries are unlike them. What is wanted are the answers of the new model. If a document
-with the old vector s has about the new vector s M + b, a query with the new vector q scores it q·(s M + b), which is
-(q Mᵀ)·s and a constant: asking the old store with q Mᵀ ranks its documents as asking the translated store with q does.
-Queries take no part in the fit, so it does not matter that they are unlike documents.
+`Adjoint` maps queries. Regressing old vectors on new ones, as Drift-Adapter does (EMNLP 2025), reproduces the answers
+of the old model, and learns from documents although queries differ from them. The goal is the answers of the new
+model. If a document with the old vector s has approximately the new vector s M + b, a query with the new vector q
+scores it q·(s M + b), which is (q Mᵀ)·s plus a constant: searching the old store with q Mᵀ ranks its documents as
+searching the translated store with q does. No query takes part in the fit, so it does not matter that queries differ
+from documents.
 """
 
 from __future__ import annotations
@@ -28,6 +27,10 @@ from migrate.vectors import Vectors, unit_rows
 
 RELATIVE_GRID = np.logspace(-4, 2, 13)
 """The default λ grid, in units of the mean non-zero eigenvalue of the centred Gram matrix."""
+
+
+Loss = Callable[[Matrix], float]
+"""What a λ is judged by: a number from the leave-one-out residuals, (n, q); less is better."""
 
 
 @dataclass(frozen=True)
@@ -57,10 +60,6 @@ class RidgePath:
     def best_lambda(self) -> float:
         """The λ with the least leave-one-out loss."""
         return float(self.lambdas[self.best])
-
-
-Loss = Callable[[Matrix], float]
-"""What a λ is judged by: a number from the leave-one-out residuals, (n, q); less is better."""
 
 
 def mean_square(residuals: Matrix) -> float:
@@ -108,10 +107,10 @@ def _primal(x: Matrix, y: Matrix, lambdas: _Grid, loss: Loss) -> RidgePath:
     def residuals(penalty: float) -> Matrix:
         shrink = 1 / (eigenvalues + penalty)
         slack = 1 - 1 / n - squares @ shrink
-        rest: Matrix = scores @ (moments * -shrink[:, None])
-        rest += y
-        rest /= slack[:, None]
-        return rest
+        errors: Matrix = scores @ (moments * -shrink[:, None])
+        errors += y
+        errors /= slack[:, None]
+        return errors
 
     loo_mse, best, kept = _search(grid, residuals, loss)
     coefficients = basis @ (moments / (eigenvalues + grid[best])[:, None])
@@ -132,9 +131,9 @@ def _dual(x: Matrix, y: Matrix, lambdas: _Grid, loss: Loss) -> RidgePath:
         # intercept: its 1/n leaves the denominator, and it is orthogonal to the centred y.
         keep = penalty / (eigenvalues + penalty)
         slack = squares @ keep - 1 / n
-        rest: Matrix = basis @ (moments * keep[:, None])
-        rest /= slack[:, None]
-        return rest
+        errors: Matrix = basis @ (moments * keep[:, None])
+        errors /= slack[:, None]
+        return errors
 
     loo_mse, best, kept = _search(grid, residuals, loss)
     coefficients = x.T @ (basis @ (moments / (eigenvalues + grid[best])[:, None]))
@@ -147,11 +146,11 @@ def _search(grid: Matrix, residuals: Callable[[float], Matrix], loss: Loss) -> t
     best, best_loss = 0, (np.inf, np.inf)
     kept = np.empty(0)
     for index, penalty in enumerate(grid):
-        rest = residuals(float(penalty))
-        loo_mse[index] = mean_square(rest)
-        found = (loss(rest), float(loo_mse[index]))
-        if found <= best_loss:
-            best, best_loss, kept = index, found, rest
+        errors = residuals(float(penalty))
+        loo_mse[index] = mean_square(errors)
+        current_loss = (loss(errors), float(loo_mse[index]))
+        if current_loss <= best_loss:
+            best, best_loss, kept = index, current_loss, errors
     return loo_mse, best, kept
 
 
@@ -161,18 +160,12 @@ class Identity(Stitch):
     kind: ClassVar[str] = "identity"
 
     def fit(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
-        """Learn nothing.
-
-        Raises
-        ------
-        StitchError
-            The two spaces differ in dimension.
-        """
+        """Learn nothing."""
         check_pairs(source, target)
         if source.shape[1] != target.shape[1]:
             raise StitchError(
-                f"the identity stitch needs equal dimensions, found {source.shape[1]} and {target.shape[1]}; "
-                "choose another --stitch"
+                f"the identity stitch needs equal dimensions, but they are {source.shape[1]} and "
+                f"{target.shape[1]}; choose another --stitch"
             )
         return self
 

@@ -1,8 +1,7 @@
-"""The stitches mlp:1 to mlp:7: layers of neurons between the old vector and the new one. Translates without torch.
+"""The stitches mlp:1 to mlp:7: a small neural network from the old vector to the new one.
 
-The network of an mlp stitch: how it starts, how it is trained, what it loses. Needs torch.
-
-How an mlp stitch is trained: gradient descent with torch until held-out pairs get no better.
+`Training` holds the settings, `Network` the weights and the loss; `train` runs gradient descent until the loss on
+held-out pairs stops falling. Training needs torch, translating does not.
 """
 
 from __future__ import annotations
@@ -26,6 +25,13 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
 
+_WIDE = 1_024
+_EPSILON = 1e-4
+
+MAX_LAYERS = 7
+_ROWS = 4_096
+
+
 class Layer(NamedTuple):
     """An affine map: rows @ weights, (inputs, outputs), + biases, (outputs,)."""
 
@@ -35,11 +41,11 @@ class Layer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """How long and how fast to train, and what keeps the network from learning the pairs by heart.
+    """How long and how fast to train, and how to keep the network from overfitting.
 
     Attributes
     ----------
-    steps, min_epochs : as many epochs as give this many steps, and at least so many; the learning rate falls to zero
+    steps, min_epochs : as many epochs as give `steps` steps, but at least `min_epochs`; the learning rate falls to zero
         over them along half a cosine
     patience : share of the epochs after which training stops if the held-out loss has not fallen
     batch_size : pairs in a step
@@ -47,7 +53,7 @@ class Training:
         of a layer, and starts at no more than 0.03, so that one rate serves all widths (Yang et al. 2022, Tensor
         Programs V). It is divided by the number of layers, whose changes add up in the output
     weight_decay : decoupled (Loshchilov & Hutter 2019), on weights only
-    noise : standard deviation of Gaussian noise on the standardised inputs, drawn anew each step. For the squared error
+    noise : standard deviation of Gaussian noise on the standardised inputs, drawn each step. For the squared error
         of one layer this is ridge regression with penalty n · noise² (Bishop 1995, Training with noise is equivalent to
         Tikhonov regularization)
     bend : how far from the mean of its input, in standard deviations, a rectifier bends at the start
@@ -68,11 +74,11 @@ class Training:
     min_pairs: int = 20
 
     def epochs(self, pairs: int) -> int:
-        """Epochs of the whole schedule for so many training pairs."""
+        """Epochs of the whole schedule for this number of training pairs."""
         return max(self.min_epochs, math.ceil(self.steps / math.ceil(pairs / self.batch_size)))
 
     def rate(self, inputs: int) -> float:
-        """Learning rate of weights with so many inputs, before it is divided by the number of layers."""
+        """Learning rate of a layer with this number of inputs, before it is divided by the number of layers."""
         return min(3e-2, self.learning_rate * self.reference_width / inputs)
 
     def held_out_count(self, pairs: int) -> int:
@@ -85,15 +91,15 @@ class Network:
 
     The first weights have orthonormal rows or columns (Saxe, McClelland & Ganguli 2014), and the first biases put the
     bend of each rectifier `bend` standard deviations below its mean input and take the shift back in the next layer.
-    So any depth starts near a linear map that loses nothing. Rectifiers that start at their bend lose half of what
-    comes in, which few pairs cannot make good; those that start far from it never bend.
+    So any depth starts near a linear map that loses nothing. Rectifiers that start at their bend lose half of their
+    input, which few pairs cannot repair; those that start far from it stay linear.
     """
 
     def __init__(self, widths: Sequence[int], settings: Training, generator: Generator) -> None:
         self.settings = settings
         self.generator = generator
         self.weights = [self._orthogonal(*shape) for shape in pairwise(widths)]
-        # The inputs have variance 1, and so many of them are spread over so many neurons.
+        # the inputs have variance 1, spread over at most max(widths) neurons
         lift = settings.bend * math.sqrt(widths[0] / max(widths))
         lifts = [0.0, *[lift] * (len(self.weights) - 1), 0.0]
         shifts = zip(self.weights, pairwise(lifts), strict=True)
@@ -146,10 +152,6 @@ class Network:
             tensor.data.copy_(kept)
 
 
-_WIDE = 1_024
-_EPSILON = 1e-4
-
-
 @dataclass(frozen=True)
 class Trained:
     """Layers in the standardised spaces and the loss curve, as in `Mlp`; `held_out` are rows never trained on."""
@@ -179,7 +181,7 @@ def train(x: Vectors, y: Vectors, widths: Sequence[int], settings: Training, *, 
 
 @contextmanager
 def _quiet_torch(width: int) -> Iterator[None]:
-    """Gradients, whatever the caller has set; one thread for narrow layers, whose products do not repay a second."""
+    """Enable gradients, and use one thread for narrow layers, whose products are too small to gain from more."""
     import torch
 
     threads = torch.get_num_threads()
@@ -207,7 +209,7 @@ class _Pairs:
 
 
 def _descend(network: Network, fit: _Pairs, held_out: _Pairs) -> Vectors:
-    """Train until the held-out loss stops falling, leave the best state in the network, and tell the loss curve."""
+    """Train until the held-out loss stops falling, leave the best state in the network, and return the loss curve."""
     from torch.optim.lr_scheduler import CosineAnnealingLR
 
     epochs = network.settings.epochs(len(fit))
@@ -253,23 +255,19 @@ def _judge(network: Network, held_out: _Pairs) -> Sequence[float]:
         return [float(network.loss(held_out.x, held_out.y))] if len(held_out) else []
 
 
-MAX_LAYERS = 7
-_ROWS = 4_096
-
-
 class Mlp(Stitch):
     """A multilayer perceptron: `layers` affine maps with a rectifier between each two, as wide as the wider space.
 
     The family of LEAD (Culp & Hernandez 2024, github.com/GatlenCulp/embedding_translation,
     owler_fork/owlergpt/commands/pokemon.py): one linear layer, which it calls affine, or two to seven layers, hidden
     widths max(p, q), ReLU between the layers and none after the last. LEAD trains for a fixed number of epochs on the
-    squared error alone; what differs here stands in `Training`.
+    squared error alone; `Training` lists what differs here.
 
     Both sides are centred and divided by one number each, the root mean square of all columns together: a column of
     little spread stays one, and a constant column stays zero. The fitted layers have this folded into them.
 
-    Where there are fewer than 20 pairs none is held out: training runs through its whole schedule, and the curve has
-    no third column. Even two pairs give a map, though hardly a good one.
+    With fewer than 20 pairs none is held out: training runs through its whole schedule, and the curve has no third
+    column. Even two pairs give a map, though hardly a good one.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Reads a stitch that `FittedStitch.save` wrote, and trusts nothing of it."""
+"""Reads a stitch that `FittedStitch.save` wrote, and checks every file against the manifest."""
 
 from __future__ import annotations
 
@@ -52,22 +52,22 @@ def load_stitch(folder: str | Path) -> FittedStitch:
     StitchError
         A file is missing, damaged or inconsistent with the others.
     OutputError
-        A file may not be read.
+        A file cannot be read.
     """
     folder = Path(folder)
     manifest = read_manifest(folder, "stitch")
     details = manifest.details
     try:
         for name, digest in details["files"].items():
-            # These travel into every store that the stitch translates: no name may reach out of it or over its files.
+            # These files are copied into every store that the stitch translates, so no name may point outside of it.
             if name not in (WEIGHTS_NAME, SAMPLE_NAME, *READER_FILES) and not _STATE_NAME.fullmatch(name):
-                raise StitchError(f"{folder}: the manifest names {name!r}, which no stitch has; do not trust it")
+                raise StitchError(f"{folder}: the manifest names {name!r}, a file that no stitch has; do not trust it")
             if sha256_file(folder / name) != digest:
                 raise StitchError(f"{folder / name}: its SHA-256 is not the one in the manifest; fit the stitch again")
         tensors = load_file(folder / WEIGHTS_NAME)
         _check_arrays(folder, details.get(ARRAYS, ()), tensors)
-        known = json.loads((folder / SAMPLE_NAME).read_bytes())
-        sample = TrueVectors(known["ids"], tensors.pop(SAMPLE_KEY), known["copies"])
+        ids_and_copies = json.loads((folder / SAMPLE_NAME).read_bytes())
+        sample = TrueVectors(ids_and_copies["ids"], tensors.pop(SAMPLE_KEY), ids_and_copies["copies"])
         stitch = new_stitch(details["stitch"]).restore_saved(_with_prefix(tensors, PREFIX))
         fallback = _read_fallback(details.get(FALLBACK), _with_prefix(tensors, FALLBACK_PREFIX))
         selection = _read_selection(details["selection"])
@@ -81,19 +81,17 @@ def load_stitch(folder: str | Path) -> FittedStitch:
     except PermissionError as error:
         raise OutputError(f"cannot read {folder}: {describe_os_error(error)}; check the permissions") from error
     except _DAMAGED as error:
-        raise StitchError(
-            f"{folder}: expected a complete stitch, found a damaged one ({error}); fit it again"
-        ) from error
+        raise StitchError(f"{folder}: the stitch is incomplete or damaged ({error}); fit it again") from error
     return fitted
 
 
 def _check_arrays(folder: Path, names: Iterable[str], tensors: Mapping[str, NDArray[Any]]) -> None:
-    """A stitch without one of its views would translate all the same, and worse."""
+    """Make sure that no array is missing: a stitch without one of its views would still translate, but worse."""
     missing = sorted(set(names) - tensors.keys())
     if missing:
         raise StitchError(
-            f"{folder / WEIGHTS_NAME}: expected the arrays that the manifest names, found none called {missing[0]!r} "
-            f"({len(missing)} missing); fit the stitch again"
+            f"{folder / WEIGHTS_NAME}: the array {missing[0]!r}, which the manifest names, is missing "
+            f"({len(missing)} missing in all); fit the stitch again"
         )
 
 
@@ -124,21 +122,19 @@ def _check_loaded(folder: Path, fitted: FittedStitch, source_dim: int) -> None:
     _check_map(folder, fitted, source_dim)
     if fitted.fallback is not None:
         if fitted.fallback.stitch.reads_texts:
-            raise StitchError(
-                f"{folder}: expected a fallback of vectors only, found one that reads texts; fit it again"
-            )
+            raise StitchError(f"{folder}: the fallback stitch reads texts, which it must not; fit it again")
         _check_map(folder, fitted.without_texts(), source_dim)
 
 
 def _check_map(folder: Path, fitted: FittedStitch, source_dim: int) -> None:
     arrays = (*fitted.stitch.saved().values(), squared_norms(fitted.sample.vectors))
     if not all(np.isfinite(array).all() for array in arrays) or not 0 < fitted.norm < np.inf:
-        raise StitchError(f"{folder}: expected finite weights, found NaN or Inf; fit the stitch again")
+        raise StitchError(f"{folder}: the weights of the stitch hold NaN or Inf; fit the stitch again")
     if fitted.reads_texts and fitted.reader is None:
-        raise StitchError(f"{folder}: expected what a stitch needs to read texts, found none; fit it again")
-    found = _dim_of(fitted.stitch, source_dim, fitted.reader)
-    if found != fitted.dim:
-        raise StitchError(f"{folder}: expected a map to {fitted.dim} dimensions, found one to {found}; fit it again")
+        raise StitchError(f"{folder}: the stitch reads texts, but what it needs to read them is missing; fit it again")
+    dim = _dim_of(fitted.stitch, source_dim, fitted.reader)
+    if dim != fitted.dim:
+        raise StitchError(f"{folder}: the stitch maps to {dim} dimensions, its sample has {fitted.dim}; fit it again")
 
 
 def _check_sample(folder: Path, sample: TrueVectors) -> None:
@@ -149,9 +145,7 @@ def _check_sample(folder: Path, sample: TrueVectors) -> None:
             f"for {n_ids} documents; fit the stitch again"
         )
     if not all(type(row) is int and 0 <= row < n_ids for row in sample.copies.values()):
-        raise StitchError(
-            f"{folder}: expected copies of sample documents, found copies of others; fit the stitch again"
-        )
+        raise StitchError(f"{folder}: lists copies of documents that are not in the sample; fit the stitch again")
 
 
 def _dim_of(stitch: Stitch, source_dim: int, reader: TextReader | None) -> int:

@@ -1,4 +1,4 @@
-"""Every kind of stitch by the spec that a user writes."""
+"""Creates a stitch from the spec that a user writes, such as `ridge` or `lowrank:64`."""
 
 from __future__ import annotations
 
@@ -32,6 +32,6 @@ def new_stitch(spec: str) -> Stitch:
     if kind == Mlp.kind and option in map(str, range(1, MAX_LAYERS + 1)):
         return Mlp(int(option))
     if kind not in KINDS or colon:
-        known = f"auto, {', '.join(KINDS)}, lowrank:RANK, mlp:1 to mlp:{MAX_LAYERS}"
-        raise UsageError(f"expected a stitch among {known}; found {spec!r}")
+        names = f"auto, {', '.join(KINDS)}, lowrank:RANK, mlp:1 to mlp:{MAX_LAYERS}"
+        raise UsageError(f"unknown stitch {spec!r}; choose one of {names}")
     return KINDS[kind]()

@@ -1,4 +1,4 @@
-"""How good predicted vectors are against the true ones: cosine, MSE, R², and retrieval inside the sample."""
+"""Scores predicted vectors against the true ones: cosine, MSE, R², and retrieval inside the sample."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def score_predictions(
 ) -> HeldOutScores:
     """Score raw predictions, (n, q), against the true vectors, (n, q).
 
-    `shares` is what `Neighbours.overlap` says of the predictions, where that is known already.
+    `shares` is `Neighbours.overlap` of the predictions, where it has been computed already.
     """
     difference = predicted.astype(np.float64) - truth
     squared = float(np.einsum("ij,ij->", difference, difference))
@@ -60,7 +60,7 @@ class Neighbours:
     """Retrieval inside the sample: whether predicted vectors have the neighbours that the true ones have.
 
     A document's true vector plays the query, as new queries are embedded by the target model; all other documents
-    are ranked once by their true vectors and once by their predicted ones. Up to 1,000 documents are asked about.
+    are ranked once by their true vectors and once by their predicted ones. Up to 1,000 documents serve as queries.
     """
 
     def __init__(self, truth: Vectors, *, k: int = 10, seed: int = 0) -> None:
@@ -68,17 +68,17 @@ class Neighbours:
         n = len(truth)
         self.k = min(k, n - 1)
         self.truth = truth
-        self.asked = np.sort(np.random.default_rng(seed).permutation(n)[:_QUERIES])
-        self._true = np.zeros((len(self.asked), n), dtype=bool)
+        self.query_rows = np.sort(np.random.default_rng(seed).permutation(n)[:_QUERIES])
+        self._true = np.zeros((len(self.query_rows), n), dtype=bool)
         for start, top in self._tops(truth):
             np.put_along_axis(self._true[start : start + len(top)], top, True, axis=1)
 
     def overlap(self, predicted: Vectors, queries: Vectors | None = None) -> NDArray[np.float64]:
         """Share of the true top k that the predictions, (n, q) of unit length, also have; one value a query.
 
-        The documents ask with their true vectors, or with other `queries` of the space of `predicted`, (n, q).
+        The queries are the documents' true vectors, or `queries` in the space of `predicted`, (n, q).
         """
-        shares = np.empty(len(self.asked))
+        shares = np.empty(len(self.query_rows))
         for start, top in self._tops(predicted, queries):
             hits = np.take_along_axis(self._true[start : start + len(top)], top, axis=1)
             shares[start : start + len(top)] = hits.mean(axis=1)
@@ -87,10 +87,10 @@ class Neighbours:
     def _tops(self, documents: Vectors, queries: Vectors | None = None) -> Iterator[tuple[int, NDArray[np.int64]]]:
         """Blocks of queries: where the block starts, and the k best documents of each query but itself."""
         queries = self.truth if queries is None else queries
-        # What all documents have in common changes no order, but costs digits where it is nearly all there is.
+        # The common mean changes no order, but costs precision where it dominates.
         documents = (documents - documents.mean(axis=0, dtype=np.float64)).astype(np.float32)
-        for start in range(0, len(self.asked), _BLOCK):
-            own = self.asked[start : start + _BLOCK]
-            similarities = queries[own] @ documents.T
-            similarities[np.arange(len(own)), own] = -np.inf
+        for start in range(0, len(self.query_rows), _BLOCK):
+            rows = self.query_rows[start : start + _BLOCK]
+            similarities = queries[rows] @ documents.T
+            similarities[np.arange(len(rows)), rows] = -np.inf
             yield start, np.argpartition(-similarities, self.k - 1, axis=1)[:, : self.k]

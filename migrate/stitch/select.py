@@ -1,13 +1,12 @@
-"""Which stitch: every candidate is judged on pairs it was not fitted on, by the retrieval it would give.
+"""Chooses a stitch: each candidate is scored by the retrieval it gives on pairs it was not fitted on.
 
-The learning curve: what the pairs have bought so far, and what more of them would buy.
+`select_stitch` chooses for documents, `select_query_stitch` for queries, and `learning_curve` estimates what more
+pairs would gain.
 
-Which stitch for queries: judged by the answers of the new model that the old store would give.
-
-What a stitch for documents aims at are new vectors; what one for queries is for are the new model's answers out of the
-old vectors. So a held-out document asks with its mapped vector among the old vectors of the sample, and what it finds
-is held against its neighbours among the new ones. Cosine, MSE and R² are against the old vectors as ever, though the
-adjoint stitches do not aim at these.
+A stitch for queries is scored differently, because it has to return the new model's answers from the old vectors: each
+held-out document searches the old vectors of the sample with its mapped vector, and the result is compared with its
+neighbours among the new vectors. Cosine, MSE and R² still compare with the old vectors, although the adjoint stitches
+do not aim at these.
 """
 
 from __future__ import annotations
@@ -31,6 +30,32 @@ MORE = 1_000
 _SHARES = (0.25, 0.5)
 _FEWEST = 40
 _RESAMPLES = 1_000
+
+
+AUTO = "auto"
+"""The spec that means all candidates that suit the pairs."""
+
+AUTO_CANDIDATES = ("identity", "procrustes", "ols", "lowrank", "ridge", "ridge+text")
+"""What `auto` chooses from, the cheaper to use first."""
+
+_CHEAPEST_FIRST = (
+    "identity", "mean", "procrustes", "ols", "lowrank", "ridge", "mlp", "kernel", "text", "ridge+text", "kernel+text",
+)  # fmt: skip
+"""Kinds, the cheaper to use first: reading texts costs more than arithmetic."""
+
+TEXT_CONTROL = "text"
+
+LARGEST_JUDGED = 2_000
+"""Pairs that candidates are judged on: more show the differences no better, and the time grows with the cube."""
+
+QUERY_CANDIDATES = (
+    Identity.kind,
+    Procrustes.kind,
+    Ridge.kind,
+    f"{Adjoint.kind}:{Procrustes.kind}",
+    Adjoint.kind,
+)
+"""What `auto` chooses from for queries, the simpler first: on equal scores the earlier wins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,61 +82,44 @@ def learning_curve(
     n_pairs: int | None = None,
     seed: int = 0,
 ) -> LearningCurve | None:
-    """Fit on a quarter and a half of the pairs too, and go on from there; None for fewer than 40 pairs.
+    """Fit on a quarter and a half of the pairs too, and extrapolate; None for fewer than 40 pairs.
 
-    `shares` is the overlap@10 of each document that `neighbours` asks about, from all pairs. Where these are some of
-    `n_pairs` that the stitch will learn from, the gain is what comes on top of those. Each doubling is taken
-    to gain as much less than the one before as the last doubling did, which is a power law in the number of pairs.
+    `shares` is the overlap@10 of each query document of `neighbours`, from all pairs. Where the stitch will learn from
+    `n_pairs`, more than these, the gain counts from there. Each doubling is assumed to gain less than the one before by
+    the same factor as the last doubling, which is a power law in the number of pairs.
     """
     if len(pairs) < _FEWEST:
         return None
     smaller = [cross_predict(stitch, pairs, share=share, seed=seed, with_variance=False).vectors for share in _SHARES]
-    steps = np.column_stack([*(neighbours.overlap(unit_rows(one)) for one in smaller), shares])
+    steps = np.column_stack([*(neighbours.overlap(unit_rows(vectors)) for vectors in smaller), shares])
     learned_from = (1 - 1 / FOLDS) * len(pairs)
     there = n_pairs or len(pairs)
-    known, wanted = (float(np.log2(count / len(pairs))) for count in (there, there + MORE))
+    current, target = (float(np.log2(count / len(pairs))) for count in (there, there + MORE))
     draws = np.random.default_rng(seed).integers(len(steps), size=(_RESAMPLES, len(steps)))
-    gains = [_gain_between(steps[draw].mean(axis=0), known, wanted) for draw in draws]
+    gains = [_gain_between(steps[draw].mean(axis=0), current, target) for draw in draws]
     low, high = np.percentile(gains, [2.5, 97.5]).tolist()
     return LearningCurve(
         tuple(round(share * learned_from) for share in (*_SHARES, 1)),
         tuple(steps.mean(axis=0).tolist()),
-        _gain_between(steps.mean(axis=0), known, wanted),
+        _gain_between(steps.mean(axis=0), current, target),
         low,
         high,
     )
 
 
-def _gain_between(overlap: NDArray[np.float64], known: float, wanted: float) -> float:
-    """What the doublings from `known` to `wanted` add."""
-    return _gain(overlap, wanted) - _gain(overlap, known)
+def _gain_between(overlap: NDArray[np.float64], start: float, end: float) -> float:
+    """The gain of the doublings from `start` to `end`."""
+    return _gain(overlap, end) - _gain(overlap, start)
 
 
 def _gain(overlap: Sequence[float] | NDArray[np.float64], doublings: float) -> float:
-    """What so many further doublings add, from the overlap at a quarter, a half and all of the pairs."""
+    """The gain of further doublings, extrapolated from the overlap at a quarter, a half and all of the pairs."""
     before, last = overlap[1] - overlap[0], overlap[2] - overlap[1]
     if last <= 0:
         return 0.0
     ratio = min(last / before, 1.0) if before > 0 else 1.0
     steps = doublings if ratio > 1 - 1e-6 else (1 - ratio**doublings) / (1 - ratio)
     return float(min(last * ratio * steps, 1 - overlap[2]))
-
-
-AUTO = "auto"
-"""Among specs: all that suit the pairs."""
-
-AUTO_CANDIDATES = ("identity", "procrustes", "ols", "lowrank", "ridge", "ridge+text")
-"""What `auto` chooses from, the cheaper to use first."""
-
-_CHEAPEST_FIRST = (
-    "identity", "mean", "procrustes", "ols", "lowrank", "ridge", "mlp", "kernel", "text", "ridge+text", "kernel+text",
-)  # fmt: skip
-"""Kinds, the cheaper to use first: what is read of a document counts for more than the arithmetic."""
-
-TEXT_CONTROL = "text"
-
-LARGEST_JUDGED = 2_000
-"""Pairs that candidates are judged on: their differences are plain by then, and the time goes with the cube."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +134,9 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The candidates as they were judged, and which was taken; of that one the confidence and the learning curve.
+    """The scored candidates and the chosen one, with its confidence and its learning curve.
 
-    `stitch` is the chosen one, tuned but not fitted, where the choice was made in this process.
+    `stitch` is the chosen stitch, tuned but not fitted; None where the selection was loaded from a file.
     """
 
     chosen: str
@@ -145,7 +153,7 @@ class Selection:
 
 @dataclass(frozen=True, eq=False)
 class _Judged:
-    """A candidate, how its predictions for held-out pairs did, and query by query what of the true top 10 they find."""
+    """A candidate with its scores on held-out pairs, and the share of the true top 10 that each query finds."""
 
     row: Candidate
     stitch: Stitch
@@ -165,8 +173,8 @@ def candidates(specs: Sequence[str], automatic: Sequence[str]) -> list[str]:
     >>> candidates(["mean", "auto", "mean"], ["ols", "ridge"])
     ['ols', 'ridge', 'mean']
     """
-    wanted = [*automatic, *specs] if AUTO in specs or not specs else specs
-    return [spec for spec in dict.fromkeys(wanted) if spec != AUTO]
+    named = [*automatic, *specs] if AUTO in specs or not specs else specs
+    return [spec for spec in dict.fromkeys(named) if spec != AUTO]
 
 
 def _cost_of_use(spec: str) -> int:
@@ -181,12 +189,12 @@ def select_stitch(
 
     The candidates are `specs`, and all that apply for `auto` among them or where there are none. Each fold's
     predictions come from a stitch that has not seen the fold; put together they cover the sample, so that retrieval is
-    judged over all n documents. The best overlap@10 wins, but of candidates that stand less than one standard error of
-    the paired difference behind it, the one that is cheapest to use is taken (Breiman et al. 1984, the
+    judged over all n documents. The best overlap@10 wins, but of the candidates within one standard error of the
+    paired difference behind it, the one that is cheapest to use is chosen (Breiman et al. 1984, the
     one-standard-error rule).
 
-    Controls stand in the table and are never chosen unless asked for: `mean`; `random`, which hands every document
-    the true vector of another; and, where there are texts, `text`, which shows what the old vectors are worth.
+    Controls are listed in the table but chosen only if they are in `specs`: `mean`; `random`, which gives each document
+    the true vector of another; and, where there are texts, `text`, which shows what the old vectors contribute.
 
     Raises
     ------
@@ -199,16 +207,16 @@ def select_stitch(
     n_pairs = len(pairs)
     if n_pairs > LARGEST_JUDGED:
         pairs = pairs.take(np.sort(np.random.default_rng(seed).permutation(len(pairs))[:LARGEST_JUDGED]))
-    wanted = sorted(candidates(specs, applicable(pairs)), key=_cost_of_use)
+    choices = sorted(candidates(specs, applicable(pairs)), key=_cost_of_use)
     neighbours = Neighbours(unit_rows(pairs.target), seed=seed)
-    judged = [_judge(spec, pairs, neighbours, seed=seed) for spec in _reporting(wanted, progress)]
+    judged = [_judge(spec, pairs, neighbours, seed=seed) for spec in _reporting(choices, progress)]
     chosen = _cheapest_of_the_best(judged)
-    controls = [spec for spec in (TEXT_CONTROL, Mean.kind) if spec not in wanted]
+    controls = [spec for spec in (TEXT_CONTROL, Mean.kind) if spec not in choices]
     controls = [spec for spec in controls if pairs.texts is not None or not KINDS[spec].reads_texts]
-    table = [one.row for one in judged]
+    table = [candidate.row for candidate in judged]
     table += [_judge(spec, pairs, neighbours, seed=seed, is_control=True).row for spec in controls]
     table.append(_random_control(pairs.target, seed=seed))
-    progress("fit candidates", len(wanted), len(wanted))
+    progress("fit candidates", len(choices), len(choices))
     confidence = Confidence.fit(cross_predict(chosen.stitch, pairs, seed=seed), pairs.target)
     curve = learning_curve(chosen.stitch, pairs, chosen.shares, neighbours, n_pairs=n_pairs, seed=seed)
     return Selection(chosen.row.stitch, tuple(table), confidence, curve, chosen.stitch)
@@ -231,11 +239,11 @@ def _judge(spec: str, pairs: Pairing, neighbours: Neighbours, *, seed: int, is_c
 
 
 def _cheapest_of_the_best(judged: Sequence[_Judged]) -> _Judged:
-    best = max(judged, key=lambda one: (one.row.scores.overlap_at_10, -one.row.scores.mse))
-    for one in judged:
-        behind = best.shares - one.shares
+    best = max(judged, key=lambda candidate: (candidate.row.scores.overlap_at_10, -candidate.row.scores.mse))
+    for candidate in judged:
+        behind = best.shares - candidate.shares
         if behind.mean() <= _standard_error(behind):
-            return one
+            return candidate
     return best
 
 
@@ -246,18 +254,8 @@ def _standard_error(values: NDArray[np.float64]) -> float:
 def _random_control(target: Vectors, *, seed: int) -> Candidate:
     shift = np.random.default_rng(seed).permutation(len(target))
     predicted = np.empty_like(target)
-    predicted[shift] = target[np.roll(shift, 1)]  # one cycle: nobody keeps the own vector
+    predicted[shift] = target[np.roll(shift, 1)]  # one cycle: no document keeps its own vector
     return Candidate("random", score_predictions(predicted, target, seed=seed), 0.0, True)
-
-
-QUERY_CANDIDATES = (
-    Identity.kind,
-    Procrustes.kind,
-    Ridge.kind,
-    f"{Adjoint.kind}:{Procrustes.kind}",
-    Adjoint.kind,
-)
-"""What `auto` chooses from for queries, the simpler first: of two that score the same, the earlier is taken."""
 
 
 def select_query_stitch(
@@ -270,7 +268,7 @@ def select_query_stitch(
 ) -> Selection:
     """Cross-validate stitches from new vectors, (n, p), to old ones, (n, q), and choose by overlap@10.
 
-    As `select_stitch`, with the controls `mean` and `random`, but for what is overlapped; see above.
+    As `select_stitch`, with the controls `mean` and `random`, but the overlap is that of the module docstring.
 
     Raises
     ------
@@ -281,12 +279,12 @@ def select_query_stitch(
     """
     check_pairs(source, target)
     same_dim = source.shape[1] == target.shape[1]
-    wanted = candidates(specs, [spec for spec in QUERY_CANDIDATES if same_dim or spec != Identity.kind])
-    controls = [spec for spec in (Mean.kind,) if spec not in wanted]
+    choices = candidates(specs, [spec for spec in QUERY_CANDIDATES if same_dim or spec != Identity.kind])
+    controls = [spec for spec in (Mean.kind,) if spec not in choices]
     judge = _Judge(source, target, seed)
     table = []
-    for done, spec in enumerate(wanted):
-        progress("fit candidates", done, len(wanted))
+    for done, spec in enumerate(choices):
+        progress("fit candidates", done, len(choices))
         table.append(judge.stitch(spec))
     chosen = max(table, key=lambda row: row.scores.overlap_at_10).stitch
     table += [judge.stitch(spec, is_control=True) for spec in controls]
@@ -294,7 +292,7 @@ def select_query_stitch(
 
 
 class _Judge:
-    """Scores what maps the new vectors of the sample among its old ones."""
+    """Scores maps from the new vectors of the sample to its old ones."""
 
     def __init__(self, source: Vectors, target: Vectors, seed: int) -> None:
         self.source, self.target, self.seed = source, target, seed
@@ -308,10 +306,10 @@ class _Judge:
         return self._candidate(spec, mapped.vectors, time.perf_counter() - started, is_control=is_control)
 
     def random(self) -> Candidate:
-        """The control that asks with the old vector of another document."""
+        """The control that searches with the old vector of another document."""
         shift = np.random.default_rng(self.seed).permutation(len(self.target))
         mapped = np.empty_like(self.target)
-        mapped[shift] = self.target[np.roll(shift, 1)]  # one cycle: nobody keeps the own vector
+        mapped[shift] = self.target[np.roll(shift, 1)]  # one cycle: no document keeps its own vector
         return self._candidate("random", mapped, 0.0, is_control=True)
 
     def _candidate(self, spec: str, mapped: Vectors, fit_s: float, *, is_control: bool) -> Candidate:

@@ -1,4 +1,4 @@
-"""What a text-aware stitch reads of some documents: weighted words, and what each view sees in a word."""
+"""The views of documents that text-aware stitches read: weighted words times features of words, or dense vectors."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class TextRows:
     _grams: dict[str, Matrix] = field(default_factory=dict, init=False, repr=False)
 
     def gram(self, name: str) -> Matrix:
-        """All inner products in a view, (m, m), float64; kept, since several stitches and all their folds ask."""
+        """All inner products in a view, (m, m), float64; cached, since several stitches and all their folds use it."""
         if name not in self._grams:
             self._grams[name] = gram(self.views[name].matrix())
         return self._grams[name]
@@ -144,10 +144,10 @@ def gram(matrix: Sparse | Vectors) -> Matrix:
     columns = matrix.tocsc()
     counts = np.diff(columns.indptr)
     shared = columns[:, np.flatnonzero(counts > 1)]
-    found = np.zeros((matrix.shape[0], matrix.shape[0]))
+    products = np.zeros((matrix.shape[0], matrix.shape[0]))
     for start in range(0, shared.shape[1], _COLUMNS):
         block = shared[:, start : start + _COLUMNS].toarray()
-        found += block @ block.T
+        products += block @ block.T
     lone = columns[:, np.flatnonzero(counts == 1)]
-    found[np.diag_indices_from(found)] += np.bincount(lone.indices, lone.data**2, minlength=len(found))
-    return found
+    products[np.diag_indices_from(products)] += np.bincount(lone.indices, lone.data**2, minlength=len(products))
+    return products

@@ -1,22 +1,19 @@
 """Turns the texts of documents into the views that text-aware stitches read.
 
-Nothing is embedded and no network needed, unless further embedding models were asked for.
+Nothing is embedded and no network is needed, unless the user adds further embedding models.
 
-Every view is additive over words: what it sees in a document is a weighted sum of what it sees in the words, so a
-batch costs its distinct words, not its text. Early words weigh more, see `migrate.stitch.text_reader`: embedding models
-give the beginning of a text, where titles and topics stand, more weight than the end.
+Every view is additive over words: the features of a document are a weighted sum of the features of its words, so a
+batch costs its distinct words, not its whole text. Early words weigh more (`DECAY`): embedding models give more weight
+to the beginning of a text, where titles and topics are, than to its end.
 
     ngrams   character n-grams, hashed, times their inverse document frequency
     pieces   word pieces of the target's tokenizer, times their inverse document frequency
     tokens   the target's own input vectors of these pieces, each of unit length, times the same
-    SPEC     the vectors of a further embedding model, such as a free local one where the target is paid for
+    SPEC     the vectors of a further embedding model, such as a free local one where the target costs money
     topics   leading singular directions of `pieces`, or else of words, over the store (Deerwester et al. 1990)
 
-Texts as weighted words: what white space divides, the early ones heavier.
-
-Character n-grams of words, hashed, many words at once: any language, no vocabulary, no network.
-
-The target model's word pieces and its input vectors of them: what a local model knows of words, for a look-up.
+`Words` are texts as weighted words, `ngram_counts` and `word_counts` hash them, and `Pieces` are the target model's
+word pieces with its input vectors.
 """
 
 from __future__ import annotations
@@ -46,9 +43,30 @@ DECAY = 0.3
 """The i-th word of a document, from 0, weighs (1 + i)^-DECAY."""
 
 
+BUCKETS = 1 << 16
+SHORTEST, LONGEST = 2, 5
+
+_FACTOR = np.uint64(0x100000001B3)
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)
+_SHIFT = np.uint64(64 - 16)
+_END, _SPACE = ord("\n"), ord(" ")
+
+CORPUS_SIZE = 20_000
+"""How many documents are enough to learn frequencies and topics from."""
+
+N_TOPICS = 150
+
+NGRAMS, PIECES, TOKENS, TOPICS = "ngrams", "pieces", "tokens", "topics"
+
+TOKENIZER_FILE, VIEWS_FILE = "reader.tokenizer", "reader.views"
+READER_FILES = (TOKENIZER_FILE, VIEWS_FILE)
+
+_BLOCK = 2_048
+
+
 @dataclass(frozen=True, eq=False)
 class Words:
-    """The words of m texts: `words` are the distinct ones, `flat` says which of them stand where, text after text.
+    """The words of m texts: `words` are the distinct ones, `flat` numbers them in order, text after text.
 
     `starts`, (m + 1,), is where each text begins in `flat`, and where the last one ends.
     """
@@ -70,10 +88,10 @@ class Words:
         if lengths is not None and limit is not None:
             weights[self._tokens_before(lengths) >= limit] = 0
         shape = (len(self.starts) - 1, len(self.words))
-        found = csr_array((weights, self.flat, self.starts), shape=shape, copy=True)  # what follows works in place
-        found.sum_duplicates()
-        found.eliminate_zeros()
-        return found
+        matrix = csr_array((weights, self.flat, self.starts), shape=shape, copy=True)  # what follows works in place
+        matrix.sum_duplicates()
+        matrix.eliminate_zeros()
+        return matrix
 
     def _tokens_before(self, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
         """Tokens of each text before each of its words."""
@@ -87,24 +105,15 @@ def split_words(texts: Sequence[str]) -> Words:
     >>> split_words(["to be or not to be"]).words
     ('to', 'be', 'or', 'not')
     """
-    known: dict[str, int] = {}
-    rows = [[known.setdefault(word, len(known)) for word in text.split()] for text in texts]
+    number_of: dict[str, int] = {}
+    rows = [[number_of.setdefault(word, len(number_of)) for word in text.split()] for text in texts]
     starts = np.cumsum([0, *map(len, rows)], dtype=np.int64)
     flat = np.fromiter((word for row in rows for word in row), dtype=np.int64, count=int(starts[-1]))
-    return Words(tuple(known), flat, starts)
-
-
-BUCKETS = 1 << 16
-SHORTEST, LONGEST = 2, 5
-
-_FACTOR = np.uint64(0x100000001B3)
-_SPREAD = np.uint64(0x9E3779B97F4A7C15)
-_SHIFT = np.uint64(64 - 16)
-_END, _SPACE = ord("\n"), ord(" ")
+    return Words(tuple(number_of), flat, starts)
 
 
 def ngram_counts(words: Sequence[str]) -> Sparse:
-    """How often each n-gram of 2 to 5 characters stands in each word, (len(words), BUCKETS), float32.
+    """How often each n-gram of 2 to 5 characters occurs in each word, (len(words), BUCKETS), float32.
 
     Words are put into lower case and cut at punctuation and symbols; the pieces get a space at either end, and
     n-grams do not cross it, as scikit-learn's `char_wb` has it. Weinberger et al. 2009, "Feature hashing".
@@ -127,7 +136,7 @@ def ngram_counts(words: Sequence[str]) -> Sparse:
 
 
 def word_counts(words: Sequence[str]) -> Sparse:
-    """How often each word, hashed, stands in each of `words` once they are cut as for n-grams, (len(words), BUCKETS).
+    """How often each word, hashed, occurs in each of `words` once they are cut as for n-grams, (len(words), BUCKETS).
 
     >>> word_counts(["so-called", "So"]).sum(axis=1).tolist()
     [2.0, 1.0]
@@ -159,15 +168,15 @@ def _windows(codes: NDArray[np.uint64]) -> list[tuple[int, NDArray[np.uint64], N
     """For each n: the hash of the n characters from each place on, and whether they are an n-gram of one word."""
     ends, spaces = codes == _END, codes == _SPACE
     hashes, whole, inner = codes, ~ends, np.ones(len(codes), dtype=bool)
-    found = []
+    windows = []
     for size in range(2, LONGEST + 1):
         count = max(len(codes) - size + 1, 0)  # no words, no characters
         hashes = hashes[:count] * _FACTOR + codes[size - 1 :]
         whole = whole[:count] & ~ends[size - 1 :]
-        # spaces stand at the ends only
+        # spaces occur at the ends only
         inner = inner[:count] & ~spaces[size - 2 : size - 2 + count] if size > 2 else inner[:count]
-        found.append((size, hashes, whole & inner & ~(spaces[:count] & spaces[size - 1 :] & (size == 2))))
-    return found
+        windows.append((size, hashes, whole & inner & ~(spaces[:count] & spaces[size - 1 :] & (size == 2))))
+    return windows
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,18 +207,18 @@ class Pieces:
         return Pieces(self.tokenizer, self.kept[used], self.vectors[used], self.limit)
 
     def counts(self, words: Sequence[str]) -> tuple[Sparse, NDArray[np.int64]]:
-        """How often each kept piece stands in each word, (w, t), and how many tokens a word has, (w,)."""
+        """How often each kept piece occurs in each word, (w, t), and how many tokens a word has, (w,)."""
         from scipy.sparse import coo_array
 
         rows = [encoding.ids for encoding in self._encode([self._lead + word for word in words])]
         lengths = np.array([len(row) for row in rows], dtype=np.int64)
         ids = np.fromiter((token for row in rows for token in row), dtype=np.int32, count=int(lengths.sum()))
         places = np.searchsorted(self.kept, ids).clip(max=max(len(self.kept) - 1, 0))
-        known = self.kept[places] == ids if len(self.kept) else np.zeros(len(ids), dtype=bool)
-        owners = np.repeat(np.arange(len(rows), dtype=np.int32), lengths)[known]
+        is_kept = self.kept[places] == ids if len(self.kept) else np.zeros(len(ids), dtype=bool)
+        owners = np.repeat(np.arange(len(rows), dtype=np.int32), lengths)[is_kept]
         ones = np.ones(len(owners), dtype=np.float32)
         shape = (len(words), len(self.kept))
-        return coo_array((ones, (owners, places[known])), shape=shape).tocsr(), lengths
+        return coo_array((ones, (owners, places[is_kept])), shape=shape).tocsr(), lengths
 
     @cached_property
     def _model(self) -> Tokenizer:
@@ -218,7 +227,7 @@ class Pieces:
         try:
             return Tokenizer.from_str(self.tokenizer)
         except Exception as error:  # the library raises nothing narrower
-            raise ValueError(f"expected a tokenizer as JSON, found something else: {error}") from error
+            raise ValueError(f"the tokenizer cannot be read: {error}") from error
 
     def _encode(self, texts: Sequence[str]) -> list[Any]:
         return list(self._model.encode_batch(list(texts), add_special_tokens=False))
@@ -228,19 +237,6 @@ class Pieces:
         """What a word must begin with to be cut as it is inside a text: byte-level tokenizers want the space."""
         first, word, spaced, both = (encoding.ids for encoding in self._encode(["a", "b", " b", "a b"]))
         return " " if both == first + spaced and both != first + word else ""
-
-
-CORPUS_SIZE = 20_000
-"""How many documents are enough to learn frequencies and topics from."""
-
-N_TOPICS = 150
-
-NGRAMS, PIECES, TOKENS, TOPICS = "ngrams", "pieces", "tokens", "topics"
-
-TOKENIZER_FILE, VIEWS_FILE = "reader.tokenizer", "reader.views"
-READER_FILES = (TOKENIZER_FILE, VIEWS_FILE)
-
-_BLOCK = 2_048
 
 
 @dataclass(frozen=True, eq=False)
@@ -316,29 +312,23 @@ class TextReader:
         return words.weights(lengths, self.pieces.limit), _times(counts, self.term_idf)
 
     def arrays(self) -> Arrays:
-        """What was learned, but for the tokenizer."""
-        found: dict[str, NDArray[Any]] = {}
-        found |= {"ngram_idf": self.ngram_idf, "term_idf": self.term_idf, "topics": self.topics}
+        """What was learned, except for the tokenizer."""
+        arrays: dict[str, NDArray[Any]] = {}
+        arrays |= {"ngram_idf": self.ngram_idf, "term_idf": self.term_idf, "topics": self.topics}
         if self.pieces is not None:
             limit = -1 if self.pieces.limit is None else self.pieces.limit
-            found |= {"pieces.kept": self.pieces.kept, "pieces.vectors": self.pieces.vectors}
-            found["pieces.limit"] = np.array([limit], dtype=np.int32)
-        return found
+            arrays |= {"pieces.kept": self.pieces.kept, "pieces.vectors": self.pieces.vectors}
+            arrays["pieces.limit"] = np.array([limit], dtype=np.int32)
+        return arrays
 
     def state(self) -> Mapping[str, bytes]:
-        """Tokenizer and further models, as files to save beside the arrays; nothing where there are none."""
-        found = {} if self.pieces is None else {TOKENIZER_FILE: self.pieces.tokenizer.encode()}
-        return {**found, VIEWS_FILE: json.dumps(list(self.models)).encode()} if self.models else found
+        """Tokenizer and further models as files to save with the arrays, if there are any."""
+        files = {} if self.pieces is None else {TOKENIZER_FILE: self.pieces.tokenizer.encode()}
+        return {**files, VIEWS_FILE: json.dumps(list(self.models)).encode()} if self.models else files
 
     @classmethod
     def restore(cls, arrays: Arrays, state: Mapping[str, bytes]) -> Self:
-        """Take back what `arrays` and `state` gave.
-
-        Raises
-        ------
-        KeyError, IndexError, ValueError
-            An array or the tokenizer is missing, or they do not fit together.
-        """
+        """Take back what `arrays` and `state` gave."""
         pieces = None
         if "pieces.kept" in arrays:
             limit = int(arrays["pieces.limit"][0])
@@ -346,11 +336,11 @@ class TextReader:
             pieces = Pieces(tokenizer, arrays["pieces.kept"], arrays["pieces.vectors"], None if limit < 0 else limit)
         specs = json.loads(state.get(VIEWS_FILE, b"[]"))
         if any(map(runs_code, specs)):
-            raise ValueError("expected views that run no code of their own choice, found others")
+            raise ValueError("a view would run code of its own")
         models = {spec: load_embedder(spec) for spec in specs}
-        found = cls(arrays["ngram_idf"], arrays["term_idf"], arrays["topics"], pieces, models)
-        found._check()
-        return found
+        reader = cls(arrays["ngram_idf"], arrays["term_idf"], arrays["topics"], pieces, models)
+        reader._check()
+        return reader
 
     def _check(self) -> None:
         """Make sure that the arrays fit together."""
@@ -360,15 +350,15 @@ class TextReader:
         shapes = (self.ngram_idf.shape, self.term_idf.shape, vectors, self.topics.ndim)
         good = shapes == ((BUCKETS,), (terms,), terms, 2) and len(self.topics) in (0, terms)
         if not good or not all(np.isfinite(array).all() for array in self.arrays().values()):
-            raise ValueError("expected frequencies, pieces and topics of the same terms, all finite, found others")
+            raise ValueError("frequencies, pieces and topics do not fit together or are not finite")
 
 
 def _embed(model: Embedder, texts: Sequence[str]) -> Vectors:
     """Unit vectors of the texts, (m, d); of a blank one, which no model embeds, zeros."""
-    found = np.zeros((len(texts), model.identity.dim), dtype=np.float32)
+    vectors = np.zeros((len(texts), model.identity.dim), dtype=np.float32)
     rows = [row for row, text in enumerate(texts) if text.strip()]
-    found[rows] = model.embed_documents([Document(str(row), texts[row]) for row in rows])
-    return unit_rows(found)
+    vectors[rows] = model.embed_documents([Document(str(row), texts[row]) for row in rows])
+    return unit_rows(vectors)
 
 
 def _blocks(texts: Sequence[str]) -> list[Sequence[str]]:
@@ -376,11 +366,11 @@ def _blocks(texts: Sequence[str]) -> list[Sequence[str]]:
 
 
 def _document_frequency(texts: Sequence[str], count: Callable[[Sequence[str]], Sparse]) -> Vectors:
-    """In how many texts each term stands, (t,); `count` gives the terms of words, (w, t)."""
+    """In how many texts each term occurs, (t,); `count` gives the terms of words, (w, t)."""
     parts = []
     for words in map(split_words, _blocks(texts)):
-        found = words.weights() @ count(words.words)
-        parts.append(np.bincount(found.indices, minlength=found.shape[1]))
+        counts = words.weights() @ count(words.words)
+        parts.append(np.bincount(counts.indices, minlength=counts.shape[1]))
     return np.asarray(np.sum(parts, axis=0), dtype=np.float32)
 
 

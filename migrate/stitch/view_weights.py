@@ -1,4 +1,4 @@
-"""Weights of the views and the penalty, by the retrieval that exact leave-one-out predictions would give."""
+"""Chooses the weights of the views and the penalty, by the retrieval that exact leave-one-out predictions give."""
 
 from __future__ import annotations
 
@@ -50,31 +50,35 @@ class Search:
     def best_penalty(self, weights: Mapping[str, float], penalties: Sequence[float] = PENALTIES) -> Weighing:
         """The penalty with the best overlap; ties go to the larger."""
         system = KernelSystem(combined([self.grams[name] for name in weights], list(weights.values())), self.target)
-        asked = [Weighing(weights, penalty, 0.0) for penalty in sorted(penalties)]
-        found = [replace(one, overlap=self._overlap(system, one.total_penalty)) for one in asked]
-        return max(reversed(found), key=lambda weighing: weighing.overlap)
+        untried = [Weighing(weights, penalty, 0.0) for penalty in sorted(penalties)]
+        tried = [replace(start, overlap=self._overlap(system, start.total_penalty)) for start in untried]
+        return max(reversed(tried), key=lambda weighing: weighing.overlap)
 
     def _overlap(self, system: KernelSystem, penalty: float) -> float:
         return overlap_of(self.target, system.solve(penalty).residuals, self.neighbours)
 
     def best(self, start: Mapping[str, float]) -> Weighing:
         """One pass over the views: leave each out, or give it a third or three times its weight, where that helps."""
-        found = self.best_penalty(start)
+        best = self.best_penalty(start)
         for name in start:
-            tried = [self._with(found, name, factor) for factor in _FACTORS]
-            better = max((one for one in tried if one is not None), key=lambda one: one.overlap, default=None)
-            if better is not None and better.overlap > found.overlap + _LEAST_GAIN:
-                found = better
-        return replace(found, weights={name: weight for name, weight in found.weights.items() if weight})
+            tried = [self._with(best, name, factor) for factor in _FACTORS]
+            better = max(
+                (weighing for weighing in tried if weighing is not None),
+                key=lambda weighing: weighing.overlap,
+                default=None,
+            )
+            if better is not None and better.overlap > best.overlap + _LEAST_GAIN:
+                best = better
+        return replace(best, weights={name: weight for name, weight in best.weights.items() if weight})
 
-    def _with(self, found: Weighing, name: str, factor: float) -> Weighing | None:
-        weights = {**found.weights, name: found.weights[name] * factor}
+    def _with(self, weighing: Weighing, name: str, factor: float) -> Weighing | None:
+        weights = {**weighing.weights, name: weighing.weights[name] * factor}
         if not any(weights.values()):
             return None
-        return self.best_penalty(weights, [found.penalty * near for near in NEARBY])
+        return self.best_penalty(weights, [weighing.penalty * near for near in NEARBY])
 
 
 def overlap_of(target: Matrix, residuals: Matrix, neighbours: Neighbours | None = None) -> float:
     """Overlap@10 of leave-one-out predictions, (n, q), inside the sample."""
-    found = neighbours or Neighbours(unit_rows(target.astype(np.float32)))
-    return float(found.overlap(unit_rows((target - residuals).astype(np.float32))).mean())
+    truth = neighbours or Neighbours(unit_rows(target.astype(np.float32)))
+    return float(truth.overlap(unit_rows((target - residuals).astype(np.float32))).mean())

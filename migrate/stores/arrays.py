@@ -275,11 +275,8 @@ class _NpyWriter(StoreWriter):
     """Rows go straight to their place."""
 
     def __init__(self, path: Path, dim: int, count: int, resume: Resume, documents: DocumentSource) -> None:
-        self.rows = RowFile(path, _npy_head(count, dim), dim, count, resume.rows)
+        self.rows = RowFile(path, _npy_head(count, dim), dim, count, resume.finished)
         self._documents = documents
-
-    def append(self, batch: Batch) -> None:
-        self.rows.append(batch.vectors)
 
     def finish(self) -> None:
         self.rows.finish()
@@ -461,10 +458,7 @@ class _ParquetWriter(StoreWriter):
         self._source, self._path, self._dim = source, path, dim
         self._rows_stay = resume.scratch is not None
         waiting = (resume.scratch or path.parent) / f".{path.name}.rows"
-        self.rows = RowFile(waiting, b"", dim, source.count, resume.rows)
-
-    def append(self, batch: Batch) -> None:
-        self.rows.append(batch.vectors)
+        self.rows = RowFile(waiting, b"", dim, source.count, resume.finished)
 
     def finish(self) -> None:
         self.rows.finish()

@@ -92,21 +92,30 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """Where a writer goes on that an earlier one, of the same store and dimension, has begun.
+    """What a writer finds where another, of the same store and dimension, has been at work.
 
-    `rows` rows are in their place already. `scratch` is a folder for what is needed only until the store is complete;
-    what is in it stays. Without one it stands in the store's folder, and is gone at the end.
+    `finished` are the ranges of rows, (start, stop), that are in their places; None where nothing was written yet.
+    `scratch` is a folder for what is needed only until the store is complete; what is in it stays. Without one it
+    stands in the store's folder, and is gone at the end.
     """
 
-    rows: int = 0
+    finished: tuple[tuple[int, int], ...] | None = None
     scratch: Path | None = None
+
+    @property
+    def rows(self) -> int:
+        """How many rows are in their places."""
+        return sum(stop - start for start, stop in self.finished or ())
 
 
 FROM_THE_START = Resume()
 
 
 class StoreWriter(ABC):
-    """Writes a store to a place that is there and is nobody else's yet; rows are appended in order.
+    """Writes a store to a place that is there and is nobody else's yet.
+
+    Rows may come in any order, again, and by several writers of the same place in different processes, each of them
+    opened with `Resume`; one of them finishes.
 
     `rows` is the file that they go to. `remarks` says what could not be kept as it was, and why. `recall` is, once
     finished, the recall@10 of an index that may keep less than the vectors it was given, against exact search over
@@ -117,9 +126,9 @@ class StoreWriter(ABC):
     remarks: tuple[str, ...] = ()
     recall: float | None = None
 
-    @abstractmethod
-    def append(self, batch: Batch) -> None:
-        """Add the next rows. The vectors are float32 of the writer's dimension."""
+    def write(self, start: int, batch: Batch) -> None:
+        """Put a batch into rows `start` and on. The vectors are float32 of the writer's dimension."""
+        self.rows.write(start, batch.vectors)
 
     @abstractmethod
     def finish(self) -> None:
@@ -128,7 +137,7 @@ class StoreWriter(ABC):
         Raises
         ------
         StoreError
-            Fewer or more rows were appended than the store has documents.
+            Fewer rows were written than the store has documents.
         """
 
 
@@ -220,7 +229,7 @@ class NewStoreWriter(ABC):
 
     @abstractmethod
     def keep(self, documents: Sequence[Document]) -> None:
-        """Add the next documents of those whose vectors an earlier writer has left in their place."""
+        """Add the next documents, whose vectors an earlier writer has left in their place."""
 
     @abstractmethod
     def append(self, documents: Sequence[Document], vectors: Vectors) -> None:

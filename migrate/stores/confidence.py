@@ -20,7 +20,7 @@ CONFIDENCE_NAME = "confidence.npy"
 
 
 class ConfidenceFile:
-    """Writes the file row by row; what an earlier writer has left is kept, and may be written over."""
+    """Writes rows of the file in any order; what other writers have left in it stays. A context manager."""
 
     def __init__(self, folder: Path, count: int) -> None:
         self._file = os.open(folder / CONFIDENCE_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
@@ -38,13 +38,17 @@ class ConfidenceFile:
         """Make what was written durable."""
         os.fsync(self._file)
 
+    def close(self) -> None:
+        """Leave the file."""
+        os.close(self._file)
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        os.close(self._file)
+        self.close()
 
 
 def _write(descriptor: int, content: bytes, offset: int) -> None:

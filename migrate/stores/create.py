@@ -60,7 +60,7 @@ class _NewIndex(NewStoreWriter):
     def __init__(self, folder: Path, dim: int, metric: Metric, kept: int) -> None:
         self._folder = folder
         self._metric: Metric = metric
-        self.rows = RowFile(folder / INDEX_NAME, flat_head(dim, 0, metric), dim, None, kept)
+        self.rows = RowFile(folder / INDEX_NAME, flat_head(dim, 0, metric), dim, None, [(0, kept)] if kept else None)
 
     def keep(self, documents: Sequence[Document]) -> None:
         self._append_documents(documents)
@@ -72,7 +72,7 @@ class _NewIndex(NewStoreWriter):
                 "append both together"
             )
         self._append_documents(documents)
-        self.rows.append(vectors)
+        self.rows.write(self.rows.rows, vectors)
 
     def finish(self) -> None:
         rows = self.rows

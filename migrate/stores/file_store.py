@@ -6,7 +6,7 @@ Not every store does. What needs files asks here, with `as_files` or one of the 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -150,16 +150,20 @@ def source_hashes(store: Store) -> dict[str, str]:
     return {"source rows": store.snapshot().rows_sha256, **documents}
 
 
-def hash_written(store: Store, folder: Path) -> dict[str, Any]:
+Sha256 = Callable[[Path], str]
+"""The SHA-256 of a file: read from its beginning, or known because it was written a moment ago."""
+
+
+def hash_written(store: Store, folder: Path, sha256: Sha256 = sha256_file) -> dict[str, Any]:
     """What the manifest of a complete store of the kind of `store` says of its files in `folder`."""
     files = as_files(store)
-    return {} if files is None else hash_files(folder, files.index_path.name, files.document_files)
+    return {} if files is None else hash_files(folder, files.index_path.name, files.document_files, sha256)
 
 
-def hash_files(folder: Path, index: str, documents: Iterable[str]) -> dict[str, Any]:
+def hash_files(folder: Path, index: str, documents: Iterable[str], sha256: Sha256 = sha256_file) -> dict[str, Any]:
     """What the manifest of a complete store says of its files, so that `FileStore.verify` knows them again."""
-    hashes = {name: sha256_file(folder / name) for name in documents}
-    return {"index": index, INDEX_HASH: sha256_file(folder / index), DOCUMENT_HASHES: hashes}
+    hashes = {name: sha256(folder / name) for name in documents}
+    return {"index": index, INDEX_HASH: sha256(folder / index), DOCUMENT_HASHES: hashes}
 
 
 def _expected_hashes(info: StoreInfo, index: str) -> dict[str, str]:

@@ -173,24 +173,26 @@ class StoreTests(ABC):
         folder = tmp_path / "new"
         folder.mkdir()
         writer = store.destination(folder, DIM)
-        writer.append(next(iter(store.scan(batch_size=10))))
+        writer.write(0, next(iter(store.scan(batch_size=10))))
         try:
             writer.finish()
         except StoreError:
             return
         raise AssertionError("expected a StoreError, as 50 rows are missing")
 
-    def test_a_destination_goes_on_after_the_rows_of_an_earlier_one(self, tmp_path: Path) -> None:
+    def test_rows_may_be_written_by_several_writers_in_any_order_and_again(self, tmp_path: Path) -> None:
         store, vectors = self._open(tmp_path / "store"), example_vectors(dim=5)
         whole = self._written(store, tmp_path / "whole", vectors)
         folder, scratch = tmp_path / "new", tmp_path / "scratch"
         folder.mkdir()
         scratch.mkdir()
-        for start, stop in ((0, 26), (26, COUNT)):
-            writer = store.destination(folder, 5, Resume(start, scratch))
-            for batch in store.scan(start, stop, batch_size=13):
-                first, start = start, start + len(batch)
-                writer.append(Batch(batch.ids, vectors[first:start]))
+        writer = store.destination(folder, 5, Resume(None, scratch))
+        finished: list[tuple[int, int]] = []
+        for start, stop in ((26, COUNT), (0, 13), (13, 26), (13, 26)):
+            batch = next(iter(store.scan(start, stop, batch_size=stop - start)))
+            writer.write(start, Batch(batch.ids, vectors[start:stop]))
+            finished.append((start, stop))
+            writer = store.destination(folder, 5, Resume(tuple(finished), scratch))
         writer.finish()
         assert np.array_equal(read_all(open_store(folder).scan()).vectors, vectors)
         assert _hashes(folder) == _hashes(tmp_path / "whole")
@@ -222,7 +224,7 @@ class StoreTests(ABC):
         folder.mkdir()
         writer = store.destination(folder, vectors.shape[1])
         for start, batch in zip(range(0, COUNT, 13), store.scan(batch_size=13), strict=True):
-            writer.append(Batch(batch.ids, vectors[start : start + 13]))
+            writer.write(start, Batch(batch.ids, vectors[start : start + 13]))
         writer.finish()
         return open_store(folder)
 

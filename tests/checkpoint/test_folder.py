@@ -1,56 +1,57 @@
+import hashlib
 import os
 
 import pytest
 
-from migrate.checkpoint.folder import Configuration, make_folder
+from migrate.checkpoint.folder import LOCAL, Configuration, StoreJob, make_folder, write_store
 from migrate.errors import LockedError, OutputError, StoreError, UsageError, VectorError
 from migrate.files import output_lock
+from migrate.runners import LocalRunner, ShardResult, ShardTask, shards_of
 
 
-class Rows:
-    """A file of one byte a row, as the recorder sees it."""
+class Maker(StoreJob, ShardTask):
+    """A file of five rows of a byte each, in five shards, which fails where it is told to."""
 
-    head_size = 0
-
-    def __init__(self, path, rows):
-        self.path, self.rows = path, rows
-
-    @property
-    def size(self):
-        return self.rows
-
-    def append(self, byte):
-        with self.path.open("r+b" if self.rows else "wb") as file:
-            file.truncate(self.rows)
-            file.seek(self.rows)
-            file.write(byte)
-        self.rows += 1
-
-
-class Maker:
-    """Fills a folder with five rows in five parts, and fails where it is told to."""
+    stage = "make"
+    total = 5
 
     def __init__(self, output):
         self.output, self.made, self.fail_at, self.error = output, [], None, None
 
-    def fill(self, work):
-        work.total = 5
-        rows = Rows(work.content / "rows", work.rows)
-        with work.recorder() as recorder:
-            for number in range(work.rows, 5):
-                if number == self.fail_at:
-                    raise self.error
-                rows.append(b"%d" % number)
-                self.made.append(number)
-                recorder.record(rows, {})
+    def configuration(self):
+        return self.made_from
+
+    def shards(self):
+        return shards_of(5, 1)
+
+    def task(self, work):
+        self.path = work.content / "rows"
+        self.path.touch()
+        return self
+
+    def open(self):
+        return self.make
+
+    def make(self, shard):
+        number = shard.start
+        if number == self.fail_at:
+            raise self.error
+        with self.path.open("r+b") as file:
+            file.seek(number)
+            file.write(b"%d" % number)
+        self.made.append(number)
+        return ShardResult(shard, self.path, number, number + 1)
+
+    def finish(self, work):
         if self.fail_at == 5:
             raise self.error
-        return {"rows": rows.rows}
+        self.sha256 = work.digest.of(self.path)
+        return {"rows": work.rows}
 
-    def run(self, *, fail_at=None, error=None, source=1, options=1, **flags):
+    def run(self, *, fail_at=None, error=None, source=1, options=1, runner=LOCAL, **flags):
         self.fail_at, self.error = fail_at, error
-        configuration = Configuration("test", {"source": source}, {"speed": options})
-        return make_folder(self.output, lambda: configuration, self.fill, **flags)
+        self.made_from = Configuration("test", {"source": source}, {"speed": options})
+        return write_store(self.output, self, runner=runner, **flags)
 
     def break_off(self, at=3, **flags):
         with pytest.raises(OutputError):
@@ -73,12 +74,38 @@ def test_an_undisturbed_run_leaves_the_output_alone(maker, tmp_path):
 
 
 @pytest.mark.parametrize("at", [1, 3, 5])
-def test_a_run_goes_on_after_the_last_part(maker, tmp_path, at):
+def test_a_run_makes_the_shards_that_are_left(maker, tmp_path, at):
     maker.break_off(at)
     assert names(tmp_path) == [".out.work"]
     maker.run()
     assert maker.made == [0, 1, 2, 3, 4]
     assert names(tmp_path) == ["out"]
+
+
+class Backwards:
+    """A runner that begins with the last shard."""
+
+    def run(self, task, shards):
+        yield from map(task.open(), reversed(list(shards)))
+
+
+@pytest.mark.parametrize("first", [LocalRunner(), Backwards()])
+@pytest.mark.parametrize("then", [LocalRunner(), Backwards()])
+def test_any_order_of_shards_makes_the_same_bytes_and_the_hash_is_theirs(maker, tmp_path, first, then):
+    maker.break_off(2, runner=first)
+    maker.run(runner=then)
+    assert sorted(maker.made) == [0, 1, 2, 3, 4]
+    assert (tmp_path / "out" / "rows").read_bytes() == b"01234"
+    assert maker.sha256 == hashlib.sha256(b"01234").hexdigest()
+
+
+def test_what_a_stream_has_after_a_gap_is_made_again(maker, tmp_path):
+    maker.in_order = True
+    maker.break_off(2, runner=Backwards())
+    maker.made.clear()
+    maker.run()
+    assert maker.made == [0, 1, 2, 3, 4]
+    assert (tmp_path / "out" / "rows").read_bytes() == b"01234"
 
 
 def test_what_has_no_part_yet_is_not_kept(maker, tmp_path):
@@ -106,7 +133,7 @@ def test_another_source_or_other_options_are_refused_and_the_work_stays(maker, t
     with pytest.raises(UsageError, match=r"other values of speed; .* --restart"):
         maker.run(options=2)
     with pytest.raises(UsageError, match=r"expected unfinished work of other, found some of test; .* --restart"):
-        make_folder(tmp_path / "out", lambda: Configuration("other", {"source": 1}), maker.fill)
+        make_folder(tmp_path / "out", lambda: Configuration("other", {"source": 1}), lambda _: {})
     assert names(tmp_path) == [".out.work"]
     maker.run()
     assert maker.made == [0, 1, 2, 3, 4]
@@ -132,8 +159,8 @@ def test_damaged_rows_are_made_again_and_told(maker, tmp_path, caplog):
     rows = tmp_path / ".out.work" / "content" / "rows"
     rows.write_bytes(b"01x3")
     maker.run()
-    assert maker.made == [0, 1, 2, 3, 2, 3, 4]
-    assert "2 rows are damaged and are made again" in caplog.text
+    assert maker.made == [0, 1, 2, 3, 2, 4]
+    assert "1 rows are damaged and are made again" in caplog.text
     assert (tmp_path / "out" / "rows").read_bytes() == b"01234"
 
 

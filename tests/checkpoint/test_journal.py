@@ -5,7 +5,10 @@ import pytest
 
 from migrate.checkpoint.journal import Journal, Part, checksum, read_journal, sound_parts
 
-PARTS = [Part(10, "content/rows", 4, 14, 0, {"true": 3}), Part(25, "content/rows", 14, 29, 0, {"ids": ["\ud800"]})]
+PARTS = [
+    Part(10, 25, "content/rows", 14, 29, 0, {"ids": ["\ud800"]}),
+    Part(0, 10, "content/rows", 4, 14, 0, {"true": 3}),
+]
 
 
 @pytest.fixture
@@ -40,7 +43,7 @@ def test_a_torn_tail_is_cut_wherever_it_tears(journal):
         else:
             assert (len(record.parts), record.size) == (expected - 1, whole[expected])
             journal.cut(record.size)
-            journal.add_part(PARTS[0])
+            journal.add_part(Part(25, 30, "content/rows", 29, 34, 0))
             assert len(read_journal(journal.path).parts) == expected
 
 
@@ -55,23 +58,29 @@ def test_a_damaged_line_ends_what_counts_and_is_told(journal, caplog):
     assert "damaged" in caplog.text
 
 
-@pytest.mark.parametrize("content", [b"", b"\n", b"[]\n", b"null\n1\n", b'{"version": 2}\n', b"\xff" * 99 + b"\n"])
+@pytest.mark.parametrize("content", [b"", b"\n", b"[]\n", b"null\n1\n", b'{"version": 3}\n', b"\xff" * 99 + b"\n"])
 def test_what_is_no_journal_is_none(content, tmp_path):
     (tmp_path / "journal.jsonl").write_bytes(content)
     assert read_journal(tmp_path / "journal.jsonl") is None
     assert read_journal(tmp_path / "missing") is None
 
 
-def test_parts_count_up_to_the_first_that_is_not_what_was_recorded(tmp_path):
+def test_a_shard_that_was_made_again_counts_once(journal):
+    again = Part(10, 25, "content/rows", 14, 29, 7)
+    journal.add_part(again)
+    assert read_journal(journal.path).parts == [again, PARTS[1]]
+
+
+def test_parts_that_are_not_what_was_recorded_do_not_count(tmp_path):
     (tmp_path / "rows").write_bytes(bytes(range(100)))
     descriptor = os.open(tmp_path / "rows", os.O_RDONLY)
-    parts = [Part(n, "rows", n, n + 10, checksum(descriptor, n, n + 10)) for n in (0, 10, 20)]
+    parts = [Part(n, n + 10, "rows", n, n + 10, checksum(descriptor, n, n + 10)) for n in (0, 10, 20)]
     os.close(descriptor)
     assert sound_parts(tmp_path, parts) == parts
     with (tmp_path / "rows").open("r+b") as file:
         file.seek(15)
         file.write(b"x")
-    assert sound_parts(tmp_path, parts) == parts[:1]
+    assert sound_parts(tmp_path, parts) == [parts[0], parts[2]]
     os.truncate(tmp_path / "rows", 5)
     assert sound_parts(tmp_path, parts) == []
     (tmp_path / "rows").unlink()

@@ -74,11 +74,11 @@ def test_an_output_is_replaced_only_when_told(stores, output, capsys):
     ("arguments", "code", "message"),
     [
         (["a"], 2, "two or more stores"),
-        (["a", "d"], 4, "found no ids in common"),
+        (["a", "d"], 4, "the stores have no ids in common"),
         (["a", "missing"], 4, "missing"),
         (["a", "b", "--html", "a/page.html"], 2, "overlaps"),
         (["a", "b", "--html", "x", "--csv", "x"], 2, "two different outputs"),
-        (["a", "b", "--labels", "none.tsv"], 4, "expected a file"),
+        (["a", "b", "--labels", "none.tsv"], 4, "no such file"),
     ],
 )
 def test_what_cannot_be_compared_is_one_line(stores, arguments, code, message, capsys):

@@ -58,13 +58,13 @@ def test_a_log_chooses_the_sample_and_the_command_says_how_much(source, by, sour
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [
-        (["--strategy", "query-log"], 2, "expected a query log for the strategy query-log, found none"),
-        (["--strategy", "random", "--query-log", "log.txt"], 2, "expected no query log for the strategy random"),
-        (["--strategy", "diverse", "--query-log", "log.txt"], 2, "expected no query log for the strategy diverse"),
+        (["--strategy", "query-log"], 2, "the strategy query-log needs a query log"),
+        (["--strategy", "random", "--query-log", "log.txt"], 2, "the strategy random does not read a query log"),
+        (["--strategy", "diverse", "--query-log", "log.txt"], 2, "the strategy diverse does not read a query log"),
         (["--strategy", "best"], 2, "'best' is not one of 'random', 'diverse', 'query-log'"),
-        (["--query-log", "nowhere"], 4, "nowhere: expected a file, found nothing"),
-        (["--query-log", "empty"], 4, "empty: expected queries, found none"),
-        (["--query-log", "bad.jsonl"], 4, "bad.jsonl:2: expected a JSON object, found bad JSON"),
+        (["--query-log", "nowhere"], 4, "nowhere: no such file"),
+        (["--query-log", "empty"], 4, "empty: the file has no queries"),
+        (["--query-log", "bad.jsonl"], 4, "bad.jsonl:2: not a JSON object"),
         (["--query-log", "log.txt", "--source-model", "tfidf:16"], 4, "expected"),
     ],
 )

@@ -102,7 +102,7 @@ def test_without_qrels_all_queries_count(tmp_path):
 def test_a_folder_without_corpus_serves_queries_but_no_documents(tmp_path):
     beir_set = load_beir(beir_folder(tmp_path, corpus=None))
     assert len(beir_set.queries) == 2
-    with pytest.raises(DatasetError, match=r"toy: expected corpus\.jsonl"):
+    with pytest.raises(DatasetError, match=r"toy: the BEIR folder has no corpus\.jsonl"):
         list(beir_set.documents())
 
 
@@ -118,11 +118,11 @@ def test_a_missing_split_is_answered_with_those_there_are(tmp_path):
 @pytest.mark.parametrize(
     ("parts", "message"),
     [
-        ({"corpus": ""}, "corpus.jsonl: expected documents, found an empty file"),
-        ({"corpus": "\n \r\n"}, "corpus.jsonl: expected documents, found an empty file"),
-        ({"corpus": '{"_id": "a", "text": "x"\n'}, "corpus.jsonl:1: expected a JSON object, found bad JSON"),
+        ({"corpus": ""}, "corpus.jsonl: the file has no documents"),
+        ({"corpus": "\n \r\n"}, "corpus.jsonl: the file has no documents"),
+        ({"corpus": '{"_id": "a", "text": "x"\n'}, "corpus.jsonl:1: not a JSON object"),
         ({"corpus": "\n[1]\n"}, "corpus.jsonl:2: expected a JSON object, found a list"),
-        ({"corpus": "[" * 100_000}, "corpus.jsonl:1: expected a JSON object, found bad JSON (RecursionError)"),
+        ({"corpus": "[" * 100_000}, "corpus.jsonl:1: not a JSON object (RecursionError)"),
         ({"corpus": '{"text": "x"}'}, 'corpus.jsonl:1: expected a string under "_id" or "id", found no id'),
         ({"corpus": '{"_id": null, "text": "x"}'}, "found null"),
         ({"corpus": '{"_id": true, "text": "x"}'}, "found a boolean"),
@@ -132,25 +132,25 @@ def test_a_missing_split_is_answered_with_those_there_are(tmp_path):
         ({"corpus": '{"_id": "a", "text": 3}'}, 'expected a text under "text", found a number'),
         ({"corpus": '{"_id": "a", "text": "x", "title": []}'}, 'expected a text under "title", found a list'),
         ({"corpus": '{"_id": "a", "text": "x", "metadata": "m"}'}, 'expected an object under "metadata", found a text'),
-        ({"corpus": '{"_id": "a", "text": "\\ud83d"}'}, "found half a surrogate pair (U+D83D)"),
-        ({"corpus": CORPUS + '{"_id": "d1", "text": "x"}'}, "corpus.jsonl:4: expected a new document id, found 'd1'"),
-        ({"corpus": CORPUS.encode() + b'{"_id": "\xe9"}'}, "corpus.jsonl:4: expected UTF-8, found byte 0xe9"),
-        ({"queries": None}, "queries.jsonl: expected a file, found nothing"),
-        ({"queries": "\n"}, "queries.jsonl: expected queries, found an empty file"),
-        ({"queries": '{"_id": "q1", "text": " "}'}, "queries.jsonl:1: expected a text for query 'q1', found a blank"),
-        ({"queries": QUERIES + '{"_id": "q1", "text": "x"}'}, "queries.jsonl:4: expected a new query id, found 'q1'"),
-        ({"queries": '{"_id": "q7", "text": "x"}'}, "judgements of split 'test' for queries in queries.jsonl, found 2"),
+        ({"corpus": '{"_id": "a", "text": "\\ud83d"}'}, "the text holds half a surrogate pair (U+D83D)"),
+        ({"corpus": CORPUS + '{"_id": "d1", "text": "x"}'}, "corpus.jsonl:4: the document id 'd1' appears twice"),
+        ({"corpus": CORPUS.encode() + b'{"_id": "\xe9"}'}, "corpus.jsonl:4: not UTF-8 (byte 0xe9"),
+        ({"queries": None}, "queries.jsonl: no such file"),
+        ({"queries": "\n"}, "queries.jsonl: the file has no queries"),
+        ({"queries": '{"_id": "q1", "text": " "}'}, "queries.jsonl:1: query 'q1' has a blank text"),
+        ({"queries": QUERIES + '{"_id": "q1", "text": "x"}'}, "queries.jsonl:4: the query id 'q1' appears twice"),
+        ({"queries": '{"_id": "q7", "text": "x"}'}, "none of the 2 queries that split 'test' judges"),
         ({"qrels": None}, "expected the split 'test', found no splits at all"),
-        ({"qrels": "query-id\tcorpus-id\tscore\n"}, "test.tsv: expected judgements, found none"),
+        ({"qrels": "query-id\tcorpus-id\tscore\n"}, "test.tsv: the file has no judgements"),
         ({"qrels": "q1\td1\n"}, "test.tsv:1: expected query-id, corpus-id and score divided by tabs"),
         ({"qrels": "q1\t0\td1\t1\t7\n"}, "test.tsv:1: expected query-id, corpus-id and score divided by tabs"),
         ({"qrels": "q1\t\t1\n"}, "test.tsv:1: expected query-id, corpus-id and score divided by tabs"),
-        ({"qrels": QRELS + "q2\td3\tyes\n"}, "test.tsv:5: expected a whole number as the grade, found 'yes'"),
-        ({"qrels": "q1\td1\tyes\n"}, "test.tsv:1: expected a whole number as the grade, found 'yes'"),
-        ({"qrels": QRELS + "q2\td3\t0.5\n"}, "test.tsv:5: expected a whole number as the grade, found '0.5'"),
-        ({"qrels": QRELS + "q2\td3\t9999999999\n"}, "test.tsv:5: expected a whole number as the grade"),
+        ({"qrels": QRELS + "q2\td3\tyes\n"}, "test.tsv:5: the grade 'yes' is not a whole number"),
+        ({"qrels": "q1\td1\tyes\n"}, "test.tsv:1: the grade 'yes' is not a whole number"),
+        ({"qrels": QRELS + "q2\td3\t0.5\n"}, "test.tsv:5: the grade '0.5' is not a whole number"),
+        ({"qrels": QRELS + "q2\td3\t9999999999\n"}, "is not a whole number"),
         ({"qrels": QRELS + "q1\td1\t1\n"}, "test.tsv:5: expected one grade for query 'q1' and document 'd1', found 2"),
-        ({"qrels": QRELS + QRELS}, "test.tsv:5: expected a whole number as the grade, found 'score'"),
+        ({"qrels": QRELS + QRELS}, "test.tsv:5: the grade 'score' is not a whole number"),
     ],
 )
 def test_a_fault_is_one_line_with_place_expected_and_found(tmp_path, parts, message):
@@ -162,7 +162,7 @@ def test_a_fault_is_one_line_with_place_expected_and_found(tmp_path, parts, mess
 
 
 def test_a_path_that_is_no_folder_is_refused(tmp_path):
-    with pytest.raises(DatasetError, match="expected a BEIR folder, found none"):
+    with pytest.raises(DatasetError, match="no such folder; check the path of the BEIR folder"):
         load_beir(tmp_path / "nowhere")
 
 
@@ -211,7 +211,7 @@ def test_a_cap_above_the_size_keeps_everything(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("max_docs", "message"), [(1, "room for the 2 relevant documents, found 1"), (0, "at least 1")]
+    ("max_docs", "message"), [(1, "max_docs: 1 is too few for the 2 relevant documents"), (0, "at least 1")]
 )
 def test_a_cap_without_room_is_refused(tmp_path, max_docs, message):
     with pytest.raises(UsageError, match=message):
@@ -232,10 +232,10 @@ def test_what_is_written_is_read_again(tmp_path):
 @pytest.mark.parametrize(
     ("documents", "qrels", "message"),
     [
-        ([Document("a", "x")], {"q\t1": {"a": 1}}, "without tabs and line ends, found 'q\\t1'"),
-        ([Document("a", "x")], {"q": {"a\n": 1}}, "without tabs and line ends, found 'a\\n'"),
-        ([Document("a", "x", {"when": object()})], {"q": {"a": 1}}, "record 'a': expected what JSON can hold"),
-        ([Document("a", "\ud83d")], {"q": {"a": 1}}, "record 'a': expected what JSON can hold"),
+        ([Document("a", "x")], {"q\t1": {"a": 1}}, "the id 'q\\t1' holds a tab or a line end"),
+        ([Document("a", "x")], {"q": {"a\n": 1}}, "the id 'a\\n' holds a tab or a line end"),
+        ([Document("a", "x", {"when": object()})], {"q": {"a": 1}}, "record 'a': cannot be written as JSON"),
+        ([Document("a", "\ud83d")], {"q": {"a": 1}}, "record 'a': cannot be written as JSON"),
     ],
 )
 def test_what_a_beir_folder_cannot_spell_is_refused_and_leaves_nothing(tmp_path, documents, qrels, message):

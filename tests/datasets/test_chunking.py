@@ -174,7 +174,7 @@ def test_a_document_without_text_stays_one_empty_chunk(text):
 )
 def test_an_id_that_stands_for_two_things_is_refused(ids, twice):
     documents = [Document(name, prose(100, 0)) for name in ids]
-    with pytest.raises(DatasetError, match=f"found '{twice}' twice"):
+    with pytest.raises(DatasetError, match=f"the id '{twice}' appears twice"):
         list(chunk_documents(documents, chunk_tokens=60, chunk_overlap=0, count_tokens=words))
 
 

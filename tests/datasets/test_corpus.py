@@ -36,7 +36,7 @@ def test_a_corpus_is_streamed(tmp_path):
 
 
 def test_a_missing_file_is_refused_at_once(tmp_path):
-    with pytest.raises(DatasetError, match="expected a file of documents"):
+    with pytest.raises(DatasetError, match="no such file; give a JSONL file of documents"):
         read_corpus(tmp_path / "nowhere.jsonl")
-    with pytest.raises(DatasetError, match="expected a file of documents"):
+    with pytest.raises(DatasetError, match="no such file; give a JSONL file of documents"):
         read_corpus(tmp_path)

@@ -36,10 +36,10 @@ def test_commas_between_quotes_belong_to_the_field(tmp_path):
         ("l.tsv", "d1 cats\n", "l.tsv:1: expected id and label with a tab"),
         ("l.csv", "d1,cats,2\n", "l.csv:1: expected id and label with a comma"),
         ("l.tsv", "d1\tcats\nd2\t\n", "l.tsv:2: expected id and label"),
-        ("l.tsv", "d1\tcats\nd1\tdogs\n", "found 'cats' and 'dogs'"),
+        ("l.tsv", "d1\tcats\nd1\tdogs\n", "two labels, 'cats' and 'dogs'"),
         ("l.jsonl", '{"id": "d1"}\n', 'under "label", found none'),
         ("l.jsonl", '{"id": "d1", "label": ["x"]}\n', "found a list"),
-        ("l.tsv", "id\tlabel\n", "found none"),
+        ("l.tsv", "id\tlabel\n", "the file has no labels"),
     ],
 )
 def test_what_is_no_label_is_refused_with_its_place(tmp_path, name, content, message):
@@ -52,5 +52,5 @@ def test_what_is_no_label_is_refused_with_its_place(tmp_path, name, content, mes
 
 
 def test_a_missing_file_is_told(tmp_path):
-    with pytest.raises(DatasetError, match="expected a file"):
+    with pytest.raises(DatasetError, match="no such file"):
         read_labels(tmp_path / "none.tsv")

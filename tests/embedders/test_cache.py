@@ -124,7 +124,7 @@ def test_vectors_of_the_model_that_the_server_had_before_are_not_mixed_with_new_
         embedders[1].embed_documents(documents("a", "c"))
     assert len(server.requests) == 2
     embedders[2].embed_documents(documents("c"))
-    with pytest.raises(InputError, match="found 7 and 8: the server has changed its model meanwhile"):
+    with pytest.raises(InputError, match="the dimensions 7 and 8: the server changed its model in between"):
         embedders[2].embed_documents(documents("a", "c", "d"))
     assert len(server.requests) == 3
 
@@ -376,11 +376,11 @@ def test_a_cache_that_all_may_write_to_is_not_believed(path):
     with CacheFile(path):
         pass
     path.chmod(0o646)
-    with pytest.raises(InputError, match="of your own, found one that all may write to; take that right away"):
+    with pytest.raises(InputError, match="may be written to by everyone; remove that permission"):
         CacheFile(path).__enter__()
     path.chmod(0o664)
     path.parent.chmod(0o757)
-    with pytest.raises(InputError, match="found one in a folder that all may write to; take that right away"):
+    with pytest.raises(InputError, match="is in a folder that everyone may write to; remove that permission"):
         CacheFile(path).__enter__()
     path.parent.chmod(0o1777)
     with CacheFile(path):
@@ -392,5 +392,5 @@ def test_a_cache_of_another_user_is_not_believed(path):
     with CacheFile(path):
         pass
     os.chown(path, 12_345, 12_345)
-    with pytest.raises(InputError, match="of your own, found one of another user; choose another path"):
+    with pytest.raises(InputError, match="the embedding cache belongs to another user; choose another path"):
         CacheFile(path).__enter__()

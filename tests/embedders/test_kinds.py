@@ -37,7 +37,7 @@ def install(tmp_path, monkeypatch):
 def test_a_kind_of_another_package_is_loaded_by_its_name(install):
     install("good_plugin", GOOD)
     assert load_embedder("theirs:24").identity.dim == 24
-    with pytest.raises(UsageError, match=r"expected a name after 'theirs:', for example theirs:24"):
+    with pytest.raises(UsageError, match=r"'theirs:' lacks the name of a model, for example theirs:24"):
         load_embedder("theirs:")
     with pytest.raises(UsageError, match=r"langchain:, theirs: - "):
         load_embedder("cohere:embed")
@@ -57,13 +57,13 @@ def test_a_broken_package_is_one_line_that_names_it(package, code, message, inst
     install(package, code)
     assert run(["check", str(source_folder), "--model", "theirs:1"]) == 2
     said = capsys.readouterr().err
-    assert f"{package}: expected" in said and message in said and said.count("\n") == 1
+    assert f"{package}: " in said and message in said and said.count("\n") == 1
 
 
 def test_two_packages_of_one_kind_are_named_and_a_built_in_kind_stays(install):
     install("first_plugin", GOOD)
     install("second_plugin", GOOD)
-    with pytest.raises(UsageError, match="found first_plugin and second_plugin; uninstall all but one"):
+    with pytest.raises(UsageError, match=r"first_plugin and second_plugin\); uninstall all but one"):
         load_embedder("theirs:24")
     install("tfidf_plugin", "raise OSError", kind="tfidf")
     assert load_embedder("tfidf:8").identity.spec == "tfidf:8"

@@ -32,12 +32,15 @@ def test_an_object_of_the_library_is_wrapped_as_it_is(documents):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("langchain_models", "expected langchain:MODULE:CLASS, for example"),
-        ("no_such_module:A", "found no module named 'no_such_module'; install it, or put its folder on PYTHONPATH"),
+        ("langchain_models", "is not of the form langchain:MODULE:CLASS, for example"),
+        ("no_such_module:A", "no module named 'no_such_module'; install it, or put its folder on PYTHONPATH"),
         ("langchain_models:Nothing", "has nothing named 'Nothing'; check the spelling"),
-        ("langchain_models:NeedsSize", "calling it failed with TypeError: .*size.*; write a function that makes it"),
-        ("langchain_models:not_embeddings", "expected a LangChain Embeddings, .* found list; name another"),
-        ("langchain_models:np", "expected a LangChain Embeddings, .* found module; name another"),
+        (
+            "langchain_models:NeedsSize",
+            "calling it without arguments failed with TypeError: .*size.*; write a function that makes it",
+        ),
+        ("langchain_models:not_embeddings", "gives a list, not a LangChain Embeddings; name a class"),
+        ("langchain_models:np", "gives a module, not a LangChain Embeddings; name a class"),
     ],
 )
 def test_says_what_is_wrong_with_a_spec(name, message, models):
@@ -48,7 +51,7 @@ def test_says_what_is_wrong_with_a_spec(name, message, models):
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        (lambda rows: rows[1:], RemoteError, "expected 2 vectors for 2 texts, found 1"),
+        (lambda rows: rows[1:], RemoteError, "returned 1 vectors for 2 texts"),
         (lambda rows: [row[1:] for row in rows], VectorError, "expected vectors of dimension 24, found 23"),
         (
             lambda rows: [[float("nan")] * 24, *rows[1:]],
@@ -56,7 +59,7 @@ def test_says_what_is_wrong_with_a_spec(name, message, models):
             "NaN, Inf or overflowing vector for document",
         ),
         (lambda rows: [rows[0], [0.0] * 24], VectorError, "zero vector for document 'd1'"),
-        (lambda rows: [rows[0], rows[1][1:]], VectorError, "expected rows of equally many numbers"),
+        (lambda rows: [rows[0], rows[1][1:]], VectorError, "not a table of numbers with rows of equal length"),
         (lambda rows: None, RemoteError, "failed with TypeError"),
         (lambda rows: rows[99], RemoteError, "failed with IndexError: list index out of range"),
     ],
@@ -151,5 +154,5 @@ def test_a_stitch_does_not_read_texts_by_code_that_a_file_names(source_folder, m
 
 
 def test_document_ids_are_in_messages_of_texts_that_nothing_embeds(models):
-    with pytest.raises(Exception, match="found none in 'empty'"):
+    with pytest.raises(Exception, match="'empty' has no text"):
         load_embedder(MAKE).embed_documents([Document("empty", " ")])

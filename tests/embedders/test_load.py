@@ -33,11 +33,11 @@ def test_reads_specs(spec, expected):
         ("qqqq", "expected one of sentence-transformers:, packaged:, openai:, file:, tfidf:"),
         ("cohere:embed", "expected one of"),
         ("", "expected one of"),
-        ("openai:", "expected a name after 'openai:', for example openai:text-embedding-3-small"),
+        ("openai:", "'openai:' lacks the name of a model, for example openai:text-embedding-3-small"),
         ("tfidf:many", "tfidf:256, found tfidf:many"),
         ("tfidf:0", "tfidf:256"),
         ("tfidf:-3", "tfidf:256"),
-        ("packaged:e5-base-v2", "only packaged:all-MiniLM-L6-v2"),
+        ("packaged:e5-base-v2", "the only packaged model is packaged:all-MiniLM-L6-v2"),
     ],
 )
 def test_says_what_is_wrong_with_a_spec(spec, message):

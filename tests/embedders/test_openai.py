@@ -371,7 +371,7 @@ def test_a_server_that_gives_one_vector_to_all_texts_is_refused_at_once(
     policy = RetryPolicy(clock=fake.ImpatientClock(waits))
     embedder = OpenAIEmbedder("tiny", base_url=server.url, retry=policy, batch_size=batch_size, concurrency=1)
     server.faults += [fake.CONSTANT] * 99
-    with pytest.raises(RemoteError, match="found one vector for 4 different texts; check the model"):
+    with pytest.raises(RemoteError, match="one and the same vector for 4 different texts; check the model"):
         embedder.embed_documents(documents("one", "ONE!", "a", "b", "one.", "c", *others))
     assert len(server.requests) == requests
     assert embedder.usage_tokens == server.billed_tokens

@@ -59,7 +59,7 @@ LONG = "word " * (fake.MAX_TEXT_TOKENS + 1)
         ({}, fake.status(429, retry_after="7200"), 7, "asks to wait 7200 s"),
         ({}, fake.status(400, "dimensions is not\nsupported"), 7, "refused the request"),
         ({}, fake.SHORTER, 7, "dimension 1536 (as text-embedding-3-small gives by itself), found 1535; if --base-url"),
-        ({}, fake.CONSTANT, 7, "found one vector for 16 different texts"),
+        ({}, fake.CONSTANT, 7, "one and the same vector for 16 different texts"),
         ({"args": ("--rate", "fast")}, None, 2, "such as 3000/min, 50/s or 100/h, found 'fast'"),
         ({"args": ("--concurrency", "0")}, None, 2, "--concurrency"),
         ({"args": ("--batch-size", "2049")}, None, 2, "from 1 to 2048"),

@@ -32,8 +32,8 @@ FIT_API = models.FIT_API
 BACKFILL = ("backfill", "store", "--from-cache", "-o", "out", "-q")
 OTHER_BYTES = ("{}: expected the SHA-256 of the manifest, *, found *; the {} damaged or replaced: copy the file again, "
                "make the store again, or, if that is meant, stamp the store anew (lead-migrate stamp --force)")
-EDITED = ("{}/lead-migrate.json: expected content of the SHA-256 that it names, *, found *; it was damaged or edited: "
-          "copy it again, or make the {} again")
+EDITED = ("{}/lead-migrate.json: the content does not match its own SHA-256 (*..., now *...); it was damaged or "
+          "edited: copy it again, or make the {} again")
 
 
 def nothing(_place):
@@ -44,14 +44,15 @@ def cuts(what, name, sections, prepare, says, command=INSPECT, around=(-1, 0, 1)
     return Fault(4, f"cut at each section: {what}", cut.cuts(name, sections, prepare, around), command, 4, says)
 
 
-def faiss_cuts(factory, sections=cut.faiss_fields, around=(-1, 0, 1)):
-    says = "store/index.faiss: expected *, found *; *"
+def faiss_cuts(
+    factory, sections=cut.faiss_fields, around=(-1, 0, 1), says="store/index.faiss: expected *, found *; *"
+):
     return cuts(factory, "store/index.faiss", sections, faiss_writes(of_factory(factory)), says, around=around)
 
 
 def coded_cuts(factory):
     """Fewer of them: each takes a process of its own."""
-    return faiss_cuts(factory, cut.faiss_arrays, around=(0,))
+    return faiss_cuts(factory, cut.faiss_arrays, around=(0,), says="store/index.faiss: *; *")
 
 
 
@@ -62,17 +63,18 @@ def called(command: tuple[str, ...]) -> str:
 
 INDEX = [
     Fault(1, "no such store", stores.remove("store"), INSPECT, 4,
-          "store: expected a store, found no such file or folder; check the path"),
+          "store: no such file or folder; check the path"),
     Fault(1, "no index in the folder", stores.remove("store/index.faiss"), INSPECT, 4,
           "store: expected a FAISS index, found only docs.jsonl, embedder.json, embedder.safetensors, "
           "lead-migrate.json; give the folder that holds the store"),
     Fault(2, "an empty folder", index.then(stores.remove("store"), lambda p: (p / "store").mkdir()), INSPECT, 4,
-          "store: expected a FAISS index, found an empty folder; give the folder that holds the store"),
+          "store: expected a FAISS index, found an empty folder; give the folder that holds the "
+          "store"),
     Fault(2, "a folder where the index should be", index.as_folder, INSPECT, 4,
           "store: expected a FAISS index, found only docs.jsonl, embedder.json, embedder.safetensors, "
           "lead-migrate.json; give the folder that holds the store"),
     Fault(2, "two indexes", index.second_index, INSPECT, 4,
-          "store: expected one FAISS index, found 2 (index.faiss, second.faiss); give one of these"),
+          "store: has 2 FAISS indexes (index.faiss, second.faiss); give one of these"),
     Fault(3, "an empty file", index.put(b""), INSPECT, 4,
           "store/index.faiss: expected a FAISS index, found an empty file; copy or write it again"),
     faiss_cuts("Flat"),
@@ -81,7 +83,7 @@ INDEX = [
     faiss_cuts("IVF4,Flat"),
     faiss_cuts("IVF4_HNSW4,Flat"),
     faiss_cuts("HNSW4,Flat"),
-    faiss_cuts("SQ8", around=(0,)),
+    faiss_cuts("SQ8", around=(0,), says="store/index.faiss: *; *"),
     coded_cuts("IVF2,PQ4x4"),
     coded_cuts("PCA16,SQfp16"),
     cuts("LangChain's pickle", "store/index.pkl", cut.pickle_instructions, stores.langchain,
@@ -109,22 +111,20 @@ INDEX = [
           "store/docs.parquet: expected a readable Arrow or Parquet file, found another (*); the file is damaged "
           "or was not copied whole; copy it again"),
     cuts("a dataset's Arrow", "store/data-0.arrow", cut.arrow_messages, stores.dataset,
-          "store*: expected *, found *; *"),
+          "store*: *; *"),
     cuts("a dataset's state", "store/state.json", cut.json_tokens, stores.dataset,
           "store/state.json: expected a JSON object, found other (*); the file is damaged or was not copied whole; "
           "copy it again"),
     cuts("the manifest", "store/lead-migrate.json", cut.json_tokens, nothing,
-          "store/lead-migrate.json: expected JSON, found something else; the file is damaged, copy or make it again"),
+          "store/lead-migrate.json: not valid JSON; the file is damaged, copy or make it again"),
     cuts("a stitch's weights", "stitch/weights.safetensors", cut.tensors, nothing,
           "stitch/weights.safetensors: its SHA-256 is not the one in the manifest; fit the stitch again", TRANSLATE),
     cuts("a stitch's sample", "stitch/sample.json", cut.last_json_tokens, nothing,
           "stitch/sample.json: its SHA-256 is not the one in the manifest; fit the stitch again", TRANSLATE),
     cuts("a stitch's manifest", "stitch/lead-migrate.json", cut.last_json_tokens, nothing,
-          "stitch/lead-migrate.json: expected JSON, found something else; the file is damaged, copy or make it "
-          "again", TRANSLATE),
+          "stitch/lead-migrate.json: not valid JSON; the file is damaged, copy or make it again", TRANSLATE),
     cuts("a file of vectors", "x.npz", cut.zip_members, models.vectors_file(8),
-          "x.npz: expected an .npz file of vectors, found a damaged or other file (*); copy it again, or write it "
-          "with numpy.savez", FIT_FILE),
+          "x.npz: not an .npz file, or a damaged one (*); copy it again, or write it with numpy.savez", FIT_FILE),
     cuts("the model in a store", "store/embedder.safetensors", cut.tensors, nothing,
           "store: the saved state of tfidf:32 is damaged (*); fit it again", AUDIT),
     cuts("the words of the model in a store", "store/embedder.json", cut.last_json_tokens, nothing,
@@ -158,8 +158,8 @@ INDEX = [
           "copied whole; copy it again"),
     Fault(7, "2^40 vectors in codes", then(faiss_writes(of_factory("SQ8")), index.pack(8, "<q", 1 << 40)),
           INSPECT, 4,
-          "store/index.faiss: expected at least a bit for each vector, found 5137 bytes for 1099511627776 vectors; "
-          "the file is damaged or was not copied whole; copy it again"),
+          "store/index.faiss: 5137 bytes cannot hold 1099511627776 vectors; the file is damaged or was not copied "
+          "whole; copy it again"),
     Fault(7, "2^60 ids", then(faiss_writes(of_factory("IDMap,Flat")), index.edit(
         lambda raw: raw[:-150 * 8 - 8] + (1 << 60).to_bytes(8, "little") + raw[-150 * 8:])), INSPECT, 4,
           "store/index.faiss: expected 150 ids, found 1152921504606846976; the file is damaged or was not copied "
@@ -172,9 +172,9 @@ INDEX = [
       for name, command in (("reference", (*AUDIT[:2], "--reference", "copy", *AUDIT[4:])),
                             ("source", (*AUDIT, "--source", "copy")))],
     Fault(8, "a flipped bit in the header of Flat", index.flips_in(None, 45), INSPECT, 4,
-          "store/index.faiss: expected *, found *; *"),
+          "store/index.faiss: *; *"),
     Fault(8, "a flipped bit in the header of IVF", index.flips_in(of_factory("IVF4,Flat"), 53), INSPECT, 4,
-          "store/index.faiss: expected *, found *; *"),
+          "store/index.faiss: *; *"),
     # nothing says that it is wrong; that nothing could is what a user has to know
     Fault(8, "a flipped bit, and no checksum of the index", then(index.forget_checksum, index.flip(9_999)), INSPECT,
           0, "checksum *as in the manifest: docs.jsonl; none of index.faiss"),
@@ -200,8 +200,8 @@ INDEX = [
     Fault(9, "JSON", index.put(b'{"a": 1}'), INSPECT, 4,
           "store/index.faiss: expected a FAISS index, found JSON; give the FAISS index instead"),
     Fault(10, "a binary index", faiss_writes(index.binary), INSPECT, 4,
-          "store/index.faiss: expected float vectors, found a binary index (IndexBinaryFlat); its vectors are "
-          "bits, which no map between embedding spaces applies to: use the index of the float vectors"),
+          "store/index.faiss: a binary index (IndexBinaryFlat); its vectors are bits, which no map between "
+          "embedding spaces applies to: use the index of the float vectors"),
     # lossy indexes are read and called approximate: every report says so, and the audit judges what comes of it
     Fault(11, "LSH", faiss_writes(of_factory("LSH")), INSPECT, 0, "reading *approximate"),
     Fault(11, "RaBitQ", faiss_writes(of_factory("RaBitQ")), INSPECT, 0, "reading *approximate"),
@@ -209,28 +209,28 @@ INDEX = [
     Fault(11, "scalar quantizer below a graph", faiss_writes(of_factory("HNSW8,SQ8")), INSPECT, 0,
           "reading *approximate"),
     Fault(12, "fractions cut to whole numbers", faiss_writes(index.fractions_as_bytes), INSPECT, 4,
-          "store/index.faiss: expected whole numbers in the 8bit_direct codes, found only 0 to 0: the vectors were "
-          "fractions, and nothing of them is left; re-embed the documents"),
+          "store/index.faiss: the 8bit_direct codes hold only 0 to 0: the vectors were fractions, and nothing of "
+          "them is left; re-embed the documents"),
     Fault(13, "FastScan", faiss_writes(of_factory("IVF4,PQ8x4fs")), INSPECT, 0, "reading *approximate"),
     Fault(13, "FastScan of RaBitQ", faiss_writes(of_factory("RaBitQfs")), INSPECT, 4,
-          "store/index.faiss: expected codes that can be decoded after reading, found IndexRaBitQFastScan, whose "
-          "codes FAISS gives out to no one; build it as RaBitQ without fs first"),
+          "store/index.faiss: FAISS does not give out the codes of IndexRaBitQFastScan; build it as RaBitQ "
+          "without fs first"),
     Fault(14, "a graph without vectors", index.graph_without_vectors, INSPECT, 4,
-          "store/index.faiss: expected the vectors after the HNSW graph, found none; it was saved with "
-          "IO_FLAG_SKIP_STORAGE: save it without"),
+          "store/index.faiss: holds an HNSW graph but not its vectors, for it was saved with "
+          "IO_FLAG_SKIP_STORAGE; save it without"),
     Fault(15, "an id map", faiss_writes(of_factory("IDMap,Flat")), INSPECT, 0, "index type *IndexIDMap(IndexFlatL2)"),
     Fault(16, "lists with sparse ids", faiss_writes(index.sparse_lists), INSPECT, 0, "vectors *150"),
     Fault(17, "lists that lost a row", faiss_writes(index.lists_that_lost_a_row), INSPECT, 4,
           "store/index.faiss: expected 150 vectors in the lists, found 149; FAISS drops NaN vectors from the lists "
           "yet counts them; build it again without them"),
     Fault(18, "one id twice", faiss_writes(index.labelled(3)), INSPECT, 4,
-          "store/index.faiss: expected a different id for each vector, found id 3 twice (1 repetitions); remove "
-          "the stale vectors and save the index again"),
+          "store/index.faiss: two vectors have the id 3 (1 repetitions); remove the stale vectors and save the "
+          "index again"),
     # ids are texts and kept to the letter; FAISS itself takes any 64 bits
     Fault(19, "negative and large ids", faiss_writes(index.labelled(-1, -(1 << 63), (1 << 63) - 1)), INSPECT, 0,
           "notes *a document has the id -1, with which FAISS also says that it found nothing"),
     Fault(20, "not trained", faiss_writes(index.untrained), INSPECT, 4,
-          "store/index.faiss: expected a trained index, found an untrained IndexIVFFlat; train and fill it first"),
+          "store/index.faiss: the IndexIVFFlat is not trained; train and fill it first"),
     Fault(21, "no vectors, looked at", faiss_writes(index.empty), INSPECT, 0, "vectors *0"),
     # there is no audit of nothing: the way there is refused before it
     Fault(21, "no vectors, fitted", faiss_writes(index.empty), FIT, 4,
@@ -241,10 +241,10 @@ INDEX = [
           "store: expected texts to embed again, found vectors only; put a docs.jsonl ({\"id\", \"text\"} a line) "
           "beside the index, or take vectors found by id: --target file:VECTORS.npz, without doc_texts"),
     Fault(22, "lists on disk are missing", index.lists_missing, INSPECT, 4,
-          "store/index.faiss: expected its inverted lists in the file lists.ivfdata beside it, found no such file; "
-          "copy or link */elsewhere/lists.ivfdata there"),
+          "store/index.faiss: its inverted lists should be in lists.ivfdata beside it, but that file is "
+          "missing; copy or link */elsewhere/lists.ivfdata there"),
     Fault(22, "lists on disk are cut", index.lists_cut, INSPECT, 4,
-          "store/lists.ivfdata: expected 65536 bytes of inverted lists, found 65535; copy it again"),
+          "store/lists.ivfdata: holds 65535 of the 65536 bytes of inverted lists; copy it again"),
     Fault(23, "lists on disk moved beside the index", index.lists_moved_beside, INSPECT, 0, "vectors *150"),
     Fault(23, "lists on disk linked beside the index", index.lists_linked, INSPECT, 0,
           "notes *read and copied through links out of the folder: lists.ivfdata"),
@@ -281,28 +281,28 @@ INDEX = [
           ("translate", "store", "stitch", "-o", "store/new", "-q"), 2,
           "store/new overlaps store, which is read; choose an output outside of it"),
     Fault(27, "the source changes meanwhile", system.changes_meanwhile("content"), TRANSLATE, 4,
-          "store/index.faiss: changed while it was read; nothing was written, run again"),
+          "store/index.faiss: changed while it was read; nothing was written, run the same command again"),
     Fault(27, "the documents change meanwhile", system.changes_meanwhile("docs"), TRANSLATE, 4,
-          "store/docs.jsonl: changed while it was read; nothing was written, run again"),
+          "store/docs.jsonl: changed while it was read; nothing was written, run the same command again"),
     Fault(27, "the time of the source changes meanwhile", system.changes_meanwhile("time"), TRANSLATE, 4,
-          "store/index.faiss: changed while it was read; nothing was written, run again"),
+          "store/index.faiss: changed while it was read; nothing was written, run the same command again"),
     Fault(27, "the source vanishes meanwhile", system.changes_meanwhile("vanished"), TRANSLATE, 5,
           "cannot read store/index.faiss: No such file or directory; check that it is there and readable"),
     Fault(28, "FAISS dies by a signal", then(faiss_writes(of_factory("SQ8")), system.child_dies), INSPECT, 4,
-          "store/index.faiss: expected FAISS to read the index, found that it cannot: it ended by SIGSEGV; the "
-          "file is damaged, copy it again or build it anew"),
+          "store/index.faiss: FAISS cannot read the index: it ended by SIGSEGV; the file is damaged, copy it "
+          "again or build the index again"),
     Fault(29, "metric L1", faiss_writes(index.other_metric), INSPECT, 4,
-          "store/index.faiss: expected the metric L2 or inner product, found L1 in IndexFlat; build the index with "
-          "one of these first"),
+          "store/index.faiss: IndexFlat uses the metric L1, but only L2 and inner product are read; build the "
+          "index with one of these first"),
     Fault(30, "a quantizer of another metric", faiss_writes(index.two_metrics), INSPECT, 0,
           "notes *the quantizer compares by l2, the lists by ip"),
     Fault(31, "a PCA", faiss_writes(of_factory("PCA16,Flat")), INSPECT, 0,
           "notes *PCAMatrix projects 32 dimensions to 16; what lay outside of these is lost"),
     Fault(31, "an ITQ", faiss_writes(of_factory("ITQ16,LSH")), INSPECT, 4,
-          "store/index.faiss: expected transforms that can be undone, found ITQTransform, which scales each vector "
-          "by a length that is not kept; use an index without it"),
+          "store/index.faiss: ITQTransform cannot be undone, for it scales each vector by a length that is not "
+          "kept; use an index without it"),
     Fault(32, "a pipe", index.fifo("store/index.faiss"), ("inspect", "store/index.faiss"), 4,
-          "store/index.faiss: expected a file or a folder, found a pipe, socket or device; give the store itself"),
+          "store/index.faiss: this is a pipe, a socket or a device; give the file or folder of the store"),
     Fault(32, "a pipe in the folder", index.fifo("store/index.faiss"), INSPECT, 4,
           "store: expected a FAISS index, found only docs.jsonl, embedder.json, embedder.safetensors, "
           "lead-migrate.json; give the folder that holds the store"),
@@ -317,17 +317,17 @@ INDEX = [
           "store: expected texts to embed again, found vectors only; put a docs.jsonl ({\"id\", \"text\"} a line) "
           "beside the index, or take vectors found by id: --target file:VECTORS.npz, without doc_texts"),
     Fault(32, "a manifest in a pipe", index.fifo("store/lead-migrate.json"), INSPECT, 4,
-          "store/lead-migrate.json: expected a file, found a pipe or a device; make it again"),
+          "store/lead-migrate.json: this is a pipe or a device, not a file; make it again"),
     Fault(32, "a model in a pipe", index.fifo("store/embedder.json"), AUDIT, 4,
-          "store: expected the saved state of tfidf:32 in files, found a pipe or a device"),
+          "store: the saved state of tfidf:32 is a pipe or a device, not files"),
     Fault(32, "a stitch without an end", index.device("stitch/weights.safetensors"), TRANSLATE, 4,
-          "stitch: expected a complete stitch, found a damaged one (*not a file*); fit it again"),
+          "stitch: the stitch is incomplete or damaged (*not a file*); fit it again"),
     Fault(32, "a file of vectors in a pipe", index.fifo("x.npz"), FIT_FILE, 4,
-          "x.npz: expected an .npz file of vectors, found a pipe or a device; write them to a file"),
+          "x.npz: this is a pipe or a device; write the vectors to an .npz file"),
     Fault(32, "queries in a pipe", index.fifo("beir/queries.jsonl"), AUDIT, 4,
-          "beir/queries.jsonl: expected a file, found a folder or a device; check the path"),
+          "beir/queries.jsonl: is a folder or a device, not a file; check the path"),
     Fault(32, "judgements in a pipe", index.fifo("beir/qrels/test.tsv"), AUDIT, 4,
-          "beir/qrels/test.tsv: expected a file, found a folder or a device; check the path"),
+          "beir/qrels/test.tsv: is a folder or a device, not a file; check the path"),
 ]
 
 VECTORS = [
@@ -364,18 +364,20 @@ VECTORS = [
 
 TEXTS = [
     Fault(40, "a pickle of a command", stores.pickled(pickle.dumps(stores.Command())), INSPECT, 4,
-          "store/index.pkl: expected LangChain documents, found the class posix.system; nothing of the pickle was "
-          "executed: if you trust the file, save the store again with plain metadata (text, numbers, lists, dates)"),
+          "store/index.pkl: the pickle holds the class posix.system, which is no part of a LangChain docstore; "
+          "nothing was executed: if you trust the file, save the store again with plain metadata (text, numbers, "
+          "lists, dates)"),
     Fault(40, "a pickle of an evaluation", stores.pickled(pickle.dumps(stores.Evaluation())), INSPECT, 4,
-          "store/index.pkl: expected LangChain documents, found the class builtins.eval; nothing of the pickle was "
-          "executed: if you trust the file, save the store again with plain metadata (text, numbers, lists, dates)"),
+          "store/index.pkl: the pickle holds the class builtins.eval, which is no part of a LangChain docstore; "
+          "nothing was executed: if you trust the file, save the store again with plain metadata (text, numbers, "
+          "lists, dates)"),
     Fault(40, "an old pickle of a command", stores.pickled(pickle.dumps(stores.Command(), 0)), INSPECT, 4,
           "store/index.pkl: expected a pickle written by LangChain, found the pickle instruction PUT, which no "
           "docstore needs; the file is damaged or was not copied whole; copy it again"),
     Fault(40, "a pickle for a configuration", then(stores.txtai, stores.move("store/config.json", "store/config")),
           INSPECT, 4,
-          "store/config: expected config.json, found a pickle, which could execute anything; load the store with a "
-          "present txtai, set its config format to json, and save it again"),
+          "store/config: the configuration is a pickle, which could execute anything; load the store with a "
+          "current txtai, set its config format to json, and save it again"),
     Fault(40, "an array of objects", models.vectors_file(8, models.objects), FIT_FILE, 4,
           "x.npz: docs.npy holds Python objects or records, which are not read; save plain arrays"),
     Fault(41, "a pickle that announces 2^60 bytes", stores.pickled(b"\x80\x04\x8e" + (1 << 60).to_bytes(8, "little")),
@@ -387,11 +389,10 @@ TEXTS = [
           "that FAISS.save_local wrote"),
     Fault(42, "a row without a document", stores.docstore_with(row_ids=dict(enumerate(stores.IDS[:-1]))),
           INSPECT, 4,
-          "store/index.pkl: expected ids for the rows 0 to 11 of the index, found 11 entries that are not these; "
-          "the pickle and the index are not of the same store"),
+          "store/index.pkl: its 11 ids are not those of the rows 0 to 11 of the index; the pickle and the index "
+          "are not of the same store"),
     Fault(42, "a document that is not there", stores.docstore_with(ids=stores.IDS[:-1]), INSPECT, 4,
-          "store/index.pkl: expected a document for each vector, found none for 'id-11' (1 missing); save the "
-          "store again"),
+          "store/index.pkl: a vector has no document, for example 'id-11' (1 missing); save the store again"),
     Fault(42, "LlamaIndex lacks a node", then(stores.llamaindex, stores.edit_json(
         "store/docstore.json", lambda f: f["docstore/data"].pop("id-3"))), INSPECT, 4,
           "store/docstore.json: expected a node for each vector, found none for 'id-3' (1 missing); save the store "
@@ -400,11 +401,11 @@ TEXTS = [
         "store/documents", "DELETE FROM sections WHERE indexid = 3")), INSPECT, 4,
           "store/documents: expected 12 sections with the ids of the index, found 11 sections; save the store again"),
     Fault(42, "a line too few", texts.edit_lines(lambda found: found[:-1]), INSPECT, 4,
-          "store/docs.jsonl: expected 150 documents, one for each vector, found 149; write the file and the index "
-          "from the same documents"),
+          "store/docs.jsonl: has 149 documents for 150 vectors; write the file and the index from the same "
+          "documents"),
     Fault(42, "a line too many", texts.edit_lines(lambda found: [*found, '{"id": "x"}']), INSPECT, 4,
-          "store/docs.jsonl: expected 150 documents, one for each vector, found 151; write the file and the index "
-          "from the same documents"),
+          "store/docs.jsonl: has 151 documents for 150 vectors; write the file and the index from the same "
+          "documents"),
     Fault(43, "a document without a vector", stores.docstore_with(ids=[*stores.IDS, "orphan"]), INSPECT, 0,
           "notes *1 documents in index.pkl belong to no vector; they are kept as they are"),
     Fault(43, "LlamaIndex has a node more", then(stores.llamaindex, stores.edit_json(
@@ -421,25 +422,25 @@ TEXTS = [
     Fault(46, "blank texts, passed over by the sample", texts.blank_texts(*range(50)), FIT, 0,
           "out: *, fitted on 50 of 150 documents"),
     Fault(46, "nothing but blank texts", texts.blank_texts(*range(150)), FIT, 4,
-          "tfidf:8: expected a corpus with words in it, found none; give documents with texts"),
+          "tfidf:8: the corpus has no words; give documents with texts"),
     Fault(47, "docs.jsonl is not UTF-8", texts.raw_line(5, b'{"id": "\xff"}'), INSPECT, 4,
           "store/docs.jsonl, line 6: expected UTF-8, found *; correct the line"),
     Fault(47, "half a character", texts.raw_line(5, b'{"id": "a", "text": "\\ud800"}'), INSPECT, 4,
           "store/docs.jsonl, line 6: expected UTF-8, found *; correct the line"),
     Fault(47, "the corpus is not UTF-8", stores.write("beir/corpus.jsonl", b'{"_id": "a", "text": "\xff"}'),
-          EMBED, 4, "beir/corpus.jsonl:1: expected UTF-8, found byte 0xff at column 23; convert the file to UTF-8"),
+          EMBED, 4, "beir/corpus.jsonl:1: not UTF-8 (byte 0xff at column 23); convert the file to UTF-8"),
     Fault(47, "queries are not UTF-8", stores.write("beir/queries.jsonl", b'{"_id": "1", "text": "\xff"}'),
-          AUDIT, 4, "beir/queries.jsonl:1: expected UTF-8, found byte 0xff at column 23; convert the file to UTF-8"),
+          AUDIT, 4, "beir/queries.jsonl:1: not UTF-8 (byte 0xff at column 23); convert the file to UTF-8"),
     Fault(47, "judgements are not UTF-8", stores.write("beir/qrels/test.tsv", b"q\td\xff\t1\n"), AUDIT, 4,
-          "beir/qrels/test.tsv:1: expected UTF-8, found byte 0xff at column 4; convert the file to UTF-8"),
+          "beir/qrels/test.tsv:1: not UTF-8 (byte 0xff at column 4); convert the file to UTF-8"),
     Fault(48, "byte order marks, DOS line ends, blank lines", texts.marked_and_broken_by_dos, AUDIT, 0, "SAFE: *"),
     Fault(49, "judgements of unknown documents", texts.add_qrels(lambda first: f"{first}\tnowhere\t2\n"), AUDIT,
           0, "note: 1 of 151 relevant documents are not in the stores; no arm can find them"),
     Fault(49, "judgements for unknown queries", texts.add_qrels(lambda _: "nobody\tnothing\t1\n"), AUDIT, 0,
           "note: 1 judged queries have no text in beir; they are left out"),
     Fault(49, "judgements for unknown queries only", texts.qrels(texts.HEADER + "nobody\td\t1\n"), AUDIT, 4,
-          "beir/qrels: expected judgements of split 'test' for queries in queries.jsonl, found 1 other queries; "
-          "check that both belong together"),
+          "beir/qrels: none of the 1 queries that split 'test' judges is in queries.jsonl; check that both files "
+          "belong together"),
     Fault(50, "a query without a relevant document", texts.all_irrelevant_but_one, AUDIT, 0,
           "note: 1 queries have no relevant document; every arm scores 0"),
     Fault(50, "queries without judgements", texts.keep_judgements(120), AUDIT, 0, "beir: 120 queries, 150 documents"),
@@ -528,7 +529,7 @@ ENVIRONMENT = [
           "and run the same command again",
           system.lift_limit_and_go_on),
     Fault(59, "too little room is told before", system.little_room, TRANSLATE, 5,
-          "cannot write .out.work/content/index.faiss: expected 14400 bytes of free space, found 1000; free some "
+          "cannot write .out.work/content/index.faiss: it needs 14400 bytes, but only 1000 are free; free some "
           "space, or choose another output, and run the same command again", system.goes_on),
     Fault(59, "no room for what is printed", system.stdout_full, (*INSPECT, "--json"), 5,
           "cannot write to standard output: No space left on device; free some space, or send it elsewhere"),
@@ -546,10 +547,10 @@ ENVIRONMENT = [
           "out: 150 vectors, dimension 32 to 24, 60 of them true ones, in * s", system.same_bytes),
     Fault(62, "other options for unfinished work", then(system.unfinished, models.another_stitch), TRANSLATE, 2,
           "out: expected the options that the unfinished work was begun with, found other values of stitch; to "
-          "discard the unfinished work and begin anew, add --restart"),
+          "discard the unfinished work and start over, add --restart"),
     Fault(62, "another source for unfinished work", then(system.unfinished, system.touch_docs), TRANSLATE, 4,
           "out: expected the source that the unfinished work was begun with, found another or a changed one; to "
-          "discard the unfinished work and begin anew, add --restart"),
+          "discard the unfinished work and start over, add --restart"),
     Fault(62, "the output exists", stores.write("out", b"mine"), TRANSLATE, 2,
           "out exists; choose another output, or replace it with --force"),
     Fault(62, "out of memory", then(stores.large_docstore, system.memory(48 << 20)), INSPECT, 5,
@@ -566,22 +567,22 @@ ENVIRONMENT = [
     Fault(62, "a stitch with bytes after its end", models.longer_weights, TRANSLATE, 4,
           "stitch/weights.safetensors: its SHA-256 is not the one in the manifest; fit the stitch again"),
     Fault(62, "a stitch with NaN", models.spoil_weights(float("nan")), TRANSLATE, 4,
-          "stitch: expected finite weights, found NaN or Inf; fit the stitch again"),
+          "stitch: the weights of the stitch hold NaN or Inf; fit the stitch again"),
     Fault(62, "a stitch with a norm of NaN", models.edit_details("stitch", norm="NaN"), TRANSLATE, 4,
-          "stitch: expected finite weights, found NaN or Inf; fit the stitch again"),
+          "stitch: the weights of the stitch hold NaN or Inf; fit the stitch again"),
     Fault(62, "a stitch of an unknown kind", models.edit_details("stitch", stitch="magic"), TRANSLATE, 4,
-          "stitch: expected a complete stitch, found a damaged one (*); fit it again"),
+          "stitch: the stitch is incomplete or damaged (*); fit it again"),
 ]
 
 MORE = [
     Fault(63, "a document of 10 MB", texts.edit_document(3, text="tea " * 2_500_000), FIT, 0,
           "out: *, fitted on 50 of 150 documents"),
     Fault(64, "an empty corpus", stores.write("beir/corpus.jsonl", b""), EMBED, 4,
-          "beir/corpus.jsonl: expected documents, found an empty file; check how it was written"),
+          "beir/corpus.jsonl: the file has no documents; check how it was written"),
     Fault(64, "an empty corpus beside the queries", stores.write("beir/corpus.jsonl", b""), AUDIT, 4,
-          "beir/corpus.jsonl: expected documents, found an empty file; check how it was written"),
+          "beir/corpus.jsonl: the file has no documents; check how it was written"),
     Fault(65, "one document", texts.one_document, ("fit", "store", "--target", "tfidf:1", "-o", "out", "-q"), 4,
-          "expected at least 2 pairs of vectors, found 1 source and 1 target vectors; take a larger sample"),
+          "a fit needs at least 2 pairs of vectors, found 1 source and 1 target vectors; take a larger sample"),
     Fault(65, "one document, looked at", texts.one_document, INSPECT, 0, "vectors *1"),
     Fault(66, "fewer documents than are ranked", texts.small_corpus, AUDIT, 3,
           "note: 120 of 150 relevant documents are not in the stores; no arm can find them"),
@@ -589,7 +590,7 @@ MORE = [
           "store: the stitch was fitted on another store (150 vectors there, 150 here); fit again, or allow it "
           "with --any-store if the model is the same"),
     Fault(67, "no stitch", stores.remove("stitch"), TRANSLATE, 4,
-          "stitch: expected a stitch with a lead-migrate.json inside, found none; check the path"),
+          "stitch: no stitch here, for there is no lead-migrate.json in it; check the path"),
     Fault(67, "a store for a stitch", nothing, ("translate", "store", "store", "-o", "out", "-q"), 4,
           "store: expected a stitch, found a store; give the folder of a stitch"),
     Fault(68, "the wrong direction", models.translated, ("translate", "new", "stitch", "-o", "out", "-q"), 4,
@@ -599,21 +600,21 @@ MORE = [
     Fault(69, "a stale manifest: of another index", stores.move("store/index.faiss", "store/renamed.faiss"),
           INSPECT, 0, "notes *the manifest in the folder is not of renamed.faiss; it is ignored"),
     Fault(69, "a manifest that is not JSON", stores.write("store/lead-migrate.json", b"{"), INSPECT, 4,
-          "store/lead-migrate.json: expected JSON, found something else; the file is damaged, copy or make it again"),
+          "store/lead-migrate.json: not valid JSON; the file is damaged, copy or make it again"),
     Fault(69, "a manifest of a stitch", stores.write("store/lead-migrate.json", b'{"kind": "stitch"}'), INSPECT,
           4, "store: expected a store, found a stitch; give the folder of a store"),
     Fault(69, "a manifest of the future", models.edit_manifest("store", lambda f: f.update(format_version=99)),
           INSPECT, 4,
-          "store/lead-migrate.json: expected format version 1, found 99; it was written by lead-migrate 0.1.0, "
-          "install that version or a newer one"),
+          "store/lead-migrate.json: has format version 99, but this version reads 1; it was written by "
+          "lead-migrate 0.1.0, install that version or a newer one"),
     Fault(69, "a manifest with other fields", models.edit_manifest("store", lambda f: f.update(surprise=1)),
           INSPECT, 4,
-          "store/lead-migrate.json: expected the fields of a store manifest, found others (*); the file is "
-          "damaged, copy or make it again"),
+          "store/lead-migrate.json: not the fields of a store manifest (*); the file is damaged, copy or make it "
+          "again"),
     Fault(70, "one id twice in docs.jsonl", texts.edit_lines(lambda found: [*found[:-1], found[0]]), INSPECT, 4,
           "store/docs.jsonl, line 150: expected a new id, found *, the id of line 1; correct the line"),
     Fault(70, "one id twice in a corpus", stores.write("beir/corpus.jsonl", b'{"_id": "a", "text": "green tea"}\n' * 2),
-          EMBED, 4, "beir/corpus.jsonl:2: expected a new document id, found 'a' again; remove one"),
+          EMBED, 4, "beir/corpus.jsonl:2: the document id 'a' appears twice; remove one"),
     Fault(70, "one id twice in a file of vectors", models.vectors_file(8, models.repeat_first_id), FIT_FILE, 4,
           "x.npz: doc_ids names 1 ids twice; keep one of each"),
     Fault(70, "one id twice in txtai", then(stores.txtai, stores.execute(
@@ -643,18 +644,18 @@ MORE = [
     Fault(72, "JSON nested too deeply", texts.raw_line(5, b"[" * 100_000), INSPECT, 4,
           "store/docs.jsonl, line 6: expected a JSON object, found *; correct the line"),
     Fault(73, "no queries", stores.remove("beir/queries.jsonl"), AUDIT, 4,
-          "beir/queries.jsonl: expected a file, found nothing; check the path"),
+          "beir/queries.jsonl: no such file; check the path"),
     Fault(73, "an empty file of queries", stores.write("beir/queries.jsonl", b""), AUDIT, 4,
-          "beir/queries.jsonl: expected queries, found an empty file; check how it was written"),
+          "beir/queries.jsonl: the file has no queries; check how it was written"),
     Fault(73, "a query that is not JSON", stores.write("beir/queries.jsonl", b"{\n"), AUDIT, 4,
-          "beir/queries.jsonl:1: expected a JSON object, found bad JSON (*); mend the line"),
+          "beir/queries.jsonl:1: not a JSON object (*); correct the line"),
     Fault(73, "no judgements in the file", texts.qrels(texts.HEADER), AUDIT, 4,
-          "beir/qrels/test.tsv: expected judgements, found none; check how the file was written"),
+          "beir/qrels/test.tsv: the file has no judgements; check how it was written"),
     Fault(73, "judgements in two columns", texts.qrels(texts.HEADER + "q\td\n"), AUDIT, 4,
           "beir/qrels/test.tsv:2: expected query-id, corpus-id and score divided by tabs (or TREC's four columns), "
-          "found 'q\\td'; mend the line"),
+          "found 'q\\td'; correct the line"),
     Fault(73, "a grade that is a word", texts.qrels(texts.HEADER + "q\td\thigh\n"), AUDIT, 4,
-          "beir/qrels/test.tsv:2: expected a whole number as the grade, found 'high'; mend the line"),
+          "beir/qrels/test.tsv:2: the grade 'high' is not a whole number; correct the line"),
     Fault(73, "no such split", nothing, (*AUDIT, "--split", "dev"), 4,
           "beir/qrels: expected the split 'dev', found test; choose one of these"),
     Fault(73, "a split that leads out of the folder", stores.move("beir/qrels/test.tsv", "beir/test.tsv"),
@@ -670,7 +671,8 @@ MORE = [
           "store/\\x1b[31mi\\nn.faiss: expected 19200 bytes of 150 vectors at byte 45, found 19199 bytes up to the "
           "end; the file is damaged or was not copied whole; copy it again"),
     Fault(74, "a stitch that names files elsewhere", models.edit_details("stitch", files={"../store/docs.jsonl": "0"}),
-          TRANSLATE, 4, "stitch: the manifest names '../store/docs.jsonl', which no stitch has; do not trust it"),
+          TRANSLATE, 4, "stitch: the manifest names '../store/docs.jsonl', a file that no stitch has; do not "
+                        "trust it"),
     Fault(74, "a dataset that names files elsewhere", then(stores.dataset, stores.move(
         "store/data-0.arrow", "elsewhere/data-0.arrow"), stores.edit_json(
         "store/state.json", lambda f: f["_data_files"][0].update(filename="../elsewhere/data-0.arrow"))),
@@ -683,8 +685,8 @@ MORE = [
           "store/my.json: expected the database docs.db beside the index, found no such file; copy or link "
           "elsewhere/docs.db there"),
     Fault(74, "lists on disk are elsewhere", index.lists_elsewhere, INSPECT, 4,
-          "store/index.faiss: expected its inverted lists in the file lists.ivfdata beside it, found no such file; "
-          "copy or link */elsewhere/lists.ivfdata there"),
+          "store/index.faiss: its inverted lists should be in lists.ivfdata beside it, but that file is "
+          "missing; copy or link */elsewhere/lists.ivfdata there"),
     Fault(75, "a zip bomb", models.zip_bomb, FIT_FILE, 4,
           "x.npz: claims 268435456 bytes of arrays in a file of 261030; it is not read: save the arrays with "
           "numpy.savez"),
@@ -692,8 +694,7 @@ MORE = [
           "x.npz: docs.npy claims an array of shape (1152921504606846976, 8) in 192 bytes; the file is damaged, "
           "copy it again"),
     Fault(75, "not an npz", stores.write("x.npz", b"PK\x03\x04nothing"), FIT_FILE, 4,
-          "x.npz: expected an .npz file of vectors, found a damaged or other file (*); copy it again, or write it "
-          "with numpy.savez"),
+          "x.npz: not an .npz file, or a damaged one (*); copy it again, or write it with numpy.savez"),
     Fault(75, "no file of vectors", nothing, FIT_FILE, 4,
           "x.npz: expected an .npz file of vectors, found no such file or directory; check the path"),
     # a link is the will of who laid it, as in the cache of Hugging Face; what is read through it is told
@@ -717,11 +718,11 @@ MORE = [
           (*TRANSLATE, "--force"), 0,
           "out: 150 vectors, dimension 32 to 24, 60 of them true ones, in * s", system.same_bytes),
     Fault(76, "the place of unfinished work is a link", system.link_beside(".out.work"), TRANSLATE, 5,
-          "cannot write .out.work: expected a file or folder of our own, found a link; remove the link"),
+          "cannot write .out.work: it is a link, which could lead anywhere; remove the link"),
     Fault(76, "the lock is a link", system.link_beside(".out.lock"), TRANSLATE, 5,
-          "cannot write .out.lock: expected a file or folder of our own, found a link; remove the link"),
+          "cannot write .out.lock: it is a link, which could lead anywhere; remove the link"),
     Fault(76, "the lock is a link to a file that is not there", lambda p: (p / ".out.lock").symlink_to(p / "stray"),
-          TRANSLATE, 5, "cannot write .out.lock: expected a file or folder of our own, found a link; remove the link"),
+          TRANSLATE, 5, "cannot write .out.lock: it is a link, which could lead anywhere; remove the link"),
     Fault(77, "an output in a folder that may not be written to", system.folder_without_writing,
           ("translate", "store", "stitch", "-o", "sealed/out", "-q"), 5,
           "cannot write sealed/out: Permission denied (sealed/.out.lock); check the permissions"),
@@ -746,19 +747,19 @@ ASSESS = ("assess", "store", "--target", "tfidf:16", "-q")
 REPORTS = [
     Fault(80, "a page in a folder that may not be written to", system.folder_without_writing,
           (*AUDIT[:-3], "--html", "sealed/out", "-q"), 5,
-          "cannot write sealed/out: expected a folder that may be written to, found *sealed; check the permissions, or "
-          "choose another place"),
+          "cannot write sealed/out: *sealed is not writable; check the permissions, or choose another "
+          "place"),
     Fault(80, "a stitch in a folder that may not be written to", system.folder_without_writing,
           ("fit", "store", "--target", "tfidf:8", "-o", "sealed/out", "-q"), 5,
-          "cannot write sealed/out: expected a folder that may be written to, found *sealed; check the permissions, or "
-          "choose another place"),
+          "cannot write sealed/out: *sealed is not writable; check the permissions, or choose another "
+          "place"),
     Fault(80, "a report below a file", stores.write("file", b""), (*AUDIT[:-3], "--junit", "file/out", "-q"), 5,
-          "cannot write file/out: expected a folder at *file, found something else; choose another"),
+          "cannot write file/out: *file is not a folder; choose another place"),
     Fault(81, "a folder where a page should be", lambda p: (p / "out").mkdir(), (*ASSESS, "--html", "out", "--force"),
-          2, "out: expected a file to write, found a folder; choose another output"),
+          2, "out: this is a folder, but the output is a file; choose another output"),
     Fault(81, "a pipe where a finding should be", lambda p: os.mkfifo(p / "pipe"),
           (*CHECK, "--junit", "pipe", "--force"), 2,
-          "pipe: expected the name of a file or folder, found a pipe or a device; choose another output"),
+          "pipe: this is a pipe or a device, and cannot be replaced; choose another output"),
     Fault(82, "an assessment in the store", nothing, (*ASSESS, "--html", "store/page.html"), 2,
           "store/page.html overlaps store, which is read; choose an output outside of it"),
     Fault(82, "a finding in place of the index", nothing, (*CHECK, "--junit", "store/index.faiss", "--force"), 2,
@@ -768,11 +769,11 @@ REPORTS = [
           "another"),
     Fault(83, "labels that are all different", texts.labels(lambda row: f"label {row}"),
           (*COMPARE, "--labels", "labels.tsv"), 4,
-          "expected two or more labels with two or more documents each, found 0 such among 150 of 150 documents that "
-          "are compared; check the labels"),
+          "too few labels: of the 150 labels of 150 compared documents 0 occur twice or more, and two must; check "
+          "the labels"),
     Fault(83, "one label", texts.labels(lambda row: "same"), (*COMPARE, "--labels", "labels.tsv"), 4,
-          "expected two or more labels with two or more documents each, found 1 such among 1 of 150 documents that "
-          "are compared; check the labels"),
+          "too few labels: of the 1 labels of 150 compared documents 1 occur twice or more, and two must; check "
+          "the labels"),
     Fault(84, "a report that never ends", nothing, (*ASSESS, "--report", "/dev/zero"), 4,
           "/dev/zero: expected the JSON report of an audit, found a pipe or a device; write it to a file"),
     Fault(84, "a report without a frontier", stores.write("audit.json", b"{}"), (*ASSESS, "--report", "audit.json"), 4,
@@ -781,8 +782,8 @@ REPORTS = [
           "note: --slice: expected documents with 'colour' in their metadata, found none among those that the"),
     Fault(86, "a store that has no words of the model", then(stores.remove("store/embedder.json"), stores.remove(
         "store/embedder.safetensors")), (*CHECK, "--full"), 4,
-          "store: expected the words that tfidf:32 learned, in embedder.json and embedder.safetensors, found none; "
-          "only a store that lead-migrate embedded has them: name another model"),
+          "store: the words that tfidf:32 learned (embedder.json, embedder.safetensors) are missing; only a store "
+          "that lead-migrate embedded has them: name another model"),
     Fault(86, "a smaller model", nothing, ("check", "store", "--model", "tfidf:16", "-q"), 4,
           "store: expected the saved state of tfidf:16, found that of tfidf:32; name that"),
     Fault(87, "a store that is stamped", nothing, ("stamp", "store", "--model", "tfidf:32", "-q"), 2,
@@ -817,8 +818,8 @@ HASHES = [
     Fault(92, "a flipped digit in the manifest of a store", models.flip_digits("store"), INSPECT, 4,
           EDITED.format("store", "store")),
     Fault(93, "a stitch without one of its arrays, whose hash is right all the same", models.drop_array, TRANSLATE, 4,
-          "stitch/weights.safetensors: expected the arrays that the manifest names, found none called 'stitch.offset' "
-          "(1 missing); fit the stitch again"),
+          "stitch/weights.safetensors: the array 'stitch.offset', which the manifest names, is missing (1 missing "
+          "in all); fit the stitch again"),
 ]
 
 HOSTILES = [

@@ -130,7 +130,7 @@ def test_a_log_that_finds_nothing_gives_no_rows(texts, tmp_path):
 
 
 def test_an_empty_log_is_refused(texts, tmp_path):
-    with pytest.raises(UsageError, match="expected queries in the query log"):
+    with pytest.raises(UsageError, match="the query log has no queries"):
         query_log_rows(make_store(tmp_path / "s", texts)[0], QueryLog([]))
 
 

@@ -72,7 +72,7 @@ def test_blank_documents_are_passed_over_and_replaced(tmp_path):
 
 def test_a_store_of_blanks_is_refused(tmp_path):
     store = make_store(tmp_path / "s", [" ", ""])
-    with pytest.raises(StoreError, match="expected documents with texts"):
+    with pytest.raises(StoreError, match="all its texts are blank"):
         draw_sample(store, 3)
 
 
@@ -156,10 +156,10 @@ def test_copies_that_a_log_finds_count_once(copies):
 @pytest.mark.parametrize(
     ("strategy", "with_log", "message"),
     [
-        ("query-log", False, "expected a query log"),
-        ("random", True, "expected no query log for the strategy random"),
-        ("diverse", True, "expected no query log for the strategy diverse"),
-        ("best", False, "expected a strategy among random, diverse, query-log; found 'best'"),
+        ("query-log", False, "needs a query log"),
+        ("random", True, "the strategy random does not read a query log"),
+        ("diverse", True, "the strategy diverse does not read a query log"),
+        ("best", False, "unknown strategy 'best'; choose one of random, diverse, query-log"),
     ],
 )
 def test_a_strategy_and_a_log_must_go_together(strategy, with_log, message, store):

@@ -36,7 +36,7 @@ def test_local_dimensions_are_the_formula_row_by_row():
 def test_the_estimate_is_unbiased_for_few_neighbours():
     """In a uniform space of dimension d, the ratios (T_j / T_k)^d are uniform: the closed case of the estimator."""
     rng = np.random.default_rng(0)
-    near = find_nearest(rng.uniform(size=(20_000, 2)).astype(np.float32), 5, asked=np.arange(0, 20_000, 10))
+    near = find_nearest(rng.uniform(size=(20_000, 2)).astype(np.float32), 5, query_rows=np.arange(0, 20_000, 10))
     assert local_dimensions(near).mean() == pytest.approx(2, rel=0.1)
 
 

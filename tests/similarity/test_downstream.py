@@ -51,7 +51,7 @@ def test_a_space_of_another_dimension_has_no_score():
 
 def test_one_label_is_none_to_tell_apart():
     true, _ = make()
-    with pytest.raises(DatasetError, match="two or more labels"):
+    with pytest.raises(DatasetError, match="occur twice or more, and two must"):
         judge_labels([true, true], ["same"] * len(true))
 
 

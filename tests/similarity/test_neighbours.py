@@ -41,7 +41,7 @@ def test_both_are_those_of_plain_lists(k):
 def test_nearest_are_those_of_scikit_learn():
     x, _ = make(n=700)
     asked = np.array([3, 699, 250])
-    found = find_nearest(x, 12, asked=asked)
+    found = find_nearest(x, 12, query_rows=asked)
     distances, rows = NearestNeighbors(n_neighbors=13).fit(x.astype(float)).kneighbors(x[asked].astype(float))
     assert np.array_equal(found.rows, rows[:, 1:])
     np.testing.assert_allclose(found.distances, distances[:, 1:], rtol=1e-6)
@@ -61,7 +61,7 @@ def test_near_ties_are_ordered_as_float64_orders_them():
     rng = np.random.default_rng(0)
     around = unit_rows(rng.normal(size=(60, 30)).astype(np.float32)) * (1 + 5e-8 * np.arange(60)[:, None])
     x = np.vstack([np.zeros((1, 30)), around, -around]).astype(np.float32)
-    found = find_nearest(x, 20, asked=np.array([0]))
+    found = find_nearest(x, 20, query_rows=np.array([0]))
     exact = np.sort(np.linalg.norm(x[1:].astype(float), axis=1))
     np.testing.assert_allclose(found.distances[0], exact[:20], rtol=1e-12)
 

@@ -38,7 +38,7 @@ def test_every_figure_is_that_of_its_function():
 def test_dimension_agreement_is_spearmans_correlation_near_the_same_documents():
     x, y = make()
     asked = some_rows(len(x), seed=0)
-    one, other = (local_dimensions(find_nearest(unit_rows(side), 20, asked=asked)) for side in (x, y))
+    one, other = (local_dimensions(find_nearest(unit_rows(side), 20, query_rows=asked)) for side in (x, y))
     assert len(asked) == 1_000
     assert compare_spaces(x, y).dimension_agreement == pytest.approx(spearmanr(one, other).statistic)
 

@@ -170,7 +170,7 @@ def test_mapping_changes_no_argument(bridge, queries):
         ("queries", "auto", "a direction among document, query; found 'queries'"),
         ("document", "adjoint", "maps a document, such as identity, .*; found 'adjoint'"),
         ("document", "adjoint:procrustes", "found 'adjoint:procrustes'"),
-        ("query", "adjoint:ols", "expected a stitch among"),
+        ("query", "adjoint:ols", "unknown stitch"),
         ("query", "ridge", "maps a query, such as .*; found 'ridge'"),
     ],
 )

@@ -410,7 +410,7 @@ def test_files_outside_of_the_folder_are_not_read(name, saved):
     if not path.exists():
         path.write_bytes(b"evil")
     edit_manifest(saved, lambda details: details["files"].update({name: sha256_file(path)}))
-    with pytest.raises(StitchError, match="which no stitch has"):
+    with pytest.raises(StitchError, match="a file that no stitch has"):
         load_stitch(saved)
 
 

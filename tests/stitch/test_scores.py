@@ -52,8 +52,10 @@ def test_constant_targets_explain_nothing():
 def test_overlap_is_that_of_sets_of_neighbours(n, k):
     predicted, truth = (unit_rows(rows) for rows in make(n))
     neighbours = Neighbours(truth, k=k)
-    expected = [brute_overlap(predicted.astype(float), truth.astype(float), q, min(k, n - 1)) for q in neighbours.asked]
-    assert neighbours.asked.tolist() == list(range(n))
+    expected = [
+        brute_overlap(predicted.astype(float), truth.astype(float), q, min(k, n - 1)) for q in neighbours.query_rows
+    ]
+    assert neighbours.query_rows.tolist() == list(range(n))
     np.testing.assert_allclose(neighbours.overlap(predicted), expected)
     assert score_predictions(*make(n)).overlap_at_10 == pytest.approx(Neighbours(truth).overlap(predicted).mean())
 
@@ -61,12 +63,12 @@ def test_overlap_is_that_of_sets_of_neighbours(n, k):
 def test_of_many_documents_a_thousand_are_asked_about():
     predicted, truth = (unit_rows(rows) for rows in make(1_300, noise=0.5))
     first, again, other = (Neighbours(truth, seed=seed) for seed in (1, 1, 2))
-    assert len(set(first.asked.tolist())) == 1_000
-    assert np.array_equal(first.asked, again.asked)
-    assert not np.array_equal(first.asked, other.asked)
+    assert len(set(first.query_rows.tolist())) == 1_000
+    assert np.array_equal(first.query_rows, again.query_rows)
+    assert not np.array_equal(first.query_rows, other.query_rows)
     found = first.overlap(predicted)
     for position in range(0, 1_000, 97):
-        assert found[position] == brute_overlap(predicted, truth, first.asked[position], 10)
+        assert found[position] == brute_overlap(predicted, truth, first.query_rows[position], 10)
 
 
 def test_judging_one_prediction_does_not_change_the_next():

@@ -194,7 +194,7 @@ def test_a_rank_may_be_given():
 
 @pytest.mark.parametrize("spec", ["", "auto", "random", "Ridge", "ridge:3", "lowrank:0", "lowrank:-1", "lowrank:x"])
 def test_other_specs_are_refused(spec):
-    with pytest.raises(UsageError, match="expected a stitch among auto, identity,") as caught:
+    with pytest.raises(UsageError, match="choose one of auto, identity,") as caught:
         new_stitch(spec)
     assert repr(spec) in str(caught.value)
 

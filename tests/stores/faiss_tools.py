@@ -48,8 +48,8 @@ def rewrite(store, folder, transform=lambda vectors: vectors, dim=None):
     """Write the store's vectors, transformed, through its own writer."""
     folder.mkdir()
     writer = store.destination(folder, dim or store.info.dim)
-    for batch in store.scan(batch_size=97):
-        writer.append(Batch(batch.ids, np.ascontiguousarray(transform(batch.vectors))))
+    for start, batch in zip(range(0, store.info.count, 97), store.scan(batch_size=97), strict=True):
+        writer.write(start, Batch(batch.ids, np.ascontiguousarray(transform(batch.vectors))))
     writer.finish()
     return open_store(folder)
 

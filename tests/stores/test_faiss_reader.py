@@ -124,7 +124,7 @@ def test_repeated_labels_are_refused(vectors, tmp_path):
     labels = np.arange(COUNT)
     labels[9] = 4
     save(build("IDMap2,Flat", vectors, labels=labels), tmp_path)
-    with pytest.raises(StoreError, match="id 4 twice"):
+    with pytest.raises(StoreError, match="two vectors have the id 4"):
         open_store(tmp_path)
 
 
@@ -151,7 +151,7 @@ def test_binary_indexes_are_refused_with_the_reason(tmp_path):
 
 def test_untrained_indexes_are_refused(tmp_path):
     save(faiss.index_factory(DIM, "IVF4,Flat"), tmp_path)
-    with pytest.raises(StoreError, match="untrained IndexIVFFlat"):
+    with pytest.raises(StoreError, match="the IndexIVFFlat is not trained"):
         open_store(tmp_path)
 
 

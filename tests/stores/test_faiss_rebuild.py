@@ -73,7 +73,7 @@ def test_nan_rows_do_not_vanish_silently(vectors, tmp_path):
     writer = open_store(tmp_path / "old").destination(tmp_path / "new", DIM)
     spoiled = vectors.copy()
     spoiled[3, 3] = np.nan
-    writer.append(Batch([], spoiled))
+    writer.write(0, Batch([], spoiled))
     with pytest.raises(StoreError, match="NaN"):
         writer.finish()
 
@@ -82,7 +82,7 @@ def test_a_full_disk_is_an_input_output_error(vectors, tmp_path):
     save(train("SQ8", vectors), tmp_path / "old")
     (tmp_path / "new").mkdir()
     writer = open_store(tmp_path / "old").destination(tmp_path / "new", DIM)
-    writer.append(Batch([], vectors))
+    writer.write(0, Batch([], vectors))
     (tmp_path / "new" / "index.faiss").symlink_to("/dev/full")
     with pytest.raises(OutputError, match="free some space"):
         writer.finish()
@@ -92,6 +92,6 @@ def test_fewer_rows_than_documents_are_refused(vectors, tmp_path):
     save(train("SQ8", vectors), tmp_path / "old")
     (tmp_path / "new").mkdir()
     writer = open_store(tmp_path / "old").destination(tmp_path / "new", DIM)
-    writer.append(Batch([], vectors[:-1]))
-    with pytest.raises(StoreError, match=f"expected {COUNT} vectors"):
+    writer.write(0, Batch([], vectors[:-1]))
+    with pytest.raises(StoreError, match=f"{COUNT} vectors"):
         writer.finish()

@@ -174,4 +174,4 @@ def test_a_hostile_cell_of_haystack_is_a_text(spoilt, of_others):
     assert "haystack" in out
     assert fitted == 4
     assert told.count("\n") == 1
-    assert "expected a corpus with words" in told
+    assert "the corpus has no words" in told

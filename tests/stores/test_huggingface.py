@@ -89,7 +89,7 @@ def test_a_store_of_the_same_kind_is_written(folder, tmp_path):
 
 def test_another_number_of_rows_is_refused(folder, dataset, pyarrow):
     write_dataset(pyarrow, dataset, {"text": TEXTS[1:]}, shards=3)
-    with pytest.raises(StoreError, match="expected 400 documents, one for each vector, found 399"):
+    with pytest.raises(StoreError, match="has 399 documents for 400 vectors"):
         open_store(folder)
 
 
@@ -118,7 +118,7 @@ def test_a_state_that_does_not_fit_is_refused(state, found, folder, dataset, pya
 
 def test_several_datasets_are_refused(folder, pyarrow):
     write_dataset(pyarrow, folder / "train", {"text": TEXTS})
-    with pytest.raises(StoreError, match="expected one dataset, found 2"):
+    with pytest.raises(StoreError, match="has 2 datasets"):
         open_store(folder)
 
 

@@ -186,7 +186,7 @@ def test_other_namespaces_do_not_hide_the_index(folder, vectors):
         ("id_map.json", {}, '"faiss_id_to_node_id_map", found nothing'),
         ("id_map.json", {"faiss_id_to_node_id_map": {"1": 1}}, "399 rows without one"),
         ("id_map.json", {"faiss_id_to_node_id_map": dict.fromkeys(range(COUNT), 1)}, "ids that are text, found 1"),
-        ("id_map.json", {"faiss_id_to_node_id_map": dict.fromkeys(range(COUNT), "a")}, "found 'a' twice"),
+        ("id_map.json", {"faiss_id_to_node_id_map": dict.fromkeys(range(COUNT), "a")}, "two vectors have the id 'a'"),
         ("id_map.json", {"faiss_id_to_node_id_map": dict(enumerate([*IDS, "more"]))}, "1 nodes more"),
     ],
 )
@@ -221,7 +221,7 @@ def test_nodes_without_texts_are_no_texts(folder):
     write_nodes(folder, {node_id: node(node_id, "") for node_id in IDS})
     store = open_store(folder)
     assert not store.info.has_texts
-    with pytest.raises(StoreError, match="only empty ones"):
+    with pytest.raises(StoreError, match="all nodes have empty texts"):
         store.documents()
 
 

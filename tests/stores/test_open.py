@@ -40,7 +40,7 @@ def test_the_index_is_known_by_its_content(name, vectors, tmp_path):
 def test_several_indexes_are_listed(vectors, tmp_path):
     save(build("Flat", vectors), tmp_path, "a.faiss")
     save(build("Flat", vectors), tmp_path, "b.faiss")
-    with pytest.raises(StoreError, match=r"found 2 \(a\.faiss, b\.faiss\)"):
+    with pytest.raises(StoreError, match=r"has 2 FAISS indexes \(a\.faiss, b\.faiss\)"):
         open_store(tmp_path)
     assert open_store(tmp_path / "b.faiss").info.count == COUNT
 
@@ -99,7 +99,7 @@ def test_a_path_that_is_not_there_is_a_store_error(name, tmp_path):
 def test_pipes_and_devices_are_refused_without_waiting(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", "/dev/zero"):
-        with pytest.raises(StoreError, match="pipe, socket or device"):
+        with pytest.raises(StoreError, match="pipe, a socket or a device"):
             open_store(path)
     with pytest.raises(StoreError, match="an empty folder"):
         open_store(tmp_path)

@@ -86,7 +86,7 @@ def test_without_ids_the_row_numbers_are_the_ids(write):
 def test_without_a_column_of_texts_there_are_none(write):
     store = open_store(write({"id": IDS, "a": ["x"] * COUNT, "b": ["y"] * COUNT}))
     assert not store.info.has_texts
-    with pytest.raises(StoreError, match="expected a column of texts"):
+    with pytest.raises(StoreError, match="no column holds the texts"):
         store.documents()
 
 
@@ -117,7 +117,7 @@ def test_docs_jsonl_comes_first(write):
 @pytest.mark.parametrize(
     ("columns", "found"),
     [
-        ({"id": IDS[1:], "text": IDS[1:]}, "expected 400 documents, one for each vector, found 399"),
+        ({"id": IDS[1:], "text": IDS[1:]}, "has 399 documents for 400 vectors"),
         ({"id": [*IDS[1:], "doc-1"], "text": IDS}, "found 1 repetitions"),
         ({"id": [*IDS[1:], None], "text": IDS}, "found 1 rows without"),
         ({"id": [1.5] * COUNT, "text": IDS}, "texts or integers, found double"),
@@ -135,7 +135,7 @@ def test_labels_that_match_nothing_are_refused(write):
 
 def test_several_parquet_files_are_refused(write):
     write()
-    with pytest.raises(StoreError, match=r"found 2 \(docs\.parquet, more\.parquet\)"):
+    with pytest.raises(StoreError, match=r"has 2 Parquet files \(docs\.parquet, more\.parquet\)"):
         open_store(write(name="more.parquet"))
 
 

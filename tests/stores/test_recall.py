@@ -49,7 +49,7 @@ def test_the_writer_of_a_coded_index_tells_what_coding_costs(vectors, tmp_path):
     assert index_recall(store) > 0.98
     (tmp_path / "new").mkdir()
     writer = store.destination(tmp_path / "new", DIM)
-    writer.append(Batch([str(row) for row in range(COUNT)], vectors))
+    writer.write(0, Batch([str(row) for row in range(COUNT)], vectors))
     writer.finish()
     index = faiss.read_index(str(tmp_path / "new" / "index.faiss"))
     expected = own_recall(index, vectors, np.arange(COUNT), "l2")

@@ -93,7 +93,7 @@ def test_ids_are_read_where_there_is_no_content(ids_only):
     assert (store.info.kind, store.info.has_texts) == ("txtai", False)
     assert read(store)[0] == IDS
     assert store.get(np.array([7, 0])).ids == [IDS[7], IDS[0]]
-    with pytest.raises(StoreError, match="found only ids"):
+    with pytest.raises(StoreError, match="has ids but no texts"):
         store.documents()
 
 
@@ -226,7 +226,7 @@ def test_sections_without_texts_are_told(folder):
         (b"\x91\xa1\xff", "other"),
         (b"\x91\xa1a", "found 1 ids"),
         (packed([*IDS, None, None, None]), "found 400 ids at other places"),
-        (packed([None if i in (0, 5, 9) else "a" for i in range(COUNT + 3)]), "'a' twice"),
+        (packed([None if i in (0, 5, 9) else "a" for i in range(COUNT + 3)]), "two vectors have the id 'a'"),
     ],
 )
 def test_ids_that_do_not_fit_are_refused(content, found, ids_only):
@@ -237,14 +237,14 @@ def test_ids_that_do_not_fit_are_refused(content, found, ids_only):
 
 def test_a_pickled_config_is_refused(folder):
     (folder / "config.json").rename(folder / "config")
-    with pytest.raises(UnsupportedStoreError, match="found a pickle"):
+    with pytest.raises(UnsupportedStoreError, match="the configuration is a pickle"):
         open_store(folder)
 
 
 @pytest.mark.parametrize("more", [{"pca": 50}, {"indexes": {"a": {}}}])
 def test_what_vectors_alone_do_not_move_is_refused(more, folder):
     write_config(folder, **more)
-    with pytest.raises(UnsupportedStoreError, match="one plain dense index"):
+    with pytest.raises(UnsupportedStoreError, match="which is not read; index again without"):
         open_store(folder)
 
 

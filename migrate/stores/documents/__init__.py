@@ -1,1 +1,1 @@
-"""Where the documents of a store are kept: one module for each framework's files beside the index."""
+"""Reads the documents of a store: one module for each framework's files beside the index."""

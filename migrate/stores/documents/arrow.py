@@ -1,10 +1,7 @@
-"""Documents out of Arrow tables: which column is what, and rows in any order without holding all of them.
+"""Reads documents from Arrow or Parquet: which column is what, and rows in any order in bounded memory.
 
-pyarrow is optional, and imported only when there is such a file.
-
-The documents of rows in Arrow or Parquet, whatever holds the rows.
-
-The documents of a plain FAISS store in a Parquet file beside the index: columns id, text, and metadata.
+`ParquetDocuments` are the documents of a plain FAISS store, in a Parquet file beside the index with the columns id,
+text and metadata. pyarrow is optional, and imported only when there is such a file.
 """
 
 from __future__ import annotations
@@ -21,7 +18,15 @@ from numpy.typing import NDArray
 
 from migrate.errors import StoreError, UsageError
 from migrate.stores.binary_reader import FileIdentity, malformed, read_errors
-from migrate.stores.documents.base import DocumentSource, Labels, Rows, companions, copy_files, label_values, match_rows
+from migrate.stores.documents.base import (
+    DocumentSource,
+    Labels,
+    Rows,
+    copy_files,
+    label_values,
+    match_rows,
+    sidecar_files,
+)
 from migrate.vectors import Document
 
 _ID_NAMES: Final = ("id", "_id", "doc_id")
@@ -33,13 +38,7 @@ _LONGEST_INTEGER: Final = 20
 
 
 def import_pyarrow(path: Path) -> Any:
-    """The pyarrow module with the parts that are used here.
-
-    Raises
-    ------
-    UsageError
-        It is not installed.
-    """
+    """The pyarrow module with the parts that are used here."""
     try:
         import pyarrow
         import pyarrow.compute
@@ -47,8 +46,7 @@ def import_pyarrow(path: Path) -> Any:
         import pyarrow.parquet
     except ImportError as error:
         raise UsageError(
-            f"{path}: expected pyarrow to read this file, found it not installed; "
-            "run pip install 'lead-migrate[parquet]'"
+            f"{path}: reading this file needs pyarrow, which is not installed; run pip install 'lead-migrate[parquet]'"
         ) from error
     return pyarrow
 
@@ -94,11 +92,6 @@ def find_columns(schema: Any, path: Path) -> Columns:
     """Tell the columns apart by their names and types.
 
     Columns of vectors or bytes are no metadata: they belong to the index, or are no JSON.
-
-    Raises
-    ------
-    StoreError
-        Two columns share a name.
     """
     names = list(schema.names)
     if len(set(names)) < len(names):
@@ -107,9 +100,9 @@ def find_columns(schema: Any, path: Path) -> Columns:
     strings = [name for name in names if types[name] in ("string", "large_string", "string_view")]
     doc_id = next((name for name in _ID_NAMES if name in names), None)
     text = next((name for name in _TEXT_NAMES if name in strings), None)
-    others = [name for name in strings if name != doc_id]
-    if text is None and len(others) == 1:
-        text = others[0]
+    remaining = [name for name in strings if name != doc_id]
+    if text is None and len(remaining) == 1:
+        text = remaining[0]
     label = _LABEL_NAME if types.get(_LABEL_NAME, "").startswith(("int", "uint")) else None
     vectors = tuple(
         name for name in names if "list" in types[name] and ("float" in types[name] or "double" in types[name])
@@ -131,11 +124,6 @@ class ArrowIds:
         Named in errors.
     pyarrow
         See `import_pyarrow`.
-
-    Raises
-    ------
-    StoreError
-        An id is missing, neither text nor integer, or comes twice.
     """
 
     def __init__(self, column: Any, count: int, path: Path, pyarrow: Any) -> None:
@@ -191,14 +179,9 @@ def rows_in_order(
 def take_ascending(
     path: Path, batches: Iterable[Any], places: NDArray[np.int64], pyarrow: Any
 ) -> Iterator[dict[str, Any]]:
-    """The rows at ascending places of a row of record batches; no more batches are asked for than are needed.
+    """The rows at ascending places of a row of record batches; no more batches are read than needed.
 
     Not `Table.take`: it may copy a whole column to pick a few rows out of several chunks.
-
-    Raises
-    ------
-    StoreError
-        There are fewer rows than the file says.
     """
     done = first = 0
     for batch in batches:
@@ -222,7 +205,7 @@ def to_document(place: int, row: dict[str, Any], columns: Columns) -> Document:
 
 
 class ArrowDocuments(DocumentSource):
-    """What Parquet files and datasets share; a subclass sets these fields and reads the rows.
+    """Base of Parquet files and datasets; a subclass sets these fields and reads the rows.
 
     `_places` are the places of the rows' documents, None where row i is document i.
     """
@@ -252,39 +235,33 @@ class ArrowDocuments(DocumentSource):
     def documents(self, rows: Rows) -> Iterator[Document]:
         """The documents of some rows; metadata are the other columns, without vectors and bytes."""
         if not self.has_texts:
-            raise StoreError(f"{self._path}: expected a column of texts, found none; name one of them text")
+            raise StoreError(f"{self._path}: no column holds the texts; name one of them text")
         places = label_values(self._places, rows)
-        found = rows_in_order(places, self._read)
-        return (to_document(place, row, self._columns) for place, row in zip(places, found, strict=True))
+        found_rows = rows_in_order(places, self._read)
+        return (to_document(place, row, self._columns) for place, row in zip(places, found_rows, strict=True))
 
 
-def check_count(path: Path, expected: int, found: int) -> None:
-    """Make sure that there are as many documents as vectors.
-
-    Raises
-    ------
-    StoreError
-        There are not.
-    """
-    if found != expected:
+def check_count(path: Path, expected: int, count: int) -> None:
+    """Make sure that there are as many documents as vectors, or raise StoreError."""
+    if count != expected:
         raise StoreError(
-            f"{path}: expected {expected} documents, one for each vector, found {found}; "
-            "write both from the same documents, neither filtered nor changed in between"
+            f"{path}: has {count} documents for {expected} vectors; write both from the same documents, "
+            "neither filtered nor changed in between"
         )
 
 
 def open_parquet(index: Path, labels: Labels, count: int) -> ParquetDocuments:
     """The documents of the Parquet file beside an index; raises as `ParquetDocuments`, and where there are several."""
-    files = companions(index, "*.parquet")
+    files = sidecar_files(index, "*.parquet")
     if len(files) > 1:
         names = ", ".join(file.name for file in files[:3])
-        raise StoreError(f"{index.parent}: expected one Parquet file, found {len(files)} ({names}); keep one")
+        raise StoreError(f"{index.parent}: has {len(files)} Parquet files ({names}); keep one")
     return ParquetDocuments(files[0], labels, count)
 
 
 def has_parquet(index: Path) -> bool:
-    """Whether a Parquet file lies beside an index."""
-    return bool(companions(index, "*.parquet"))
+    """Whether there is a Parquet file beside an index."""
+    return bool(sidecar_files(index, "*.parquet"))
 
 
 class ParquetDocuments(ArrowDocuments):
@@ -299,14 +276,7 @@ class ParquetDocuments(ArrowDocuments):
     count
         How many rows the index has.
     in_order
-        Row i of the file belongs to row i, whatever its id; for vectors that lie in the same file.
-
-    Raises
-    ------
-    StoreError
-        The file is malformed, or does not match the index.
-    UsageError
-        pyarrow is not installed.
+        Row i of the file belongs to row i, whatever its id; for vectors in the same file.
     """
 
     def __init__(self, file: Path, labels: Labels, count: int, *, in_order: bool = False) -> None:
@@ -317,8 +287,8 @@ class ParquetDocuments(ArrowDocuments):
             parquet = self._pyarrow.parquet.ParquetFile(opened)
             check_count(self._path, count, parquet.metadata.num_rows)
             self._columns = columns = find_columns(parquet.schema_arrow, self._path)
-            wanted = [name for name in (columns.id, columns.label) if name is not None]
-            table = parquet.read(columns=wanted)
+            names = [name for name in (columns.id, columns.label) if name is not None]
+            table = parquet.read(columns=names)
         named = dict(zip(table.column_names, table.columns, strict=True))
         self._ids = ArrowIds(named.get(columns.id), count, self._path, self._pyarrow)
         if in_order:

@@ -1,10 +1,7 @@
-"""What a store knows of its documents besides vectors; here the least of it: labels alone, no texts.
+"""The interface to a store's documents, and its simplest case: no texts, and FAISS labels as document ids.
 
-The labels FAISS knows rows by, and the document ids that are these labels written out.
-
-Matches the documents of a file to the labels of an index.
-
-The files beside an index: copied into a new store byte for byte.
+Also what several formats share: matching the documents of a file to the labels of an index, and finding the files
+beside an index that are copied into a new store byte for byte.
 """
 
 from __future__ import annotations
@@ -32,21 +29,15 @@ Rows = range | NDArray[np.int64]
 
 
 def check_labels(labels: Labels, path: Path) -> Labels:
-    """The labels, or None where they are the row numbers after all.
-
-    Raises
-    ------
-    StoreError
-        Two rows share a label.
-    """
+    """The labels, or None where they are the row numbers after all."""
     if labels is None or np.array_equal(labels, np.arange(labels.size)):
         return None
     ordered = np.sort(labels)
     twice = np.flatnonzero(ordered[1:] == ordered[:-1])
     if twice.size:
         raise StoreError(
-            f"{path}: expected a different id for each vector, found id {ordered[twice[0]]} twice "
-            f"({twice.size} repetitions); remove the stale vectors and save the index again"
+            f"{path}: two vectors have the id {ordered[twice[0]]} ({twice.size} repetitions); remove the "
+            "stale vectors and save the index again"
         )
     return labels
 
@@ -66,7 +57,7 @@ def label_ids(labels: Labels, rows: Rows) -> list[str]:
 
 
 class LazyIds(Sequence[str]):
-    """Document ids of known number that are read when somebody looks at them; translating a store never does.
+    """Document ids that are read on first use; translating a store never reads them.
 
     Parameters
     ----------
@@ -138,30 +129,25 @@ def match_rows(
     Returns
     -------
     The position of each row's document in the file, None where row i is document i; and how they were matched.
-
-    Raises
-    ------
-    StoreError
-        Nothing fits.
     """
-    wanted = np.arange(count) if labels is None else labels
+    expected = np.arange(count) if labels is None else labels
     for integers, how in ((faiss_ids, "matched by faiss_id"), (values, "matched by id")):
-        if integers is not None and (places := _places_of(wanted, integers)) is not None:
+        if integers is not None and (places := _places_of(expected, integers)) is not None:
             return places, how
     if faiss_ids is not None and count:
         raise _mismatch(path, count, "faiss_id differs from the labels of the index")
-    if np.array_equal(np.sort(wanted), np.arange(count)):
+    if np.array_equal(np.sort(expected), np.arange(count)):
         return labels, "matched by position"
     raise _mismatch(path, count, "the labels of the index are neither their ids nor 0 to n-1")
 
 
-def _places_of(wanted: NDArray[np.int64], values: NDArray[np.int64]) -> NDArray[np.int64] | None:
+def _places_of(expected: NDArray[np.int64], values: NDArray[np.int64]) -> NDArray[np.int64] | None:
     """For each wanted value the position it has in `values`, or None unless both hold the same ones."""
     order = np.argsort(values, kind="stable")
     ordered = values[order]
-    if not np.array_equal(np.sort(wanted), ordered):
+    if not np.array_equal(np.sort(expected), ordered):
         return None
-    places: NDArray[np.int64] = order[np.searchsorted(ordered, wanted)]
+    places: NDArray[np.int64] = order[np.searchsorted(ordered, expected)]
     return places
 
 
@@ -172,7 +158,7 @@ def _mismatch(path: Path, count: int, why: str) -> StoreError:
     )
 
 
-def companions(index: Path, *patterns: str) -> list[Path]:
+def sidecar_files(index: Path, *patterns: str) -> list[Path]:
     """The files beside an index whose names fit a pattern; no hidden ones, nor the index, nor our manifest."""
     with read_errors(index.parent):
         return sorted(
@@ -227,7 +213,7 @@ class DocumentSource(ABC):
         """Write the same documents into a folder, durably; translation does not change them."""
 
     def for_dimension(self, dim: int) -> DocumentSource:
-        """The source that writes documents for vectors of dimension `dim`; only some formats note it beside them."""
+        """The source that writes documents for vectors of dimension `dim`, which only some formats record."""
         return self
 
 
@@ -257,7 +243,7 @@ class LabelsOnly(DocumentSource):
 
     def documents(self, rows: Rows) -> Iterator[Document]:
         """There are none."""
-        raise StoreError(f"{self._path}: expected texts, found only vectors; put a docs.jsonl beside the index")
+        raise StoreError(f"{self._path}: the store has vectors but no texts; put a docs.jsonl beside the index")
 
     def write(self, folder: Path) -> None:
         """Nothing to write: the labels are in the index."""

@@ -38,7 +38,7 @@ _KINDS: Final[tuple[tuple[_Test, _Opener], ...]] = (
 
 
 def find_documents(index: Path, labels: Labels, count: int) -> DocumentSource:
-    """The documents of an index; labels alone where no file beside it has any.
+    """The documents of an index; labels alone where no file beside the index has any.
 
     Parameters
     ----------
@@ -48,13 +48,6 @@ def find_documents(index: Path, labels: Labels, count: int) -> DocumentSource:
         The label of each row.
     count
         How many rows the index has.
-
-    Raises
-    ------
-    StoreError
-        The files are malformed, or do not match the index.
-    UsageError
-        Reading them needs a library that is not installed.
     """
     for test, opener in _KINDS:
         if test(index):

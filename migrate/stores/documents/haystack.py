@@ -1,4 +1,4 @@
-"""The documents of a Haystack 1.x FAISSDocumentStore: `<x>.json` beside `<x>.faiss`, and the SQLite it names."""
+"""Documents of a Haystack 1.x FAISSDocumentStore: `<x>.json` beside `<x>.faiss`, and the SQLite file it names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from migrate.errors import StoreError, UnsupportedStoreError
 from migrate.files import copy_file, output_errors, write_json
 from migrate.manifest import MANIFEST_NAME
 from migrate.stores.binary_reader import malformed, read_errors
-from migrate.stores.documents.base import DocumentSource, Labels, Rows, companions, label_values
+from migrate.stores.documents.base import DocumentSource, Labels, Rows, label_values, sidecar_files
 from migrate.stores.documents.json_file import AGAIN, read_json
 from migrate.stores.documents.sqlite_file import SqliteFile
 from migrate.vectors import Document
@@ -34,13 +34,13 @@ def is_haystack(index: Path) -> bool:
 
 
 def _find_config(index: Path) -> Path | None:
-    """`<x>.json`, where `save` puts it unless told otherwise; else the one small file that names a database."""
-    beside = index.with_suffix(".json")
-    names = _names_in(beside) if beside != index else None
+    """`<x>.json`, where `save` puts it by default; else the one small file that names a database."""
+    config = index.with_suffix(".json")
+    names = _names_in(config) if config != index else None
     if names is not None and (names & _KNOWN or (not names and index.with_name(_DEFAULT_DATABASE).exists())):
-        return beside
-    others = [file for file in companions(index, "*") if "sql_url" in (_names_in(file) or ())]
-    return others[0] if len(others) == 1 else None
+        return config
+    configs = [file for file in sidecar_files(index, "*") if "sql_url" in (_names_in(file) or ())]
+    return configs[0] if len(configs) == 1 else None
 
 
 def _names_in(file: Path) -> frozenset[str] | None:
@@ -57,7 +57,7 @@ def _names_in(file: Path) -> frozenset[str] | None:
 
 
 class HaystackDocuments(DocumentSource):
-    """Documents of the SQLite database by row; texts are read when they are asked for.
+    """Documents of the SQLite database by row; texts are read when they are needed.
 
     One database serves several indexes: the configuration names the one that the vectors belong to.
 
@@ -69,13 +69,6 @@ class HaystackDocuments(DocumentSource):
         The label of each row: the document's `vector_id`, as a number.
     count
         How many rows the index has.
-
-    Raises
-    ------
-    StoreError
-        The configuration or the database is malformed, or does not match the index.
-    UnsupportedStoreError
-        The documents are in another database than SQLite.
     """
 
     format = "haystack"
@@ -118,11 +111,11 @@ class HaystackDocuments(DocumentSource):
         order = np.argsort(vector_ids, kind="stable")
         ordered = vector_ids[order]
         if not np.array_equal(ordered, np.sort(labels)):
-            found = f"{ordered.size} in the index {self._index_name!r}"
+            summary = f"{ordered.size} in the index {self._index_name!r}"
             raise malformed(
                 self._database.path,
                 f"documents with the vector_id of each of {labels.size} vectors",
-                found + (" with others" if ordered.size == labels.size else ""),
+                summary + (" with others" if ordered.size == labels.size else ""),
                 "deleting documents shifts the vectors of a flat index: run update_embeddings, and save again",
             )
         matched: NDArray[np.int64] = rowids[order][np.searchsorted(ordered, labels)]
@@ -133,9 +126,9 @@ class HaystackDocuments(DocumentSource):
             yield f"{without} documents in {self._database.path.name} have no vector; they are kept as they are"
         if tables := self._count("AND content_type <> 'text'"):
             yield f"{tables} documents are tables or images; what their content is as JSON passes for their text"
-        others = self._database.first('SELECT count(*) FROM document WHERE "index" <> ?', self._index_name)
-        if others:
-            yield f"{others} documents in {self._database.path.name} belong to other indexes; they are kept as they are"
+        count = self._database.first('SELECT count(*) FROM document WHERE "index" <> ?', self._index_name)
+        if count:
+            yield f"{count} documents in {self._database.path.name} belong to other indexes; they are kept as they are"
 
     def ids(self, rows: Rows) -> list[str]:
         """The ids of some rows' documents."""
@@ -145,7 +138,7 @@ class HaystackDocuments(DocumentSource):
     def documents(self, rows: Rows) -> Iterator[Document]:
         """The documents of some rows, with their metadata."""
         if not self.has_texts:
-            raise StoreError(f"{self._database.path}: expected documents with texts, found only empty ones; {AGAIN}")
+            raise StoreError(f"{self._database.path}: all texts are empty; {AGAIN}")
         query = (
             "SELECT d.rowid, d.id, d.content, (SELECT json_group_array(json_array(m.name, m.value)) "
             'FROM meta_document m WHERE m.document_id = d.id AND m.document_index = d."index") '
@@ -166,7 +159,7 @@ class HaystackDocuments(DocumentSource):
     def for_dimension(self, dim: int) -> DocumentSource:
         """The same with another dimension in its configuration."""
         changed = copy(self)
-        # where the older name stands too, Haystack believes that one
+        # where the older name is present too, Haystack uses that one
         dims = dict.fromkeys(("embedding_dim", *self._config.keys() & {"vector_dim"}), dim)
         changed._config = self._config | dims | {"sql_url": f"{_SCHEME}{self._database.path.name}"}
         return changed
@@ -199,15 +192,15 @@ def _find_database(index: Path, config: dict[str, Any], config_path: Path) -> Pa
     if not url.startswith(_SCHEME):
         # not the whole URL: it may hold a password
         raise UnsupportedStoreError(
-            f"{config_path}: expected documents in an SQLite file, found {url.split(':')[0]!r}; "
-            "export them to a docs.jsonl beside the index"
+            f"{config_path}: the documents are in {url.split(':')[0]!r}, only SQLite is read; export them "
+            "to a docs.jsonl beside the index"
         )
     path = Path(url.removeprefix(_SCHEME).split("?")[0])
     if path.name in ("", "..", index.name, config_path.name, MANIFEST_NAME):
         raise malformed(config_path, "the name of an SQLite file in sql_url", repr(path.name), "correct it")
-    beside = index.with_name(path.name)
+    local = index.with_name(path.name)
     with read_errors(config_path):
-        if not beside.is_file():
+        if not local.is_file():
             advice = f"copy or link {path} there"
             raise malformed(config_path, f"the database {path.name} beside the index", "no such file", advice)
-        return beside
+        return local

@@ -1,4 +1,4 @@
-"""The documents of an index that Hugging Face `datasets` saved: the dataset of `save_to_disk`, beside it or below."""
+"""Documents of an index saved by Hugging Face `datasets`: the dataset beside the index or below it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _INFO: Final = "dataset_info.json"
 
 
 def has_dataset(index: Path) -> bool:
-    """Whether a dataset lies beside an index, or in a folder beside it."""
+    """Whether there is a dataset beside an index, or in a folder beside it."""
     return bool(_datasets(index.parent))
 
 
@@ -51,23 +51,16 @@ class DatasetDocuments(ArrowDocuments):
         The label of each row.
     count
         How many rows the index has.
-
-    Raises
-    ------
-    StoreError
-        There is more than one dataset, it is malformed, or does not match the index.
-    UsageError
-        pyarrow is not installed.
     """
 
     format = "huggingface"
 
     def __init__(self, index: Path, labels: Labels, count: int) -> None:
-        found = _datasets(index.parent)
-        if len(found) > 1:
-            names = ", ".join(path.name for path in found[:3])
-            raise StoreError(f"{index.parent}: expected one dataset, found {len(found)} ({names}); keep one")
-        self._index, self._dataset = index, found[0]
+        datasets = _datasets(index.parent)
+        if len(datasets) > 1:
+            names = ", ".join(path.name for path in datasets[:3])
+            raise StoreError(f"{index.parent}: has {len(datasets)} datasets ({names}); keep one")
+        self._index, self._dataset = index, datasets[0]
         self.file = self._path = self._dataset / _STATE
         self._pyarrow = import_pyarrow(self._path)
         self._data_files = _data_files(self._path)
@@ -100,8 +93,8 @@ class DatasetDocuments(ArrowDocuments):
 
     def write(self, folder: Path) -> None:
         """Copy the dataset's files byte for byte, to the same place."""
-        beside = self._dataset == self._index.parent
-        target = folder if beside else folder / self._dataset.name
+        is_unpacked = self._dataset == self._index.parent
+        target = folder if is_unpacked else folder / self._dataset.name
         with output_errors(target):
             target.mkdir(exist_ok=True)
         copy_files([*self._data_files, self._path, self._dataset / _INFO], target)

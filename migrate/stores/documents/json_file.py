@@ -1,4 +1,4 @@
-"""Reads a JSON file of another program whole, trusting nothing of it."""
+"""Reads a JSON file of another program whole, and trusts nothing in it."""
 
 from __future__ import annotations
 
@@ -16,28 +16,12 @@ AGAIN: Final = "save the store again"
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object.
-
-    Raises
-    ------
-    StoreError
-        There is no such file, it is not UTF-8, not a JSON object, or too large for the memory.
-    OutputError
-        The operating system refused.
-    """
+    """Read a JSON object."""
     return parse_json(read_whole(path), path)
 
 
 def read_whole(path: Path) -> bytes:
-    """The bytes of a file that is held in memory.
-
-    Raises
-    ------
-    StoreError
-        There is no such file, or it is larger than half the memory.
-    OutputError
-        The operating system refused.
-    """
+    """The bytes of a file that is held in memory."""
     if not path.is_file():
         raise malformed(path, "a file", "none", "copy the whole folder")
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -50,13 +34,7 @@ def read_whole(path: Path) -> bytes:
 
 
 def parse_json(content: bytes | str, path: Path, what: str = "a JSON object") -> dict[str, Any]:
-    """A JSON object from its bytes, or from a text inside another file.
-
-    Raises
-    ------
-    StoreError
-        It is none.
-    """
+    """A JSON object from its bytes, or from a text inside another file."""
     raw = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
     try:
         value = json.loads(raw.decode("utf-8-sig"))
@@ -73,13 +51,7 @@ def parse_json(content: bytes | str, path: Path, what: str = "a JSON object") ->
 
 
 def entry(fields: Any, name: str, path: Path) -> dict[str, Any]:
-    """The object under a name.
-
-    Raises
-    ------
-    StoreError
-        There is none.
-    """
+    """The object under a name."""
     value = fields.get(name) if isinstance(fields, dict) else None
     if not isinstance(value, dict):
         raise malformed(path, f'an object "{name}"', "nothing" if value is None else type(value).__name__, AGAIN)
@@ -87,18 +59,12 @@ def entry(fields: Any, name: str, path: Path) -> dict[str, Any]:
 
 
 def unique_ids(ids: list[str], path: Path) -> list[str]:
-    """The ids, checked.
-
-    Raises
-    ------
-    StoreError
-        One is no text, or comes twice.
-    """
-    seen: set[str] = set()
+    """The ids, checked."""
+    distinct: set[str] = set()
     for doc_id in ids:
         if not isinstance(doc_id, str):
             raise malformed(path, "ids that are text", repr(doc_id)[:40], AGAIN)
-        if doc_id in seen:
-            raise StoreError(f"{path}: expected a different id for each vector, found {doc_id[:80]!r} twice; {AGAIN}")
-        seen.add(doc_id)
+        if doc_id in distinct:
+            raise StoreError(f"{path}: two vectors have the id {doc_id[:80]!r}; {AGAIN}")
+        distinct.add(doc_id)
     return ids

@@ -1,9 +1,10 @@
-"""The documents of a plain FAISS store: a docs.jsonl beside the index, matched to its labels.
-
-Reads a docs.jsonl once and keeps, of each document, its place in the file and a hash of its id: 32 bytes a line.
+"""Documents of a plain FAISS store: a docs.jsonl beside the index, matched to its labels.
 
 A line is {"id": str, "text": str, "metadata": {...}}; text, metadata and an integer "faiss_id" are optional. A byte
 order mark, CRLF and blank lines are accepted.
+
+The file is scanned once. Each document's place in the file and a hash of its id are kept in memory, 32 bytes a line;
+texts are read when they are needed.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ from migrate.vectors import Document
 _LONGEST_LINE: Final = 1 << 28
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _INT64: Final = range(-(1 << 63), 1 << 63)
+
+
+DOCS_NAME: Final = "docs.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +74,7 @@ class _Integers:
 
 
 def parse_line(line: bytes, path: Path, number: int) -> tuple[Document, dict[str, Any]]:
-    """The document of a line, and the line's JSON object; a line without a text gives an empty one.
-
-    Raises
-    ------
-    StoreError
-        It is not UTF-8, not JSON, or not such an object; names the line.
-    """
+    """The document of a line, and the line's JSON object; a line without a text gives an empty one."""
     fields = _parse_json(line, path, number)
     doc_id, text, metadata = fields.get("id"), fields.get("text"), fields.get("metadata")
     if not isinstance(doc_id, str):
@@ -103,8 +101,8 @@ def _parse_json(line: bytes, path: Path, number: int) -> dict[str, Any]:
     return fields
 
 
-def _bad_line(path: Path, number: int, expected: str, found: str) -> StoreError:
-    return StoreError(f"{path}, line {number}: expected {expected}, found {found}; correct the line")
+def _bad_line(path: Path, number: int, expected: str, problem: str) -> StoreError:
+    return StoreError(f"{path}, line {number}: expected {expected}, found {problem}; correct the line")
 
 
 def _shown(value: object) -> str:
@@ -112,15 +110,7 @@ def _shown(value: object) -> str:
 
 
 def scan_docs(path: Path) -> DocsScan:
-    """Read a docs.jsonl once, checking every line.
-
-    Raises
-    ------
-    StoreError
-        A line is malformed, or two documents share an id.
-    OutputError
-        The operating system refused.
-    """
+    """Read a docs.jsonl once, checking every line."""
     offsets, sizes, numbers, hashes = array("q"), array("q"), array("q"), array("q")
     values, faiss_ids = _Integers(), _Integers()
     with_text = 0
@@ -176,24 +166,21 @@ def _refuse_duplicates(scan: DocsScan) -> None:
     """Equal hashes are only a suspicion: the lines are read again and their ids compared."""
     ordered = np.sort(scan.hashes)
     suspects = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
-    seen: dict[str, int] = {}
+    line_of: dict[str, int] = {}
     with read_errors(scan.path), scan.path.open("rb") as file:
         for index in np.flatnonzero(np.isin(scan.hashes, suspects)).tolist():
             file.seek(int(scan.offsets[index]))
             number = int(scan.line_numbers[index])
             document, _ = parse_line(file.read(int(scan.sizes[index])), scan.path, number)
-            first = seen.setdefault(document.id, number)
+            first = line_of.setdefault(document.id, number)
             if first != number:
                 raise _bad_line(scan.path, number, "a new id", f"{document.id!r}, the id of line {first}")
-
-
-DOCS_NAME: Final = "docs.jsonl"
 
 
 class JsonlDocuments(DocumentSource):
     """A docs.jsonl whose lines are matched to rows.
 
-    `match_rows` says how. Only offsets are kept; lines are read again when they are asked for.
+    `match_rows` says how. Only offsets are kept; lines are read again when they are needed.
 
     Parameters
     ----------
@@ -204,12 +191,7 @@ class JsonlDocuments(DocumentSource):
     count
         How many rows the index has.
     in_order
-        Line i belongs to row i, whatever its id; for vectors that have no labels.
-
-    Raises
-    ------
-    StoreError
-        A line is malformed, or the lines do not match the labels.
+        Line i belongs to row i and ids are ignored, for vectors that have no labels.
     """
 
     def __init__(self, path: Path, labels: Labels, count: int, *, in_order: bool = False) -> None:
@@ -218,8 +200,8 @@ class JsonlDocuments(DocumentSource):
         self._scan = scan_docs(path)
         if self._scan.count != count:
             raise StoreError(
-                f"{path}: expected {count} documents, one for each vector, found {self._scan.count}; "
-                "write the file and the index from the same documents"
+                f"{path}: has {self._scan.count} documents for {count} vectors; write the file and the index "
+                "from the same documents"
             )
         self._lines, matched = (
             (None, "line by line")
@@ -238,7 +220,7 @@ class JsonlDocuments(DocumentSource):
     def documents(self, rows: Rows) -> Iterator[Document]:
         """Each row's line."""
         if not self.has_texts:
-            raise StoreError(f'{self._path}: expected lines with a "text", found none; add the texts')
+            raise StoreError(f'{self._path}: no line has a "text"; add the texts')
         return self._read(rows)
 
     def write(self, folder: Path) -> None:

@@ -1,6 +1,6 @@
-"""The documents of a LangChain FAISS folder, by row.
+"""Documents of a LangChain FAISS folder, by row; writes them as a pickle that current LangChain opens.
 
-Writes a docstore as the pickle that the present LangChain opens, without importing LangChain.
+LangChain itself is never imported.
 """
 
 from __future__ import annotations
@@ -50,13 +50,6 @@ def write_docstore(path: Path, states: Mapping[str, dict[str, Any]], row_ids: Ma
         The state of each document by id, see `current_state`.
     row_ids
         The id of each row.
-
-    Raises
-    ------
-    StoreError
-        Metadata holds a class that is not read back.
-    OutputError
-        The operating system refused.
     """
     docstore = DocstoreStub()
     docstore.state = {"_dict": {doc_id: _stub(state) for doc_id, state in states.items()}}
@@ -64,9 +57,7 @@ def write_docstore(path: Path, states: Mapping[str, dict[str, Any]], row_ids: Ma
         try:
             _DocstorePickler(file, path).dump((docstore, dict(row_ids)))
         except (pickle.PicklingError, RecursionError, TypeError, AttributeError) as error:
-            raise StoreError(
-                f"{path}: expected metadata that can be pickled, found other ({error}); simplify it"
-            ) from error
+            raise StoreError(f"{path}: the metadata cannot be pickled ({error}); simplify it") from error
         file.flush()
         os.fsync(file.fileno())
 
@@ -96,7 +87,7 @@ class _DocstorePickler(pickle._Pickler):
     def save_global(self, obj: Any, name: str | None = None) -> None:
         if obj not in CURRENT_NAMES:
             raise StoreError(
-                f"{self._path}: expected metadata of text, numbers, lists or dates, found {obj!r}; simplify it"
+                f"{self._path}: metadata hold {obj!r}, but may only hold text, numbers, lists or dates; simplify it"
             )
         module, qualified_name = CURRENT_NAMES[obj]
         self.save(module)
@@ -127,11 +118,6 @@ class LangchainDocuments(DocumentSource):
         The label of each row of the index.
     count
         How many rows the index has.
-
-    Raises
-    ------
-    StoreError
-        The pickle is malformed, or does not match the index.
     """
 
     format = "langchain"
@@ -163,7 +149,7 @@ class LangchainDocuments(DocumentSource):
     def documents(self, rows: Rows) -> Iterator[Document]:
         """The documents of some rows."""
         if not self.has_texts:
-            raise StoreError(f"{self._path}: expected texts, found only empty ones; save the store with its texts")
+            raise StoreError(f"{self._path}: all texts are empty; save the store with its texts")
         return (self._document(doc_id) for doc_id in self.ids(rows))
 
     def _document(self, doc_id: str) -> Document:
@@ -177,29 +163,32 @@ class LangchainDocuments(DocumentSource):
             with output_errors(target):
                 copy_file(self._path, target)
             return
-        given = self._docstore.fields_set
-        states = {doc_id: current_state(fields, given[doc_id]) for doc_id, fields in self._docstore.documents.items()}
+        fields_set = self._docstore.fields_set
+        states = {
+            doc_id: current_state(fields, fields_set[doc_id]) for doc_id, fields in self._docstore.documents.items()
+        }
         write_docstore(target, states, self._docstore.row_ids)
 
 
 def _check_rows(docstore: Docstore, labels: Labels, count: int, path: Path) -> None:
     if labels is not None and not np.array_equal(np.sort(labels), np.arange(count)):
-        raise StoreError(f"{path}: expected an index with labels 0 to {count - 1}, found others; LangChain needs these")
+        raise StoreError(
+            f"{path}: the labels of the index are not 0 to {count - 1}, which LangChain needs; save the index with them"
+        )
     rows = docstore.row_ids
     if len(rows) != count or not all(type(row) is int and 0 <= row < count for row in rows):
         raise StoreError(
-            f"{path}: expected ids for the rows 0 to {count - 1} of the index, found {len(rows)} entries that are "
-            "not these; the pickle and the index are not of the same store"
+            f"{path}: its {len(rows)} ids are not those of the rows 0 to {count - 1} of the index; the "
+            "pickle and the index are not of the same store"
         )
     missing = [doc_id for doc_id in rows.values() if not (isinstance(doc_id, str) and doc_id in docstore.documents)]
     if missing:
         raise StoreError(
-            f"{path}: expected a document for each vector, found none for {shown(missing[0])} "
-            f"({len(missing)} missing); "
+            f"{path}: a vector has no document, for example {shown(missing[0])} ({len(missing)} missing); "
             "save the store again"
         )
     if len(set(rows.values())) != count:
         raise StoreError(
-            f"{path}: expected a different id for each vector, found {count - len(set(rows.values()))} repetitions; "
-            "save the store again with unique ids"
+            f"{path}: ids are repeated ({count - len(set(rows.values()))} repetitions); save the store "
+            "again with unique ids"
         )

@@ -1,11 +1,8 @@
-"""Reads the docstore of a LangChain FAISS folder out of its pickle, executing nothing.
+"""Reads the docstore of a LangChain FAISS folder from its pickle without executing anything.
 
-The pickle is a tuple of a docstore {id: document} and a dictionary {row: id}. It is loaded whole: LangChain itself
-can do no other.
-
-The classes a LangChain docstore is made of, as stand-ins that can do nothing, and the few harmless ones beside them.
-
-LangChain itself is never imported: a pickle names classes by module and name, and these names are all it takes.
+The pickle is a tuple of a docstore {id: document} and a dictionary {row: id}. It is loaded whole, as LangChain itself
+does. LangChain is never imported: a pickle names classes by module and name, and each name is mapped to a stub that can
+do nothing, or to one of a few harmless classes.
 """
 
 from __future__ import annotations
@@ -26,6 +23,12 @@ from typing import Any, Final, NoReturn, Self
 from migrate.errors import StoreError
 from migrate.stores.binary_reader import malformed, read_errors, shown
 from migrate.stores.documents.pickle_scan import scan_pickle
+
+CURRENT_DOCSTORE: Final = ("langchain_community.docstore.in_memory", "InMemoryDocstore")
+CURRENT_DOCUMENT: Final = ("langchain_core.documents.base", "Document")
+
+_LONGEST_REASON = 200
+_STATE_KEY_OF_PYDANTIC_2 = "__pydantic_fields_set__"
 
 
 class DocstoreStub:
@@ -74,9 +77,6 @@ class UuidStub(uuid.UUID):
         object.__setattr__(self, "__class__", uuid.UUID)
 
 
-CURRENT_DOCSTORE: Final = ("langchain_community.docstore.in_memory", "InMemoryDocstore")
-CURRENT_DOCUMENT: Final = ("langchain_core.documents.base", "Document")
-
 STUBS: Final[dict[tuple[str, str], type]] = {
     **{
         (module, "InMemoryDocstore"): DocstoreStub
@@ -118,13 +118,9 @@ CURRENT_NAMES: Final[dict[type, tuple[str, str]]] = {
 """What each class is called in a pickle that the present LangChain opens."""
 
 
-_LONGEST_REASON = 200
-_STATE_KEY_OF_PYDANTIC_2 = "__pydantic_fields_set__"
-
-
 @dataclass(frozen=True, slots=True)
 class Docstore:
-    """What a LangChain pickle holds.
+    """The content of a LangChain pickle.
 
     `documents` maps ids to the fields of documents (`page_content`, `metadata` ...), `fields_set` to the names of those
     that were given; `row_ids` maps rows to ids. `layout` is for a person, `is_current` says whether the present
@@ -147,34 +143,28 @@ class _DocstoreUnpickler(pickle.Unpickler):
         self.stubs_seen: set[tuple[str, str]] = set()
 
     def find_class(self, module: str, name: str) -> type:
-        known = STUBS.get((module, name))
-        if known is not None:
+        stub = STUBS.get((module, name))
+        if stub is not None:
             self.stubs_seen.add((module, name))
-            return known
+            return stub
         if (module, name) in HARMLESS:
             return HARMLESS[module, name]
         full_name = f"{module}.{name}"[:_LONGEST_REASON]
         raise StoreError(
-            f"{self._path}: expected LangChain documents, found the class {full_name}; nothing "
-            "of the pickle was executed: if you trust the file, save the store again with plain metadata (text, "
-            "numbers, lists, dates)"
+            f"{self._path}: the pickle holds the class {full_name}, which is no part of a LangChain "
+            "docstore; nothing was executed: if you trust the file, save the store again with plain "
+            "metadata (text, numbers, lists, dates)"
         )
 
     def persistent_load(self, pid: Any) -> NoReturn:
-        raise StoreError(f"{self._path}: expected LangChain documents, found a reference to outside of the pickle")
+        raise StoreError(
+            f"{self._path}: the pickle refers to an object outside of it; save the store again with plain metadata"
+        )
 
 
 def read_docstore(path: Path) -> Docstore:
-    """Read a LangChain pickle.
-
-    Raises
-    ------
-    StoreError
-        It is damaged, holds another class, or is no docstore.
-    OutputError
-        The operating system refused.
-    """
-    with _no_garbage():
+    """Read a LangChain pickle."""
+    with _without_gc():
         content = _read_content(path)
         if problem := scan_pickle(content, _memory_bytes()):
             raise malformed(path, "a pickle written by LangChain", problem)
@@ -183,7 +173,7 @@ def read_docstore(path: Path) -> Docstore:
 
 
 @contextmanager
-def _no_garbage() -> Iterator[None]:
+def _without_gc() -> Iterator[None]:
     """Millions of new values, and none of them garbage: looking for it over and over takes a fifth of the time."""
     was_on = gc.isenabled()
     gc.disable()
@@ -219,7 +209,7 @@ def _read_content(path: Path) -> bytes:
         return file.read()
 
 
-def _interpret(loaded: Any, seen: set[tuple[str, str]], path: Path) -> Docstore:
+def _interpret(loaded: Any, classes: set[tuple[str, str]], path: Path) -> Docstore:
     expected = "a pickled (docstore, {row: id}) of LangChain"
     if not (isinstance(loaded, tuple) and len(loaded) == 2 and isinstance(loaded[1], dict)):
         raise malformed(path, expected, type(loaded).__name__, "give the folder that FAISS.save_local wrote")
@@ -234,8 +224,8 @@ def _interpret(loaded: Any, seen: set[tuple[str, str]], path: Path) -> Docstore:
     states = [document.state for document in documents.values()]
     fields_set = {doc_id: _fields_set(state) for doc_id, state in zip(fields, states, strict=True)}
     is_pydantic_2 = all(_STATE_KEY_OF_PYDANTIC_2 in state for state in states)
-    modules = " + ".join(sorted(f"{module}.{name}" for module, name in seen))
-    is_current = is_pydantic_2 and seen <= {CURRENT_DOCSTORE, CURRENT_DOCUMENT}
+    modules = " + ".join(sorted(f"{module}.{name}" for module, name in classes))
+    is_current = is_pydantic_2 and classes <= {CURRENT_DOCSTORE, CURRENT_DOCUMENT}
     layout = f"{modules} (pydantic {2 if is_pydantic_2 else 1})"
     return Docstore(fields, fields_set, row_ids, layout, is_current)
 
@@ -263,5 +253,5 @@ def _document_fields(doc_id: str, document: Any, path: Path) -> Mapping[str, Any
 
 def _fields_set(state: Mapping[str, Any]) -> frozenset[str]:
     names = state.get(_STATE_KEY_OF_PYDANTIC_2, state.get("__fields_set__"))
-    known = {"id", "metadata", "page_content"}
-    return frozenset(known & names) if isinstance(names, set) else frozenset(known - {"id"})
+    field_names = {"id", "metadata", "page_content"}
+    return frozenset(field_names & names) if isinstance(names, set) else frozenset(field_names - {"id"})

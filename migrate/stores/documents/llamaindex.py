@@ -1,7 +1,7 @@
-"""The documents of a LlamaIndex folder whose vector store is FAISS: docstore.json and what maps rows to its nodes.
+"""Documents of a LlamaIndex folder with a FAISS vector store: docstore.json, and the files that map rows to its nodes.
 
-`FaissVectorStore` says in index_store.json which node a row is (`nodes_dict`); `FaissMapVectorStore` says it in
-id_map.json, and its `nodes_dict` tells nothing. All are JSON and held in memory, as LlamaIndex itself does.
+`FaissVectorStore` keeps the node of each row in index_store.json (`nodes_dict`); `FaissMapVectorStore` keeps it in
+id_map.json, and its `nodes_dict` is no use. All are JSON and held in memory, as LlamaIndex itself does.
 """
 
 from __future__ import annotations
@@ -16,7 +16,15 @@ import numpy as np
 
 from migrate.errors import StoreError
 from migrate.stores.binary_reader import malformed
-from migrate.stores.documents.base import DocumentSource, Labels, Rows, companions, copy_files, is_faiss, label_values
+from migrate.stores.documents.base import (
+    DocumentSource,
+    Labels,
+    Rows,
+    copy_files,
+    is_faiss,
+    label_values,
+    sidecar_files,
+)
 from migrate.stores.documents.json_file import AGAIN, entry, parse_json, read_json, read_whole, unique_ids
 from migrate.vectors import Document
 
@@ -30,8 +38,8 @@ _PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
 
 def is_llamaindex(index: Path) -> bool:
     """Whether an index has the files of a LlamaIndex folder beside it."""
-    beside = (index.with_name(name) for name in (_DOCSTORE, _INDEX_STORE, _ID_MAP))
-    return index.name.endswith("vector_store.json") and any(file.exists() for file in beside)
+    siblings = (index.with_name(name) for name in (_DOCSTORE, _INDEX_STORE, _ID_MAP))
+    return index.name.endswith("vector_store.json") and any(file.exists() for file in siblings)
 
 
 class LlamaIndexDocuments(DocumentSource):
@@ -48,11 +56,6 @@ class LlamaIndexDocuments(DocumentSource):
         The label of each row.
     count
         How many rows the index has.
-
-    Raises
-    ------
-    StoreError
-        A file is malformed, or they do not match the index.
     """
 
     format = "llamaindex"
@@ -84,9 +87,9 @@ class LlamaIndexDocuments(DocumentSource):
             yield f"{orphans} nodes in {_DOCSTORE} belong to no vector; they are kept as they are"
         if any(self._nodes[node_id]["__data__"].get("metadata") for node_id in self._ids):
             yield "texts are what LlamaIndex embeds: the metadata of a node before its text, by its own template"
-        for other in companions(self._index, "*vector_store.json"):
-            if is_faiss(other):
-                yield f"{other.name} holds vectors of another namespace; they are kept as they are"
+        for file in sidecar_files(self._index, "*vector_store.json"):
+            if is_faiss(file):
+                yield f"{file.name} holds vectors of another namespace; they are kept as they are"
 
     def ids(self, rows: Rows) -> list[str]:
         """The node ids of some rows."""
@@ -95,7 +98,7 @@ class LlamaIndexDocuments(DocumentSource):
     def documents(self, rows: Rows) -> Iterator[Document]:
         """The nodes of some rows."""
         if not self.has_texts:
-            raise StoreError(f"{self._docstore}: expected nodes with texts, found only empty ones; {AGAIN}")
+            raise StoreError(f"{self._docstore}: all nodes have empty texts; {AGAIN}")
         return (self._document(node_id) for node_id in self.ids(rows))
 
     def _document(self, node_id: str) -> Document:
@@ -109,11 +112,11 @@ class LlamaIndexDocuments(DocumentSource):
 
     def write(self, folder: Path) -> None:
         """Copy the JSON files byte for byte."""
-        copy_files(companions(self._index, "*store.json", _ID_MAP), folder)
+        copy_files(sidecar_files(self._index, "*store.json", _ID_MAP), folder)
 
 
 def embedded_text(text: str, metadata: Mapping[str, Any], fields: Mapping[str, Any]) -> str:
-    r"""What LlamaIndex embeds of a node, `get_content(MetadataMode.EMBED)` in its words.
+    r"""The text of a node that LlamaIndex embeds, `get_content(MetadataMode.EMBED)`.
 
     >>> embedded_text("Fresh bread.", {"page": 3, "shelf": 1}, {"excluded_embed_metadata_keys": ["shelf"]})
     'page: 3\n\nFresh bread.'
@@ -161,9 +164,9 @@ def _mapped_nodes(path: Path) -> dict[Any, Any]:
 
 
 def _ids_by_row(node_of: Mapping[Any, Any], labels: Labels, count: int, path: Path) -> list[str]:
-    wanted = label_values(labels, range(count)).tolist()
+    values = label_values(labels, range(count)).tolist()
     by_label = {str(label): node_id for label, node_id in node_of.items()}
-    ids = [by_label.get(str(label)) for label in wanted]
+    ids = [by_label.get(str(label)) for label in values]
     missing = np.flatnonzero([node_id is None for node_id in ids])
     if missing.size or len(by_label) != count:
         what = f"{missing.size} rows without one" if missing.size else f"{len(by_label) - count} nodes more"

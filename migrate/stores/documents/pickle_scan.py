@@ -1,12 +1,13 @@
-"""Works through a pickle without loading it: refuses what no docstore needs and what no honest file can hold.
+"""Checks a pickle without loading it: rejects what no docstore needs and what no honest file can hold.
 
-The unpickler does as it is told: it allocates what a length says before the bytes are there, and hashes, in one call
-that nothing interrupts, whatever a file makes a key. A few bytes can name gigabytes, and a few hundred a value that
-refers to itself so often that nobody could print, compare or hash it. So each instruction is weighed here first: what
-it would build, how deep that is nested, and how large it is where everything shared is written out.
+The unpickler follows every instruction: it allocates memory for a length before the bytes are there, and hashes any
+value that the file uses as a key, in one call that nothing can interrupt. A few bytes can claim gigabytes, and a few
+hundred can build a value that refers to itself so often that it cannot be printed, compared or hashed. So each
+instruction is measured here first: what it would build, how deeply that is nested, and how large it is with every
+shared part written out.
 
-On the stack of the scan a plain value is an int, the bytes it takes. What holds others is a list as long as it may
-grow, and a tuple from then on. What has gone into something else may not grow, so no value holds itself.
+On the stack of the scan a plain value is an int, its size in bytes. A container is a list as long as it may grow, and a
+tuple after that. A value inside another may not grow any more, so no value can contain itself.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 MAX_DEPTH: Final = 100
-"""How deep values may be nested; whoever goes into them may then do so by recursion."""
+"""How deeply values may be nested, so that code may walk them by recursion."""
 
 MAX_BYTES: Final = 1 << 28
 """How large a document, or what else has a state of its own, may be where all that it shares is written out."""
@@ -118,16 +119,10 @@ class _Scan:
         self._check_texts = _HALF_CHARACTER.search(content) is not None
 
     def run(self) -> None:
-        """Walk to the end.
-
-        Raises
-        ------
-        _RefusedError, IndexError
-            Something is wrong.
-        """
+        """Walk to the end."""
         content, memo, stack, marks = self._content, self._memo, self._stack, self._marks
         # names of a function are read faster than those of a module, and a folder has millions of instructions
-        push, remember, plain, others = stack.append, memo.append, _PLAIN, _OTHERS
+        push, remember, plain, handlers = stack.append, memo.append, _PLAIN, _OTHERS
         get, memoize, mark, setitems = _BINGET, _MEMOIZE, _MARK, _SETITEMS
         position, code = 0, 0
         while code != _STOP:
@@ -149,8 +144,8 @@ class _Scan:
             elif (size := plain[code]) >= 0:
                 push(size)
                 position += size
-            elif code in others:
-                position = others[code](self, code, position)
+            elif code in handlers:
+                position = handlers[code](self, code, position)
             else:
                 raise _RefusedError(f"the pickle instruction {_NAMES.get(code, hex(code))}, which no docstore needs")
         if position != len(content):
@@ -251,7 +246,7 @@ class _Scan:
     def _put(self, code: int, position: int) -> int:
         end = position + _PUTS[code]
         index = int.from_bytes(self._content[position:end], "little")
-        # the memo is as long as an index says, and who pickles counts them up
+        # an index decides how long the memo gets, and picklers count them up
         if index > len(self._memo):
             raise _RefusedError(f"an absurd memo index ({index})")
         value = self._stack[-1]
@@ -301,7 +296,7 @@ class _Scan:
         return done
 
     def _close(self, value: list[Any]) -> _Done:
-        """What is complete, or referred to: on the stack it may be still, so it is marked."""
+        """Mark a value as complete or referred to; it may still be on the stack."""
         if len(value) == 1:
             done: _Done = value[0]
             return done

@@ -1,4 +1,4 @@
-"""Reads an SQLite database of another program without a trace: nothing is locked, written or created beside it."""
+"""Reads an SQLite database of another program without a trace: nothing is locked, written or created."""
 
 from __future__ import annotations
 
@@ -27,11 +27,6 @@ class SqliteFile:
     ----------
     path
         The file.
-
-    Raises
-    ------
-    StoreError
-        There is no such file, it is no SQLite database, or another program has not finished writing to it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -69,13 +64,7 @@ class SqliteFile:
 
     @contextmanager
     def connect(self) -> Iterator[sqlite3.Connection]:
-        """A connection that can only read; what SQLite finds wrong is a StoreError.
-
-        Raises
-        ------
-        StoreError
-            The database is damaged, lacks a table or a column, or changed since it was first opened.
-        """
+        """A connection that can only read; what SQLite finds wrong is a StoreError."""
         with read_errors(self.path), self.path.open("rb") as file:
             self._identity.check(self.path, file.fileno())
         # immutable: without it even a reader creates -shm and -wal files beside a database in WAL mode
@@ -107,17 +96,12 @@ class SqliteFile:
         """The row of each key, in the order of `keys`, a thousand in memory at a time.
 
         `query` selects the key first; its first parameter is the list of wanted keys as JSON.
-
-        Raises
-        ------
-        StoreError
-            A key has no row.
         """
         with self.connect() as connection:
             for first in range(0, len(keys), _ROWS_PER_QUERY):
-                wanted = keys[first : first + _ROWS_PER_QUERY].tolist()
-                found = {row[0]: row for row in connection.execute(query, (json.dumps(wanted), *parameters))}
-                for key in wanted:
-                    if key not in found:
+                block = keys[first : first + _ROWS_PER_QUERY].tolist()
+                by_key = {row[0]: row for row in connection.execute(query, (json.dumps(block), *parameters))}
+                for key in block:
+                    if key not in by_key:
                         raise malformed(self.path, f"a row with number {key}", "none")
-                    yield found[key]
+                    yield by_key[key]

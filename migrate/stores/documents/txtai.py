@@ -1,8 +1,6 @@
-"""The documents of a txtai folder: config.json, and an SQLite `documents` or, where no content was kept, `ids`.
+"""Documents of a txtai folder: config.json, and an SQLite file `documents` or, without content, a file `ids`.
 
-Reads a MessagePack array of ids (texts, integers, nothing): what txtai writes where it keeps no content.
-
-See https://github.com/msgpack/msgpack/blob/master/spec.md for the format.
+`ids` is a MessagePack array of texts, integers and nulls (https://github.com/msgpack/msgpack/blob/master/spec.md).
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ import numpy as np
 from migrate.errors import StoreError, UnsupportedStoreError
 from migrate.files import output_errors, write_json
 from migrate.stores.binary_reader import malformed
-from migrate.stores.documents.base import DocumentSource, Labels, Rows, companions, copy_files, label_values
+from migrate.stores.documents.base import DocumentSource, Labels, Rows, copy_files, label_values, sidecar_files
 from migrate.stores.documents.json_file import AGAIN, parse_json, read_json, read_whole, unique_ids
 from migrate.stores.documents.sqlite_file import SqliteFile
 from migrate.vectors import Document
@@ -29,14 +27,21 @@ _TEXTS: Final = {0xD9: ">B", 0xDA: ">H", 0xDB: ">I"}
 _INTEGERS: Final = {0xCC + place: f">{kind}" for place, kind in enumerate("BHIQbhiq")}
 
 
-def read_ids(path: Path) -> list[str | None]:
-    """The ids by label, None where a document was deleted; integers are written out.
+_INDEX: Final = "embeddings"
+_CONFIG: Final = "config.json"
+_PICKLED_CONFIG: Final = "config"
+_DOCUMENTS: Final = "documents"
+_IDS: Final = "ids"
+# a keyword index and a graph, which know texts and ids but no vectors
+_SPARSE: Final = ("scoring*", "graph*")
+_REFUSED: Final = {
+    "pca": "vectors reduced by PCA, which txtai would also apply to queries of the new model",
+    "indexes": "subindexes with vectors of their own",
+}
 
-    Raises
-    ------
-    StoreError
-        The file is not such an array.
-    """
+
+def read_ids(path: Path) -> list[str | None]:
+    """The ids by label, None where a document was deleted; integers are written out."""
     try:
         return _Reader(read_whole(path)).array()
     except (ValueError, IndexError, struct.error) as error:
@@ -90,35 +95,14 @@ class _Reader:
         return text
 
 
-_INDEX: Final = "embeddings"
-_CONFIG: Final = "config.json"
-_PICKLED_CONFIG: Final = "config"
-_DOCUMENTS: Final = "documents"
-_IDS: Final = "ids"
-# a keyword index and a graph, which know texts and ids but no vectors
-_SPARSE: Final = ("scoring*", "graph*")
-_REFUSED: Final = {
-    "pca": "vectors reduced by PCA, which txtai would also apply to queries of the new model",
-    "indexes": "subindexes with vectors of their own",
-}
-
-
 def is_txtai(index: Path) -> bool:
     """Whether an index has the files of a txtai folder beside it."""
-    beside = (index.with_name(name) for name in (_CONFIG, _PICKLED_CONFIG))
-    return index.name == _INDEX and any(file.exists() for file in beside)
+    configs = (index.with_name(name) for name in (_CONFIG, _PICKLED_CONFIG))
+    return index.name == _INDEX and any(file.exists() for file in configs)
 
 
 def open_txtai(index: Path, labels: Labels, count: int) -> DocumentSource:
-    """The documents of a txtai folder, with or without content.
-
-    Raises
-    ------
-    StoreError
-        A file is malformed, or they do not match the index.
-    UnsupportedStoreError
-        The folder holds more than vectors can be moved for, or a pickle.
-    """
+    """The documents of a txtai folder, with or without content."""
     config = _read_config(index)
     kind = TxtaiDocuments if config.get("content") else TxtaiIds
     return kind(index, labels, count, config)
@@ -128,13 +112,14 @@ def _read_config(index: Path) -> dict[str, Any]:
     path = index.with_name(_CONFIG)
     if not path.exists():
         raise UnsupportedStoreError(
-            f"{index.with_name(_PICKLED_CONFIG)}: expected config.json, found a pickle, which could execute anything; "
-            "load the store with a present txtai, set its config format to json, and save it again"
+            f"{index.with_name(_PICKLED_CONFIG)}: the configuration is a pickle, which could execute "
+            "anything; load the store with a current txtai, set its config format to json, and save it "
+            "again"
         )
     config = read_json(path)
     for name, why in _REFUSED.items():
         if config.get(name):
-            raise UnsupportedStoreError(f"{path}: expected one plain dense index, found {why}; index again without")
+            raise UnsupportedStoreError(f"{path}: the index has {why}, which is not read; index again without")
     return config
 
 
@@ -160,14 +145,14 @@ class _TxtaiFolder(DocumentSource):
         return changed
 
     def write(self, folder: Path) -> None:
-        """Copy the files byte for byte, but for the dimension in config.json."""
-        copy_files(companions(self._index, _DOCUMENTS, _IDS, *_SPARSE), folder)
+        """Copy the files byte for byte, except for the dimension in config.json."""
+        copy_files(sidecar_files(self._index, _DOCUMENTS, _IDS, *_SPARSE), folder)
         with output_errors(folder / _CONFIG):
             write_json(folder / _CONFIG, self._config)
 
 
 class TxtaiDocuments(_TxtaiFolder):
-    """Sections of the SQLite database by row; texts are read when they are asked for.
+    """Sections of the SQLite database by row; texts are read when they are needed.
 
     Parameters
     ----------
@@ -179,11 +164,6 @@ class TxtaiDocuments(_TxtaiFolder):
         How many rows the index has.
     config
         The content of config.json.
-
-    Raises
-    ------
-    StoreError
-        The database is malformed, or does not match the index.
     """
 
     kind = "documents, by indexid"
@@ -194,9 +174,9 @@ class TxtaiDocuments(_TxtaiFolder):
         self._text_column = str(columns.get("text", "text")) if isinstance(columns, dict) else "text"
         self.file = index.with_name(_DOCUMENTS)
         self._database = SqliteFile(self.file)
-        found = self._database.integers("SELECT indexid FROM sections ORDER BY indexid")
-        if not np.array_equal(found, np.sort(self._labels)):
-            what = f"{found.size} sections" + (" with others" if found.size == count else "")
+        section_ids = self._database.integers("SELECT indexid FROM sections ORDER BY indexid")
+        if not np.array_equal(section_ids, np.sort(self._labels)):
+            what = f"{section_ids.size} sections" + (" with others" if section_ids.size == count else "")
             raise malformed(self.file, f"{count} sections with the ids of the index", what, AGAIN)
         self._check_ids()
         missing = self._database.first("SELECT count(*) FROM sections WHERE coalesce(text, '') = ''")
@@ -220,7 +200,7 @@ class TxtaiDocuments(_TxtaiFolder):
     def documents(self, rows: Rows) -> Iterator[Document]:
         """The sections of some rows; metadata are the other fields of the document, and its tags."""
         if not self.has_texts:
-            raise StoreError(f"{self._database.path}: expected sections with texts, found none; index texts")
+            raise StoreError(f"{self._database.path}: no section has a text; index texts")
         query = (
             "SELECT s.indexid, s.id, s.text, s.tags, d.data FROM sections s LEFT JOIN documents d ON s.id = d.id "
             "WHERE s.indexid IN (SELECT value FROM json_each(?))"
@@ -239,13 +219,7 @@ class TxtaiDocuments(_TxtaiFolder):
 
 
 class TxtaiIds(_TxtaiFolder):
-    """Ids alone, by label; the parameters are those of `TxtaiDocuments`.
-
-    Raises
-    ------
-    StoreError
-        The file is malformed, or does not match the index.
-    """
+    """Ids alone, by label; the parameters are those of `TxtaiDocuments`."""
 
     kind = "ids, without texts"
     has_texts = False
@@ -254,12 +228,12 @@ class TxtaiIds(_TxtaiFolder):
         super().__init__(index, labels, count, config)
         self.file = index.with_name(_IDS)
         self._path = self.file
-        known = read_ids(self.file)
-        given = [label for label, doc_id in enumerate(known) if doc_id is not None]
-        if given != np.sort(self._labels).tolist():
-            what = f"{len(given)} ids" + (" at other places" if len(given) == count else "")
+        ids = read_ids(self.file)
+        used = [label for label, doc_id in enumerate(ids) if doc_id is not None]
+        if used != np.sort(self._labels).tolist():
+            what = f"{len(used)} ids" + (" at other places" if len(used) == count else "")
             raise malformed(self.file, f"an id for each of {count} vectors", what, AGAIN)
-        self._ids = unique_ids([known[label] or "" for label in self._labels.tolist()], self.file)
+        self._ids = unique_ids([ids[label] or "" for label in self._labels.tolist()], self.file)
 
     def ids(self, rows: Rows) -> list[str]:
         """The ids of some rows."""
@@ -267,4 +241,4 @@ class TxtaiIds(_TxtaiFolder):
 
     def documents(self, rows: Rows) -> Iterator[Document]:
         """There are none."""
-        raise StoreError(f"{self._path}: expected texts, found only ids; index again with content, or give the texts")
+        raise StoreError(f"{self._path}: the store has ids but no texts; index again with content, or give the texts")

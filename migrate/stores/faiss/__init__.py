@@ -1,1 +1,1 @@
-"""FAISS indexes: read exactly as they are, decoded in a guarded process where they must be, and written again."""
+"""FAISS indexes: flat ones are read directly, others are decoded in a child process, and all can be written again."""

@@ -1,9 +1,8 @@
-"""Builds an index after a recipe: quantizers, codebooks, rotations and graphs are made anew. In the child only.
+"""Builds an index from a recipe. Runs in the child process only.
 
-Builds IVF and HNSW indexes with FAISS: quantizers and graphs cannot be translated, they are made anew.
-
-The index is built in memory. It is the same from run to run: fixed seeds, fixed order, and one thread for graphs, whose
-links depend on who comes first.
+Quantizers, codebooks, rotations and graphs cannot be translated, so they are trained or built again from the new
+vectors, in memory. The result is the same from run to run: fixed seeds, fixed order, and one thread for graphs, whose
+links depend on the order of insertion.
 """
 
 from __future__ import annotations
@@ -30,6 +29,11 @@ _ROWS_PER_BATCH: Final = 65_536
 _FILE_BUFFER: Final = 1 << 20
 
 
+_TRAINING_ROWS: Final = 65_536
+_ROWS_PER_LIST: Final = 256
+_WORTH_THREADS: Final = 50_000
+
+
 def append_built(path: Path, kind: Ivf | Hnsw, vectors: Vectors) -> None:
     """Build an index of the kind and settings of `kind` over `vectors`, and append it to a file.
 
@@ -41,20 +45,13 @@ def append_built(path: Path, kind: Ivf | Hnsw, vectors: Vectors) -> None:
         The index to do like. Its labels go with the vectors, row by row.
     vectors
         (kind.header.count, dim), of any dimension.
-
-    Raises
-    ------
-    StoreError
-        FAISS cannot build it.
-    OutputError
-        The operating system refused.
     """
     faiss = _faiss()
     try:
         index = _build_ivf(kind, vectors) if isinstance(kind, Ivf) else _build_hnsw(kind, vectors)
     except (RuntimeError, MemoryError) as error:
         reason = str(error).strip().splitlines()[-1:] or ["out of memory"]
-        raise StoreError(f"{path}: expected to build {kind.factory}, found FAISS refusing: {reason[0]}") from error
+        raise StoreError(f"{path}: FAISS cannot build {kind.factory}: {reason[0]}") from error
     with output_errors(path), path.open("ab") as file:
         faiss.write_index(index, faiss.PyCallbackIOWriter(file.write, _FILE_BUFFER))
 
@@ -69,7 +66,7 @@ def _build_ivf(kind: Ivf, vectors: Vectors) -> Any:
     faiss = _faiss()
     count, dim = vectors.shape
     if not count:
-        raise StoreError(f"expected vectors to train {kind.factory} on, found none; there is nothing to move")
+        raise StoreError(f"{kind.factory} needs vectors to train on, but there are none; there is nothing to move")
     nlist = min(kind.nlist, count)
     quantizer = _empty_quantizer(kind.quantizer, dim)
     index = faiss.IndexIVFFlat(quantizer, dim, nlist, fourcc.METRIC_NUMBERS[kind.header.metric])
@@ -82,17 +79,15 @@ def _build_ivf(kind: Ivf, vectors: Vectors) -> Any:
         index.add_with_ids(np.ascontiguousarray(vectors[first:last]), kind.labels[first:last])
     stored = index.invlists.compute_ntotal()
     if stored != count:
-        raise StoreError(
-            f"expected {count} vectors in {kind.factory}, found {stored}; FAISS drops rows with NaN or Inf"
-        )
+        raise StoreError(f"{kind.factory} holds {stored} of {count} vectors; FAISS drops rows with NaN or Inf")
     return index
 
 
 def _list_training_rows(vectors: Vectors, nlist: int) -> Vectors:
-    wanted = _TRAINING_ROWS_PER_LIST * nlist
-    if len(vectors) <= wanted:
+    size = _TRAINING_ROWS_PER_LIST * nlist
+    if len(vectors) <= size:
         return np.ascontiguousarray(vectors)
-    rows: NDArray[np.int64] = np.sort(np.random.default_rng(0).choice(len(vectors), wanted, replace=False))
+    rows: NDArray[np.int64] = np.sort(np.random.default_rng(0).choice(len(vectors), size, replace=False))
     return np.ascontiguousarray(vectors[rows])
 
 
@@ -129,19 +124,8 @@ def _one_thread() -> Iterator[None]:
         faiss.omp_set_num_threads(threads)
 
 
-_TRAINING_ROWS: Final = 65_536
-_ROWS_PER_LIST: Final = 256
-_WORTH_THREADS: Final = 50_000
-
-
 def make_index(recipe: Recipe, metric: int, vectors: Rows, labels: NDArray[np.int64] | None) -> Any:
-    """An index after a recipe, trained on the vectors and filled with them.
-
-    Raises
-    ------
-    RefusedError
-        FAISS took fewer vectors than it was given.
-    """
+    """An index after a recipe, trained on the vectors and filled with them."""
     faiss = library()
 
     count, dim = vectors.shape
@@ -152,8 +136,8 @@ def make_index(recipe: Recipe, metric: int, vectors: Rows, labels: NDArray[np.in
     if count:
         index.train(_training_rows(vectors, recipe))
     for first in range(0, count, _ROWS_PER_BATCH):
-        some = np.ascontiguousarray(vectors[first : first + _ROWS_PER_BATCH])
-        index.add(some) if labels is None else index.add_with_ids(some, labels[first : first + _ROWS_PER_BATCH])
+        block = np.ascontiguousarray(vectors[first : first + _ROWS_PER_BATCH])
+        index.add(block) if labels is None else index.add_with_ids(block, labels[first : first + _ROWS_PER_BATCH])
     _expect_all(index, count)
     return index
 
@@ -172,24 +156,24 @@ def empty_index(recipe: Recipe, dim: int, metric: int) -> Any:
     """An untrained index after a recipe."""
     faiss = library()
 
-    index = faiss.index_factory(dim, factory(_known(recipe)), metric)
+    index = faiss.index_factory(dim, factory(_buildable(recipe)), metric)
     _apply(index, recipe)
     return index
 
 
-def _known(recipe: Recipe) -> Recipe:
-    """The recipe with parts that the factory has no name for replaced by their likes; `_apply` puts them right."""
-    known = {name: _known(value) if isinstance(value, dict) else value for name, value in recipe.items()}
+def _buildable(recipe: Recipe) -> Recipe:
+    """The recipe with similar parts in place of those that the factory cannot name; `_apply` corrects them."""
+    buildable = {name: _buildable(value) if isinstance(value, dict) else value for name, value in recipe.items()}
     if recipe["kind"] == "SQ" and recipe["type"] not in SCALAR_NAMES:
-        known["type"] = "QT_8bit"
+        buildable["type"] = "QT_8bit"
     if recipe["kind"] == "PreTransform":
-        known["transforms"] = [part for part in recipe["transforms"] if part["kind"] != "Centering"]
-        return known if known["transforms"] else known["inner"]
-    return known
+        buildable["transforms"] = [part for part in recipe["transforms"] if part["kind"] != "Centering"]
+        return buildable if buildable["transforms"] else buildable["inner"]
+    return buildable
 
 
 def _apply(index: Any, recipe: Recipe) -> None:
-    """The settings that a factory string does not tell."""
+    """Apply the settings that a factory string cannot express."""
     index = open_index(index)
     kind = recipe["kind"]
     if kind in {"IDMap", "IDMap2"}:
@@ -253,9 +237,9 @@ _APPLY: Final = {"SQ": _apply_scalar, "PQ": _apply_product}
 
 def _training_rows(vectors: Rows, recipe: Recipe) -> Rows:
     """A sample, in a fixed order; repeated where it is smaller than a codebook."""
-    wanted = max(_TRAINING_ROWS, _ROWS_PER_LIST * _largest(recipe, "nlist"))
-    if len(vectors) > wanted:
-        rows: NDArray[np.int64] = np.sort(np.random.default_rng(0).choice(len(vectors), wanted, replace=False))
+    size = max(_TRAINING_ROWS, _ROWS_PER_LIST * _largest(recipe, "nlist"))
+    if len(vectors) > size:
+        rows: NDArray[np.int64] = np.sort(np.random.default_rng(0).choice(len(vectors), size, replace=False))
         return np.ascontiguousarray(vectors[rows])
     least = 1 << _largest(recipe, "nbits") if _has_codebook(recipe) else 1
     return np.ascontiguousarray(np.tile(vectors, (-(-least // len(vectors)), 1)))
@@ -285,6 +269,4 @@ def _expect_all(index: Any, count: int) -> None:
     lists = faiss.try_extract_index_ivf(index)
     stored = lists.invlists.compute_ntotal() if lists is not None else index.ntotal
     if (index.ntotal, stored) != (count, count):
-        raise RefusedError(
-            f"expected {count} vectors in the new index, found {stored}; FAISS drops rows with NaN or Inf"
-        )
+        raise RefusedError(f"the new index holds {stored} of {count} vectors; FAISS drops rows with NaN or Inf")

@@ -1,4 +1,4 @@
-"""Decodes indexes that keep one code after the other: scalar, product, additive quantizers, LSH. In the child only."""
+"""Decodes indexes that keep their codes in a row: scalar, product, additive quantizers, LSH. In the child only."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def plain_codes(index: Any) -> Callable[[], Iterator[Codes]]:
 
 
 def packed_codes(index: Any) -> Callable[[], Iterator[Codes]]:
-    """The codes of an IndexFastScan, which lie interleaved, 32 or more rows together."""
+    """The codes of an IndexFastScan, which are interleaved, 32 or more rows together."""
     packing = Packing(index)
     expected = packing.bytes_of(index.ntotal)
     if index.codes.size() < expected:
@@ -77,7 +77,7 @@ class Packing:
             )
 
     def bytes_of(self, count: int) -> int:
-        """Bytes that so many rows take."""
+        """Bytes that this many rows take."""
         rows = self._larger * _BLOCK
         return int(-(-count // rows) * rows * self._pairs)
 

@@ -1,4 +1,4 @@
-"""Says how an index codes its vectors, and what it takes to code others like it. Runs in the child process only."""
+"""Says how an index codes its vectors, and how to code new ones the same way. Runs in the child process only."""
 
 from __future__ import annotations
 
@@ -33,17 +33,11 @@ class Coding:
 
 
 def describe_coding(index: Any) -> Coding:
-    """How an index, alone or with inverted lists, codes its vectors.
-
-    Raises
-    ------
-    RefusedError
-        It is a way that is not known.
-    """
+    """How an index, alone or with inverted lists, codes its vectors."""
     faiss = library()
 
     if class_name(index) in {"Index2Layer", "IndexIVFIndependentQuantizer"}:
-        raise RefusedError(f"expected one quantizer, found two in {class_name(index)}; build the index as IVF,PQ first")
+        raise RefusedError(f"{class_name(index)} holds two quantizers; build the index as IVF,PQ first")
     if hasattr(index, "sq"):
         return _scalar(index)
     if hasattr(index, "pq"):
@@ -58,7 +52,7 @@ def describe_coding(index: Any) -> Coding:
         return _additive(index)
     if "Flat" in class_name(index):
         return Coding({"kind": "Flat"}, exact=True)
-    raise RefusedError(f"expected codes that can be decoded, found {class_name(index)}; build a flat index first")
+    raise RefusedError(f"the codes of {class_name(index)} cannot be decoded; build a flat index first")
 
 
 def _scalar(index: Any) -> Coding:
@@ -69,7 +63,10 @@ def _scalar(index: Any) -> Coding:
     }
     name = names.get(index.sq.qtype, "")
     if not name or name in {"QT_0bit", "QT_count"}:
-        raise RefusedError(f"expected a scalar quantizer that keeps something, found type {name or index.sq.qtype}")
+        raise RefusedError(
+            f"a scalar quantizer of type {name or index.sq.qtype} keeps nothing of the vectors; build the "
+            "index with another"
+        )
     recipe = {"kind": "SQ", "type": name}
     if name.startswith("QT_8bit_direct"):
         remark = f"{name} keeps whole numbers only: exact where the vectors were such, else cut to them"
@@ -82,8 +79,8 @@ def _expect_large_numbers(chunks: Chunks) -> None:
     spread = {int(value) for codes in chunks() for value in (codes.min(), codes.max())}
     if spread and max(spread) - min(spread) <= 2:
         raise RefusedError(
-            f"expected whole numbers in the 8bit_direct codes, found only {min(spread)} to {max(spread)}: the vectors "
-            "were fractions, and nothing of them is left; re-embed the documents"
+            f"the 8bit_direct codes hold only {min(spread)} to {max(spread)}: the vectors were fractions, "
+            "and nothing of them is left; re-embed the documents"
         )
 
 
@@ -112,8 +109,7 @@ def _rabitq(index: Any) -> Coding:
     recipe: Recipe = {"kind": "RaBitQ", "nbits": int(index.rabitq.nb_bits)}
     if class_name(index).endswith("FastScan"):
         raise RefusedError(
-            f"expected codes that can be decoded after reading, found {class_name(index)}, whose codes FAISS gives out "
-            "to no one; build it as RaBitQ without fs first"
+            f"FAISS does not give out the codes of {class_name(index)}; build it as RaBitQ without fs first"
         )
     return Coding(recipe)
 
@@ -124,7 +120,7 @@ def _additive(index: Any) -> Coding:
     quantizer = faiss.downcast_AdditiveQuantizer(index.aq)
     kind = _ADDITIVE.get(class_name(quantizer))
     if kind is None:
-        raise RefusedError(f"expected an additive quantizer that is known, found {class_name(quantizer)}")
+        raise RefusedError(f"the additive quantizer {class_name(quantizer)} is not read; build the index with another")
     bits = faiss.vector_to_array(quantizer.nbits).tolist()
     recipe: Recipe = {"kind": kind, "M": len(bits), "nbits": int(bits[0]), "search_type": int(quantizer.search_type)}
     if kind.startswith("P"):

@@ -1,4 +1,4 @@
-"""Which FAISS indexes are read, and how well. Data, not prose: a test builds each one and holds it to its word."""
+"""Which FAISS indexes are read, and how exactly. A test builds each of them and compares."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ SUPPORT: Final[tuple[Support, ...]] = (
     *_approximate("exact for whole numbers; refused where fractions were cut to nothing", SQ8_direct=0.0),
     *_refused("scales each vector by a length that is not kept", "ITQ16,LSH"),
     *_refused("no code can be decoded", "IVF16,ITQ16,SH"),
-    *_refused("equal vectors are kept once, and no one is told where", "IVF16,FlatDedup"),
+    *_refused("equal vectors are kept once, without a record of where", "IVF16,FlatDedup"),
     *_refused("FAISS gives its codes out to no one", "RaBitQfs", "IVF16,RaBitQfs"),
     *_refused("FAISS gives zeros for its vectors", "FlatL2Panorama4", "IVF16,FlatPanorama4"),
     *_refused("two quantizers in one", "HNSW8_4+PQ4"),

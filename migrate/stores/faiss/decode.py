@@ -1,7 +1,7 @@
-"""Reads the vectors back out of any index that FAISS has loaded, part by part. Runs in the child process only.
+"""Reads the vectors back from any index that FAISS has loaded, part by part. Runs in the child process only.
 
-`reconstruct_n` is never called: it aborts on id maps, and gives uninitialised memory for ids that are not 0, 1, 2 ...
-The codes are decoded instead, and the inverted lists are walked.
+`reconstruct_n` is never called: it aborts on id maps, and returns uninitialised memory for ids that are not 0, 1, 2 ...
+Instead, the codes are decoded and the inverted lists are walked.
 """
 
 from __future__ import annotations
@@ -16,15 +16,11 @@ from migrate.stores.faiss.inverted import decode_lists
 from migrate.stores.faiss.parts import Part, Recipe, RefusedError, Rows, class_name, flat_rows, library, open_index
 from migrate.stores.faiss.undo import undo_transforms
 
+_ADVICE = "write the vectors to a flat index first"
+
 
 def decode_index(loaded: Any) -> Part:
-    """What an index holds.
-
-    Raises
-    ------
-    RefusedError
-        Its vectors cannot be told, or not all of them are there.
-    """
+    """The vectors, labels and recipe of an index."""
     index: Any = open_index(loaded)
     name = class_name(index)
     for family, decode in _families():
@@ -32,16 +28,13 @@ def decode_index(loaded: Any) -> Part:
             part = decode(index)
             break
     else:
-        raise RefusedError(f"expected an index whose vectors can be told, found {name}; {_ADVICE}")
+        raise RefusedError(f"the vectors of {name} cannot be read; {_ADVICE}")
     if part.labels is not None and len(part.labels) != index.ntotal:
         raise RefusedError(
-            f"expected {index.ntotal} vectors in {name}, found {len(part.labels)}; FAISS drops NaN vectors from the "
-            "lists yet counts them: build it again without them"
+            f"{name} counts {index.ntotal} vectors but holds {len(part.labels)}: FAISS drops NaN vectors "
+            "from the lists yet counts them; build it again without them"
         )
     return part
-
-
-_ADVICE = "write the vectors to a flat index first"
 
 
 def _families() -> Iterator[tuple[Any, Callable[[Any], Part]]]:
@@ -61,8 +54,8 @@ def _families() -> Iterator[tuple[Any, Callable[[Any], Part]]]:
 
 def _flat(index: Any) -> Part:
     if class_name(index) not in {"IndexFlat", "IndexFlatL2", "IndexFlatIP"}:
-        # Panorama lays the vectors out level by level, and FAISS gives zeros where they are asked for
-        raise RefusedError(f"expected vectors that lie one after the other, found {class_name(index)}; {_ADVICE}")
+        # Panorama stores the vectors level by level, and FAISS returns zeros for them
+        raise RefusedError(f"the vectors of {class_name(index)} do not lie one after the other; {_ADVICE}")
     return Part(class_name(index), {"kind": "Flat"}, flat_rows(index), exact=True)
 
 
@@ -77,7 +70,7 @@ def _id_map(index: Any) -> Part:
         )
     if inner.labels is not None:
         if inner.labels.size and not 0 <= inner.labels.min() <= inner.labels.max() < ids.size:
-            raise RefusedError(f"expected inner labels 0 to {ids.size - 1}, found others; build the index again")
+            raise RefusedError(f"the inner labels are not 0 to {ids.size - 1}; build the index again")
         ids = ids[inner.labels]
     kind = "IDMap2" if isinstance(index, faiss.IndexIDMap2) else "IDMap"
     chain = f"Index{kind}({inner.chain})"
@@ -104,14 +97,14 @@ def _refined(index: Any) -> Part:
     base, refine = open_index(index.base_index), open_index(index.refine_index)
     if not base.ntotal == refine.ntotal == index.ntotal:
         raise RefusedError(
-            f"expected {index.ntotal} vectors to search and to refine with, found {base.ntotal} and "
-            f"{refine.ntotal}; build the index again"
+            f"the index has {base.ntotal} vectors to search and {refine.ntotal} to refine with, for "
+            f"{index.ntotal} in all; build the index again"
         )
     kept = decode_index(refine)
     # the base is looked at for its settings; its rows are the worse copy
-    found = decode_index(base)
-    recipe = {"kind": "Refine", "base": found.recipe, "refine": kept.recipe, "k_factor": float(index.k_factor)}
-    chain = f"{class_name(index)}({found.chain}, {kept.chain})"
+    decoded = decode_index(base)
+    recipe = {"kind": "Refine", "base": decoded.recipe, "refine": kept.recipe, "k_factor": float(index.k_factor)}
+    chain = f"{class_name(index)}({decoded.chain}, {kept.chain})"
     return kept.like(chain=chain, recipe=recipe)
 
 
@@ -119,9 +112,7 @@ def _hnsw(index: Any) -> Part:
     faiss = library()
 
     if index.storage is None:
-        raise RefusedError(
-            "expected the vectors after the graph, found none; save the index without IO_FLAG_SKIP_STORAGE"
-        )
+        raise RefusedError("the index holds the graph but not the vectors; save it without IO_FLAG_SKIP_STORAGE")
     stored = decode_index(index.storage)
     graph = index.hnsw
     neighbours = faiss.vector_to_array(graph.cum_nneighbor_per_level)
@@ -137,7 +128,7 @@ def _hnsw(index: Any) -> Part:
 
 def _nsg(index: Any) -> Part:
     if index.storage is None:
-        raise RefusedError("expected the vectors after the graph, found none; save the index with its storage")
+        raise RefusedError("the index holds the graph but not the vectors; save it with its storage")
     stored = decode_index(index.storage)
     recipe = {
         "kind": "NSG",
@@ -152,6 +143,6 @@ def _nsg(index: Any) -> Part:
 def _over_storage(index: Any, stored: Part, recipe: Recipe) -> Part:
     if index.storage.ntotal != index.ntotal:
         raise RefusedError(
-            f"expected {index.ntotal} vectors below the graph, found {index.storage.ntotal}; copy it again"
+            f"the graph is of {index.ntotal} vectors, but {index.storage.ntotal} are stored; copy it again"
         )
     return stored.like(chain=class_name(index), recipe=recipe)

@@ -1,8 +1,7 @@
-"""Opens FAISS files: those that can be read without FAISS as they are, the others decoded in a child process.
+"""Opens FAISS files: flat ones directly, all others by decoding them in a child process.
 
-Runs FAISS in a child process that may crash, hang or be refused memory without harm to this one.
-
-Holds what the child process says of an index against the header that was read without it.
+FAISS runs in a child process, which may crash, hang or run out of memory without harm to this one. What the child
+reports is checked against the header of the file, which is read without FAISS.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from migrate.stores.faiss.recipe import factory
 from migrate.stores.faiss.walk import NeedsFaissError, find_lists
 
 QUIET_S: Final = 120.0
-"""How long the child may say nothing, beside the time that reading the file takes."""
+"""How long the child may be silent, in addition to the time for reading the file."""
 
 _BYTES_PER_S: Final = 5_000_000
 _CHUNK: Final = 1 << 20
@@ -44,11 +43,28 @@ _CHUNK: Final = 1 << 20
 Frame = tuple[bytes, bytes]
 
 BUILD_QUIET_S: Final = 7 * 86_400.0
-"""A child that builds says nothing before it is done; graphs of many million rows take days."""
+"""A child that builds an index is silent until it is done; graphs of many million rows take days."""
 
 _READ_SPARE_BYTES: Final = 1 << 30
 _BUILD_SPARE_BYTES: Final = 4 << 30
 _LABEL_BYTES: Final = 8
+
+
+_TYPES: Final[dict[str, type]] = {
+    "chain": str,
+    "dim": int,
+    "count": int,
+    "metric": int,
+    "exact": bool,
+    "remarks": list,
+    "recipe": dict,
+    "labels": bool,
+}
+
+_SPARE_BYTES: Final = 64 << 20
+_APPROXIMATE: Final = (
+    "the index keeps its vectors in short form; they are read back approximately, and what is made of them is no better"
+)
 
 
 def memory_for(file_bytes: int, count: int) -> int:
@@ -57,7 +73,7 @@ def memory_for(file_bytes: int, count: int) -> int:
 
 
 def build_memory(row_bytes: int, count: int) -> int:
-    """How much a child may allocate to build an index; rows are trusted, a graph has links beside them."""
+    """How much a child may allocate to build an index: rows, and the links of a graph."""
     return _BUILD_SPARE_BYTES + 8 * row_bytes + 4096 * count
 
 
@@ -67,18 +83,13 @@ def run_job(path: Path, job: Mapping[str, Any], *, file_bytes: int, quiet_s: flo
     Parameters
     ----------
     path
-        The file that is to blame for whatever goes wrong.
+        The file that errors name.
     job
-        What to do, as `faiss_child` understands it.
+        The job and its parameters, as `worker.py` reads them.
     file_bytes
         Size of all that is read, for the limit of time.
     quiet_s
         How long the child may be silent.
-
-    Raises
-    ------
-    StoreError
-        The child refused, failed, crashed, fell silent, or said what cannot be understood.
     """
     limit = (QUIET_S if quiet_s is None else quiet_s) + file_bytes / _BYTES_PER_S
     with _started(job) as child:
@@ -88,8 +99,7 @@ def run_job(path: Path, job: Mapping[str, Any], *, file_bytes: int, quiet_s: flo
                 raise UnsupportedStoreError(f"{path}: {_text(content)}")
             if tag == FAILED:
                 raise StoreError(
-                    f"{path}: expected an index that FAISS can use, found a damaged or odd one ({_text(content)}); "
-                    "copy it again or build it anew"
+                    f"{path}: FAISS cannot use the index ({_text(content)}); copy it again or build it again"
                 )
             if tag == OS_ERROR:
                 number = json.loads(content)["errno"]
@@ -98,7 +108,7 @@ def run_job(path: Path, job: Mapping[str, Any], *, file_bytes: int, quiet_s: flo
             yield tag, content
             if tag == DONE:
                 return
-        raise _ended(path, child)
+        raise _child_error(path, child)
 
 
 @contextmanager
@@ -126,7 +136,10 @@ def _frames(path: Path, child: subprocess.Popen[bytes], limit: float) -> Iterato
             return
         tag, size = HEADER.unpack(header)
         if size > LONGEST:
-            raise StoreError(f"{path}: expected frames of up to {LONGEST} bytes from FAISS, found {size}; try again")
+            raise StoreError(
+                f"{path}: FAISS's process sent a frame of {size} bytes, more than the {LONGEST} that are "
+                "allowed; try again"
+            )
         content = _receive(path, child, size, limit)
         if len(content) < size:
             return
@@ -134,16 +147,16 @@ def _frames(path: Path, child: subprocess.Popen[bytes], limit: float) -> Iterato
 
 
 def _receive(path: Path, child: subprocess.Popen[bytes], size: int, limit: float) -> bytes:
-    """That many bytes, or fewer where the pipe ends before."""
-    assert child.stdout is not None  # noqa: S101 - it was asked for
+    """Read so many bytes, or fewer if the pipe ends before."""
+    assert child.stdout is not None  # noqa: S101 - Popen was called with a pipe
     descriptor, content = child.stdout.fileno(), bytearray()
     deadline = time.monotonic() + limit
     while len(content) < size:
         ready, _, _ = select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))
         if not ready:
             raise StoreError(
-                f"{path}: expected FAISS to read it, found no answer within {limit:.0f} s; the file is damaged or "
-                "this machine is too busy: try again"
+                f"{path}: FAISS did not respond within {limit:.0f} s: the file is probably damaged, or this "
+                "machine too busy; copy it again or try again"
             )
         part = os.read(descriptor, min(_CHUNK, size - len(content)))
         if not part:
@@ -152,15 +165,14 @@ def _receive(path: Path, child: subprocess.Popen[bytes], size: int, limit: float
     return bytes(content)
 
 
-def _ended(path: Path, child: subprocess.Popen[bytes]) -> StoreError:
+def _child_error(path: Path, child: subprocess.Popen[bytes]) -> StoreError:
     code = child.wait()
     try:
         how = f"it ended by {signal.Signals(-code).name}" if code < 0 else f"it ended with code {code}"
     except ValueError:
         how = f"it ended by signal {-code}"
     return StoreError(
-        f"{path}: expected FAISS to read the index, found that it cannot: {how}; the file is damaged, copy it "
-        "again or build it anew"
+        f"{path}: FAISS cannot read the index: {how}; the file is damaged, copy it again or build the index again"
     )
 
 
@@ -168,31 +180,13 @@ def _text(content: bytes) -> str:
     return " ".join(content.decode("utf-8", errors="replace").split())
 
 
-_TYPES: Final[dict[str, type]] = {
-    "chain": str,
-    "dim": int,
-    "count": int,
-    "metric": int,
-    "exact": bool,
-    "remarks": list,
-    "recipe": dict,
-    "labels": bool,
-}
-
-
 def check_facts(path: Path, content: bytes, header: Header) -> dict[str, Any]:
-    """The facts in a frame.
-
-    Raises
-    ------
-    StoreError
-        They are not what facts are like, or contradict the header.
-    """
+    """The facts in a frame."""
     facts = _parsed(path, content)
-    found = (facts["dim"], facts["count"], facts["metric"])
+    actual = (facts["dim"], facts["count"], facts["metric"])
     expected = (header.dim, header.count, fourcc.METRIC_NUMBERS[header.metric])
-    if found != expected:
-        raise malformed(path, f"dimension, count and metric {expected}", found)
+    if actual != expected:
+        raise malformed(path, f"dimension, count and metric {expected}", actual)
     return facts
 
 
@@ -202,28 +196,16 @@ def _parsed(path: Path, content: bytes) -> dict[str, Any]:
         typed = all(type(facts[name]) is kind for name, kind in _TYPES.items())
         factory(facts["recipe"])
     except (ValueError, KeyError, TypeError) as error:
-        raise StoreError(f"{path}: expected facts from FAISS, found others ({error}); the file is damaged") from error
+        raise StoreError(
+            f"{path}: FAISS reports facts about the index that make no sense ({error}); the file is damaged"
+        ) from error
     if not typed:
-        raise StoreError(f"{path}: expected facts from FAISS, found others; the file is damaged")
+        raise StoreError(f"{path}: FAISS reports facts about the index that do not fit together; the file is damaged")
     return dict(facts)
 
 
-_SPARE_BYTES: Final = 64 << 20
-_APPROXIMATE: Final = (
-    "the index keeps its vectors in short form; they are read back approximately, and what is made of them is no better"
-)
-
-
 def open_file(path: Path) -> FaissFile:
-    """A FAISS file of any kind.
-
-    Raises
-    ------
-    StoreError
-        It is no FAISS file, a damaged one, or one whose vectors cannot be told.
-    OutputError
-        The operating system refused.
-    """
+    """A FAISS file of any kind."""
     try:
         return FaissFile(path)
     except NeedsFaissError as error:
@@ -238,7 +220,7 @@ class DecodedFile(FaissFile):
     path
         The file.
     header
-        What its outermost index claims; held against what FAISS finds.
+        What its outermost index claims; checked against what FAISS reads.
     """
 
     def __init__(self, path: Path, header: Header) -> None:
@@ -251,8 +233,8 @@ class DecodedFile(FaissFile):
         header = self._header
         if header.count > 8 * size:
             raise StoreError(
-                f"{self.path}: expected at least a bit for each vector, found {size} bytes for {header.count} vectors; "
-                "the file is damaged or was not copied whole; copy it again"
+                f"{self.path}: {size} bytes cannot hold {header.count} vectors; the file is damaged or was not "
+                "copied whole; copy it again"
             )
         self._spool = _temporary_file(self.path, header.count * header.dim * FLOAT_BYTES)
         weakref.finalize(self, self._spool.close)
@@ -272,7 +254,7 @@ class DecodedFile(FaissFile):
 
 
 def _temporary_file(path: Path, size: int) -> BinaryIO:
-    """A file that has no name, and so goes away with the process, whatever becomes of it."""
+    """A file without a name, which disappears with the process."""
     folder = Path(tempfile.gettempdir())
     with output_errors(folder):
         free = shutil.disk_usage(folder).free
@@ -285,7 +267,7 @@ def _temporary_file(path: Path, size: int) -> BinaryIO:
 
 
 class _Receiver:
-    """Takes in what the child says, and believes nothing that does not fit the header."""
+    """Receives the child's frames, and rejects whatever contradicts the header."""
 
     def __init__(self, path: Path, header: Header, spool: BinaryIO) -> None:
         self._path = path
@@ -310,7 +292,7 @@ class _Receiver:
 
     def _expect(self, holds: bool, what: str) -> None:
         if not holds:
-            raise StoreError(f"{self._path}: expected {what} from FAISS, found otherwise; the file is damaged")
+            raise StoreError(f"{self._path}: FAISS did not return {what}; the file is damaged")
 
     def _spool_rows(self, content: bytes) -> None:
         self._left -= len(content)

@@ -1,4 +1,4 @@
-"""Finds the FAISS store at a path: which file is the index, and whether a LangChain pickle belongs to it."""
+"""Finds the FAISS index at a path."""
 
 from __future__ import annotations
 
@@ -54,9 +54,7 @@ class FaissKind:
         elif stat.S_ISREG(kind):
             index = path
         else:
-            raise StoreError(
-                f"{path}: expected a file or a folder, found a pipe, socket or device; give the store itself"
-            )
+            raise StoreError(f"{path}: this is a pipe, a socket or a device; give the file or folder of the store")
         pickled = index.with_suffix(".pkl")
         is_langchain = index.suffix == ".faiss" and pickled.is_file()
         return FaissStore(path, index, pickled if is_langchain else None)
@@ -67,20 +65,20 @@ def _file_kind(path: Path) -> int:
         try:
             return path.stat().st_mode
         except (FileNotFoundError, NotADirectoryError, ValueError) as error:
-            raise StoreError(f"{path}: expected a store, found no such file or folder; check the path") from error
+            raise StoreError(f"{path}: no such file or folder; check the path") from error
 
 
 def _find_index(folder: Path) -> Path:
     files = _visible_files(folder)
     heads = {file: _head(file) for file in files}
-    found = [file for file, head in heads.items() if _is_index(head)]
-    if len(found) == 1:
-        return found[0]
-    if folder / llamaindex.VECTORS_NAME in found:
+    indexes = [file for file, head in heads.items() if _is_index(head)]
+    if len(indexes) == 1:
+        return indexes[0]
+    if folder / llamaindex.VECTORS_NAME in indexes:
         # the others are its further namespaces, images for example
         return folder / llamaindex.VECTORS_NAME
-    if found:
-        raise StoreError(f"{folder}: expected one FAISS index, found {len(found)} ({_names(found)}); give one of these")
+    if indexes:
+        raise StoreError(f"{folder}: has {len(indexes)} FAISS indexes ({_names(indexes)}); give one of these")
     for file in files:
         if file.suffix in _INDEX_SUFFIXES:
             raise StoreError(f"{file}: expected a FAISS index, found {describe_content(heads[file])}")

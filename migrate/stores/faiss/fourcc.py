@@ -1,4 +1,4 @@
-"""The four-character codes FAISS files begin with, and the classes and metrics behind them. Reads nothing."""
+"""The four-character codes that FAISS files begin with, and the classes and metrics they stand for. Reads nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The language between the tool and the child process that runs FAISS: tagged frames of known length over a pipe."""
+"""The protocol between this process and the child that runs FAISS: tagged frames with their length, over a pipe."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def send_facts(pipe: BinaryIO, tag: bytes, facts: Mapping[str, Any]) -> None:
 
 
 def send_array(pipe: BinaryIO, tag: bytes, numbers: NDArray[Any]) -> None:
-    """Write the numbers as they lie in memory, in as many frames as they need."""
+    """Write the bytes of the numbers, in as many frames as they need."""
     content = np.ascontiguousarray(numbers).reshape(-1).view(np.uint8).data
     for first in range(0, len(content), LONGEST):
         send(pipe, tag, content[first : first + LONGEST])

@@ -1,4 +1,4 @@
-"""Decodes inverted lists by walking them; rows are told list by list with the ids beside them. In the child only."""
+"""Decodes inverted lists one by one, each with its ids. Runs in the child process only."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ def decode_lists(index: Any) -> Part:
     if class_name(index) in _REFUSED:
         raise RefusedError(_REFUSED[class_name(index)])
     if index.invlists is None or index.invlists.nlist != index.nlist:
-        raise RefusedError(f"expected {index.nlist} inverted lists, found none or another number; copy the file again")
+        raise RefusedError(
+            f"the index should have {index.nlist} inverted lists, but has none or another number; copy the file again"
+        )
     coding = describe_coding(index)
     labels = _labels(index)
     packed = isinstance(index, faiss.IndexIVFFastScan)
@@ -83,7 +85,7 @@ def _quantizer_recipe(quantizer: Any, nlist: int) -> Recipe:
         }
     if isinstance(quantizer, faiss.MultiIndexQuantizer):
         return {"kind": "IMI", "M": int(quantizer.pq.M), "nbits": int(quantizer.pq.nbits)}
-    # whatever else it is, a flat one finds the nearest centroid at least as well
+    # a flat quantizer finds the nearest centroid at least as well as any other
     return (
         {"kind": "Flat"} if isinstance(quantizer, faiss.IndexFlat) else {"kind": "Other", "was": class_name(quantizer)}
     )
@@ -94,8 +96,8 @@ def _labels(index: Any) -> NDArray[np.int64]:
     sizes = [lists.list_size(number) for number in range(index.nlist)]
     if sum(sizes) != index.ntotal:
         raise RefusedError(
-            f"expected {index.ntotal} vectors in the lists, found {sum(sizes)}; FAISS drops NaN vectors from the lists "
-            "yet counts them: build it again without them"
+            f"the index counts {index.ntotal} vectors, but its lists hold {sum(sizes)}: FAISS drops NaN "
+            "vectors from the lists yet counts them; build it again without them"
         )
     labels = np.empty(sum(sizes), np.int64)
     first = 0
@@ -109,7 +111,7 @@ def _labels(index: Any) -> NDArray[np.int64]:
 
 
 def _plain(index: Any) -> Callable[[], Iterator[tuple[NDArray[np.int64], Codes]]]:
-    """List numbers and codes, some thousand rows at a time, whatever the size of the lists."""
+    """List numbers and codes, a few thousand rows at a time, for lists of any size."""
     step = block_rows(4 * index.d)
     lists, size = index.invlists, index.code_size
     if lists.code_size != size:

@@ -1,6 +1,6 @@
-"""Where the vectors and the labels lie in a FAISS file, as plain facts. Reads nothing: see `faiss_walk`.
+"""Where vectors and labels lie in a FAISS file, as plain facts, and the bytes around the vectors of a flat file.
 
-The bytes that stand before and after the vectors of a flat FAISS file, as `faiss.write_index` writes them.
+Reads nothing: `walk.py` finds the layout of a file.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ from migrate.stores.faiss import fourcc
 from migrate.stores.faiss.recipe import factory, settings
 
 FLOAT_BYTES: Final = 4
+
+
+_RESERVED: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,7 @@ class Flat:
 
     @property
     def factory(self) -> str:
-        """What `faiss.index_factory` would be asked for."""
+        """The string that `faiss.index_factory` would build it from."""
         return "Flat"
 
     @property
@@ -86,7 +89,7 @@ class Flat:
 
 @dataclass(frozen=True, slots=True)
 class Hnsw:
-    """A graph, which is built anew in the target space, over flat vectors."""
+    """A graph over flat vectors; it is built again in the target space."""
 
     header: Header
     storage: Flat
@@ -96,7 +99,7 @@ class Hnsw:
 
     @property
     def factory(self) -> str:
-        """What `faiss.index_factory` would be asked for."""
+        """The string that `faiss.index_factory` would build it from."""
         return f"HNSW{self.links},Flat"
 
     @property
@@ -117,7 +120,7 @@ class Hnsw:
 
 @dataclass(frozen=True, slots=True)
 class Ivf:
-    """Inverted lists: rows are told in the order of the lists, each with the label stored beside it."""
+    """Inverted lists: rows in the order of the lists, each with its stored label."""
 
     header: Header
     quantizer: Flat | Hnsw
@@ -128,7 +131,7 @@ class Ivf:
 
     @property
     def factory(self) -> str:
-        """What `faiss.index_factory` would be asked for."""
+        """The string that `faiss.index_factory` would build it from."""
         graph = f"_HNSW{self.quantizer.links}" if isinstance(self.quantizer, Hnsw) else ""
         return f"IVF{self.nlist}{graph},Flat"
 
@@ -151,12 +154,12 @@ class IdMap:
 
     @property
     def factory(self) -> str:
-        """What `faiss.index_factory` would be asked for."""
+        """The string that `faiss.index_factory` would build it from."""
         return f"{fourcc.ID_MAPS[self.header.code].removeprefix('Index')},{self.inner.factory}"
 
     @property
     def segments(self) -> Segments:
-        """Those of the inner index."""
+        """As the inner index."""
         return self.inner.segments
 
     @property
@@ -167,13 +170,13 @@ class IdMap:
 
     @property
     def details(self) -> Mapping[str, int]:
-        """Those of the inner index."""
+        """As the inner index."""
         return self.inner.details
 
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """An index that FAISS itself read, in a child process; its vectors lie decoded in a file of their own."""
+    """An index that FAISS itself read, in a child process; its decoded vectors are in a temporary file."""
 
     header: Header
     chain: str
@@ -184,7 +187,7 @@ class Decoded:
 
     @property
     def factory(self) -> str:
-        """What `faiss.index_factory` would be asked for."""
+        """The string that `faiss.index_factory` would build it from."""
         return factory(self.recipe)
 
     @property
@@ -218,9 +221,6 @@ def class_chain(layout: Layout) -> str:
     return f"{outer}({class_chain(layout.inner)})" if isinstance(layout, IdMap) else outer
 
 
-_RESERVED: Final = 1 << 20
-
-
 def index_head(code: str, dim: int, count: int, metric: Metric) -> bytes:
     """A code and the header of a trained index."""
     number = fourcc.METRIC_NUMBERS[metric]
@@ -228,20 +228,20 @@ def index_head(code: str, dim: int, count: int, metric: Metric) -> bytes:
 
 
 def flat_head(dim: int, count: int, metric: Metric) -> bytes:
-    """What stands before the vectors of an IndexFlatL2 or IndexFlatIP, 45 bytes."""
+    """The bytes before the vectors of an IndexFlatL2 or IndexFlatIP, 45 of them."""
     code = "IxFI" if metric == "ip" else "IxF2"
     return index_head(code, dim, count, metric) + struct.pack("<Q", count * dim)
 
 
 def id_map_head(layout: Layout, dim: int) -> bytes:
-    """What stands before the inner index of an id map; nothing for other kinds."""
+    """The bytes before the inner index of an id map; none for other kinds."""
     if not isinstance(layout, IdMap):
         return b""
     return index_head(layout.header.code, dim, layout.header.count, layout.header.metric)
 
 
 def id_map_tail(layout: Layout) -> bytes:
-    """What stands after the inner index of an id map, the ids; nothing for other kinds."""
+    """The bytes after the inner index of an id map, which are the ids; none for other kinds."""
     if not isinstance(layout, IdMap):
         return b""
     ids: NDArray[np.int64] = layout.id_map

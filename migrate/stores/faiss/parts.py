@@ -1,4 +1,4 @@
-"""What reading one index gives, however deep it lies in others. Runs in the child process only."""
+"""The vectors and labels read from one index, however deeply it is nested. Runs in the child process only."""
 
 from __future__ import annotations
 

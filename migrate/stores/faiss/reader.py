@@ -1,7 +1,7 @@
-"""Streams vectors out of a FAISS file of known layout, in bounded memory.
+"""Streams vectors from a FAISS file whose layout is known, in bounded memory.
 
 Each batch is copied into an aligned buffer: the vectors of a flat index begin at byte 45, and sums over unaligned
-float32 differ in the last digits. `preadv` rather than a memory map: a map kills the process if the file is cut.
+float32 differ in the last digits. It uses `preadv`, not a memory map: a map kills the process if the file is cut.
 """
 
 from __future__ import annotations
@@ -55,9 +55,11 @@ class FaissFile:
             self._check_unchanged(descriptor)
 
     def take(self, rows: NDArray[np.int64]) -> Vectors:
-        """The vectors of some rows, in the order asked for."""
+        """The vectors of some rows, in the order of `rows`."""
         if rows.size and not 0 <= rows.min() <= rows.max() < self.count:
-            raise IndexError(f"rows {rows.min()} to {rows.max()} asked for, 0 to {self.count - 1} are there")
+            raise IndexError(
+                f"rows {rows.min()} to {rows.max()} are out of range, the file has rows 0 to {self.count - 1}"
+            )
         vectors = np.empty((rows.size, self.dim), np.float32)
         with self._opened() as descriptor:
             self._fill(descriptor, vectors, self._runs(rows))
@@ -71,7 +73,7 @@ class FaissFile:
             yield file.fileno()
 
     def _check_unchanged(self, descriptor: int) -> None:
-        """Make sure, at the end, that nobody wrote to the file in the meantime."""
+        """Make sure, after reading, that the file did not change in the meantime."""
         self.identity.check(self.path, descriptor)
 
     def _runs(self, rows: NDArray[np.int64]) -> Iterator[tuple[int, int]]:

@@ -1,7 +1,7 @@
-"""What an index was built with, as nested facts: told as a factory string, and fitted to another dimension.
+"""How an index was built, as nested facts, and the factory string of such a recipe.
 
-A recipe is JSON: `{"kind": "IVF", "nlist": 64, "code": {"kind": "PQ", ...}, ...}`; `faiss_decode` makes it, and
-`faiss_make` builds an index after it. Nothing here needs FAISS.
+A recipe is JSON: `{"kind": "IVF", "nlist": 64, "code": {"kind": "PQ", ...}, ...}`. `decode.py` makes it, `rescale.py`
+fits it to another dimension, and `build.py` builds an index from it. Nothing here needs FAISS.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NORMS: Final = {
 
 
 def factory(recipe: Recipe) -> str:
-    """What `faiss.index_factory` would be asked for, or as near to it as can be said.
+    """The string that `faiss.index_factory` would build it from, or the nearest to it.
 
     >>> factory({"kind": "IDMap2", "inner": {"kind": "SQ", "type": "QT_8bit"}})
     'IDMap2,SQ8'
@@ -114,14 +114,14 @@ _NAMES: Final[dict[str, Callable[[Recipe], str]]] = {
 
 def settings(recipe: Recipe) -> dict[str, int]:
     """The numbers a person may want to see, with FAISS's names."""
-    found: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     for name, value in recipe.items():
         if isinstance(value, Mapping):
             if name != "quantizer":
-                found |= {key: number for key, number in settings(value).items() if key not in found}
+                numbers |= {key: number for key, number in settings(value).items() if key not in numbers}
         elif name in _SHOWN and not isinstance(value, bool):
-            found[name] = int(value)
-    return found
+            numbers[name] = int(value)
+    return numbers
 
 
 _SHOWN: Final = frozenset({"nlist", "nprobe", "M", "nbits", "efConstruction", "efSearch", "k_factor", "R", "search_L"})

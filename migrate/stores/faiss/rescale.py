@@ -1,4 +1,4 @@
-"""Fits the recipe of an index to another dimension and count, and says what had to change and why."""
+"""Adapts the recipe of an index to another dimension and count, and says what had to change and why."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def rescale(recipe: Recipe, old_dim: int, dim: int, count: int) -> tuple[_Adapte
     return adapted, tuple(dict.fromkeys(scaler.remarks))
 
 
-def nearest_divisor(dim: int, wanted: float) -> int:
-    """The divisor of `dim` that is nearest to `wanted`, by ratio; the larger one of two.
+def nearest_divisor(dim: int, target: float) -> int:
+    """The divisor of `dim` that is nearest to `target`, by ratio; the larger one of two.
 
     >>> nearest_divisor(384, 50)
     48
     """
     divisors = [number for number in range(1, dim + 1) if dim % number == 0]
-    return max(divisors, key=lambda number: (min(number / wanted, wanted / number), number))
+    return max(divisors, key=lambda number: (min(number / target, target / number), number))
 
 
 class _Scaler:

@@ -1,4 +1,4 @@
-"""Undoes the transforms that FAISS applies before an index. Runs in the child process only."""
+"""Inverts the transforms that FAISS applies before an index. Runs in the child process only."""
 
 from __future__ import annotations
 
@@ -48,13 +48,7 @@ class Undo:
 
 
 def undo_transforms(index: Any) -> Undo:
-    """The inverses of the transforms of an IndexPreTransform.
-
-    Raises
-    ------
-    RefusedError
-        One of them has no inverse.
-    """
+    """The inverses of the transforms of an IndexPreTransform."""
     faiss = library()
 
     chain = [faiss.downcast_VectorTransform(index.chain.at(place)) for place in range(index.chain.size())]
@@ -77,8 +71,7 @@ def _step(transform: Any) -> _Step:
     if isinstance(transform, faiss.LinearTransform):
         return _linear(transform, name)
     raise RefusedError(
-        f"expected transforms that can be undone, found {name}, which scales each vector by a length that is not kept; "
-        "use an index without it"
+        f"{name} cannot be undone, for it scales each vector by a length that is not kept; use an index without it"
     )
 
 
@@ -143,13 +136,13 @@ def _check_rows(matrix: NDArray[np.float64], transform: Any, name: str) -> None:
     is_rotation = name in _ROTATIONS or _was_rotation(matrix, errors)
     if is_rotation and (error := float(errors.max(initial=0.0))) > _RIGHT_ANGLES:
         raise RefusedError(
-            f"expected rows of length 1 at right angles in {name}, found some that are off by {error:.2g}; the file is "
-            "damaged, copy it again"
+            f"the rows of {name} should be of length 1 and at right angles, but are off by {error:.2g}; "
+            "the file is damaged, copy it again"
         )
 
 
 def _was_rotation(matrix: NDArray[np.float64], errors: NDArray[np.float64]) -> bool:
-    """Whether a dense matrix of no kind, as FAISS writes those of OPQ, is a rotation but for some rows."""
+    """Whether a dense matrix without a kind, as FAISS writes those of OPQ, is a rotation except for some rows."""
     return bool(np.count_nonzero(matrix) > matrix.size / 2 and (errors > _RIGHT_ANGLES).mean() <= _FEW)
 
 

@@ -1,15 +1,11 @@
-"""Reads the structure of a FAISS file without FAISS: headers, counts and labels, but no vector.
+"""Reads the structure of a FAISS file without FAISS: headers, counts and labels, but no vectors.
 
-The layout is that of FAISS's `impl/index_write.cpp`; the files carry neither a checksum nor a version, so everything
-that can contradict something else is held against it. Nothing is allocated for a count the file cannot hold.
+The layout is that of FAISS's `impl/index_write.cpp`. The files carry neither a checksum nor a version, so all facts
+are checked against each other, and nothing is allocated for a count that the file is too short for.
 
-Reads the header that every FAISS index begins with, and the flat index, the one that holds the vectors.
-
-Reads the inverted lists of an IVF index: where each list's vectors lie, and the labels stored beside them.
-
-Finds the second file of an index whose inverted lists are kept on disk, and holds its size against what is claimed.
-
-FAISS maps that file into memory: one that is too short kills the process at the first touch.
+`read_layout` starts with the header that every index has. `read_lists` finds the vectors and labels of inverted lists;
+`find_lists` finds the second file of an index that keeps its lists on disk, and checks its size: FAISS maps that file
+into memory, and one that is too short kills the process.
 """
 
 from __future__ import annotations
@@ -33,6 +29,14 @@ _LARGEST_DIM: Final = 1 << 20
 _RESERVED: Final = 1 << 20
 
 
+_LABEL_BYTES: Final = 8
+
+_CODE: Final = b"ilod"
+_LIST_ID_BYTES: Final = 8
+
+_LARGEST_SETTING: Final = 1 << 31
+
+
 def read_header(cursor: FileCursor, code: str) -> Header:
     """Read a header, of an index of the kind `code`; the code itself has been read."""
     name = fourcc.CLASS_NAMES[code]
@@ -46,7 +50,7 @@ def read_header(cursor: FileCursor, code: str) -> Header:
     if metric not in fourcc.METRICS:
         _refuse_metric(cursor.path, name, metric)
     if not trained:
-        raise StoreError(f"{cursor.path}: expected a trained index, found an untrained {name}; train and fill it first")
+        raise StoreError(f"{cursor.path}: the {name} is not trained; train and fill it first")
     return Header(code, dim, count, fourcc.METRICS[metric])
 
 
@@ -54,8 +58,8 @@ def _refuse_metric(path: Path, name: str, number: int) -> None:
     if number not in fourcc.OTHER_METRICS:
         raise malformed(path, f"a metric of FAISS in {name}", f"number {number}")
     raise UnsupportedStoreError(
-        f"{path}: expected the metric L2 or inner product, found {fourcc.OTHER_METRICS[number]} in {name}; "
-        "build the index with one of these first"
+        f"{path}: {name} uses the metric {fourcc.OTHER_METRICS[number]}, but only L2 and inner product "
+        "are read; build the index with one of these first"
     )
 
 
@@ -75,9 +79,6 @@ def expect_same_shape(path: Path, outer: Header, inner: Header) -> None:
     if (outer.dim, outer.count) != (inner.dim, inner.count):
         expected = f"{outer.count} vectors of dimension {outer.dim} in {fourcc.CLASS_NAMES[inner.code]}"
         raise malformed(path, expected, f"{inner.count} of dimension {inner.dim}")
-
-
-_LABEL_BYTES: Final = 8
 
 
 class NeedsFaissError(Exception):
@@ -151,10 +152,6 @@ def _place_lists(cursor: FileCursor, sizes: NDArray[np.int64], row_bytes: int) -
     return Segments(first_rows, offsets, row_bytes), labels
 
 
-_CODE: Final = b"ilod"
-_LIST_ID_BYTES: Final = 8
-
-
 @dataclass(frozen=True, slots=True)
 class OnDiskLists:
     """The second file."""
@@ -164,15 +161,7 @@ class OnDiskLists:
 
 
 def find_lists(index: Path) -> OnDiskLists | None:
-    """The file of inverted lists that belongs to an index; None where there is none.
-
-    Raises
-    ------
-    StoreError
-        It is missing or too short.
-    OutputError
-        The operating system refused.
-    """
+    """The file of inverted lists that belongs to an index; None where there is none."""
     with read_errors(index), index.open("rb") as file:
         if not os.fstat(file.fileno()).st_size:
             return None
@@ -220,16 +209,13 @@ def _checked(index: Path, name: str, needed: int) -> OnDiskLists:
     path = index.with_name(Path(name).name or "lists")
     if not path.is_file():
         raise StoreError(
-            f"{index}: expected its inverted lists in the file {path.name} beside it, found no such file; "
+            f"{index}: its inverted lists should be in {path.name} beside it, but that file is missing; "
             f"copy or link {name} there"
         )
     size = path.stat().st_size
     if size < needed:
-        raise StoreError(f"{path}: expected {needed} bytes of inverted lists, found {size}; copy it again")
+        raise StoreError(f"{path}: holds {size} of the {needed} bytes of inverted lists; copy it again")
     return OnDiskLists(path, size)
-
-
-_LARGEST_SETTING: Final = 1 << 31
 
 
 def read_layout(path: Path) -> Layout:
@@ -286,13 +272,13 @@ def _read_plain(cursor: FileCursor, code: str, where: str) -> Plain:
         return _read_ivf(cursor, code)
     if code in fourcc.BINARY_CLASS_NAMES:
         raise UnsupportedStoreError(
-            f"{cursor.path}: expected float vectors, found a binary index ({fourcc.BINARY_CLASS_NAMES[code]}); "
-            "its vectors are bits, which no map between embedding spaces applies to: use the index of the float vectors"
+            f"{cursor.path}: a binary index ({fourcc.BINARY_CLASS_NAMES[code]}); its vectors are bits, "
+            "which no map between embedding spaces applies to: use the index of the float vectors"
         )
     if code in fourcc.PANORAMA:
         raise UnsupportedStoreError(
-            f"{cursor.path}: expected vectors that lie one after the other, found {fourcc.CLASS_NAMES[code]} ({code}); "
-            "write them to a flat index first"
+            f"{cursor.path}: the vectors of {fourcc.CLASS_NAMES[code]} ({code}) cannot be read; write them "
+            "to a flat index first"
         )
     if code in fourcc.CLASS_NAMES:
         raise NeedsFaissError(read_header(cursor, code))
@@ -323,12 +309,12 @@ def _read_storage(cursor: FileCursor) -> Flat:
     code = cursor.fourcc("the kind of the stored vectors")
     if code == fourcc.NULL:
         raise StoreError(
-            f"{cursor.path}: expected the vectors after the HNSW graph, found none; "
-            "it was saved with IO_FLAG_SKIP_STORAGE: save it without"
+            f"{cursor.path}: holds an HNSW graph but not its vectors, for it was saved with "
+            "IO_FLAG_SKIP_STORAGE; save it without"
         )
     if code not in fourcc.FLAT:
-        found = fourcc.CLASS_NAMES.get(code, f"the code {code!r}")
-        raise malformed(cursor.path, "flat vectors after the HNSW graph", found)
+        kind = fourcc.CLASS_NAMES.get(code, f"the code {code!r}")
+        raise malformed(cursor.path, "flat vectors after the HNSW graph", kind)
     return read_flat(cursor, code)
 
 
@@ -340,8 +326,8 @@ def _read_ivf(cursor: FileCursor, code: str) -> Ivf:
     quantizer = _read_quantizer(cursor, header)
     # A file of `shard_ivf_index_centroids` has fewer centroids than lists; the lists are all there.
     if quantizer.header.dim != header.dim or not 0 < quantizer.header.count <= nlist:
-        found = f"{quantizer.header.count} of dimension {quantizer.header.dim}"
-        raise malformed(cursor.path, f"{nlist} centroids of dimension {header.dim}", found)
+        centroids = f"{quantizer.header.count} of dimension {quantizer.header.dim}"
+        raise malformed(cursor.path, f"{nlist} centroids of dimension {header.dim}", centroids)
     skip_direct_map(cursor)
     segments, labels = read_lists(cursor, header, nlist)
     return Ivf(header, quantizer, nlist, nprobe, segments, labels)

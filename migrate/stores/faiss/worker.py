@@ -1,7 +1,7 @@
 """What runs in the child process: `python -m migrate.stores.faiss.worker JOB`, with frames on standard output.
 
-FAISS reads files that nobody vouches for. Here it may abort, crash, loop or ask for all memory: the parent hears of it
-and goes on. Memory is limited before the file is touched, and the file is opened for reading only.
+FAISS reads untrusted files. Here it may abort, crash, loop or ask for all memory: the parent notices and
+goes on. Memory is limited before the file is opened, and the file is opened for reading only.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def main() -> None:
         except RefusedError as error:
             send(pipe, REFUSED, str(error).encode())
         except Exception as error:
-            # FAISS raises RuntimeError, SWIG TypeError, NumPy MemoryError: whatever it is, the file is to blame
+            # FAISS raises RuntimeError, SWIG TypeError, NumPy MemoryError: in any case the file is at fault
             send(pipe, FAILED, _reason(error).encode())
 
 
@@ -64,7 +64,7 @@ def _reason(error: Exception) -> str:
 
 
 def _limit_memory(extra: int) -> None:
-    """Allow `extra` bytes beyond what is mapped once FAISS is there."""
+    """Allow `extra` bytes beyond what is mapped once FAISS is loaded."""
     faiss = library()
 
     faiss.omp_set_num_threads(1)
@@ -82,7 +82,7 @@ def load(job: dict[str, Any]) -> Any:
     path = job["path"]
     faiss.set_deserialization_vector_byte_limit(max(Path(path).stat().st_size, _LEAST_BYTES))
     faiss.set_deserialization_loop_limit(_LONGEST_LOOP)
-    # what an index says of the place of its lists is not followed: see `faiss_ondisk`
+    # the path of the lists that an index names is not followed: see `walk.find_lists`
     flags = faiss.IO_FLAG_READ_ONLY | faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE | faiss.IO_FLAG_ONDISK_SAME_DIR
     return faiss.read_index(path, flags)
 
@@ -138,11 +138,13 @@ def _recall(index: Any, vectors: Rows, labels: NDArray[np.int64] | None) -> floa
     inner = bool(index.metric_type == library().METRIC_INNER_PRODUCT)
     blocks = (vectors[first : first + _BLOCK] for first in range(0, len(vectors), _BLOCK))
     tenth = tenth_scores(queries, blocks, inner_product=inner)
-    _, found = index.search(queries, min(NEIGHBOURS, len(vectors)))
+    _, neighbours = index.search(queries, min(NEIGHBOURS, len(vectors)))
     if labels is not None:
         order = np.argsort(labels)
-        found = np.where(found >= 0, order[np.searchsorted(labels, np.maximum(found, labels.min()), sorter=order)], -1)
-    return share_found(queries, vectors[np.maximum(found, 0)], found >= 0, tenth, inner_product=inner)
+        neighbours = np.where(
+            neighbours >= 0, order[np.searchsorted(labels, np.maximum(neighbours, labels.min()), sorter=order)], -1
+        )
+    return share_found(queries, vectors[np.maximum(neighbours, 0)], neighbours >= 0, tenth, inner_product=inner)
 
 
 _Job = Callable[[dict[str, Any], BinaryIO], None]

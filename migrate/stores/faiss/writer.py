@@ -24,7 +24,6 @@ from migrate.stores.faiss.layout import Decoded, Flat, Hnsw, IdMap, Ivf, Layout,
 from migrate.stores.faiss.rescale import rescale
 from migrate.stores.faiss.walk import read_layout
 from migrate.stores.row_file import RowFile
-from migrate.vectors import Batch
 
 
 class RebuildingWriter(StoreWriter):
@@ -59,12 +58,8 @@ class RebuildingWriter(StoreWriter):
         self._recipe, self.remarks = rescale(layout.recipe, header.dim, dim, header.count)
         self._rows_stay = resume.scratch is not None
         waiting = (resume.scratch or path.parent) / f".{path.name}.rows"
-        self.rows = RowFile(waiting, b"", dim, header.count, resume.rows)
+        self.rows = RowFile(waiting, b"", dim, header.count, resume.finished)
         self._documents = documents
-
-    def append(self, batch: Batch) -> None:
-        """Add the next rows."""
-        self.rows.append(batch.vectors)
 
     def finish(self) -> None:
         """Build the index."""
@@ -113,12 +108,9 @@ class _FlatWriter(StoreWriter):
     def __init__(self, path: Path, layout: Layout, dim: int, documents: DocumentSource, resume: Resume) -> None:
         header = layout.header
         head = id_map_head(layout, dim) + flat_head(dim, header.count, header.metric)
-        self.rows = RowFile(path, head, dim, header.count, resume.rows)
+        self.rows = RowFile(path, head, dim, header.count, resume.finished)
         self._tail = id_map_tail(layout)
         self._documents = documents
-
-    def append(self, batch: Batch) -> None:
-        self.rows.append(batch.vectors)
 
     def finish(self) -> None:
         self.rows.finish(self._tail)
@@ -136,11 +128,8 @@ class _BuildingWriter(StoreWriter):
         self._plain = plain
         self._rows_stay = resume.scratch is not None
         waiting = (resume.scratch or path.parent) / f".{path.name}.rows"
-        self.rows = RowFile(waiting, b"", dim, layout.header.count, resume.rows)
+        self.rows = RowFile(waiting, b"", dim, layout.header.count, resume.finished)
         self._documents = documents
-
-    def append(self, batch: Batch) -> None:
-        self.rows.append(batch.vectors)
 
     def finish(self) -> None:
         rows = self.rows

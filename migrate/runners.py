@@ -1,0 +1,140 @@
+"""Who does the shards of a piece of work: this process, or several on this machine.
+
+A shard is a fixed range of rows. What is done with it is a pure function of the shard and of locations: the same bytes
+in any process, in any order, and again if need be. That is all a runner relies on, so another (a cluster's) needs only
+`Runner.run`.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, Protocol
+
+from migrate.errors import OutputError
+from migrate.threads import available_cores
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Shard:
+    """Rows `start` to `stop`, not included."""
+
+    start: int
+    stop: int
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class ShardResult:
+    """A shard whose bytes are written: `begin` to `end` of `path`. `facts` are what JSON can hold."""
+
+    shard: Shard
+    path: Path
+    begin: int
+    end: int
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+DoShard = Callable[[Shard], ShardResult]
+
+
+class ShardTask(ABC):
+    """What is to be done with each shard."""
+
+    @property
+    def is_portable(self) -> bool:
+        """Whether a pickled copy can do it in another process, and is so slow that starting one is worth it.
+
+        Work that NumPy does with all cores already is not.
+        """
+        return False
+
+    @abstractmethod
+    def open(self) -> DoShard:
+        """Open what is needed, once in each process, and return the function of a shard."""
+
+
+class Runner(Protocol):
+    """Does shards."""
+
+    def run(self, task: ShardTask, shards: Iterable[Shard]) -> Generator[ShardResult, None, None]:
+        """Do every shard, in any order; each result comes as soon as its shard is written."""
+        ...
+
+
+def shards_of(count: int, rows: int) -> list[Shard]:
+    """The shards of `count` rows, `rows` in each but the last."""
+    return [Shard(start, min(start + rows, count)) for start in range(0, count, rows)]
+
+
+@dataclass(frozen=True, slots=True)
+class LocalRunner:
+    """Does shards on this machine: in one process, or in several where the task is portable and has enough of them.
+
+    Parameters
+    ----------
+    processes
+        How many at most; None for one a core.
+    """
+
+    processes: int | None = None
+
+    def run(self, task: ShardTask, shards: Iterable[Shard]) -> Generator[ShardResult, None, None]:
+        """Do every shard; in order where one process does them all.
+
+        Raises
+        ------
+        OutputError
+            A process ended before its shard was done.
+        """
+        waiting = iter(shards)
+        if not task.is_portable:
+            yield from map(task.open(), waiting)
+            return
+        most = self.processes or available_cores()
+        few = list(islice(waiting, 2 * most))
+        processes = min(most, len(few) // 2)  # a process that does one shard takes longer to start than it saves
+        if processes < 2:
+            yield from map(task.open(), chain(few, waiting))
+            return
+        yield from _in_processes(task, [*few, *waiting], processes)
+
+
+def _in_processes(task: ShardTask, shards: list[Shard], processes: int) -> Generator[ShardResult, None, None]:
+    from joblib import Parallel, delayed
+    from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+    parallel = Parallel(processes, return_as="generator_unordered", pre_dispatch=processes, batch_size=1)
+    results = parallel(delayed(_do)(task, shard, os.getpid()) for shard in shards)
+    try:
+        for result in results:  # noqa: UP028 - "yield from" would close it before the warning is caught
+            yield result
+    except GeneratorExit:
+        with warnings.catch_warnings(action="ignore"):  # breaking off leaves shards undone: nothing to warn of
+            results.close()
+        raise
+    except TerminatedWorkerError as error:
+        raise OutputError(
+            "a worker process ended before its work was done, perhaps for lack of memory; the same command continues"
+        ) from error
+
+
+_opened: dict[ShardTask, DoShard] = {}
+"""Of the task that this process works on; tasks are compared by what they are made of."""
+
+
+def _do(task: ShardTask, shard: Shard, parent: int) -> ShardResult:
+    """In a worker: its parent may be gone, and another run may already do the same work."""
+    if os.getppid() != parent:
+        os._exit(1)
+    if task not in _opened:
+        _opened.clear()
+        _opened[task] = task.open()
+    return _opened[task](shard)
