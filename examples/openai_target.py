@@ -2,7 +2,8 @@
 
     OPENAI_API_KEY=... python examples/openai_target.py STORE OUTPUT [MODEL] [BASE_URL]
 
-Only the sample is sent. Embeddings are kept in a cache: run it again and nothing is paid twice.
+Only the sample is sent, and no more than a dollar is spent. Embeddings are kept in a cache: run it again and nothing is
+paid twice.
 """
 
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 
 from migrate.embedders.cache import CachedEmbedder
 from migrate.embedders.openai import OpenAIEmbedder
-from migrate.fit import fit_stitch
+from migrate.fit import FitOptions, plan_fit
 from migrate.stores import open_store
 from migrate.translate import translate_store
 
@@ -22,7 +23,9 @@ def main(store_path: str, output: str, model: str = "text-embedding-3-small", ba
     api = OpenAIEmbedder(model, base_url=base_url)
     embedder = CachedEmbedder(api, folder / "embeddings.sqlite")
 
-    fitted = fit_stitch(store, embedder, size=500)
+    plan = plan_fit(store, embedder, FitOptions(size=500))
+    print(plan.estimate().sentence)
+    fitted = plan.run(cap_usd=1.0)
     fitted.save(folder / "stitch")
     print(f"{fitted.stitch.spec}: {embedder.misses} texts embedded, {api.usage_tokens} tokens billed")
 

@@ -145,6 +145,12 @@ def test_views_and_source_models_share_the_cap(store, load, corpus, server):
     assert server.billed == []
 
 
+def test_the_cache_of_a_caller_counts_what_a_plan_embeds(store, load, server):
+    model = load()
+    plan_fit(store, model, FitOptions(stitch="ridge", size=SIZE)).run()
+    assert model.misses == len(server.billed) == SIZE
+
+
 def test_a_free_model_needs_no_cap(store, tmp_path):
     plan = plan_fit(store, load_embedder("tfidf:24"), FitOptions(stitch="ridge", size=SIZE))
     assert plan.estimate().models == () and plan.estimate().usd == 0 and plan.models[0].meter is None

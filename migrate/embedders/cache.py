@@ -11,6 +11,7 @@ import os
 import sqlite3
 import stat
 import zlib
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -200,11 +201,6 @@ class CachedEmbedder(WrappedEmbedder):
     ----------
     keeps
         Whether the file outlives this run, so that a run that broke off pays for nothing twice.
-
-    Attributes
-    ----------
-    hits, misses
-        Texts that were not embedded, because they were on disk or occurred before; texts that were.
     """
 
     def __init__(self, embedder: Embedder, path: Path, *, keeps: bool = True) -> None:
@@ -213,12 +209,23 @@ class CachedEmbedder(WrappedEmbedder):
         self.is_cached = True
         self.keeps = keeps
         self.path = path
-        self.hits = 0
-        self.misses = 0
+        self._counts = Counter[str]()
 
     def around(self, embedder: Embedder) -> CachedEmbedder:
         """Another embedder behind the same cache."""
-        return CachedEmbedder(embedder, self.path, keeps=self.keeps)
+        other = CachedEmbedder(embedder, self.path, keeps=self.keeps)
+        other._counts = self._counts  # whoever holds this one sees what a metered copy embeds
+        return other
+
+    @property
+    def hits(self) -> int:
+        """Texts that were not embedded, because they were on disk or occurred before."""
+        return self._counts["hits"]
+
+    @property
+    def misses(self) -> int:
+        """Texts that were embedded."""
+        return self._counts["misses"]
 
     def known(self, texts: Sequence[Text], role: Role) -> list[bool]:
         """Whether each text is on disk already, so that embedding it costs nothing."""
@@ -263,7 +270,7 @@ class CachedEmbedder(WrappedEmbedder):
             if vectors and missing:  # a server may have another model under the same name by now
                 dim = len(next(iter(vectors.values())))
                 self.embedder.expect_dim(dim, str(self.path), advice=LEAVE_ASIDE)
-            self.hits += len(texts) - len(missing)
+            self._counts["hits"] += len(texts) - len(missing)
             if texts:
                 progress("embed", len(texts) - len(missing), len(texts))
             vectors.update(self._embed_missing(file, missing, role, progress, len(texts)))
@@ -281,7 +288,7 @@ class CachedEmbedder(WrappedEmbedder):
         def keep(positions: Sequence[int], vectors: Vectors) -> None:
             rows = {keys[position]: vector for position, vector in zip(positions, vectors, strict=True)}
             file.write(rows)
-            self.misses += len(rows.keys() - embedded.keys())
+            self._counts["misses"] += len(rows.keys() - embedded.keys())
             embedded.update(rows)
 
         def report(stage: str, done: int, _total: int | None) -> None:

@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from migrate.checkpoint.folder import LOCAL
 from migrate.cost.meter import SpendingCap
 from migrate.cost.spending import VIEW, PlannedModel, SpendingPlan
 from migrate.reembed.stitch import RefitPlan, with_metered_views
+from migrate.runners import Runner
 from migrate.stitch.fitted import FittedStitch
 from migrate.stores.base import Store
 from migrate.translate import Translation, documents_left, translate_store
@@ -25,6 +27,7 @@ class TranslatePlan(SpendingPlan[Translation]):
     output: Path
     refit: RefitPlan | None
     any_store: bool
+    runner: Runner
     force: bool
     restart: bool
 
@@ -52,6 +55,7 @@ class TranslatePlan(SpendingPlan[Translation]):
             fitted,
             self.output,
             any_store=self.any_store,
+            runner=self.runner,
             force=self.force,
             restart=self.restart,
             progress=progress,
@@ -72,6 +76,7 @@ def plan_translate(
     *,
     refit: RefitPlan | None = None,
     any_store: bool = False,
+    runner: Runner = LOCAL,
     force: bool = False,
     restart: bool = False,
 ) -> TranslatePlan:
@@ -79,6 +84,7 @@ def plan_translate(
 
     Only views of the stitch that cost money make it cost any, or a `refit` (`plan_refit` for the same store and
     stitch), which is done first, under the same cap. Documents that an unfinished run has translated are not counted.
+    A stitch with views is applied in this process alone, whatever `runner` says, so that their meters count everything.
     """
     cap = SpendingCap() if refit is None else refit.cap
     return TranslatePlan(
@@ -87,6 +93,7 @@ def plan_translate(
         output=output,
         refit=refit,
         any_store=any_store,
+        runner=runner,
         force=force,
         restart=restart,
         cap=cap,
