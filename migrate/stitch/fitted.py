@@ -26,7 +26,7 @@ from migrate.errors import StitchError
 from migrate.files import atomic_folder, canonical_json, sha256_file, write_bytes, write_json
 from migrate.manifest import Manifest
 from migrate.stitch.base import Pairing, Prediction, Stitch
-from migrate.stitch.registry import KINDS, new_stitch
+from migrate.stitch.registry import find_kind, new_stitch
 from migrate.stitch.select import Candidate, Selection, select_stitch
 from migrate.stitch.text_features import TextRows
 from migrate.stitch.text_reader import TextReader
@@ -98,7 +98,7 @@ def best_of_vectors(selection: Selection) -> Candidate | None:
 
 
 def _reads_vectors_only(row: Candidate) -> bool:
-    kind = KINDS.get(row.stitch.partition(":")[0])
+    kind = find_kind(row.stitch)
     return kind is not None and not kind.reads_texts and not row.is_control
 
 
