@@ -54,7 +54,7 @@ def test_stores_of_other_documents_are_refused(tmp_path):
     with pytest.raises(StoreError, match="the stores have no ids in common") as caught:
         match_documents([a, b])
     assert str(tmp_path / "a") in str(caught.value) and "\n" not in str(caught.value)
-    with pytest.raises(StoreError, match="found 5 ids in common"):
+    with pytest.raises(StoreError, match="have 5 ids in common"):
         match_documents([a, c])
 
 
