@@ -242,7 +242,7 @@ class FittedStitch:
             return self
         if self.fallback is None:
             raise StitchError(
-                f"{source}: the store has no texts, which the {self.stitch.spec} stitch reads; fit it again, "
+                f"{source}: the {self.stitch.spec} stitch reads texts, but the store has none; fit it again, "
                 "which adds a fallback of vectors only, or fit one such as --stitch ridge"
             )
         used, judged = self.fallback.stitch, self.fallback.selection
