@@ -31,7 +31,7 @@ from migrate.embedders import load_embedder
 from migrate.embedders.base import Embedder, TokenTable
 from migrate.embedders.file import FileEmbedder
 from migrate.fit import fit_stitch
-from migrate.reembed.plan import POLICIES, QUERY_LOG
+from migrate.reembed.choice import POLICIES, QUERY_LOG
 from migrate.report.audit import audit_text, frontier_text
 from migrate.report.terminal import table
 from migrate.stores import open_store

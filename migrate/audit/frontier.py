@@ -24,13 +24,13 @@ from migrate.audit.verdict import CONFIDENCE, Outcome, Verdict
 from migrate.cost import tally_of
 from migrate.embedders.base import Embedder
 from migrate.errors import InputError, StitchError, StoreError, UsageError
-from migrate.reembed.plan import CONFIDENCE as CONFIDENCE_POLICY
-from migrate.reembed.plan import (
+from migrate.reembed.choice import CONFIDENCE as CONFIDENCE_POLICY
+from migrate.reembed.choice import (
     POLICIES,
     QUERY_LOG,
     Budget,
     Survey,
-    make_plan,
+    choose_within,
     require_confidence,
     survey_store,
     why_unsure,
@@ -170,12 +170,12 @@ class BudgetTrials:
     def point(self, policy: str, share: float) -> Point:
         """The store with `share` of true vectors, chosen by `policy`."""
         seed, tally = self.evaluation.seed, self.retriever.inputs.tally
-        plan = make_plan(self.store, self.survey, Budget(share, "share"), policy, tally=tally, seed=seed)
-        chosen = plan.sample.documents
-        vectors = self._true_vectors([document.id for document in chosen])
-        pairs = extended(self.store, self.fitted.sample, chosen, vectors)
+        choice = choose_within(self.store, self.survey, Budget(share, "share"), policy, tally=tally, seed=seed)
+        documents = choice.sample.documents
+        vectors = self._true_vectors([document.id for document in documents])
+        pairs = extended(self.store, self.fitted.sample, documents, vectors)
         paid = self.survey.paid.copy()
-        paid[plan.sample.rows] = True
+        paid[choice.sample.rows] = True
         return self._point(
             policy, paid, refit_same_kind(self.store, self.fitted, pairs, np.flatnonzero(paid), seed=seed)
         )

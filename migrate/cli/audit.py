@@ -84,7 +84,7 @@ def read_trial(frontier: FrontierOptions, source: Path | None, model: ModelOptio
     from migrate.datasets.records import read_query_log
     from migrate.errors import UsageError
     from migrate.reembed import Budget, require_confidence
-    from migrate.reembed.plan import QUERY_LOG
+    from migrate.reembed.choice import QUERY_LOG
     from migrate.selection.query_log import MOST_QUERIES
     from migrate.stitch.persistence import load_stitch
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from migrate.cost.spending import PlannedModel
     from migrate.embedders.base import Embedder
     from migrate.manifest import Manifest, ModelIdentity
-    from migrate.reembed import Announce, Plan, Reembedding, RefitPlan
+    from migrate.reembed import Announce, Choice, Reembedding, RefitPlan
     from migrate.stitch.fitted import FittedStitch
     from migrate.stores.base import Store
     from migrate.translate import Translation
@@ -97,7 +97,7 @@ reembed_options = option_group(ReembedOptions, "reembedding", *_OPTIONS)
 """Adds the options of `ReembedOptions`."""
 
 
-def plan_reembedding(
+def plan_budget(
     reembedding: ReembedOptions,
     store: Store,
     fitted: FittedStitch,
@@ -140,18 +140,18 @@ class _Reporter:
     def log(self, target: PlannedModel) -> None:
         self.paid.agree_on([target], progress=self.progress)
 
-    def choice(self, plan: Plan, target: PlannedModel) -> None:
+    def choice(self, choice: Choice, target: PlannedModel) -> None:
         from migrate.reembed import why_unsure
 
         quiet = self.paid.quiet
-        warn_of_sample(lambda: plan.sample.documents, target.embedder, quiet=quiet)
-        if self.policy is None and plan.policy == "random":
+        warn_of_sample(lambda: choice.sample.documents, target.embedder, quiet=quiet)
+        if self.policy is None and choice.policy == "random":
             advise(f"note: {why_unsure(self.fitted)}; the documents to embed are drawn at random", quiet=quiet)
         if target.meter is not None:
             self.paid.agree_on([target], progress=self.progress)
             return
-        by_log = f" ({plan.from_log:,} of them hits of the query log)" if plan.from_log else ""
-        advise(f"to embed: {plan.cost.sentence}{by_log}; tokens are {plan.counted_by}", quiet=quiet)
+        by_log = f" ({choice.from_log:,} of them hits of the query log)" if choice.from_log else ""
+        advise(f"to embed: {choice.cost.sentence}{by_log}; tokens are {choice.counted_by}", quiet=quiet)
 
     def stitch(self, refitted: FittedStitch) -> None:
         pairs = refitted.manifest.counts["pairs"]
@@ -224,7 +224,7 @@ def command(
         paid = spending.open(quiet=quiet)
         fitted = with_views(load_stitch(stitch), model)
         reporter = _Reporter(paid, fitted, reembedding.policy, reembedding.folder(output), progress)
-        refit = plan_reembedding(reembedding, opened, fitted, (stitch, output), model, general, reporter.announce())
+        refit = plan_budget(reembedding, opened, fitted, (stitch, output), model, general, reporter.announce())
         plan = plan_translate(
             opened,
             fitted,

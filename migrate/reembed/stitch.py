@@ -1,4 +1,4 @@
-"""From a plan to a stitch of all that is paid for, saved, so that neither a killed run nor the next one pays again."""
+"""From a budget to a stitch of all that is paid for, saved, so that no run pays again."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from migrate.errors import StitchError
 from migrate.files import canonical_json, refuse_existing
 from migrate.fit import fit_reader, require_texts
 from migrate.manifest import MANIFEST_NAME
-from migrate.reembed.plan import (
+from migrate.reembed.choice import (
     QUERY_LOG,
     RANDOM,
     Budget,
-    Plan,
+    Choice,
+    choose_documents,
     choose_policy,
+    choose_within,
     look_over,
-    make_plan,
-    plan_reembedding,
 )
 from migrate.reembed.refit import extended, refit
 from migrate.selection.query_log import MOST_QUERIES, choosers_of, chosen_by, digests_of
@@ -75,7 +75,7 @@ class Announce:
     """
 
     log: Callable[[PlannedModel], None] = _ignore
-    choice: Callable[[Plan, PlannedModel], None] = _ignore
+    choice: Callable[[Choice, PlannedModel], None] = _ignore
     stitch: Callable[[FittedStitch], None] = _ignore
 
 
@@ -96,7 +96,7 @@ class RefitPlan(SpendingPlan[FittedStitch]):
     facts: Mapping[str, Any]
     earlier: FittedStitch | None
     announce: Announce
-    _choices: list[Plan] = field(default_factory=list, init=False, repr=False)
+    _choices: list[Choice] = field(default_factory=list, init=False, repr=False)
 
     @cached_property
     def models(self) -> tuple[PlannedModel, ...]:
@@ -118,15 +118,15 @@ class RefitPlan(SpendingPlan[FittedStitch]):
             return self.choice().sample.documents
         unseen = look_over(RANDOM, self.store, self.fitted, None)
         tally = tally_of(self.embedder, self.request.price_usd_per_mtok)
-        return make_plan(
+        return choose_within(
             self.store, unseen, self.request.budget, RANDOM, tally=tally, seed=self.request.seed
         ).sample.documents
 
-    def choice(self, *, progress: Progress = no_progress) -> Plan:
+    def choice(self, *, progress: Progress = no_progress) -> Choice:
         """The documents to embed, chosen once; by a log, its queries are embedded for that."""
         if not self._choices:
             self._choices.append(
-                plan_reembedding(
+                choose_documents(
                     self.store,
                     self.fitted,
                     self.embedder,
@@ -147,29 +147,29 @@ class RefitPlan(SpendingPlan[FittedStitch]):
             return self.earlier
         if self.policy == QUERY_LOG:
             self.announce.log(PlannedModel(self.embedder, self.cap, queries=self._queries))
-        plan = self.choice(progress=progress)
-        documents = plan.sample.documents
-        self.announce.choice(plan, PlannedModel(self.embedder, self.cap, documents=lambda: documents))
-        self._refit(plan, progress).save(self.folder, force=self.force)
+        choice = self.choice(progress=progress)
+        documents = choice.sample.documents
+        self.announce.choice(choice, PlannedModel(self.embedder, self.cap, documents=lambda: documents))
+        self._refit(choice, progress).save(self.folder, force=self.force)
         saved = load_stitch(self.folder)
         self.announce.stitch(saved)
         return saved
 
-    def _refit(self, plan: Plan, progress: Progress) -> FittedStitch:
+    def _refit(self, choice: Choice, progress: Progress) -> FittedStitch:
         store, fitted, seed = self.store, self.fitted, self.request.seed
-        true = self.embedder.embed_documents(plan.sample.documents, progress=progress)
-        paid = plan.survey.paid.copy()
-        paid[plan.sample.rows] = True
-        chosen = {"documents": len(plan.sample.rows), "from query log": plan.from_log}
+        true = self.embedder.embed_documents(choice.sample.documents, progress=progress)
+        paid = choice.survey.paid.copy()
+        paid[choice.sample.rows] = True
+        chosen = {"documents": len(choice.sample.rows), "from query log": choice.from_log}
         choosers = digests_of(self.request.log[:MOST_QUERIES]) | choosers_of(fitted.manifest)
         return refit(
             store,
             fitted,
-            extended(store, fitted.sample, plan.sample.documents, true),
+            extended(store, fitted.sample, choice.sample.documents, true),
             np.flatnonzero(paid),
             reader=fitted.reader or fit_reader(store, self.embedder, seed=seed),
             details={
-                DETAIL: {"asked": self.facts, **chosen, "tokens, about": plan.cost.tokens},
+                DETAIL: {"asked": self.facts, **chosen, "tokens, about": choice.cost.tokens},
                 **chosen_by(choosers),
             },
             seed=seed,
@@ -205,7 +205,7 @@ def plan_refit(
     verify_files(store)
     require_texts(store)
     _check_same(store, fitted, embedder)
-    facts = _asked(store, fitted, embedder, request, policy)
+    facts = _facts(store, fitted, embedder, request, policy)
     earlier = None if force else _earlier(folder, facts)
     if earlier is None:
         refuse_existing(folder, force=force)
@@ -229,7 +229,7 @@ def reembedded_stitch(
     store: Store,
     fitted: FittedStitch,
     embedder: Embedder,
-    wanted: Reembedding,
+    request: Reembedding,
     folder: Path,
     *,
     force: bool = False,
@@ -245,7 +245,7 @@ def reembedded_stitch(
     LeadMigrateError
         As `plan_refit` and the embedder.
     """
-    return plan_refit(store, fitted, embedder, wanted, folder, force=force, announce=announce).run(progress=progress)
+    return plan_refit(store, fitted, embedder, request, folder, force=force, announce=announce).run(progress=progress)
 
 
 def with_metered_views(fitted: FittedStitch, cap: SpendingCap) -> FittedStitch:
@@ -264,25 +264,25 @@ def _check_same(store: Store, fitted: FittedStitch, embedder: Embedder) -> None:
             f"{store.info.location}: the stitch was fitted on another store ({difference}), whose documents it has "
             "true vectors of; fit one on this store to re-embed by"
         )
-    expected, found = fitted.manifest.model, embedder.identity
-    if expected is not None and expected != found:
+    expected, actual = fitted.manifest.model, embedder.identity
+    if expected is not None and expected != actual:
         raise StitchError(
             f"expected the model that the stitch leads to, {expected.spec} ({expected.dim} dimensions, revision "
-            f"{str(expected.revision)[:12]}), found {found.spec} ({found.dim}, {str(found.revision)[:12]}); name that "
-            "model, or fit a stitch for this one"
+            f"{str(expected.revision)[:12]}), found {actual.spec} ({actual.dim}, {str(actual.revision)[:12]}); name "
+            "that model, or fit a stitch for this one"
         )
 
 
-def _asked(store: Store, fitted: FittedStitch, embedder: Embedder, wanted: Reembedding, policy: str) -> dict[str, Any]:
+def _facts(store: Store, fitted: FittedStitch, embedder: Embedder, request: Reembedding, policy: str) -> dict[str, Any]:
     """All that the stitch depends on, as JSON holds it."""
-    log = canonical_json([query.text for query in wanted.log[:MOST_QUERIES]])
+    log = canonical_json([query.text for query in request.log[:MOST_QUERIES]])
     return {
-        "budget": str(wanted.budget),
+        "budget": str(request.budget),
         "policy": policy,
-        "price": wanted.price_usd_per_mtok,
-        "seed": wanted.seed,
+        "price": request.price_usd_per_mtok,
+        "seed": request.seed,
         "model": embedder.cache_scope("document"),
-        "query log": _digest(log) if wanted.log else None,
+        "query log": _digest(log) if request.log else None,
         "stitch": fitted.digest(),
         "store": _digest(canonical_json(store.snapshot().as_json())),
     }
@@ -292,9 +292,9 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
-def _earlier(folder: Path, asked: dict[str, Any]) -> FittedStitch | None:
+def _earlier(folder: Path, facts: dict[str, Any]) -> FittedStitch | None:
     """The stitch in `folder`, if the same call has left it there."""
     if not (folder / MANIFEST_NAME).is_file():
         return None
-    found = load_stitch(folder)
-    return found if found.manifest.details.get(DETAIL, {}).get("asked") == asked else None
+    earlier = load_stitch(folder)
+    return earlier if earlier.manifest.details.get(DETAIL, {}).get("asked") == facts else None

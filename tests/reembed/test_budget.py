@@ -5,7 +5,7 @@ from migrate.cost import Cost, Tally
 from migrate.cost.target import Target
 from migrate.embedders.tokens import TokenCounter
 from migrate.errors import UsageError
-from migrate.reembed.plan import Budget
+from migrate.reembed.choice import Budget
 from migrate.selection.sample import Candidate
 from migrate.vectors import Document
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from migrate.errors import StitchError, UsageError
-from migrate.reembed.plan import (
+from migrate.reembed.choice import (
     CONFIDENCE,
     POLICIES,
     QUERY_LOG,

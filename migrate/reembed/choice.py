@@ -1,4 +1,4 @@
-"""What to re-embed, and what it will cost: decided before anything but the queries of a log is embedded.
+"""Which documents to re-embed, and what they cost: chosen before anything but the queries of a log is embedded.
 
 A budget: how many documents of a store may have true vectors, those that were paid for before among them.
 
@@ -66,16 +66,16 @@ class Budget:
         UsageError
             It is none of these, or nothing, or more than 100 %.
         """
-        found = _SPELLING.fullmatch(text.strip().replace(",", ""))
-        if found is None or (found["usd"] and found["percent"]):
+        parsed = _SPELLING.fullmatch(text.strip().replace(",", ""))
+        if parsed is None or (parsed["usd"] and parsed["percent"]):
             raise _not_a_budget(text)
-        amount = float(found["amount"])
-        if found["percent"]:
+        amount = float(parsed["amount"])
+        if parsed["percent"]:
             amount /= 100
-        whole = bool(found["usd"] or found["percent"]) or amount == int(amount)
-        if not amount > 0 or not isfinite(amount) or not whole or (found["percent"] and amount > 1):
+        whole = bool(parsed["usd"] or parsed["percent"]) or amount == int(amount)
+        if not amount > 0 or not isfinite(amount) or not whole or (parsed["percent"] and amount > 1):
             raise _not_a_budget(text)
-        return cls(amount, "usd" if found["usd"] else "share" if found["percent"] else "documents")
+        return cls(amount, "usd" if parsed["usd"] else "share" if parsed["percent"] else "documents")
 
     def __str__(self) -> str:
         if self.unit == "share":
@@ -97,7 +97,7 @@ class Budget:
         limit = round(self.amount * count) if self.unit == "share" else int(self.amount)
         if limit <= paid.documents:
             raise self._used_up(f"{paid.documents:,} of {count:,} documents")
-        return (one for one, _ in zip(ranked, range(limit - paid.documents), strict=False))
+        return (candidate for candidate, _ in zip(ranked, range(limit - paid.documents), strict=False))
 
     def _choose_by_price(self, ranked: Iterable[Candidate], paid: Cost, tally: Tally) -> Iterator[Candidate]:
         spent = usd_of(paid.tokens, tally.price)
@@ -115,7 +115,7 @@ class Budget:
     ) -> Iterator[Candidate]:
         stream = iter(ranked)
         while block := list(islice(stream, _BLOCK)):
-            sums = tokens + np.cumsum(tally.tokens([one.document for one in block]))
+            sums = tokens + np.cumsum(tally.tokens([candidate.document for candidate in block]))
             fits = int((sums * price / 1e6 <= self.amount).sum())
             yield from block[:fits]
             if fits < len(block):
@@ -177,8 +177,8 @@ def survey_store(
     VectorError
         A vector is zero or not finite.
     """
-    asked = np.empty((0, fitted.dim), dtype=np.float32) if queries is None else queries
-    blocks = [asked[start : start + _QUERY_BLOCK] for start in range(0, len(asked), _QUERY_BLOCK)]
+    vectors = np.empty((0, fitted.dim), dtype=np.float32) if queries is None else queries
+    blocks = [vectors[start : start + _QUERY_BLOCK] for start in range(0, len(vectors), _QUERY_BLOCK)]
     tops = [TopK([str(row) for row in range(len(block))], block, metric=store.info.metric) for block in blocks]
     paid = np.zeros(store.info.count, dtype=bool)
     confidence = np.empty(store.info.count, dtype=np.float32)
@@ -294,7 +294,7 @@ def rank_rows(policy: str, survey: Survey, *, seed: int = 0) -> NDArray[np.int64
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class Choice:
     """The documents to embed, those of `sample`, beside `survey.paid`, at the `cost` that `counted_by` tells.
 
     `from_log` of them are hits of the query log.
@@ -309,7 +309,7 @@ class Plan:
     counted_by: str
 
 
-def plan_reembedding(
+def choose_documents(
     store: Store,
     fitted: FittedStitch,
     embedder: Embedder,
@@ -320,7 +320,7 @@ def plan_reembedding(
     price_usd_per_mtok: float | None = None,
     seed: int = 0,
     progress: Progress = no_progress,
-) -> Plan:
+) -> Choice:
     """Choose documents by `policy` within `budget`. The price is by default that of the registry.
 
     Raises
@@ -334,24 +334,24 @@ def plan_reembedding(
     if policy == QUERY_LOG:
         queries = embedder.embed_queries(log[:MOST_QUERIES], progress=progress)
     survey = look_over(policy, store, fitted, queries, progress=progress)
-    return make_plan(store, survey, budget, policy, tally=tally_of(embedder, price_usd_per_mtok), seed=seed)
+    return choose_within(store, survey, budget, policy, tally=tally_of(embedder, price_usd_per_mtok), seed=seed)
 
 
-def make_plan(store: Store, survey: Survey, budget: Budget, policy: str, *, tally: Tally, seed: int = 0) -> Plan:
+def choose_within(store: Store, survey: Survey, budget: Budget, policy: str, *, tally: Tally, seed: int = 0) -> Choice:
     """Choose documents by what a survey found, `tally` counting and pricing them.
 
     Raises
     ------
     UsageError
-        As `plan_reembedding`.
+        As `choose_documents`.
     """
     paid = tally.cost(store.documents(np.flatnonzero(survey.paid)))
     order = rank_rows(policy, survey, seed=seed)
     ranked = distinct_texts(store, order, len(order))
-    found = sorted(budget.choose(ranked, paid, store.info.count, tally), key=lambda one: one.row)
-    rows = np.array([one.row for one in found], dtype=np.int64)
-    documents: tuple[Document, ...] = tuple(one.document for one in found)
+    chosen = sorted(budget.choose(ranked, paid, store.info.count, tally), key=lambda candidate: candidate.row)
+    rows = np.array([candidate.row for candidate in chosen], dtype=np.int64)
+    documents: tuple[Document, ...] = tuple(candidate.document for candidate in chosen)
     hit = np.unique(np.fromiter((row for hits in survey.hits for row in hits), dtype=np.int64))
     from_log = int(np.isin(rows, hit).sum()) if policy == QUERY_LOG else 0
     sample, counted_by = Sample(rows, documents), tally.target.counter.sentence
-    return Plan(budget, policy, sample, survey, tally.cost(documents), from_log, counted_by)
+    return Choice(budget, policy, sample, survey, tally.cost(documents), from_log, counted_by)
