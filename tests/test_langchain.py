@@ -130,7 +130,7 @@ def test_a_folder_will_do_for_the_stitch(fitted, new_model, tmp_path):
     expected = TranslatedEmbeddings(Model(new_model), fitted).embed_query("open a file")
     for path in (tmp_path / "bridge", str(tmp_path / "bridge")):
         assert TranslatedEmbeddings(Model(new_model), path).embed_query("open a file") == expected
-    with pytest.raises(ManifestError, match="expected a stitch"):
+    with pytest.raises(ManifestError, match="no stitch here"):
         TranslatedEmbeddings(Model(new_model), tmp_path)
 
 

@@ -361,7 +361,9 @@ def test_a_stitch_from_before_there_were_fallbacks_is_refused_before_anything_is
     bare_folder, reading, tmp_path, capsys
 ):
     dataclasses.replace(reading, fallback=None).save(tmp_path / "stitch")
-    with pytest.raises(StitchError, match=r"the ridge\+text stitch reads texts, found a store without.*--stitch ridge"):
+    with pytest.raises(
+        StitchError, match=r"the ridge\+text stitch reads texts, but the store has none.*--stitch ridge"
+    ):
         translate_store(open_store(bare_folder), load_stitch(tmp_path / "stitch"), tmp_path / "new")
     command = ["translate", str(bare_folder), str(tmp_path / "stitch"), "-o", str(tmp_path / "new")]
     assert run(command) == 4

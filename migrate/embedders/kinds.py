@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 from migrate.embedders.base import Embedder
 from migrate.embedders.registry import find_model, suggest_models
 from migrate.errors import UsageError
+from migrate.plugins import installed, load_plugin
 
 ENTRY_POINTS = "lead_migrate.embedders"
 
@@ -90,7 +90,7 @@ def parse_spec(spec: str) -> tuple[str, str]:
     ('sentence-transformers', 'intfloat/e5-base-v2')
     """
     kind, name = split_spec(spec)
-    if kind in BUILT_IN or (kind and _plugins(kind)):
+    if kind in BUILT_IN or kind in installed(ENTRY_POINTS):
         if not name:
             raise UsageError(f"{spec!r} lacks the name of a model, for example {kind}:{find_kind(kind).example}")
         return kind, name
@@ -104,7 +104,7 @@ def parse_spec(spec: str) -> tuple[str, str]:
 
 def kind_names() -> list[str]:
     """Every kind that is installed, those of this package first."""
-    return list(dict.fromkeys([*BUILT_IN, *(point.name for point in entry_points(group=ENTRY_POINTS))]))
+    return list(dict.fromkeys([*BUILT_IN, *installed(ENTRY_POINTS)]))
 
 
 def find_kind(name: str) -> EmbedderKind:
@@ -113,48 +113,20 @@ def find_kind(name: str) -> EmbedderKind:
         module, _, attribute = BUILT_IN[name].partition(":")
         kind: EmbedderKind = getattr(import_module(module), attribute)
         return kind
-    points = _plugins(name)
-    if not points:
+    point = installed(ENTRY_POINTS).get(name)
+    if point is None:
         raise UsageError(f"unknown kind of model {name!r}; expected one of {', '.join(kind_names())}")
-    if len(points) > 1:
-        packages = " and ".join(sorted(map(_package, points)))
-        raise UsageError(f"several packages provide {name}: models ({packages}); uninstall all but one")
-    return _load_plugin(points[0])
+    plugin: EmbedderKind = load_plugin(point, EmbedderKind)
+    return plugin
 
 
 def kind_of(spec: str) -> EmbedderKind | None:
     """The kind of a recorded spec; None where it is not installed or has none."""
     kind, _ = split_spec(spec)
-    return find_kind(kind) if kind in BUILT_IN or (kind and _plugins(kind)) else None
+    return find_kind(kind) if kind in BUILT_IN or kind in installed(ENTRY_POINTS) else None
 
 
 def runs_code(spec: str) -> bool:
     """Whether the name in a spec says which code to run, so that no file may choose it."""
     kind = kind_of(spec)
     return kind is not None and kind.runs_code
-
-
-def _plugins(name: str) -> list[EntryPoint]:
-    return list(entry_points(group=ENTRY_POINTS, name=name))
-
-
-def _package(point: EntryPoint) -> str:
-    return point.dist.name if point.dist is not None else point.value
-
-
-def _load_plugin(point: EntryPoint) -> EmbedderKind:
-    advice = "update or uninstall it"
-    try:
-        kind = point.load()
-    except Exception as error:  # a foreign module may raise anything
-        reason = (str(error).strip() or "no message").splitlines()[0]
-        raise UsageError(
-            f"{_package(point)}: cannot provide {point.name}: models, importing {point.value} failed with "
-            f"{type(error).__name__}: {reason}; {advice}"
-        ) from error
-    if not isinstance(kind, EmbedderKind):
-        raise UsageError(
-            f"{_package(point)}: expected {point.value} to be an EmbedderKind for {point.name}: models, found "
-            f"{type(kind).__name__}; {advice}"
-        )
-    return kind

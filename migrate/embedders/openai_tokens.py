@@ -37,9 +37,9 @@ def estimate_tokens(text: str) -> int:
     (5, 8)
     """
     content = text.encode()
-    large = content.translate(None, _NOT_ALONE)
+    single_bytes = content.translate(None, _NOT_ALONE)
     small = len(content) - len(content.translate(None, _SMALL))
-    return max(-(-small // 3), len(content.split())) + len(large)
+    return max(-(-small // 3), len(content.split())) + len(single_bytes)
 
 
 def token_counter(model: str) -> Callable[[str], int]:

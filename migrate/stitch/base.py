@@ -54,6 +54,10 @@ class Stitch(ABC):
     """
 
     kind: ClassVar[str]
+    options: ClassVar[Sequence[str]] = ()
+    """Specs with an option, for a person who looks for one: `lowrank:RANK`."""
+    cost: ClassVar[int] = 100
+    """Of equally good stitches the one with the least is chosen: reading texts costs more than arithmetic."""
     reads_texts: ClassVar[bool] = False
     """Whether it needs the texts as well as the vectors; other stitches ignore them."""
     reach: Reach | None = None
@@ -63,6 +67,11 @@ class Stitch(ABC):
     def spec(self) -> str:
         """The spec that a user writes for this stitch: `kind` or `kind:OPTION`."""
         return self.kind
+
+    @classmethod
+    def from_option(cls, option: str | None) -> Self | None:
+        """A stitch that is not fitted from what follows the colon in its spec; None where that means nothing."""
+        return cls() if option is None else None
 
     @abstractmethod
     def fit(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:

@@ -26,7 +26,7 @@ from migrate.errors import StitchError
 from migrate.files import atomic_folder, canonical_json, sha256_file, write_bytes, write_json
 from migrate.manifest import Manifest
 from migrate.stitch.base import Pairing, Prediction, Stitch
-from migrate.stitch.registry import KINDS, new_stitch
+from migrate.stitch.registry import find_kind, new_stitch
 from migrate.stitch.select import Candidate, Selection, select_stitch
 from migrate.stitch.text_features import TextRows
 from migrate.stitch.text_reader import TextReader
@@ -98,7 +98,7 @@ def best_of_vectors(selection: Selection) -> Candidate | None:
 
 
 def _reads_vectors_only(row: Candidate) -> bool:
-    kind = KINDS.get(row.stitch.partition(":")[0])
+    kind = find_kind(row.stitch)
     return kind is not None and not kind.reads_texts and not row.is_control
 
 
@@ -242,7 +242,7 @@ class FittedStitch:
             return self
         if self.fallback is None:
             raise StitchError(
-                f"{source}: the store has no texts, which the {self.stitch.spec} stitch reads; fit it again, "
+                f"{source}: the {self.stitch.spec} stitch reads texts, but the store has none; fit it again, "
                 "which adds a fallback of vectors only, or fit one such as --stitch ridge"
             )
         used, judged = self.fallback.stitch, self.fallback.selection

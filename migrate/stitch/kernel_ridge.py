@@ -287,6 +287,7 @@ class Text(Additive):
     """The texts alone, as if there were no old vectors."""
 
     kind: ClassVar[str] = "text"
+    cost: ClassVar[int] = 8
     reads_texts: ClassVar[bool] = True
     reads_vectors: ClassVar[bool] = False
 
@@ -295,6 +296,7 @@ class RidgeText(Additive):
     """The old vector, linearly, and the texts."""
 
     kind: ClassVar[str] = "ridge+text"
+    cost: ClassVar[int] = 9
     reads_texts: ClassVar[bool] = True
 
 
@@ -302,6 +304,7 @@ class Kernel(Additive):
     """The old vector through a Gaussian kernel."""
 
     kind: ClassVar[str] = "kernel"
+    cost: ClassVar[int] = 7
     gaussian: ClassVar[bool] = True
 
 
@@ -309,6 +312,7 @@ class KernelText(Additive):
     """The old vector through a Gaussian kernel, and the texts."""
 
     kind: ClassVar[str] = "kernel+text"
+    cost: ClassVar[int] = 10
     gaussian: ClassVar[bool] = True
     reads_texts: ClassVar[bool] = True
 

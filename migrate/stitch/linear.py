@@ -13,7 +13,7 @@ from documents.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -158,6 +158,7 @@ class Identity(Stitch):
     """Leave the vectors as they are: right where the store only looks foreign."""
 
     kind: ClassVar[str] = "identity"
+    cost: ClassVar[int] = 0
 
     def fit(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
         """Learn nothing."""
@@ -186,6 +187,7 @@ class Mean(Stitch):
     """Map everything to the mean target vector: LEAD's control, that any stitch worth its name must beat."""
 
     kind: ClassVar[str] = "mean"
+    cost: ClassVar[int] = 1
     mean_: Vectors
 
     def fit(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
@@ -276,6 +278,7 @@ class Procrustes(Affine):
     """
 
     kind: ClassVar[str] = "procrustes"
+    cost: ClassVar[int] = 2
 
     def solve(self, x: Matrix, y: Matrix, mean: Matrix) -> Matrix:
         """Scale times U Vᵀ, from the singular value decomposition U S Vᵀ of xᵀy."""
@@ -290,6 +293,7 @@ class OrdinaryLeastSquares(Affine):
     """Least squares without a penalty; the minimum-norm solution where pairs are fewer than dimensions."""
 
     kind: ClassVar[str] = "ols"
+    cost: ClassVar[int] = 3
 
     def solve(self, x: Matrix, y: Matrix, mean: Matrix) -> Matrix:
         """The pseudo-inverse of x times y."""
@@ -300,6 +304,7 @@ class Ridge(Affine):
     """Least squares with a penalty whose weight λ is chosen by retrieval among exact leave-one-out predictions."""
 
     kind: ClassVar[str] = "ridge"
+    cost: ClassVar[int] = 5
     lambda_: float
 
     def __init__(self, penalties: Matrix = RELATIVE_GRID) -> None:
@@ -328,9 +333,18 @@ class LowRank(Stitch):
     """
 
     kind: ClassVar[str] = "lowrank"
+    options: ClassVar[Sequence[str]] = ("lowrank:RANK",)
+    cost: ClassVar[int] = 4
     down_: Vectors
     up_: Vectors
     offset_: Vectors
+
+    @classmethod
+    def from_option(cls, option: str | None) -> Self | None:
+        """`lowrank`, or `lowrank:RANK` with a rank from 1 on."""
+        if option is None:
+            return cls()
+        return cls(int(option)) if option.isdecimal() and int(option) > 0 else None
 
     def __init__(self, rank: int | None = None, penalties: Matrix = RELATIVE_GRID) -> None:
         self.rank = rank
@@ -408,7 +422,15 @@ class Adjoint(Stitch):
     """
 
     kind: ClassVar[str] = "adjoint"
+    cost: ClassVar[int] = 11
     matrix_: Vectors
+
+    @classmethod
+    def from_option(cls, option: str | None) -> Self | None:
+        """`adjoint`, or `adjoint:procrustes`."""
+        if option is None:
+            return cls()
+        return cls(option) if option == Procrustes.kind else None
 
     def __init__(self, base: str = Ridge.kind) -> None:
         self.base = base

@@ -285,8 +285,15 @@ class Mlp(Stitch):
     """
 
     kind: ClassVar[str] = "mlp"
+    options: ClassVar[Sequence[str]] = (f"mlp:1 to mlp:{MAX_LAYERS}",)
+    cost: ClassVar[int] = 6
     layers_: Sequence[Layer]
     loss_curve_: Vectors
+
+    @classmethod
+    def from_option(cls, option: str | None) -> Self | None:
+        """`mlp:LAYERS`; there is none without a number."""
+        return cls(int(option)) if option and option in map(str, range(1, MAX_LAYERS + 1)) else None
 
     def __init__(self, layers: int, *, seed: int = 0, training: Training | None = None) -> None:
         self.layers = layers

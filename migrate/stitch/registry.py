@@ -1,37 +1,65 @@
-"""Creates a stitch from the spec that a user writes, such as `ridge` or `lowrank:64`."""
+"""The kinds of stitches: built-in ones, and those of other packages; an unfitted one from its spec.
+
+A package adds a kind with an entry point in the group `lead_migrate.stitches` whose name is the kind's and whose object
+is a subclass of `Stitch`.
+"""
 
 from __future__ import annotations
 
+from typing import Final
+
 from migrate.errors import UsageError
+from migrate.plugins import installed, load_plugin
 from migrate.stitch.base import Stitch
 from migrate.stitch.kernel_ridge import Kernel, KernelText, RidgeText, Text
 from migrate.stitch.linear import Adjoint, Identity, LowRank, Mean, OrdinaryLeastSquares, Procrustes, Ridge
-from migrate.stitch.mlp import MAX_LAYERS, Mlp
+from migrate.stitch.mlp import Mlp
 
-KINDS: dict[str, type[Stitch]] = {
+ENTRY_POINTS: Final = "lead_migrate.stitches"
+KINDS: Final[dict[str, type[Stitch]]] = {
     kind.kind: kind
     for kind in (
-        Identity, Mean, Procrustes, OrdinaryLeastSquares, Ridge, LowRank, Adjoint, Kernel, Text, RidgeText, KernelText,
+        Identity, Mean, Procrustes, OrdinaryLeastSquares, Ridge, LowRank, Mlp, Adjoint,
+        Kernel, Text, RidgeText, KernelText,
     )
 }  # fmt: skip
+"""The built-in kinds by name."""
 
 
 def new_stitch(spec: str) -> Stitch:
-    """An unfitted stitch from its spec: `KIND`, `lowrank:RANK`, `mlp:LAYERS` or `adjoint:procrustes`.
+    """An unfitted stitch from its spec: `KIND`, or `KIND:OPTION` such as `lowrank:RANK`.
 
     Raises
     ------
     UsageError
-        No such stitch.
+        No such stitch, or it cannot be loaded.
     """
     kind, colon, option = spec.partition(":")
-    if kind == LowRank.kind and option.isdecimal() and int(option) > 0:
-        return LowRank(int(option))
-    if spec == f"{Adjoint.kind}:{Procrustes.kind}":
-        return Adjoint(option)
-    if kind == Mlp.kind and option in map(str, range(1, MAX_LAYERS + 1)):
-        return Mlp(int(option))
-    if kind not in KINDS or colon:
-        names = f"auto, {', '.join(KINDS)}, lowrank:RANK, mlp:1 to mlp:{MAX_LAYERS}"
-        raise UsageError(f"unknown stitch {spec!r}; choose one of {names}")
-    return KINDS[kind]()
+    stitch_class = find_kind(kind)
+    stitch = None if stitch_class is None else stitch_class.from_option(option if colon else None)
+    if stitch is None:
+        options = [option for kind in KINDS.values() for option in kind.options]
+        raise UsageError(f"unknown stitch {spec!r}; choose one of {', '.join(['auto', *_names(), *options])}")
+    return stitch
+
+
+def find_kind(spec: str) -> type[Stitch] | None:
+    """The class of a spec's kind; None where there is none.
+
+    Raises
+    ------
+    UsageError
+        It is another package's, and cannot be loaded.
+    """
+    name = spec.partition(":")[0]
+    if name in KINDS:
+        return KINDS[name]
+    point = installed(ENTRY_POINTS).get(name)
+    kind: type[Stitch] | None = None if point is None else load_plugin(point, Stitch)
+    return kind
+
+
+def _names() -> list[str]:
+    """Kinds that need no option, built-in ones first."""
+    built_in = [name for name, kind in KINDS.items() if kind.from_option(None) is not None]
+    return [*built_in, *(name for name in installed(ENTRY_POINTS) if name not in KINDS)]

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from migrate.stitch.base import FOLDS, Pairing, Stitch, check_pairs, cross_predict
 from migrate.stitch.confidence import Confidence
 from migrate.stitch.linear import Adjoint, Identity, Mean, Procrustes, Ridge
-from migrate.stitch.registry import KINDS, new_stitch
+from migrate.stitch.registry import find_kind, new_stitch
 from migrate.stitch.scores import HeldOutScores, Neighbours, score_predictions
 from migrate.vectors import Progress, Vectors, no_progress, unit_rows
 
@@ -37,11 +37,6 @@ AUTO = "auto"
 
 AUTO_CANDIDATES = ("identity", "procrustes", "ols", "lowrank", "ridge", "ridge+text")
 """What `auto` chooses from, the cheaper to use first."""
-
-_CHEAPEST_FIRST = (
-    "identity", "mean", "procrustes", "ols", "lowrank", "ridge", "mlp", "kernel", "text", "ridge+text", "kernel+text",
-)  # fmt: skip
-"""Kinds, the cheaper to use first: reading texts costs more than arithmetic."""
 
 TEXT_CONTROL = "text"
 
@@ -164,7 +159,7 @@ def applicable(pairs: Pairing) -> list[str]:
     """The specs `auto` may choose from for these pairs."""
     same_dim = pairs.source.shape[1] == pairs.target.shape[1]
     usable = [spec for spec in AUTO_CANDIDATES if same_dim or spec != Identity.kind]
-    return [spec for spec in usable if pairs.texts is not None or not KINDS[spec].reads_texts]
+    return [spec for spec in usable if pairs.texts is not None or not new_stitch(spec).reads_texts]
 
 
 def candidates(specs: Sequence[str], automatic: Sequence[str]) -> list[str]:
@@ -178,8 +173,8 @@ def candidates(specs: Sequence[str], automatic: Sequence[str]) -> list[str]:
 
 
 def _cost_of_use(spec: str) -> int:
-    kind = spec.partition(":")[0]
-    return _CHEAPEST_FIRST.index(kind) if kind in _CHEAPEST_FIRST else len(_CHEAPEST_FIRST)
+    kind = find_kind(spec)
+    return Stitch.cost if kind is None else kind.cost
 
 
 def select_stitch(
@@ -212,7 +207,7 @@ def select_stitch(
     judged = [_judge(spec, pairs, neighbours, seed=seed) for spec in _reporting(choices, progress)]
     chosen = _cheapest_of_the_best(judged)
     controls = [spec for spec in (TEXT_CONTROL, Mean.kind) if spec not in choices]
-    controls = [spec for spec in controls if pairs.texts is not None or not KINDS[spec].reads_texts]
+    controls = [spec for spec in controls if pairs.texts is not None or not new_stitch(spec).reads_texts]
     table = [candidate.row for candidate in judged]
     table += [_judge(spec, pairs, neighbours, seed=seed, is_control=True).row for spec in controls]
     table.append(_random_control(pairs.target, seed=seed))

@@ -7,11 +7,12 @@ is a `StoreKind`; `migrate.testing.stores.StoreTests` says what its stores must 
 from __future__ import annotations
 
 import re
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 from migrate.errors import UsageError
+from migrate.plugins import installed, load_plugin
 from migrate.stores.arrays import ArraysKind
 from migrate.stores.base import Store
 from migrate.stores.faiss.find import FaissKind
@@ -21,6 +22,7 @@ ENTRY_POINTS: Final = "lead_migrate.stores"
 _SCHEME: Final = re.compile(r"([a-z][a-z0-9+._-]*):(.*)", re.DOTALL)
 
 
+@runtime_checkable
 class StoreKind(Protocol):
     """One kind of store. `name` is also the scheme of its locations, `name:...`."""
 
@@ -111,16 +113,9 @@ def _kind_called(name: str) -> StoreKind:
 def _installed() -> list[EntryPoint]:
     """Kinds of other packages by name; they cannot take the place of built-in ones."""
     own = {kind.name for kind in _BUILT_IN}
-    entries = {entry.name: entry for entry in entry_points(group=ENTRY_POINTS) if entry.name not in own}
-    return [entries[name] for name in sorted(entries)]
+    return [entry for name, entry in installed(ENTRY_POINTS).items() if name not in own]
 
 
 def _load(entry: EntryPoint) -> StoreKind:
-    try:
-        kind: StoreKind = entry.load()
-    except Exception as error:
-        raise UsageError(
-            f"the store kind {entry.name!r} ({entry.value}) cannot be loaded: {type(error).__name__}: {error}; "
-            "install its package again, or remove it"
-        ) from error
+    kind: StoreKind = load_plugin(entry, StoreKind)
     return kind

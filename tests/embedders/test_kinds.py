@@ -49,7 +49,7 @@ def test_a_kind_of_another_package_is_loaded_by_its_name(install):
     ("package", "code", "message"),
     [
         ("raising_plugin", "raise OSError('no\\nlicence')", "failed with OSError: no; update or uninstall it"),
-        ("typed_plugin", "KIND = 7", "to be an EmbedderKind for theirs: models, found int; update or uninstall it"),
+        ("typed_plugin", "KIND = 7", "should be of type EmbedderKind and is int; update or uninstall it"),
         ("empty_plugin", "", "failed with AttributeError"),
     ],
 )

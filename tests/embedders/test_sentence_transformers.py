@@ -189,7 +189,7 @@ def test_a_damaged_model_is_refused_in_one_line(copy):
     folder = copy()
     (folder / "model.safetensors").unlink()
     (folder / "model.safetensors").write_bytes(b"damaged")
-    with pytest.raises(InputError, match="cannot load it") as caught:
+    with pytest.raises(InputError, match="cannot load a sentence-transformers model from it") as caught:
         _ = load_embedder(f"sentence-transformers:{folder}").identity
     assert "\n" not in str(caught.value)
 

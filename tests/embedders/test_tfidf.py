@@ -107,8 +107,8 @@ def test_says_what_to_do_before_it_has_learned():
     [
         (301, CORPUS * 2, "400 and 300"),
         (201, CORPUS, "200 and 300"),
-        (2, [], "found none"),
-        (2, [Document("d", "! ?")], "found none"),
+        (2, [], "the corpus has no words"),
+        (2, [Document("d", "! ?")], "the corpus has no words"),
     ],
 )
 def test_a_corpus_too_small_for_the_dimension_is_refused(dim, corpus, message):

@@ -69,7 +69,7 @@ def test_labels_are_for_the_documents_that_are_compared(stores):
     found = compare_stores(stores, labels=labels).downstream
     assert found.trained_on + found.judged_on == 50
     assert found.probe[1] is not None and found.probe[2] is None
-    with pytest.raises(DatasetError, match="found none"):
+    with pytest.raises(DatasetError, match="none of the documents that are compared has a label"):
         compare_stores(stores, labels={"elsewhere": "x"})
 
 

@@ -51,10 +51,10 @@ def test_stores_of_other_documents_are_refused(tmp_path):
     a = make_store(tmp_path / "a", ids(*range(20)), vectors(20))
     b = make_store(tmp_path / "b", ids(*range(100, 120)), vectors(20))
     c = make_store(tmp_path / "c", ids(*range(15, 35)), vectors(20))
-    with pytest.raises(StoreError, match="found no ids in common") as caught:
+    with pytest.raises(StoreError, match="the stores have no ids in common") as caught:
         match_documents([a, b])
     assert str(tmp_path / "a") in str(caught.value) and "\n" not in str(caught.value)
-    with pytest.raises(StoreError, match="found 5 ids in common"):
+    with pytest.raises(StoreError, match="have 5 ids in common"):
         match_documents([a, c])
 
 

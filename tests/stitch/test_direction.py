@@ -103,7 +103,7 @@ def test_a_stitch_from_before_there_were_directions_is_one_for_documents(source_
         ),
         (lambda facts: facts["details"].update(direction=["query"]), r"found \['query'\]"),
         (lambda facts: facts["details"].update(direction="document"), "fit it again"),
-        (lambda facts: facts.update(model=None), "expected the model whose queries"),
+        (lambda facts: facts.update(model=None), "does not name the model whose queries"),
         (lambda facts: facts["model"].update(dim=23), "fit it again"),
         (lambda facts: facts["model"].update(dim="many"), "fit it again"),
     ],

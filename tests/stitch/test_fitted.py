@@ -347,7 +347,7 @@ def test_a_fact_that_is_missing_is_found(fact, saved):
 
 
 def test_a_folder_without_a_stitch_is_refused(tmp_path):
-    with pytest.raises(ManifestError, match="expected a stitch"):
+    with pytest.raises(ManifestError, match="no stitch here"):
         load_stitch(tmp_path)
 
 

@@ -149,7 +149,7 @@ def test_a_kind_of_another_package_is_asked_after_the_built_in_ones(folder, tmp_
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     assert registry.kind_names() == ["faiss", "arrays", "broken", "other"]
     assert open_store(f"other:{folder}.other").info.location == folder
-    with pytest.raises(UsageError, match=r"the store kind 'broken' .* cannot be loaded: AttributeError"):
+    with pytest.raises(UsageError, match=r"cannot provide broken, importing .* failed with AttributeError"):
         open_store("broken:x")
 
 

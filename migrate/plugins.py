@@ -1,0 +1,54 @@
+"""What other packages add by entry points: kinds of stores, embedders and stitches."""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from migrate.errors import UsageError
+
+
+def installed(group: str) -> dict[str, EntryPoint]:
+    """The entry points of a group by name, in the order of names.
+
+    Raises
+    ------
+    UsageError
+        Two packages use one name.
+    """
+    points: dict[str, EntryPoint] = {}
+    for point in sorted(entry_points(group=group), key=lambda point: point.name):
+        if point.name in points:
+            packages = " and ".join(sorted(map(_package, (points[point.name], point))))
+            raise UsageError(f"several packages provide {point.name} ({packages}); uninstall all but one")
+        points[point.name] = point
+    return points
+
+
+def load_plugin(point: EntryPoint, expected: type) -> Any:
+    """The object of an entry point: an instance of `expected`, or a subclass of it.
+
+    Raises
+    ------
+    UsageError
+        Its module cannot be imported, or the object is another.
+    """
+    advice = "update or uninstall it"
+    try:
+        plugin = point.load()
+    except Exception as error:  # a foreign module may raise anything
+        reason = (str(error).strip() or "no message").splitlines()[0]
+        raise UsageError(
+            f"{_package(point)}: cannot provide {point.name}, importing {point.value} failed with "
+            f"{type(error).__name__}: {reason}; {advice}"
+        ) from error
+    if not (expected in plugin.__mro__ if isinstance(plugin, type) else isinstance(plugin, expected)):
+        what = plugin.__name__ if isinstance(plugin, type) else type(plugin).__name__
+        raise UsageError(
+            f"{_package(point)}: {point.value} should be of type {expected.__name__} and is {what}; {advice}"
+        )
+    return plugin
+
+
+def _package(point: EntryPoint) -> str:
+    return point.dist.name if point.dist is not None else point.value
