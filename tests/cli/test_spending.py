@@ -196,8 +196,7 @@ def test_finished_parts_are_not_counted_again_without_a_cache(
     step, source_folder, beir, server, tmp_path, monkeypatch, capsys
 ):
     """Parts are of 64 documents here; the run breaks off when it asks for the second."""
-    for module in ("corpus", "reference"):
-        monkeypatch.setattr(f"migrate.embed.{module}.batched", in_small_parts)
+    monkeypatch.setattr("migrate.embed.corpus.BATCH_DOCUMENTS", 64)
     count = open_store(source_folder).info.count
     command = {
         "embed": ["embed", beir, "--model", SMALL, "--no-chunks", "-o", tmp_path / "out"],
@@ -232,11 +231,3 @@ def unlabelled(store, folder):
     shutil.copytree(store, folder)
     (folder / "lead-migrate.json").unlink()
     return folder
-
-
-def in_small_parts(documents):
-    from itertools import islice
-
-    stream = iter(documents)
-    while batch := list(islice(stream, 64)):
-        yield batch
