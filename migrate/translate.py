@@ -124,7 +124,7 @@ def translate_store(
     before = store.snapshot()
     same_store = _check_fits(store, before, fitted, any_store=any_store)
     fallback = fitted.fallback_use() if not store.info.has_texts else None
-    fitted = fitted if store.info.has_texts else fitted.without_texts(source=str(store.info.location))
+    fitted = fitted if store.info.has_texts else fitted.without_texts(source=store.info.location)
     job = _TranslateJob(store, before, fitted, fallback, patch=same_store)
     facts = write_store(output, job, runner=runner, force=force, restart=restart, progress=progress)
     wall_s = time.perf_counter() - started
@@ -150,7 +150,7 @@ def translate_store(
 
 def _check_fits(store: Store, fingerprint: Snapshot, fitted: FittedStitch, *, any_store: bool) -> bool:
     """Whether the stitch was fitted on this very store."""
-    require_direction(fitted.manifest, DOCUMENT, source=str(store.info.location))
+    require_direction(fitted.manifest, DOCUMENT, source=store.info.location)
     expected = fitted.manifest.details["fingerprint"]
     if expected["dim"] != store.info.dim:
         raise StitchError(
@@ -204,7 +204,7 @@ class _TranslateJob(StoreJob):
         if self._is_portable():
             saved = work.scratch / "stitch"
             self.fitted.save(saved, force=True)
-        task = TranslateTask(str(self.store.info.location), saved, work.content, work.scratch, self.rows, self.patch)
+        task = TranslateTask(self.store.info.location, saved, work.content, work.scratch, self.rows, self.patch)
         return replace(task, opened=(self.store, self.fitted, writer))
 
     def _is_portable(self) -> bool:
@@ -294,7 +294,7 @@ def translated_batches(
         texts = (document.text for document in documents)
     for batch in store.scan(start, stop, batch_size=rows):
         words = list(islice(texts, len(batch))) if texts is not None else None
-        yield fitted.translate(batch, words, source=str(store.info.location), patch=patch)
+        yield fitted.translate(batch, words, source=store.info.location, patch=patch)
 
 
 def _manifest(

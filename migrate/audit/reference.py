@@ -313,8 +313,8 @@ def _matching_rows(translated: Store, reference: Store, keys: tuple[Keys, Keys],
     vectors = batch.vectors.copy()
     places = np.array([row_of[doc_id] for doc_id in ids], dtype=np.int64)
     true_vectors = reference.get(places).vectors
-    check_vectors(ids, vectors, source=str(translated.info.location))
-    check_vectors(ids, true_vectors, source=str(reference.info.location))
+    check_vectors(ids, vectors, source=translated.info.location)
+    check_vectors(ids, true_vectors, source=reference.info.location)
     _check_texts(translated, reference, rows, places)
     return _Rows(ids, places, vectors, true_vectors, is_true[rows], None if values is None else values[rows])
 

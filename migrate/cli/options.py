@@ -41,6 +41,28 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 PATH = click.Path(path_type=Path)
 
 
+class Location(click.types.StringParamType):
+    """Where a store is: a path, or a URI. No path is made of it, which would take a slash from `kind:http://host`."""
+
+    name = "store"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The location as it was typed."""
+        if not value:
+            self.fail("expected a path or a URI, found nothing", param, ctx)
+        return str(value)
+
+
+STORE = Location()
+
+
+def local_paths(*locations: Path | str | None) -> list[Path]:
+    """The files and folders among what is read, which no output may replace."""
+    from migrate.stores.registry import path_in
+
+    return [path for location in locations if location is not None and (path := path_in(location)) is not None]
+
+
 class FiniteRange(click.FloatRange):
     """Numbers between bounds, of which NaN is none: it passes every comparison with them."""
 

@@ -72,7 +72,7 @@ def store_bytes(store: Store, dim: int) -> StoreBytes:
     """
     info = store.info
     now = file_bytes(store)
-    index = int(info.details.get("index bytes", info.count * info.dim * FLOAT_BYTES))
+    index = int(info.details.get("index_bytes", info.count * info.dim * FLOAT_BYTES))
     rows = info.count + int(info.details.get("nlist", 0))
     after = index + rows * (dim - info.dim) * FLOAT_BYTES
     kind = info.index_type.replace("IndexIDMap2(", "").replace("IndexIDMap(", "").rstrip(")")

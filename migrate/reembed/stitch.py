@@ -257,7 +257,7 @@ def with_metered_views(fitted: FittedStitch, cap: SpendingCap) -> FittedStitch:
 
 
 def _check_same(store: Store, fitted: FittedStitch, embedder: Embedder) -> None:
-    require_direction(fitted.manifest, DOCUMENT, source=str(store.info.location))
+    require_direction(fitted.manifest, DOCUMENT, source=store.info.location)
     difference = store.snapshot().difference(fitted.manifest.details["fingerprint"])
     if difference is not None:
         raise StitchError(

@@ -161,7 +161,7 @@ def _by_vectors(store: Store, queries: Vectors, depth: int, progress: Progress) 
     done = 0
     for batch in store.scan():
         progress("search the query log", done, store.info.count)
-        check_vectors(batch.ids, batch.vectors, source=str(store.info.location))
+        check_vectors(batch.ids, batch.vectors, source=store.info.location)
         keys = [_key(row) for row in range(done, done + len(batch))]
         for top in tops:
             top.add(keys, batch.vectors)

@@ -122,7 +122,7 @@ class ArrayStore(FileStore):
         is_own = manifest is not None and manifest.details.get("index") == index.name
         foreign = f"the manifest in the folder is not of {index.name}; it is ignored"
         self.info = StoreInfo(
-            location=path,
+            location=str(path),
             kind=ArraysKind.name,
             index_type=f"{file.layout} of {file.dtype}",
             count=file.count,

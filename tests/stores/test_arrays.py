@@ -148,7 +148,7 @@ def test_a_kind_of_another_package_is_asked_after_the_built_in_ones(folder, tmp_
     (tmp_path / "site" / "other_kind.py").write_text("from test_arrays import OtherKind\nKIND = OtherKind()\n")
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     assert registry.kind_names() == ["faiss", "arrays", "broken", "other"]
-    assert open_store(f"other:{folder}.other").info.location == folder
+    assert open_store(f"other:{folder}.other").info.location == f"other:{folder}.other"
     with pytest.raises(UsageError, match=r"the store kind 'broken' .* cannot be loaded: AttributeError"):
         open_store("broken:x")
 

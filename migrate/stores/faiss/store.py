@@ -111,7 +111,7 @@ def _find_documents(index: Path, pickled: Path | None, labels: Labels, count: in
 def _describe(path: Path, file: FaissFile, source: DocumentSource, labels: Labels) -> StoreInfo:
     header = file.layout.header
     info = StoreInfo(
-        location=path,
+        location=str(path),
         kind=source.format,
         index_type=class_chain(file.layout),
         count=header.count,
