@@ -97,9 +97,7 @@ def manifest_finding(manifest: Manifest, model: ModelIdentity) -> Finding:
     ]
     if differences:
         return Finding("manifest", False, f"in the manifest {'; '.join(differences)}")
-    return Finding(
-        "manifest", True, f"names {recorded.spec}, made by {manifest.details.get('made by', 'an unknown command')}"
-    )
+    return Finding("manifest", True, f"names {recorded.spec}, made by {manifest.store.made_by or 'an unknown command'}")
 
 
 def check_revision(location: str, recorded: ModelIdentity, model: ModelIdentity) -> None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 def log_sentence(stitch: Manifest, *, by_vectors: bool) -> str:
     """How much of a stitch's sample the log has chosen, and by what."""
-    from_log, pairs = stitch.details["sample"]["from query log"], stitch.counts["pairs"]
+    from_log, pairs = (stitch.stitch.sample or {})["from query log"], stitch.counts["pairs"]
     by = "old vectors and words" if by_vectors else "words only, as no source model was named"
     remark = "" if from_log == pairs else "; the others are random"
     return f"sample: {from_log:,} of {pairs:,} documents are near the top for the query log, by {by}{remark}"

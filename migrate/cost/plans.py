@@ -151,7 +151,7 @@ def read_stitch_quality(folder: Path, store: Store, spec: str) -> KnownPoint:
         It was fitted on another store, or leads to another model.
     """
     fitted = load_stitch(folder)
-    difference = store.snapshot().difference(fitted.manifest.details.get("fingerprint", {}))
+    difference = store.snapshot().difference(fitted.manifest.stitch.fitted_on)
     if difference is not None:
         raise StitchError(
             f"{folder}: expected a stitch fitted on {store.info.location}, found one of another store ({difference}); "

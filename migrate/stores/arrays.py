@@ -119,7 +119,7 @@ class ArrayStore(FileStore):
         converted = () if file.dtype == "float32" else (_ROUNDED.format(file.dtype),)
         own = {} if documents.file in (None, index) else {"documents_file": documents.file.name}
         manifest = find_manifest(index.parent, "store")
-        is_own = manifest is not None and manifest.details.get("index") == index.name
+        is_own = manifest is not None and manifest.store.index == index.name
         foreign = f"the manifest in the folder is not of {index.name}; it is ignored"
         self.info = StoreInfo(
             location=str(path),

@@ -174,7 +174,7 @@ def _with_manifest(info: StoreInfo, index: Path) -> StoreInfo:
     manifest = find_manifest(index.parent, "store")
     if manifest is None:
         return info
-    if manifest.details.get("index") != index.name:
+    if manifest.store.index != index.name:
         note = f"the manifest in the folder is not of {index.name}; it is ignored"
         return replace(info, notes=(*info.notes, note))
     return replace(info, manifest=manifest)
