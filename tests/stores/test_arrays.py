@@ -127,6 +127,21 @@ def test_an_unknown_kind_is_named_with_those_that_are_there(capsys):
     assert capsys.readouterr().err.count("\n") == 1
 
 
+def test_a_location_opens_the_same_store_again(folder, vectors):
+    save(build("Flat", -vectors), folder)
+    location = open_store(f"arrays:{folder}").info.location
+    assert np.array_equal(read(open_store(location))[1], vectors)
+
+
+def test_a_store_by_its_scheme_is_not_replaced(folder, tmp_path, capsys):
+    for output in (folder, folder / "new"):
+        assert run(["fit", f"arrays:{folder}", "--target", "tfidf:8", "-o", str(output), "--force"]) == 2
+        assert "overlaps" in capsys.readouterr().err
+    assert (folder / "vectors.npy").exists()
+    assert run(["inspect", ""]) == 2
+    assert "expected a path or a URI, found nothing" in capsys.readouterr().err
+
+
 class OtherKind:
     """What another package may bring."""
 
