@@ -107,7 +107,7 @@ def command(
     if learning.query_log is not None:
         show(options.log_sentence(fitted.manifest, by_vectors=old is not None))
     if direction == "query":
-        bridge = shlex.join(["--source", str(store_word(store)), "--bridge", str(output.absolute())])
+        bridge = shlex.join(["--source", store_word(store), "--bridge", str(output.absolute())])
         advise(f"an audit of a translated store sets this beside it with {bridge}", quiet=quiet)
         return
     translated = free_path(output.with_name(f"{name_of(opened)}-translated"))

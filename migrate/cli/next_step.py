@@ -94,14 +94,15 @@ def beir_words(beir: str) -> list[str | Path]:
     return ["--beir", Path(beir) if Path(beir).exists() else beir]
 
 
-def store_word(location: str) -> Path | str:
+def store_word(location: str) -> str:
     """A location as it opens the same store from whatever folder."""
     from migrate.stores.registry import path_in
 
     path = path_in(location)
-    if path is None or str(path) == str(Path(location)):
-        return location if path is None else path
-    return location.removesuffix(str(path)) + str(path.absolute())
+    if path is None:
+        return location
+    scheme = "" if path == Path(location) else f"{location.partition(':')[0]}:"
+    return f"{scheme}{path.absolute()}"
 
 
 def name_of(store: Store) -> str:

@@ -34,6 +34,7 @@ _MAGIC: Final = b"LMIDIDX1"
 _LENGTH: Final = struct.Struct("<I")
 _SORTED_AT_ONCE: Final = 500_000
 _ABSENT: Final = -1
+_AGAIN: Final = "remove it, and it is made again"
 
 
 class IdIndex:
@@ -58,7 +59,7 @@ class IdIndex:
             head, whole = os.pread(self._file, _HEAD.size, 0), os.fstat(self._file).st_size
         magic, count, size, digest = _HEAD.unpack(head) if len(head) == _HEAD.size else (b"", 0, 0, b"")
         if magic != _MAGIC or whole != _HEAD.size + size + 8 * count:
-            raise malformed(path, "a whole list of ids", "another file", "remove it, and it is made again")
+            raise malformed(path, "a whole list of ids", "another file", _AGAIN)
         self.count: int = count
         self.sha256: str = digest.hex()
         self._ends = _HEAD.size + size
@@ -104,7 +105,7 @@ class IdIndex:
             raise IndexError(f"rows {min(rows)} to {max(rows)} requested, 0 to {self.count - 1} are there")
         if isinstance(rows, range) and rows.step == 1:
             return self._slice(rows.start, rows.stop)
-        return [self._key(int(row)).decode() for row in rows]
+        return [self._text(self._key(int(row))) for row in rows]
 
     def rows(self, ids: Sequence[str]) -> NDArray[np.int64]:
         """The row of each id, (len(ids),); -1 for an id that the store has not."""
@@ -129,7 +130,13 @@ class IdIndex:
             return []
         bounds = self._bounds(start, stop)
         content, first = self._bytes(bounds[0], bounds[-1]), bounds[0]
-        return [content[begin - first : end - first].decode() for begin, end in pairwise(bounds)]
+        return [self._text(content[begin - first : end - first]) for begin, end in pairwise(bounds)]
+
+    def _text(self, key: bytes) -> str:
+        try:
+            return key.decode()
+        except UnicodeDecodeError as error:
+            raise malformed(self.path, "ids in UTF-8", "other bytes", _AGAIN) from error
 
     def _bounds(self, start: int, stop: int) -> list[int]:
         """Where the ids of rows `start` to `stop` begin, and where the last one ends, from the first id on."""
@@ -139,7 +146,7 @@ class IdIndex:
         bounds: list[int] = numbers.tolist()
         bounds = bounds if start else [0, *bounds]
         if bounds != sorted(bounds) or bounds[-1] > self._ends - _HEAD.size:
-            raise malformed(self.path, "ids one after another", "other places", "remove it, and it is made again")
+            raise malformed(self.path, "ids one after another", "other places", _AGAIN)
         return bounds
 
     def _bytes(self, start: int, stop: int) -> bytes:

@@ -55,3 +55,12 @@ def test_a_list_that_was_cut_is_refused_or_made_again(tmp_path, size):
     with pytest.raises(StoreError, match="remove it, and it is made again"):
         IdIndex(path)
     assert kept_index(tmp_path, "a store", 1, lambda: IDS).count == len(IDS)
+
+
+def test_bytes_that_are_no_ids_are_refused(tmp_path):
+    index = IdIndex.build(tmp_path / "x.ids", ["a", "b", "c"], source="a store")
+    content = index.path.read_bytes()
+    for bad in (content.replace(b"abc", b"a\xffc"), content[:-8] + b"\xff" * 8):
+        index.path.write_bytes(bad)
+        with pytest.raises(StoreError, match="remove it, and it is made again"):
+            IdIndex(index.path).ids(range(3))
