@@ -396,5 +396,5 @@ def _model_of(store: Store, model: ModelLike | None, option: str) -> Embedder:
     else:
         embedder = load_embedder(spec, state=folder_of(store), **recorded_options(known))
         check_revision(store.info.location, known, embedder.identity)
-    embedder.expect_dim(store.info.dim, str(store.info.location))
+    embedder.expect_dim(store.info.dim, store.info.location)
     return embedder

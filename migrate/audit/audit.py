@@ -16,7 +16,7 @@ from migrate.audit.results import BM25, FULL, RANDOM, STAY, TRANSLATED, ArmResul
 from migrate.audit.retrieval import Retriever
 from migrate.audit.slices import unused_fields
 from migrate.audit.verdict import Bounds, family_bounds
-from migrate.manifest import Manifest
+from migrate.manifest import Manifest, ReportFacts
 from migrate.selection.query_log import choosers_of
 from migrate.vectors import Progress, no_progress
 
@@ -113,5 +113,5 @@ def _manifest(prepared: PreparedAudit) -> Manifest:
         source_model=manifest.source_model if manifest else None,
         seed=options.seed,
         counts={"queries": len(prepared.query_set.distinct), "documents": prepared.n_documents},
-        details={"dataset": prepared.query_set.name, "resamples": options.resamples},
+        details=ReportFacts(dataset=prepared.query_set.name, resamples=options.resamples).as_details(),
     )

@@ -330,8 +330,8 @@ def _retriever(inputs: FrontierInputs, query_set: QuerySet, options: AuditOption
 def _check(store: Store, fitted: FittedStitch, query_set: QuerySet, shares: Sequence[float]) -> None:
     if not query_set.queries:
         raise InputError(f"{query_set.name}: expected queries to judge by, found none")
-    require_direction(fitted.manifest, DOCUMENT, source=str(store.info.location))
-    difference = store.snapshot().difference(fitted.manifest.details["fingerprint"])
+    require_direction(fitted.manifest, DOCUMENT, source=store.info.location)
+    difference = store.snapshot().difference(fitted.manifest.stitch.fitted_on)
     if difference is not None:
         raise StitchError(
             f"{store.info.location}: expected the store that the stitch was fitted on, found another ({difference}); "

@@ -16,7 +16,6 @@ from migrate.audit.query_set import PARENT_FIELD, Keys, QuerySet, document_keys,
 from migrate.audit.reference import ReferenceProof, check_source, prove_reference
 from migrate.audit.results import BRIDGE, FULL, STAY, TRANSLATED, ArmCost
 from migrate.audit.verdict import MARGIN, RESAMPLES
-from migrate.backfill import FILLED_IN
 from migrate.cost import Tally, tally_of, usd_of
 from migrate.embedders.base import Embedder
 from migrate.embedders.kinds import split_spec
@@ -130,7 +129,7 @@ def _true_vectors(translated: Store) -> tuple[str, ...]:
     n_true = manifest.counts.get(_TRUE, 0) if manifest else 0
     if not n_true:
         return ()
-    origin = "" if manifest and manifest.details.get(FILLED_IN) else ": the sample the stitch was fitted on"
+    origin = "" if manifest and manifest.store.filled_in else ": the sample the stitch was fitted on"
     return (f"{n_true:,} of {translated.info.count:,} vectors are true ones{origin}",)
 
 
@@ -148,7 +147,7 @@ def bridged_store(bridge: FittedStitch, source: Store | None, model: ModelIdenti
         raise UsageError("expected the source store that the bridge leads to, found none; name it with --source STORE")
     path, fitted_for = source.info.location, bridge.manifest.model
     require_direction(bridge.manifest, QUERY, source=str(path))
-    difference = source.snapshot().difference(bridge.manifest.details["fingerprint"])
+    difference = source.snapshot().difference(bridge.manifest.stitch.fitted_on)
     if difference is not None:
         raise StitchError(
             f"{path}: the bridge was fitted on another store ({difference}); fit one on this store with "

@@ -35,7 +35,7 @@ from migrate.manifest import Manifest, ModelIdentity
 from migrate.selection.sample import distinct_texts
 from migrate.stores.base import Store
 from migrate.stores.confidence import stored_confidence
-from migrate.stores.file_store import INDEX_HASH, as_files, index_is_verified
+from migrate.stores.file_store import as_files, index_is_verified
 from migrate.vectors import Document, Progress, Vectors, check_vectors, no_progress, summarize_norms
 
 SPOT_CHECKS: Final = 32
@@ -237,7 +237,7 @@ def _is_same_place(store: Store, other: Store) -> bool:
 def _refuse_same_bytes(translated: Store, reference: Store) -> None:
     """A copy of the reference is not a translation, however well it scores."""
     manifests = [store.info.manifest for store in (translated, reference)]
-    hashes = [manifest.details.get(INDEX_HASH) if manifest else None for manifest in manifests]
+    hashes = [manifest.store.index_sha256 if manifest else None for manifest in manifests]
     if hashes[0] is not None and hashes[0] == hashes[1] and made_by(translated) in (*_MADE_RIGHT, None):
         raise StoreError(
             f"{translated.info.location}: expected a translated store to audit, found the same vectors as in the "
@@ -247,7 +247,7 @@ def _refuse_same_bytes(translated: Store, reference: Store) -> None:
 
 def made_by(store: Store) -> str | None:
     """The command that made a store, where its manifest says so."""
-    return store.info.manifest.details.get("made by") if store.info.manifest else None
+    return store.info.manifest.store.made_by if store.info.manifest else None
 
 
 def _by_manifest(translated: Store, reference: Store, embedder: Embedder) -> tuple[bool, str]:
@@ -313,8 +313,8 @@ def _matching_rows(translated: Store, reference: Store, keys: tuple[Keys, Keys],
     vectors = batch.vectors.copy()
     places = np.array([row_of[doc_id] for doc_id in ids], dtype=np.int64)
     true_vectors = reference.get(places).vectors
-    check_vectors(ids, vectors, source=str(translated.info.location))
-    check_vectors(ids, true_vectors, source=str(reference.info.location))
+    check_vectors(ids, vectors, source=translated.info.location)
+    check_vectors(ids, true_vectors, source=reference.info.location)
     _check_texts(translated, reference, rows, places)
     return _Rows(ids, places, vectors, true_vectors, is_true[rows], None if values is None else values[rows])
 

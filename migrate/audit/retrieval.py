@@ -63,10 +63,10 @@ class Retriever:
         return self._timed(lambda: search(batches, ids, queries, metric=metric, key=key, depth=depth))
 
     def _checked(self, store: Store, keys: Keys) -> Iterator[Batch]:
-        done, stage = 0, f"search {store.info.location.name}"
+        done, stage = 0, f"search {store.info.name}"
         for batch in store.scan():
             self.progress(stage, done, store.info.count)
-            check_vectors(batch.ids, batch.vectors, source=str(store.info.location))
+            check_vectors(batch.ids, batch.vectors, source=store.info.location)
             yield _without(batch, keys, self.left_out) if self.left_out else batch
             done += len(batch)
         self.progress(stage, done, store.info.count)

@@ -35,7 +35,7 @@ BUILD = "build"
 
 
 def open_source(
-    source: Path | None, source_model: str | None, model: ModelOptions, *, needed: bool, quiet: bool
+    source: str | None, source_model: str | None, model: ModelOptions, *, needed: bool, quiet: bool
 ) -> tuple[Store | None, Embedder | None]:
     """The source store and its model, or why there is no arm `stay`; what else needs the store needs no model."""
     from migrate.stores import open_store
@@ -69,7 +69,7 @@ def read_depths(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in parts)
 
 
-def read_trial(frontier: FrontierOptions, source: Path | None, model: ModelOptions) -> FrontierTrial | None:
+def read_trial(frontier: FrontierOptions, source: str | None, model: ModelOptions) -> FrontierTrial | None:
     """What a frontier is tried with; None where it is not asked for.
 
     Raises
@@ -118,7 +118,7 @@ _REFERENCE_OPTIONS = (
     option("--save-reference", type=options.PATH, help="Folder to keep what `--reference build` embeds."),
 )
 _SOURCE_OPTIONS = (
-    option("--source", type=options.PATH, help="Store before the migration: adds the arm `stay`."),
+    option("--source", type=options.STORE, help="Store before the migration: adds the arm `stay`."),
     options.source_model,
     option(
         "--bridge",
@@ -196,7 +196,7 @@ class ReferenceOptions:
 class SourceOptions:
     """The store before the migration, and what goes with it."""
 
-    source: Path | None
+    source: str | None
     source_model: str | None
     bridge: Path | None
 
@@ -247,7 +247,7 @@ class ArmOptions:
     "A verdict on a translated store.",
     example="lead-migrate audit new-store --reference build --beir my-beir --source my-store",
 )
-@click.argument("store", type=options.PATH)
+@click.argument("store", type=options.STORE)
 @option_group(ReferenceOptions, "against", *_REFERENCE_OPTIONS)
 @options.query_options
 @option("--target", metavar="SPEC", help="Model to embed the queries with.  [default: the store's own]")
@@ -260,7 +260,7 @@ class ArmOptions:
 @report_options
 @options.general_options(options.seed, options.force, options.restart, options.as_json, options.quiet)
 def command(
-    store: Path,
+    store: str,
     against: ReferenceOptions,
     judged: QueryOptions,
     target: str | None,
@@ -287,8 +287,8 @@ def command(
     quiet = general.quiet
     audit_options = arms.audit_options(price, general.seed)
     trial = read_trial(frontier, before.source, model)
-    inputs = [store, Path(against.reference), Path(judged.beir), before.source, frontier.stitch, frontier.query_log]
-    paths = [path for path in inputs if path is not None]
+    read = (store, against.reference, judged.beir, before.source, frontier.stitch, frontier.query_log)
+    paths = options.local_paths(*read)
     against.refuse(paths)
     outputs.refuse(*paths, force=general.force)  # refused before anything is spent
     with progress_bar(quiet=quiet) as progress:
@@ -301,7 +301,7 @@ def command(
             translated,
             questions,
             embedder,
-            reference=None if against.is_built else open_store(Path(against.reference), verify=True),
+            reference=None if against.is_built else open_store(against.reference, verify=True),
             save_reference=against.save_reference,
             source=source,
             source_embedder=old,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 def log_sentence(stitch: Manifest, *, by_vectors: bool) -> str:
     """How much of a stitch's sample the log has chosen, and by what."""
-    from_log, pairs = stitch.details["sample"]["from query log"], stitch.counts["pairs"]
+    from_log, pairs = (stitch.stitch.sample or {})["from query log"], stitch.counts["pairs"]
     by = "old vectors and words" if by_vectors else "words only, as no source model was named"
     remark = "" if from_log == pairs else "; the others are random"
     return f"sample: {from_log:,} of {pairs:,} documents are near the top for the query log, by {by}{remark}"
@@ -39,6 +39,28 @@ def log_sentence(stitch: Manifest, *, by_vectors: bool) -> str:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 PATH = click.Path(path_type=Path)
+
+
+class Location(click.types.StringParamType):
+    """Where a store is: a path, or a URI. No path is made of it, which would take a slash from `kind:http://host`."""
+
+    name = "store"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The location as it was typed."""
+        if not value:
+            self.fail("expected a path or a URI, found nothing", param, ctx)
+        return str(value)
+
+
+STORE = Location()
+
+
+def local_paths(*locations: Path | str | None) -> list[Path]:
+    """The files and folders among what is read, which no output may replace."""
+    from migrate.stores.registry import path_in
+
+    return [path for location in locations if location is not None and (path := path_in(location)) is not None]
 
 
 class FiniteRange(click.FloatRange):

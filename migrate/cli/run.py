@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from migrate.cli import options
-from migrate.cli.next_step import advise_next, beir_words, is_out_of_sight, model_words
+from migrate.cli.next_step import advise_next, beir_words, is_out_of_sight, model_words, store_word
 from migrate.cli.options import CI, GeneralOptions, LearningOptions, ModelOptions, Outputs, QueryOptions, ci_options
 from migrate.cli.spending import SpendingOptions, spending_options
 from migrate.cli.terminal import advise, progress_bar, show
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     "The whole path in one command.",
     example="lead-migrate run my-store --target tfidf:64 --beir my-beir -o migration",
 )
-@click.argument("store", type=options.PATH)
+@click.argument("store", type=options.STORE)
 @options.target
 @options.query_options
 @options.output
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 @ci_options
 @options.general_options(options.seed, options.force, options.restart, options.as_json, options.quiet)
 def command(
-    store: Path,
+    store: str,
     target: str,
     judged: QueryOptions,
     output: Path,
@@ -62,8 +62,9 @@ def command(
     from migrate.stores import open_store
 
     quiet, force = general.quiet, general.force
-    refuse_overlap(output, store, Path(judged.beir))
-    ci.refuse(store, Path(judged.beir), force=force)
+    read = options.local_paths(store, judged.beir)
+    refuse_overlap(output, *read)
+    ci.refuse(*read, force=force)
     with progress_bar(quiet=quiet) as progress:
         opened = open_store(store, verify=True)
         old = _source_model(opened, learning.source_model, model)
@@ -118,14 +119,15 @@ def _source_model(store: Store, spec: str | None, model: ModelOptions) -> Embedd
 
 
 def _advise_frontier(
-    store: Path, output: Path, target: str, beir: str, source_model: str | None, *, quiet: bool
+    store: str, output: Path, target: str, beir: str, source_model: str | None, *, quiet: bool
 ) -> None:
     """What re-embedding a part would keep, out of what the run has left."""
     from migrate.pipeline import REFERENCE, STITCH, STORE
 
     source = model_words("--source-model", source_model) or (["--source-model", source_model] if source_model else [])
     advise_next(
-        "audit", output / STORE, "--reference", output / REFERENCE, *beir_words(beir), "--source", store, *source,
+        "audit", output / STORE, "--reference", output / REFERENCE, *beir_words(beir),
+        "--source", store_word(store), *source,
         "--stitch", output / STITCH, *model_words("--target", target), "--frontier",
         also=("split", "query_log", "price", "margin", "seed"), quiet=quiet,
     )  # fmt: skip

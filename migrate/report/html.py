@@ -264,7 +264,7 @@ def _provenance(report: AuditReport) -> Section:
         *([name, f"{model.spec}, {model.dim} dimensions"] for name, model in models.items() if model),
         ["queries and judgements", report.dataset],
         ["seed", str(manifest.seed)],
-        ["bootstrap resamples", f"{manifest.details.get('resamples', 0):,}"],
+        ["bootstrap resamples", f"{manifest.report.resamples or 0:,}"],
         ["made", f"{manifest.created}, lead-migrate {manifest.tool_version}"],
     ]
     return Section("Provenance and remarks", f"<ul>{notes}</ul>{html_table(facts, text_columns=[1])}")

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import PurePath
 from xml.etree import ElementTree
 
 from migrate.audit.report import AuditReport
@@ -158,7 +159,9 @@ def check_suite(result: Compatibility) -> Suite:
     if figures is not None:
         properties |= {"sampled": str(figures.sampled), "agreeing": str(figures.agreeing)}
         properties["median cosine"] = f"{figures.median_cosine:.6f}"
-    return Suite("lead-migrate check", f"check of {result.store.name}", cases, _check_markdown(result), properties)
+    return Suite(
+        "lead-migrate check", f"check of {PurePath(result.store).name}", cases, _check_markdown(result), properties
+    )
 
 
 def _state(*, ok: bool) -> State:

@@ -44,7 +44,6 @@ from migrate.fit import fit_stitch
 from migrate.manifest import MANIFEST_NAME, Manifest, read_manifest
 from migrate.stores import create_store, open_store
 from migrate.stores.base import Metric, read_all
-from migrate.stores.file_store import INDEX_HASH
 from migrate.translate import translate_store
 from migrate.vectors import Document, Query, Vectors, unit_rows
 
@@ -626,4 +625,4 @@ def _spellings(text: str) -> list[str]:
 
 def _hashed(manifest: Manifest, folder: Path) -> Manifest:
     """The manifest with the hash of the index that stands in the folder."""
-    return replace(manifest, details={**manifest.details, INDEX_HASH: sha256_file(folder / "index.faiss")})
+    return replace(manifest, details={**manifest.details, "index_sha256": sha256_file(folder / "index.faiss")})
