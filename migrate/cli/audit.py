@@ -26,6 +26,7 @@ from migrate.cli.verdict import load_model_of, show_report
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from migrate.audit.inputs import PoolReference
     from migrate.audit.query_set import QuerySet
     from migrate.cli.options import ModelOptions
     from migrate.embedders.base import Embedder
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from migrate.stores.base import Store
     from migrate.vectors import Document, Progress, Query
 
-BUILD = "build"
+BUILD, POOL = "build", "pool"
 
 
 def open_source(
@@ -74,13 +75,26 @@ def built_already(
 
 
 def texts_to_build(
-    reference: str, keep: Path | None, translated: Store, *, is_kept: bool, restart: bool
+    reference: str,
+    keep: Path | None,
+    translated: Store,
+    questions: QuerySet,
+    *,
+    arms: int,
+    is_kept: bool,
+    restart: bool,
 ) -> Callable[[], Iterable[Document]]:
-    """What starts reading the documents that are embedded for the reference: all, or those that prove it."""
+    """What starts reading the documents that are embedded for the reference: all, a pool's, or those that prove it.
+
+    `arms` is of how many arms a pool has the first documents.
+    """
+    from migrate.audit.pool import expected_documents
     from migrate.audit.reference import spot_documents
     from migrate.embed.reference import documents_left
     from migrate.stores import open_store
 
+    if reference == POOL:
+        return lambda: expected_documents(translated, questions, arms)
     if reference != BUILD:
         return lambda: spot_documents(open_store(Path(reference)))
     if is_kept:
@@ -99,13 +113,14 @@ def open_reference(
     is_kept: bool,
     force: bool,
     restart: bool,
-) -> Iterator[Store]:
-    """The store to compare with: one that is there, or one that is embedded now and kept only if asked for."""
+    pool: PoolReference,
+) -> Iterator[Store | PoolReference]:
+    """What to compare with: a store that is there, one that is embedded now and kept only if asked for, or a pool."""
     from migrate.embed import reembed_store
     from migrate.stores import open_store
 
     if reference != BUILD:
-        yield open_store(Path(reference), verify=True)
+        yield pool if reference == POOL else open_store(Path(reference), verify=True)
         return
     if keep is not None and is_kept:
         yield open_store(keep)
@@ -212,8 +227,15 @@ def asked_queries(questions: QuerySet, trial: Trial | None) -> Sequence[Query]:
 @option(
     "--reference",
     required=True,
-    metavar="STORE|build",
-    help="Full re-embed to compare with, or `build` to embed every text now.",
+    metavar="STORE|build|pool",
+    help="Full re-embed to compare with, `build` to embed every text now, or `pool` to embed no more than the verdict "
+    "needs.",
+)
+@option(
+    "--pool-depth",
+    type=click.IntRange(min=10),
+    metavar="N",
+    help="Documents of each arm that `--reference pool` embeds for a query at most.  [default: 200]",
 )
 @option("--save-reference", type=options.PATH, help="Folder to keep what `--reference build` embeds.")
 @options.beir
@@ -267,6 +289,7 @@ def asked_queries(questions: QuerySet, trial: Trial | None) -> Sequence[Query]:
 def command(
     store: Path,
     reference: str,
+    pool_depth: int | None,
     save_reference: Path | None,
     beir: str,
     split: str,
@@ -295,13 +318,17 @@ def command(
 ) -> int:
     """Judge a translated STORE: SAFE (exit 0), NOT SAFE (1) or INCONCLUSIVE (3), with the numbers behind it.
 
+    With --reference pool, it embeds a small part of the documents, and more only until the verdict is settled or
+    --max-cost is reached; what is SAFE then is SAFE against a full re-embed.
+
     With --frontier, it also says what re-embedding a part of --source would keep, and the cheapest budget that is SAFE.
     """
     from dataclasses import replace
 
     from migrate.audit.audit import audit_store
     from migrate.audit.frontier import FrontierInputs, find_frontier
-    from migrate.audit.inputs import AuditInputs, AuditOptions
+    from migrate.audit.inputs import POOL_DEPTH, AuditInputs, AuditOptions, PoolReference
+    from migrate.audit.pool import require_judgements
     from migrate.audit.query_set import independent, load_questions
     from migrate.audit.reference import check_target, spot_documents
     from migrate.errors import UsageError
@@ -316,10 +343,16 @@ def command(
         if reference != BUILD:
             raise UsageError("--save-reference goes with --reference build; leave it out")
         refuse_output(save_reference, *inputs, force=True)  # one that is there may be the one to go on with
+    if pool_depth is not None and reference != POOL:
+        raise UsageError("--pool-depth goes with --reference pool; leave it out")
+    if trial is not None and reference == POOL:
+        raise UsageError("--frontier needs true vectors of all documents, which a pool has not; use --reference build")
     outlets.refuse(*inputs, force=force)  # told before anything is spent
     with progress_bar(quiet=quiet) as progress:
         translated = open_store(store, verify=True)
         questions = load_questions(beir, split=split, progress=progress)
+        if reference == POOL:
+            require_judgements(questions)
         paid = spending.watch(load_model_of(translated, target, "--target", model), price=price, quiet=quiet)
         embedder = paid.embedder
         check_target(translated, embedder)  # before a reference is built
@@ -337,17 +370,29 @@ def command(
             trial = replace(trial, fitted=metered_views(trial.fitted, paid, model))
             has_texts = opened.info.has_texts
             further += asked_of_views(trial.fitted, paid, opened.documents, has_texts=has_texts)
-        if reference == BUILD:
+        if reference in (BUILD, POOL):
             questions = with_unread(questions, translated, embedder, seed=seed, quiet=quiet)
-        if reference == BUILD or paid.is_paid:
+        if reference in (BUILD, POOL) or paid.is_paid:
+            arms = 1 + (old is not None) + (crossing is not None)
             paid.agree(
-                texts_to_build(reference, save_reference, translated, is_kept=is_kept, restart=restart),
+                texts_to_build(
+                    reference, save_reference, translated, questions, arms=arms, is_kept=is_kept, restart=restart
+                ),
                 queries=asked_queries(questions, trial),
                 further=further,
                 progress=progress,
             )
+        pool = PoolReference(pool_depth or POOL_DEPTH, lambda step: advise(step.sentence, quiet=quiet))
         with open_reference(
-            reference, save_reference, translated, embedder, progress, is_kept=is_kept, force=force, restart=restart
+            reference,
+            save_reference,
+            translated,
+            embedder,
+            progress,
+            is_kept=is_kept,
+            force=force,
+            restart=restart,
+            pool=pool,
         ) as full:
             audit_options = AuditOptions(
                 bm25=not no_bm25,
@@ -363,7 +408,7 @@ def command(
                 audit_options,
                 progress=progress,
             )
-            if trial is not None and opened is not None:
+            if trial is not None and opened is not None and not isinstance(full, PoolReference):
                 budgets = find_frontier(
                     FrontierInputs(
                         opened,
