@@ -8,7 +8,7 @@ set is moved from each source space by `ridge` on 1,000 pairs, and audited both 
 Then SciFact's queries are asked of a made-up collection of `--documents`: the documents of both sets, and distractors.
 A distractor's vector is w a + (1 - w) b + 0.3 (c - d), brought to unit length, of four documents a, b, c, d of both
 sets and w between 0.5 and 0.9, all drawn from the seed and the same in every space, so that a map between two spaces
-holds for distractors as well as it does for real documents. Its text is 15 words of a and 15 of b.
+holds for distractors as well as it does for real documents. Its text is 15 words of a, 15 of b and its number.
 
 Printed: documents embedded by the pool and their share, dollars of both at `--price` a million tokens, retention with
 its bounds and the verdict, of the full audit and of the pool; then, query by query, that the full re-embed scores at
@@ -88,7 +88,7 @@ class MadeUp:
 
     def _distractor(self, number: int) -> Document:
         a, b = (self.real[row].text.split() for row in self.parts[:2, number])
-        return Document(f"made-up-{number}", " ".join([*a[:WORDS], *b[-WORDS:]]))
+        return Document(f"made-up-{number}", " ".join([*a[:WORDS], *b[-WORDS:], str(number)]))
 
     def migration(self, space: str) -> Migration:
         """From a space to the target, by SciFact's queries."""

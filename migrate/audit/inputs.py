@@ -182,7 +182,7 @@ def _name(model: ModelIdentity) -> str:
 
 
 POOL_DEPTH = 200
-"""How many documents of each arm a pool has at most for a query by default."""
+"""How many documents of the translated store a pool has at most for a query by default."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,7 +192,7 @@ class PoolReference:
     Attributes
     ----------
     depth
-        How many documents of each arm the pool has at most for a query (`migrate.audit.pool`).
+        How many documents of the translated store the pool has at most for a query (`migrate.audit.pool`).
     on_step
         Called with a `migrate.audit.pool.PoolStep` before its documents are embedded.
     """

@@ -38,7 +38,7 @@ Rows = NDArray[np.int64]
 CUT: Final = 10
 """The k of nDCG@k."""
 
-SAMPLED: Final = 400
+SAMPLED: Final = 300
 """Errors to measure in each band, over all queries; in the last band, which holds most documents, for each query."""
 
 _EDGES: Final = (40, 160, 640, 2_560)

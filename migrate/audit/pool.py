@@ -1,7 +1,7 @@
 """An audit without a full re-embed: true vectors for a pool of documents, which grows until the verdict is settled.
 
-The pool has each arm's first documents for every query, half as many of BM25, and all judged ones. Among them the full
-re-embed ranks each relevant document at least as high as it would among all, so its nDCG@10 is at least what it would
+The pool has the translated store's first documents for every query, half as many of each other arm, and all judged
+ones. Among them the full re-embed ranks each relevant document at least as high as it would among all, so its nDCG@10 is at least what it would
 be, and retention at most what it is: what is SAFE in the pool is SAFE (docs/statistics.md has the proof). For NOT SAFE,
 `migrate.audit.outside` says what documents outside the pool may take from the full re-embed.
 """
@@ -47,7 +47,7 @@ from migrate.stores.confidence import stored_confidence
 from migrate.vectors import Batch, Document, Vectors
 
 DEPTHS: Final = (10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000)
-"""How many documents of each arm the pool has for a query, step by step."""
+"""How many documents of the translated store the pool has for a query, step by step; half as many of other arms."""
 
 _TRUE_ROWS: Final = 32
 """Documents whose true vectors the translated store has: they show that it was translated for this model."""
@@ -99,7 +99,7 @@ class PoolStore(Store):
 
 @dataclass(frozen=True, slots=True)
 class PoolStep:
-    """One step: the documents that it embeds, `sampled` of them at random, for some `queries`, `depth` for each arm.
+    """One step: the documents that it embeds, `sampled` of them at random, to a `depth` for some `queries`.
 
     `tokens` and `usd` are their price without a cache, None where it is not known.
     """
@@ -115,8 +115,8 @@ class PoolStep:
     def sentence(self) -> str:
         """For a person."""
         return (
-            f"pool, the first {self.depth} of each arm for {self.queries:,} queries: {self.documents:,} documents to "
-            f"embed{_price(self.tokens, self.usd)}"
+            f"pool, the first {self.depth} documents for {self.queries:,} queries: {self.documents:,} to embed"
+            f"{_price(self.tokens, self.usd)}"
         )
 
 
@@ -209,14 +209,18 @@ def require_judgements(query_set: QuerySet) -> None:
         )
 
 
+def judged_documents(query_set: QuerySet) -> set[str]:
+    """The documents that are judged for any of the queries."""
+    return {doc_id for query_id in query_set.query_ids for doc_id in (query_set.qrels or {}).get(query_id, {})}
+
+
 def expected_documents(translated: Store, query_set: QuerySet, arms: int, *, seed: int = 0) -> Iterator[Document]:
     """About what the first step of a pool embeds, for an estimate of its cost: as many documents, drawn at random.
 
     `arms` is of how many arms the pool has the first documents; as many as it can be, as arms have some in common.
     """
-    judged = {doc_id for grades in (query_set.qrels or {}).values() for doc_id in grades}
-    near = round((arms + 1) * DEPTHS[0]) * len(query_set.queries)
-    count = min(len(judged) + near + _DRAWN, translated.info.count)
+    near = (arms + 2) * DEPTHS[0] // 2 * len(query_set.queries)
+    count = min(len(judged_documents(query_set)) + near + _DRAWN, translated.info.count)
     rows = np.sort(np.random.default_rng(seed).permutation(translated.info.count)[:count]).astype(np.int64)
     return known_documents(translated, rows)
 
@@ -315,7 +319,7 @@ class _Pool:
         self.document_of = [inputs.keys[TRANSLATED][doc_id] for doc_id in self.ids]
         deepest = max(depth for depth in DEPTHS if depth <= max(reference.depth, DEPTHS[0]))
         self.ranked = rank_rows(self.translated, self.queries, deepest, progress=retriever.progress)
-        self.runs = self._runs()
+        self.others = self._others()
         self.depths = np.zeros(len(self.queries), dtype=np.int64)
         self.pooled = np.zeros(len(self.ids), dtype=bool)
         self.sampled = np.zeros(len(self.ids), dtype=bool)
@@ -329,13 +333,13 @@ class _Pool:
         query_set = self.retriever.inputs.query_set
         return query_set.merged(ndcg(run, query_set.qrels or {}, query_set.query_ids, CUT))
 
-    def _runs(self) -> list[tuple[Run, int]]:
-        """The rankings of the other arms, and the part of the depth that the pool has of each: 1 / the number."""
+    def _others(self) -> list[Run]:
+        """The rankings of the other arms: they bring the pool nearer to the full re-embed, and carry no guarantee."""
         inputs, retriever = self.retriever.inputs, self.retriever
-        runs = [(retriever.search(name).run, 1) for name in (STAY, BRIDGE) if name in inputs.stores]
+        runs = [retriever.search(name).run for name in (STAY, BRIDGE) if name in inputs.stores]
         if inputs.documents is not None:
             words = retriever.bm25()
-            runs += [(words.run, 2), (retriever.fuse(retriever.search(TRANSLATED), words).run, 1)]
+            runs += [words.run, retriever.fuse(retriever.search(TRANSLATED), words).run]
         return runs
 
     def step(self, depth: int, matters: NDArray[np.bool_]) -> _State:
@@ -371,10 +375,10 @@ class _Pool:
         query_set = self.retriever.inputs.query_set
         wanted = set()
         if first:
-            wanted = {doc_id for grades in (query_set.qrels or {}).values() for doc_id in grades}
+            wanted = judged_documents(query_set)
         for query_id, depth in zip(query_set.query_ids, depths.tolist(), strict=True):
-            for run, part in self.runs:
-                wanted.update(run.top(query_id, min(-(-depth // part), DEPTH)))
+            for run in self.others:
+                wanted.update(run.top(query_id, min(depth // 2, DEPTH)))
         rows = [row for row, document in enumerate(self.document_of) if document in wanted]
         near = [self.ranked.rows[query, :depth] for query, depth in enumerate(depths.tolist())]
         true = self._true_rows() if first else np.empty(0, dtype=np.int64)

@@ -156,7 +156,7 @@ def prove_pool(
     _refuse_same_source(source, translated)
     check_target(translated, embedder)
     model = translated.info.manifest.model if translated.info.manifest else None
-    named = model is not None and model == embedder.identity and not _is_file(model)
+    named = model is not None and model == embedder.identity  # of a file: by its hash
     evidence = [f"embedded now by {embedder.identity.spec}" + (", which the store was translated for" if named else "")]
     rows = _matching_rows(translated, pool, keys, seed)
     _check_norms(pool, rows, embedder)
@@ -168,6 +168,11 @@ def prove_pool(
         doubts.append(
             f"nothing shows that {embedder.identity.spec} is the model that the store was translated for, as it holds "
             "no true vectors and no manifest names its model"
+        )
+    if not named and rows is not None and _is_file(embedder.identity) and (share := _copied_share(rows)) > _SAME_SHARE:
+        doubts.append(
+            f"{share:.0%} of the vectors of {embedder.identity.spec} that the pool needs are those of the translated "
+            "store, whose true ones they should be: is the file an export of that store?"
         )
     if not n_true and rows is not None and (lost := _lost_share(rows)) > _LOST_SHARE:
         doubts.append(_lost(lost))
@@ -484,6 +489,11 @@ def _unproven(reference: Store, rows: _Rows | None) -> str:
         "nothing proves the reference, as no document can be embedded again to compare; `stamp` cannot help, "
         "`audit --reference build` can"
     )
+
+
+def _copied_share(rows: _Rows) -> float:
+    """Share of the translated rows that are as good as equal to those they are held against."""
+    return float((rows.cosines[~rows.true] >= _NEARLY_EQUAL).mean()) if (~rows.true).any() else 0.0
 
 
 def _lost(share: float) -> str:

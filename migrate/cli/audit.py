@@ -235,7 +235,7 @@ def asked_queries(questions: QuerySet, trial: Trial | None) -> Sequence[Query]:
     "--pool-depth",
     type=click.IntRange(min=10),
     metavar="N",
-    help="Documents of each arm that `--reference pool` embeds for a query at most.  [default: 200]",
+    help="Documents of STORE that `--reference pool` embeds for a query at most.  [default: 200]",
 )
 @option("--save-reference", type=options.PATH, help="Folder to keep what `--reference build` embeds.")
 @options.beir

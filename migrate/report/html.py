@@ -206,7 +206,7 @@ def _pool(report: AuditReport) -> Iterator[Section]:
     sentences = "".join(f"<li>{html_words(sentence)}</li>" for sentence in report.pool.sentences)
     rows = [
         [
-            f"first {step.depth} of each arm",
+            f"first {step.depth} for a query",
             f"{step.queries:,}",
             f"{step.documents:,}",
             f"{step.sampled:,}",
