@@ -1,9 +1,9 @@
 """An audit without a full re-embed: true vectors for a pool of documents, which grows until the verdict is settled.
 
 The pool has the translated store's first documents for every query, half as many of each other arm, and all judged
-ones. Among them the full re-embed ranks each relevant document at least as high as it would among all, so its nDCG@10 is at least what it would
-be, and retention at most what it is: what is SAFE in the pool is SAFE (docs/statistics.md has the proof). For NOT SAFE,
-`migrate.audit.outside` says what documents outside the pool may take from the full re-embed.
+ones. Among them the full re-embed ranks each relevant document at least as high as among all. So its nDCG@10 is no lower
+than it is among all, and retention no higher: whatever is SAFE in the pool is SAFE (docs/statistics.md has the proof).
+For NOT SAFE, `migrate.audit.outside` says what documents outside the pool may take from the full re-embed.
 """
 
 from __future__ import annotations

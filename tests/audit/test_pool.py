@@ -31,6 +31,7 @@ from migrate.report.audit import audit_text
 from migrate.report.document import audit_document
 from migrate.report.html import audit_page
 from migrate.search.runs import Run, search
+from migrate.stores import open_store
 from migrate.vectors import Batch, Document, no_progress
 
 COUNT, DIM = 3_000, 24
@@ -331,14 +332,14 @@ def test_a_cap_ends_the_pool_where_it_is(far, reference):
 
 
 def test_without_judgements_there_is_no_pool(near):
-    with pytest.raises(InputError, match="expected judgements for an audit by a pool, found none.*--reference build"):
+    with pytest.raises(InputError, match=r"expected judgements for an audit by a pool, found none.*--reference build"):
         audit(near, PoolReference(), QuerySet(QUERIES, None, "unjudged"))
 
 
 def test_without_texts_there_is_no_pool(tmp_path):
     bare = moved(tmp_path / "bare", 0.1, texts=False)
     by_row = {query: {str(int(doc[1:])): grade for doc, grade in docs.items()} for query, docs in QRELS.items()}
-    with pytest.raises(StoreError, match="expected texts, of which a pool is embedded, found vectors only.*file:PATH"):
+    with pytest.raises(StoreError, match=r"expected texts, of which a pool is embedded, found vectors only.*file:PATH"):
         audit(bare, PoolReference(), QuerySet(QUERIES, by_row, "rows"))
 
 
@@ -352,8 +353,6 @@ def write_file(path, ids):
 def test_a_file_of_vectors_serves_a_store_without_texts(tmp_path):
     bare = moved(tmp_path / "bare", 0.05)
     (bare.folder / "docs.jsonl").write_text("".join(json.dumps({"id": doc.id}) + "\n" for doc in DOCUMENTS))
-    from migrate.stores import open_store
-
     store = open_store(bare.folder)
     assert not store.info.has_texts
     embedder = write_file(tmp_path / "target.npz", [doc.id for doc in DOCUMENTS])
@@ -417,7 +416,6 @@ def test_a_store_moved_to_minilm(tmp_path, monkeypatch):
     from migrate.datasets.stdlib import stdlib_beir
     from migrate.embed import embed_corpus, reembed_store
     from migrate.fit import fit_stitch
-    from migrate.stores import open_store
     from migrate.translate import translate_store
 
     monkeypatch.setattr("migrate.audit.outside.SAMPLED", 40)
