@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import migrate.report.notebook  # noqa: F401 - how results look in a notebook
 from migrate.audit.audit import audit_store
-from migrate.audit.inputs import AuditInputs, AuditOptions
+from migrate.audit.inputs import AuditInputs, AuditOptions, PoolReference
 from migrate.audit.query_set import QuerySet, load_questions
 from migrate.audit.reference import check_target
 from migrate.audit.report import AuditReport
@@ -71,7 +71,7 @@ StoreLike: TypeAlias = Store | str | Path
 ModelLike: TypeAlias = Embedder | str
 """A model, or its spec as in `migrate.embedders`."""
 
-BUILD = "build"
+BUILD, POOL = "build", "pool"
 
 
 def fit(
@@ -194,7 +194,8 @@ def audit(
     translated
         What `translate` wrote, or its path.
     reference
-        A full re-embed of the same documents, or its path. "build" embeds every text with the target model now.
+        A full re-embed of the same documents, or its path. "build" embeds every text with the target model now, "pool"
+        no more of them than the verdict needs.
     beir
         Queries and judgements: a BEIR folder, the name of a BEIR set, or `migrate.audit.query_set.QuerySet`.
     target
@@ -243,7 +244,8 @@ def audit(
             reference = Path(folder)
             if not is_reembedded(new, embedder, reference):
                 reembed_store(new, embedder, reference, progress=progress)
-        inputs = AuditInputs(new, _store(reference, verify=True), query_set, embedder, old, old_model)
+        standard = PoolReference() if reference == POOL else _store(reference, verify=True)
+        inputs = AuditInputs(new, standard, query_set, embedder, old, old_model)
         return audit_store(inputs, AuditOptions(two_stage=two_stage, margin=margin, seed=seed), progress=progress)
 
 

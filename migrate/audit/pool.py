@@ -1,9 +1,9 @@
 """An audit without a full re-embed: true vectors for a pool of documents, which grows until the verdict is settled.
 
 The pool has the translated store's first documents for every query, half as many of each other arm, and all judged
-ones. Among them the full re-embed ranks each relevant document at least as high as among all. So its nDCG@10 is no lower
-than it is among all, and retention no higher: whatever is SAFE in the pool is SAFE (docs/statistics.md has the proof).
-For NOT SAFE, `migrate.audit.outside` says what documents outside the pool may take from the full re-embed.
+ones. Among them the full re-embed ranks each relevant document at least as high as among all. So its nDCG@10 is no
+lower than it is among all, and retention no higher: whatever is SAFE in the pool is SAFE (docs/statistics.md has the
+proof). For NOT SAFE, `migrate.audit.outside` says what documents outside the pool may take from the full re-embed.
 """
 
 from __future__ import annotations
@@ -315,8 +315,11 @@ class _Pool:
         self.retriever, self.embedder, self.reference = retriever, embedder, reference
         inputs = retriever.inputs
         self.translated, self.queries = inputs.stores[TRANSLATED], inputs.vectors[TRANSLATED]
-        self.ids = [doc_id for batch in self.translated.scan() for doc_id in batch.ids]
-        self.document_of = [inputs.keys[TRANSLATED][doc_id] for doc_id in self.ids]
+        keys = inputs.keys[TRANSLATED]
+        self.ids = list(keys)
+        if len(self.ids) < self.translated.info.count:  # several rows of one id
+            self.ids = [doc_id for batch in self.translated.scan() for doc_id in batch.ids]
+        self.document_of = [keys[doc_id] for doc_id in self.ids]
         deepest = max(depth for depth in DEPTHS if depth <= max(reference.depth, DEPTHS[0]))
         self.ranked = rank_rows(self.translated, self.queries, deepest, progress=retriever.progress)
         self.others = self._others()
