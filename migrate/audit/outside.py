@@ -97,7 +97,7 @@ def rank_rows(store: Store, queries: Vectors, depth: int, *, progress: Progress)
         rows = np.concatenate([rows, np.broadcast_to(np.arange(start, start + len(batch)), new.shape)], axis=1)
         if scores.shape[1] > depth:
             best = np.argpartition(-scores, depth - 1, axis=1)[:, :depth]
-            scores, rows = (np.take_along_axis(part, best, axis=1) for part in (scores, rows))
+            scores, rows = np.take_along_axis(scores, best, axis=1), np.take_along_axis(rows, best, axis=1)
     order = np.lexsort((rows, -scores), axis=1)
     return Ranked(np.take_along_axis(rows, order, axis=1), np.take_along_axis(scores, order, axis=1), lowest)
 
@@ -153,7 +153,7 @@ class Surroundings:
     def tops(self) -> Vectors:
         """The upper end of each bin, (q, bins)."""
         width = (self.high - self.low)[:, None] / _BINS
-        return self.low[:, None] + width * np.arange(1, _BINS + 1, dtype=np.float32)
+        return (self.low[:, None] + width * np.arange(1, _BINS + 1)).astype(np.float32)
 
 
 def look_around(
@@ -202,7 +202,8 @@ def look_around(
 def _bins(scores: Vectors, low: Vectors, high: Vectors) -> NDArray[np.int64]:
     """The bin of each score, (q, n)."""
     scale = _BINS / np.maximum(high - low, np.finfo(np.float32).tiny)
-    return np.clip((scores - low[:, None]) * scale[:, None], 0, _BINS - 1).astype(np.int64)
+    bins: NDArray[np.int64] = np.clip((scores - low[:, None]) * scale[:, None], 0, _BINS - 1).astype(np.int64)
+    return bins
 
 
 @dataclass(frozen=True, eq=False)
@@ -294,8 +295,8 @@ def targets_of(run: Run, query_id: str, qrels: Qrels, metric: Metric) -> list[Ta
 class Lately:
     """The last documents that were embedded for a query because of their translated rank: scores, (n,) each."""
 
-    translated: Vectors
-    true: Vectors
+    translated: NDArray[np.floating]
+    true: NDArray[np.floating]
 
 
 @dataclass(frozen=True, eq=False)
