@@ -47,12 +47,13 @@ def advice(report: AuditReport) -> Iterator[str]:
     if report.frontier is None:
         yield (
             "try what re-embedding a part would keep: `audit` says it with `--frontier`, `--source` and the `--stitch` "
-            "of the translation"
+            f"of the translation{_BY_BUILD if report.pool else ''}"
         )
     if verdict.outcome is Outcome.INCONCLUSIVE and verdict.queries_needed:
         yield f"or judge about {verdict.queries_needed:,} queries"
 
 
+_BY_BUILD = ", against a full re-embed (`--reference build`)"
 _QUERIES, _SLICES = 3, 3
 _FEWEST = 10
 METRICS = {"ip": "inner product, at least", "l2": "squared distance, at most"}
