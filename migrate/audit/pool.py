@@ -39,7 +39,7 @@ from migrate.audit.verdict import Floor, Outcome, Verdict, decide
 from migrate.cost import usd_of
 from migrate.cost.answers import dollars
 from migrate.embedders.base import Embedder
-from migrate.errors import InputError, SpendingError, StoreError
+from migrate.errors import InputError, SpendingError, StoreError, UsageError
 from migrate.search.runs import DEPTH, Run
 from migrate.selection.sample import known_documents
 from migrate.stores.base import BATCH_SIZE, FROM_THE_START, Resume, Store, StoreInfo, StoreWriter
@@ -233,6 +233,8 @@ def grow_pool(retriever: Retriever, reference: PoolReference, embedder: Embedder
 
     Raises
     ------
+    UsageError
+        The depth is below 2.
     InputError
         There are no judgements, or the embedder has no vector of a document.
     StoreError
@@ -242,13 +244,12 @@ def grow_pool(retriever: Retriever, reference: PoolReference, embedder: Embedder
     RemoteError
         A document could not be embedded.
     """
-    _check(retriever.inputs, embedder)
+    _check(retriever.inputs, embedder, reference)
     pool = _Pool(retriever, embedder, reference)
-    state, stopped = pool.step(DEPTHS[0], np.ones(len(retriever.inputs.query_set.queries), dtype=bool)), None
-    for depth in DEPTHS[1:]:
+    first, *others = [*(depth for depth in DEPTHS if depth < reference.depth), reference.depth]
+    state, stopped = pool.step(first, np.ones(len(retriever.inputs.query_set.queries), dtype=bool)), None
+    for depth in others:
         if state.is_settled or not state.matters.any():
-            break
-        if depth > reference.depth:
             break
         try:
             state = pool.step(depth, state.matters)
@@ -258,8 +259,10 @@ def grow_pool(retriever: Retriever, reference: PoolReference, embedder: Embedder
     return state.grown(pool, stopped)
 
 
-def _check(inputs: PreparedAudit, embedder: Embedder) -> None:
+def _check(inputs: PreparedAudit, embedder: Embedder, reference: PoolReference) -> None:
     translated = inputs.stores[TRANSLATED]
+    if reference.depth < 2:
+        raise UsageError(f"expected a pool of at least 2 documents a query, found {reference.depth}; name a depth")
     require_judgements(inputs.query_set)
     if not translated.info.has_texts and embedder.needs_texts:
         raise StoreError(
@@ -320,8 +323,7 @@ class _Pool:
         if len(self.ids) < self.translated.info.count:  # several rows of one id
             self.ids = [doc_id for batch in self.translated.scan() for doc_id in batch.ids]
         self.document_of = [keys[doc_id] for doc_id in self.ids]
-        deepest = max(depth for depth in DEPTHS if depth <= max(reference.depth, DEPTHS[0]))
-        self.ranked = rank_rows(self.translated, self.queries, deepest, progress=retriever.progress)
+        self.ranked = rank_rows(self.translated, self.queries, reference.depth, progress=retriever.progress)
         self.others = self._others()
         self.depths = np.zeros(len(self.queries), dtype=np.int64)
         self.pooled = np.zeros(len(self.ids), dtype=bool)
@@ -369,7 +371,15 @@ class _Pool:
             )
             sampled[surroundings.rows] = True
         new = np.flatnonzero((pooled | sampled) & (self.place < 0))
-        self._embed(new, PoolStep(depth, int(matters.sum()), len(new), int(sampled[new].sum()), None, None))
+        step = PoolStep(depth, int(matters.sum()), len(new), int(sampled[new].sum()), None, None)
+        step = self._priced(step, new)
+        self.reference.on_step(step)
+        if not self.steps and len(true := self._true_rows()):
+            self._embed(true)
+            self._prepared(in_pool=True)  # before more is spent on another model
+            new = np.setdiff1d(new, true)
+        self._embed(new)
+        self.steps.append(step)
         self.depths, self.pooled, self.sampled = depths, pooled, self.sampled | sampled
         return self._judged(surroundings)
 
@@ -393,26 +403,25 @@ class _Pool:
         rows = np.empty(0, dtype=np.int64) if values is None else np.flatnonzero(values == 1)
         return np.random.default_rng(self.retriever.inputs.options.seed).permutation(rows)[:_TRUE_ROWS]
 
-    def _embed(self, rows: Rows, step: PoolStep) -> None:
+    def _priced(self, step: PoolStep, rows: Rows) -> PoolStep:
+        if not self.translated.info.has_texts:
+            return step
+        cost = self.retriever.inputs.tally.cost(self.translated.documents(rows))
+        return replace(step, tokens=cost.tokens, usd=cost.usd)
+
+    def _embed(self, rows: Rows) -> None:
         documents = list(known_documents(self.translated, rows))
-        tally = self.retriever.inputs.tally
-        if self.translated.info.has_texts:
-            cost = tally.cost(documents)
-            step = replace(step, tokens=cost.tokens, usd=cost.usd)
-        self.reference.on_step(step)
         vectors = self.embedder.embed_documents(documents, progress=self.retriever.progress)
         self.place[rows] = len(self.vectors) + np.arange(len(rows))
         self.vectors = np.concatenate([self.vectors, vectors])
-        self.steps.append(step)
 
     def _store(self) -> PoolStore:
         rows = np.flatnonzero(self.place >= 0)
         return PoolStore(self.translated, [self.ids[row] for row in rows], rows, self.vectors[self.place[rows]])
 
-    def _judged(self, surroundings: Surroundings | None) -> _State:
-        """What the pool says now."""
-        inputs = self.retriever.inputs
-        store, options, query_set = self._store(), inputs.options, inputs.query_set
+    def _prepared(self, *, in_pool: bool) -> PreparedAudit:
+        """The inputs with the pool in the place of the full re-embed, after it was proven."""
+        inputs, store = self.retriever.inputs, self._store()
         keys = {**inputs.keys, FULL: {doc_id: inputs.keys[TRANSLATED][doc_id] for doc_id in store.ids}}
         proof = prove_pool(
             inputs.stores[TRANSLATED],
@@ -420,19 +429,24 @@ class _Pool:
             self.embedder,
             (keys[TRANSLATED], keys[FULL]),
             source=inputs.stores.get(STAY),
-            seed=options.seed,
+            seed=inputs.options.seed,
         )
-        prepared = replace(
+        return replace(
             inputs,
             stores={**inputs.stores, FULL: store},
             keys=keys,
             proof=proof,
             notes=(*inputs.notes, proof.sentence),
             doubts=(*inputs.doubts, *proof.doubts),
-            pool_depth=int(self.depths.min()) if surroundings is not None else self.translated.info.count,
-            in_pool=surroundings is not None,
+            pool_depth=int(self.depths.min()) if in_pool else self.translated.info.count,
+            in_pool=in_pool,
         )
-        retriever = self.retriever.over(prepared)
+
+    def _judged(self, surroundings: Surroundings | None) -> _State:
+        """What the pool says now."""
+        inputs = self.retriever.inputs
+        options, query_set = inputs.options, inputs.query_set
+        retriever = self.retriever.over(self._prepared(in_pool=surroundings is not None))
         run = retriever.search(FULL).run
         each = ndcg(run, query_set.qrels or {}, query_set.query_ids, CUT)
         outside = None if surroundings is None else self._outside(surroundings, run)
@@ -455,7 +469,9 @@ class _Pool:
         inputs, metric = self.retriever.inputs, self.translated.info.metric
         extra = np.flatnonzero((self.place >= 0) & ~self.pooled)
         left = surroundings.without(score_rows(self.queries, self.translated.get(extra).vectors, metric))
-        tails = [ErrorTail.of(self._true_scores(part.queries, part.rows) - part.scores) for part in surroundings.drawn]
+        errors = [self._true_scores(part.queries, part.rows) - part.scores for part in surroundings.drawn]
+        for band in reversed(range(len(errors) - 1)):  # one that the pool covers ends inside a bin of the next
+            errors[band] = errors[band] if len(errors[band]) else errors[band + 1]
         places = {query_id: place for place, query_id in enumerate(inputs.query_set.query_ids)}
         ratio, most = calibrate(
             run,
@@ -465,7 +481,7 @@ class _Pool:
             seed=inputs.options.seed,
             resamples=inputs.options.resamples,
         )
-        return Outside(left, tails, metric, places, ratio, most)
+        return Outside(left, [ErrorTail.of(part) for part in errors], metric, places, ratio, most)
 
     def _true_scores(self, queries: Rows, rows: Rows) -> NDArray[np.float64]:
         """The true scores of pairs of a query and a row, (n,); pairs of one query follow each other."""
