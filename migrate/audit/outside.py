@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from migrate.audit.measures import Qrels
 from migrate.audit.query_set import QuerySet
-from migrate.audit.verdict import CONFIDENCE, Floor, retention_bounds
+from migrate.audit.verdict import CONFIDENCE, FLOOR_SHARE, Floor, retention_bounds
 from migrate.search.runs import Run
 from migrate.stores.base import Metric, Store
 from migrate.vectors import Batch, Progress, Vectors, check_vectors, squared_norms
@@ -347,8 +347,7 @@ def calibrate(
 ) -> tuple[float, float]:
     """What the last documents of a pool took from the full re-embed over what their errors predict; its upper bound.
 
-    1 where they predict nothing. The bound has half of the 5 % that a verdict may err in; the other half is that of
-    the queries.
+    1 where they predict nothing. The bound has a part of the 5 % that a verdict may err in, `FLOOR_SHARE`.
     """
     pairs = [Lately(part.translated, part.true) for part in lately]
     tail = ErrorTail.of(np.concatenate([np.empty(0), *(part.true - part.translated for part in pairs)]))
@@ -369,6 +368,6 @@ def calibrate(
         query_set.merged(np.minimum(predicted, 1)),
         seed=seed,
         resamples=resamples,
-        confidence=1 - (1 - CONFIDENCE) / 2,
+        confidence=1 - FLOOR_SHARE * (1 - CONFIDENCE),
     )
     return bounds.estimate, bounds.upper

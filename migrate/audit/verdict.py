@@ -47,12 +47,16 @@ class Bounds:
     upper: float
 
 
+FLOOR_SHARE = 0.2
+"""Of the error of an upper bound, 0-1, the share that is for the floor where there is one; the rest is for queries."""
+
+
 @dataclass(frozen=True, eq=False)
 class Floor:
     """What the full re-embed scores where only a pool of it was embedded, (n,) each: `expected`, and at `least`.
 
     Its scores in the pool are what it scores at most. `least` holds on average, with a confidence of its own of
-    1 - (1 - `CONFIDENCE`) / 2 (`migrate.audit.outside`).
+    1 - `FLOOR_SHARE` * (1 - `CONFIDENCE`) (`migrate.audit.outside`).
     """
 
     expected: Scores
@@ -72,12 +76,12 @@ def retention_bounds(
 
     Scores are between 0 and 1, shape (n,), in the same order. Where the full re-embed finds nothing, nothing is known.
     With a `floor`, `full` is what the full re-embed scores at most: the lower bound is then that of `full`, and the
-    upper one that of the floor, with half of the error, as the floor may err too.
+    upper one that of the floor, with the error that the floor leaves.
     """
     bounds = _retentions([arm], full, seed, resamples, confidence)[0]
     if floor is None:
         return bounds
-    upper = _retentions([arm], floor.least, seed, resamples, 1 - (1 - confidence) / 2)[0].upper
+    upper = _retentions([arm], floor.least, seed, resamples, 1 - (1 - FLOOR_SHARE) * (1 - confidence))[0].upper
     return Bounds(min(_ratio(arm, floor.expected), upper), bounds.lower, upper)
 
 
