@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 import migrate.report.notebook  # noqa: F401 - how results look in a notebook
-from migrate.audit.inputs import AuditOptions
+from migrate.audit.inputs import AuditOptions, PoolReference
 from migrate.audit.plan import AuditRequest, plan_audit
 from migrate.audit.query_set import QuerySet, load_questions
 from migrate.audit.report import AuditReport
@@ -69,7 +69,7 @@ StoreLike: TypeAlias = Store | str | Path
 ModelLike: TypeAlias = Embedder | str
 """A model, or its spec as in `migrate.embedders`."""
 
-BUILD = "build"
+BUILD, POOL = "build", "pool"
 
 
 def fit(
@@ -192,7 +192,8 @@ def audit(
     translated
         What `translate` wrote, or its path.
     reference
-        A full re-embed of the same documents, or its path. "build" embeds every text with the target model now.
+        A full re-embed of the same documents, or its path. "build" embeds every text with the target model now, "pool"
+        no more of them than the verdict needs.
     beir
         Queries and judgements: a BEIR folder, the name of a BEIR set, or `migrate.audit.query_set.QuerySet`.
     target
@@ -239,13 +240,20 @@ def audit(
         new,
         query_set,
         embedder,
-        reference=None if reference == BUILD else _store(reference, verify=True),
+        reference=_reference(reference),
         save_reference=None if save_reference is None else Path(save_reference),
         source=old,
         source_embedder=None if old is None else _model_of(old, source_model, "source_model"),
         options=AuditOptions(two_stage=two_stage, margin=margin, seed=seed),
     )
     return plan_audit(request).run_within(max_cost_usd, progress=progress)
+
+
+def _reference(reference: StoreLike) -> Store | PoolReference | None:
+    """What an audit compares with; None for a reference that is built."""
+    if reference == POOL:
+        return PoolReference()
+    return None if reference == BUILD else _store(reference, verify=True)
 
 
 def check(

@@ -8,7 +8,8 @@ from dataclasses import replace
 from migrate.audit.arms import Arm, measure_arm, select_arms
 from migrate.audit.diagnostics import diagnose
 from migrate.audit.held_out import audit_held_out
-from migrate.audit.inputs import AuditInputs, AuditOptions, PreparedAudit, prepare_audit
+from migrate.audit.inputs import AuditInputs, AuditOptions, PoolReference, PreparedAudit, prepare_audit
+from migrate.audit.pool import grow_pool
 from migrate.audit.query_set import independent
 from migrate.audit.reference import odd_scores
 from migrate.audit.report import AuditReport
@@ -39,7 +40,9 @@ def audit_store(
     StitchError
         The bridge is a stitch for documents, or not fitted on the source for this embedder.
     InputError
-        There are no queries, or none of the relevant documents is in the stores.
+        There are no queries, none of the relevant documents is in the stores, or nothing is there to judge a pool by.
+    SpendingError
+        The first documents of a pool cost more than may be spent.
     StoreError
         The stores do not hold the same documents, the reference is not a full re-embed of them by this model, or a
         store is not the one of its manifest.
@@ -56,18 +59,28 @@ def audit_store(
         replace(inputs, query_set=independent(inputs.query_set, choosers)), options, progress=progress
     )
     retriever, query_set = Retriever(prepared, progress), prepared.query_set
+    pool = None
+    if isinstance(inputs.reference, PoolReference):
+        pool = grow_pool(retriever, inputs.reference, inputs.embedder)
+        retriever, prepared = pool.retriever, pool.retriever.inputs
+    floor = pool.floor if pool else None
     arms, skipped = select_arms(prepared)
     answers = {arm.name: arm.retrieve(retriever) for arm in arms}
     results = {arm.name: measure_arm(arm, answers[arm.name], retriever) for arm in arms}
-    evaluation = Evaluation(query_set, options.margin, options.seed, options.resamples, prepared.n_documents)
+    evaluation = Evaluation(
+        query_set, options.margin, options.seed, options.resamples, prepared.n_documents, floor=floor
+    )
     evaluation = replace(evaluation, doubts=(*prepared.doubts, *_oddities(results, evaluation)))
     stay = results[STAY].scores[evaluation.measure] if STAY in results else None
-    diagnostics = diagnose(prepared, {name: answer.run for name, answer in answers.items()})
+    diagnostics = diagnose(prepared, {name: answer.run for name, answer in answers.items()}, floor)
+    verdict = evaluation.verdict(results[TRANSLATED], results[FULL], stay)
     return AuditReport(
-        verdict=evaluation.verdict(results[TRANSLATED], results[FULL], stay),
+        verdict=replace(verdict, remedy=pool.remedy) if pool else verdict,
         arms=tuple(results.values()),
         comparisons={
-            arm.name: evaluation.compare(results[arm.name], results[arm.standard]) for arm in arms if arm.name != FULL
+            arm.name: evaluation.compare(results[arm.name], results[arm.standard])
+            for arm in arms
+            if arm.name != FULL and arm.standard in results
         },
         measure=evaluation.measure,
         query_ids=tuple(query.id for query in query_set.distinct),
@@ -81,10 +94,11 @@ def audit_store(
         manifest=_manifest(prepared),
         family=_family([arm for arm in arms if arm.is_alternative], results, evaluation),
         skipped_arms=skipped,
-        held_out=audit_held_out(retriever, evaluation),
+        held_out=audit_held_out(retriever, evaluation, pool.outside if pool else None),
         diagnostics=diagnostics,
         reference=prepared.proof,
         doubts=evaluation.doubts,
+        pool=pool.summary if pool else None,
     )
 
 
@@ -93,6 +107,7 @@ def _oddities(results: Mapping[str, ArmResult], evaluation: Evaluation) -> tuple
     if evaluation.provisional:
         return ()
     arm, full = (results[name].scores[evaluation.measure] for name in (TRANSLATED, FULL))
+    full = full if evaluation.floor is None else evaluation.floor.expected
     words, stay = (results[name].scores[evaluation.measure] if name in results else None for name in (BM25, STAY))
     chance = results[RANDOM].scores[evaluation.measure]
     return odd_scores(arm, full, words, stay, chance, seed=evaluation.seed, resamples=evaluation.resamples)
@@ -102,7 +117,7 @@ def _family(arms: list[Arm], results: Mapping[str, ArmResult], evaluation: Evalu
     """Bounds of the arms that could serve instead of the translated store, which hold for all of them at once."""
     scores = {arm.name: results[arm.name].scores[evaluation.measure] for arm in arms}
     full = results[FULL].scores[evaluation.measure]
-    return family_bounds(scores, full, seed=evaluation.seed, resamples=evaluation.resamples)
+    return family_bounds(scores, full, seed=evaluation.seed, resamples=evaluation.resamples, floor=evaluation.floor)
 
 
 def _manifest(prepared: PreparedAudit) -> Manifest:

@@ -10,6 +10,7 @@ from migrate.audit.diagnostics import Diagnostics
 from migrate.audit.frontier import Frontier
 from migrate.audit.held_out import HeldOut
 from migrate.audit.measures import Scores
+from migrate.audit.pool import PoolSummary
 from migrate.audit.reference import ReferenceProof
 from migrate.audit.results import NDCG, REEMBEDDED, STAY, ArmResult, Comparison
 from migrate.audit.verdict import FEWEST_QUERIES, Bounds, Verdict
@@ -29,7 +30,8 @@ class AuditReport:
     share goes by the first of them. `family` are the arms that could serve instead, with bounds that hold for all of
     them at once. `skipped_arms` has what each of the other arms needs. `held_out` is the verdict without true
     vectors, None where there are none. `frontier` are the budgets that were tried. `reference` is how the standard was
-    shown to be one, `doubts` what is odd about it or about the scores: with any of them nothing is SAFE.
+    shown to be one, `doubts` what is odd about it or about the scores: with any of them nothing is SAFE. `pool` is
+    what was embedded where no full re-embed was.
     """
 
     verdict: Verdict
@@ -48,6 +50,7 @@ class AuditReport:
     frontier: Frontier | None = None
     reference: ReferenceProof | None = None
     doubts: tuple[str, ...] = ()
+    pool: PoolSummary | None = None
 
     def __repr__(self) -> str:
         return (

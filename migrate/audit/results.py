@@ -13,7 +13,7 @@ import numpy as np
 from migrate.audit.measures import Scores, judged, ndcg, overlap, rank_biased_overlap, recall, reciprocal_rank
 from migrate.audit.query_set import QuerySet
 from migrate.audit.two_stage import Reranking
-from migrate.audit.verdict import CONFIDENCE, Bounds, Verdict, decide, retention_bounds
+from migrate.audit.verdict import CONFIDENCE, Bounds, Floor, Verdict, decide, retention_bounds
 from migrate.search.runs import Run
 
 TIE = 1e-9
@@ -78,7 +78,8 @@ class Comparison:
 class Evaluation:
     """The rules by which all arms of an audit are compared: the same queries, margin, seed and confidence.
 
-    `n_documents` is how many documents can be retrieved. With any `doubts` no verdict is SAFE.
+    `n_documents` is how many documents can be retrieved. With any `doubts` no verdict is SAFE. `floor` is there where
+    the full re-embed is known in a pool only.
     """
 
     query_set: QuerySet
@@ -88,6 +89,7 @@ class Evaluation:
     n_documents: int
     confidence: float = CONFIDENCE
     doubts: tuple[str, ...] = ()
+    floor: Floor | None = None
 
     @property
     def measure(self) -> str:
@@ -102,7 +104,8 @@ class Evaluation:
     def compare(self, arm: ArmResult, standard: ArmResult) -> Comparison:
         """Retention of an arm, and the queries it wins, ties and loses against its standard."""
         scores, reference = arm.scores[self.measure], standard.scores[self.measure]
-        bounds = retention_bounds(scores, reference, seed=self.seed, resamples=self.resamples)
+        floor = self.floor if standard.name == FULL else None
+        bounds = retention_bounds(scores, reference, seed=self.seed, resamples=self.resamples, floor=floor)
         return Comparison(bounds, *win_tie_loss(scores, reference), standard.name)
 
     def verdict(self, arm: ArmResult, full: ArmResult, stay: Scores | None) -> Verdict:
@@ -117,6 +120,7 @@ class Evaluation:
             provisional=self.provisional,
             confidence=self.confidence,
             n_documents=self.n_documents,
+            floor=self.floor,
         ).doubted(self.doubts)
 
 
@@ -131,8 +135,8 @@ def deciding_scores(run: Run, full: Run, query_set: QuerySet) -> Scores:
     return query_set.merged(overlap(run, full, ids, 10) if qrels is None else ndcg(run, qrels, ids, 10))
 
 
-def all_scores(run: Run, full: Run, query_set: QuerySet) -> Mapping[str, Scores]:
-    """A run's scores by every measure, one for each distinct text, (c,)."""
+def all_scores(run: Run, full: Run | None, query_set: QuerySet) -> Mapping[str, Scores]:
+    """A run's scores by every measure, one for each distinct text, (c,); without `full` not those against it."""
     ids, qrels = query_set.query_ids, query_set.qrels
     scores: dict[str, Scores] = {}
     if qrels is not None:
@@ -140,8 +144,9 @@ def all_scores(run: Run, full: Run, query_set: QuerySet) -> Mapping[str, Scores]
         scores["recall@100"] = recall(run, qrels, ids, 100)
         scores["MRR@10"] = reciprocal_rank(run, qrels, ids, 10)
         scores["judged@10"] = judged(run, qrels, ids, 10)
-    scores |= {f"overlap@{k}": overlap(run, full, ids, k) for k in (1, 10, 100)}
-    scores["RBO"] = rank_biased_overlap(run, full, ids)
+    if full is not None:
+        scores |= {f"overlap@{k}": overlap(run, full, ids, k) for k in (1, 10, 100)}
+        scores["RBO"] = rank_biased_overlap(run, full, ids)
     return {measure: query_set.merged(values) for measure, values in scores.items()}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -70,6 +70,14 @@ class Retriever:
             yield _without(batch, keys, self.left_out) if self.left_out else batch
             done += len(batch)
         self.progress(stage, done, store.info.count)
+
+    def over(self, inputs: PreparedAudit) -> Retriever:
+        """A retriever of inputs that differ in the full re-embed alone: it keeps all other rankings."""
+        other = replace(self, inputs=inputs)
+        other._runs.update({name: run for name, run in self._runs.items() if name != FULL})
+        if "_bm25" in vars(self):
+            vars(other)["_bm25"] = self._bm25
+        return other
 
     def bm25(self) -> TimedRun:
         """Words alone, of the translated store's texts."""

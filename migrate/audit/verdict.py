@@ -47,14 +47,42 @@ class Bounds:
     upper: float
 
 
+FLOOR_SHARE = 0.2
+"""Of the error of an upper bound, 0-1, the share that is for the floor where there is one; the rest is for queries."""
+
+
+@dataclass(frozen=True, eq=False)
+class Floor:
+    """What the full re-embed scores where only a pool of it was embedded, (n,) each: `expected`, and at `least`.
+
+    Its scores in the pool are what it scores at most. `least` holds on average, with a confidence of its own of
+    1 - `FLOOR_SHARE` * (1 - `CONFIDENCE`) (`migrate.audit.outside`).
+    """
+
+    expected: Scores
+    least: Scores
+
+
 def retention_bounds(
-    arm: Scores, full: Scores, *, seed: int = 0, resamples: int = RESAMPLES, confidence: float = CONFIDENCE
+    arm: Scores,
+    full: Scores,
+    *,
+    seed: int = 0,
+    resamples: int = RESAMPLES,
+    confidence: float = CONFIDENCE,
+    floor: Floor | None = None,
 ) -> Bounds:
     """Mean score of the arm over mean score of the full re-embed: retention.
 
     Scores are between 0 and 1, shape (n,), in the same order. Where the full re-embed finds nothing, nothing is known.
+    With a `floor`, `full` is what the full re-embed scores at most: the lower bound is then that of `full`, and the
+    upper one that of the floor, with the error that the floor leaves.
     """
-    return _retentions([arm], full, seed, resamples, confidence)[0]
+    bounds = _retentions([arm], full, seed, resamples, confidence)[0]
+    if floor is None:
+        return bounds
+    upper = _retentions([arm], floor.least, seed, resamples, 1 - (1 - FLOOR_SHARE) * (1 - confidence))[0].upper
+    return Bounds(min(_ratio(arm, floor.expected), upper), bounds.lower, upper)
 
 
 def family_bounds(
@@ -64,6 +92,7 @@ def family_bounds(
     seed: int = 0,
     resamples: int = RESAMPLES,
     confidence: float = CONFIDENCE,
+    floor: Floor | None = None,
 ) -> dict[str, Bounds]:
     """Retention of several arms, with bounds that hold for all of them at once.
 
@@ -71,8 +100,13 @@ def family_bounds(
     confidence 1 - 0.05 / k (Bonferroni; Dunn 1961), so that in 95 % of audits no lower bound lies above its truth, and
     so for the upper ones. How alike the arms are is not used.
     """
-    bounds = _retentions(list(arms.values()), full, seed, resamples, 1 - (1 - confidence) / max(len(arms), 1))
-    return dict(zip(arms, bounds, strict=True))
+    each = 1 - (1 - confidence) / max(len(arms), 1)
+    if floor is None:
+        return dict(zip(arms, _retentions(list(arms.values()), full, seed, resamples, each), strict=True))
+    return {
+        name: retention_bounds(arm, full, seed=seed, resamples=resamples, confidence=each, floor=floor)
+        for name, arm in arms.items()
+    }
 
 
 def difference_bounds(
@@ -225,7 +259,8 @@ class Verdict:
     one; None where even 100,000 would not do.
     A `provisional` verdict rests on overlap@10 with the full re-embed, for want of judgements. `confidence` is that of
     each bound. `n_documents` is how many the first 10 were found among, None where scores alone were judged. `doubts`
-    say why the figures cannot be trusted, where they cannot: they take a SAFE away.
+    say why the figures cannot be trusted, where they cannot: they take a SAFE away. `remedy` is what would settle an
+    inconclusive verdict where that is not queries.
     """
 
     outcome: Outcome
@@ -238,6 +273,7 @@ class Verdict:
     confidence: float = CONFIDENCE
     n_documents: int | None = None
     doubts: tuple[str, ...] = ()
+    remedy: str | None = None
 
     def doubted(self, doubts: tuple[str, ...]) -> Verdict:
         """The verdict where there are doubts about what it rests on: INCONCLUSIVE instead of SAFE."""
@@ -283,6 +319,8 @@ class Verdict:
                 f"{span}; the first 10 of {self.n_documents} documents are hardly a selection, at least "
                 f"{FEWEST_DOCUMENTS} are needed to say SAFE"
             )
+        if self.remedy is not None:
+            return f"{span}: the margin of {self.margin:g} lies between; {self.remedy}"
         needed = f"about {self.queries_needed:,}" if self.queries_needed else f"more than {MOST_QUERIES:,}"
         return (
             f"{span}: the margin of {self.margin:g} lies between; {needed} queries would settle it in 8 of 10 audits "
@@ -301,22 +339,25 @@ def decide(
     provisional: bool = False,
     confidence: float = CONFIDENCE,
     n_documents: int | None = None,
+    floor: Floor | None = None,
 ) -> Verdict:
     """Judge an arm against the full re-embed, and against staying where that is possible.
 
     All scores are one value a query, shape (n,), between 0 and 1, in the same order. Queries are taken to be
     independent: repeated ones are merged before (`QuerySet.merged`). Where there are fewer than `FEWEST_DOCUMENTS` to
-    search, `n_documents`, harm that shows is NOT SAFE, and all else INCONCLUSIVE.
+    search, `n_documents`, harm that shows is NOT SAFE, and all else INCONCLUSIVE. With a `floor`, `full` is what the
+    full re-embed scores at most, as in `retention_bounds`.
 
     Of the audits of an arm that is exactly at the margin, 5 % at most say SAFE; more do where several arms are judged
     and the best is taken. For k of them, a `confidence` of 1 - 0.05 / k makes up for that.
     """
-    retention = retention_bounds(arm, full, seed=seed, resamples=resamples, confidence=confidence)
+    retention = retention_bounds(arm, full, seed=seed, resamples=resamples, confidence=confidence, floor=floor)
     gain = None
     if stay is not None:
         gain = difference_bounds(arm, stay, seed=seed, resamples=resamples, confidence=confidence)
     outcome = _outcome(retention, gain, margin) if len(arm) >= FEWEST_QUERIES else Outcome.INCONCLUSIVE
-    needed = queries_needed(arm, full, margin, confidence=confidence) if outcome is Outcome.INCONCLUSIVE else None
+    likely = full if floor is None else floor.expected
+    needed = queries_needed(arm, likely, margin, confidence=confidence) if outcome is Outcome.INCONCLUSIVE else None
     verdict = Verdict(outcome, retention, margin, len(arm), gain, needed, provisional, confidence, n_documents)
     if verdict.lacks_documents and outcome is not Outcome.NOT_SAFE:
         return replace(verdict, outcome=Outcome.INCONCLUSIVE, queries_needed=None)

@@ -25,13 +25,13 @@ from migrate.cli.unread import with_unread
 from migrate.cli.verdict import load_model_of, show_report
 
 if TYPE_CHECKING:
-    from migrate.audit.inputs import AuditOptions
+    from migrate.audit.inputs import AuditOptions, PoolReference
     from migrate.audit.plan import FrontierTrial
     from migrate.embedders.base import Embedder
     from migrate.stores.base import Store
     from migrate.vectors import Query
 
-BUILD = "build"
+BUILD, POOL = "build", "pool"
 
 
 def open_source(
@@ -112,8 +112,15 @@ _REFERENCE_OPTIONS = (
     option(
         "--reference",
         required=True,
-        metavar="STORE|build",
-        help="Full re-embed to compare with, or `build` to embed every text now.",
+        metavar="STORE|build|pool",
+        help="Full re-embed to compare with, `build` to embed every text now, or `pool` to embed no more than the "
+        "verdict needs.",
+    ),
+    option(
+        "--pool-depth",
+        type=click.IntRange(min=10),
+        metavar="N",
+        help="Documents of STORE that `--reference pool` embeds for a query at most.  [default: 200]",
     ),
     option("--save-reference", type=options.PATH, help="Folder to keep what `--reference build` embeds."),
 )
@@ -167,12 +174,22 @@ class ReferenceOptions:
     """What the store is compared with."""
 
     reference: str
+    pool_depth: int | None
     save_reference: Path | None
 
     @property
-    def is_built(self) -> bool:
-        """Whether every text is embedded now."""
-        return self.reference == BUILD
+    def is_embedded(self) -> bool:
+        """Whether documents are embedded now: all, or a pool."""
+        return self.reference in (BUILD, POOL)
+
+    def open(self, *, quiet: bool) -> Store | PoolReference | None:
+        """What the store is compared with; None for a reference that is built."""
+        from migrate.audit.inputs import POOL_DEPTH, PoolReference
+        from migrate.stores import open_store
+
+        if self.reference == POOL:
+            return PoolReference(self.pool_depth or POOL_DEPTH, lambda step: advise(step.sentence, quiet=quiet))
+        return None if self.reference == BUILD else open_store(self.reference, verify=True)
 
     def refuse(self, inputs: Sequence[Path]) -> None:
         """Make sure, before anything is spent, that the reference can be kept.
@@ -185,9 +202,11 @@ class ReferenceOptions:
         from migrate.errors import UsageError
         from migrate.files import refuse_output
 
+        if self.pool_depth is not None and self.reference != POOL:
+            raise UsageError("--pool-depth goes with --reference pool; leave it out")
         if self.save_reference is None:
             return
-        if not self.is_built:
+        if self.reference != BUILD:
             raise UsageError("--save-reference goes with --reference build; leave it out")
         refuse_output(self.save_reference, *inputs, force=True)  # one that is there may be the one to go on with
 
@@ -275,6 +294,9 @@ def command(
 ) -> int:
     """Judge a translated STORE: SAFE (exit 0), NOT SAFE (1) or INCONCLUSIVE (3), with the numbers behind it.
 
+    With --reference pool, it embeds a small part of the documents, and more only until the verdict is settled or
+    --max-cost is reached; what is SAFE then is SAFE against a full re-embed.
+
     With --frontier, it also says what re-embedding a part of --source would keep, and the cheapest budget that is SAFE.
     """
     from dataclasses import replace
@@ -301,7 +323,7 @@ def command(
             translated,
             questions,
             embedder,
-            reference=None if against.is_built else open_store(against.reference, verify=True),
+            reference=against.open(quiet=quiet),
             save_reference=against.save_reference,
             source=source,
             source_embedder=old,
@@ -312,10 +334,10 @@ def command(
             restart=general.restart,
         )
         plan = plan_audit(request)
-        if against.is_built:
+        if against.is_embedded:
             judging = with_unread(plan.query_set, translated, embedder, seed=general.seed, quiet=quiet)
             plan = replace(plan, query_set=judging)
-        if against.is_built or any(model.meter is not None for model in plan.models):
+        if against.is_embedded or any(model.meter is not None for model in plan.models):
             paid.agree(plan, progress=progress)
         report = plan.run(cap_usd=paid.cap_usd, progress=progress)
     paid.finish()

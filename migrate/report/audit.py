@@ -27,7 +27,10 @@ def advice(report: AuditReport) -> Iterator[str]:
         yield "replace the old store by the translated one, and embed queries with the target model from then on"
         return
     if report.reference is not None and not report.reference.proven:
-        yield "build a reference that is beyond doubt: `audit STORE --reference build` embeds every text"
+        if report.pool is None:
+            yield "build a reference that is beyond doubt: `audit STORE --reference build` embeds every text"
+        else:
+            yield "audit a store that says what it was translated for, as `translate` writes it"
     if verdict.lacks_documents:
         yield "embed the whole store again: it is too small to audit, and for a migration to pay off"
         return
@@ -44,12 +47,13 @@ def advice(report: AuditReport) -> Iterator[str]:
     if report.frontier is None:
         yield (
             "try what re-embedding a part would keep: `audit` says it with `--frontier`, `--source` and the `--stitch` "
-            "of the translation"
+            f"of the translation{_BY_BUILD if report.pool else ''}"
         )
     if verdict.outcome is Outcome.INCONCLUSIVE and verdict.queries_needed:
         yield f"or judge about {verdict.queries_needed:,} queries"
 
 
+_BY_BUILD = ", against a full re-embed (`--reference build`)"
 _QUERIES, _SLICES = 3, 3
 _FEWEST = 10
 METRICS = {"ip": "inner product, at least", "l2": "squared distance, at most"}
@@ -219,6 +223,7 @@ _AGREEMENT = {
     "judged@10": "judged@10",
 }
 _COSTS = ("Mtok", "usd")
+_NOT_IN_POOL = ("overlap and RBO", "topics", "the map of the spaces and how alike they are")
 _MILLION = 1e6
 
 
@@ -236,6 +241,10 @@ def sentences(report: AuditReport) -> Iterator[str]:
     """What the tables do not say, the verdict last."""
     verdict = report.verdict
     yield "bounds are one-sided 95 % bounds of each arm alone; the verdict is on `translated` alone"
+    if report.pool is not None:
+        yield from report.pool.sentences
+        if not report.pool.is_exact:
+            yield f"left out, as they need the full re-embed: {', '.join(_NOT_IN_POOL)}; `--reference build` has them"
     if report.skipped_arms:
         yield "skipped arms: " + "; ".join(f"{name} {need}" for name, need in report.skipped_arms.items())
     yield from (f"note: {note}" for note in report.notes)
@@ -282,12 +291,15 @@ def quality_rows(report: AuditReport) -> list[list[str]]:
 
 def agreement_table(report: AuditReport) -> str:
     """The rows of `agreement_rows`, aligned."""
-    return table(agreement_rows(report))
+    rows = agreement_rows(report)
+    return table(rows) if rows else ""
 
 
 def agreement_rows(report: AuditReport) -> list[list[str]]:
     """One row an arm: how much of what the full re-embed finds it finds too."""
     shown = _shown(_AGREEMENT, report)
+    if not shown.keys() - {"judged@10"}:
+        return []
     rows = [[arm.name, *_means(arm, shown)] for arm in report.arms]
     return filled_columns([["against the full re-embed", *shown.values()], *rows])
 

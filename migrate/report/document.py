@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from migrate.audit.held_out import HeldOut
+from migrate.audit.pool import PoolSummary
 from migrate.audit.report import AuditReport
 from migrate.audit.results import ArmResult
 from migrate.audit.verdict import Verdict
@@ -66,6 +67,7 @@ def audit_document(report: AuditReport) -> dict[str, Any]:
         "query_ids": list(report.query_ids),
         "notes": list(report.notes),
         "manifest": as_plain(report.manifest),
+        **({} if report.pool is None else {"pool": _pool(report.pool)}),
         **({} if report.frontier is None else {"frontier": frontier_document(report.frontier)}),
     }
 
@@ -88,6 +90,10 @@ def _reference(report: AuditReport) -> dict[str, Any]:
     proof = report.reference
     evidence = [] if proof is None else list(proof.evidence)
     return {"proven": proof is not None and proof.proven, "evidence": evidence, "doubts": list(report.doubts)}
+
+
+def _pool(pool: PoolSummary) -> dict[str, Any]:
+    return {**as_plain(pool), "share": pool.share, "exact": pool.is_exact, "sentences": list(pool.sentences)}
 
 
 def _held_out(held_out: HeldOut) -> dict[str, Any]:

@@ -157,6 +157,7 @@ _WORDS = {
 def audit_page(report: AuditReport) -> str:
     """The whole report, for a browser; it needs no network."""
     parts = [
+        *_pool(report),
         _arms(report),
         *_frontier(report),
         _differences(report),
@@ -195,6 +196,27 @@ def _figures(report: AuditReport) -> Iterator[tuple[str, str]]:
             yield f"{report.measure}, {name}", f"{mean:.3f}"
     yield "queries", f"{report.verdict.n_queries:,}"
     yield "documents", f"{report.n_documents:,}"
+    if report.pool is not None:
+        yield "documents embedded", f"{report.pool.documents:,} ({report.pool.share:.1%})"
+
+
+def _pool(report: AuditReport) -> Iterator[Section]:
+    if report.pool is None:
+        return
+    sentences = "".join(f"<li>{html_words(sentence)}</li>" for sentence in report.pool.sentences)
+    rows = [
+        [
+            f"first {step.depth} for a query",
+            f"{step.queries:,}",
+            f"{step.documents:,}",
+            f"{step.sampled:,}",
+            "-" if step.tokens is None else f"{step.tokens:,}",
+            "-" if step.usd is None else f"{step.usd:,.4f}",
+        ]
+        for step in report.pool.steps
+    ]
+    head = ["step", "queries", "documents embedded", "drawn at random", "tokens", "usd"]
+    yield Section("The pool", f"<ul>{sentences}</ul>{html_table([head, *rows])}")
 
 
 def _arms(report: AuditReport) -> Section:
@@ -210,12 +232,14 @@ def _arms(report: AuditReport) -> Section:
     marked = [place for place, row in enumerate(body) if row[0] == TRANSLATED]
     meanings = "".join(f"<li><b>{escape(arm.name)}</b>: {escape(arm.meaning)}</li>" for arm in report.arms)
     needs = "".join(f"<li><b>{escape(name)}</b> {html_words(need)}</li>" for name, need in report.skipped_arms.items())
+    agreement = agreement_rows(report)
+    agreed = html_table(agreement) if agreement else "<p>Not known, as only a pool of the full re-embed is there.</p>"
     absent = f"<h3>Skipped arms</h3><ul>{needs}</ul>" if needs else ""
     return Section(
         "The arms",
         f"<p>Every arm answers the same queries. Intervals are one-sided 95 % bounds either way.</p>{chart}"
         f"{html_table([head, *body], marked=marked)}"
-        f"<h3>How much of what the full re-embed finds each arm finds too</h3>{html_table(agreement_rows(report))}"
+        f"<h3>How much of what the full re-embed finds each arm finds too</h3>{agreed}"
         f"<details><summary>What the arms are</summary><ul>{meanings}</ul></details>{absent}",
     )
 
