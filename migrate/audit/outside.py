@@ -46,6 +46,7 @@ _LEAST_LAST: Final = 4
 """The last band holds no less than a share of 1 / 4 of the store."""
 
 _BINS: Final = 2_048
+_BLOCK: Final = 1_024
 _TAIL: Final = 0.1
 _DISCOUNT: Final = [1 / log2(rank + 1) for rank in range(1, CUT + 1)]
 
@@ -87,19 +88,25 @@ def rank_rows(store: Store, queries: Vectors, depth: int, *, progress: Progress)
     """
     wide = [edge for edge in _EDGES if edge <= store.info.count // _LEAST_LAST]
     depth = min(max([depth, *(edge + 1 for edge in wide)]), store.info.count)
-    scores = np.full((len(queries), 0), -np.inf, dtype=np.float32)
-    rows = np.empty((len(queries), 0), dtype=np.int64)
+    scores = np.full((len(queries), depth), -np.inf, dtype=np.float32)
+    rows = np.full((len(queries), depth), -1, dtype=np.int64)
     lowest = np.full(len(queries), np.inf, dtype=np.float32)
     for start, batch in _numbered(store, "rank the translated store", progress):
-        new = score_rows(queries, batch.vectors, store.info.metric)
-        lowest = np.minimum(lowest, new.min(axis=1))
-        scores = np.concatenate([scores, new], axis=1)
-        rows = np.concatenate([rows, np.broadcast_to(np.arange(start, start + len(batch)), new.shape)], axis=1)
-        if scores.shape[1] > depth:
-            best = np.argpartition(-scores, depth - 1, axis=1)[:, :depth]
-            scores, rows = np.take_along_axis(scores, best, axis=1), np.take_along_axis(rows, best, axis=1)
+        for block in _blocks(len(queries)):
+            new = score_rows(queries[block], batch.vectors, store.info.metric)
+            lowest[block] = np.minimum(lowest[block], new.min(axis=1))
+            near = np.concatenate([scores[block], new], axis=1)
+            numbers = np.broadcast_to(np.arange(start, start + len(batch)), new.shape)
+            best = np.argpartition(-near, depth - 1, axis=1)[:, :depth]
+            scores[block] = np.take_along_axis(near, best, axis=1)
+            rows[block] = np.take_along_axis(np.concatenate([rows[block], numbers], axis=1), best, axis=1)
     order = np.lexsort((rows, -scores), axis=1)
     return Ranked(np.take_along_axis(rows, order, axis=1), np.take_along_axis(scores, order, axis=1), lowest)
+
+
+def _blocks(count: int) -> Iterator[slice]:
+    """Queries to score at a time, so that memory does not grow with them."""
+    return (slice(start, min(start + _BLOCK, count)) for start in range(0, count, _BLOCK))
 
 
 def _numbered(store: Store, stage: str, progress: Progress) -> Iterator[tuple[int, Batch]]:
@@ -177,17 +184,18 @@ def look_around(
     for start, batch in _numbered(store, "look outside the pool", progress):
         left = np.flatnonzero(outside[start : start + len(batch)])
         left = left[np.argsort(priority[start + left], kind="stable")]
-        scores = score_rows(queries, batch.vectors[left], store.info.metric)
-        bins = _bins(scores, low, high)
-        for query in range(len(queries)):
-            counts[query] += np.bincount(bins[query], minlength=_BINS)
-            band = np.searchsorted(-ranked.scores[query, ranked.edges], -scores[query], side="right")
-            for number, most in enumerate(wanted):
-                near = np.flatnonzero(band == number)[:most]
-                rows = np.concatenate([picks[number][query][0], start + left[near]])
-                values = np.concatenate([picks[number][query][1], scores[query, near]])
-                best = np.argsort(priority[rows], kind="stable")[:most]
-                picks[number][query] = rows[best], values[best]
+        for block in _blocks(len(queries)):
+            scores = score_rows(queries[block], batch.vectors[left], store.info.metric)
+            bins = _bins(scores, low[block], high[block])
+            for query, own, places in zip(range(block.start, block.stop), scores, bins, strict=True):
+                counts[query] += np.bincount(places, minlength=_BINS)
+                band = np.searchsorted(-ranked.scores[query, ranked.edges], -own, side="right")
+                for number, most in enumerate(wanted):
+                    near = np.flatnonzero(band == number)[:most]
+                    rows = np.concatenate([picks[number][query][0], start + left[near]])
+                    values = np.concatenate([picks[number][query][1], own[near]])
+                    best = np.argsort(priority[rows], kind="stable")[:most]
+                    picks[number][query] = rows[best], values[best]
     drawn = [
         Drawn(
             np.repeat(np.arange(len(queries)), [len(rows) for rows, _ in band]),

@@ -484,10 +484,11 @@ class _Pool:
         return Outside(left, [ErrorTail.of(part) for part in errors], metric, places, ratio, most)
 
     def _true_scores(self, queries: Rows, rows: Rows) -> NDArray[np.float64]:
-        """The true scores of pairs of a query and a row, (n,); pairs of one query follow each other."""
+        """The true scores of pairs of a query and a row, (n,), in the order of the queries."""
         scores = np.empty(len(queries))
+        ends = np.searchsorted(queries, np.arange(len(self.queries) + 1))
         for query in np.unique(queries):
-            mine = np.flatnonzero(queries == query)
+            mine = slice(ends[query], ends[query + 1])
             vectors = self.vectors[self.place[rows[mine]]]
             scores[mine] = score_rows(self.queries[query : query + 1], vectors, self.translated.info.metric)[0]
         return scores

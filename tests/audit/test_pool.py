@@ -230,6 +230,68 @@ def test_a_bad_translation_is_not_safe(far):
     assert report.pool.documents < COUNT
 
 
+@pytest.mark.parametrize("share", [0.02, 0.1])
+def test_what_a_pool_misses_does_not_make_a_store_not_safe(share, tmp_path):
+    """Documents that the stitch has misplaced come before the relevant ones: the full re-embed is bad, retention good.
+
+    In a pool without them it is significantly below the margin.
+    """
+    rng = np.random.default_rng(0)
+    hidden = rng.permutation(np.arange(150, COUNT))[: int(share * COUNT)]
+    wanted = [int(doc[1:]) for docs in QRELS.values() for doc, grade in docs.items() if grade]
+    true, translated = VECTORS.copy(), VECTORS + np.float32(0.7) * rng.normal(size=VECTORS.shape).astype(np.float32)
+    true[hidden] = 1.05 * VECTORS[rng.choice(wanted, size=len(hidden))]
+    translated[hidden] = rng.normal(size=(len(hidden), DIM))
+
+    class Hidden(ManyTopics):
+        def embed(self, texts, role, *, progress=None):
+            if role == "query":
+                return super().embed(texts, role)
+            return true[[int(text.id[1:]) for text in texts]]
+
+    store = make_store(tmp_path / "store", documents=DOCUMENTS, vectors=translated, manifest=MANIFEST)
+    full = audit(store, make_store(tmp_path / "full", documents=DOCUMENTS, vectors=true), embedder=Hidden())
+    pooled = audit(store, PoolReference(depth=10), embedder=Hidden(), bm25=False)
+    assert full.verdict.outcome is not Outcome.NOT_SAFE
+    biased = retention_bounds(*(pooled.arm(name).scores["nDCG@10"] for name in (TRANSLATED, FULL)), resamples=500)
+    assert biased.upper < full.verdict.margin, "the pool alone would have said it"
+    assert pooled.verdict.outcome is not Outcome.NOT_SAFE
+    assert pooled.verdict.retention.upper >= full.verdict.retention.estimate
+
+
+def test_all_chunks_of_a_judged_document_are_in_the_pool(tmp_path):
+    """Three chunks a document: of one that is judged the pool has all, and the full re-embed scores no less."""
+    chunks = [Document(doc.id, doc.text, {"parent_id": f"p{row % 1000:03}"}) for row, doc in enumerate(DOCUMENTS)]
+    qrels = {query.id: {f"p{row % 50:03}": 1, f"p{row % 50 + 50:03}": 2} for row, query in enumerate(QUERIES)}
+    query_set = QuerySet(QUERIES, qrels, "chunks")
+    noise = np.random.default_rng(3).normal(size=VECTORS.shape).astype(np.float32)
+    vectors = VECTORS + np.float32(0.5) * noise
+    store = make_store(tmp_path / "store", documents=chunks, vectors=vectors, manifest=MANIFEST)
+    full = audit(store, make_store(tmp_path / "full", documents=chunks, vectors=VECTORS), query_set)
+    counting = Counting(TARGET)
+    pooled = audit(store, PoolReference(depth=10), query_set, embedder=counting)
+    assert pooled.pool.documents < COUNT and pooled.n_documents == full.n_documents == 1_000
+    judged = {chunk.id for chunk in chunks if int(chunk.metadata["parent_id"][1:]) < 100}
+    assert judged <= set(counting.embedded)
+    assert (pooled.arm(FULL).scores["nDCG@10"] >= full.arm(FULL).scores["nDCG@10"] - 1e-12).all()
+
+
+def test_another_model_is_found_out_before_the_pool_is_paid_for(good):
+    """By the true vectors of the stitch's sample."""
+    counting = Counting(load_embedder(f"file:{good.target_file}"))
+
+    class Turned(Counting):
+        def embed(self, texts, role, *, progress=no_progress):
+            return np.ascontiguousarray(super().embed(texts, role, progress=progress)[:, ::-1])
+
+    query_set = QuerySet(good.queries, good.qrels, "docstrings")
+    audit(open_store(good.translated), PoolReference(), query_set, embedder=counting)
+    turned = Turned(load_embedder(f"file:{good.target_file}"))
+    with pytest.raises(StoreError, match="expected the true vectors of"):
+        audit(open_store(good.translated), PoolReference(), query_set, embedder=turned)
+    assert len(turned.embedded) == 32 < len(counting.embedded)
+
+
 def test_the_pool_deepens_for_queries_that_matter_until_it_is_settled(far, reference):
     truth = audit(far, reference, QUERY_SET).verdict.retention.estimate
     steps = []
