@@ -62,7 +62,8 @@ def audit_store(
     evaluation = Evaluation(query_set, options.margin, options.seed, options.resamples, prepared.n_documents)
     evaluation = replace(evaluation, doubts=(*prepared.doubts, *_oddities(results, evaluation)))
     stay = results[STAY].scores[evaluation.measure] if STAY in results else None
-    diagnostics = diagnose(prepared, {name: answer.run for name, answer in answers.items()})
+    deciding = {name: result.scores[evaluation.measure] for name, result in results.items()}
+    diagnostics = diagnose(prepared, {name: answer.run for name, answer in answers.items()}, deciding)
     return AuditReport(
         verdict=evaluation.verdict(results[TRANSLATED], results[FULL], stay),
         arms=tuple(results.values()),
@@ -85,6 +86,7 @@ def audit_store(
         diagnostics=diagnostics,
         reference=prepared.proof,
         doubts=evaluation.doubts,
+        made_from=query_set.made_from,
     )
 
 

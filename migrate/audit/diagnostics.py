@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.audit.inputs import PreparedAudit, representative_docs, rows_of, texts_of
+from migrate.audit.measures import Scores
 from migrate.audit.query_set import QuerySet
-from migrate.audit.results import FULL, STAY, TIE, TRANSLATED, deciding_scores
+from migrate.audit.results import FULL, STAY, TIE, TRANSLATED
 from migrate.audit.slices import Slice, find_slices
 from migrate.search.runs import Run
 from migrate.similarity import Similarity, compare_spaces
@@ -52,14 +53,16 @@ class Regression:
     hits: Mapping[str, tuple[Hit, ...]]
 
 
-def find_regressions(inputs: PreparedAudit, runs: Mapping[str, Run], *, count: int = WORST) -> tuple[Regression, ...]:
+def find_regressions(
+    inputs: PreparedAudit, runs: Mapping[str, Run], scores: Mapping[str, Scores], *, count: int = WORST
+) -> tuple[Regression, ...]:
     """The `count` queries whose score falls furthest behind that of the full re-embed, worst first, ties by place.
 
-    Queries of one text are one, with their mean scores and the hits of the first of them.
+    Queries of one text are one, with their mean `scores` by the deciding measure, (c,) for each arm, and the hits of
+    the first of them.
     """
     query_set = inputs.query_set
     shown = [name for name in (FULL, TRANSLATED, STAY) if name in runs]
-    scores = {name: deciding_scores(runs[name], runs[FULL], query_set) for name in shown}
     loss = scores[FULL] - scores[TRANSLATED]
     worst = [int(row) for row in np.argsort(-loss, kind="stable")[:count] if loss[row] > TIE]
     queries = [query_set.distinct[row] for row in worst]
@@ -319,8 +322,10 @@ class Diagnostics:
     similarities: Mapping[str, Similarity] = field(default_factory=dict)
 
 
-def diagnose(inputs: PreparedAudit, runs: Mapping[str, Run]) -> Diagnostics:
+def diagnose(inputs: PreparedAudit, runs: Mapping[str, Run], scores: Mapping[str, Scores]) -> Diagnostics:
     """Compare the translated store with the full re-embed and, where there is one, with the source store.
+
+    `scores` are those of each arm by the deciding measure, (c,), one for each distinct text.
 
     Raises
     ------
@@ -328,11 +333,10 @@ def diagnose(inputs: PreparedAudit, runs: Mapping[str, Run]) -> Diagnostics:
         `confidence.npy` is damaged, or of another store.
     """
     options, documents_of = inputs.options, representative_docs(inputs, runs[FULL])
-    scores = tuple(deciding_scores(runs[name], runs[FULL], inputs.query_set) for name in (TRANSLATED, FULL))
     ids, sampled = _sample(inputs, options.seed)
     return Diagnostics(
-        find_regressions(inputs, runs),
-        find_slices(inputs, documents_of, (scores[0], scores[1])),
+        find_regressions(inputs, runs, scores),
+        find_slices(inputs, documents_of, (scores[TRANSLATED], scores[FULL])),
         _calibration(inputs, runs),
         tuple(
             hubness_of(name, vectors, inputs.stores[name].info.metric)

@@ -21,7 +21,7 @@ from migrate.cli.options import ModelOptions, Outlets, option, report_options
 from migrate.cli.spending import Asked, SpendingOptions, asked_of_views, metered_views, spending_options
 from migrate.cli.terminal import advise, progress_bar
 from migrate.cli.unread import with_unread
-from migrate.cli.verdict import load_model_of, show_report
+from migrate.cli.verdict import asked_paths, load_asked, load_model_of, show_report
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -217,6 +217,7 @@ def asked_queries(questions: QuerySet, trial: Trial | None) -> Sequence[Query]:
 )
 @option("--save-reference", type=options.PATH, help="Folder to keep what `--reference build` embeds.")
 @options.beir
+@options.queries
 @options.split
 @option("--target", metavar="SPEC", help="Model to embed the queries with.  [default: the store's own]")
 @option("--source", type=options.PATH, help="Store before the migration: adds the arm `stay`.")
@@ -268,7 +269,8 @@ def command(
     store: Path,
     reference: str,
     save_reference: Path | None,
-    beir: str,
+    beir: str | None,
+    queries: str | None,
     split: str,
     target: str | None,
     source: Path | None,
@@ -302,7 +304,7 @@ def command(
     from migrate.audit.audit import audit_store
     from migrate.audit.frontier import FrontierInputs, find_frontier
     from migrate.audit.inputs import AuditInputs, AuditOptions
-    from migrate.audit.query_set import independent, load_questions
+    from migrate.audit.query_set import independent
     from migrate.audit.reference import check_target, spot_documents
     from migrate.errors import UsageError
     from migrate.files import refuse_output
@@ -311,7 +313,8 @@ def command(
 
     depths = read_depths(two_stage)
     trial = read_trial(shares, source, stitch, query_log, policies)
-    inputs = [Path(path) for path in (store, reference, beir, source, stitch, query_log) if path is not None]
+    inputs = [Path(path) for path in (store, reference, source, stitch, query_log) if path is not None]
+    inputs += asked_paths(beir, queries)
     if save_reference is not None:
         if reference != BUILD:
             raise UsageError("--save-reference goes with --reference build; leave it out")
@@ -319,7 +322,9 @@ def command(
     outlets.refuse(*inputs, force=force)  # told before anything is spent
     with progress_bar(quiet=quiet) as progress:
         translated = open_store(store, verify=True)
-        questions = load_questions(beir, split=split, progress=progress)
+        questions = load_asked(
+            beir, queries, translated, split=split, parent_field=parent_field, seed=seed, progress=progress
+        )
         paid = spending.watch(load_model_of(translated, target, "--target", model), price=price, quiet=quiet)
         embedder = paid.embedder
         check_target(translated, embedder)  # before a reference is built

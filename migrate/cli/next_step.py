@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from migrate.cli.options import ModelOptions
+from migrate.cli.options import SYNTHETIC, ModelOptions
 from migrate.cli.terminal import PROGRAM, advise
 from migrate.report.characters import printable
 
@@ -87,9 +87,10 @@ def may_not_load(model: ModelIdentity) -> bool:
     return is_out_of_sight(model) or runs_code(model.spec) or (is_folder and not Path(name).is_dir())
 
 
-def beir_words(beir: str) -> list[str | Path]:
-    """The option that names the same judged queries from any folder."""
-    return ["--beir", Path(beir) if Path(beir).exists() else beir]
+def asked_words(beir: str | None, queries: str | None) -> list[str | Path]:
+    """The option that names the same queries from any folder."""
+    flag, named = ("--beir", str(beir)) if queries is None else ("--queries", queries)
+    return [flag, Path(named) if named != SYNTHETIC and Path(named).exists() else named]
 
 
 def free_path(path: Path) -> Path:

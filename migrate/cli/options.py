@@ -173,9 +173,17 @@ slices = option(
 )
 beir = option(
     "--beir",
-    required=True,
     metavar="DIR|NAME",
-    help="BEIR folder with queries.jsonl (and qrels/), or the name of a BEIR set to download.",
+    help="Judged queries: a BEIR folder with queries.jsonl and qrels/, or the name of a BEIR set to download.",
+)
+SYNTHETIC = "synthetic"
+"""What --queries takes in the place of a file."""
+
+queries = option(
+    "--queries",
+    metavar="FILE|synthetic",
+    help="Instead of --beir, queries that nobody has judged: a query a line, or JSONL with `text`; or `synthetic`, "
+    "made from the store's documents. The verdict is provisional.",
 )
 split = option("--split", default="test", help="Which qrels/SPLIT.tsv to judge by.")
 parent_field = option(

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from migrate.cli import options
-from migrate.cli.next_step import advise_next, beir_words, is_out_of_sight, model_words
+from migrate.cli.next_step import advise_next, asked_words, is_out_of_sight, model_words
 from migrate.cli.options import CI, ModelOptions, Outlets, ci_options
 from migrate.cli.spending import Asked, SpendingOptions, spending_options
 from migrate.cli.terminal import advise, progress_bar, show
 from migrate.cli.unread import warn_of_sample, with_unread
-from migrate.cli.verdict import load_model_of, show_finished, show_report
+from migrate.cli.verdict import asked_paths, load_asked, load_model_of, show_finished, show_report
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 @click.argument("store", type=options.PATH)
 @options.target
 @options.beir
+@options.queries
 @options.split
 @options.output
 @options.stitch
@@ -49,7 +50,8 @@ if TYPE_CHECKING:
 def command(
     store: Path,
     target: str,
-    beir: str,
+    beir: str | None,
+    queries: str | None,
     split: str,
     output: Path,
     stitches: tuple[str, ...],
@@ -74,15 +76,16 @@ def command(
 
     The arm `stay` is there when the source model is named, or when the store's manifest says it.
     """
-    from migrate.audit.query_set import load_questions
+    from migrate.audit.query_set import PARENT_FIELD
     from migrate.cli.options import draws_quickly, expected_sample, load_log, log_queries, told_of_log
     from migrate.files import refuse_overlap
     from migrate.pipeline import finished_run, judging_questions, migrate, texts_left
     from migrate.report.terminal import candidates_table
     from migrate.stores import open_store
 
-    refuse_overlap(output, store, Path(beir))
-    ci.refuse(store, Path(beir), force=force)
+    asked, words = asked_paths(beir, queries), asked_words(beir, queries)
+    refuse_overlap(output, store, *asked)
+    ci.refuse(store, *asked, force=force)
     with progress_bar(quiet=quiet) as progress:
         opened = open_store(store, verify=True)
         known = opened.info.manifest
@@ -91,7 +94,9 @@ def command(
         old = load_model_of(opened, source_model, "--source-model", model.for_source()) if stay else None
         if old is None:
             advise("no --source-model: the audit cannot say whether staying would be better", quiet=quiet)
-        questions = load_questions(beir, split=split, progress=progress)
+        questions = load_asked(
+            beir, queries, opened, split=split, parent_field=PARENT_FIELD, seed=seed, progress=progress
+        )
         paid = spending.watch(model.load(target, seed=seed), price=price, quiet=quiet)
         old = None if old is None else paid.also(old, "source model")
         questions = with_unread(questions, opened, paid.embedder, seed=seed, quiet=quiet)
@@ -112,7 +117,7 @@ def command(
             advise("this run has come to its end before; nothing is done again", quiet=quiet)
             code = show_finished(finished, ci, force=force, as_json=as_json)
             if code:
-                _advise_frontier(store, output, target, beir, source_model, quiet=quiet or as_json)
+                _advise_frontier(store, output, target, words, source_model, quiet=quiet or as_json)
             return code
 
         def drawn() -> Sequence[Document]:
@@ -143,19 +148,19 @@ def command(
             show(told_of_log(done.stitch.manifest, by_vectors=old is not None) + "\n")
     code = show_report(done.report, Outlets(None, None, ci), force=force, as_json=as_json)
     if code:
-        _advise_frontier(store, output, target, beir, source_model, quiet=quiet or as_json)
+        _advise_frontier(store, output, target, words, source_model, quiet=quiet or as_json)
     return code
 
 
 def _advise_frontier(
-    store: Path, output: Path, target: str, beir: str, source_model: str | None, *, quiet: bool
+    store: Path, output: Path, target: str, asked: list[str | Path], source_model: str | None, *, quiet: bool
 ) -> None:
     """What re-embedding a part would keep, out of what the run has left."""
     from migrate.pipeline import REFERENCE, STITCH, STORE
 
     source = model_words("--source-model", source_model) or (["--source-model", source_model] if source_model else [])
     advise_next(
-        "audit", output / STORE, "--reference", output / REFERENCE, *beir_words(beir), "--source", store, *source,
+        "audit", output / STORE, "--reference", output / REFERENCE, *asked, "--source", store, *source,
         "--stitch", output / STITCH, *model_words("--target", target), "--frontier",
         also=("split", "query_log", "price", "margin", "seed"), quiet=quiet,
     )  # fmt: skip

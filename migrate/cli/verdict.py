@@ -6,17 +6,59 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from migrate.cli.next_step import file_of, is_out_of_sight
+from migrate.cli.options import SYNTHETIC
 from migrate.cli.terminal import show, show_json
 
 if TYPE_CHECKING:
+    from migrate.audit.query_set import QuerySet
     from migrate.audit.report import AuditReport
     from migrate.cli.options import CI, ModelOptions, Outlets
     from migrate.embedders.base import Embedder
     from migrate.finished import Finished
     from migrate.manifest import ModelIdentity
     from migrate.stores.base import Store
+    from migrate.vectors import Progress
 
 _EXIT_CODES = {"SAFE": 0, "NOT SAFE": 1, "INCONCLUSIVE": 3}
+
+
+def load_asked(
+    beir: str | None, queries: str | None, store: Store, *, split: str, parent_field: str, seed: int, progress: Progress
+) -> QuerySet:
+    """The queries of --beir or of --queries.
+
+    Raises
+    ------
+    DatasetError, RemoteError, OutputError, LockedError, InconclusiveError, StoreError
+        As `load_questions`, `load_unjudged` and `synthetic_queries`.
+    """
+    from migrate.audit.query_set import load_questions, load_unjudged, synthetic_queries
+
+    if queries is None:
+        return load_questions(str(beir), split=split, progress=progress)
+    if queries == SYNTHETIC:
+        return synthetic_queries(store, parent_field=parent_field, seed=seed)
+    return load_unjudged(Path(queries))
+
+
+def asked_paths(beir: str | None, queries: str | None) -> list[Path]:
+    """Where the queries lie that --beir or --queries names.
+
+    Raises
+    ------
+    UsageError
+        Neither is given, or both.
+    """
+    from migrate.errors import UsageError
+
+    if beir is None and queries is None:
+        raise UsageError(
+            "expected queries, found none: name judged ones with --beir DIR, or give any with --queries FILE, or have "
+            "them made with --queries synthetic"
+        )
+    if beir is not None and queries is not None:
+        raise UsageError("--beir and --queries: expected one of them, found both; leave one out")
+    return [Path(named) for named in (beir, queries) if named not in (None, SYNTHETIC)]
 
 
 def load_model_of(store: Store, spec: str | None, flag: str, options: ModelOptions) -> Embedder:
