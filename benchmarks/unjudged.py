@@ -10,7 +10,8 @@ choice       measures that need no judgements, on one half of SciFact's queries:
              how much retention is lost for a unit of the measure, by 95 % of the stores (95 % confidence, see `rate`);
              the margin that follows for a retention of 0.95, and the share of good stores that reach it
 relation     retention of stores by their agreement@10, there, on the other half and on NFCorpus
-verdicts     SAFE and NOT SAFE by the audit's bounds and limits, and how often retention is on the other side
+verdicts     SAFE and NOT SAFE by the audit's bounds and limits, and how often retention is on the other side; nDCG@10 is
+             that of the full re-embed
 other models the same where the target is a poor model, or TF-IDF
 synthetic    agreement by synthetic queries, and retention of the queries that people asked; the target is minilm
 
@@ -61,6 +62,7 @@ LOST = (0.005, 0.01, 0.02, 0.03, 0.04, 0.05, 0.07, 0.1, 0.15, 0.2)
 NEAR = (0.85, 0.98)
 """Retention of the stores that a rate is taken of: nearer to 1 it is all noise, farther off nobody asks."""
 GOOD = 0.97
+OTHER_MARGINS = (0.98, 0.9, 0.8)
 BINS = (0.0, 0.7, 0.8, 0.85, 0.9, 0.92, 0.94, 0.96, 0.97, 0.98, 0.99, 1.01)
 
 
@@ -296,9 +298,9 @@ def print_relation(parts: Mapping[str, Sequence[Point]]) -> None:
     print(f"\nSpearman: {', '.join(ranks)}", flush=True)
 
 
-def verdicts(points: Sequence[Point], resamples: int) -> NDArray[np.int_]:
+def verdicts(points: Sequence[Point], resamples: int, margin: float) -> NDArray[np.int_]:
     """1 for SAFE, -1 for NOT SAFE and 0 for neither, by the audit's bounds and limits."""
-    limits = limits_of(MARGIN)
+    limits = limits_of(margin)
     arms = np.column_stack([agreement(point.top, point.best) for point in points])
     rng = np.random.default_rng(0)
     blocks = np.array_split(np.arange(arms.shape[1]), max(arms.shape[1] // 100, 1))
@@ -307,14 +309,14 @@ def verdicts(points: Sequence[Point], resamples: int) -> NDArray[np.int_]:
     return np.asarray((lower >= limits.safe).astype(int) - (upper < limits.harmful))
 
 
-def print_verdicts(parts: Mapping[str, Sequence[Point]], resamples: int) -> dict[str, float]:
+def print_verdicts(parts: Mapping[str, Sequence[Point]], resamples: int, margin: float = MARGIN) -> dict[str, float]:
     """What would be said of the stores, and how often it is wrong; the share of wrong SAFE by part."""
-    limits = limits_of(MARGIN)
+    limits = limits_of(margin)
     rows, wrong = [], {}
     for name, points in parts.items():
-        said, kept = verdicts(points, resamples), np.array([point.retention for point in points])
+        said, kept = verdicts(points, resamples, margin), np.array([point.retention for point in points])
         cells = []
-        for outcome, bad in ((1, kept < MARGIN), (-1, kept >= MARGIN)):
+        for outcome, bad in ((1, kept < margin), (-1, kept >= margin)):
             count, errors = int((said == outcome).sum()), int(((said == outcome) & bad).sum())
             most = float(beta.ppf(0.95, errors + 1, count - errors)) if count > errors else 1.0
             cells += [f"{count}", f"{errors} (at most {most:.0%})"]
@@ -322,11 +324,12 @@ def print_verdicts(parts: Mapping[str, Sequence[Point]], resamples: int) -> dict
                 wrong[name] = errors / max(count, 1)
         least = f"{kept[said == 1].min():.3f}" if (said == 1).any() else "-"
         good = f"{(said[kept >= GOOD] == 1).mean():.0%}" if (kept >= GOOD).any() else "-"
-        rows.append([name, str(len(points[0].full)), str(len(points)), *cells[:2], least, good, *cells[2:]])
-    head = ["", "queries", "stores", "SAFE", "wrong", "least", f"SAFE of {GOOD}", "NOT SAFE", "wrong"]
+        reference = f"{np.mean([point.full.mean() for point in points]):.2f}"
+        rows.append([name, str(len(points[0].full)), reference, str(len(points)), *cells[:2], least, good, *cells[2:]])
+    head = ["", "queries", "nDCG@10", "stores", "SAFE", "wrong", "least", f"SAFE of {GOOD}", "NOT SAFE", "wrong"]
     print(
         f"\nSAFE: agreement@10 at least {limits.safe:.3f}; NOT SAFE: below {limits.harmful:.3f}; wrong: retention is "
-        f"on the other side of {MARGIN:g}\n\n{table([head, *rows])}",
+        f"on the other side of {margin:g}\n\n{table([head, *rows])}",
         flush=True,
     )
     return wrong
@@ -391,6 +394,9 @@ def main() -> int:
     )
     print_relation(halves)
     wrong = print_verdicts(halves, arguments.resamples)
+    print("\nother margins")
+    for margin in OTHER_MARGINS:
+        print_verdicts(halves, arguments.resamples, margin)
     print("\nother targets")
     print_verdicts(poor, arguments.resamples)
     for parts in synthetic:

@@ -126,25 +126,30 @@ class Retriever:
     def true_scores(self, run: Run) -> TopScores:
         """What the reference's vectors score the first 10 documents of a run, in its order, (q, 10).
 
-        Those that the reference ranks high are known from its search, the others are read.
+        Those that the reference ranks high are known from its search, the others are read. A greater score is nearer; a
+        document that the reference lacks scores -inf.
         """
         full, metric = self.search(FULL).run, self.inputs.stores[FULL].info.metric
         ids = self.inputs.query_set.query_ids
-        scores = np.full((len(ids), _FIRST), np.inf if metric == "l2" else -np.inf)
+        worst = np.inf if metric == "l2" else -np.inf
+        scores = np.full((len(ids), _FIRST), worst)
         for start in range(0, len(ids), _QUERIES):
             block = range(start, min(start + _QUERIES, len(ids)))
             known = [dict(zip(full.rankings[ids[i]], full.scores[ids[i]], strict=True)) for i in block]
             tops = [run.top(ids[i], _FIRST) for i in block]
             others = [[doc_id for doc_id in top if doc_id not in own] for top, own in zip(tops, known, strict=True)]
             for i, top, own, more in zip(block, tops, known, self._scores_of(block, others), strict=True):
-                scores[i, : len(top)] = [{**own, **more}[doc_id] for doc_id in top]
+                scores[i, : len(top)] = [more.get(doc_id, own.get(doc_id, worst)) for doc_id in top]
         return -scores if metric == "l2" else scores
 
     def _scores_of(self, block: range, wanted: Sequence[Sequence[str]]) -> Iterator[Mapping[str, float]]:
         """The reference's scores of some documents for each query of a block."""
         inputs, reference = self.inputs, self.inputs.stores[FULL]
         every = set().union(*wanted)
-        rows = [row for row, key in enumerate(inputs.keys[FULL].values()) if key in every] if every else []
+        if not every:
+            yield from ({} for _ in block)
+            return
+        rows = [row for row, key in enumerate(inputs.keys[FULL].values()) if key in every]
         batch = reference.get(np.array(rows, dtype=np.int64))
         keys = [inputs.keys[FULL][doc_id] for doc_id in batch.ids]
         places: dict[str, list[int]] = {}
@@ -153,7 +158,7 @@ class Retriever:
         for i, own in zip(block, wanted, strict=True):
             query_id, vector = inputs.query_set.query_ids[i], inputs.vectors[FULL][i : i + 1]
             top = TopK([query_id], vector, metric=reference.info.metric, depth=max(len(own), 1))
-            near = [place for doc_id in own for place in places[doc_id]]
+            near = [place for doc_id in own for place in places.get(doc_id, ())]
             top.add([keys[place] for place in near], batch.vectors[near])
             run = top.run()
             yield dict(zip(run.rankings[query_id], run.scores[query_id], strict=True))

@@ -290,7 +290,9 @@ class Verdict:
         if self.outcome is Outcome.SAFE:
             return f"{span}: at least {self._goal}"
         if self.outcome is Outcome.NOT_SAFE:
-            below = "the margin of" if self.harmful is None else f"{self.harmful:.3f}, and so retention below"
+            below = (
+                "the margin of" if self.harmful is None else f"{self.harmful:.3f}, which stands for a retention below"
+            )
             return f"{span}: below {below} {self.stands_for or self.margin:g}"
         if self.n_queries < FEWEST_QUERIES:
             return f"{span}; {self.n_queries} queries are too few for a verdict, at least {FEWEST_QUERIES} are needed"

@@ -32,6 +32,7 @@ def advise_next(command: str, *words: str | Path, also: Sequence[str] = (), but:
     advise(f"next: {program} {printable(shlex.join(texts))}", quiet=quiet)
     if JUDGED in words:
         advise(f"  {JUDGED}: your judged queries, a folder in the form of BEIR or the name of a BEIR set", quiet=quiet)
+        advise("  nothing is judged? --queries FILE or --queries synthetic in the place of --beir", quiet=quiet)
 
 
 def _text(word: object) -> str:

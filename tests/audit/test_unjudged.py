@@ -85,7 +85,9 @@ def test_the_full_reembed_agrees_with_itself_and_chance_does_not(seed):
 @pytest.mark.parametrize("noise", [0.0, 1e-9, 0.01, 0.1, 10.0])
 def test_it_is_never_above_1_and_falls_with_the_noise(noise, seed):
     scores = drawn(seed)
-    more, less = (scores + size * np.random.default_rng([seed, 1]).normal(size=scores.shape) for size in (2 * noise, noise))
+    more, less = (
+        scores + size * np.random.default_rng([seed, 1]).normal(size=scores.shape) for size in (2 * noise, noise)
+    )
     worse, better = (agreement(ranked(scores, by), best_of(scores)) for by in (more, less))
     assert worse.max() <= 1 and better.max() <= 1
     assert worse.mean() <= better.mean()
@@ -144,7 +146,7 @@ def test_limits_follow_from_the_margin():
             Outcome.INCONCLUSIVE,
             "it leaves open whether retention",
         ),
-        (limits_of(0.95).harmful - 0.1, Outcome.NOT_SAFE, "and so retention below 0.95"),
+        (limits_of(0.95).harmful - 0.1, Outcome.NOT_SAFE, "which stands for a retention below 0.95"),
     ],
 )
 def test_between_the_limits_only_judgements_help(level, outcome, says):
