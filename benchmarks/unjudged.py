@@ -10,8 +10,8 @@ choice       measures that need no judgements, on one half of SciFact's queries:
              how much retention is lost for a unit of the measure, by 95 % of the stores (95 % confidence, see `rate`);
              the margin that follows for a retention of 0.95, and the share of good stores that reach it
 relation     retention of stores by their agreement@10, there, on the other half and on NFCorpus
-verdicts     SAFE and NOT SAFE by the audit's bounds and limits, and how often retention is on the other side; nDCG@10 is
-             that of the full re-embed
+verdicts     SAFE and NOT SAFE by the audit's bounds and limits, and how often retention is on the other side; nDCG@10
+             is that of the full re-embed
 other models the same where the target is a poor model, or TF-IDF
 synthetic    agreement by synthetic queries, and retention of the queries that people asked; the target is minilm
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from migrate.audit.arms import Arm, measure_arm, select_arms
 from migrate.audit.diagnostics import diagnose
 from migrate.audit.held_out import audit_held_out
-from migrate.audit.inputs import AuditInputs, AuditOptions, PreparedAudit, prepare_audit
+from migrate.audit.inputs import AuditInputs, AuditOptions, PreparedAudit, prepare_audit, quotes
 from migrate.audit.query_set import independent
 from migrate.audit.reference import odd_scores
 from migrate.audit.report import AuditReport
@@ -60,7 +60,8 @@ def audit_store(
     answers = {arm.name: arm.retrieve(retriever) for arm in arms}
     results = {arm.name: measure_arm(arm, answers[arm.name], retriever) for arm in arms}
     evaluation = Evaluation(query_set, options.margin, options.seed, options.resamples, prepared.n_documents)
-    evaluation = replace(evaluation, doubts=(*prepared.doubts, *_oddities(results, evaluation)))
+    oddities = (*_oddities(results, evaluation), *quotes(prepared, answers[FULL].run))
+    evaluation = replace(evaluation, doubts=(*prepared.doubts, *oddities))
     stay = results[STAY].scores[evaluation.measure] if STAY in results else None
     deciding = {name: result.scores[evaluation.measure] for name, result in results.items()}
     diagnostics = diagnose(prepared, {name: answer.run for name, answer in answers.items()}, deciding)

@@ -196,7 +196,8 @@ def _figure(name: str, value: str) -> str:
 
 
 def _figures(report: AuditReport) -> Iterator[tuple[str, str]]:
-    yield f"retention of {report.measure}", f"{report.verdict.retention.estimate:.3f}"
+    kept = "" if report.verdict.provisional else "retention of "
+    yield f"{kept}{report.measure}", f"{report.verdict.retention.estimate:.3f}"
     for name in (TRANSLATED, FULL, STAY):
         mean = next((arm.mean(report.measure) for arm in report.arms if arm.name == name), None)
         if mean is not None:

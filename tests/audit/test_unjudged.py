@@ -246,6 +246,22 @@ def test_a_provisional_verdict_is_never_read_as_a_full_one(scale, outcome, tmp_p
     assert repr(report).startswith(f"<AuditReport {outcome} (provisional: ")
 
 
+@pytest.mark.parametrize(
+    ("share", "exclude_self", "outcome"), [(0.6, False, "INCONCLUSIVE"), (0.05, False, "SAFE"), (0.6, True, "SAFE")]
+)
+def test_queries_that_quote_their_document_prove_nothing(share, exclude_self, outcome, tmp_path):
+    documents = [
+        Document(f"d{row:03}", f"t{row % 50} n{row} said of word{row % 9} alone") for row in range(N_DOCUMENTS)
+    ]
+    new, full = (make_store(tmp_path / name, documents=documents) for name in ("new", "full"))
+    quoted = int(share * 150)
+    own = [Query(document.id, document.text.upper().lower()) for document in documents[:quoted]]
+    others = [Query(f"q{row}", f"t{row % 50} n{1000 + row} what is not said anywhere") for row in range(150 - quoted)]
+    report = audit(new, full, QuerySet([*own, *others], None, "log", exclude_self=exclude_self))
+    assert report.verdict.outcome.value == outcome
+    assert any("stand word for word in the document" in doubt for doubt in report.doubts) == (outcome != "SAFE")
+
+
 # The queries.
 
 
