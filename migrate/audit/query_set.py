@@ -23,7 +23,7 @@ from migrate.audit.measures import Qrels, Scores
 from migrate.audit.verdict import FEWEST_QUERIES
 from migrate.datasets.beir import load_beir
 from migrate.datasets.download import resolve_beir
-from migrate.datasets.records import read_query_log
+from migrate.datasets.records import read_lines, read_query_log
 from migrate.datasets.synthetic import make_queries
 from migrate.errors import DatasetError, InconclusiveError, StoreError
 from migrate.selection.query_log import digest_of
@@ -124,6 +124,11 @@ def load_unjudged(path: Path) -> QuerySet:
     """
     if path.is_dir():
         raise DatasetError(f"{path}: expected a file of queries, found a folder; one in the form of BEIR is for --beir")
+    first = next((line.strip() for _, line in read_lines(path)), "")
+    if first in ("{", "[") or first.startswith("[{"):
+        raise DatasetError(
+            f"{path}: expected a query a line, or a JSON object a line, found one JSON value; convert it"
+        )
     queries = read_query_log(path)
     twice = next((query_id for query_id, times in Counter(q.id for q in queries).items() if times > 1), None)
     if twice is not None:

@@ -334,6 +334,11 @@ def test_stores_without_texts_or_with_too_few_make_no_queries(tmp_path):
     ("content", "error", "says"),
     [
         (b"", DatasetError, "expected queries, found none; give a query a line"),
+        (
+            b'[\n  {"text": "a"}\n]',
+            DatasetError,
+            "expected a query a line, or a JSON object a line, found one JSON value",
+        ),
         (b"IxFI\x80\x01\x00\xff", DatasetError, "expected UTF-8, found byte 0x80 at column 5"),
         (None, DatasetError, "expected a file of queries, found a folder; one in the form of BEIR is for --beir"),
         (
