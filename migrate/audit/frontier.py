@@ -107,7 +107,7 @@ class Frontier:
         """The finding in words."""
         best = self.cheapest_safe
         if best is None:
-            margin = self.points[0].verdict.margin
+            margin = self.points[0].verdict.stands_for or self.points[0].verdict.margin
             return f"no budget tried here is SAFE at the margin of {margin:g}; try larger ones, or more queries"
         safe = "SAFE (provisional)" if best.verdict.provisional else "SAFE"
         if best.policy == SAMPLE:

@@ -2,8 +2,6 @@
 
 Queries are those of a BEIR set, with judgements; those in a file, without; or synthetic ones, made from the store.
 
-Queries are judged ones in the form of BEIR, any in a file, or made from the store's own documents (synthetic ones).
-
 Queries that chose documents do not judge: the one rule of `audit`, `audit --frontier` and `run`.
 """
 

@@ -120,6 +120,12 @@ def test_without_judgements_retention_is_of_agreement(store, fitted, reference, 
     assert found.points[-1].verdict.retention.estimate == 1
 
 
+def test_without_judgements_the_margin_is_still_that_of_retention(store, fitted, reference, questions, target):
+    unjudged = dataclasses.replace(questions, qrels=None)
+    found = tried(store, fitted, reference, unjudged, target, shares=[0.3], policies=["random"])
+    assert found.sentence.startswith("no budget tried here is SAFE at the margin of 0.95;")
+
+
 def test_nothing_is_embedded_but_queries(store, fitted, reference, questions, target, corpus, monkeypatch):
     monkeypatch.setattr(type(target), "embed_documents", None)
     tried(store, fitted, reference, questions, target, log=corpus.queries[100:], shares=[0.3])
