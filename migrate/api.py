@@ -195,7 +195,8 @@ def audit(
         A full re-embed of the same documents, or its path. "build" embeds every text with the target model now, "pool"
         no more of them than the verdict needs.
     beir
-        Queries and judgements: a BEIR folder, the name of a BEIR set, or `migrate.audit.query_set.QuerySet`.
+        Queries and judgements: a BEIR folder, the name of a BEIR set, or `migrate.audit.query_set.QuerySet`, which
+        that module's `load_unjudged` and `synthetic_queries` make without judgements.
     target
         The target model or its spec; by default what the translated store says it was made for.
     source, source_model

@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from migrate.audit.inputs import PreparedAudit
 from migrate.audit.results import (
+    AGREEMENT,
     BM25,
     BRIDGE,
     FULL,
@@ -329,8 +330,11 @@ def select_arms(inputs: PreparedAudit) -> tuple[list[Arm], dict[str, str]]:
 
 def measure_arm(arm: Arm, answer: TimedRun, retriever: Retriever) -> ArmResult:
     """Everything that is measured of an arm, whose `answer` is a run of `retriever`."""
+    query_set = retriever.inputs.query_set
     full = None if retriever.inputs.in_pool else retriever.search(FULL).run
-    scores = all_scores(answer.run, full, retriever.inputs.query_set)
+    scores = all_scores(answer.run, full, query_set)
+    if query_set.qrels is None:
+        scores = {AGREEMENT: retriever.deciding_scores(answer.run), **scores}
     cost = arm.cost(retriever)
     return ArmResult(arm.name, arm.meaning, scores, answer.seconds, cost.tokens, cost.usd, cost.reranking)
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from migrate.audit.arms import Arm, measure_arm, select_arms
 from migrate.audit.diagnostics import diagnose
 from migrate.audit.held_out import audit_held_out
-from migrate.audit.inputs import AuditInputs, AuditOptions, PoolReference, PreparedAudit, prepare_audit
+from migrate.audit.inputs import AuditInputs, AuditOptions, PoolReference, PreparedAudit, prepare_audit, quotes
 from migrate.audit.pool import grow_pool
 from migrate.audit.query_set import independent
 from migrate.audit.reference import odd_scores
@@ -70,9 +70,11 @@ def audit_store(
     evaluation = Evaluation(
         query_set, options.margin, options.seed, options.resamples, prepared.n_documents, floor=floor
     )
-    evaluation = replace(evaluation, doubts=(*prepared.doubts, *_oddities(results, evaluation)))
+    oddities = (*_oddities(results, evaluation), *quotes(prepared, answers[FULL].run))
+    evaluation = replace(evaluation, doubts=(*prepared.doubts, *oddities))
     stay = results[STAY].scores[evaluation.measure] if STAY in results else None
-    diagnostics = diagnose(prepared, {name: answer.run for name, answer in answers.items()}, floor)
+    deciding = {name: result.scores[evaluation.measure] for name, result in results.items()}
+    diagnostics = diagnose(prepared, {name: answer.run for name, answer in answers.items()}, deciding, floor)
     verdict = evaluation.verdict(results[TRANSLATED], results[FULL], stay)
     return AuditReport(
         verdict=replace(verdict, remedy=pool.remedy) if pool else verdict,
@@ -99,6 +101,7 @@ def audit_store(
         reference=prepared.proof,
         doubts=evaluation.doubts,
         pool=pool.summary if pool else None,
+        made_from=query_set.made_from,
     )
 
 

@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.audit.inputs import PreparedAudit, representative_docs, rows_of, texts_of
+from migrate.audit.measures import Scores
 from migrate.audit.query_set import QuerySet
-from migrate.audit.results import FULL, STAY, TIE, TRANSLATED, deciding_scores
+from migrate.audit.results import FULL, STAY, TIE, TRANSLATED
 from migrate.audit.slices import Slice, find_slices
 from migrate.audit.verdict import Floor
 from migrate.search.runs import Run
@@ -53,14 +54,16 @@ class Regression:
     hits: Mapping[str, tuple[Hit, ...]]
 
 
-def find_regressions(inputs: PreparedAudit, runs: Mapping[str, Run], *, count: int = WORST) -> tuple[Regression, ...]:
+def find_regressions(
+    inputs: PreparedAudit, runs: Mapping[str, Run], scores: Mapping[str, Scores], *, count: int = WORST
+) -> tuple[Regression, ...]:
     """The `count` queries whose score falls furthest behind that of the full re-embed, worst first, ties by place.
 
-    Queries of one text are one, with their mean scores and the hits of the first of them.
+    Queries of one text are one, with their mean `scores` by the deciding measure, (c,) for each arm, and the hits of
+    the first of them.
     """
     query_set = inputs.query_set
     shown = [name for name in (FULL, TRANSLATED, STAY) if name in runs]
-    scores = {name: deciding_scores(runs[name], runs[FULL], query_set) for name in shown}
     loss = scores[FULL] - scores[TRANSLATED]
     worst = [int(row) for row in np.argsort(-loss, kind="stable")[:count] if loss[row] > TIE]
     queries = [query_set.distinct[row] for row in worst]
@@ -320,11 +323,14 @@ class Diagnostics:
     similarities: Mapping[str, Similarity] = field(default_factory=dict)
 
 
-def diagnose(inputs: PreparedAudit, runs: Mapping[str, Run], floor: Floor | None = None) -> Diagnostics:
+def diagnose(
+    inputs: PreparedAudit, runs: Mapping[str, Run], scores: Mapping[str, Scores], floor: Floor | None = None
+) -> Diagnostics:
     """Compare the translated store with the full re-embed and, where there is one, with the source store.
 
-    With a `floor` only a pool of the full re-embed is there: no map of the spaces, no similarities and no topics, and
-    the slices are against what it is expected to score.
+    `scores` are those of each arm by the deciding measure, (c,), one for each distinct text. With a `floor` only a pool
+    of the full re-embed is there: no map of the spaces, no similarities and no topics, and the slices are against what
+    it is expected to score.
 
     Raises
     ------
@@ -332,11 +338,11 @@ def diagnose(inputs: PreparedAudit, runs: Mapping[str, Run], floor: Floor | None
         `confidence.npy` is damaged, or of another store.
     """
     options, documents_of = inputs.options, representative_docs(inputs, runs[FULL])
-    arm, full = (deciding_scores(runs[name], runs[FULL], inputs.query_set) for name in (TRANSLATED, FULL))
     ids, sampled = _sample(inputs, options.seed)
+    full = scores[FULL] if floor is None else floor.expected
     return Diagnostics(
-        find_regressions(inputs, runs),
-        find_slices(inputs, documents_of, (arm, full if floor is None else floor.expected)),
+        find_regressions(inputs, runs, scores),
+        find_slices(inputs, documents_of, (scores[TRANSLATED], full)),
         _calibration(inputs, runs),
         tuple(
             hubness_of(name, vectors, inputs.stores[name].info.metric)

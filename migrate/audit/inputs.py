@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from migrate.audit.pool import PoolStep
 
 _ECHOES = 0.1
+_SENTENCE = 5
 _READ = 2_000
 _TRUE = "true vectors"
 
@@ -87,6 +88,29 @@ def echoes(query_set: QuerySet, keys: Keys, documents: Iterable[Document]) -> tu
     return (
         f"{len(same):,} of {len(query_set.distinct):,} queries are word for word the document that they look for, "
         "which every model finds: use queries that users ask",
+    )
+
+
+def quotes(inputs: PreparedAudit, full: Run) -> tuple[str, ...]:
+    """A doubt where more than a tenth of the unjudged queries stand, word for word, in the first document they find.
+
+    Queries of less than `_SENTENCE` words may do so by chance.
+    """
+    query_set, store = inputs.query_set, inputs.stores[TRANSLATED]
+    if query_set.qrels is not None or query_set.exclude_self:
+        return ()
+    firsts = representative_docs(inputs, full)
+    texts = texts_of(store, rows_of(inputs.keys[TRANSLATED], list(firsts.values())))
+    count = sum(
+        len(query.text.split()) >= _SENTENCE and query_key(query.text) in query_key(texts.get(firsts[query.id], ""))
+        for query in query_set.distinct
+        if query.id in firsts
+    )
+    if count <= _ECHOES * len(query_set.distinct):
+        return ()
+    return (
+        f"{count:,} of {len(query_set.distinct):,} queries stand word for word in the document that they find first, "
+        "which every model finds: use queries that users ask, or --queries synthetic, which leaves that document out",
     )
 
 

@@ -24,7 +24,7 @@ HYBRID, HYBRID_FULL = "hybrid", "hybrid, full"
 MEAN, RANDOM = "mean", "random"
 TWO_STAGE, REEMBEDDED = "two-stage", "translated + k%"
 
-NDCG, OVERLAP = "nDCG@10", "overlap@10"
+NDCG, AGREEMENT = "nDCG@10", "agreement@10"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,9 @@ class ArmResult:
     """How well and how fast an arm answers the queries, and what it costs.
 
     `scores` maps a measure (`nDCG@10`, `recall@100`, `MRR@10`, `judged@10`, `overlap@1`, `overlap@10`, `overlap@100`,
-    `RBO`) to one value for each distinct query text (`QuerySet.distinct`); without judgements only those against the
-    full re-embed are there. `seconds` is the time to rank, without embedding. `tokens`, `usd` and `reranking` are
-    those of `ArmCost`.
+    `RBO`) to one value for each distinct query text (`QuerySet.distinct`); without judgements only `agreement@10` and
+    the others against the full re-embed are there. `seconds` is the time to rank, without embedding. `tokens`, `usd`
+    and `reranking` are those of `ArmCost`.
     """
 
     name: str
@@ -125,18 +125,15 @@ class Evaluation:
 
 
 def deciding_measure(query_set: QuerySet) -> str:
-    """What a verdict rests on: nDCG@10, or overlap@10 where nothing is judged."""
-    return OVERLAP if query_set.qrels is None else NDCG
-
-
-def deciding_scores(run: Run, full: Run, query_set: QuerySet) -> Scores:
-    """A run's scores by the deciding measure, one for each distinct text, (c,)."""
-    ids, qrels = query_set.query_ids, query_set.qrels
-    return query_set.merged(overlap(run, full, ids, 10) if qrels is None else ndcg(run, qrels, ids, 10))
+    """What a verdict rests on: nDCG@10, or agreement@10 (`migrate.audit.unjudged`) where nothing is judged."""
+    return AGREEMENT if query_set.qrels is None else NDCG
 
 
 def all_scores(run: Run, full: Run | None, query_set: QuerySet) -> Mapping[str, Scores]:
-    """A run's scores by every measure, one for each distinct text, (c,); without `full` not those against it."""
+    """A run's scores by every measure that needs ids alone, one for each distinct text, (c,).
+
+    Without `full` the measures against it are left out.
+    """
     ids, qrels = query_set.query_ids, query_set.qrels
     scores: dict[str, Scores] = {}
     if qrels is not None:

@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.audit.measures import Scores
+from migrate.audit.unjudged import Limits, limits_of
 
 CONFIDENCE = 0.95
 """Of one bound alone."""
@@ -257,7 +258,9 @@ class Verdict:
     `gain_over_stay` is the difference of mean scores, arm minus stay, where staying is possible.
     `queries_needed` is an estimate for an inconclusive verdict: so many queries would settle 80 % of audits like this
     one; None where even 100,000 would not do.
-    A `provisional` verdict rests on overlap@10 with the full re-embed, for want of judgements. `confidence` is that of
+    A `provisional` verdict rests on agreement@10 with the full re-embed, for want of judgements
+    (`migrate.audit.unjudged`): `retention` is that of agreement, `margin` the agreement that stands for a retention of
+    `stands_for`, and below `harmful` it is NOT SAFE; there is no such gap in other verdicts. `confidence` is that of
     each bound. `n_documents` is how many the first 10 were found among, None where scores alone were judged. `doubts`
     say why the figures cannot be trusted, where they cannot: they take a SAFE away. `remedy` is what would settle an
     inconclusive verdict where that is not queries.
@@ -274,6 +277,8 @@ class Verdict:
     n_documents: int | None = None
     doubts: tuple[str, ...] = ()
     remedy: str | None = None
+    harmful: float | None = None
+    stands_for: float | None = None
 
     def doubted(self, doubts: tuple[str, ...]) -> Verdict:
         """The verdict where there are doubts about what it rests on: INCONCLUSIVE instead of SAFE."""
@@ -299,19 +304,32 @@ class Verdict:
         return enough and self.gain_over_stay is not None and self.gain_over_stay.lower > 0
 
     @property
+    def undecidable(self) -> bool:
+        """Whether no number of queries would settle the verdict, unless some are judged."""
+        return self.harmful is not None and self.harmful <= self.retention.estimate < self.margin
+
+    @property
+    def measured(self) -> str:
+        """What the bounds are of, in words."""
+        return "agreement@10" if self.provisional else "retention"
+
+    @property
     def sentence(self) -> str:
         """The verdict in words."""
         bounds = self.retention
         level = f"{100 * self.confidence:.3g} % bounds"
-        span = f"retention {bounds.estimate:.3f}, {level} {bounds.lower:.3f} to {bounds.upper:.3f}"
+        span = f"{self.measured} {bounds.estimate:.3f}, {level} {bounds.lower:.3f} to {bounds.upper:.3f}"
         if self.worse_than_stay:
             return f"{span}; the translated store answers significantly worse than the source store does today"
         if self.doubts:
             return f"{span}: not to be believed, as {'; '.join(self.doubts)}"
         if self.outcome is Outcome.SAFE:
-            return f"{span}: at least the margin of {self.margin:g}"
+            return f"{span}: at least {self._goal}"
         if self.outcome is Outcome.NOT_SAFE:
-            return f"{span}: below the margin of {self.margin:g}"
+            below = (
+                "the margin of" if self.harmful is None else f"{self.harmful:.3f}, which stands for a retention below"
+            )
+            return f"{span}: below {below} {self.stands_for or self.margin:g}"
         if self.n_queries < FEWEST_QUERIES:
             return f"{span}; {self.n_queries} queries are too few for a verdict, at least {FEWEST_QUERIES} are needed"
         if self.lacks_documents:
@@ -321,11 +339,25 @@ class Verdict:
             )
         if self.remedy is not None:
             return f"{span}: the margin of {self.margin:g} lies between; {self.remedy}"
+        if self.undecidable:
+            return (
+                f"{span}: from {self.harmful:.3f} to {self.margin:.3f} it leaves open whether retention is "
+                f"{self.stands_for:g}, however many queries there are; judge some (--beir)"
+            )
         needed = f"about {self.queries_needed:,}" if self.queries_needed else f"more than {MOST_QUERIES:,}"
-        return (
-            f"{span}: the margin of {self.margin:g} lies between; {needed} queries would settle it in 8 of 10 audits "
-            "like this one"
-        )
+        return f"{span}: {self._nearest} lies between; {needed} queries would settle it in 8 of 10 audits like this one"
+
+    @property
+    def _goal(self) -> str:
+        if self.stands_for is None:
+            return f"the margin of {self.margin:g}"
+        return f"{self.margin:.3f}, which stands for a retention of {self.stands_for:g}"
+
+    @property
+    def _nearest(self) -> str:
+        if self.harmful is not None and self.retention.estimate < self.harmful:
+            return f"{self.harmful:.3f}, below which retention is less than {self.stands_for:g},"
+        return self._goal + ("," if self.stands_for is not None else "")
 
 
 def decide(
@@ -348,6 +380,8 @@ def decide(
     search, `n_documents`, harm that shows is NOT SAFE, and all else INCONCLUSIVE. With a `floor`, `full` is what the
     full re-embed scores at most, as in `retention_bounds`.
 
+    `provisional` scores are agreement@10: they are held against what stands for the `margin`.
+
     Of the audits of an arm that is exactly at the margin, 5 % at most say SAFE; more do where several arms are judged
     and the best is taken. For k of them, a `confidence` of 1 - 0.05 / k makes up for that.
     """
@@ -355,16 +389,21 @@ def decide(
     gain = None
     if stay is not None:
         gain = difference_bounds(arm, stay, seed=seed, resamples=resamples, confidence=confidence)
-    outcome = _outcome(retention, gain, margin) if len(arm) >= FEWEST_QUERIES else Outcome.INCONCLUSIVE
-    likely = full if floor is None else floor.expected
-    needed = queries_needed(arm, likely, margin, confidence=confidence) if outcome is Outcome.INCONCLUSIVE else None
-    verdict = Verdict(outcome, retention, margin, len(arm), gain, needed, provisional, confidence, n_documents)
+    limits = limits_of(margin) if provisional else Limits(margin, margin)
+    outcome = _outcome(retention, gain, limits) if len(arm) >= FEWEST_QUERIES else Outcome.INCONCLUSIVE
+    verdict = Verdict(outcome, retention, limits.safe, len(arm), gain, None, provisional, confidence, n_documents)
+    if provisional:
+        verdict = replace(verdict, harmful=limits.harmful, stands_for=margin)
+    if outcome is Outcome.INCONCLUSIVE and not verdict.undecidable:
+        nearest = limits.safe if retention.estimate >= limits.safe else limits.harmful
+        likely = full if floor is None else floor.expected
+        verdict = replace(verdict, queries_needed=queries_needed(arm, likely, nearest, confidence=confidence))
     if verdict.lacks_documents and outcome is not Outcome.NOT_SAFE:
         return replace(verdict, outcome=Outcome.INCONCLUSIVE, queries_needed=None)
     return verdict
 
 
-def _outcome(retention: Bounds, gain: Bounds | None, margin: float) -> Outcome:
-    if retention.upper < margin or (gain is not None and gain.upper < 0):
+def _outcome(retention: Bounds, gain: Bounds | None, limits: Limits) -> Outcome:
+    if retention.upper < limits.harmful or (gain is not None and gain.upper < 0):
         return Outcome.NOT_SAFE
-    return Outcome.SAFE if retention.lower >= margin else Outcome.INCONCLUSIVE
+    return Outcome.SAFE if retention.lower >= limits.safe else Outcome.INCONCLUSIVE

@@ -302,20 +302,21 @@ def command(
     from dataclasses import replace
 
     from migrate.audit.plan import AuditRequest, plan_audit
-    from migrate.audit.query_set import load_questions
     from migrate.stitch.persistence import load_stitch
     from migrate.stores import open_store
 
     quiet = general.quiet
     audit_options = arms.audit_options(price, general.seed)
     trial = read_trial(frontier, before.source, model)
-    read = (store, against.reference, judged.beir, before.source, frontier.stitch, frontier.query_log)
+    read = (store, against.reference, judged.location, before.source, frontier.stitch, frontier.query_log)
     paths = options.local_paths(*read)
     against.refuse(paths)
     outputs.refuse(*paths, force=general.force)  # refused before anything is spent
     with progress_bar(quiet=quiet) as progress:
         translated = open_store(store, verify=True)
-        questions = load_questions(judged.beir, split=judged.split, progress=progress)
+        questions = judged.load(
+            translated, parent_field=audit_options.parent_field, seed=general.seed, progress=progress
+        )
         paid, embedder = spending.open(quiet=quiet), load_model_of(translated, target, "--target", model)
         needed = before.bridge is not None or trial is not None
         source, old = open_source(before.source, before.source_model, model, needed=needed, quiet=quiet)

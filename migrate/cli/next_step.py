@@ -34,6 +34,7 @@ def advise_next(command: str, *words: str | Path, also: Sequence[str] = (), but:
     advise(f"next: {program} {printable(shlex.join(texts))}", quiet=quiet)
     if JUDGED in words:
         advise(f"  {JUDGED}: your judged queries, a folder in the form of BEIR or the name of a BEIR set", quiet=quiet)
+        advise("  nothing is judged? --queries FILE or --queries synthetic in the place of --beir", quiet=quiet)
 
 
 def _text(word: object) -> str:
@@ -87,11 +88,6 @@ def may_not_load(model: ModelIdentity) -> bool:
     provider, name = split_spec(model.spec)
     is_folder = provider == "sentence-transformers" and "/" not in name and find_model(name) is None
     return is_out_of_sight(model) or runs_code(model.spec) or (is_folder and not Path(name).is_dir())
-
-
-def beir_words(beir: str) -> list[str | Path]:
-    """The option that names the same judged queries from any folder."""
-    return ["--beir", Path(beir) if Path(beir).exists() else beir]
 
 
 def store_word(location: str) -> str:

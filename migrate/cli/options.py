@@ -22,10 +22,13 @@ from migrate.cli.terminal import advise
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from migrate.audit.query_set import QuerySet
     from migrate.embedders.base import Embedder
     from migrate.manifest import Manifest, ModelIdentity
     from migrate.report.suite import Suite
     from migrate.selection import QueryLog
+    from migrate.stores.base import Store
+    from migrate.vectors import Progress
 
 
 def log_sentence(stitch: Manifest, *, by_vectors: bool) -> str:
@@ -223,22 +226,69 @@ slices = option(
 )
 beir = option(
     "--beir",
-    required=True,
     metavar="DIR|NAME",
-    help="BEIR folder with queries.jsonl (and qrels/), or the name of a BEIR set to download.",
+    help="Judged queries: a BEIR folder with queries.jsonl and qrels/, or the name of a BEIR set to download.",
+)
+SYNTHETIC = "synthetic"
+"""What --queries takes in the place of a file."""
+
+queries = option(
+    "--queries",
+    metavar="FILE|synthetic",
+    help="Instead of --beir, queries that nobody has judged: a query a line, or JSONL with `text`; or `synthetic`, "
+    "made from the store's documents. The verdict is provisional.",
 )
 split = option("--split", default="test", help="Which qrels/SPLIT.tsv to judge by.")
 
 
 @dataclass(frozen=True, slots=True)
 class QueryOptions:
-    """The queries that judge."""
+    """The queries that judge: judged ones, or others.
 
-    beir: str
+    Raises
+    ------
+    UsageError
+        Neither are named, or both.
+    """
+
+    beir: str | None
+    queries: str | None
     split: str
 
+    def __post_init__(self) -> None:
+        from migrate.errors import UsageError
 
-query_options = option_group(QueryOptions, "judged", beir, split)
+        if self.beir is None and self.queries is None:
+            raise UsageError(
+                "no queries are named: give judged ones with --beir DIR or any with --queries FILE, or have them made "
+                "with --queries synthetic"
+            )
+        if self.beir is not None and self.queries is not None:
+            raise UsageError("--beir and --queries exclude each other; leave one out")
+
+    @property
+    def location(self) -> str | None:
+        """Where the queries are; None for synthetic ones."""
+        return self.beir if self.queries is None else None if self.queries == SYNTHETIC else self.queries
+
+    @property
+    def words(self) -> list[str | Path]:
+        """The option that names the same queries from any folder."""
+        flag, named = ("--beir", str(self.beir)) if self.queries is None else ("--queries", self.queries)
+        return [flag, Path(named) if named != SYNTHETIC and Path(named).exists() else named]
+
+    def load(self, store: Store, *, parent_field: str, seed: int, progress: Progress) -> QuerySet:
+        """The queries; raises as `load_questions`, `load_unjudged` and `synthetic_queries`."""
+        from migrate.audit.query_set import load_questions, load_unjudged, synthetic_queries
+
+        if self.queries is None:
+            return load_questions(str(self.beir), split=self.split, progress=progress)
+        if self.queries == SYNTHETIC:
+            return synthetic_queries(store, parent_field=parent_field, seed=seed)
+        return load_unjudged(Path(self.queries))
+
+
+query_options = option_group(QueryOptions, "judged", beir, queries, split)
 """Adds the options of `QueryOptions`."""
 
 parent_field = option(

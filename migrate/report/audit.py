@@ -24,13 +24,11 @@ def advice(report: AuditReport) -> Iterator[str]:
     """The next steps that the report supports, the nearest first."""
     verdict = report.verdict
     if verdict.outcome is Outcome.SAFE:
-        yield "replace the old store by the translated one, and embed queries with the target model from then on"
+        replacing = "replace the old store by the translated one, and embed queries with the target model from then on"
+        yield f"{replacing}; keep the old one until judged queries (--beir) agree" if verdict.provisional else replacing
         return
     if report.reference is not None and not report.reference.proven:
-        if report.pool is None:
-            yield "build a reference that is beyond doubt: `audit STORE --reference build` embeds every text"
-        else:
-            yield "audit a store that says what it was translated for, as `translate` writes it"
+        yield _PROVEN_STORE if report.pool else _PROVEN_REFERENCE
     if verdict.lacks_documents:
         yield "embed the whole store again: it is too small to audit, and for a migration to pay off"
         return
@@ -41,18 +39,22 @@ def advice(report: AuditReport) -> Iterator[str]:
     for name in report.ways_out:
         bounds = report.family[name]
         yield (
-            f"`{name}` keeps the margin (retention {bounds.estimate:.3f}, at least {bounds.lower:.3f} with 95 % "
-            f"confidence, whichever of {len(report.family)} further arms is picked)"
+            f"`{name}` keeps the margin ({verdict.measured} {bounds.estimate:.3f}, at least {bounds.lower:.3f} with "
+            f"95 % confidence, whichever of {len(report.family)} further arms is picked)"
         )
     if report.frontier is None:
         yield (
             "try what re-embedding a part would keep: `audit` says it with `--frontier`, `--source` and the `--stitch` "
             f"of the translation{_BY_BUILD if report.pool else ''}"
         )
+    if verdict.outcome is Outcome.INCONCLUSIVE and verdict.provisional:
+        yield "or judge some queries, and audit with --beir"
     if verdict.outcome is Outcome.INCONCLUSIVE and verdict.queries_needed:
-        yield f"or judge about {verdict.queries_needed:,} queries"
+        yield f"or {'give' if verdict.provisional else 'judge'} about {verdict.queries_needed:,} queries"
 
 
+_PROVEN_STORE = "audit a store that says what it was translated for, as `translate` writes it"
+_PROVEN_REFERENCE = "build a reference that is beyond doubt: `audit STORE --reference build` embeds every text"
 _BY_BUILD = ", against a full re-embed (`--reference build`)"
 _QUERIES, _SLICES = 3, 3
 _FEWEST = 10
@@ -231,8 +233,9 @@ def audit_text(report: AuditReport) -> str:
     """The arms, the diagnostics, the frontier, and the verdict."""
     verdict = report.verdict
     subject = f"{report.dataset}: {verdict.n_queries:,} queries, {report.n_documents:,} documents"
+    first = [wrap(f"provisional: {report.basis}")] if report.basis else []
     tables = [quality_table(report), agreement_table(report)]
-    parts = [subject, *tables, diagnostics_text(report.diagnostics, report.measure)]
+    parts = [*first, subject, *tables, diagnostics_text(report.diagnostics, report.measure)]
     parts += [frontier_text(report.frontier)] if report.frontier else []
     return "\n\n".join([*filter(None, parts), "\n".join(map(wrap, sentences(report)))])
 
@@ -255,8 +258,7 @@ def sentences(report: AuditReport) -> Iterator[str]:
         span = f"95 % bounds {gain.lower:+.3f} to {gain.upper:+.3f}"
         yield f"against staying: {gain.estimate:+.3f} {report.measure}, {span}{_significance(verdict)}"
     yield from (f"next: {step}" for step in advice(report))
-    stars = " (provisional: nothing is judged, so this rests on overlap@10)" if verdict.provisional else ""
-    yield f"{verdict.outcome}{stars}: {verdict.sentence}"
+    yield f"{report.headline}: {verdict.sentence}"
 
 
 def _significance(verdict: Verdict) -> str:
@@ -274,7 +276,16 @@ def quality_rows(report: AuditReport) -> list[list[str]]:
     """One row an arm: measures, retention with its bounds, queries won, tied and lost; what it costs where any does."""
     shown = _shown(_QUALITY, report)
     priced = any(arm.usd for arm in report.arms)
-    head = ["arm", *shown.values(), "retention", "bounds", "win/tie/loss", "s", "Mtok", *(["usd"] if priced else [])]
+    head = [
+        "arm",
+        *shown.values(),
+        report.verdict.measured,
+        "bounds",
+        "win/tie/loss",
+        "s",
+        "Mtok",
+        *(["usd"] if priced else []),
+    ]
     rows = [
         [
             arm.name,

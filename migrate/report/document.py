@@ -50,7 +50,7 @@ def audit_document(report: AuditReport) -> dict[str, Any]:
     return {
         "schema_version": SCHEMA_VERSION,
         "kind": "audit",
-        "verdict": {**_verdict(report.verdict), "measure": report.measure},
+        "verdict": {**_verdict(report.verdict), "measure": report.measure, "basis": report.basis or None},
         "dataset": {"name": report.dataset, "queries": len(report.query_ids), "documents": report.n_documents},
         "arms": [_arm(arm, report) for arm in report.arms],
         "family": as_plain(report.family),
@@ -78,6 +78,8 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "sentence": verdict.sentence,
         "provisional": verdict.provisional,
         "margin": verdict.margin,
+        "not_safe_below": verdict.margin if verdict.harmful is None else verdict.harmful,
+        "stands_for_retention": verdict.stands_for,
         "retention": as_plain(verdict.retention),
         "gain_over_stay": as_plain(verdict.gain_over_stay),
         "worse_than_stay": verdict.worse_than_stay,

@@ -152,6 +152,11 @@ _WORDS = {
     Outcome.NOT_SAFE: "The translated store must not take over as it is",
     Outcome.INCONCLUSIVE: "There is too little evidence to use the translated store",
 }
+_PROVISIONAL = {
+    Outcome.SAFE: "Provisional: the translated store answers nearly as a full re-embed does",
+    Outcome.NOT_SAFE: "Provisional: the translated store answers too unlike a full re-embed",
+    Outcome.INCONCLUSIVE: _WORDS[Outcome.INCONCLUSIVE],
+}
 
 
 def audit_page(report: AuditReport) -> str:
@@ -164,16 +169,19 @@ def audit_page(report: AuditReport) -> str:
         *diagnostics_sections(report),
         _provenance(report),
     ]
-    title = _WORDS[report.verdict.outcome]
+    title = (_PROVISIONAL if report.verdict.provisional else _WORDS)[report.verdict.outcome]
     return html_page(f"lead-migrate audit of {report.dataset}", title, _lead(report), parts, footer=_footer(report))
 
 
 def _lead(report: AuditReport) -> str:
     verdict = report.verdict
-    stamp = f'<span class="stamp {_COLOURS[verdict.outcome]}">{escape(verdict.outcome.value)}</span>'
-    provisional = " This is provisional: nothing is judged." if verdict.provisional else ""
+    is_half = verdict.provisional and verdict.outcome is Outcome.SAFE
+    colour = "warn" if is_half else _COLOURS[verdict.outcome]
+    words = f"{verdict.outcome}, provisional" if verdict.provisional else verdict.outcome.value
+    basis = f" {html_sentence(f'provisional: {report.basis}')}" if report.basis else ""
+    stamp = f'<span class="stamp {colour}">{escape(words)}</span>'
     return (
-        f'<p class="lead">{stamp}{html_sentence(verdict.sentence)}{provisional}</p>'
+        f'<p class="lead">{stamp}{html_sentence(verdict.sentence)}{basis}</p>'
         f"{_steps(report)}"
         f'<dl class="figures">{"".join(_figure(name, value) for name, value in _figures(report))}</dl>'
     )
@@ -189,7 +197,8 @@ def _figure(name: str, value: str) -> str:
 
 
 def _figures(report: AuditReport) -> Iterator[tuple[str, str]]:
-    yield f"retention of {report.measure}", f"{report.verdict.retention.estimate:.3f}"
+    kept = "" if report.verdict.provisional else "retention of "
+    yield f"{kept}{report.measure}", f"{report.verdict.retention.estimate:.3f}"
     for name in (TRANSLATED, FULL, STAY):
         mean = next((arm.mean(report.measure) for arm in report.arms if arm.name == name), None)
         if mean is not None:

@@ -123,7 +123,7 @@ _STATES = {Outcome.SAFE: State.PASSED, Outcome.NOT_SAFE: State.FAILED, Outcome.I
 def audit_suite(report: AuditReport) -> Suite:
     """The verdict, and where staying is possible, whether it is not better."""
     verdict = report.verdict
-    cases = [Case("verdict", _STATES[verdict.outcome], f"{verdict.outcome}: {verdict.sentence}")]
+    cases = [Case("verdict", _STATES[verdict.outcome], f"{report.headline}: {verdict.sentence}")]
     gain = verdict.gain_over_stay
     if gain is not None:
         span = f"{gain.estimate:+.3f} {report.measure} (95 % bounds {gain.lower:+.3f} to {gain.upper:+.3f})"
@@ -136,6 +136,7 @@ def audit_suite(report: AuditReport) -> Suite:
         "retention upper bound": f"{bounds.upper:.6f}",
         "margin": f"{verdict.margin:g}",
         "queries": str(verdict.n_queries),
+        **({"provisional": report.basis} if report.basis else {}),
     }
     return Suite("lead-migrate audit", f"audit of {report.dataset}", cases, _audit_markdown(report), properties)
 
@@ -143,7 +144,8 @@ def audit_suite(report: AuditReport) -> Suite:
 def _audit_markdown(report: AuditReport) -> str:
     *others, verdict = sentences(report)
     notes = "\n".join(f"- {sentence}" for sentence in others)
-    mark = MARKS[_STATES[report.verdict.outcome]]
+    provisional = report.verdict.provisional and report.verdict.outcome is Outcome.SAFE
+    mark = MARKS[State.OPEN if provisional else _STATES[report.verdict.outcome]]
     return (
         f"## {mark} lead-migrate: {verdict}\n\n{markdown_table(quality_rows(report))}\n\n"
         f"<details><summary>Remarks</summary>\n\n{notes}\n\n</details>\n"
