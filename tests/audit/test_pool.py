@@ -273,11 +273,11 @@ def test_all_chunks_of_a_judged_document_are_in_the_pool(tmp_path):
     qrels = {query.id: {f"p{row % 50:03}": 1, f"p{row % 50 + 50:03}": 2} for row, query in enumerate(QUERIES)}
     query_set = QuerySet(QUERIES, qrels, "chunks")
     noise = np.random.default_rng(3).normal(size=VECTORS.shape).astype(np.float32)
-    vectors = VECTORS + np.float32(0.5) * noise
+    vectors = VECTORS + np.float32(2) * noise  # the arms miss many
     store = make_store(tmp_path / "store", documents=chunks, vectors=vectors, manifest=MANIFEST)
     full = audit(store, make_store(tmp_path / "full", documents=chunks, vectors=VECTORS), query_set)
     counting = Counting(TARGET)
-    pooled = audit(store, PoolReference(depth=10), query_set, embedder=counting)
+    pooled = audit(store, PoolReference(depth=10), query_set, embedder=counting, bm25=False)
     assert pooled.pool.documents < COUNT and pooled.n_documents == full.n_documents == 1_000
     judged = {chunk.id for chunk in chunks if int(chunk.metadata["parent_id"][1:]) < 100}
     assert judged <= set(counting.embedded)
