@@ -14,7 +14,13 @@ import numpy as np
 
 from migrate.audit.measures import Qrels
 from migrate.audit.query_set import PARENT_FIELD, Keys, QuerySet, document_keys, keys_of
-from migrate.audit.reference import ReferenceProof, check_source, check_target, prove_reference
+from migrate.audit.reference import (
+    ReferenceProof,
+    check_source,
+    check_target,
+    prove_reference,
+    refuse_same_source,
+)
 from migrate.audit.results import BRIDGE, FULL, STAY, TRANSLATED, ArmCost
 from migrate.audit.verdict import MARGIN, RESAMPLES
 from migrate.cost import Tally, tally_of, usd_of
@@ -382,6 +388,7 @@ def prepare_audit(inputs: AuditInputs, options: AuditOptions, *, progress: Progr
     _check_dimensions(stores, embedders)
     proof = None
     if reference is None:
+        refuse_same_source(inputs.source, translated)
         check_target(translated, embedder)
     else:
         proof = prove_reference(

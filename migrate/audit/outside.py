@@ -154,7 +154,7 @@ class Surroundings:
         """The same without some of the rows that were counted, by their translated scores, (q, n)."""
         bins = _bins(scores, self.low, self.high)
         gone = np.stack([np.bincount(row, minlength=_BINS) for row in bins])
-        return replace(self, counts=self.counts - gone)
+        return replace(self, counts=np.maximum(self.counts - gone, 0))  # rounding may choose the next bin
 
     @cached_property
     def tops(self) -> Vectors:
@@ -209,7 +209,7 @@ def look_around(
 
 def _bins(scores: Vectors, low: Vectors, high: Vectors) -> NDArray[np.int64]:
     """The bin of each score, (q, n)."""
-    scale = _BINS / np.maximum(high - low, np.finfo(np.float32).tiny)
+    scale = _BINS / np.where(high > low, high - low, 1)
     bins: NDArray[np.int64] = np.clip((scores - low[:, None]) * scale[:, None], 0, _BINS - 1).astype(np.int64)
     return bins
 

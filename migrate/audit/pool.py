@@ -370,6 +370,8 @@ class _Pool:
                 progress=self.retriever.progress,
             )
             sampled[surroundings.rows] = True
+            if (pooled | sampled).all():  # nothing is left outside
+                pooled, sampled, surroundings = pooled | sampled, np.zeros_like(pooled), None
         new = np.flatnonzero((pooled | sampled) & (self.place < 0))
         step = PoolStep(depth, int(matters.sum()), len(new), int(sampled[new].sum()), None, None)
         step = self._priced(step, new)
@@ -428,7 +430,6 @@ class _Pool:
             store,
             self.embedder,
             (keys[TRANSLATED], keys[FULL]),
-            source=inputs.stores.get(STAY),
             seed=inputs.options.seed,
         )
         return replace(

@@ -116,7 +116,7 @@ def prove_reference(
         A document could not be embedded.
     """
     _refuse_same_place(reference, {"the store that is audited": translated, "the source store": source})
-    _refuse_same_source(source, translated)
+    refuse_same_source(source, translated)
     _refuse_same_bytes(translated, reference)
     trusted, origin = _by_manifest(translated, reference, embedder)
     evidence = [origin]
@@ -140,7 +140,6 @@ def prove_pool(
     embedder: Embedder,
     keys: tuple[Keys, Keys],
     *,
-    source: Store | None = None,
     seed: int = 0,
 ) -> ReferenceProof:
     """Check that a pool, which `embedder` has just embedded, is of the model that the store was translated for.
@@ -150,10 +149,8 @@ def prove_pool(
     Raises
     ------
     StoreError
-        The translated store's true vectors are others, or its manifest names another model; or the source is the
-        translated store itself.
+        The translated store's true vectors are others, or its manifest names another model.
     """
-    _refuse_same_source(source, translated)
     check_target(translated, embedder)
     model = translated.info.manifest.model if translated.info.manifest else None
     named = model is not None and model == embedder.identity  # of a file: by its hash
@@ -265,7 +262,14 @@ def _refuse_same_place(reference: Store, others: dict[str, Store | None]) -> Non
             )
 
 
-def _refuse_same_source(source: Store | None, translated: Store) -> None:
+def refuse_same_source(source: Store | None, translated: Store) -> None:
+    """Make sure that the store before the migration is not the one after it.
+
+    Raises
+    ------
+    StoreError
+        It is.
+    """
     if source is not None and _is_same_place(source, translated):
         raise StoreError(
             f"{source.info.location}: expected the store before the migration as source, found the store that is "

@@ -25,7 +25,7 @@ from migrate.cost.meter import Purse, put_meter
 from migrate.embedders import load_embedder
 from migrate.embedders.base import WrappedEmbedder
 from migrate.embedders.cache import CachedEmbedder
-from migrate.errors import InputError, SpendingError, StoreError
+from migrate.errors import InputError, SpendingError, StoreError, UsageError
 from migrate.manifest import Manifest
 from migrate.report.audit import audit_text
 from migrate.report.document import audit_document
@@ -202,6 +202,14 @@ def test_the_sample_is_of_every_band_outside_the_pool_and_counts_are_right(far):
     assert (left.counts.sum(axis=1) == outside.sum() - len(found.rows)).all() and (left.counts >= 0).all()
 
 
+def test_a_store_of_one_vector_has_no_range_of_scores(tmp_path):
+    store = make_store(tmp_path / "store", documents=DOCUMENTS[:300], vectors=np.ones((300, DIM), dtype=np.float32))
+    queries = TARGET.embed_queries(QUERIES)
+    ranked = rank_rows(store, queries, 10, progress=no_progress)
+    found = look_around(store, queries, ranked, np.ones(300, dtype=bool), seed=0, progress=no_progress)
+    assert (found.counts.sum(axis=1) == 300).all() and np.isfinite(found.tops).all()
+
+
 # The audit
 
 
@@ -265,11 +273,11 @@ def test_all_chunks_of_a_judged_document_are_in_the_pool(tmp_path):
     qrels = {query.id: {f"p{row % 50:03}": 1, f"p{row % 50 + 50:03}": 2} for row, query in enumerate(QUERIES)}
     query_set = QuerySet(QUERIES, qrels, "chunks")
     noise = np.random.default_rng(3).normal(size=VECTORS.shape).astype(np.float32)
-    vectors = VECTORS + np.float32(0.5) * noise
+    vectors = VECTORS + np.float32(2) * noise  # the arms miss many
     store = make_store(tmp_path / "store", documents=chunks, vectors=vectors, manifest=MANIFEST)
     full = audit(store, make_store(tmp_path / "full", documents=chunks, vectors=VECTORS), query_set)
     counting = Counting(TARGET)
-    pooled = audit(store, PoolReference(depth=10), query_set, embedder=counting)
+    pooled = audit(store, PoolReference(depth=10), query_set, embedder=counting, bm25=False)
     assert pooled.pool.documents < COUNT and pooled.n_documents == full.n_documents == 1_000
     judged = {chunk.id for chunk in chunks if int(chunk.metadata["parent_id"][1:]) < 100}
     assert judged <= set(counting.embedded)
@@ -442,6 +450,23 @@ def test_a_judged_document_that_is_not_in_the_store_is_said_as_ever(near, refere
 def test_another_model_than_the_manifest_names_is_refused(near):
     with pytest.raises(StoreError, match="expected the model that the store was translated for"):
         audit(near, PoolReference(), QUERY_SET, embedder=ManyTopics(seed=5))
+
+
+def test_the_translated_store_is_not_its_own_source(near):
+    counting = Counting(TARGET)
+    with pytest.raises(StoreError, match="expected the store before the migration as source"):
+        audit(near, PoolReference(), source=near, source_embedder=TARGET, embedder=counting)
+    assert counting.embedded == []
+
+
+def test_a_depth_of_one_is_refused(near):
+    with pytest.raises(UsageError, match="at least 2 documents a query, found 1"):
+        audit(near, PoolReference(depth=1))
+
+
+def test_a_depth_between_two_steps_is_the_last(far):
+    report = audit(far, PoolReference(depth=13), margin=0.65)
+    assert [step.depth for step in report.pool.steps] in ([10], [10, 13]) and report.pool.depth in (10, 13)
 
 
 def test_a_store_that_does_not_say_its_model_is_never_safe(tmp_path):
