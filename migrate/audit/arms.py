@@ -34,6 +34,7 @@ from migrate.cost import usd_of
 from migrate.vectors import Batch
 
 _NOT_IN_POOL = "needs the full re-embed, of which a pool has a part: `--reference build`"
+_OUT_OF_POOL = "needs true vectors of whatever it ranks, which the pool does not have: `--reference build`"
 _BEYOND_POOL = "needs true vectors of all that it reranks, which the pool does not have: `--reference build`"
 _NO_TEXTS = "needs texts, and the translated store has none"
 
@@ -208,7 +209,16 @@ class HybridFull(Arm):
         return retriever.inputs.cost_of_share(1)
 
 
-class Mean(Arm):
+class Control(Arm):
+    """What every arm has to be better than."""
+
+    @classmethod
+    def skip_reason(cls, inputs: PreparedAudit) -> str | None:
+        """True vectors of whatever it ranks, where nothing is judged."""
+        return _OUT_OF_POOL if inputs.in_pool and inputs.query_set.qrels is None else None
+
+
+class Mean(Control):
     """A control."""
 
     name, meaning = MEAN, "control: one vector for all documents"
@@ -218,7 +228,7 @@ class Mean(Arm):
         return retriever.rank_by_id()
 
 
-class Random(Arm):
+class Random(Control):
     """A control."""
 
     name, meaning = RANDOM, "control: documents drawn at random"

@@ -40,7 +40,7 @@ def audit_store(
     StitchError
         The bridge is a stitch for documents, or not fitted on the source for this embedder.
     InputError
-        There are no queries, none of the relevant documents is in the stores, or nothing is there to judge a pool by.
+        There are no queries, or none of the relevant documents is in the stores.
     SpendingError
         The first documents of a pool cost more than may be spent.
     StoreError

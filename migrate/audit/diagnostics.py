@@ -329,8 +329,8 @@ def diagnose(
     """Compare the translated store with the full re-embed and, where there is one, with the source store.
 
     `scores` are those of each arm by the deciding measure, (c,), one for each distinct text. With a `floor` only a pool
-    of the full re-embed is there: no map of the spaces, no similarities and no topics, and the slices are against what
-    it is expected to score.
+    of the full re-embed is there: no map of the spaces, no similarities and no topics, and the slices are of scores as
+    they are expected.
 
     Raises
     ------
@@ -339,10 +339,10 @@ def diagnose(
     """
     options, documents_of = inputs.options, representative_docs(inputs, runs[FULL])
     ids, sampled = _sample(inputs, options.seed)
-    full = scores[FULL] if floor is None else floor.expected
+    likely = scores[TRANSLATED], scores[FULL]
     return Diagnostics(
         find_regressions(inputs, runs, scores),
-        find_slices(inputs, documents_of, (scores[TRANSLATED], full)),
+        find_slices(inputs, documents_of, likely if floor is None else floor.likely(*likely)),
         _calibration(inputs, runs),
         tuple(
             hubness_of(name, vectors, inputs.stores[name].info.metric)

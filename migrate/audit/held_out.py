@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from migrate.audit.measures import Qrels, ndcg
-from migrate.audit.outside import CUT, Outside
+from migrate.audit.measures import Qrels
+from migrate.audit.outside import Outside
 from migrate.audit.query_set import Keys, QuerySet
 from migrate.audit.results import FULL, TRANSLATED, Evaluation
 from migrate.audit.retrieval import Retriever
@@ -66,9 +66,11 @@ def audit_held_out(retriever: Retriever, evaluation: Evaluation, outside: Outsid
     """Search the translated store and the reference without the documents that have true vectors, and compare.
 
     `outside` is what lies outside a pool, where one stands for the reference. None where no document has a true vector,
-    where all have, or where no query is left.
+    where all have, or where no query is left; and in a pool without judgements, which may lack what is first then.
     """
     inputs = retriever.inputs
+    if outside is not None and inputs.query_set.qrels is None:
+        return None
     gone = true_documents(inputs.stores[TRANSLATED], inputs.keys[TRANSLATED])
     documents = set(inputs.keys[TRANSLATED].values())
     if not gone or gone >= documents:
@@ -80,8 +82,8 @@ def audit_held_out(retriever: Retriever, evaluation: Evaluation, outside: Outsid
     others = replace(retriever, inputs=replace(inputs, query_set=query_set, vectors=vectors), left_out=gone)
     full = others.search(FULL).run
     floor = None
-    if outside is not None and query_set.qrels is not None:
-        floor = outside.floor(full, ndcg(full, query_set.qrels, query_set.query_ids, CUT), query_set)
+    if outside is not None:
+        floor = outside.floor(full, query_set)
     verdict = decide(
         *(others.deciding_scores(others.search(name).run) for name in (TRANSLATED, FULL)),
         margin=evaluation.margin,

@@ -25,7 +25,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.audit.measures import Qrels
+from migrate.audit.measures import Qrels, Scores, ndcg
 from migrate.audit.query_set import QuerySet
 from migrate.audit.verdict import CONFIDENCE, FLOOR_SHARE, Floor, retention_bounds
 from migrate.search.runs import Run
@@ -242,6 +242,10 @@ class ErrorTail:
         beyond = max(size, 1) / len(self.errors) * np.exp(-(np.maximum(gap, start) - start) / excess)
         return np.where(gap <= start, share, np.maximum(share, beyond))
 
+    def reach(self, excesses: float) -> float:
+        """So many mean excesses beyond the largest error; infinitely far where nothing is known."""
+        return float(self.errors[0] + excesses * self._fit[2]) if len(self.errors) else np.inf
+
 
 def _lower_hull(rank: int) -> NDArray[np.float64]:
     """The discount of a document at `rank` after 0, 1, ... others came before it: the convex function below it.
@@ -301,10 +305,14 @@ def targets_of(run: Run, query_id: str, qrels: Qrels, metric: Metric) -> list[Ta
 
 @dataclass(frozen=True, eq=False)
 class Lately:
-    """The last documents that were embedded for a query because of their translated rank: scores, (n,) each."""
+    """The last rows that were embedded for a query because of their translated rank: scores, (n,) each.
+
+    `documents` are those of which the pool would have no row without them.
+    """
 
     translated: NDArray[np.floating]
     true: NDArray[np.floating]
+    documents: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, eq=False)
@@ -327,24 +335,25 @@ class Outside:
         return np.array([self._loss(run, query_id, query_set.qrels or {}) for query_id in query_set.query_ids])
 
     def _loss(self, run: Run, query_id: str, qrels: Qrels) -> float:
-        query = self.places[query_id]
-        filled = np.flatnonzero(self.surroundings.counts[query])
-        tops, counts = self.surroundings.tops[query, filled], self.surroundings.counts[query, filled]
-        band = np.searchsorted(-self.surroundings.band_scores(query), -tops, side="right")
+        bands = self.bands_of(self.places[query_id])
         loss = 0.0
         for target in targets_of(run, query_id, qrels, self.metric):
             if target.rank > CUT:
                 break
-            chances = np.zeros(len(tops))
-            for number, tail in enumerate(self.tails):
-                inside = band == number
-                chances[inside] = tail(target.score - tops[inside])
-            others = float(chances @ counts)
+            others = sum(float(tail(target.score - tops) @ counts) for tail, tops, counts in bands)
             loss += target.gain * (_DISCOUNT[target.rank - 1] - discount_after(target.rank, others))
         return loss
 
-    def floor(self, run: Run, scores: NDArray[np.float64], query_set: QuerySet) -> Floor:
-        """What the full re-embed scores at least, where it scores `scores`, (q,), in the pool by `run`."""
+    def bands_of(self, query: int) -> list[tuple[ErrorTail, NDArray[np.floating], NDArray[np.int64]]]:
+        """For each band of a query its errors, the translated scores outside, rounded up, and how many have each."""
+        filled = np.flatnonzero(self.surroundings.counts[query])
+        tops, counts = self.surroundings.tops[query, filled], self.surroundings.counts[query, filled]
+        band = np.searchsorted(-self.surroundings.band_scores(query), -tops, side="right")
+        return [(tail, tops[band == number], counts[band == number]) for number, tail in enumerate(self.tails)]
+
+    def floor(self, run: Run, query_set: QuerySet) -> Floor:
+        """What the full re-embed scores at least, where `run` is its run in the pool."""
+        scores = ndcg(run, query_set.qrels or {}, query_set.query_ids, CUT)
         losses = self.losses(run, query_set)
         expected, least = (np.clip(scores - ratio * losses, 0, 1) for ratio in (self.ratio, self.most))
         return Floor(query_set.merged(expected), query_set.merged(least))
@@ -369,6 +378,13 @@ def calibrate(
                 now = _DISCOUNT[target.rank - 1] if target.rank <= CUT else 0.0
                 observed[place] += target.gain * (start - now)
                 predicted[place] += target.gain * (start - discount_after(before, others))
+    return loss_ratio(observed, predicted, query_set, seed=seed, resamples=resamples)
+
+
+def loss_ratio(
+    observed: Scores, predicted: Scores, query_set: QuerySet, *, seed: int, resamples: int
+) -> tuple[float, float]:
+    """What was lost over what was predicted, (q,) each, and its upper bound; 1 where nothing was predicted."""
     if not predicted.any():
         return 1.0, 1.0
     bounds = retention_bounds(

@@ -12,7 +12,7 @@ from pathlib import Path
 from migrate.audit.audit import audit_store
 from migrate.audit.frontier import FrontierInputs, find_frontier
 from migrate.audit.inputs import AuditInputs, AuditOptions, PoolReference, bridged_store
-from migrate.audit.pool import expected_documents, require_judgements
+from migrate.audit.pool import expected_documents
 from migrate.audit.query_set import QuerySet, independent
 from migrate.audit.reference import check_target, spot_documents
 from migrate.audit.report import AuditReport
@@ -202,18 +202,14 @@ def plan_audit(request: AuditRequest) -> AuditPlan:
         The store was translated for another model.
     UsageError, StitchError
         The bridge has no source, or does not lead from the target model to it; or a frontier is tried with a pool.
-    InputError
-        A pool has no judgements to be judged by.
     InconclusiveError
         Too few queries would be left for a verdict, without those that chose documents.
     """
     check_target(request.translated, request.embedder)
-    if isinstance(request.reference, PoolReference):
-        require_judgements(request.query_set)
-        if request.trial is not None:
-            raise UsageError(
-                "a frontier needs the true vectors of all documents, which a pool lacks; use --reference build"
-            )
+    if isinstance(request.reference, PoolReference) and request.trial is not None:
+        raise UsageError(
+            "a frontier needs the true vectors of all documents, which a pool lacks; use --reference build"
+        )
     if request.bridge is not None:
         bridged_store(request.bridge, request.source, request.embedder.identity)
     cap, trial, old = SpendingCap(), request.trial, request.source_embedder

@@ -4,6 +4,9 @@ The pool has the translated store's first documents for every query, half as man
 ones. Among them the full re-embed ranks each relevant document at least as high as among all. So its nDCG@10 is no
 lower than it is among all, and retention no higher: whatever is SAFE in the pool is SAFE (docs/statistics.md has the
 proof). For NOT SAFE, `migrate.audit.outside` says what documents outside the pool may take from the full re-embed.
+
+Without judgements it is the other way round: among the pool agreement@10 is no lower than it is among all, so that what
+is NOT SAFE in the pool is NOT SAFE; for SAFE, `migrate.audit.outside_unjudged` says what documents outside may take.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.audit.inputs import PoolReference, PreparedAudit
-from migrate.audit.measures import Scores, ndcg
+from migrate.audit.measures import Scores
 from migrate.audit.outside import (
     CUT,
     SAMPLED,
@@ -31,6 +34,7 @@ from migrate.audit.outside import (
     rank_rows,
     score_rows,
 )
+from migrate.audit.outside_unjudged import OutsideUnjudged, calibrate_unjudged
 from migrate.audit.query_set import QuerySet
 from migrate.audit.reference import prove_pool
 from migrate.audit.results import BRIDGE, FULL, STAY, TRANSLATED
@@ -39,7 +43,7 @@ from migrate.audit.verdict import Floor, Outcome, Verdict, decide
 from migrate.cost import usd_of
 from migrate.cost.estimate import dollars
 from migrate.embedders.base import Embedder
-from migrate.errors import InputError, SpendingError, StoreError, UsageError
+from migrate.errors import SpendingError, StoreError, UsageError
 from migrate.search.runs import DEPTH, Run
 from migrate.selection.sample import known_documents
 from migrate.stores.base import BATCH_SIZE, FROM_THE_START, Resume, Store, StoreInfo, StoreWriter
@@ -48,6 +52,10 @@ from migrate.vectors import Batch, Document, Vectors
 
 DEPTHS: Final = (10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000)
 """How many documents of the translated store the pool has for a query, step by step; half as many of other arms."""
+
+_FEWEST: Final = 2
+_FEWEST_UNJUDGED: Final = 2 * CUT
+"""The first ten of the arm have to be there, and as many others, which say what more may bring."""
 
 _TRUE_ROWS: Final = 32
 """Documents whose true vectors the translated store has: they show that it was translated for this model."""
@@ -126,7 +134,8 @@ class PoolSummary:
 
     `depth` is how far the pool goes for a query where it goes furthest. `tokens` and `usd` are their price without a
     cache, `full_tokens` and `full_usd` that of a full re-embed; None where it is not known. `stopped` is why the pool
-    did not grow on, where something forbade it. `is_exact` says that the pool is the whole store.
+    did not grow on, where something forbade it. `is_exact` says that the pool is the whole store, `provisional` that
+    nothing is judged.
     """
 
     depth: int
@@ -139,6 +148,7 @@ class PoolSummary:
     full_usd: float | None
     steps: tuple[PoolStep, ...]
     stopped: str | None = None
+    provisional: bool = False
 
     @property
     def is_exact(self) -> bool:
@@ -161,15 +171,25 @@ class PoolSummary:
         stopped = (f"the pool did not grow further: {self.stopped}",) if self.stopped else ()
         if self.is_exact:
             return (embedded, *stopped)
-        return (
-            embedded,
-            "guaranteed: lower bounds of retention, what all other arms score, and every comparison with staying; the "
-            "full re-embed is shown as it scores in the pool, which is the most it can, and so are wins and losses "
-            "against it",
-            f"estimated: retention, its upper bounds and the slices, by {self.sampled:,} documents drawn at random "
-            "outside the pool",
-            *stopped,
-        )
+        return (embedded, *(_worth_unjudged if self.provisional else _worth)(self.sampled), *stopped)
+
+
+def _worth(sampled: int) -> tuple[str, str]:
+    return (
+        "guaranteed: lower bounds of retention, what all other arms score, and every comparison with staying; the full "
+        "re-embed is shown as it scores in the pool, which is the most it can, and so are wins and losses against it",
+        f"estimated: retention, its upper bounds and the slices, by {sampled:,} documents drawn at random outside the "
+        "pool",
+    )
+
+
+def _worth_unjudged(sampled: int) -> tuple[str, str]:
+    return (
+        "guaranteed, but for the unit of the scores: upper bounds of agreement@10, so that NOT SAFE is what a full "
+        "re-embed would say; what each arm scores is the most that it can",
+        f"estimated: agreement@10 of the verdict, its lower bounds and with them SAFE, by {sampled:,} documents drawn "
+        "at random outside the pool",
+    )
 
 
 def _price(tokens: int | None, usd: float | None) -> str:
@@ -194,19 +214,9 @@ class GrownPool:
     remedy: str | None
 
 
-def require_judgements(query_set: QuerySet) -> None:
-    """Make sure that there is something to judge a pool by.
-
-    Raises
-    ------
-    InputError
-        There is not.
-    """
-    if query_set.qrels is None:
-        raise InputError(
-            f"{query_set.name}: expected judgements for an audit by a pool, found none: without them agreement with "
-            "the full re-embed has to decide, which a pool cannot tell; use `--reference build`"
-        )
+def first_depth(query_set: QuerySet) -> int:
+    """How many of the translated store's first documents a pool has at least for each query."""
+    return DEPTHS[0] if query_set.qrels is not None else _FEWEST_UNJUDGED
 
 
 def judged_documents(query_set: QuerySet) -> set[str]:
@@ -219,7 +229,7 @@ def expected_documents(translated: Store, query_set: QuerySet, arms: int, *, see
 
     `arms` is of how many arms the pool has the first documents; as many as it can be, as arms have some in common.
     """
-    near = (arms + 2) * DEPTHS[0] // 2 * len(query_set.queries)
+    near = (arms + 2) * first_depth(query_set) // 2 * len(query_set.queries)
     count = min(len(judged_documents(query_set)) + near + _DRAWN, translated.info.count)
     rows = np.sort(np.random.default_rng(seed).permutation(translated.info.count)[:count]).astype(np.int64)
     return known_documents(translated, rows)
@@ -234,9 +244,9 @@ def grow_pool(retriever: Retriever, reference: PoolReference, embedder: Embedder
     Raises
     ------
     UsageError
-        The depth is below 2.
+        The depth is below 2, or below 20 without judgements.
     InputError
-        There are no judgements, or the embedder has no vector of a document.
+        The embedder has no vector of a document.
     StoreError
         There are no texts to embed, or the embedder is not the model that the store was translated for.
     SpendingError
@@ -246,7 +256,8 @@ def grow_pool(retriever: Retriever, reference: PoolReference, embedder: Embedder
     """
     _check(retriever.inputs, embedder, reference)
     pool = _Pool(retriever, embedder, reference)
-    first, *others = [*(depth for depth in DEPTHS if depth < reference.depth), reference.depth]
+    least = first_depth(retriever.inputs.query_set)
+    first, *others = [*(depth for depth in DEPTHS if least <= depth < reference.depth), reference.depth]
     state, stopped = pool.step(first, np.ones(len(retriever.inputs.query_set.queries), dtype=bool)), None
     for depth in others:
         if state.is_settled or not state.matters.any():
@@ -261,9 +272,13 @@ def grow_pool(retriever: Retriever, reference: PoolReference, embedder: Embedder
 
 def _check(inputs: PreparedAudit, embedder: Embedder, reference: PoolReference) -> None:
     translated = inputs.stores[TRANSLATED]
-    if reference.depth < 2:
-        raise UsageError(f"expected a pool of at least 2 documents a query, found {reference.depth}; name a depth")
-    require_judgements(inputs.query_set)
+    judged = inputs.query_set.qrels is not None
+    least = _FEWEST if judged else _FEWEST_UNJUDGED
+    if reference.depth < least:
+        raise UsageError(
+            f"expected a pool of at least {least} documents a query{'' if judged else ', as nothing is judged'}, found "
+            f"{reference.depth}; name a depth (--pool-depth)"
+        )
     if not translated.info.has_texts and embedder.needs_texts:
         raise StoreError(
             f"{translated.info.location}: expected texts, of which a pool is embedded, found vectors only; put the "
@@ -290,15 +305,23 @@ class _State:
 
     @property
     def _may_change(self) -> bool:
-        """Whether either verdict would come about if the full re-embed scored what is best for it."""
-        options = self.retriever.inputs.options
+        """Whether either verdict would come about if documents outside took nothing, or as much as they may."""
+        inputs = self.retriever.inputs
+        options = inputs.options
         if self.floor is None or self.verdict.lacks_documents:
             return False
-        best, worst = (
-            decide(self.arm, full, margin=options.margin, seed=options.seed, resamples=options.resamples).outcome
-            for full in (self.floor.least, self.full)
-        )
-        return best is Outcome.SAFE or worst is Outcome.NOT_SAFE
+        outcomes = {
+            decide(
+                arm,
+                full,
+                margin=options.margin,
+                seed=options.seed,
+                resamples=options.resamples,
+                provisional=inputs.query_set.qrels is None,
+            ).outcome
+            for arm, full in ((self.arm, self.full), self.floor.extreme(self.arm, self.full))
+        }
+        return outcomes != {Outcome.INCONCLUSIVE}
 
     def grown(self, pool: _Pool, stopped: str | None) -> GrownPool:
         """The result, after the last step."""
@@ -324,6 +347,7 @@ class _Pool:
             self.ids = [doc_id for batch in self.translated.scan() for doc_id in batch.ids]
         self.document_of = [keys[doc_id] for doc_id in self.ids]
         self.ranked = rank_rows(self.translated, self.queries, reference.depth, progress=retriever.progress)
+        self.arm_run = retriever.search(TRANSLATED).run
         self.others = self._others()
         self.depths = np.zeros(len(self.queries), dtype=np.int64)
         self.pooled = np.zeros(len(self.ids), dtype=bool)
@@ -331,12 +355,9 @@ class _Pool:
         self.place = np.full(len(self.ids), -1, dtype=np.int64)
         self.vectors = np.empty((0, self.translated.info.dim), dtype=np.float32)
         self.steps: list[PoolStep] = []
-        self.arm = self._scores(retriever.search(TRANSLATED).run)
-        self.stay = self._scores(retriever.search(STAY).run) if STAY in inputs.stores else None
-
-    def _scores(self, run: Run) -> Scores:
-        query_set = self.retriever.inputs.query_set
-        return query_set.merged(ndcg(run, query_set.qrels or {}, query_set.query_ids, CUT))
+        self.is_judged = inputs.query_set.qrels is not None
+        in_play = self.is_judged and STAY in inputs.stores
+        self.stay = retriever.deciding_scores(retriever.search(STAY).run) if in_play else None
 
     def _others(self) -> list[Run]:
         """The rankings of the other arms: they bring the pool nearer to the full re-embed, and carry no guarantee."""
@@ -394,6 +415,8 @@ class _Pool:
         for query_id, depth in zip(query_set.query_ids, depths.tolist(), strict=True):
             for run in self.others:
                 wanted.update(run.top(query_id, min(depth // 2, DEPTH)))
+            if first and not self.is_judged:
+                wanted.update(self.arm_run.top(query_id, CUT))  # all chunks of them
         rows = [row for row, document in enumerate(self.document_of) if document in wanted]
         near = [self.ranked.rows[query, :depth] for query, depth in enumerate(depths.tolist())]
         true = self._true_rows() if first else np.empty(0, dtype=np.int64)
@@ -449,40 +472,41 @@ class _Pool:
         options, query_set = inputs.options, inputs.query_set
         retriever = self.retriever.over(self._prepared(in_pool=surroundings is not None))
         run = retriever.search(FULL).run
-        each = ndcg(run, query_set.qrels or {}, query_set.query_ids, CUT)
-        outside = None if surroundings is None else self._outside(surroundings, run)
-        floor = None if outside is None else outside.floor(run, each, query_set)
+        arm, full = (retriever.deciding_scores(one) for one in (self.arm_run, run))
+        outside = None if surroundings is None else self._outside(surroundings, retriever)
+        floor = None if outside is None else outside.floor(run, query_set)
         verdict = decide(
-            self.arm,
-            query_set.merged(each),
+            arm,
+            full,
             self.stay,
             margin=options.margin,
             seed=options.seed,
             resamples=options.resamples,
+            provisional=not self.is_judged,
             n_documents=inputs.n_documents,
             floor=floor,
         )
-        matters = np.zeros(len(each), dtype=bool) if outside is None else outside.losses(run, query_set) > _LOSS
-        return _State(retriever, self.arm, query_set.merged(each), floor, outside, verdict, matters)
+        losses = np.zeros(len(self.queries)) if outside is None else outside.losses(run, query_set)
+        return _State(retriever, arm, full, floor, outside, verdict, losses > _LOSS)
 
-    def _outside(self, surroundings: Surroundings, run: Run) -> Outside:
-        """What lies outside, now that the sample of it is embedded."""
+    def _outside(self, surroundings: Surroundings, retriever: Retriever) -> Outside:
+        """What lies outside, now that the sample of it is embedded; `retriever` has the pool."""
         inputs, metric = self.retriever.inputs, self.translated.info.metric
+        query_set, run = inputs.query_set, retriever.search(FULL).run
         extra = np.flatnonzero((self.place >= 0) & ~self.pooled)
         left = surroundings.without(score_rows(self.queries, self.translated.get(extra).vectors, metric))
         errors = [self._true_scores(part.queries, part.rows) - part.scores for part in surroundings.drawn]
         for band in reversed(range(len(errors) - 1)):  # one that the pool covers ends inside a bin of the next
             errors[band] = errors[band] if len(errors[band]) else errors[band + 1]
-        places = {query_id: place for place, query_id in enumerate(inputs.query_set.query_ids)}
-        ratio, most = calibrate(
-            run,
-            [self._lately(query) for query in range(len(self.queries))],
-            inputs.query_set,
-            metric,
-            seed=inputs.options.seed,
-            resamples=inputs.options.resamples,
-        )
-        return Outside(left, [ErrorTail.of(part) for part in errors], metric, places, ratio, most)
+        places = {query_id: place for place, query_id in enumerate(query_set.query_ids)}
+        tails = [ErrorTail.of(part) for part in errors]
+        lately = [self._lately(query) for query in range(len(self.queries))]
+        drawing = {"seed": inputs.options.seed, "resamples": inputs.options.resamples}
+        if self.is_judged:
+            return Outside(left, tails, metric, places, *calibrate(run, lately, query_set, metric, **drawing))
+        temperature = retriever.temperature
+        ratios = calibrate_unjudged(run, lately, query_set, metric, temperature, **drawing)
+        return OutsideUnjudged(left, tails, metric, places, *ratios, temperature)
 
     def _true_scores(self, queries: Rows, rows: Rows) -> NDArray[np.float64]:
         """The true scores of pairs of a query and a row, (n,), in the order of the queries."""
@@ -495,15 +519,24 @@ class _Pool:
         return scores
 
     def _lately(self, query: int) -> Lately:
-        """The later half of the translated store's documents that a query has in the pool, without judged ones."""
-        inputs = self.retriever.inputs
-        judged = (inputs.query_set.qrels or {}).get(inputs.query_set.query_ids[query], {})
-        half = slice(int(self.depths[query]) // 2, int(self.depths[query]))
+        """The later half of the translated store's documents that a query has in the pool, without judged ones.
+
+        Nor are the arm's first ten among them where nothing is judged, nor the query's own document.
+        """
+        query_set, depth = self.retriever.inputs.query_set, int(self.depths[query])
+        query_id = query_set.query_ids[query]
+        former, half = self.ranked.rows[query, : depth // 2], slice(depth // 2, depth)
+        before = {self.document_of[row] for row in former}
+        if self.is_judged:
+            left_out = set((query_set.qrels or {}).get(query_id, {}))
+        else:
+            left_out = {*self.arm_run.top(query_id, CUT), *([query_id] if query_set.exclude_self else [])}
         rows = self.ranked.rows[query, half]
-        other = np.array([self.document_of[row] not in judged for row in rows], dtype=bool)
+        other = np.array([self.document_of[row] not in left_out for row in rows], dtype=bool)
         rows = rows[other]
         true = self._true_scores(np.full(len(rows), query), rows)
-        return Lately(self.ranked.scores[query, half][other], true)
+        names = frozenset(self.document_of[row] for row in rows) - before
+        return Lately(self.ranked.scores[query, half][other], true, names)
 
     def summary(self, stopped: str | None) -> PoolSummary:
         """The facts of the pool."""
@@ -521,4 +554,5 @@ class _Pool:
             full.usd,
             tuple(self.steps),
             stopped,
+            provisional=not self.is_judged,
         )

@@ -15,7 +15,7 @@ from migrate.audit.measures import Scores, ndcg
 from migrate.audit.query_set import Keys
 from migrate.audit.results import FULL, TRANSLATED
 from migrate.audit.two_stage import Reranker
-from migrate.audit.unjudged import TopScores, agreement
+from migrate.audit.unjudged import TopScores, agreement, temperature_of
 from migrate.search.bm25 import bm25_run
 from migrate.search.fusion import reciprocal_rank_fusion
 from migrate.search.runs import DEPTH, Run, TopK, search, without_self
@@ -126,6 +126,12 @@ class Retriever:
         if query_set.qrels is not None:
             return query_set.merged(ndcg(run, query_set.qrels, query_set.query_ids, _FIRST))
         return query_set.merged(agreement(self.true_scores(run), self._full_scores))
+
+    @property
+    def temperature(self) -> float:
+        """That of agreement (`migrate.audit.unjudged`), by what the full re-embed scores."""
+        full = self._full_scores
+        return temperature_of(full[np.isfinite(full[:, 0])])
 
     @cached_property
     def _full_scores(self) -> TopScores:

@@ -63,6 +63,38 @@ class Floor:
     expected: Scores
     least: Scores
 
+    def likely(self, arm: Scores, full: Scores) -> tuple[Scores, Scores]:
+        """The scores of an arm and of the full re-embed as they are expected, from those in the pool."""
+        return arm, self.expected
+
+    def extreme(self, arm: Scores, full: Scores) -> tuple[Scores, Scores]:
+        """These scores where documents outside take as much as they may."""
+        return arm, self.least
+
+    def widen(self, bounds: Bounds, extreme: Bounds) -> Bounds:
+        """Bounds in the pool, widened to those of the `extreme` on the side that the pool does not guarantee."""
+        return Bounds(bounds.estimate, bounds.lower, extreme.upper)
+
+
+@dataclass(frozen=True, eq=False)
+class Remainder(Floor):
+    """Without judgements: the share of each query's agreement in the pool that documents outside leave, of every arm.
+
+    Agreement in the pool is the most that it can be: upper bounds are guaranteed, and the floor is of the lower ones.
+    """
+
+    def likely(self, arm: Scores, full: Scores) -> tuple[Scores, Scores]:
+        """As they are expected."""
+        return arm * self.expected, full
+
+    def extreme(self, arm: Scores, full: Scores) -> tuple[Scores, Scores]:
+        """Where documents outside take as much as they may."""
+        return arm * self.least, full
+
+    def widen(self, bounds: Bounds, extreme: Bounds) -> Bounds:
+        """To the lower bound of the extreme."""
+        return Bounds(bounds.estimate, extreme.lower, bounds.upper)
+
 
 def retention_bounds(
     arm: Scores,
@@ -76,14 +108,16 @@ def retention_bounds(
     """Mean score of the arm over mean score of the full re-embed: retention.
 
     Scores are between 0 and 1, shape (n,), in the same order. Where the full re-embed finds nothing, nothing is known.
-    With a `floor`, `full` is what the full re-embed scores at most: the lower bound is then that of `full`, and the
-    upper one that of the floor, with the error that the floor leaves.
+    With a `floor`, scores are those in a pool: one of the bounds is then that of these, and the other that of the
+    floor, with the error that the floor leaves.
     """
     bounds = _retentions([arm], full, seed, resamples, confidence)[0]
     if floor is None:
         return bounds
-    upper = _retentions([arm], floor.least, seed, resamples, 1 - (1 - FLOOR_SHARE) * (1 - confidence))[0].upper
-    return Bounds(min(_ratio(arm, floor.expected), upper), bounds.lower, upper)
+    own, standard = floor.extreme(arm, full)
+    extreme = _retentions([own], standard, seed, resamples, 1 - (1 - FLOOR_SHARE) * (1 - confidence))[0]
+    wide = floor.widen(bounds, extreme)
+    return replace(wide, estimate=max(min(_ratio(*floor.likely(arm, full)), wide.upper), wide.lower))
 
 
 def family_bounds(
@@ -338,7 +372,7 @@ class Verdict:
                 f"{FEWEST_DOCUMENTS} are needed to say SAFE"
             )
         if self.remedy is not None:
-            return f"{span}: the margin of {self.margin:g} lies between; {self.remedy}"
+            return f"{span}: {self._nearest} lies between; {self.remedy}"
         if self.undecidable:
             return (
                 f"{span}: from {self.harmful:.3f} to {self.margin:.3f} it leaves open whether retention is "
@@ -377,8 +411,8 @@ def decide(
 
     All scores are one value a query, shape (n,), between 0 and 1, in the same order. Queries are taken to be
     independent: repeated ones are merged before (`QuerySet.merged`). Where there are fewer than `FEWEST_DOCUMENTS` to
-    search, `n_documents`, harm that shows is NOT SAFE, and all else INCONCLUSIVE. With a `floor`, `full` is what the
-    full re-embed scores at most, as in `retention_bounds`.
+    search, `n_documents`, harm that shows is NOT SAFE, and all else INCONCLUSIVE. With a `floor`, scores are those in a
+    pool, as in `retention_bounds`.
 
     `provisional` scores are agreement@10: they are held against what stands for the `margin`.
 
@@ -396,8 +430,8 @@ def decide(
         verdict = replace(verdict, harmful=limits.harmful, stands_for=margin)
     if outcome is Outcome.INCONCLUSIVE and not verdict.undecidable:
         nearest = limits.safe if retention.estimate >= limits.safe else limits.harmful
-        likely = full if floor is None else floor.expected
-        verdict = replace(verdict, queries_needed=queries_needed(arm, likely, nearest, confidence=confidence))
+        likely = (arm, full) if floor is None else floor.likely(arm, full)
+        verdict = replace(verdict, queries_needed=queries_needed(*likely, nearest, confidence=confidence))
     if verdict.lacks_documents and outcome is not Outcome.NOT_SAFE:
         return replace(verdict, outcome=Outcome.INCONCLUSIVE, queries_needed=None)
     return verdict
