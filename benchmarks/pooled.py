@@ -1,6 +1,6 @@
 """Audits by a pool beside audits by a full re-embed, of the same queries: verdicts, bounds, and what each embeds.
 
-    python benchmarks/pooled.py DATA [-o FILE] [--documents 200000] [--spaces ...] [--draws N]
+    python benchmarks/pooled.py DATA [-o FILE] [--documents 200000] [--spaces ...] [--draws N] [--unjudged]
 
 DATA holds `scifact/` and `nfcorpus/` in BEIR layout and `pairs/SET.SPACE.npz`; the target is all-MiniLM-L6-v2. Each
 set is moved from each source space by `ridge` on 1,000 pairs, and audited both ways. Vectors are looked up in files.
@@ -13,6 +13,12 @@ holds for distractors as well as it does for real documents. Its text is 15 word
 With `--draws N`, nothing else is done than this: on a made-up collection, pools of the first 10 are grown N times from
 each space, each with another sample of the documents outside. Printed is how often what the full re-embed is said to
 score at least is more than what it scores: NOT SAFE may err by that in 1 %.
+
+With `--unjudged`, nothing else is done than this: the judgements are left out, and there is no source, as for somebody
+who has an index and nothing else. Beside the translations by `ridge`, stores of which some vectors are true, and true
+vectors that are spoilt, as `benchmarks/unjudged.py` makes them. Printed are agreement@10 with its bounds and the
+verdict of both audits, and what agreement is in the pool, which is to be at least the true one. Exits with 1 where it
+is lower by 0.002, or where the pool says SAFE or NOT SAFE and the full audit does not.
 
 Printed otherwise: documents embedded by the pool and their share, dollars of both at `--price` a million tokens,
 retention with its bounds and the verdict, of the full audit and of the pool; then, query by query, that the full
@@ -27,10 +33,12 @@ import argparse
 import json
 import tempfile
 import time
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from unjudged import degraded, translated, with_true
 
 from migrate.audit.audit import audit_store
 from migrate.audit.inputs import AuditInputs, AuditOptions, PoolReference, prepare_audit
@@ -38,18 +46,21 @@ from migrate.audit.measures import Scores, ndcg
 from migrate.audit.pool import PoolSummary, grow_pool
 from migrate.audit.query_set import QuerySet, load_questions
 from migrate.audit.report import AuditReport
-from migrate.audit.results import FULL, NDCG
+from migrate.audit.results import AGREEMENT, FULL, NDCG, TRANSLATED
 from migrate.audit.retrieval import Retriever
 from migrate.audit.verdict import Outcome, Verdict
 from migrate.datasets.beir import load_beir
 from migrate.embed import embed_corpus, reembed_store
 from migrate.embedders import load_embedder
+from migrate.embedders.base import Embedder
 from migrate.embedders.file import read_arrays
 from migrate.fit import fit_stitch
+from migrate.manifest import Manifest
 from migrate.report.page import as_plain
 from migrate.report.terminal import table
 from migrate.search.runs import search
-from migrate.stores import open_store
+from migrate.stores import create_store, open_store
+from migrate.stores.base import Store
 from migrate.translate import translate_store
 from migrate.vectors import Batch, Document, Vectors, unit_rows
 
@@ -59,6 +70,9 @@ TARGET = "minilm"
 LARGE = "made-up"
 LARGE_SPACES = ("layer5-mean", "minilm")
 MOST_SHARE = 0.03
+TRUE_SHARES = (0.8, 0.95)
+SPOILT = ("noise of 0.15", "noise of 0.3", "128 directions", "2% lost", "10% lost", "one bit")
+TOO_LOW = 0.002
 WORDS, NOISE, PAIRS = 15, 0.3, 1_000
 
 
@@ -194,6 +208,104 @@ def print_floors(made_up: MadeUp, spaces: list[str], draws: int, aside: str) -> 
     return int(any(float(line[-1].rstrip("%")) > 1 for line in rows))
 
 
+def unjudged_stores(migration: Migration) -> Iterator[tuple[str, Vectors]]:
+    """What is audited in the place of the target's true vectors, by name."""
+    source, target = load_embedder(migration.source), load_embedder(migration.target)
+    source.fit(migration.documents)
+    old, true = (embedder.embed_documents(migration.documents) for embedder in (source, target))
+    rng = np.random.default_rng(0)
+    order = rng.permutation(len(true))
+    if migration.source == migration.target:
+        yield from ((name, unit_rows(vectors)) for name, vectors in degraded(true, rng) if name in SPOILT)
+        return
+    made = translated("ridge", old, true, np.sort(order[:PAIRS]))
+    yield "ridge", made
+    for share in TRUE_SHARES:
+        yield f"ridge, {share:.0%} true", with_true(made, true, order[: round(share * len(true))])
+
+
+def audit_unjudged(migration: Migration, folder: Path, price: float) -> Iterator[Unjudged]:
+    """Both audits of each store, without judgements and without a source."""
+    target = load_embedder(migration.target)
+    questions = replace(migration.query_set, qrels=None)
+    reference = written(folder / "reference", migration.documents, target.embed_documents(migration.documents), target)
+    for number, (name, vectors) in enumerate(unjudged_stores(migration)):
+        store = written(folder / f"new-{number}", migration.documents, vectors, target)
+        full, pooled = (
+            audit_store(AuditInputs(store, by, questions, target), AuditOptions(price_usd_per_mtok=price))
+            for by in (reference, PoolReference())
+        )
+        found = Unjudged.of(f"{migration.name}, {name}", full, pooled)
+        print(f"{found.name} is done", flush=True)
+        yield found
+
+
+def written(folder: Path, documents: Sequence[Document], vectors: Vectors, target: Embedder) -> Store:
+    """A store that says whose vectors it has."""
+    folder.mkdir()
+    writer = create_store(folder, format="faiss", dim=vectors.shape[1], metric="ip")
+    writer.append(documents, np.ascontiguousarray(vectors, dtype=np.float32))
+    writer.finish()
+    Manifest("store", model=target.identity, details={"index": "index.faiss"}).write(folder)
+    return open_store(folder)
+
+
+@dataclass(frozen=True)
+class Unjudged:
+    """What is printed of a pair of audits without judgements; `true` and `within` are mean agreement@10."""
+
+    name: str
+    pool: PoolSummary
+    full: Verdict
+    pooled: Verdict
+    true: float
+    within: float
+
+    @classmethod
+    def of(cls, name: str, full: AuditReport, pooled: AuditReport) -> Unjudged:
+        """Those of two audits."""
+        assert pooled.pool is not None
+        true, within = (float(report.arm(TRANSLATED).mean(AGREEMENT) or 0) for report in (full, pooled))
+        return cls(name, pooled.pool, full.verdict, pooled.verdict, true, within)
+
+    @property
+    def row(self) -> list[str]:
+        """A line of the table."""
+        bounds = (verdict.retention for verdict in (self.full, self.pooled))
+        shown = [f"{found.lower:.3f} {found.estimate:.3f} {found.upper:.3f}" for found in bounds]
+        embedded = [f"{self.pool.share:.1%}", f"{self.pool.depth}"]
+        return [self.name, *embedded, shown[0], f"{self.within:.3f}", shown[1], self.full.outcome, self.pooled.outcome]
+
+    @property
+    def wrong(self) -> list[str]:
+        """What must not be."""
+        said = []
+        if self.within < self.true - TOO_LOW:
+            said.append(f"agreement is {self.true:.4f}, and {self.within:.4f} in the pool")
+        if self.pooled.outcome not in (Outcome.INCONCLUSIVE, self.full.outcome):
+            said.append(f"{self.pooled.outcome} in the pool, {self.full.outcome} in full")
+        return [f"{self.name}: {words}" for words in said]
+
+
+def print_unjudged(migrations: Iterable[Migration], price: float, aside: str) -> int:
+    """Print both audits of all stores without judgements; 1 where something is wrong."""
+    results = []
+    for migration in migrations:
+        with tempfile.TemporaryDirectory(dir=aside) as folder:
+            results += audit_unjudged(migration, Path(folder), price)
+    head = ["store", "share", "depth", "full audit", "in the pool", "pool", "verdict", "by the pool"]
+    print(f"\n{table([head, *(found.row for found in results)])}\n")
+    failures = [words for found in results for words in found.wrong]
+    above = [found.pooled.retention.estimate - found.true for found in results]
+    settled = sum(found.pooled.outcome is found.full.outcome for found in results)
+    print(
+        f"the same verdict for {settled} of {len(results)} stores; the pool's estimate less true agreement: "
+        f"{min(above):+.4f} to {max(above):+.4f}"
+    )
+    print("\n".join(failures) or "nothing is wrong")
+    return int(bool(failures))
+
+
 @dataclass(frozen=True)
 class Figures:
     """What is printed of a pair of audits; `within` and `true` are the full re-embed's scores, query by query."""
@@ -262,7 +374,15 @@ def main() -> int:
     parser.add_argument("--large-spaces", nargs="*", default=list(LARGE_SPACES))
     parser.add_argument("--price", type=float, default=0.02)
     parser.add_argument("--draws", type=int, default=0)
+    parser.add_argument("--unjudged", action="store_true")
     arguments = parser.parse_args()
+    if arguments.unjudged:
+        with tempfile.TemporaryDirectory() as aside:
+            migrations = [of_set(arguments.data, name, space) for name in SETS for space in arguments.spaces]
+            if arguments.large_spaces:
+                collection = MadeUp(arguments.data, arguments.documents, Path(aside))
+                migrations += [collection.migration(space) for space in arguments.large_spaces]
+            return print_unjudged(migrations, arguments.price, aside)
     if arguments.draws:
         with tempfile.TemporaryDirectory() as aside:
             collection = MadeUp(arguments.data, arguments.documents, Path(aside))

@@ -1,7 +1,7 @@
 """What lies outside a pool where nothing is judged: how much agreement@10 documents without true vectors may take away.
 
 Agreement of a query is R / P, where P are the discounted gains of the full re-embed's first ten documents
-(`migrate.audit.unjudged`). The arm's own ten are in the pool, so R is exact; P is what it is in the pool, and a document
+(`migrate.audit.unjudged`). The arm's own ten are in the pool, so R is exact; P is what it is in the pool, and others
 outside can only raise it. By how much one of a true score s does so alone is plain (`Room`). Several together raise it
 by no more than the sum: documents are assigned to ranks, and the value of the best assignment is submodular (Shapley
 1962). How many documents outside have a score of at least s is expected by the errors of the sample

@@ -7,7 +7,7 @@ import pytest
 import topics
 from topics import QUERIES, Topics, make_store, noisy
 
-from migrate.audit.inputs import PoolReference
+from migrate.audit.inputs import AuditInputs, AuditOptions, PoolReference, prepare_audit
 from migrate.audit.measures import ndcg
 from migrate.audit.outside import (
     CUT,
@@ -17,10 +17,13 @@ from migrate.audit.outside import (
     rank_rows,
     score_rows,
 )
-from migrate.audit.pool import DEPTHS
+from migrate.audit.outside_unjudged import Room
+from migrate.audit.pool import DEPTHS, grow_pool
 from migrate.audit.query_set import QuerySet
-from migrate.audit.results import BM25, FULL, HYBRID, HYBRID_FULL, STAY, TRANSLATED
-from migrate.audit.verdict import Floor, Outcome, retention_bounds
+from migrate.audit.results import BM25, FULL, HYBRID, HYBRID_FULL, MEAN, RANDOM, STAY, TRANSLATED
+from migrate.audit.retrieval import Retriever
+from migrate.audit.unjudged import LOSS_AT_MOST, agreement
+from migrate.audit.verdict import Floor, Outcome, Remainder, retention_bounds
 from migrate.cost.meter import SpendingCap, put_meter
 from migrate.embedders import load_embedder
 from migrate.embedders.base import WrappedEmbedder
@@ -32,7 +35,7 @@ from migrate.report.document import audit_document
 from migrate.report.html import audit_page
 from migrate.search.runs import Run, search
 from migrate.stores import open_store
-from migrate.vectors import Batch, Document, no_progress
+from migrate.vectors import Batch, Document, Query, no_progress
 
 COUNT, DIM = 3_000, 24
 
@@ -49,6 +52,7 @@ TARGET, SOURCE = ManyTopics(), ManyTopics(12, blur=0.9, seed=1)
 DOCUMENTS = [Document(f"d{row:04}", f"t{row if row >= 150 else row % 50} n{row} word{row % 9}") for row in range(COUNT)]
 QRELS = {query.id: {f"d{row % 50 + 50 * part:04}": part for part in range(3)} for row, query in enumerate(QUERIES)}
 QUERY_SET = QuerySet(QUERIES, QRELS, "many topics")
+UNJUDGED = QuerySet(QUERIES, None, "unjudged")
 VECTORS = TARGET.embed_documents(DOCUMENTS)
 MANIFEST = Manifest("store", model=TARGET.identity, details={"index": "index.faiss"})
 
@@ -210,6 +214,162 @@ def test_a_store_of_one_vector_has_no_range_of_scores(tmp_path):
     assert (found.counts.sum(axis=1) == 300).all() and np.isfinite(found.tops).all()
 
 
+# Without judgements
+
+
+def gains_of(scores, temperature):
+    """The discounted gains of the first ten, each for itself."""
+    first = np.sort(scores)[::-1][:CUT]
+    return sum(np.exp(score / temperature) / np.log2(place + 2) for place, score in enumerate(first))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_documents_add_what_they_do_alone_and_no_more_together(seed):
+    rng = np.random.default_rng(seed)
+    pool = np.sort(rng.normal(size=CUT + int(rng.integers(0, 5))))[::-1]
+    temperature = float(rng.uniform(0.1, 2))
+    others = rng.normal(scale=1.5, size=int(rng.integers(1, 20)))
+    room, before = Room(pool[:CUT], temperature), gains_of(pool, temperature)
+    alone = room.taken(others)
+    assert alone == pytest.approx([np.log(gains_of([*pool, s], temperature) / before) for s in others], abs=1e-12)
+    together = np.log(gains_of([*pool, *others], temperature) / before)
+    assert together <= alone.sum() + 1e-12
+    assert (room.taken(pool[CUT - 1 : CUT]) < 1e-12).all() and room.taken(np.array([-9.0])) == 0
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_share_that_errors_predict_is_no_less_than_what_they_take(seed):
+    """Errors of their own for each document, and many times anew; some are as large as the temperature."""
+    rng = np.random.default_rng(seed)
+    pool, outside = np.sort(rng.normal(1, 0.3, size=CUT))[::-1], rng.normal(-0.5, 0.5, size=500)
+    errors = rng.exponential(0.2, size=2_000) * rng.choice([-1, 1], size=2_000)
+    room, tail = Room(pool, 0.15), ErrorTail.of(errors)
+    grid = room.grid(float(outside.max() + tail.reach(10)))
+    predicted = room.share_lost(grid, tail(grid[:, None] - outside).sum(axis=1))
+    before = gains_of(pool, 0.15)
+    taken = []
+    for _ in range(400):
+        true = outside + rng.choice(errors, size=len(outside))
+        taken.append(1 - before / gains_of([*pool, *true], 0.15))
+    assert np.mean(taken) - 2 * np.std(taken) / 20 <= predicted <= 3 * np.mean(taken) + 0.01
+
+
+def unjudged_pool(store, depth=20, query_set=UNJUDGED, seed=0, embedder=TARGET):
+    options = AuditOptions(bm25=False, seed=seed, resamples=500)
+    retriever = Retriever(prepare_audit(AuditInputs(store, PoolReference(), query_set, embedder), options))
+    return grow_pool(retriever, PoolReference(depth=depth), embedder)
+
+
+@pytest.mark.parametrize("metric", ["ip", "l2"])
+@pytest.mark.parametrize("scale", [0.1, 0.4, 1.0])
+def test_true_agreement_lies_between_the_floor_and_agreement_in_the_pool(scale, metric, tmp_path):
+    pool = unjudged_pool(moved(tmp_path / "store", scale, metric=metric))
+    assert 0 < pool.summary.documents < 0.8 * COUNT
+    retriever = pool.retriever
+    arm, within = (retriever.true_scores(retriever.search(name).run) for name in (TRANSLATED, FULL))
+    queries = TARGET.embed_queries(QUERIES).astype(np.float64)
+    scores = score_rows(queries, VECTORS.astype(np.float64), metric)
+    best = -np.sort(-scores, axis=1)[:, :CUT]
+    assert np.isfinite(arm).all(), "the arm's first ten are in the pool"
+    true, pooled = (agreement(arm, full, temperature=retriever.temperature) for full in (best, within))
+    assert (pooled >= true - 1e-6).all() and pooled.mean() > true.mean()
+    least, expected = (UNJUDGED.merged(pooled) * values for values in (pool.floor.least, pool.floor.expected))
+    assert least.mean() <= UNJUDGED.merged(true).mean()
+    assert expected.mean() == pytest.approx(UNJUDGED.merged(true).mean(), abs=0.1)
+
+
+def test_a_remainder_widens_the_lower_bound_only():
+    arm, full = np.random.default_rng(0).uniform(0.8, 1, 200), np.ones(200)
+    floor = Remainder(np.full(200, 0.98), np.full(200, 0.95))
+    plain, wide = retention_bounds(arm, full), retention_bounds(arm, full, floor=floor)
+    assert wide.upper == plain.upper
+    assert wide.estimate == pytest.approx(0.98 * plain.estimate)
+    assert wide.lower < retention_bounds(arm * 0.95, full).lower < plain.lower
+
+
+@pytest.mark.parametrize(("scale", "outcome"), [(0.0, Outcome.SAFE), (2.0, Outcome.NOT_SAFE)])
+def test_a_verdict_without_judgements_is_that_of_the_full_audit(scale, outcome, reference, tmp_path):
+    store = moved(tmp_path / "store", scale)
+    full, pooled = (audit(store, by, UNJUDGED, bm25=False, margin=0.8) for by in (reference, PoolReference()))
+    assert (full.verdict.outcome, pooled.verdict.outcome) == (outcome, outcome)
+    assert pooled.verdict.provisional and pooled.pool.documents < COUNT
+    assert pooled.pool.steps[0].depth == 20
+    assert {RANDOM, MEAN} <= pooled.skipped_arms.keys()
+    text = " ".join(audit_text(pooled).split())
+    assert "guaranteed, but for the unit of the scores: upper bounds of agreement@10" in text
+    assert "estimated: agreement@10 of the verdict, its lower bounds and with them SAFE, by" in text
+    assert audit_document(pooled)["pool"]["provisional"] is True
+    assert f"{outcome}, provisional" in audit_page(pooled)
+
+
+@pytest.mark.parametrize("share", [0.02, 0.1])
+def test_what_a_pool_misses_does_not_make_a_store_safe(share, tmp_path):
+    """Documents that are the best for many queries are translated to anywhere: in the pool alone nothing is lost."""
+    rng = np.random.default_rng(0)
+    hidden = rng.permutation(np.arange(150, COUNT))[: int(share * COUNT)]
+    queries = TARGET.embed_queries(QUERIES)
+    true, translated = VECTORS.copy(), VECTORS.copy()
+    true[hidden] = 1.5 * queries[rng.integers(len(queries), size=len(hidden))]
+    translated[hidden] = rng.normal(size=(len(hidden), DIM))
+
+    class Hidden(ManyTopics):
+        def embed(self, texts, role, *, progress=None):
+            if role == "query":
+                return super().embed(texts, role)
+            return true[[int(text.id[1:]) for text in texts]]
+
+    store = make_store(tmp_path / "store", documents=DOCUMENTS, vectors=translated, manifest=MANIFEST)
+    full = audit(store, make_store(tmp_path / "full", documents=DOCUMENTS, vectors=true), UNJUDGED, embedder=Hidden())
+    assert full.verdict.outcome is not Outcome.SAFE
+    pooled = audit(store, PoolReference(depth=20), UNJUDGED, embedder=Hidden(), bm25=False)
+    assert pooled.verdict.outcome is not Outcome.SAFE
+    assert pooled.verdict.retention.lower <= full.verdict.retention.estimate
+
+
+def test_all_chunks_of_the_first_documents_are_in_the_pool(tmp_path):
+    """Of a document whose chunks are far apart in the translated store the true score is that of its best one."""
+    chunks = [Document(doc.id, doc.text, {"parent_id": f"p{row % 1000:03}"}) for row, doc in enumerate(DOCUMENTS)]
+    vectors = VECTORS + np.float32(2) * np.random.default_rng(3).normal(size=VECTORS.shape).astype(np.float32)
+    store = make_store(tmp_path / "store", documents=chunks, vectors=vectors, manifest=MANIFEST)
+    retriever = unjudged_pool(store).retriever
+    run = retriever.search(TRANSLATED).run
+    scores = (TARGET.embed_queries(QUERIES) @ VECTORS.T).reshape(len(QUERIES), 3, 1000).max(axis=1)
+    tops = [[int(doc[1:]) for doc in run.top(query.id, CUT)] for query in QUERIES]
+    assert retriever.true_scores(run) == pytest.approx(np.take_along_axis(scores, np.array(tops), axis=1), rel=1e-5)
+
+
+def test_a_query_is_not_answered_by_its_own_document(tmp_path):
+    """Neither in the pool nor in what its last documents say of others."""
+    asked = [Query(doc.id, doc.text) for doc in DOCUMENTS[200:260]]
+    store = moved(tmp_path / "store", 0.3)
+    pool = unjudged_pool(store, query_set=QuerySet(asked, None, "made", exclude_self=True))
+    run = pool.retriever.search(FULL).run
+    assert not any(query.id in run.rankings[query.id] for query in asked)
+    assert pool.floor.least.mean() > 0.2
+
+
+def test_unjudged_queries_need_twenty_documents_each(near):
+    with pytest.raises(
+        UsageError, match=r"at least 20 documents a query, as nothing is judged, found 10.*--pool-depth"
+    ):
+        audit(near, PoolReference(depth=10), UNJUDGED)
+
+
+def test_what_a_deeper_pool_may_settle_without_judgements_is_said(tmp_path):
+    """Between what is certain of agreement and what it may be lies the limit: at some margin it has to."""
+    store = moved(tmp_path / "store", 0.3)
+    bounds = audit(store, PoolReference(depth=20), UNJUDGED, bm25=False).verdict.retention
+    pool = unjudged_pool(store)
+    within = pool.retriever.deciding_scores(pool.retriever.search(TRANSLATED).run)
+    most = retention_bounds(within, np.ones(len(within)), resamples=500)
+    assert bounds.lower < most.lower, "the floor costs something"
+    margin = 1 - LOSS_AT_MOST * (1 - (bounds.lower + most.lower) / 2)  # the limit of SAFE is between
+    report = audit(store, PoolReference(depth=20), UNJUDGED, bm25=False, margin=margin)
+    assert report.verdict.outcome is Outcome.INCONCLUSIVE
+    assert "a deeper pool may settle it" in report.verdict.sentence
+    assert f"stands for a retention of {margin:g}, lies between" in report.verdict.sentence
+
+
 # The audit
 
 
@@ -356,16 +516,17 @@ def test_two_stages_run_as_deep_as_the_pool_goes(far, reference):
 # Money and time
 
 
-def test_an_audit_that_broke_off_embeds_nothing_twice(near, tmp_path):
+@pytest.mark.parametrize("query_set", [QUERY_SET, UNJUDGED], ids=["judged", "unjudged"])
+def test_an_audit_that_broke_off_embeds_nothing_twice(query_set, near, tmp_path):
     whole = Counting(TARGET)
-    expected = audit(near, PoolReference(), QUERY_SET, embedder=whole)
+    expected = audit(near, PoolReference(), query_set, embedder=whole)
     cache = tmp_path / "cache.sqlite"
     broken = Counting(TARGET, most=len(whole.embedded) // 2)
     broken.batch_size = 100
     with pytest.raises(KeyboardInterrupt):
-        audit(near, PoolReference(), QUERY_SET, embedder=CachedEmbedder(broken, cache))
+        audit(near, PoolReference(), query_set, embedder=CachedEmbedder(broken, cache))
     resumed = Counting(TARGET)
-    report = audit(near, PoolReference(), QUERY_SET, embedder=CachedEmbedder(resumed, cache))
+    report = audit(near, PoolReference(), query_set, embedder=CachedEmbedder(resumed, cache))
     assert broken.embedded and not set(broken.embedded) & set(resumed.embedded)
     assert sorted(broken.embedded + resumed.embedded) == sorted(whole.embedded)
     assert report.verdict == expected.verdict
@@ -494,7 +655,6 @@ def test_every_form_of_the_report_has_the_pool(near):
 def test_a_store_moved_to_minilm(tmp_path, monkeypatch):
     """SAFE in the pool only where the full audit says it, and the same scores of the arms."""
     from migrate.audit.audit import audit_store
-    from migrate.audit.inputs import AuditInputs, AuditOptions
     from migrate.datasets.stdlib import stdlib_beir
     from migrate.embed import embed_corpus, reembed_store
     from migrate.fit import fit_stitch

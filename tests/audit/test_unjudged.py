@@ -379,8 +379,8 @@ def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
-def audited(store, queries, *options):
-    command = ["audit", store, "--reference", "build", "--queries", queries, "--two-stage", "none", "-q", *options]
+def audited(store, queries, *options, by="build"):
+    command = ["audit", store, "--reference", by, "--queries", queries, "--two-stage", "none", "-q", *options]
     return run([*map(str, command)])
 
 
@@ -406,6 +406,27 @@ def test_audit_of_synthetic_queries(migrated, tmp_path, capsys):
     assert "by synthetic queries (" in verdict["basis"] and verdict["basis"] in text
     assert "first sentences of the store's documents, drawn at random" in text
     assert "synthetic queries" in (tmp_path / "page.html").read_text()
+
+
+@pytest.mark.parametrize("kind", ["file", "synthetic"])
+def test_audit_by_a_pool(kind, migrated, corpus, tmp_path, capsys):
+    """A store this small ends as the pool, and as the full audit does."""
+    queries = tmp_path / "log.txt"
+    queries.write_text("\n".join(" ".join(query.text.split()) for query in corpus.queries))
+    queries = queries if kind == "file" else kind
+    reports = [tmp_path / "full.json", tmp_path / "pool.json"]
+    for report, by in zip(reports, ("build", "pool"), strict=True):
+        assert audited(migrated / "rough", queries, "--report", report, by=by) == 1
+    text = " ".join(capsys.readouterr().out.split())
+    assert text.count("NOT SAFE (provisional: ") == 2 and "pool: true vectors of" in text
+    full, pooled = (json.loads(report.read_text()) for report in reports)
+    assert pooled["pool"]["steps"][0]["depth"] == 20 and pooled["pool"]["provisional"]
+    assert pooled["verdict"] == full["verdict"]
+
+
+def test_a_pool_that_is_too_shallow_for_unjudged_queries_is_refused(migrated, capsys):
+    assert audited(migrated / "true", "synthetic", "--pool-depth", "10", by="pool") == 2
+    assert "at least 20 documents a query, as nothing is judged, found 10" in " ".join(capsys.readouterr().err.split())
 
 
 def test_run_takes_them_too_and_says_what_to_type_next(source_folder, tmp_path, capsys):
