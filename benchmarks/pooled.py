@@ -289,18 +289,19 @@ class Unjudged:
 
 def print_unjudged(migrations: Iterable[Migration], price: float, aside: str) -> int:
     """Print both audits of all stores without judgements; 1 where something is wrong."""
-    results = []
+    results: list[Unjudged] = []
     for migration in migrations:
         with tempfile.TemporaryDirectory(dir=aside) as folder:
             results += audit_unjudged(migration, Path(folder), price)
     head = ["store", "share", "depth", "full audit", "in the pool", "pool", "verdict", "by the pool"]
     print(f"\n{table([head, *(found.row for found in results)])}\n")
     failures = [words for found in results for words in found.wrong]
+    within = [found.within - found.true for found in results]
     above = [found.pooled.retention.estimate - found.true for found in results]
     settled = sum(found.pooled.outcome is found.full.outcome for found in results)
     print(
-        f"the same verdict for {settled} of {len(results)} stores; the pool's estimate less true agreement: "
-        f"{min(above):+.4f} to {max(above):+.4f}"
+        f"the same verdict for {settled} of {len(results)} stores; less true agreement, agreement in the pool is "
+        f"{min(within):+.4f} to {max(within):+.4f}, its estimate {min(above):+.4f} to {max(above):+.4f}"
     )
     print("\n".join(failures) or "nothing is wrong")
     return int(bool(failures))

@@ -295,7 +295,7 @@ def command(
     """Judge a translated STORE: SAFE (exit 0), NOT SAFE (1) or INCONCLUSIVE (3), with the numbers behind it.
 
     With --reference pool, it embeds a small part of the documents, and more only until the verdict is settled or
-    --max-cost is reached; what is SAFE then is SAFE against a full re-embed.
+    --max-cost is reached; what is SAFE by judged queries then is SAFE against a full re-embed.
 
     With --frontier, it also says what re-embedding a part of --source would keep, and the cheapest budget that is SAFE.
     """

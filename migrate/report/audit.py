@@ -226,6 +226,7 @@ _AGREEMENT = {
 }
 _COSTS = ("Mtok", "usd")
 _NOT_IN_POOL = ("overlap and RBO", "topics", "the map of the spaces and how alike they are")
+_SAMPLE_LEFT_OUT = "the verdict without the documents that have true vectors"
 _MILLION = 1e6
 
 
@@ -247,7 +248,8 @@ def sentences(report: AuditReport) -> Iterator[str]:
     if report.pool is not None:
         yield from report.pool.sentences
         if not report.pool.is_exact:
-            yield f"left out, as they need the full re-embed: {', '.join(_NOT_IN_POOL)}; `--reference build` has them"
+            absent = [*_NOT_IN_POOL, *([_SAMPLE_LEFT_OUT] if verdict.provisional else [])]
+            yield f"left out, as they need the full re-embed: {', '.join(absent)}; `--reference build` has them"
     if report.skipped_arms:
         yield "skipped arms: " + "; ".join(f"{name} {need}" for name, need in report.skipped_arms.items())
     yield from (f"note: {note}" for note in report.notes)

@@ -338,6 +338,16 @@ def test_all_chunks_of_the_first_documents_are_in_the_pool(tmp_path):
     assert retriever.true_scores(run) == pytest.approx(np.take_along_axis(scores, np.array(tops), axis=1), rel=1e-5)
 
 
+def test_the_first_documents_of_every_arm_are_in_the_pool(far, tmp_path):
+    source = make_store(tmp_path / "source", SOURCE, documents=DOCUMENTS)
+    inputs = AuditInputs(far, PoolReference(), UNJUDGED, TARGET, source, SOURCE)
+    pool = grow_pool(Retriever(prepare_audit(inputs, AuditOptions(resamples=500))), PoolReference(depth=20), TARGET)
+    retriever = pool.retriever
+    words = retriever.bm25()
+    for run in (retriever.search(STAY), words, retriever.fuse(retriever.search(TRANSLATED), words)):
+        assert np.isfinite(retriever.true_scores(run.run)).all()
+
+
 def test_a_query_is_not_answered_by_its_own_document(tmp_path):
     """Neither in the pool nor in what its last documents say of others."""
     asked = [Query(doc.id, doc.text) for doc in DOCUMENTS[200:260]]
