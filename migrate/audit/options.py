@@ -40,14 +40,16 @@ def options_of(report: AuditReport) -> tuple[Option, ...]:
     option costs more than a full re-embed, as the cache embeds no document twice. Of a frontier only the cheapest SAFE
     budget is an option: its bounds allow for that choice.
     """
-    full = report.arm(FULL)
+    arms = {arm.name: arm for arm in report.arms}
+    full = arms[FULL]
     pool = report.pool
     proof = (pool.tokens, pool.usd) if pool is not None else (0.0, 0.0)
     options = []
     for name, bounds in {TRANSLATED: report.verdict.retention, **report.family}.items():
-        arm = report.arm(name)
+        if name not in arms:
+            continue
         is_safe = report.verdict.outcome is Outcome.SAFE if name == TRANSLATED else name in report.ways_out
-        options.append(Option(name, bounds, *_total(arm, proof, full), is_safe))
+        options.append(Option(name, bounds, *_total(arms[name], proof, full), is_safe))
     best = report.frontier.cheapest_safe if report.frontier is not None else None
     if best is not None:
         name, bounds = best.arm.name, best.verdict.retention
