@@ -79,7 +79,7 @@ def arms_of(data: Path) -> Iterator[Labelled]:
     for name in SETS:
         collection = judged_everywhere(data / name)
         target = load_space(data, name, TARGET, collection)
-        true = target.queries @ target.documents.T
+        true = (target.queries @ target.documents.T).astype(np.float64)
         full = np.argsort(-true, axis=1, kind="stable")[:, :K]
         for space in SOURCES:
             source = load_space(data, name, space, collection)
@@ -106,9 +106,9 @@ def _labelled(
         Run({q: tuple(documents[row] for row in rows) for q, rows in zip(ids, tops.tolist(), strict=True)})
         for tops in (found, full)
     ]
-    scores = [ndcg(run, collection.qrels, ids, K) for run in runs]
-    changes = greatest_change(*runs, ids)
-    return Labelled(name, *scores, changes=changes, agreement=_agreement(true, found, full))
+    arm, standard = (ndcg(run, collection.qrels, ids, K) for run in runs)
+    changes = greatest_change(runs[0], runs[1], ids)
+    return Labelled(name, arm, standard, changes=changes, agreement=_agreement(true, found, full))
 
 
 def _agreement(true: Table, found: NDArray[np.int64], full: NDArray[np.int64]) -> Scores:

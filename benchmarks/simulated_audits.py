@@ -161,8 +161,8 @@ def graded_pool(name: str, *, noise: float, same: float = 0.0, lost: float = 0.0
         Run({q: tuple(map(str, row)) for q, row in zip(ids, np.argsort(-scores, axis=1).tolist(), strict=True)})
         for scores in (arm, full)
     ]
-    scores = [ndcg(run, qrels, ids, 10) for run in runs]
-    return Pool(name, *scores, changes=greatest_change(*runs, ids))
+    reached, possible = (ndcg(run, qrels, ids, 10) for run in runs)
+    return Pool(name, reached, possible, changes=greatest_change(runs[0], runs[1], ids))
 
 
 def extreme_pool(name: str, *, sign: int, hit: float, same: float = 0.6, least: float = 0.05) -> Pool:

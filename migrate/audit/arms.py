@@ -316,8 +316,9 @@ def select_arms(inputs: PreparedAudit) -> tuple[list[Arm], dict[str, str]]:
 def measure_arm(arm: Arm, answer: TimedRun, retriever: Retriever) -> ArmResult:
     """Everything that is measured of an arm, whose `answer` is a run of `retriever`."""
     scores = all_scores(answer.run, retriever.search(FULL).run, retriever.inputs.query_set)
-    cost = arm.cost(retriever)
-    return ArmResult(arm.name, arm.meaning, scores, answer.seconds, cost.tokens, cost.usd, cost.reranking)
+    cost, weighting = arm.cost(retriever), retriever.inputs.query_set.weighting()
+    weights = None if weighting is None else weighting.values
+    return ArmResult(arm.name, arm.meaning, scores, answer.seconds, cost.tokens, cost.usd, cost.reranking, weights)
 
 
 def _words_needed(inputs: PreparedAudit, left_out: str) -> str | None:

@@ -70,4 +70,5 @@ def weighting_of(chances: Scores, *, limited: bool) -> Weighting:
     `limited` says that the two runs that are compared are those whose greatest changes the chances come from. Any other
     two may differ by 1 for a query that had the least chance.
     """
-    return Weighting(1 / chances, 1 / FLOOR, limited)
+    weights = 1 / chances
+    return Weighting(weights, max(1 / FLOOR, float(weights.max(initial=1.0))), limited)

@@ -226,6 +226,8 @@ class AuditOptions:
         The retention, 0-1, that an arm must keep to be SAFE.
     seed, resamples
         Of the bootstrap, and of whatever else is drawn at random.
+    judge_next
+        How many queries to draw for judging, of those that nobody has judged; they are in the report.
     """
 
     bm25: bool = True
@@ -236,6 +238,7 @@ class AuditOptions:
     margin: float = MARGIN
     seed: int = 0
     resamples: int = RESAMPLES
+    judge_next: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -311,6 +314,11 @@ def prepare_audit(inputs: AuditInputs, options: AuditOptions, *, progress: Progr
     query_set, translated, embedder, bridge = inputs.query_set, inputs.translated, inputs.embedder, inputs.bridge
     if not query_set.queries:
         raise InputError(f"{query_set.name}: expected queries to audit with, found none")
+    if options.judge_next and (query_set.qrels is not None or query_set.exclude_self):
+        raise UsageError(
+            f"--judge-next: the queries of {query_set.name} are judged already; give a folder with a queries.jsonl "
+            "of other queries that users ask, and without qrels"
+        )
     for store in (translated, inputs.reference, inputs.source):
         if store is not None:
             verify_files(store)

@@ -19,6 +19,7 @@ from migrate.cost.meter import SpendingCap
 from migrate.cost.spending import SOURCE_MODEL, VIEW, PlannedModel, SpendingPlan
 from migrate.embed import EmbedPlan, plan_reembed
 from migrate.embedders.base import Embedder
+from migrate.errors import UsageError
 from migrate.reembed.stitch import with_metered_views
 from migrate.selection.query_log import choosers_of, digests_of
 from migrate.stitch.fitted import FittedStitch
@@ -200,6 +201,11 @@ def plan_audit(request: AuditRequest) -> AuditPlan:
         Too few queries would be left for a verdict, without those that chose documents.
     """
     check_target(request.translated, request.embedder)
+    if request.trial is not None and request.query_set.chances is not None:
+        raise UsageError(
+            f"--frontier: the queries of {request.query_set.name} were drawn to judge one store, and cannot judge "
+            "others; leave --frontier out, or judge by queries that were drawn evenly"
+        )
     if request.bridge is not None:
         bridged_store(request.bridge, request.source, request.embedder.identity)
     cap, trial, old = SpendingCap(), request.trial, request.source_embedder

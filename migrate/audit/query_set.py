@@ -8,14 +8,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.audit.drawn_queries import weighting_of
 from migrate.audit.measures import Qrels, Scores
-from migrate.audit.verdict import FEWEST_QUERIES
+from migrate.audit.verdict import FEWEST_QUERIES, Weighting
 from migrate.datasets.beir import load_beir
 from migrate.datasets.download import resolve_beir
+from migrate.datasets.graded import read_graded
 from migrate.errors import InconclusiveError
 from migrate.selection.query_log import digest_of
 from migrate.stores.base import Store
@@ -35,7 +38,8 @@ class QuerySet:
     """Queries, their judgements if there are any, and the name of the set.
 
     `exclude_self` drops a document with the query's own id from every run, for sets whose queries are their documents.
-    `notes` are what a reader of the report should know of the set.
+    `notes` are what a reader of the report should know of the set. `chances` are those with which the queries were
+    drawn from all that there are, by query id (`migrate.audit.drawn_queries`); None where all were the same.
 
     Queries of one text (`migrate.vectors.query_key`) are one observation, however often they are repeated and
     whatever their judgements: each is answered and measured, and their mean counts once.
@@ -46,6 +50,7 @@ class QuerySet:
     name: str
     exclude_self: bool = False
     notes: tuple[str, ...] = ()
+    chances: Mapping[str, float] | None = None
 
     @property
     def query_ids(self) -> tuple[str, ...]:
@@ -67,6 +72,12 @@ class QuerySet:
         merged: Scores = np.bincount(self._places, weights=scores) / np.bincount(self._places)
         return merged
 
+    def weighting(self, *, limited: bool = False) -> Weighting | None:
+        """How each distinct text counts, (c,), as `drawn_queries.weighting_of`; None where all count the same."""
+        if self.chances is None:
+            return None
+        return weighting_of(np.array([self.chances[query.id] for query in self.distinct]), limited=limited)
+
     @cached_property
     def _places(self) -> NDArray[np.int64]:
         """The place of each query's text among the distinct ones, (q,)."""
@@ -75,7 +86,7 @@ class QuerySet:
 
 
 def load_questions(beir: str, *, split: str = "test", progress: Progress = no_progress) -> QuerySet:
-    """Queries and judgements of a BEIR folder, or of a set by name, which is fetched if need be.
+    """Queries and judgements of a BEIR folder, of a set by name, which is fetched if need be, or of a graded file.
 
     Raises
     ------
@@ -84,6 +95,9 @@ def load_questions(beir: str, *, split: str = "test", progress: Progress = no_pr
     RemoteError, OutputError, LockedError
         The set could not be fetched.
     """
+    if Path(beir).is_file():
+        graded = read_graded(Path(beir))
+        return QuerySet(graded.queries, graded.qrels, Path(beir).stem, chances=graded.chances)
     found = load_beir(resolve_beir(beir, progress=progress), split=split)
     notes = []
     if found.unknown_query_ids:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from migrate.audit.diagnostics import Diagnostics
 from migrate.audit.frontier import Frontier
 from migrate.audit.held_out import HeldOut
+from migrate.audit.judging import Unjudged
 from migrate.audit.measures import Scores
 from migrate.audit.reference import ReferenceProof
 from migrate.audit.results import NDCG, REEMBEDDED, STAY, ArmResult, Comparison
@@ -30,6 +31,7 @@ class AuditReport:
     them at once. `skipped_arms` has what each of the other arms needs. `held_out` is the verdict without true
     vectors, None where there are none. `frontier` are the budgets that were tried. `reference` is how the standard was
     shown to be one, `doubts` what is odd about it or about the scores: with any of them nothing is SAFE.
+    `unjudged` are queries to judge next, where `AuditOptions.judge_next` asks for some.
     """
 
     verdict: Verdict
@@ -48,6 +50,7 @@ class AuditReport:
     frontier: Frontier | None = None
     reference: ReferenceProof | None = None
     doubts: tuple[str, ...] = ()
+    unjudged: tuple[Unjudged, ...] = ()
 
     def __repr__(self) -> str:
         return (

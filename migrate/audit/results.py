@@ -47,7 +47,7 @@ class ArmResult:
     `scores` maps a measure (`nDCG@10`, `recall@100`, `MRR@10`, `judged@10`, `overlap@1`, `overlap@10`, `overlap@100`,
     `RBO`) to one value for each distinct query text (`QuerySet.distinct`); without judgements only those against the
     full re-embed are there. `seconds` is the time to rank, without embedding. `tokens`, `usd` and `reranking` are
-    those of `ArmCost`.
+    those of `ArmCost`. `weights` are those of the queries in a mean, (c,), None where all count the same.
     """
 
     name: str
@@ -57,10 +57,11 @@ class ArmResult:
     tokens: float | None = None
     usd: float | None = None
     reranking: Reranking | None = None
+    weights: Scores | None = None
 
     def mean(self, measure: str) -> float | None:
         """Mean over all distinct queries, or None where the measure could not be taken."""
-        return float(np.mean(self.scores[measure])) if measure in self.scores else None
+        return float(np.average(self.scores[measure], weights=self.weights)) if measure in self.scores else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,8 @@ class Comparison:
 class Evaluation:
     """The rules by which all arms of an audit are compared: the same queries, margin, seed and confidence.
 
-    `n_documents` is how many documents can be retrieved. With any `doubts` no verdict is SAFE.
+    `n_documents` is how many documents can be retrieved. With any `doubts` no verdict is SAFE. `limited` says that the
+    queries were drawn by what their judgements could change between the translated store and the full re-embed.
     """
 
     query_set: QuerySet
@@ -88,6 +90,7 @@ class Evaluation:
     n_documents: int
     confidence: float = CONFIDENCE
     doubts: tuple[str, ...] = ()
+    limited: bool = False
 
     @property
     def measure(self) -> str:
@@ -102,7 +105,8 @@ class Evaluation:
     def compare(self, arm: ArmResult, standard: ArmResult) -> Comparison:
         """Retention of an arm, and the queries it wins, ties and loses against its standard."""
         scores, reference = arm.scores[self.measure], standard.scores[self.measure]
-        bounds = retention_bounds(scores, reference, seed=self.seed, resamples=self.resamples)
+        weighting = self.query_set.weighting(limited=self.limited and (arm.name, standard.name) == (TRANSLATED, FULL))
+        bounds = retention_bounds(scores, reference, seed=self.seed, resamples=self.resamples, weighting=weighting)
         return Comparison(bounds, *win_tie_loss(scores, reference), standard.name)
 
     def verdict(self, arm: ArmResult, full: ArmResult, stay: Scores | None) -> Verdict:
@@ -117,6 +121,7 @@ class Evaluation:
             provisional=self.provisional,
             confidence=self.confidence,
             n_documents=self.n_documents,
+            weighting=self.query_set.weighting(limited=self.limited and arm.name == TRANSLATED),
         ).doubted(self.doubts)
 
 

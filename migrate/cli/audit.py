@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from migrate.vectors import Query
 
 BUILD = "build"
+TO_JUDGE = 300
 
 
 def open_source(
@@ -254,6 +255,13 @@ class ArmOptions:
 @option_group(SourceOptions, "before", *_SOURCE_OPTIONS)
 @option_group(ArmOptions, "arms", *_ARM_OPTIONS)
 @option_group(FrontierOptions, "frontier", *_FRONTIER_OPTIONS)
+@option(
+    "--judge-next",
+    type=options.PATH,
+    metavar="FILE",
+    help=f"Write up to {TO_JUDGE} queries with candidates to judge, drawn so that few judgements settle much. Needs "
+    "queries that nobody has judged.",
+)
 @options.price
 @spending_options
 @options.model_options
@@ -267,6 +275,7 @@ def command(
     before: SourceOptions,
     arms: ArmOptions,
     frontier: FrontierOptions,
+    judge_next: Path | None,
     price: float | None,
     spending: SpendingOptions,
     model: ModelOptions,
@@ -279,18 +288,22 @@ def command(
     """
     from dataclasses import replace
 
+    from migrate.audit.judging import write_unjudged
     from migrate.audit.plan import AuditRequest, plan_audit
     from migrate.audit.query_set import load_questions
+    from migrate.files import atomic_file, refuse_file
     from migrate.stitch.persistence import load_stitch
     from migrate.stores import open_store
 
     quiet = general.quiet
-    audit_options = arms.audit_options(price, general.seed)
+    audit_options = replace(arms.audit_options(price, general.seed), judge_next=TO_JUDGE if judge_next else 0)
     trial = read_trial(frontier, before.source, model)
     inputs = [store, Path(against.reference), Path(judged.beir), before.source, frontier.stitch, frontier.query_log]
     paths = [path for path in inputs if path is not None]
     against.refuse(paths)
     outputs.refuse(*paths, force=general.force)  # refused before anything is spent
+    if judge_next is not None:
+        refuse_file(judge_next, *paths, force=general.force)
     with progress_bar(quiet=quiet) as progress:
         translated = open_store(store, verify=True)
         questions = load_questions(judged.beir, split=judged.split, progress=progress)
@@ -319,4 +332,12 @@ def command(
             paid.agree(plan, progress=progress)
         report = plan.run(cap_usd=paid.cap_usd, progress=progress)
     paid.finish()
+    if judge_next is not None:
+        with atomic_file(judge_next, force=general.force) as aside:
+            write_unjudged(aside, report.unjudged)
+        advise(
+            f"{judge_next}: grade the documents of its {len(report.unjudged):,} queries from the first on, as many as "
+            f"you like; then audit again with --beir {judge_next}",
+            quiet=quiet,
+        )
     return show_report(report, outputs, force=general.force, as_json=general.as_json)

@@ -202,8 +202,9 @@ slices = option(
 beir = option(
     "--beir",
     required=True,
-    metavar="DIR|NAME",
-    help="BEIR folder with queries.jsonl (and qrels/), or the name of a BEIR set to download.",
+    metavar="DIR|NAME|FILE",
+    help="BEIR folder with queries.jsonl (and qrels/), the name of a BEIR set to download, or a file of `audit "
+    "--judge-next` with grades in it.",
 )
 split = option("--split", default="test", help="Which qrels/SPLIT.tsv to judge by.")
 
