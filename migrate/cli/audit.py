@@ -291,6 +291,7 @@ def command(
     from migrate.audit.judging import write_unjudged
     from migrate.audit.plan import AuditRequest, plan_audit
     from migrate.audit.query_set import load_questions
+    from migrate.audit.verdict import Outcome
     from migrate.files import atomic_file, refuse_file
     from migrate.stitch.persistence import load_stitch
     from migrate.stores import open_store
@@ -338,6 +339,12 @@ def command(
         advise(
             f"{judge_next}: grade the documents of its {len(report.unjudged):,} queries from the first on, as many as "
             f"you like; then audit again with --beir {judge_next}",
+            quiet=quiet,
+        )
+    elif report.verdict.outcome is Outcome.INCONCLUSIVE and plan.query_set.chances is None:
+        where = "" if report.verdict.provisional else " and --beir a folder of queries that nobody has judged"
+        advise(
+            f"to settle it with few judgements, let the audit draw what to judge: add --judge-next FILE{where}",
             quiet=quiet,
         )
     return show_report(report, outputs, force=general.force, as_json=general.as_json)

@@ -92,6 +92,19 @@ def test_queries_that_are_judged_already_are_not_drawn(good, tmp_path, capsys):
     assert "are judged already" in messages and not (tmp_path / "next.jsonl").exists()
 
 
+def test_an_audit_that_settles_nothing_names_the_cheapest_way_on(good, drawn, tmp_path, capsys):
+    few = tmp_path / "few"
+    (few / "qrels").mkdir(parents=True)
+    (few / "queries.jsonl").write_bytes((good.beir / "queries.jsonl").read_bytes())
+    lines = (good.beir / "qrels" / "test.tsv").read_text().splitlines(keepends=True)
+    (few / "qrels" / "test.tsv").write_text("".join(lines[:26]))
+    code, _, messages = audit(good, capsys, few)
+    assert code == 3 and "add --judge-next FILE and --beir a folder of queries that nobody has judged" in messages
+    grade(drawn, good.qrels, 19)
+    code, _, messages = audit(good, capsys, drawn)
+    assert code == 3 and "--judge-next" not in messages
+
+
 LINE = {"_id": "q1", "text": "first", "chance": 0.5, "documents": [{"_id": "d1", "text": "", "grade": 1}]}
 
 
