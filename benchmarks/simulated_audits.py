@@ -187,6 +187,17 @@ def graded_cases() -> tuple[Pool, ...]:
     )
 
 
+def graded_arms() -> tuple[Pool, ...]:
+    """Arms that are SAFE or NOT SAFE at a margin of 0.95, by graded judgements."""
+    return (
+        graded_pool("the same for 90 %", noise=0.5, same=0.9),
+        graded_pool("the same for 50 %, little noise", noise=0.2, same=0.5),
+        graded_pool("little noise everywhere", noise=0.2),
+        graded_pool("the same for 70 %, else much noise", noise=1.5, same=0.7),
+        graded_pool("the same for 80 %, 10 % the wrong way round", noise=0.2, same=0.8, lost=0.1),
+    )
+
+
 def extreme_cases() -> tuple[Pool, ...]:
     """Changes as great as rankings allow, rare and frequent."""
     return (
@@ -194,6 +205,7 @@ def extreme_cases() -> tuple[Pool, ...]:
         extreme_pool("10 % lose what they can", sign=-1, hit=0.1),
         extreme_pool("3 % lose what they can, all little", sign=-1, hit=0.03, same=0.95, least=0.02),
         extreme_pool("5 % win what they can", sign=1, hit=0.05),
+        extreme_pool("20 % can lose, and do", sign=-1, hit=1.0, same=0.8, least=0.02),
     )
 
 

@@ -50,6 +50,7 @@ from simulated_audits import (
     Table,
     extreme_cases,
     full_scores,
+    graded_arms,
     graded_cases,
     real_cases,
 )
@@ -120,7 +121,7 @@ def wrong_verdicts(cases: Sequence[Case], effort: Effort) -> tuple[float, float]
     return worst[0], worst[1]
 
 
-FEW_SIZES = (50, 100, 150, 300)
+FEW_SIZES = (20, 50, 100, 150, 300)
 
 
 def drawn_queries(pools: Sequence[Pool], effort: Effort) -> tuple[float, float]:
@@ -143,6 +144,27 @@ def drawn_queries(pools: Sequence[Pool], effort: Effort) -> tuple[float, float]:
     head = ["truth at the margin", "margin", "queries", "SAFE, drawn", "at random", "NOT SAFE, drawn", "at random"]
     print(f"\ndrawn queries, % of {effort.audits:,} audits\n\n{table([head, *rows])}", flush=True)
     return worst[0], worst[1]
+
+
+def drawn_power(effort: Effort) -> None:
+    """Print how often the verdict is what it should be, of queries drawn by what judgements could change."""
+    rows = []
+    for pool in graded_arms():
+        outcome = Outcome.SAFE if pool.truth > MARGIN else Outcome.NOT_SAFE
+        cells = [" ".join(f"{100 * value:.0f}" for value in _decided(pool, n, effort)) for n in FEW_SIZES]
+        rows.append([pool.name, f"{pool.truth:.3f}", outcome, *cells])
+    head = ["arm", "truth", "verdict", *(f"{n:,} queries" for n in FEW_SIZES)]
+    print(
+        f"\n% of audits that say it at the margin of {MARGIN:g}: at random, drawn\n\n{table([head, *rows])}", flush=True
+    )
+
+
+def _decided(pool: Pool, n: int, effort: Effort) -> tuple[float, float]:
+    even = [own_bounds(*scores, effort.rng, effort.resamples) for scores in effort.chunks(pool, n)]
+    drawn = [drawn_bounds(*pool.draw_chosen(effort.rng, n, k), effort.rng, effort.resamples) for k in effort.sizes]
+    right = np.sign(pool.truth - MARGIN)
+    first, second = (share([said_of(bounds, MARGIN) == right for bounds in found]) for found in (even, drawn))
+    return first, second
 
 
 def _beyond(bounds: Sides, truth: float) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
@@ -289,11 +311,13 @@ def main() -> int:
     pools, real = graded_cases(), tuple(real_cases(arguments.data)) if arguments.data else ()
     safe, unsafe = wrong_verdicts([*AT_THE_MARGIN, *pools, *real], effort)
     drawn_safe, drawn_unsafe = drawn_queries(
-        [*pools, *extreme_cases(), *(case for case in real if isinstance(case, Pool))], effort
+        [*pools, *extreme_cases(), *(case for case in real if isinstance(case, Pool))],
+        replace(effort, rng=np.random.default_rng(arguments.seed + 1)),
     )
     safe, unsafe = max(safe, drawn_safe), max(unsafe, drawn_unsafe)
     others = max(staying(effort), several_arms(effort))
     power(replace(effort, audits=min(500, effort.audits)))
+    drawn_power(replace(effort, audits=min(500, effort.audits), rng=np.random.default_rng(arguments.seed + 2)))
     queries_asked_for(effort)
     same_as_the_tool(effort)
     print(

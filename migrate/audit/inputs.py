@@ -314,7 +314,11 @@ def prepare_audit(inputs: AuditInputs, options: AuditOptions, *, progress: Progr
     query_set, translated, embedder, bridge = inputs.query_set, inputs.translated, inputs.embedder, inputs.bridge
     if not query_set.queries:
         raise InputError(f"{query_set.name}: expected queries to audit with, found none")
-    if options.judge_next and (query_set.qrels is not None or query_set.exclude_self):
+    if options.judge_next and query_set.exclude_self:
+        raise UsageError(
+            f"--judge-next: the queries of {query_set.name} are documents themselves; give queries that users ask"
+        )
+    if options.judge_next and query_set.qrels is not None:
         raise UsageError(
             f"--judge-next: the queries of {query_set.name} are judged already; give a folder with a queries.jsonl "
             "of other queries that users ask, and without qrels"

@@ -338,7 +338,7 @@ def command(
             write_unjudged(aside, report.unjudged)
         advise(
             f"{judge_next}: grade the documents of its {len(report.unjudged):,} queries from the first on, as many as "
-            f"you like; then audit again with --beir {judge_next}",
+            f"you decide on beforehand; then audit again with --beir {judge_next}",
             quiet=quiet,
         )
     elif report.verdict.outcome is Outcome.INCONCLUSIVE and plan.query_set.chances is None:

@@ -4,8 +4,8 @@ One JSON object a line, in the order in which the queries were drawn, as `audit 
 
     {"_id": "q7", "text": "...", "chance": 0.31, "documents": [{"_id": "d2", "text": "...", "grade": null}, ...]}
 
-A person replaces each null by a whole number, 0 for not relevant. Whoever stops early has judged a sample all the same;
-whoever skips queries has not.
+A person replaces each null by a whole number, 0 for not relevant. Whoever stops early has judged a sample all the same,
+unless it is for what an audit said; whoever skips queries has not.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from typing import Any
 from migrate.datasets.records import read_records, record_id, record_text
 from migrate.errors import DatasetError
 from migrate.vectors import Query
+
+_LEAST_CHANCE = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,8 @@ def _grades(record: dict[str, Any], place: str) -> dict[str, int] | None:
 
 def _chance(record: dict[str, Any], place: str) -> float:
     chance = record.get("chance")
-    if not isinstance(chance, (int, float)) or isinstance(chance, bool) or not 0 < chance <= 1:
-        raise DatasetError(f"{place}: the chance is no number above 0 and up to 1; take what `--judge-next` wrote")
+    if not isinstance(chance, (int, float)) or isinstance(chance, bool) or not _LEAST_CHANCE <= chance <= 1:
+        raise DatasetError(
+            f"{place}: the chance is no number from {_LEAST_CHANCE:g} to 1; take what `--judge-next` wrote"
+        )
     return float(chance)

@@ -92,6 +92,13 @@ def test_queries_that_are_judged_already_are_not_drawn(good, tmp_path, capsys):
     assert "are judged already" in messages and not (tmp_path / "next.jsonl").exists()
 
 
+def test_what_was_drawn_for_one_store_does_not_judge_a_frontier(good, drawn, capsys):
+    grade(drawn, good.qrels)
+    frontier = ("--frontier", "60%", "--source", good.source, "--stitch", good.stitch)
+    code, report, messages = audit(good, capsys, drawn, *frontier)
+    assert (code, report) == (2, None) and "were drawn to judge one store" in messages
+
+
 def test_an_audit_that_settles_nothing_names_the_cheapest_way_on(good, drawn, tmp_path, capsys):
     few = tmp_path / "few"
     (few / "qrels").mkdir(parents=True)
@@ -121,7 +128,8 @@ def other(**changes):
         ([other(documents=[{"_id": "d1", "grade": None}])], "no query is graded"),
         ([other(documents=[])], "no list of documents"),
         ([other(documents={"_id": "d1"})], "no list of documents"),
-        ([other(chance=0)], "the chance is no number"),
+        ([other(chance=1e-320)], "the chance is no number"),
+        ([other(chance=1.5)], "the chance is no number"),
         ([other(chance=None)], "the chance is no number"),
         ([LINE, LINE], "appears twice"),
     ],
