@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 import migrate.report.notebook  # noqa: F401 - how results look in a notebook
-from migrate.audit.inputs import AuditOptions
+from migrate.audit.inputs import AuditOptions, PoolReference
 from migrate.audit.plan import AuditRequest, plan_audit
 from migrate.audit.query_set import QuerySet, load_questions
 from migrate.audit.report import AuditReport
@@ -69,7 +69,7 @@ StoreLike: TypeAlias = Store | str | Path
 ModelLike: TypeAlias = Embedder | str
 """A model, or its spec as in `migrate.embedders`."""
 
-BUILD = "build"
+BUILD, POOL = "build", "pool"
 
 
 def fit(
@@ -192,9 +192,11 @@ def audit(
     translated
         What `translate` wrote, or its path.
     reference
-        A full re-embed of the same documents, or its path. "build" embeds every text with the target model now.
+        A full re-embed of the same documents, or its path. "build" embeds every text with the target model now, "pool"
+        no more of them than the verdict needs.
     beir
-        Queries and judgements: a BEIR folder, the name of a BEIR set, or `migrate.audit.query_set.QuerySet`.
+        Queries and judgements: a BEIR folder, the name of a BEIR set, or `migrate.audit.query_set.QuerySet`, which
+        that module's `load_unjudged` and `synthetic_queries` make without judgements.
     target
         The target model or its spec; by default what the translated store says it was made for.
     source, source_model
@@ -239,13 +241,20 @@ def audit(
         new,
         query_set,
         embedder,
-        reference=None if reference == BUILD else _store(reference, verify=True),
+        reference=_reference(reference),
         save_reference=None if save_reference is None else Path(save_reference),
         source=old,
         source_embedder=None if old is None else _model_of(old, source_model, "source_model"),
         options=AuditOptions(two_stage=two_stage, margin=margin, seed=seed),
     )
     return plan_audit(request).run_within(max_cost_usd, progress=progress)
+
+
+def _reference(reference: StoreLike) -> Store | PoolReference | None:
+    """What an audit compares with; None for a reference that is built."""
+    if reference == POOL:
+        return PoolReference()
+    return None if reference == BUILD else _store(reference, verify=True)
 
 
 def check(
@@ -396,5 +405,5 @@ def _model_of(store: Store, model: ModelLike | None, option: str) -> Embedder:
     else:
         embedder = load_embedder(spec, state=folder_of(store), **recorded_options(known))
         check_revision(store.info.location, known, embedder.identity)
-    embedder.expect_dim(store.info.dim, str(store.info.location))
+    embedder.expect_dim(store.info.dim, store.info.location)
     return embedder

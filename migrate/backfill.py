@@ -19,16 +19,13 @@ from numpy.typing import NDArray
 from migrate.checkpoint.folder import Configuration, StoreJob, Work, write_store
 from migrate.embedders.base import Embedder
 from migrate.errors import StoreError, VectorError
-from migrate.manifest import Manifest, creation_date
+from migrate.manifest import Manifest, StoreFacts, creation_date
 from migrate.runners import DoShard, Shard, ShardResult, ShardTask, shards_of
 from migrate.stores.base import Resume, Snapshot, Store, StoreWriter
 from migrate.stores.confidence import ConfidenceFile, stored_confidence
 from migrate.stores.file_store import hash_written, verify_files
 from migrate.translate import batch_rows
 from migrate.vectors import Batch, Document, Progress, Vectors, no_progress
-
-FILLED_IN = "filled in"
-"""Detail of the manifest of a store that got true vectors after it was translated."""
 
 _TRUE = "true vectors"
 
@@ -160,7 +157,7 @@ class _FillJob(StoreJob):
         self.store.check_unchanged(self.before)
         self.embedder.save_state(work.content)
         files = hash_written(self.store, work.content, work.digest.of)
-        details = {**self.manifest.details, FILLED_IN: "from the cache", **files}
+        details = {**self.manifest.details, **StoreFacts(filled_in="from the cache").as_details(), **files}
         replace(self.manifest, details=details).write(work.content)
         return {}
 

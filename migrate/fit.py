@@ -14,12 +14,11 @@ from migrate.cost.spending import SOURCE_MODEL, VIEW, PlannedModel, SpendingPlan
 from migrate.embedders.base import Embedder
 from migrate.embedders.kinds import runs_code
 from migrate.errors import StoreError, UsageError
-from migrate.manifest import Manifest, ModelIdentity
+from migrate.manifest import Manifest, ModelIdentity, StitchFacts
 from migrate.selection import SAMPLE_SIZE, Pairs, QueryLog, Sample, choose_strategy, draw_sample, embed_pairs
-from migrate.selection.query_log import chosen_by, digests_of
+from migrate.selection.query_log import digests_of
 from migrate.stitch.base import Pairing
 from migrate.stitch.fitted import (
-    DIRECTION,
     DIRECTIONS,
     DOCUMENT,
     QUERY,
@@ -325,11 +324,11 @@ def _manifest(store: Store, embedder: Embedder, sample: Sample, options: FitOpti
         source_model=options.source_model or (recorded.model if recorded else None),
         seed=options.seed,
         counts={"pairs": len(sample.rows), "documents": store.info.count},
-        details={
-            "fingerprint": store.snapshot().fingerprint,
-            DIRECTION: options.direction,
-            "sample": {"strategy": sample.strategy, "from query log": sample.from_log},
-            "texts": store.info.has_texts,
-            **chosen_by(digests_of(log.looked_up) if log else frozenset()),
-        },
+        details=StitchFacts(
+            fingerprint=store.snapshot().fingerprint,
+            direction=options.direction,
+            sample={"strategy": sample.strategy, "from query log": sample.from_log},
+            texts=store.info.has_texts,
+            chosen_by=tuple(sorted(digests_of(log.looked_up))) if log else (),
+        ).as_details(),
     )

@@ -5,14 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+import reprlib
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal, Self
 
 from migrate import __version__
-from migrate.errors import ManifestError, OutputError, UsageError
+from migrate.errors import ManifestError, OutputError, StitchError, UsageError
 from migrate.files import describe_os_error, is_endless, write_json
 
 MANIFEST_NAME = "lead-migrate.json"
@@ -50,12 +51,153 @@ def creation_date() -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class _Type:
+    """What a fact in `details` must be: in words, and the test of it."""
+
+    words: str
+    test: Callable[[Any], bool]
+
+
+_TEXT: Final = _Type("a text", lambda value: isinstance(value, str))
+_FLAG: Final = _Type("true or false", lambda value: isinstance(value, bool))
+_WHOLE: Final = _Type("a whole number", lambda value: isinstance(value, int) and not isinstance(value, bool))
+_NUMBER: Final = _Type("a number", lambda value: isinstance(value, int | float) and not isinstance(value, bool))
+_TABLE: Final = _Type("a table", lambda value: isinstance(value, Mapping))
+_TABLE_OR_NULL: Final = _Type("a table or null", lambda value: value is None or isinstance(value, Mapping))
+_HASHES: Final = _Type(
+    "a table of hashes",
+    lambda value: isinstance(value, Mapping) and all(isinstance(part, str) for pair in value.items() for part in pair),
+)
+_TEXTS: Final = _Type(
+    "a list of texts", lambda value: isinstance(value, list | tuple) and all(isinstance(text, str) for text in value)
+)
+
+
+def _fact(key: str, kind: _Type, default: Any = None) -> Any:
+    """A field that `details` has under `key`; there is none where it is `default`."""
+    return field(default=default, metadata={"key": key, "type": kind})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Facts:
+    """What `details` says of a kind of artefact; facts that it knows nothing of stay in `details` alone."""
+
+    @classmethod
+    def parse(cls, details: Mapping[str, Any], source: str) -> Self:
+        """The facts in `details`; `source` names the manifest in errors.
+
+        Raises
+        ------
+        ManifestError
+            A fact is of another type.
+        """
+        facts = {}
+        for fact in fields(cls):
+            key, kind = fact.metadata["key"], fact.metadata["type"]
+            if key not in details:
+                continue
+            value = details[key]
+            if not kind.test(value):
+                raise ManifestError(
+                    f"{source}: {key!r} in its details must be {kind.words}, and is {reprlib.repr(value)}; the file is "
+                    "damaged, copy or make it again"
+                )
+            facts[fact.name] = tuple(value) if isinstance(value, list) else value
+        return cls(**facts)
+
+    @classmethod
+    def unknown(cls, details: Mapping[str, Any]) -> dict[str, Any]:
+        """The rest of `details`, which only another version of the tool knows."""
+        own = {fact.metadata["key"] for fact in fields(cls)}
+        return {key: value for key, value in details.items() if key not in own}
+
+    def as_details(self) -> dict[str, Any]:
+        """The facts that there are, as `Manifest.details` holds them."""
+        values = {fact.metadata["key"]: getattr(self, fact.name) for fact in fields(self)}
+        present = {key: value for key, value in values.items() if value is not None and value != ()}
+        return {key: list(value) if isinstance(value, tuple) else value for key, value in present.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreFacts(_Facts):
+    """What the manifest of a store says of it.
+
+    `index` is the name of the file of vectors, `documents_sha256` has the hash of each file that documents are read
+    from, by its path. The others are of a store that was translated (`stitch` is the spec, `confidence_lowest` and
+    `confidence_spearman` are of its stitch, `fallback` says what took the place of one that reads texts), filled in
+    from the cache, or stamped (`checked`). `chosen_by` has digests of the queries that chose documents.
+    """
+
+    made_by: str | None = _fact("made by", _TEXT)
+    index: str | None = _fact("index", _TEXT)
+    index_sha256: str | None = _fact("index_sha256", _TEXT)
+    documents_sha256: Mapping[str, str] | None = _fact("documents_sha256", _HASHES)
+    stitch: str | None = _fact("stitch", _TEXT)
+    confidence_lowest: float | None = _fact("confidence_lowest", _NUMBER)
+    confidence_spearman: float | None = _fact("confidence_spearman", _NUMBER)
+    fallback: Mapping[str, Any] | None = _fact("fallback", _TABLE)
+    filled_in: str | None = _fact("filled in", _TEXT)
+    checked: Mapping[str, Any] | None = _fact("checked", _TABLE_OR_NULL)
+    chosen_by: tuple[str, ...] = _fact("chosen by queries", _TEXTS, ())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StitchFacts(_Facts):
+    """What the manifest of a stitch says of it.
+
+    `fingerprint` is of the store that it was fitted on, `sample` says how its documents were drawn, `texts` whether the
+    store had any. What is noted when it is saved: `stitch` (the spec), `norm`, `kind_facts`, `selection` and that of
+    the `fallback`, the names of its `arrays`, and the SHA-256 of its `files`. `reembedding` is the budget that it was
+    fitted again with. `chosen_by` has digests of the queries that chose documents.
+    """
+
+    fingerprint: Mapping[str, Any] | None = _fact("fingerprint", _TABLE)
+    direction: str | None = _fact("direction", _TEXT)
+    sample: Mapping[str, Any] | None = _fact("sample", _TABLE)
+    texts: bool | None = _fact("texts", _FLAG)
+    stitch: str | None = _fact("stitch", _TEXT)
+    norm: float | None = _fact("norm", _NUMBER)
+    kind_facts: Mapping[str, Any] | None = _fact("facts", _TABLE)
+    selection: Mapping[str, Any] | None = _fact("selection", _TABLE)
+    fallback: Mapping[str, Any] | None = _fact("fallback", _TABLE)
+    arrays: tuple[str, ...] = _fact("arrays", _TEXTS, ())
+    files: Mapping[str, str] | None = _fact("files", _HASHES)
+    reembedding: Mapping[str, Any] | None = _fact("re-embedding", _TABLE)
+    chosen_by: tuple[str, ...] = _fact("chosen by queries", _TEXTS, ())
+
+    @property
+    def fitted_on(self) -> Mapping[str, Any]:
+        """The fingerprint, which every stitch has.
+
+        Raises
+        ------
+        StitchError
+            This one has none, or it does not say the dimension.
+        """
+        if self.fingerprint is None or not _WHOLE.test(self.fingerprint.get("dim")):
+            raise StitchError("the manifest of the stitch does not say which store it is for; fit it again")
+        return self.fingerprint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportFacts(_Facts):
+    """What the manifest of an audit's report says: the judged queries, and the resamples of its bootstrap."""
+
+    dataset: str | None = _fact("dataset", _TEXT)
+    resamples: int | None = _fact("resamples", _WHOLE)
+
+
+_FACTS: Final[Mapping[Kind, type[_Facts]]] = {"store": StoreFacts, "stitch": StitchFacts, "report": ReportFacts}
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     """What an artefact was made from.
 
     `model` is the model whose space the vectors are in, `source_model` the one they came from. Of a stitch, whichever
     way it maps, `model` is the one that is moved to and `source_model` that of the store. `inputs` maps the name of
-    what was read to a SHA-256; `counts` and `details` belong to the kind.
+    what was read to a SHA-256; `counts` and `details` belong to the kind. `details` is what the file holds, facts that
+    this version does not know included; `store`, `stitch` and `report` are what it means.
     """
 
     kind: Kind
@@ -68,6 +210,30 @@ class Manifest:
     created: str = field(default_factory=creation_date)
     tool_version: str = __version__
     format_version: int = FORMAT_VERSION
+
+    @property
+    def store(self) -> StoreFacts:
+        """The details of a store, typed."""
+        return StoreFacts.parse(self.details, self._name)
+
+    @property
+    def stitch(self) -> StitchFacts:
+        """The details of a stitch, typed."""
+        return StitchFacts.parse(self.details, self._name)
+
+    @property
+    def report(self) -> ReportFacts:
+        """The details of a report, typed."""
+        return ReportFacts.parse(self.details, self._name)
+
+    @property
+    def chosen_by(self) -> tuple[str, ...]:
+        """Digests of the queries that chose documents for a stitch or a store."""
+        return self.stitch.chosen_by if self.kind == "stitch" else self.store.chosen_by
+
+    @property
+    def _name(self) -> str:
+        return f"the manifest of the {self.kind}"
 
     def as_json(self) -> dict[str, Any]:
         """The content of the file, with a SHA-256 of all other fields, by which `read_manifest` detects damage."""
@@ -91,8 +257,8 @@ def read_manifest(folder: Path, kind: Kind) -> Manifest:
     Raises
     ------
     ManifestError
-        There is none, it is not JSON, it is of another kind, or of a newer format version; or its
-        content does not match the hash in it.
+        There is none, it is not JSON, it is of another kind, or of a newer format version; a fact in it is of another
+        type; or its content does not match the hash in it.
     OutputError
         The operating system refused.
     """
@@ -124,11 +290,13 @@ def read_manifest(folder: Path, kind: Kind) -> Manifest:
             facts[name] = dict(facts[name])
         for name in ("model", "source_model"):
             facts[name] = ModelIdentity(**facts[name]) if facts[name] is not None else None
-        return Manifest(**facts)
+        manifest = Manifest(**facts)
     except (KeyError, TypeError, ValueError) as error:
         raise ManifestError(
             f"{path}: not the fields of a {kind} manifest ({error}); the file is damaged, copy or make it again"
         ) from error
+    _FACTS[kind].parse(manifest.details, str(path))
+    return manifest
 
 
 def _check_content(path: Path, facts: dict[str, Any], kind: Kind) -> None:

@@ -16,13 +16,13 @@ from migrate.checkpoint.folder import LOCAL, Configuration, StoreJob, Work, rows
 from migrate.display import notebook_html
 from migrate.errors import StitchError
 from migrate.files import write_bytes
-from migrate.manifest import Manifest
+from migrate.manifest import Manifest, StoreFacts
 from migrate.runners import DoShard, Runner, Shard, ShardResult, ShardTask, shards_of
-from migrate.selection.query_log import choosers_of, chosen_by
+from migrate.selection.query_log import choosers_of
 from migrate.stitch.fitted import DOCUMENT, FallbackUse, FittedStitch, TranslatedBatch, require_direction
 from migrate.stores import index_recall, open_store
 from migrate.stores.base import Resume, Snapshot, Store, StoreWriter
-from migrate.stores.confidence import LOWEST, SPEARMAN, ConfidenceFile, Outside, distrust, find_outside
+from migrate.stores.confidence import ConfidenceFile, Outside, distrust, find_outside
 from migrate.stores.file_store import hash_written, verify_files
 from migrate.vectors import Document, Progress, no_progress
 
@@ -124,7 +124,7 @@ def translate_store(
     before = store.snapshot()
     same_store = _check_fits(store, before, fitted, any_store=any_store)
     fallback = fitted.fallback_use() if not store.info.has_texts else None
-    fitted = fitted if store.info.has_texts else fitted.without_texts(source=str(store.info.location))
+    fitted = fitted if store.info.has_texts else fitted.without_texts(source=store.info.location)
     job = _TranslateJob(store, before, fitted, fallback, patch=same_store)
     facts = write_store(output, job, runner=runner, force=force, restart=restart, progress=progress)
     wall_s = time.perf_counter() - started
@@ -150,8 +150,8 @@ def translate_store(
 
 def _check_fits(store: Store, fingerprint: Snapshot, fitted: FittedStitch, *, any_store: bool) -> bool:
     """Whether the stitch was fitted on this very store."""
-    require_direction(fitted.manifest, DOCUMENT, source=str(store.info.location))
-    expected = fitted.manifest.details["fingerprint"]
+    require_direction(fitted.manifest, DOCUMENT, source=store.info.location)
+    expected = fitted.manifest.stitch.fitted_on
     if expected["dim"] != store.info.dim:
         raise StitchError(
             f"{store.info.location}: the stitch expects vectors of dimension {expected['dim']}, found "
@@ -204,7 +204,7 @@ class _TranslateJob(StoreJob):
         if self._is_portable():
             saved = work.scratch / "stitch"
             self.fitted.save(saved, force=True)
-        task = TranslateTask(str(self.store.info.location), saved, work.content, work.scratch, self.rows, self.patch)
+        task = TranslateTask(self.store.info.location, saved, work.content, work.scratch, self.rows, self.patch)
         return replace(task, opened=(self.store, self.fitted, writer))
 
     def _is_portable(self) -> bool:
@@ -294,7 +294,7 @@ def translated_batches(
         texts = (document.text for document in documents)
     for batch in store.scan(start, stop, batch_size=rows):
         words = list(islice(texts, len(batch))) if texts is not None else None
-        yield fitted.translate(batch, words, source=str(store.info.location), patch=patch)
+        yield fitted.translate(batch, words, source=store.info.location, patch=patch)
 
 
 def _manifest(
@@ -306,20 +306,22 @@ def _manifest(
     hashes: Mapping[str, Any],
 ) -> Manifest:
     stitch = fitted.manifest
-    facts: dict[str, Any] = {"made by": "translate", "stitch": fitted.stitch.spec}
-    if fitted.selection.confidence is not None:
-        facts[LOWEST] = fitted.selection.confidence.lowest
-        facts[SPEARMAN] = fitted.selection.confidence.spearman
-    if fallback is not None:
-        facts["fallback"] = asdict(fallback)
-    # What a store that was itself translated got by a log is better translated again.
-    facts |= chosen_by(choosers_of(stitch, store.info.manifest))
+    confidence = fitted.selection.confidence
+    facts = StoreFacts(
+        made_by="translate",
+        stitch=fitted.stitch.spec,
+        confidence_lowest=None if confidence is None else confidence.lowest,
+        confidence_spearman=None if confidence is None else confidence.spearman,
+        fallback=None if fallback is None else asdict(fallback),
+        # What a store that was itself translated got by a log is better translated again.
+        chosen_by=tuple(sorted(choosers_of(stitch, store.info.manifest))),
+    )
     return Manifest(
         kind="store",
         model=stitch.model,
         source_model=stitch.source_model,
         seed=stitch.seed,
-        inputs={"source rows": fingerprint.rows_sha256, **stitch.details.get("files", {})},
+        inputs={"source rows": fingerprint.rows_sha256, **(stitch.stitch.files or {})},
         counts={"documents": store.info.count, "true vectors": n_true},
-        details={**facts, **hashes},
+        details={**facts.as_details(), **hashes},
     )

@@ -4,12 +4,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from migrate.errors import ManifestError, UsageError
+from migrate.errors import ManifestError, StitchError, UsageError
 from migrate.manifest import (
     FORMAT_VERSION,
     MANIFEST_NAME,
     Manifest,
     ModelIdentity,
+    ReportFacts,
+    StitchFacts,
+    StoreFacts,
     creation_date,
     find_manifest,
     read_manifest,
@@ -140,3 +143,65 @@ def test_a_manifest_nested_without_end_is_refused(tmp_path):
     (tmp_path / MANIFEST_NAME).write_bytes(b"[" * 200_000)
     with pytest.raises(ManifestError, match="not valid JSON"):
         read_manifest(tmp_path, "stitch")
+
+
+FACTS = [
+    (
+        "store",
+        StoreFacts(
+            made_by="translate",
+            index="index.faiss",
+            index_sha256="ff",
+            documents_sha256={"docs.jsonl": "aa"},
+            confidence_lowest=0.5,
+            confidence_spearman=1,
+            filled_in="from the cache",
+            checked={"basis": "sample"},
+            chosen_by=("a", "b"),
+        ),
+    ),
+    (
+        "stitch",
+        StitchFacts(fingerprint={"dim": 3}, direction="query", texts=False, norm=1.0, arrays=("x",), files={"x": "ff"}),
+    ),
+    ("report", ReportFacts(dataset="topics", resamples=500)),
+]
+
+
+@pytest.mark.parametrize(("kind", "facts"), FACTS)
+def test_typed_facts_come_back_beside_those_that_nobody_knows(kind, facts, tmp_path):
+    Manifest(kind, details={**facts.as_details(), "of a newer version": [1]}).write(tmp_path)
+    manifest = read_manifest(tmp_path, kind)
+    assert getattr(manifest, kind) == facts
+    assert type(facts).unknown(manifest.details) == {"of a newer version": [1]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "value"),
+    [
+        ("store", "made by", 3),
+        ("store", "index_sha256", None),
+        ("store", "documents_sha256", {"docs.jsonl": 3}),
+        ("store", "confidence_lowest", "0.5"),
+        ("store", "confidence_spearman", True),
+        ("store", "chosen by queries", "abc"),
+        ("store", "chosen by queries", None),
+        ("stitch", "fingerprint", [3]),
+        ("stitch", "texts", "no"),
+        ("stitch", "arrays", [1]),
+        ("stitch", "files", ["weights"]),
+        ("report", "resamples", 1.5),
+    ],
+)
+def test_a_fact_of_another_type_is_refused_by_file_and_name(kind, key, value, tmp_path):
+    Manifest(kind, details={key: value}).write(tmp_path)
+    with pytest.raises(ManifestError) as caught:
+        read_manifest(tmp_path, kind)
+    message = str(caught.value)
+    assert message.startswith(f"{tmp_path / MANIFEST_NAME}: {key!r} in its details must be ") and "\n" not in message
+
+
+def test_a_stitch_that_does_not_say_its_store_is_refused():
+    for details in ({}, {"fingerprint": {}}, {"fingerprint": {"dim": "3"}}):
+        with pytest.raises(StitchError, match="does not say which store it is for"):
+            _ = Manifest("stitch", details=details).stitch.fitted_on

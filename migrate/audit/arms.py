@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from migrate.audit.inputs import PreparedAudit
 from migrate.audit.results import (
+    AGREEMENT,
     BM25,
     BRIDGE,
     FULL,
@@ -32,6 +33,8 @@ from migrate.audit.two_stage import WITHOUT_TWO_STAGE, can_rerank
 from migrate.cost import usd_of
 from migrate.vectors import Batch
 
+_NOT_IN_POOL = "needs the full re-embed, of which a pool has a part: `--reference build`"
+_BEYOND_POOL = "needs true vectors of all that it reranks, which the pool does not have: `--reference build`"
 _NO_TEXTS = "needs texts, and the translated store has none"
 
 
@@ -78,6 +81,14 @@ class FullReembed(Arm):
     """The standard."""
 
     name, meaning = FULL, "every document embedded by the target model: the standard"
+
+    @classmethod
+    def variants(cls, inputs: PreparedAudit) -> Sequence[Arm]:
+        """One that says so where only a pool is embedded."""
+        arm = cls()
+        if inputs.in_pool:
+            arm.meaning = "the documents of the pool embedded by the target model: what a full re-embed scores at most"
+        return (arm,)
 
     def retrieve(self, retriever: Retriever) -> TimedRun:
         """Search the reference store."""
@@ -183,7 +194,9 @@ class HybridFull(Arm):
 
     @classmethod
     def skip_reason(cls, inputs: PreparedAudit) -> str | None:
-        """As BM25."""
+        """As BM25, and all documents: fused ranks may rise or fall where others are left out."""
+        if inputs.in_pool:
+            return _NOT_IN_POOL
         return _words_needed(inputs, "left out with BM25")
 
     def retrieve(self, retriever: Retriever) -> TimedRun:
@@ -231,6 +244,8 @@ class TwoStageArm(Arm):
         """Depths, and a reference with the same ids and texts."""
         if not inputs.options.two_stage:
             return "left out by --two-stage none"
+        if inputs.in_pool:
+            return None if inputs.rerank_depths and inputs.stores[FULL].info.has_texts else _BEYOND_POOL
         usable = inputs.rerank_depths and can_rerank(inputs.stores[TRANSLATED], inputs.stores[FULL])
         return None if usable else WITHOUT_TWO_STAGE
 
@@ -315,8 +330,12 @@ def select_arms(inputs: PreparedAudit) -> tuple[list[Arm], dict[str, str]]:
 
 def measure_arm(arm: Arm, answer: TimedRun, retriever: Retriever) -> ArmResult:
     """Everything that is measured of an arm, whose `answer` is a run of `retriever`."""
-    scores = all_scores(answer.run, retriever.search(FULL).run, retriever.inputs.query_set)
-    cost, weighting = arm.cost(retriever), retriever.inputs.query_set.weighting()
+    query_set = retriever.inputs.query_set
+    full = None if retriever.inputs.in_pool else retriever.search(FULL).run
+    scores = all_scores(answer.run, full, query_set)
+    if query_set.qrels is None:
+        scores = {AGREEMENT: retriever.deciding_scores(answer.run), **scores}
+    cost, weighting = arm.cost(retriever), query_set.weighting()
     weights = None if weighting is None else weighting.values
     return ArmResult(arm.name, arm.meaning, scores, answer.seconds, cost.tokens, cost.usd, cost.reranking, weights)
 

@@ -11,8 +11,9 @@ from migrate.audit.arms import Arm, measure_arm, select_arms
 from migrate.audit.diagnostics import diagnose
 from migrate.audit.drawn_queries import chances_of, greatest_change
 from migrate.audit.held_out import audit_held_out
-from migrate.audit.inputs import AuditInputs, AuditOptions, PreparedAudit, prepare_audit
+from migrate.audit.inputs import AuditInputs, AuditOptions, PoolReference, PreparedAudit, prepare_audit, quotes
 from migrate.audit.judging import draw_unjudged
+from migrate.audit.pool import grow_pool
 from migrate.audit.query_set import QuerySet, independent
 from migrate.audit.reference import odd_scores
 from migrate.audit.report import AuditReport
@@ -20,7 +21,7 @@ from migrate.audit.results import BM25, FULL, RANDOM, STAY, TRANSLATED, ArmResul
 from migrate.audit.retrieval import Retriever
 from migrate.audit.slices import unused_fields
 from migrate.audit.verdict import Bounds, family_bounds
-from migrate.manifest import Manifest
+from migrate.manifest import Manifest, ReportFacts
 from migrate.search.runs import Run
 from migrate.selection.query_log import choosers_of
 from migrate.vectors import Progress, no_progress
@@ -44,7 +45,9 @@ def audit_store(
     StitchError
         The bridge is a stitch for documents, or not fitted on the source for this embedder.
     InputError
-        There are no queries, or none of the relevant documents is in the stores.
+        There are no queries, none of the relevant documents is in the stores, or nothing is there to judge a pool by.
+    SpendingError
+        The first documents of a pool cost more than may be spent.
     StoreError
         The stores do not hold the same documents, the reference is not a full re-embed of them by this model, or a
         store is not the one of its manifest.
@@ -61,22 +64,32 @@ def audit_store(
         replace(inputs, query_set=independent(inputs.query_set, choosers)), options, progress=progress
     )
     retriever, query_set = Retriever(prepared, progress), prepared.query_set
+    pool = None
+    if isinstance(inputs.reference, PoolReference):
+        pool = grow_pool(retriever, inputs.reference, inputs.embedder)
+        retriever, prepared = pool.retriever, pool.retriever.inputs
+    floor = pool.floor if pool else None
     arms, skipped = select_arms(prepared)
     answers = {arm.name: arm.retrieve(retriever) for arm in arms}
     results = {arm.name: measure_arm(arm, answers[arm.name], retriever) for arm in arms}
     runs = {name: answer.run for name, answer in answers.items()}
     limited = _is_limited(query_set, runs[TRANSLATED], runs[FULL])
     evaluation = Evaluation(
-        query_set, options.margin, options.seed, options.resamples, prepared.n_documents, limited=limited
+        query_set, options.margin, options.seed, options.resamples, prepared.n_documents, floor=floor, limited=limited
     )
-    evaluation = replace(evaluation, doubts=(*prepared.doubts, *_oddities(results, evaluation)))
+    oddities = (*_oddities(results, evaluation), *quotes(prepared, answers[FULL].run))
+    evaluation = replace(evaluation, doubts=(*prepared.doubts, *oddities))
     stay = results[STAY].scores[evaluation.measure] if STAY in results else None
-    diagnostics = diagnose(prepared, runs)
+    deciding = {name: result.scores[evaluation.measure] for name, result in results.items()}
+    diagnostics = diagnose(prepared, runs, deciding, floor)
+    verdict = evaluation.verdict(results[TRANSLATED], results[FULL], stay)
     return AuditReport(
-        verdict=evaluation.verdict(results[TRANSLATED], results[FULL], stay),
+        verdict=replace(verdict, remedy=pool.remedy) if pool else verdict,
         arms=tuple(results.values()),
         comparisons={
-            arm.name: evaluation.compare(results[arm.name], results[arm.standard]) for arm in arms if arm.name != FULL
+            arm.name: evaluation.compare(results[arm.name], results[arm.standard])
+            for arm in arms
+            if arm.name != FULL and arm.standard in results
         },
         measure=evaluation.measure,
         query_ids=tuple(query.id for query in query_set.distinct),
@@ -91,10 +104,12 @@ def audit_store(
         manifest=_manifest(prepared),
         family=_family([arm for arm in arms if arm.is_alternative], results, evaluation),
         skipped_arms=skipped,
-        held_out=audit_held_out(retriever, evaluation),
+        held_out=audit_held_out(retriever, evaluation, pool.outside if pool else None),
         diagnostics=diagnostics,
         reference=prepared.proof,
         doubts=evaluation.doubts,
+        pool=pool.summary if pool else None,
+        made_from=query_set.made_from,
         unjudged=draw_unjudged(prepared, runs, options.judge_next) if options.judge_next else (),
     )
 
@@ -104,6 +119,7 @@ def _oddities(results: Mapping[str, ArmResult], evaluation: Evaluation) -> tuple
     if evaluation.provisional:
         return ()
     arm, full = (results[name].scores[evaluation.measure] for name in (TRANSLATED, FULL))
+    full = full if evaluation.floor is None else evaluation.floor.expected
     words, stay = (results[name].scores[evaluation.measure] if name in results else None for name in (BM25, STAY))
     chance = results[RANDOM].scores[evaluation.measure]
     weighting = evaluation.query_set.weighting()
@@ -117,7 +133,14 @@ def _family(arms: list[Arm], results: Mapping[str, ArmResult], evaluation: Evalu
     scores = {arm.name: results[arm.name].scores[evaluation.measure] for arm in arms}
     full = results[FULL].scores[evaluation.measure]
     weighting = evaluation.query_set.weighting()
-    return family_bounds(scores, full, seed=evaluation.seed, resamples=evaluation.resamples, weighting=weighting)
+    return family_bounds(
+        scores,
+        full,
+        seed=evaluation.seed,
+        resamples=evaluation.resamples,
+        weighting=weighting,
+        floor=evaluation.floor,
+    )
 
 
 def _is_limited(query_set: QuerySet, translated: Run, full: Run) -> bool:
@@ -149,5 +172,5 @@ def _manifest(prepared: PreparedAudit) -> Manifest:
         source_model=manifest.source_model if manifest else None,
         seed=options.seed,
         counts={"queries": len(prepared.query_set.distinct), "documents": prepared.n_documents},
-        details={"dataset": prepared.query_set.name, "resamples": options.resamples},
+        details=ReportFacts(dataset=prepared.query_set.name, resamples=options.resamples).as_details(),
     )

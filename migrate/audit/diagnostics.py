@@ -17,9 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.audit.inputs import PreparedAudit, representative_docs, rows_of, texts_of
+from migrate.audit.measures import Scores
 from migrate.audit.query_set import QuerySet
-from migrate.audit.results import FULL, STAY, TIE, TRANSLATED, deciding_scores
+from migrate.audit.results import FULL, STAY, TIE, TRANSLATED
 from migrate.audit.slices import Slice, find_slices
+from migrate.audit.verdict import Floor
 from migrate.search.runs import Run
 from migrate.similarity import Similarity, compare_spaces
 from migrate.stores.base import Metric
@@ -52,14 +54,16 @@ class Regression:
     hits: Mapping[str, tuple[Hit, ...]]
 
 
-def find_regressions(inputs: PreparedAudit, runs: Mapping[str, Run], *, count: int = WORST) -> tuple[Regression, ...]:
+def find_regressions(
+    inputs: PreparedAudit, runs: Mapping[str, Run], scores: Mapping[str, Scores], *, count: int = WORST
+) -> tuple[Regression, ...]:
     """The `count` queries whose score falls furthest behind that of the full re-embed, worst first, ties by place.
 
-    Queries of one text are one, with their mean scores and the hits of the first of them.
+    Queries of one text are one, with their mean `scores` by the deciding measure, (c,) for each arm, and the hits of
+    the first of them.
     """
     query_set = inputs.query_set
     shown = [name for name in (FULL, TRANSLATED, STAY) if name in runs]
-    scores = {name: deciding_scores(runs[name], runs[FULL], query_set) for name in shown}
     loss = scores[FULL] - scores[TRANSLATED]
     worst = [int(row) for row in np.argsort(-loss, kind="stable")[:count] if loss[row] > TIE]
     queries = [query_set.distinct[row] for row in worst]
@@ -319,8 +323,14 @@ class Diagnostics:
     similarities: Mapping[str, Similarity] = field(default_factory=dict)
 
 
-def diagnose(inputs: PreparedAudit, runs: Mapping[str, Run]) -> Diagnostics:
+def diagnose(
+    inputs: PreparedAudit, runs: Mapping[str, Run], scores: Mapping[str, Scores], floor: Floor | None = None
+) -> Diagnostics:
     """Compare the translated store with the full re-embed and, where there is one, with the source store.
+
+    `scores` are those of each arm by the deciding measure, (c,), one for each distinct text. With a `floor` only a pool
+    of the full re-embed is there: no map of the spaces, no similarities and no topics, and the slices are against what
+    it is expected to score.
 
     Raises
     ------
@@ -328,22 +338,22 @@ def diagnose(inputs: PreparedAudit, runs: Mapping[str, Run]) -> Diagnostics:
         `confidence.npy` is damaged, or of another store.
     """
     options, documents_of = inputs.options, representative_docs(inputs, runs[FULL])
-    scores = tuple(deciding_scores(runs[name], runs[FULL], inputs.query_set) for name in (TRANSLATED, FULL))
     ids, sampled = _sample(inputs, options.seed)
+    full = scores[FULL] if floor is None else floor.expected
     return Diagnostics(
-        find_regressions(inputs, runs),
-        find_slices(inputs, documents_of, (scores[0], scores[1])),
+        find_regressions(inputs, runs, scores),
+        find_slices(inputs, documents_of, (scores[TRANSLATED], full)),
         _calibration(inputs, runs),
         tuple(
             hubness_of(name, vectors, inputs.stores[name].info.metric)
             for name, vectors in sampled.items()
             if len(ids) > NEIGHBOURS
         ),
-        map_spaces(ids, sampled[FULL], sampled[TRANSLATED]) if len(ids) > 1 else None,
+        map_spaces(ids, sampled[FULL], sampled[TRANSLATED]) if FULL in sampled and len(ids) > 1 else None,
         {
             name: compare_spaces(vectors[:_COMPARED], sampled[FULL][:_COMPARED], seed=options.seed)
             for name, vectors in sampled.items()
-            if name != FULL and len(ids) >= _FEWEST
+            if FULL in sampled and name != FULL and len(ids) >= _FEWEST
         },
     )
 
@@ -357,7 +367,8 @@ def _calibration(inputs: PreparedAudit, runs: Mapping[str, Run]) -> Calibration 
 
 def _sample(inputs: PreparedAudit, seed: int) -> tuple[tuple[str, ...], dict[str, Vectors]]:
     """Up to 2,000 ids that all stores have, and their vectors in each; chunks of other sizes have other ids."""
-    names = [name for name in (STAY, TRANSLATED, FULL) if name in inputs.stores]
+    shown = (STAY, TRANSLATED) if inputs.in_pool else (STAY, TRANSLATED, FULL)
+    names = [name for name in shown if name in inputs.stores]
     common = set.intersection(*(set(inputs.keys[name]) for name in names))
     ids = [doc_id for doc_id in inputs.keys[TRANSLATED] if doc_id in common]
     drawn = np.random.default_rng([seed, _STREAM]).permutation(len(ids))[:_SAMPLE]

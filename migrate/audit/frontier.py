@@ -107,14 +107,15 @@ class Frontier:
         """The finding in words."""
         best = self.cheapest_safe
         if best is None:
-            margin = self.points[0].verdict.margin
+            margin = self.points[0].verdict.stands_for or self.points[0].verdict.margin
             return f"no budget tried here is SAFE at the margin of {margin:g}; try larger ones, or more queries"
+        safe = "SAFE (provisional)" if best.verdict.provisional else "SAFE"
         if best.policy == SAMPLE:
-            return "the sample alone is SAFE: nothing more needs to be re-embedded"
+            return f"the sample alone is {safe}: nothing more needs to be re-embedded"
         price = "" if best.price_usd is None else f", ${best.price_usd:,.4f}"
         return (
-            f"the cheapest budget that is SAFE: {best.share:.0%} by {best.policy} ({best.documents:,} documents, about "
-            f"{best.tokens:,} tokens{price}, the sample included); audit the store that comes of it"
+            f"the cheapest budget that is {safe}: {best.share:.0%} by {best.policy} ({best.documents:,} documents, "
+            f"about {best.tokens:,} tokens{price}, the sample included); audit the store that comes of it"
         )
 
 
@@ -330,8 +331,8 @@ def _retriever(inputs: FrontierInputs, query_set: QuerySet, options: AuditOption
 def _check(store: Store, fitted: FittedStitch, query_set: QuerySet, shares: Sequence[float]) -> None:
     if not query_set.queries:
         raise InputError(f"{query_set.name}: expected queries to judge by, found none")
-    require_direction(fitted.manifest, DOCUMENT, source=str(store.info.location))
-    difference = store.snapshot().difference(fitted.manifest.details["fingerprint"])
+    require_direction(fitted.manifest, DOCUMENT, source=store.info.location)
+    difference = store.snapshot().difference(fitted.manifest.stitch.fitted_on)
     if difference is not None:
         raise StitchError(
             f"{store.info.location}: expected the store that the stitch was fitted on, found another ({difference}); "

@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from migrate.audit.measures import Qrels
+from migrate.audit.measures import Qrels, ndcg
+from migrate.audit.outside import CUT, Outside
 from migrate.audit.query_set import Keys, QuerySet
-from migrate.audit.results import FULL, TRANSLATED, Evaluation, deciding_scores
+from migrate.audit.results import FULL, TRANSLATED, Evaluation
 from migrate.audit.retrieval import Retriever
 from migrate.audit.verdict import Verdict, decide
 from migrate.stores.base import Store
@@ -37,10 +38,12 @@ class HeldOut:
         """For a person."""
         bounds, left = self.verdict.retention, self.verdict.n_documents
         few = f", the first 10 of the {left} documents left are hardly a selection"
+        measured = f"{self.verdict.measured} {bounds.estimate:.3f}"
+        relevant = "" if self.verdict.provisional else f"{self.relevant:,} of them relevant; "
         return (
-            f"without the {self.documents:,} documents that have true vectors ({self.relevant:,} of them relevant; "
-            f"{self.queries:,} queries left): {self.verdict.outcome.value}, retention {bounds.estimate:.3f}, 95 % "
-            f"bounds {bounds.lower:.3f} to {bounds.upper:.3f}{few if self.verdict.lacks_documents else ''}"
+            f"without the {self.documents:,} documents that have true vectors ({relevant}"
+            f"{self.queries:,} queries left): {self.verdict.outcome.value}, {measured}, 95 % bounds "
+            f"{bounds.lower:.3f} to {bounds.upper:.3f}{few if self.verdict.lacks_documents else ''}"
         )
 
 
@@ -59,14 +62,15 @@ def true_documents(translated: Store, keys: Keys) -> frozenset[str]:
     return frozenset(keys[doc_id] for doc_id in translated.get(rows).ids) if len(rows) else frozenset()
 
 
-def audit_held_out(retriever: Retriever, evaluation: Evaluation) -> HeldOut | None:
+def audit_held_out(retriever: Retriever, evaluation: Evaluation, outside: Outside | None = None) -> HeldOut | None:
     """Search the translated store and the reference without the documents that have true vectors, and compare.
 
-    None where no document has, where all have, or where no query is left.
+    `outside` is what lies outside a pool, where one stands for the reference. None where no document has a true vector,
+    where all have, or where no query is left.
     """
     inputs = retriever.inputs
     gone = true_documents(inputs.stores[TRANSLATED], inputs.keys[TRANSLATED])
-    documents = set(inputs.keys[FULL].values())
+    documents = set(inputs.keys[TRANSLATED].values())
     if not gone or gone >= documents:
         return None
     query_set, rows = _without(inputs.query_set, gone)
@@ -74,15 +78,19 @@ def audit_held_out(retriever: Retriever, evaluation: Evaluation) -> HeldOut | No
         return None
     vectors = {name: inputs.vectors[name][rows] for name in (TRANSLATED, FULL)}
     others = replace(retriever, inputs=replace(inputs, query_set=query_set, vectors=vectors), left_out=gone)
-    arm, full = (others.search(name).run for name in (TRANSLATED, FULL))
+    full = others.search(FULL).run
+    floor = None
+    if outside is not None and query_set.qrels is not None:
+        floor = outside.floor(full, ndcg(full, query_set.qrels, query_set.query_ids, CUT), query_set)
     verdict = decide(
-        *(deciding_scores(run, full, query_set) for run in (arm, full)),
+        *(others.deciding_scores(others.search(name).run) for name in (TRANSLATED, FULL)),
         margin=evaluation.margin,
         seed=evaluation.seed,
         resamples=evaluation.resamples,
         provisional=query_set.qrels is None,
         n_documents=len(documents - gone),
         weighting=query_set.weighting(),
+        floor=floor,
     ).doubted(evaluation.doubts)
     relevant = {d for grades in (inputs.query_set.qrels or {}).values() for d, grade in grades.items() if grade > 0}
     return HeldOut(len(gone), len(gone & relevant), verdict.n_queries, verdict)

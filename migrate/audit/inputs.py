@@ -5,18 +5,24 @@ Also here: the bridge's own check, and how the documents that queries are about 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from migrate.audit.measures import Qrels
 from migrate.audit.query_set import PARENT_FIELD, Keys, QuerySet, document_keys, keys_of
-from migrate.audit.reference import ReferenceProof, check_source, prove_reference
+from migrate.audit.reference import (
+    ReferenceProof,
+    check_source,
+    check_target,
+    prove_reference,
+    refuse_same_source,
+)
 from migrate.audit.results import BRIDGE, FULL, STAY, TRANSLATED, ArmCost
 from migrate.audit.verdict import MARGIN, RESAMPLES
-from migrate.backfill import FILLED_IN
 from migrate.cost import Tally, tally_of, usd_of
 from migrate.embedders.base import Embedder
 from migrate.embedders.kinds import split_spec
@@ -29,7 +35,11 @@ from migrate.stores.confidence import distrust, find_outside
 from migrate.stores.file_store import verify_files
 from migrate.vectors import Document, Progress, Vectors, no_progress, query_key
 
+if TYPE_CHECKING:
+    from migrate.audit.pool import PoolStep
+
 _ECHOES = 0.1
+_SENTENCE = 5
 _READ = 2_000
 _TRUE = "true vectors"
 
@@ -87,6 +97,29 @@ def echoes(query_set: QuerySet, keys: Keys, documents: Iterable[Document]) -> tu
     )
 
 
+def quotes(inputs: PreparedAudit, full: Run) -> tuple[str, ...]:
+    """A doubt where more than a tenth of the unjudged queries stand, word for word, in the first document they find.
+
+    Queries of less than `_SENTENCE` words may do so by chance.
+    """
+    query_set, store = inputs.query_set, inputs.stores[TRANSLATED]
+    if query_set.qrels is not None or query_set.exclude_self:
+        return ()
+    firsts = representative_docs(inputs, full)
+    texts = texts_of(store, rows_of(inputs.keys[TRANSLATED], list(firsts.values())))
+    count = sum(
+        len(query.text.split()) >= _SENTENCE and query_key(query.text) in query_key(texts.get(firsts[query.id], ""))
+        for query in query_set.distinct
+        if query.id in firsts
+    )
+    if count <= _ECHOES * len(query_set.distinct):
+        return ()
+    return (
+        f"{count:,} of {len(query_set.distinct):,} queries stand word for word in the document that they find first, "
+        "which every model finds: use queries that users ask, or --queries synthetic, which leaves that document out",
+    )
+
+
 def _repeated(query_set: QuerySet) -> tuple[str, ...]:
     repeated = len(query_set.queries) - len(query_set.distinct)
     if not repeated:
@@ -130,7 +163,7 @@ def _true_vectors(translated: Store) -> tuple[str, ...]:
     n_true = manifest.counts.get(_TRUE, 0) if manifest else 0
     if not n_true:
         return ()
-    origin = "" if manifest and manifest.details.get(FILLED_IN) else ": the sample the stitch was fitted on"
+    origin = "" if manifest and manifest.store.filled_in else ": the sample the stitch was fitted on"
     return (f"{n_true:,} of {translated.info.count:,} vectors are true ones{origin}",)
 
 
@@ -148,7 +181,7 @@ def bridged_store(bridge: FittedStitch, source: Store | None, model: ModelIdenti
         raise UsageError("expected the source store that the bridge leads to, found none; name it with --source STORE")
     path, fitted_for = source.info.location, bridge.manifest.model
     require_direction(bridge.manifest, QUERY, source=str(path))
-    difference = source.snapshot().difference(bridge.manifest.details["fingerprint"])
+    difference = source.snapshot().difference(bridge.manifest.stitch.fitted_on)
     if difference is not None:
         raise StitchError(
             f"{path}: the bridge was fitted on another store ({difference}); fit one on this store with "
@@ -177,6 +210,26 @@ def _name(model: ModelIdentity) -> str:
     return f"{model.spec} ({model.dim} dimensions{revision})"
 
 
+POOL_DEPTH = 200
+"""How many documents of the translated store a pool has at most for a query by default."""
+
+
+@dataclass(frozen=True, eq=False)
+class PoolReference:
+    """Stands for a reference that is not there: true vectors are embedded for a pool of documents only.
+
+    Attributes
+    ----------
+    depth
+        How many documents of the translated store the pool has at most for a query (`migrate.audit.pool`).
+    on_step
+        Called with a `migrate.audit.pool.PoolStep` before its documents are embedded.
+    """
+
+    depth: int = POOL_DEPTH
+    on_step: Callable[[PoolStep], None] = lambda _: None
+
+
 @dataclass(frozen=True, eq=False)
 class AuditInputs:
     """What is audited and by what.
@@ -186,7 +239,7 @@ class AuditInputs:
     translated
         The store that the verdict is on.
     reference
-        A full re-embed of the same documents by the target model.
+        A full re-embed of the same documents by the target model, or a pool that is embedded now.
     query_set
         The queries, with their judgements if there are any.
     embedder
@@ -198,7 +251,7 @@ class AuditInputs:
     """
 
     translated: Store
-    reference: Store
+    reference: Store | PoolReference
     query_set: QuerySet
     embedder: Embedder
     source: Store | None = None
@@ -248,6 +301,10 @@ class PreparedAudit:
     `stores`, `keys` (the document that each id is judged as) and `vectors` (of the queries, (q, dim)) are by the name
     of the arm that searches the store. `documents` are those of the translated store, None without BM25. `notes` are
     for the reader of the report; `proof` is how the reference was shown to be one, `doubts` why nothing can be SAFE.
+
+    Where a pool stands for the full re-embed, that one's store is not there until the pool has grown; it is `in_pool`
+    then, unless the pool came to be the whole store, and has the first `pool_depth` documents of the translated store
+    for every query.
     """
 
     query_set: QuerySet
@@ -261,17 +318,20 @@ class PreparedAudit:
     proof: ReferenceProof | None = None
     doubts: tuple[str, ...] = ()
     bridge: FittedStitch | None = None
+    in_pool: bool = False
+    pool_depth: int | None = None
 
     @cached_property
     def n_documents(self) -> int:
         """Documents that are judged; one that was cut into chunks counts once."""
-        return len(set(self.keys[FULL].values()))
+        return len(set(self.keys[TRANSLATED].values()))
 
     @property
     def rerank_depths(self) -> list[int]:
-        """The depths of two-stage arms, without those that would embed the whole store."""
-        count = self.stores[TRANSLATED].info.count
-        return [depth for depth in sorted(set(self.options.two_stage)) if depth < count]
+        """The depths of two-stage arms, without those that would embed the whole store or go beyond the pool."""
+        most = self.stores[TRANSLATED].info.count - 1
+        most = most if self.pool_depth is None else min(most, self.pool_depth)
+        return [depth for depth in sorted(set(self.options.two_stage)) if depth <= most]
 
     @property
     def true_share(self) -> float:
@@ -320,13 +380,14 @@ def prepare_audit(inputs: AuditInputs, options: AuditOptions, *, progress: Progr
         )
     if options.judge_next and query_set.qrels is not None:
         raise UsageError(
-            f"--judge-next: the queries of {query_set.name} are judged already; give a folder with a queries.jsonl "
-            "of other queries that users ask, and without qrels"
+            f"--judge-next: the queries of {query_set.name} are judged already; give --queries FILE with "
+            "others that users ask"
         )
-    for store in (translated, inputs.reference, inputs.source):
+    reference = None if isinstance(inputs.reference, PoolReference) else inputs.reference
+    for store in (translated, reference, inputs.source):
         if store is not None:
             verify_files(store)
-    stores, embedders = _stores(inputs)
+    stores, embedders = _stores(inputs, reference)
     documents = list(translated.documents()) if options.bm25 and translated.info.has_texts else None
     keys = {
         name: keys_of(documents, options.parent_field)
@@ -334,34 +395,38 @@ def prepare_audit(inputs: AuditInputs, options: AuditOptions, *, progress: Progr
         else document_keys(store, options.parent_field)
         for name, store in stores.items()
     }
-    check_same_documents(stores, keys, standard=FULL)
-    notes = remarks(query_set, keys[FULL], translated)
+    check_same_documents(stores, keys, standard=TRANSLATED if reference is None else FULL)
+    notes = remarks(query_set, keys[TRANSLATED], translated)
     _check_dimensions(stores, embedders)
-    proof = prove_reference(
-        translated,
-        inputs.reference,
-        embedder,
-        (keys[TRANSLATED], keys[FULL]),
-        source=inputs.source,
-        seed=options.seed,
-        progress=progress,
-    )
+    proof = None
+    if reference is None:
+        refuse_same_source(inputs.source, translated)
+        check_target(translated, embedder)
+    else:
+        proof = prove_reference(
+            translated,
+            reference,
+            embedder,
+            (keys[TRANSLATED], keys[FULL]),
+            source=inputs.source,
+            seed=options.seed,
+            progress=progress,
+        )
+        notes = (*notes, proof.sentence)
     if inputs.source is not None and inputs.source_embedder is not None:
         check_source(inputs.source, inputs.source_embedder, seed=options.seed, progress=progress)
     texts = documents if documents is not None or not translated.info.has_texts else translated.documents()
-    doubts = (*proof.doubts, *echoes(query_set, keys[TRANSLATED], texts or ()))
+    doubts = (*(proof.doubts if proof else ()), *echoes(query_set, keys[TRANSLATED], texts or ()))
     vectors = _query_vectors(embedders, query_set, progress)
     if bridge is not None:
         vectors[BRIDGE] = bridge.map_queries(vectors[FULL], source=query_set.name)
     tally = tally_of(embedder, options.price_usd_per_mtok)
-    return PreparedAudit(
-        query_set, options, tally, stores, keys, vectors, documents, (*notes, proof.sentence), proof, doubts, bridge
-    )
+    return PreparedAudit(query_set, options, tally, stores, keys, vectors, documents, notes, proof, doubts, bridge)
 
 
-def _stores(inputs: AuditInputs) -> tuple[dict[str, Store], dict[str, Embedder]]:
+def _stores(inputs: AuditInputs, reference: Store | None) -> tuple[dict[str, Store], dict[str, Embedder]]:
     """The stores that are searched, and the models that embed the queries for them, by the name of the arm."""
-    stores = {FULL: inputs.reference, TRANSLATED: inputs.translated}
+    stores = {TRANSLATED: inputs.translated} if reference is None else {FULL: reference, TRANSLATED: inputs.translated}
     embedders = {FULL: inputs.embedder, TRANSLATED: inputs.embedder}
     if inputs.source is not None and inputs.source_embedder is not None:
         stores[STAY], embedders[STAY] = inputs.source, inputs.source_embedder
@@ -371,7 +436,8 @@ def _stores(inputs: AuditInputs) -> tuple[dict[str, Store], dict[str, Embedder]]
 
 
 def _check_dimensions(stores: Mapping[str, Store], embedders: Mapping[str, Embedder]) -> None:
-    for name, embedder in embedders.items():
+    for name in stores.keys() & embedders.keys():
+        embedder = embedders[name]
         identity, info = embedder.identity, stores[name].info
         if identity.dim != info.dim:
             raise VectorError(

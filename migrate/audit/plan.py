@@ -11,7 +11,8 @@ from pathlib import Path
 
 from migrate.audit.audit import audit_store
 from migrate.audit.frontier import FrontierInputs, find_frontier
-from migrate.audit.inputs import AuditInputs, AuditOptions, bridged_store
+from migrate.audit.inputs import AuditInputs, AuditOptions, PoolReference, bridged_store
+from migrate.audit.pool import expected_documents, require_judgements
 from migrate.audit.query_set import QuerySet, independent
 from migrate.audit.reference import check_target, spot_documents
 from migrate.audit.report import AuditReport
@@ -50,7 +51,7 @@ class AuditRequest:
     translated, query_set, embedder, source, source_embedder, bridge
         As in `AuditInputs`.
     reference
-        A full re-embed of the same documents; None to embed every text now.
+        A full re-embed of the same documents, or a pool that is embedded now; None to embed every text now.
     save_reference
         The folder to keep in what is embedded; what a run of the same request has left there is used.
     trial
@@ -64,7 +65,7 @@ class AuditRequest:
     translated: Store
     query_set: QuerySet
     embedder: Embedder
-    reference: Store | None = None
+    reference: Store | PoolReference | None = None
     save_reference: Path | None = None
     source: Store | None = None
     source_embedder: Embedder | None = None
@@ -120,8 +121,12 @@ class AuditPlan(SpendingPlan[AuditReport]):
         return tuple(models)
 
     def _documents(self) -> Iterable[Document]:
-        """The documents that are embedded for the reference: all, or those that prove it."""
+        """The documents that are embedded for the reference: all, about those of a pool, or those that prove it."""
         request = self.request
+        if isinstance(request.reference, PoolReference):
+            others = (request.source_embedder, request.bridge)
+            arms = 1 + sum(other is not None for other in others)
+            return expected_documents(request.translated, self.query_set, arms, seed=request.options.seed)
         if request.reference is not None:
             return spot_documents(request.reference)
         if request.save_reference is None:
@@ -153,7 +158,7 @@ class AuditPlan(SpendingPlan[AuditReport]):
                 bridge=request.bridge,
             )
             report = audit_store(inputs, request.options, progress=progress)
-            if trial is None or request.source is None:
+            if trial is None or request.source is None or isinstance(reference, PoolReference):
                 return report
             frontier = FrontierInputs(
                 request.source,
@@ -171,8 +176,8 @@ class AuditPlan(SpendingPlan[AuditReport]):
             return report.with_frontier(budgets)
 
     @contextmanager
-    def _open_reference(self, progress: Progress) -> Iterator[Store]:
-        """The store to compare with: one that is there, or one that is embedded now."""
+    def _open_reference(self, progress: Progress) -> Iterator[Store | PoolReference]:
+        """What to compare with: a store that is there, a pool, or a store that is embedded now."""
         request = self.request
         if request.reference is not None:
             yield request.reference
@@ -196,7 +201,9 @@ def plan_audit(request: AuditRequest) -> AuditPlan:
     StoreError
         The store was translated for another model.
     UsageError, StitchError
-        The bridge has no source, or does not lead from the target model to it.
+        The bridge has no source, or does not lead from the target model to it; or a frontier is tried with a pool.
+    InputError
+        A pool has no judgements to be judged by.
     InconclusiveError
         Too few queries would be left for a verdict, without those that chose documents.
     """
@@ -206,6 +213,17 @@ def plan_audit(request: AuditRequest) -> AuditPlan:
             f"--frontier: the queries of {request.query_set.name} were drawn to judge one store, and cannot judge "
             "others; leave --frontier out, or judge by queries that were drawn evenly"
         )
+    if isinstance(request.reference, PoolReference):
+        require_judgements(request.query_set)
+        if request.query_set.chances is not None:
+            raise UsageError(
+                f"the queries of {request.query_set.name} were drawn by the rankings of a full re-embed, which a pool "
+                "lacks; use --reference build or a store, or judge by queries that were drawn evenly"
+            )
+        if request.trial is not None:
+            raise UsageError(
+                "a frontier needs the true vectors of all documents, which a pool lacks; use --reference build"
+            )
     if request.bridge is not None:
         bridged_store(request.bridge, request.source, request.embedder.identity)
     cap, trial, old = SpendingCap(), request.trial, request.source_embedder

@@ -1,13 +1,17 @@
 """The queries of an audit, and which document each id of a store is judged as.
 
+Queries are those of a BEIR set, with judgements; those in a file, without; or synthetic ones, made from the store.
+
 Queries that chose documents do not judge: the one rule of `audit`, `audit --frontier` and `run`.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +23,9 @@ from migrate.audit.verdict import FEWEST_QUERIES, Weighting
 from migrate.datasets.beir import load_beir
 from migrate.datasets.download import resolve_beir
 from migrate.datasets.graded import read_graded
-from migrate.errors import InconclusiveError
+from migrate.datasets.records import read_lines, read_query_log
+from migrate.datasets.synthetic import make_queries
+from migrate.errors import DatasetError, InconclusiveError, StoreError
 from migrate.selection.query_log import digest_of
 from migrate.stores.base import Store
 from migrate.vectors import Document, Progress, Query, no_progress, query_key
@@ -27,7 +33,12 @@ from migrate.vectors import Document, Progress, Query, no_progress, query_key
 PARENT_FIELD = "parent_id"
 """Metadata field of a chunk that names the document it was cut from."""
 
+SYNTHETIC_QUERIES = 300
+"""Enough for a verdict; `docs/statistics.md` has the power of so many."""
+
 _ASKS_WITH_DOCUMENTS = ("arguana", "quora")
+_STREAM = 3
+_BLOCK = 1_000
 
 Keys = Mapping[str, str]
 """From each id of a store to the document that is judged: the parent of a chunk, else the id itself."""
@@ -38,8 +49,9 @@ class QuerySet:
     """Queries, their judgements if there are any, and the name of the set.
 
     `exclude_self` drops a document with the query's own id from every run, for sets whose queries are their documents.
-    `notes` are what a reader of the report should know of the set. `chances` are those with which the queries were
-    drawn from all that there are, by query id (`migrate.audit.drawn_queries`); None where all were the same.
+    `notes` are what a reader of the report should know of the set, `made_from` what synthetic queries are made from;
+    it is empty where users asked them. `chances` are those with which the queries were drawn from all that there are,
+    by query id (`migrate.audit.drawn_queries`); None where all were the same.
 
     Queries of one text (`migrate.vectors.query_key`) are one observation, however often they are repeated and
     whatever their judgements: each is answered and measured, and their mean counts once.
@@ -50,6 +62,7 @@ class QuerySet:
     name: str
     exclude_self: bool = False
     notes: tuple[str, ...] = ()
+    made_from: str = ""
     chances: Mapping[str, float] | None = None
 
     @property
@@ -108,6 +121,77 @@ def load_questions(beir: str, *, split: str = "test", progress: Progress = no_pr
     return QuerySet(found.queries, found.qrels, found.name, exclude_self=exclude_self, notes=tuple(notes))
 
 
+def load_unjudged(path: Path) -> QuerySet:
+    """Queries without judgements, as `migrate.datasets.records.read_query_log` reads them, each text once.
+
+    Raises
+    ------
+    DatasetError
+        The file is none, holds no queries, or two with one id.
+    OutputError
+        The operating system refused to read it.
+    InconclusiveError
+        There are too few for a verdict.
+    """
+    if path.is_dir():
+        raise DatasetError(f"{path}: expected a file of queries, found a folder; one in the form of BEIR is for --beir")
+    first = next((line.strip() for _, line in read_lines(path)), "")
+    if first in ("{", "[") or first.startswith("[{"):
+        raise DatasetError(
+            f"{path}: expected a query a line, or a JSON object a line, found one JSON value; convert it"
+        )
+    queries = read_query_log(path)
+    twice = next((query_id for query_id, times in Counter(q.id for q in queries).items() if times > 1), None)
+    if twice is not None:
+        texts = " and ".join(repr(query.text[:60]) for query in [q for q in queries if q.id == twice][:2])
+        raise DatasetError(f"{path}: expected an id of its own for each query, found {twice!r} for {texts}; rename one")
+    found = QuerySet(queries, None, path.name)
+    if len(found.distinct) < FEWEST_QUERIES:
+        raise InconclusiveError(
+            f"INCONCLUSIVE: {path}: expected at least {FEWEST_QUERIES} different queries for a verdict, found "
+            f"{len(found.distinct)}; add some, or make them from the documents with --queries synthetic"
+        )
+    return found
+
+
+def synthetic_queries(
+    store: Store, *, count: int = SYNTHETIC_QUERIES, parent_field: str = PARENT_FIELD, seed: int = 0
+) -> QuerySet:
+    """Up to `count` queries, of documents drawn at random: their titles, or first sentences.
+
+    Every model finds a text by its own words, so a query's own document is left out of every ranking: its id is that
+    of the document, and `exclude_self` is set.
+
+    Raises
+    ------
+    StoreError
+        The store has no texts.
+    InconclusiveError
+        Too few of its documents have a title or a first sentence.
+    """
+    location = store.info.location
+    if not store.info.has_texts:
+        raise StoreError(f"{location}: expected texts to make queries from, found none; give queries: --queries FILE")
+    order = np.random.default_rng([seed, _STREAM]).permutation(store.info.count)
+    blocks = (order[start : start + _BLOCK] for start in range(0, len(order), _BLOCK))
+    drawn = (document for rows in blocks for document in store.documents(rows))
+    made = list(islice(make_queries(drawn, lambda document: key_of(document, parent_field)), count))
+    queries = [Query(doc_id, query.text) for doc_id, query in made]
+    parts = Counter(query.part for _, query in made)
+    if len(queries) < FEWEST_QUERIES:
+        raise InconclusiveError(
+            f"INCONCLUSIVE: {location}: expected {FEWEST_QUERIES} documents with a title or a first sentence to make "
+            f"queries from, found {len(queries)}; give queries: --queries FILE"
+        )
+    made_from = " and ".join(f"{times:,} {part}s" for part, times in parts.most_common())
+    note = (
+        f"the {len(queries):,} queries are synthetic: {made_from} of the store's documents, drawn at random, each "
+        "without its own document among the answers; users may ask otherwise"
+    )
+    name = f"synthetic queries of {store.info.name}"
+    return QuerySet(queries, None, name, exclude_self=True, notes=(note,), made_from=made_from)
+
+
 def document_keys(store: Store, parent_field: str = PARENT_FIELD) -> Keys:
     """The judged document of each id of a store, in the store's order."""
     if not store.info.has_texts:
@@ -117,7 +201,12 @@ def document_keys(store: Store, parent_field: str = PARENT_FIELD) -> Keys:
 
 def keys_of(documents: Iterable[Document], parent_field: str = PARENT_FIELD) -> Keys:
     """The judged document of each of some documents."""
-    return {document.id: str(document.metadata.get(parent_field, document.id)) for document in documents}
+    return {document.id: key_of(document, parent_field) for document in documents}
+
+
+def key_of(document: Document, parent_field: str = PARENT_FIELD) -> str:
+    """What a document is judged as."""
+    return str(document.metadata.get(parent_field, document.id))
 
 
 def independent(query_set: QuerySet, choosers: Collection[str]) -> QuerySet:

@@ -35,7 +35,7 @@ from migrate.manifest import Manifest, ModelIdentity
 from migrate.selection.sample import distinct_texts
 from migrate.stores.base import Store
 from migrate.stores.confidence import stored_confidence
-from migrate.stores.file_store import INDEX_HASH, as_files, index_is_verified
+from migrate.stores.file_store import as_files, index_is_verified
 from migrate.vectors import Document, Progress, Vectors, check_vectors, no_progress, summarize_norms
 
 SPOT_CHECKS: Final = 32
@@ -45,6 +45,7 @@ _ROWS: Final = 10_000
 _NEARLY_EQUAL, _SAME, _SAME_SHARE = 1 - 1e-3, 1 - 1e-6, 0.01
 _MADE_RIGHT: Final = (EMBED, FULL_REEMBED)
 _MADE_ELSE: Final = "make one with `audit --reference build`, or `embed` with the target model"
+_OTHER_TARGET: Final = "name the model that the store was translated for: --target"
 _TOO_GOOD: Final = 1.05
 _LENGTHS: Final = 1.01
 _CHANCE: Final = 95
@@ -115,11 +116,7 @@ def prove_reference(
         A document could not be embedded.
     """
     _refuse_same_place(reference, {"the store that is audited": translated, "the source store": source})
-    if source is not None and _is_same_place(source, translated):
-        raise StoreError(
-            f"{source.info.location}: expected the store before the migration as source, found the store that is "
-            "audited itself; name the old store with --source"
-        )
+    refuse_same_source(source, translated)
     _refuse_same_bytes(translated, reference)
     trusted, origin = _by_manifest(translated, reference, embedder)
     evidence = [origin]
@@ -133,10 +130,49 @@ def prove_reference(
         checked = _spot_check(reference, embedder, _spot_order(reference, rows, seed), progress)
         (evidence if checked else doubts).append(checked or _unproven(reference, rows))
         if rows is not None and (lost := _lost_share(rows)) > _LOST_SHARE:
-            doubts.append(
-                f"{lost:.0%} of the most certain translations have nothing in common with the reference, as if it was "
-                "of another model or of other documents"
-            )
+            doubts.append(_lost(lost))
+    return ReferenceProof(tuple(evidence), tuple(doubts))
+
+
+def prove_pool(
+    translated: Store,
+    pool: Store,
+    embedder: Embedder,
+    keys: tuple[Keys, Keys],
+    *,
+    seed: int = 0,
+) -> ReferenceProof:
+    """Check that a pool, which `embedder` has just embedded, is of the model that the store was translated for.
+
+    `keys` are those of the translated store and of the pool, in the order of their rows.
+
+    Raises
+    ------
+    StoreError
+        The translated store's true vectors are others, or its manifest names another model.
+    """
+    check_target(translated, embedder)
+    model = translated.info.manifest.model if translated.info.manifest else None
+    named = model is not None and model == embedder.identity  # of a file: by its hash
+    evidence = [f"embedded now by {embedder.identity.spec}" + (", which the store was translated for" if named else "")]
+    rows = _matching_rows(translated, pool, keys, seed)
+    _check_norms(pool, rows, embedder)
+    n_true = 0 if rows is None else _check_true_rows(translated, pool, rows, remedy=_OTHER_TARGET)
+    if n_true:
+        evidence.append(f"{n_true:,} true vectors of the translated store agree with it")
+    doubts = []
+    if not n_true and not named:
+        doubts.append(
+            f"nothing shows that {embedder.identity.spec} is the model that the store was translated for, as it holds "
+            "no true vectors and no manifest names its model"
+        )
+    if not named and rows is not None and _is_file(embedder.identity) and (share := _copied_share(rows)) > _SAME_SHARE:
+        doubts.append(
+            f"{share:.0%} of the vectors of {embedder.identity.spec} that the pool needs are those of the translated "
+            "store, whose true ones they should be: is the file an export of that store?"
+        )
+    if not n_true and rows is not None and (lost := _lost_share(rows)) > _LOST_SHARE:
+        doubts.append(_lost(lost))
     return ReferenceProof(tuple(evidence), tuple(doubts))
 
 
@@ -229,6 +265,21 @@ def _refuse_same_place(reference: Store, others: dict[str, Store | None]) -> Non
             )
 
 
+def refuse_same_source(source: Store | None, translated: Store) -> None:
+    """Make sure that the store before the migration is not the one after it.
+
+    Raises
+    ------
+    StoreError
+        It is.
+    """
+    if source is not None and _is_same_place(source, translated):
+        raise StoreError(
+            f"{source.info.location}: expected the store before the migration as source, found the store that is "
+            "audited itself; name the old store with --source"
+        )
+
+
 def _is_same_place(store: Store, other: Store) -> bool:
     files = [as_files(store), as_files(other)]
     if None in files:
@@ -240,7 +291,7 @@ def _is_same_place(store: Store, other: Store) -> bool:
 def _refuse_same_bytes(translated: Store, reference: Store) -> None:
     """A copy of the reference is not a translation, however well it scores."""
     manifests = [store.info.manifest for store in (translated, reference)]
-    hashes = [manifest.details.get(INDEX_HASH) if manifest else None for manifest in manifests]
+    hashes = [manifest.store.index_sha256 if manifest else None for manifest in manifests]
     if hashes[0] is not None and hashes[0] == hashes[1] and made_by(translated) in (*_MADE_RIGHT, None):
         raise StoreError(
             f"{translated.info.location}: expected a translated store to audit, found the same vectors as in the "
@@ -250,7 +301,7 @@ def _refuse_same_bytes(translated: Store, reference: Store) -> None:
 
 def made_by(store: Store) -> str | None:
     """The command that made a store, where its manifest says so."""
-    return store.info.manifest.details.get("made by") if store.info.manifest else None
+    return store.info.manifest.store.made_by if store.info.manifest else None
 
 
 def _by_manifest(translated: Store, reference: Store, embedder: Embedder) -> tuple[bool, str]:
@@ -316,8 +367,8 @@ def _matching_rows(translated: Store, reference: Store, keys: tuple[Keys, Keys],
     vectors = batch.vectors.copy()
     places = np.array([row_of[doc_id] for doc_id in ids], dtype=np.int64)
     true_vectors = reference.get(places).vectors
-    check_vectors(ids, vectors, source=str(translated.info.location))
-    check_vectors(ids, true_vectors, source=str(reference.info.location))
+    check_vectors(ids, vectors, source=translated.info.location)
+    check_vectors(ids, true_vectors, source=reference.info.location)
     _check_texts(translated, reference, rows, places)
     return _Rows(ids, places, vectors, true_vectors, is_true[rows], None if values is None else values[rows])
 
@@ -346,7 +397,7 @@ def _check_norms(reference: Store, rows: _Rows | None, embedder: Embedder) -> No
         )
 
 
-def _check_true_rows(translated: Store, reference: Store, rows: _Rows) -> int:
+def _check_true_rows(translated: Store, reference: Store, rows: _Rows, *, remedy: str = _MADE_ELSE) -> int:
     """How many true vectors of the translated store the reference has too: all, or it is refused."""
     cosines, true = rows.cosines, rows.true
     if not true.any():
@@ -362,7 +413,7 @@ def _check_true_rows(translated: Store, reference: Store, rows: _Rows) -> int:
         raise StoreError(
             f"{reference.info.location}: expected the true vectors of {translated.info.location}, found "
             f"{int(wrong.sum()):,} of {int(true.sum()):,} to be others, such as {rows.ids[worst]!r} (cosine "
-            f"{cosines[worst]:.3f}): not a full re-embed by the same model; {_MADE_ELSE}"
+            f"{cosines[worst]:.3f}): not embedded by the same model; {remedy}"
         )
     return int(true.sum())
 
@@ -444,6 +495,18 @@ def _unproven(reference: Store, rows: _Rows | None) -> str:
     return (
         "nothing proves the reference, as no document can be embedded again to compare; `stamp` cannot help, "
         "`audit --reference build` can"
+    )
+
+
+def _copied_share(rows: _Rows) -> float:
+    """Share of the translated rows that are as good as equal to those they are held against."""
+    return float((rows.cosines[~rows.true] >= _NEARLY_EQUAL).mean()) if (~rows.true).any() else 0.0
+
+
+def _lost(share: float) -> str:
+    return (
+        f"{share:.0%} of the most certain translations have nothing in common with the reference, as if it was of "
+        "another model or of other documents"
     )
 
 

@@ -11,6 +11,7 @@ from migrate.audit.frontier import Frontier
 from migrate.audit.held_out import HeldOut
 from migrate.audit.judging import Unjudged
 from migrate.audit.measures import Scores
+from migrate.audit.pool import PoolSummary
 from migrate.audit.reference import ReferenceProof
 from migrate.audit.results import NDCG, REEMBEDDED, STAY, ArmResult, Comparison
 from migrate.audit.verdict import FEWEST_QUERIES, Bounds, Verdict
@@ -24,13 +25,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AuditReport:
-    """The result of an audit. `measure` is what the verdict rests on: nDCG@10, or overlap@10 where nothing is judged.
+    """The result of an audit. `measure` is what the verdict rests on: nDCG@10, or agreement@10 where nothing is judged.
 
     `query_ids` are those of the distinct query texts, in the order of all scores; a text that several queries
     share goes by the first of them. `family` are the arms that could serve instead, with bounds that hold for all of
     them at once. `skipped_arms` has what each of the other arms needs. `held_out` is the verdict without true
     vectors, None where there are none. `frontier` are the budgets that were tried. `reference` is how the standard was
-    shown to be one, `doubts` what is odd about it or about the scores: with any of them nothing is SAFE.
+    shown to be one, `doubts` what is odd about it or about the scores: with any of them nothing is SAFE. `pool` is
+    what was embedded where no full re-embed was, `made_from` what synthetic queries were made from, empty for others.
     `unjudged` are queries to judge next, where `AuditOptions.judge_next` asks for some.
     """
 
@@ -50,11 +52,13 @@ class AuditReport:
     frontier: Frontier | None = None
     reference: ReferenceProof | None = None
     doubts: tuple[str, ...] = ()
+    pool: PoolSummary | None = None
+    made_from: str = ""
     unjudged: tuple[Unjudged, ...] = ()
 
     def __repr__(self) -> str:
         return (
-            f"<AuditReport {self.verdict.outcome}: {self.verdict.sentence}; {self.dataset}, "
+            f"<AuditReport {self.headline}: {self.verdict.sentence}; {self.dataset}, "
             f"{self.verdict.n_queries:,} queries, {self.n_documents:,} documents>"
         )
 
@@ -76,6 +80,19 @@ class AuditReport:
         if rows == "queries":
             return data_frame([row for arm in self.arms for row in _query_rows(arm, self.query_ids)])
         raise UsageError(f'to_pandas: expected "arms" or "queries", found {rows!r}')
+
+    @property
+    def basis(self) -> str:
+        """What a provisional verdict rests on; empty where queries are judged."""
+        if not self.verdict.provisional:
+            return ""
+        queries = f", by synthetic queries ({self.made_from})" if self.made_from else ""
+        return f"nothing is judged, so this rests on {self.measure} with the full re-embed{queries}"
+
+    @property
+    def headline(self) -> str:
+        """The outcome, and what it rests on if it is provisional."""
+        return f"{self.verdict.outcome}{f' (provisional: {self.basis})' if self.basis else ''}"
 
     @property
     def stay(self) -> Scores | None:

@@ -13,7 +13,7 @@ import numpy as np
 from migrate.audit.measures import Scores, judged, ndcg, overlap, rank_biased_overlap, recall, reciprocal_rank
 from migrate.audit.query_set import QuerySet
 from migrate.audit.two_stage import Reranking
-from migrate.audit.verdict import CONFIDENCE, Bounds, Verdict, decide, retention_bounds
+from migrate.audit.verdict import CONFIDENCE, Bounds, Floor, Verdict, decide, retention_bounds
 from migrate.search.runs import Run
 
 TIE = 1e-9
@@ -24,7 +24,7 @@ HYBRID, HYBRID_FULL = "hybrid", "hybrid, full"
 MEAN, RANDOM = "mean", "random"
 TWO_STAGE, REEMBEDDED = "two-stage", "translated + k%"
 
-NDCG, OVERLAP = "nDCG@10", "overlap@10"
+NDCG, AGREEMENT = "nDCG@10", "agreement@10"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,10 @@ class ArmResult:
     """How well and how fast an arm answers the queries, and what it costs.
 
     `scores` maps a measure (`nDCG@10`, `recall@100`, `MRR@10`, `judged@10`, `overlap@1`, `overlap@10`, `overlap@100`,
-    `RBO`) to one value for each distinct query text (`QuerySet.distinct`); without judgements only those against the
-    full re-embed are there. `seconds` is the time to rank, without embedding. `tokens`, `usd` and `reranking` are
-    those of `ArmCost`. `weights` are those of the queries in a mean, (c,), None where all count the same.
+    `RBO`) to one value for each distinct query text (`QuerySet.distinct`); without judgements only `agreement@10` and
+    the others against the full re-embed are there. `seconds` is the time to rank, without embedding. `tokens`, `usd`
+    and `reranking` are those of `ArmCost`. `weights` are those of the queries in a mean, (c,), None where all count the
+    same.
     """
 
     name: str
@@ -79,8 +80,9 @@ class Comparison:
 class Evaluation:
     """The rules by which all arms of an audit are compared: the same queries, margin, seed and confidence.
 
-    `n_documents` is how many documents can be retrieved. With any `doubts` no verdict is SAFE. `limited` says that the
-    queries were drawn by what their judgements could change between the translated store and the full re-embed.
+    `n_documents` is how many documents can be retrieved. With any `doubts` no verdict is SAFE. `floor` is there where
+    the full re-embed is known in a pool only. `limited` says that the queries were drawn by what their judgements could
+    change between the translated store and the full re-embed.
     """
 
     query_set: QuerySet
@@ -90,6 +92,7 @@ class Evaluation:
     n_documents: int
     confidence: float = CONFIDENCE
     doubts: tuple[str, ...] = ()
+    floor: Floor | None = None
     limited: bool = False
 
     @property
@@ -106,7 +109,10 @@ class Evaluation:
         """Retention of an arm, and the queries it wins, ties and loses against its standard."""
         scores, reference = arm.scores[self.measure], standard.scores[self.measure]
         weighting = self.query_set.weighting(limited=self.limited and (arm.name, standard.name) == (TRANSLATED, FULL))
-        bounds = retention_bounds(scores, reference, seed=self.seed, resamples=self.resamples, weighting=weighting)
+        floor = self.floor if standard.name == FULL else None
+        bounds = retention_bounds(
+            scores, reference, seed=self.seed, resamples=self.resamples, weighting=weighting, floor=floor
+        )
         return Comparison(bounds, *win_tie_loss(scores, reference), standard.name)
 
     def verdict(self, arm: ArmResult, full: ArmResult, stay: Scores | None) -> Verdict:
@@ -122,22 +128,20 @@ class Evaluation:
             confidence=self.confidence,
             n_documents=self.n_documents,
             weighting=self.query_set.weighting(limited=self.limited and arm.name == TRANSLATED),
+            floor=self.floor,
         ).doubted(self.doubts)
 
 
 def deciding_measure(query_set: QuerySet) -> str:
-    """What a verdict rests on: nDCG@10, or overlap@10 where nothing is judged."""
-    return OVERLAP if query_set.qrels is None else NDCG
+    """What a verdict rests on: nDCG@10, or agreement@10 (`migrate.audit.unjudged`) where nothing is judged."""
+    return AGREEMENT if query_set.qrels is None else NDCG
 
 
-def deciding_scores(run: Run, full: Run, query_set: QuerySet) -> Scores:
-    """A run's scores by the deciding measure, one for each distinct text, (c,)."""
-    ids, qrels = query_set.query_ids, query_set.qrels
-    return query_set.merged(overlap(run, full, ids, 10) if qrels is None else ndcg(run, qrels, ids, 10))
+def all_scores(run: Run, full: Run | None, query_set: QuerySet) -> Mapping[str, Scores]:
+    """A run's scores by every measure that needs ids alone, one for each distinct text, (c,).
 
-
-def all_scores(run: Run, full: Run, query_set: QuerySet) -> Mapping[str, Scores]:
-    """A run's scores by every measure, one for each distinct text, (c,)."""
+    Without `full` the measures against it are left out.
+    """
     ids, qrels = query_set.query_ids, query_set.qrels
     scores: dict[str, Scores] = {}
     if qrels is not None:
@@ -145,8 +149,9 @@ def all_scores(run: Run, full: Run, query_set: QuerySet) -> Mapping[str, Scores]
         scores["recall@100"] = recall(run, qrels, ids, 100)
         scores["MRR@10"] = reciprocal_rank(run, qrels, ids, 10)
         scores["judged@10"] = judged(run, qrels, ids, 10)
-    scores |= {f"overlap@{k}": overlap(run, full, ids, k) for k in (1, 10, 100)}
-    scores["RBO"] = rank_biased_overlap(run, full, ids)
+    if full is not None:
+        scores |= {f"overlap@{k}": overlap(run, full, ids, k) for k in (1, 10, 100)}
+        scores["RBO"] = rank_biased_overlap(run, full, ids)
     return {measure: query_set.merged(values) for measure, values in scores.items()}
 
 

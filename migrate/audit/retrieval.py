@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
 from migrate.audit.inputs import PreparedAudit
+from migrate.audit.measures import Scores, ndcg
 from migrate.audit.query_set import Keys
 from migrate.audit.results import FULL, TRANSLATED
 from migrate.audit.two_stage import Reranker
+from migrate.audit.unjudged import TopScores, agreement
 from migrate.search.bm25 import bm25_run
 from migrate.search.fusion import reciprocal_rank_fusion
-from migrate.search.runs import DEPTH, Run, search, without_self
+from migrate.search.runs import DEPTH, Run, TopK, search, without_self
 from migrate.stores.base import Store
 from migrate.vectors import Batch, Progress, check_vectors, no_progress
+
+_FIRST = 10
+_QUERIES = 1_000
+"""Queries whose further documents are read together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +69,21 @@ class Retriever:
         return self._timed(lambda: search(batches, ids, queries, metric=metric, key=key, depth=depth))
 
     def _checked(self, store: Store, keys: Keys) -> Iterator[Batch]:
-        done, stage = 0, f"search {store.info.location.name}"
+        done, stage = 0, f"search {store.info.name}"
         for batch in store.scan():
             self.progress(stage, done, store.info.count)
-            check_vectors(batch.ids, batch.vectors, source=str(store.info.location))
+            check_vectors(batch.ids, batch.vectors, source=store.info.location)
             yield _without(batch, keys, self.left_out) if self.left_out else batch
             done += len(batch)
         self.progress(stage, done, store.info.count)
+
+    def over(self, inputs: PreparedAudit) -> Retriever:
+        """A retriever of inputs that differ in the full re-embed alone: it keeps all other rankings."""
+        other = replace(self, inputs=inputs)
+        other._runs.update({name: run for name, run in self._runs.items() if name != FULL})
+        if "_bm25" in vars(self):
+            vars(other)["_bm25"] = self._bm25
+        return other
 
     def bm25(self) -> TimedRun:
         """Words alone, of the translated store's texts."""
@@ -105,6 +119,57 @@ class Retriever:
             tally=self.inputs.tally,
             progress=self.progress,
         )
+
+    def deciding_scores(self, run: Run) -> Scores:
+        """A run's scores by the measure that a verdict rests on, one for each distinct text, (c,)."""
+        query_set = self.inputs.query_set
+        if query_set.qrels is not None:
+            return query_set.merged(ndcg(run, query_set.qrels, query_set.query_ids, _FIRST))
+        return query_set.merged(agreement(self.true_scores(run), self._full_scores))
+
+    @cached_property
+    def _full_scores(self) -> TopScores:
+        return self.true_scores(self.search(FULL).run)
+
+    def true_scores(self, run: Run) -> TopScores:
+        """What the reference's vectors score the first 10 documents of a run, in its order, (q, 10).
+
+        Those that the reference ranks high are known from its search, the others are read. A greater score is nearer; a
+        document that the reference lacks scores -inf.
+        """
+        full, metric = self.search(FULL).run, self.inputs.stores[FULL].info.metric
+        ids = self.inputs.query_set.query_ids
+        worst = np.inf if metric == "l2" else -np.inf
+        scores = np.full((len(ids), _FIRST), worst)
+        for start in range(0, len(ids), _QUERIES):
+            block = range(start, min(start + _QUERIES, len(ids)))
+            known = [dict(zip(full.rankings[ids[i]], full.scores[ids[i]], strict=True)) for i in block]
+            tops = [run.top(ids[i], _FIRST) for i in block]
+            others = [[doc_id for doc_id in top if doc_id not in own] for top, own in zip(tops, known, strict=True)]
+            for i, top, own, more in zip(block, tops, known, self._scores_of(block, others), strict=True):
+                scores[i, : len(top)] = [more.get(doc_id, own.get(doc_id, worst)) for doc_id in top]
+        return -scores if metric == "l2" else scores
+
+    def _scores_of(self, block: range, wanted: Sequence[Sequence[str]]) -> Iterator[Mapping[str, float]]:
+        """The reference's scores of some documents for each query of a block."""
+        inputs, reference = self.inputs, self.inputs.stores[FULL]
+        every = set().union(*wanted)
+        if not every:
+            yield from ({} for _ in block)
+            return
+        rows = [row for row, key in enumerate(inputs.keys[FULL].values()) if key in every]
+        batch = reference.get(np.array(rows, dtype=np.int64))
+        keys = [inputs.keys[FULL][doc_id] for doc_id in batch.ids]
+        places: dict[str, list[int]] = {}
+        for place, key in enumerate(keys):
+            places.setdefault(key, []).append(place)
+        for i, own in zip(block, wanted, strict=True):
+            query_id, vector = inputs.query_set.query_ids[i], inputs.vectors[FULL][i : i + 1]
+            top = TopK([query_id], vector, metric=reference.info.metric, depth=max(len(own), 1))
+            near = [place for doc_id in own for place in places.get(doc_id, ())]
+            top.add([keys[place] for place in near], batch.vectors[near])
+            run = top.run()
+            yield dict(zip(run.rankings[query_id], run.scores[query_id], strict=True))
 
     def rank_by_id(self) -> TimedRun:
         """The same documents for every query: the first by doc_id."""

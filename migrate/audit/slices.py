@@ -130,7 +130,7 @@ def _labellings(
     labellings: dict[str, Sequence[str | None]] = {
         "words in the query": _parts([len(query.text.split()) for query in queries], "{:.0f}")
     }
-    topics = topics_of(inputs, list(documents_of.values()), seed=seed)
+    topics = {} if inputs.in_pool else topics_of(inputs, list(documents_of.values()), seed=seed)
     if topics:
         labellings["topic"] = [topics.get(documents_of.get(query.id, "")) for query in queries]
     confidence = usable_confidence(store)

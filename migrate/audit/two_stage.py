@@ -120,7 +120,7 @@ class Reranker:
         wanted = [self._rows[number][:depth] for number in numbers]
         rows = np.unique(np.concatenate(wanted))
         batch = self.reference.get(rows)
-        check_vectors(batch.ids, batch.vectors, source=str(self.reference.info.location))
+        check_vectors(batch.ids, batch.vectors, source=self.reference.info.location)
         rankings: dict[str, tuple[str, ...]] = {}
         for number, own in zip(numbers, wanted, strict=True):
             places = np.searchsorted(rows, own)
@@ -146,7 +146,7 @@ class Reranker:
 
     def _checked(self) -> Iterator[Batch]:
         for batch in self.translated.scan():
-            check_vectors(batch.ids, batch.vectors, source=str(self.translated.info.location))
+            check_vectors(batch.ids, batch.vectors, source=self.translated.info.location)
             yield batch
 
     def cost(self, depth: int) -> Reranking:

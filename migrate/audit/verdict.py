@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.audit.measures import Scores
+from migrate.audit.unjudged import Limits, limits_of
 
 CONFIDENCE = 0.95
 """Of one bound alone."""
@@ -79,6 +80,22 @@ class Weighting:
 _EVEN = Weighting(np.ones(1), 1.0)
 
 
+FLOOR_SHARE = 0.2
+"""Of the error of an upper bound, 0-1, the share that is for the floor where there is one; the rest is for queries."""
+
+
+@dataclass(frozen=True, eq=False)
+class Floor:
+    """What the full re-embed scores where only a pool of it was embedded, (n,) each: `expected`, and at `least`.
+
+    Its scores in the pool are what it scores at most. `least` holds on average, with a confidence of its own of
+    1 - `FLOOR_SHARE` * (1 - `CONFIDENCE`) (`migrate.audit.outside`).
+    """
+
+    expected: Scores
+    least: Scores
+
+
 def retention_bounds(
     arm: Scores,
     full: Scores,
@@ -87,13 +104,22 @@ def retention_bounds(
     resamples: int = RESAMPLES,
     confidence: float = CONFIDENCE,
     weighting: Weighting | None = None,
+    floor: Floor | None = None,
 ) -> Bounds:
     """Mean score of the arm over mean score of the full re-embed: retention.
 
     Scores are between 0 and 1, shape (n,), in the same order. Where the full re-embed finds nothing, nothing is known.
     With a `weighting`, means are weighted, and the imagined query counts as much as the worst there can be.
+    With a `floor`, `full` is what the full re-embed scores at most: the lower bound is then that of `full`, and the
+    upper one that of the floor, with the error that the floor leaves. The two do not go together.
     """
-    return _retentions([arm], full, seed, resamples, confidence, weighting or _EVEN)[0]
+    weighting = weighting or _EVEN
+    bounds = _retentions([arm], full, seed, resamples, confidence, weighting)[0]
+    if floor is None:
+        return bounds
+    level = 1 - (1 - FLOOR_SHARE) * (1 - confidence)
+    upper = _retentions([arm], floor.least, seed, resamples, level, weighting)[0].upper
+    return Bounds(min(_ratio(arm, floor.expected), upper), bounds.lower, upper)
 
 
 def family_bounds(
@@ -104,6 +130,7 @@ def family_bounds(
     resamples: int = RESAMPLES,
     confidence: float = CONFIDENCE,
     weighting: Weighting | None = None,
+    floor: Floor | None = None,
 ) -> dict[str, Bounds]:
     """Retention of several arms, with bounds that hold for all of them at once.
 
@@ -111,9 +138,14 @@ def family_bounds(
     confidence 1 - 0.05 / k (Bonferroni; Dunn 1961), so that in 95 % of audits no lower bound lies above its truth, and
     so for the upper ones. How alike the arms are is not used.
     """
-    level = 1 - (1 - confidence) / max(len(arms), 1)
-    bounds = _retentions(list(arms.values()), full, seed, resamples, level, weighting or _EVEN)
-    return dict(zip(arms, bounds, strict=True))
+    each = 1 - (1 - confidence) / max(len(arms), 1)
+    if floor is None:
+        bounds = _retentions(list(arms.values()), full, seed, resamples, each, weighting or _EVEN)
+        return dict(zip(arms, bounds, strict=True))
+    return {
+        name: retention_bounds(arm, full, seed=seed, resamples=resamples, confidence=each, floor=floor)
+        for name, arm in arms.items()
+    }
 
 
 def difference_bounds(
@@ -289,9 +321,12 @@ class Verdict:
     `gain_over_stay` is the difference of mean scores, arm minus stay, where staying is possible.
     `queries_needed` is an estimate for an inconclusive verdict: so many queries would settle 80 % of audits like this
     one; None where even 100,000 would not do.
-    A `provisional` verdict rests on overlap@10 with the full re-embed, for want of judgements. `confidence` is that of
+    A `provisional` verdict rests on agreement@10 with the full re-embed, for want of judgements
+    (`migrate.audit.unjudged`): `retention` is that of agreement, `margin` the agreement that stands for a retention of
+    `stands_for`, and below `harmful` it is NOT SAFE; there is no such gap in other verdicts. `confidence` is that of
     each bound. `n_documents` is how many the first 10 were found among, None where scores alone were judged. `doubts`
-    say why the figures cannot be trusted, where they cannot: they take a SAFE away.
+    say why the figures cannot be trusted, where they cannot: they take a SAFE away. `remedy` is what would settle an
+    inconclusive verdict where that is not queries.
     """
 
     outcome: Outcome
@@ -304,6 +339,9 @@ class Verdict:
     confidence: float = CONFIDENCE
     n_documents: int | None = None
     doubts: tuple[str, ...] = ()
+    remedy: str | None = None
+    harmful: float | None = None
+    stands_for: float | None = None
 
     def doubted(self, doubts: tuple[str, ...]) -> Verdict:
         """The verdict where there are doubts about what it rests on: INCONCLUSIVE instead of SAFE."""
@@ -329,19 +367,32 @@ class Verdict:
         return enough and self.gain_over_stay is not None and self.gain_over_stay.lower > 0
 
     @property
+    def undecidable(self) -> bool:
+        """Whether no number of queries would settle the verdict, unless some are judged."""
+        return self.harmful is not None and self.harmful <= self.retention.estimate < self.margin
+
+    @property
+    def measured(self) -> str:
+        """What the bounds are of, in words."""
+        return "agreement@10" if self.provisional else "retention"
+
+    @property
     def sentence(self) -> str:
         """The verdict in words."""
         bounds = self.retention
         level = f"{100 * self.confidence:.3g} % bounds"
-        span = f"retention {bounds.estimate:.3f}, {level} {bounds.lower:.3f} to {bounds.upper:.3f}"
+        span = f"{self.measured} {bounds.estimate:.3f}, {level} {bounds.lower:.3f} to {bounds.upper:.3f}"
         if self.worse_than_stay:
             return f"{span}; the translated store answers significantly worse than the source store does today"
         if self.doubts:
             return f"{span}: not to be believed, as {'; '.join(self.doubts)}"
         if self.outcome is Outcome.SAFE:
-            return f"{span}: at least the margin of {self.margin:g}"
+            return f"{span}: at least {self._goal}"
         if self.outcome is Outcome.NOT_SAFE:
-            return f"{span}: below the margin of {self.margin:g}"
+            below = (
+                "the margin of" if self.harmful is None else f"{self.harmful:.3f}, which stands for a retention below"
+            )
+            return f"{span}: below {below} {self.stands_for or self.margin:g}"
         if self.n_queries < FEWEST_QUERIES:
             return f"{span}; {self.n_queries} queries are too few for a verdict, at least {FEWEST_QUERIES} are needed"
         if self.lacks_documents:
@@ -349,11 +400,27 @@ class Verdict:
                 f"{span}; the first 10 of {self.n_documents} documents are hardly a selection, at least "
                 f"{FEWEST_DOCUMENTS} are needed to say SAFE"
             )
+        if self.remedy is not None:
+            return f"{span}: the margin of {self.margin:g} lies between; {self.remedy}"
+        if self.undecidable:
+            return (
+                f"{span}: from {self.harmful:.3f} to {self.margin:.3f} it leaves open whether retention is "
+                f"{self.stands_for:g}, however many queries there are; judge some (--beir)"
+            )
         needed = f"about {self.queries_needed:,}" if self.queries_needed else f"more than {MOST_QUERIES:,}"
-        return (
-            f"{span}: the margin of {self.margin:g} lies between; {needed} queries would settle it in 8 of 10 audits "
-            "like this one"
-        )
+        return f"{span}: {self._nearest} lies between; {needed} queries would settle it in 8 of 10 audits like this one"
+
+    @property
+    def _goal(self) -> str:
+        if self.stands_for is None:
+            return f"the margin of {self.margin:g}"
+        return f"{self.margin:.3f}, which stands for a retention of {self.stands_for:g}"
+
+    @property
+    def _nearest(self) -> str:
+        if self.harmful is not None and self.retention.estimate < self.harmful:
+            return f"{self.harmful:.3f}, below which retention is less than {self.stands_for:g},"
+        return self._goal + ("," if self.stands_for is not None else "")
 
 
 def decide(
@@ -368,32 +435,43 @@ def decide(
     confidence: float = CONFIDENCE,
     n_documents: int | None = None,
     weighting: Weighting | None = None,
+    floor: Floor | None = None,
 ) -> Verdict:
     """Judge an arm against the full re-embed, and against staying where that is possible.
 
     All scores are one value a query, shape (n,), between 0 and 1, in the same order. Queries are taken to be
     independent: repeated ones are merged before (`QuerySet.merged`). Where there are fewer than `FEWEST_DOCUMENTS` to
-    search, `n_documents`, harm that shows is NOT SAFE, and all else INCONCLUSIVE.
+    search, `n_documents`, harm that shows is NOT SAFE, and all else INCONCLUSIVE. With a `floor`, `full` is what the
+    full re-embed scores at most, as in `retention_bounds`.
+
+    `provisional` scores are agreement@10: they are held against what stands for the `margin`.
 
     Of the audits of an arm that is exactly at the margin, 5 % at most say SAFE; more do where several arms are judged
     and the best is taken. For k of them, a `confidence` of 1 - 0.05 / k makes up for that. Queries that were not drawn
     evenly count by their `weighting`.
     """
-    retention = retention_bounds(arm, full, seed=seed, resamples=resamples, confidence=confidence, weighting=weighting)
+    retention = retention_bounds(
+        arm, full, seed=seed, resamples=resamples, confidence=confidence, weighting=weighting, floor=floor
+    )
     gain = None
     if stay is not None:
         gain = difference_bounds(arm, stay, seed=seed, resamples=resamples, confidence=confidence, weighting=weighting)
-    outcome = _outcome(retention, gain, margin) if len(arm) >= FEWEST_QUERIES else Outcome.INCONCLUSIVE
-    needed = None
-    if outcome is Outcome.INCONCLUSIVE:
-        needed = queries_needed(arm, full, margin, confidence=confidence, weighting=weighting)
-    verdict = Verdict(outcome, retention, margin, len(arm), gain, needed, provisional, confidence, n_documents)
+    limits = limits_of(margin) if provisional else Limits(margin, margin)
+    outcome = _outcome(retention, gain, limits) if len(arm) >= FEWEST_QUERIES else Outcome.INCONCLUSIVE
+    verdict = Verdict(outcome, retention, limits.safe, len(arm), gain, None, provisional, confidence, n_documents)
+    if provisional:
+        verdict = replace(verdict, harmful=limits.harmful, stands_for=margin)
+    if outcome is Outcome.INCONCLUSIVE and not verdict.undecidable:
+        nearest = limits.safe if retention.estimate >= limits.safe else limits.harmful
+        likely = full if floor is None else floor.expected
+        needed = queries_needed(arm, likely, nearest, confidence=confidence, weighting=weighting)
+        verdict = replace(verdict, queries_needed=needed)
     if verdict.lacks_documents and outcome is not Outcome.NOT_SAFE:
         return replace(verdict, outcome=Outcome.INCONCLUSIVE, queries_needed=None)
     return verdict
 
 
-def _outcome(retention: Bounds, gain: Bounds | None, margin: float) -> Outcome:
-    if retention.upper < margin or (gain is not None and gain.upper < 0):
+def _outcome(retention: Bounds, gain: Bounds | None, limits: Limits) -> Outcome:
+    if retention.upper < limits.harmful or (gain is not None and gain.upper < 0):
         return Outcome.NOT_SAFE
-    return Outcome.SAFE if retention.lower >= margin else Outcome.INCONCLUSIVE
+    return Outcome.SAFE if retention.lower >= limits.safe else Outcome.INCONCLUSIVE

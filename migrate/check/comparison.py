@@ -222,7 +222,7 @@ def draw(store: Store, size: int, seed: int) -> tuple[Sample, Vectors]:
     """Random documents with different texts, and their stored vectors, all finite and not zero."""
     sample = draw_sample(store, size, strategy="random", seed=seed)
     batch = store.get(sample.rows)
-    check_vectors(batch.ids, batch.vectors, source=str(store.info.location))
+    check_vectors(batch.ids, batch.vectors, source=store.info.location)
     return sample, batch.vectors
 
 

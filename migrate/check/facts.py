@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from pathlib import Path
 
 import numpy as np
 
@@ -52,7 +51,7 @@ def _some_vectors(store: Store, seed: int) -> Vectors:
     """Vectors of some random rows, all finite and not zero."""
     rows = np.sort(np.random.default_rng(seed).permutation(store.info.count)[:_NORM_ROWS])
     batch = store.get(rows)
-    check_vectors(batch.ids, batch.vectors, source=str(store.info.location))
+    check_vectors(batch.ids, batch.vectors, source=store.info.location)
     return batch.vectors
 
 
@@ -98,12 +97,10 @@ def manifest_finding(manifest: Manifest, model: ModelIdentity) -> Finding:
     ]
     if differences:
         return Finding("manifest", False, f"in the manifest {'; '.join(differences)}")
-    return Finding(
-        "manifest", True, f"names {recorded.spec}, made by {manifest.details.get('made by', 'an unknown command')}"
-    )
+    return Finding("manifest", True, f"names {recorded.spec}, made by {manifest.store.made_by or 'an unknown command'}")
 
 
-def check_revision(location: Path, recorded: ModelIdentity, model: ModelIdentity) -> None:
+def check_revision(location: str, recorded: ModelIdentity, model: ModelIdentity) -> None:
     """Make sure that the model of the store at `location` is still what it was, where its manifest tells."""
     if recorded.revision is not None and recorded.revision != model.revision:
         raise StoreError(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from typing import Literal
 
 from migrate.check.comparison import Share
@@ -103,7 +102,7 @@ class Figures:
 class Compatibility:
     """Whether a store's vectors are those of a model. `compatible` is so only if every finding is as expected."""
 
-    store: Path
+    store: str
     model: ModelIdentity
     cause: Cause
     sentence: str

@@ -14,7 +14,7 @@ from migrate.check.model import Compatibility
 from migrate.embedders.base import Embedder
 from migrate.errors import UsageError
 from migrate.files import atomic_file, output_errors, write_json
-from migrate.manifest import MANIFEST_NAME, Manifest
+from migrate.manifest import MANIFEST_NAME, Manifest, StoreFacts
 from migrate.stores.base import Store
 from migrate.stores.file_store import FileStore, as_files, hash_written
 from migrate.vectors import Progress, no_progress
@@ -85,12 +85,14 @@ def stamp_store(
 def _manifest(store: FileStore, embedder: Embedder, checked: Compatibility | None, seed: int) -> Manifest:
     with output_errors(store.folder):
         hashes = hash_written(store, store.folder)
+    facts = StoreFacts(made_by=MADE_BY_STAMP, checked=_checked(checked))
     return Manifest(
         "store",
         model=embedder.identity,
         seed=seed,
         counts={"documents": store.info.count},
-        details={"made by": MADE_BY_STAMP, "checked": _checked(checked), **hashes},
+        # that nothing was checked is noted too
+        details={"checked": None, **facts.as_details(), **hashes},
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from migrate.cli import options
-from migrate.cli.next_step import advise_next, free_path, model_words
+from migrate.cli.next_step import advise_next, model_words, path_beside, store_word
 from migrate.cli.options import GeneralOptions, ModelOptions, option, option_group
 from migrate.cli.spending import cached_texts, usd
 from migrate.cli.terminal import progress_bar, show, show_json
@@ -57,7 +57,7 @@ class QualityOptions:
     "What moving a store would cost; spends nothing.",
     example="lead-migrate assess my-store --target openai:text-embedding-3-small",
 )
-@click.argument("store", type=options.PATH)
+@click.argument("store", type=options.STORE)
 @options.target
 @options.query_log
 @option("--budget", type=usd, metavar="USD", help="Dollars to spend, such as $50: says what they buy.")
@@ -68,7 +68,7 @@ class QualityOptions:
 @options.model_options
 @options.general_options(options.seed, options.force, options.as_json, options.quiet)
 def command(
-    store: Path,
+    store: str,
     target: str,
     query_log: Path | None,
     budget: float | None,
@@ -94,7 +94,7 @@ def command(
     from migrate.stores import open_store
 
     if html is not None:
-        refuse_file(html, *filter(None, (store, query_log, quality.stitch, quality.report)), force=general.force)
+        refuse_file(html, *options.local_paths(store, query_log, quality.stitch, quality.report), force=general.force)
     facts = find_target(target, price_usd_per_mtok=price, prefix=model.document_prefix, dimensions=model.dimensions)
     with progress_bar(quiet=general.quiet) as progress:
         opened = open_store(store)
@@ -116,8 +116,8 @@ def command(
         show_json(assess_document(assessment))
         return
     show(assess_text(assessment))
-    stitch_path = free_path(opened.info.location.with_name(f"{opened.info.location.stem}-stitch"))
-    words = [store, "-o", stitch_path, *(model_words("--target", target) or ["--target", target])]
+    stitch_path = path_beside(opened, "stitch")
+    words = [store_word(store), "-o", stitch_path, *(model_words("--target", target) or ["--target", target])]
     advise_next("fit", *words, also=("query_log", "price"), but="rate", quiet=general.quiet)  # a rate means more here
 
 

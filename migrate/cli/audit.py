@@ -25,18 +25,18 @@ from migrate.cli.unread import with_unread
 from migrate.cli.verdict import load_model_of, show_report
 
 if TYPE_CHECKING:
-    from migrate.audit.inputs import AuditOptions
+    from migrate.audit.inputs import AuditOptions, PoolReference
     from migrate.audit.plan import FrontierTrial
     from migrate.embedders.base import Embedder
     from migrate.stores.base import Store
     from migrate.vectors import Query
 
-BUILD = "build"
+BUILD, POOL = "build", "pool"
 TO_JUDGE = 300
 
 
 def open_source(
-    source: Path | None, source_model: str | None, model: ModelOptions, *, needed: bool, quiet: bool
+    source: str | None, source_model: str | None, model: ModelOptions, *, needed: bool, quiet: bool
 ) -> tuple[Store | None, Embedder | None]:
     """The source store and its model, or why there is no arm `stay`; what else needs the store needs no model."""
     from migrate.stores import open_store
@@ -70,7 +70,7 @@ def read_depths(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in parts)
 
 
-def read_trial(frontier: FrontierOptions, source: Path | None, model: ModelOptions) -> FrontierTrial | None:
+def read_trial(frontier: FrontierOptions, source: str | None, model: ModelOptions) -> FrontierTrial | None:
     """What a frontier is tried with; None where it is not asked for.
 
     Raises
@@ -113,13 +113,20 @@ _REFERENCE_OPTIONS = (
     option(
         "--reference",
         required=True,
-        metavar="STORE|build",
-        help="Full re-embed to compare with, or `build` to embed every text now.",
+        metavar="STORE|build|pool",
+        help="Full re-embed to compare with, `build` to embed every text now, or `pool` to embed no more than the "
+        "verdict needs.",
+    ),
+    option(
+        "--pool-depth",
+        type=click.IntRange(min=10),
+        metavar="N",
+        help="Documents of STORE that `--reference pool` embeds for a query at most.  [default: 200]",
     ),
     option("--save-reference", type=options.PATH, help="Folder to keep what `--reference build` embeds."),
 )
 _SOURCE_OPTIONS = (
-    option("--source", type=options.PATH, help="Store before the migration: adds the arm `stay`."),
+    option("--source", type=options.STORE, help="Store before the migration: adds the arm `stay`."),
     options.source_model,
     option(
         "--bridge",
@@ -168,12 +175,22 @@ class ReferenceOptions:
     """What the store is compared with."""
 
     reference: str
+    pool_depth: int | None
     save_reference: Path | None
 
     @property
-    def is_built(self) -> bool:
-        """Whether every text is embedded now."""
-        return self.reference == BUILD
+    def is_embedded(self) -> bool:
+        """Whether documents are embedded now: all, or a pool."""
+        return self.reference in (BUILD, POOL)
+
+    def open(self, *, quiet: bool) -> Store | PoolReference | None:
+        """What the store is compared with; None for a reference that is built."""
+        from migrate.audit.inputs import POOL_DEPTH, PoolReference
+        from migrate.stores import open_store
+
+        if self.reference == POOL:
+            return PoolReference(self.pool_depth or POOL_DEPTH, lambda step: advise(step.sentence, quiet=quiet))
+        return None if self.reference == BUILD else open_store(self.reference, verify=True)
 
     def refuse(self, inputs: Sequence[Path]) -> None:
         """Make sure, before anything is spent, that the reference can be kept.
@@ -186,9 +203,11 @@ class ReferenceOptions:
         from migrate.errors import UsageError
         from migrate.files import refuse_output
 
+        if self.pool_depth is not None and self.reference != POOL:
+            raise UsageError("--pool-depth goes with --reference pool; leave it out")
         if self.save_reference is None:
             return
-        if not self.is_built:
+        if self.reference != BUILD:
             raise UsageError("--save-reference goes with --reference build; leave it out")
         refuse_output(self.save_reference, *inputs, force=True)  # one that is there may be the one to go on with
 
@@ -197,7 +216,7 @@ class ReferenceOptions:
 class SourceOptions:
     """The store before the migration, and what goes with it."""
 
-    source: Path | None
+    source: str | None
     source_model: str | None
     bridge: Path | None
 
@@ -248,7 +267,7 @@ class ArmOptions:
     "A verdict on a translated store.",
     example="lead-migrate audit new-store --reference build --beir my-beir --source my-store",
 )
-@click.argument("store", type=options.PATH)
+@click.argument("store", type=options.STORE)
 @option_group(ReferenceOptions, "against", *_REFERENCE_OPTIONS)
 @options.query_options
 @option("--target", metavar="SPEC", help="Model to embed the queries with.  [default: the store's own]")
@@ -259,8 +278,8 @@ class ArmOptions:
     "--judge-next",
     type=options.PATH,
     metavar="FILE",
-    help=f"Write up to {TO_JUDGE} queries with candidates to judge, drawn so that few judgements settle much. Needs "
-    "queries that nobody has judged.",
+    help=f"Write up to {TO_JUDGE} queries with candidates to judge, of those of "
+    "--queries FILE, drawn so that few judgements settle much.",
 )
 @options.price
 @spending_options
@@ -268,7 +287,7 @@ class ArmOptions:
 @report_options
 @options.general_options(options.seed, options.force, options.restart, options.as_json, options.quiet)
 def command(
-    store: Path,
+    store: str,
     against: ReferenceOptions,
     judged: QueryOptions,
     target: str | None,
@@ -284,13 +303,15 @@ def command(
 ) -> int:
     """Judge a translated STORE: SAFE (exit 0), NOT SAFE (1) or INCONCLUSIVE (3), with the numbers behind it.
 
+    With --reference pool, it embeds a small part of the documents, and more only until the verdict is settled or
+    --max-cost is reached; what is SAFE then is SAFE against a full re-embed.
+
     With --frontier, it also says what re-embedding a part of --source would keep, and the cheapest budget that is SAFE.
     """
     from dataclasses import replace
 
     from migrate.audit.judging import write_unjudged
     from migrate.audit.plan import AuditRequest, plan_audit
-    from migrate.audit.query_set import load_questions
     from migrate.audit.verdict import Outcome
     from migrate.files import atomic_file, refuse_file
     from migrate.stitch.persistence import load_stitch
@@ -299,15 +320,17 @@ def command(
     quiet = general.quiet
     audit_options = replace(arms.audit_options(price, general.seed), judge_next=TO_JUDGE if judge_next else 0)
     trial = read_trial(frontier, before.source, model)
-    inputs = [store, Path(against.reference), Path(judged.beir), before.source, frontier.stitch, frontier.query_log]
-    paths = [path for path in inputs if path is not None]
+    read = (store, against.reference, judged.location, before.source, frontier.stitch, frontier.query_log)
+    paths = options.local_paths(*read)
     against.refuse(paths)
     outputs.refuse(*paths, force=general.force)  # refused before anything is spent
     if judge_next is not None:
         refuse_file(judge_next, *paths, force=general.force)
     with progress_bar(quiet=quiet) as progress:
         translated = open_store(store, verify=True)
-        questions = load_questions(judged.beir, split=judged.split, progress=progress)
+        questions = judged.load(
+            translated, parent_field=audit_options.parent_field, seed=general.seed, progress=progress
+        )
         paid, embedder = spending.open(quiet=quiet), load_model_of(translated, target, "--target", model)
         needed = before.bridge is not None or trial is not None
         source, old = open_source(before.source, before.source_model, model, needed=needed, quiet=quiet)
@@ -315,7 +338,7 @@ def command(
             translated,
             questions,
             embedder,
-            reference=None if against.is_built else open_store(Path(against.reference), verify=True),
+            reference=against.open(quiet=quiet),
             save_reference=against.save_reference,
             source=source,
             source_embedder=old,
@@ -326,10 +349,10 @@ def command(
             restart=general.restart,
         )
         plan = plan_audit(request)
-        if against.is_built:
+        if against.is_embedded:
             judging = with_unread(plan.query_set, translated, embedder, seed=general.seed, quiet=quiet)
             plan = replace(plan, query_set=judging)
-        if against.is_built or any(model.meter is not None for model in plan.models):
+        if against.is_embedded or any(model.meter is not None for model in plan.models):
             paid.agree(plan, progress=progress)
         report = plan.run(cap_usd=paid.cap_usd, progress=progress)
     paid.finish()
@@ -342,9 +365,8 @@ def command(
             quiet=quiet,
         )
     elif report.verdict.outcome is Outcome.INCONCLUSIVE and plan.query_set.chances is None:
-        where = "" if report.verdict.provisional else " and --beir a folder of queries that nobody has judged"
         advise(
-            f"to settle it with few judgements, let the audit draw what to judge: add --judge-next FILE{where}",
+            "to settle it with few judgements, let the audit draw what to judge: --queries LOG --judge-next FILE",
             quiet=quiet,
         )
     return show_report(report, outputs, force=general.force, as_json=general.as_json)

@@ -18,7 +18,7 @@ from migrate.cli.verdict import load_model_of
     "True vectors from the cache into a store.",
     example="lead-migrate backfill new-store --from-cache -o better-store",
 )
-@click.argument("store", type=options.PATH)
+@click.argument("store", type=options.STORE)
 @options.output
 @option("--from-cache", is_flag=True, help="Take what the embedding cache has of the store's texts.")
 @option("--target", metavar="SPEC", help="Model whose cache it is.  [default: the store's own]")
@@ -28,7 +28,7 @@ from migrate.cli.verdict import load_model_of
 @options.as_json
 @options.quiet
 def command(
-    store: Path,
+    store: str,
     output: Path,
     from_cache: bool,
     target: str | None,
@@ -49,7 +49,7 @@ def command(
 
     if not from_cache:
         raise UsageError("expected --from-cache, found no other place to take vectors from; add it")
-    refuse_overlap(output, store)
+    refuse_overlap(output, *options.local_paths(store))
     with progress_bar(quiet=quiet) as progress:
         opened = open_store(store, verify=True)
         embedder = load_model_of(opened, target, "--target", model)

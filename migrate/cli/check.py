@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
@@ -32,7 +31,7 @@ sample = option(
 @options.command(
     "check", "Whether a store comes from a model.", example="lead-migrate check my-store/ --model tfidf:32"
 )
-@click.argument("store", type=options.PATH)
+@click.argument("store", type=options.STORE)
 @spec
 @sample
 @option("--full", is_flag=True, help="Embed the sample even where a manifest answers.")
@@ -43,7 +42,7 @@ sample = option(
 @options.as_json
 @options.quiet
 def command(
-    store: Path,
+    store: str,
     spec: str,
     size: int | str | None,
     full: bool,
@@ -64,7 +63,7 @@ def command(
     from migrate.stores import open_store
     from migrate.stores.file_store import folder_of
 
-    ci.refuse(store, force=force)
+    ci.refuse(*options.local_paths(store), force=force)
     opened = open_store(store)
     with progress_bar(quiet=quiet) as progress:
         compatibility = check_store(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     "How alike the spaces of stores are.",
     example="lead-migrate compare my-store translated --html spaces.html",
 )
-@click.argument("stores", nargs=-1, required=True, type=options.PATH, metavar="STORE STORE...")
+@click.argument("stores", nargs=-1, required=True, type=options.STORE, metavar="STORE STORE...")
 @option("--html", type=options.PATH, metavar="FILE", help="Page to write, with heat maps of every measure.")
 @option(
     "--csv",
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 @options.as_json
 @options.quiet
 def command(
-    stores: tuple[Path, ...],
+    stores: tuple[str, ...],
     html: Path | None,
     table: Path | None,
     sample: int,
@@ -70,7 +70,7 @@ def command(
     from migrate.similarity.comparison import compare_stores
     from migrate.stores import open_store
 
-    _refuse_outputs(html, table, [*stores, *([labels] if labels else [])], force=force)
+    _refuse_outputs(html, table, options.local_paths(*stores, labels), force=force)
     by_id = None if labels is None else read_labels(labels)
     with progress_bar(quiet=quiet) as progress:
         opened = [open_store(store, verify=True) for store in stores]

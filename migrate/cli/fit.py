@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from migrate.cli import options
-from migrate.cli.next_step import advise_next, free_path, model_words
+from migrate.cli.next_step import advise_next, free_path, model_words, name_of, store_word
 from migrate.cli.options import GeneralOptions, LearningOptions, ModelOptions, option
 from migrate.cli.spending import SpendingOptions, spending_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     "A small sample, re-embedded, to a stitch.",
     example="lead-migrate fit my-store --target openai:text-embedding-3-small -o my-stitch",
 )
-@click.argument("store", type=options.PATH)
+@click.argument("store", type=options.STORE)
 @options.target
 @options.output
 @option(
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 @options.model_options
 @options.general_options(options.seed, options.force, options.as_json, options.quiet)
 def command(
-    store: Path,
+    store: str,
     target: str,
     output: Path,
     direction: Direction,
@@ -71,7 +71,7 @@ def command(
 
     quiet = general.quiet
     # refused before anything is spent
-    refuse_output(output, store, *filter(None, [learning.query_log]), force=general.force)
+    refuse_output(output, *options.local_paths(store, learning.query_log), force=general.force)
     with progress_bar(quiet=quiet) as progress:
         opened = open_store(store, verify=True)
         paid = spending.open(quiet=quiet)
@@ -107,11 +107,11 @@ def command(
     if learning.query_log is not None:
         show(options.log_sentence(fitted.manifest, by_vectors=old is not None))
     if direction == "query":
-        bridge = shlex.join(["--source", str(store.absolute()), "--bridge", str(output.absolute())])
+        bridge = shlex.join(["--source", store_word(store), "--bridge", str(output.absolute())])
         advise(f"an audit of a translated store sets this beside it with {bridge}", quiet=quiet)
         return
-    translated = free_path(output.with_name(f"{opened.info.location.stem}-translated"))
-    words = [store, output, "-o", translated, *model_words("--target", target)]
+    translated = free_path(output.with_name(f"{name_of(opened)}-translated"))
+    words = [store_word(store), output, "-o", translated, *model_words("--target", target)]
     advise_next("translate", *words, quiet=quiet)
 
 

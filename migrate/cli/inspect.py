@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,9 +15,9 @@ if TYPE_CHECKING:
 
 
 @options.command("inspect", "What is in a store.", example="lead-migrate inspect my-store/")
-@click.argument("store", type=options.PATH)
+@click.argument("store", type=options.STORE)
 @options.as_json
-def command(store: Path, as_json: bool) -> None:
+def command(store: str, as_json: bool) -> None:
     """Tell what is in STORE: format, index, vectors, metric, norms, texts, model, and anything odd."""
     from migrate.stores import open_store
 
@@ -36,7 +35,7 @@ def _facts(store: Store) -> dict[str, Any]:
     info = store.info
     model = info.manifest.model if info.manifest else None
     return {
-        "store": str(info.location),
+        "store": info.location,
         "format": info.kind,
         "index_type": info.index_type,
         "vectors": info.count,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
@@ -16,6 +17,7 @@ from migrate.report.characters import printable
 
 if TYPE_CHECKING:
     from migrate.manifest import ModelIdentity
+    from migrate.stores.base import Store
 
 JUDGED = "DIR"
 """The judged queries, the one thing that is the user's to fill in."""
@@ -32,6 +34,7 @@ def advise_next(command: str, *words: str | Path, also: Sequence[str] = (), but:
     advise(f"next: {program} {printable(shlex.join(texts))}", quiet=quiet)
     if JUDGED in words:
         advise(f"  {JUDGED}: your judged queries, a folder in the form of BEIR or the name of a BEIR set", quiet=quiet)
+        advise("  nothing is judged? --queries FILE or --queries synthetic in the place of --beir", quiet=quiet)
 
 
 def _text(word: object) -> str:
@@ -87,9 +90,32 @@ def may_not_load(model: ModelIdentity) -> bool:
     return is_out_of_sight(model) or runs_code(model.spec) or (is_folder and not Path(name).is_dir())
 
 
-def beir_words(beir: str) -> list[str | Path]:
-    """The option that names the same judged queries from any folder."""
-    return ["--beir", Path(beir) if Path(beir).exists() else beir]
+def store_word(location: str) -> str:
+    """A location as it opens the same store from whatever folder."""
+    from migrate.stores.registry import path_in
+
+    path = path_in(location)
+    if path is None:
+        return location
+    scheme = "" if path == Path(location) else f"{location.partition(':')[0]}:"
+    return f"{scheme}{path.absolute()}"
+
+
+def name_of(store: Store) -> str:
+    """A name for what is made of a store: that of its file or folder without an ending, or what a URI has instead."""
+    from migrate.stores.registry import path_in
+
+    path = path_in(store.info.location)
+    return re.sub(r"[^\w.-]+", "-", store.info.name) if path is None else path.absolute().stem
+
+
+def path_beside(store: Store, ending: str) -> Path:
+    """A free path beside a store, or in the current folder where the store is not in one, with a name after it."""
+    from migrate.stores.registry import path_in
+
+    path = path_in(store.info.location)
+    name = f"{name_of(store)}-{ending}"
+    return free_path(Path(name) if path is None else path.absolute().with_name(name))
 
 
 def free_path(path: Path) -> Path:

@@ -22,15 +22,18 @@ from migrate.cli.terminal import advise
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from migrate.audit.query_set import QuerySet
     from migrate.embedders.base import Embedder
     from migrate.manifest import Manifest, ModelIdentity
     from migrate.report.suite import Suite
     from migrate.selection import QueryLog
+    from migrate.stores.base import Store
+    from migrate.vectors import Progress
 
 
 def log_sentence(stitch: Manifest, *, by_vectors: bool) -> str:
     """How much of a stitch's sample the log has chosen, and by what."""
-    from_log, pairs = stitch.details["sample"]["from query log"], stitch.counts["pairs"]
+    from_log, pairs = (stitch.stitch.sample or {})["from query log"], stitch.counts["pairs"]
     by = "old vectors and words" if by_vectors else "words only, as no source model was named"
     remark = "" if from_log == pairs else "; the others are random"
     return f"sample: {from_log:,} of {pairs:,} documents are near the top for the query log, by {by}{remark}"
@@ -39,6 +42,28 @@ def log_sentence(stitch: Manifest, *, by_vectors: bool) -> str:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 PATH = click.Path(path_type=Path)
+
+
+class Location(click.types.StringParamType):
+    """Where a store is: a path, or a URI. No path is made of it, which would take a slash from `kind:http://host`."""
+
+    name = "store"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The location as it was typed."""
+        if not value:
+            self.fail("expected a path or a URI, found nothing", param, ctx)
+        return str(value)
+
+
+STORE = Location()
+
+
+def local_paths(*locations: Path | str | None) -> list[Path]:
+    """The files and folders among what is read, which no output may replace."""
+    from migrate.stores.registry import path_in
+
+    return [path for location in locations if location is not None and (path := path_in(location)) is not None]
 
 
 class FiniteRange(click.FloatRange):
@@ -201,23 +226,70 @@ slices = option(
 )
 beir = option(
     "--beir",
-    required=True,
     metavar="DIR|NAME|FILE",
-    help="BEIR folder with queries.jsonl (and qrels/), the name of a BEIR set to download, or a file of `audit "
-    "--judge-next` with grades in it.",
+    help="Judged queries: a BEIR folder with queries.jsonl and qrels/, the name of a BEIR set to download, or a graded "
+    "file of `audit --judge-next`.",
+)
+SYNTHETIC = "synthetic"
+"""What --queries takes in the place of a file."""
+
+queries = option(
+    "--queries",
+    metavar="FILE|synthetic",
+    help="Instead of --beir, queries that nobody has judged: a query a line, or JSONL with `text`; or `synthetic`, "
+    "made from the store's documents. The verdict is provisional.",
 )
 split = option("--split", default="test", help="Which qrels/SPLIT.tsv to judge by.")
 
 
 @dataclass(frozen=True, slots=True)
 class QueryOptions:
-    """The queries that judge."""
+    """The queries that judge: judged ones, or others.
 
-    beir: str
+    Raises
+    ------
+    UsageError
+        Neither are named, or both.
+    """
+
+    beir: str | None
+    queries: str | None
     split: str
 
+    def __post_init__(self) -> None:
+        from migrate.errors import UsageError
 
-query_options = option_group(QueryOptions, "judged", beir, split)
+        if self.beir is None and self.queries is None:
+            raise UsageError(
+                "no queries are named: give judged ones with --beir DIR or any with --queries FILE, or have them made "
+                "with --queries synthetic"
+            )
+        if self.beir is not None and self.queries is not None:
+            raise UsageError("--beir and --queries exclude each other; leave one out")
+
+    @property
+    def location(self) -> str | None:
+        """Where the queries are; None for synthetic ones."""
+        return self.beir if self.queries is None else None if self.queries == SYNTHETIC else self.queries
+
+    @property
+    def words(self) -> list[str | Path]:
+        """The option that names the same queries from any folder."""
+        flag, named = ("--beir", str(self.beir)) if self.queries is None else ("--queries", self.queries)
+        return [flag, Path(named) if named != SYNTHETIC and Path(named).exists() else named]
+
+    def load(self, store: Store, *, parent_field: str, seed: int, progress: Progress) -> QuerySet:
+        """The queries; raises as `load_questions`, `load_unjudged` and `synthetic_queries`."""
+        from migrate.audit.query_set import load_questions, load_unjudged, synthetic_queries
+
+        if self.queries is None:
+            return load_questions(str(self.beir), split=self.split, progress=progress)
+        if self.queries == SYNTHETIC:
+            return synthetic_queries(store, parent_field=parent_field, seed=seed)
+        return load_unjudged(Path(self.queries))
+
+
+query_options = option_group(QueryOptions, "judged", beir, queries, split)
 """Adds the options of `QueryOptions`."""
 
 parent_field = option(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from migrate.cli import options
-from migrate.cli.next_step import advise_next, beir_words, is_out_of_sight, model_words
+from migrate.cli.next_step import advise_next, is_out_of_sight, model_words, store_word
 from migrate.cli.options import CI, GeneralOptions, LearningOptions, ModelOptions, Outputs, QueryOptions, ci_options
 from migrate.cli.spending import SpendingOptions, spending_options
 from migrate.cli.terminal import advise, progress_bar, show
@@ -16,6 +16,8 @@ from migrate.cli.unread import warn_of_plan, with_unread
 from migrate.cli.verdict import load_model_of, show_finished, show_report
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from migrate.embedders.base import Embedder
     from migrate.stores.base import Store
 
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     "The whole path in one command.",
     example="lead-migrate run my-store --target tfidf:64 --beir my-beir -o migration",
 )
-@click.argument("store", type=options.PATH)
+@click.argument("store", type=options.STORE)
 @options.target
 @options.query_options
 @options.output
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 @ci_options
 @options.general_options(options.seed, options.force, options.restart, options.as_json, options.quiet)
 def command(
-    store: Path,
+    store: str,
     target: str,
     judged: QueryOptions,
     output: Path,
@@ -55,21 +57,22 @@ def command(
 
     The arm `stay` is there when the source model is named, or when the store's manifest says it.
     """
-    from migrate.audit.query_set import load_questions
+    from migrate.audit.query_set import PARENT_FIELD
     from migrate.files import refuse_overlap
     from migrate.pipeline import MigrationRequest, finished_run, plan_migration
     from migrate.report.terminal import candidates_table
     from migrate.stores import open_store
 
     quiet, force = general.quiet, general.force
-    refuse_overlap(output, store, Path(judged.beir))
-    ci.refuse(store, Path(judged.beir), force=force)
+    read = options.local_paths(store, judged.location)
+    refuse_overlap(output, *read)
+    ci.refuse(*read, force=force)
     with progress_bar(quiet=quiet) as progress:
         opened = open_store(store, verify=True)
         old = _source_model(opened, learning.source_model, model)
         if old is None:
             advise("no --source-model: the audit cannot say whether staying would be better", quiet=quiet)
-        questions = load_questions(judged.beir, split=judged.split, progress=progress)
+        questions = judged.load(opened, parent_field=PARENT_FIELD, seed=general.seed, progress=progress)
         paid, embedder = spending.open(quiet=quiet), model.load(target, seed=general.seed)
         request = MigrationRequest(
             opened,
@@ -104,7 +107,7 @@ def command(
                 show(options.log_sentence(done.stitch.manifest, by_vectors=old is not None) + "\n")
         code = show_report(done.report, Outputs(None, None, ci), force=force, as_json=general.as_json)
     if code:
-        _advise_frontier(store, output, target, judged.beir, learning.source_model, quiet=quiet or general.as_json)
+        _advise_frontier(store, output, target, judged.words, learning.source_model, quiet=quiet or general.as_json)
     return code
 
 
@@ -118,14 +121,15 @@ def _source_model(store: Store, spec: str | None, model: ModelOptions) -> Embedd
 
 
 def _advise_frontier(
-    store: Path, output: Path, target: str, beir: str, source_model: str | None, *, quiet: bool
+    store: str, output: Path, target: str, queries: Sequence[str | Path], source_model: str | None, *, quiet: bool
 ) -> None:
     """What re-embedding a part would keep, out of what the run has left."""
     from migrate.pipeline import REFERENCE, STITCH, STORE
 
     source = model_words("--source-model", source_model) or (["--source-model", source_model] if source_model else [])
     advise_next(
-        "audit", output / STORE, "--reference", output / REFERENCE, *beir_words(beir), "--source", store, *source,
+        "audit", output / STORE, "--reference", output / REFERENCE, *queries,
+        "--source", store_word(store), *source,
         "--stitch", output / STITCH, *model_words("--target", target), "--frontier",
         also=("split", "query_log", "price", "margin", "seed"), quiet=quiet,
     )  # fmt: skip

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from migrate.cli import options
@@ -15,7 +13,7 @@ from migrate.cli.terminal import progress_bar, show, show_json
 @options.command(
     "stamp", "Write down which model a store is of.", example="lead-migrate stamp my-store/ --model tfidf:32"
 )
-@click.argument("store", type=options.PATH)
+@click.argument("store", type=options.STORE)
 @spec
 @sample
 @option("--trust", is_flag=True, help="Take your word for it: write the manifest without embedding a sample.")
@@ -25,7 +23,7 @@ from migrate.cli.terminal import progress_bar, show, show_json
 @options.as_json
 @options.quiet
 def command(
-    store: Path,
+    store: str,
     spec: str,
     size: int | str | None,
     trust: bool,

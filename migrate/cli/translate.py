@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 import click
 
 from migrate.cli import options
-from migrate.cli.next_step import JUDGED, advise_next, file_of, is_out_of_sight, may_not_load, model_words
+from migrate.cli.next_step import (
+    JUDGED,
+    advise_next,
+    file_of,
+    is_out_of_sight,
+    may_not_load,
+    model_words,
+    store_word,
+)
 from migrate.cli.options import GeneralOptions, ModelOptions, option, option_group
 from migrate.cli.spending import Spending, SpendingOptions, spending_options, with_views
 from migrate.cli.terminal import advise, progress_bar, show, show_json
@@ -115,8 +123,9 @@ def plan_budget(
         return None
     stitch, output = paths
     folder = reembedding.folder(output)
-    refuse_overlap(folder, store.info.location, stitch, output)
-    refuse_output(output, store.info.location, stitch, force=general.force)  # refused before anything is spent
+    read = options.local_paths(store.info.location, stitch)
+    refuse_overlap(folder, *read, output)
+    refuse_output(output, *read, force=general.force)  # refused before anything is spent
     request = reembedding.request(general.seed)
     target = load_model_of_stitch(fitted, stitch, reembedding.target, model)
     return plan_refit(store, fitted, target, request, folder, force=general.force, announce=announce)
@@ -183,7 +192,7 @@ def load_model_of_stitch(fitted: FittedStitch, folder: Path, spec: str | None, m
 @options.command(
     "translate", "A store through a stitch.", example="lead-migrate translate my-store my-stitch -o new-store"
 )
-@click.argument("store", type=options.PATH)
+@click.argument("store", type=options.STORE)
 @click.argument("stitch", type=options.PATH)
 @options.output
 @option(
@@ -194,7 +203,7 @@ def load_model_of_stitch(fitted: FittedStitch, folder: Path, spec: str | None, m
 @options.model_options
 @options.general_options(options.seed, options.force, options.restart, options.as_json, options.quiet)
 def command(
-    store: Path,
+    store: str,
     stitch: Path,
     output: Path,
     any_store: bool,
@@ -215,7 +224,7 @@ def command(
     from migrate.stitch.persistence import load_stitch
     from migrate.stores import open_store
 
-    refuse_overlap(output, store, stitch)
+    refuse_overlap(output, *options.local_paths(store, stitch))
     if any_store and reembedding.reembed is not None:
         raise UsageError("--reembed needs the store that the stitch was fitted on; leave out --any-store, or fit again")
     quiet = general.quiet
@@ -245,7 +254,7 @@ def command(
 
 
 def _advise_audit(
-    source: Store, fitted: FittedStitch, store: Path, output: Path, target: str | None, *, quiet: bool
+    source: Store, fitted: FittedStitch, store: str, output: Path, target: str | None, *, quiet: bool
 ) -> None:
     """The audit as far as it is known here: with the source only where its model can be had from what it remembers."""
     model = fitted.manifest.model
@@ -260,7 +269,7 @@ def _advise_audit(
     advise_next("audit", output, *words, quiet=quiet)
 
 
-def _source_words(store: Path, recorded: ModelIdentity | None, manifest: Manifest | None) -> list[str | Path]:
+def _source_words(store: str, recorded: ModelIdentity | None, manifest: Manifest | None) -> list[str | Path]:
     """`--source`, with `--source-model` where only the stitch says it; nothing where an audit could not load that."""
     from migrate.embedders.kinds import split_spec
 
@@ -268,7 +277,7 @@ def _source_words(store: Path, recorded: ModelIdentity | None, manifest: Manifes
     if recorded is None or may_not_load(recorded) or (split_spec(recorded.spec)[0] == "tfidf" and not has_model):
         return []
     placed = model_words("--source-model", recorded.spec)
-    return ["--source", store, *(placed or ([] if has_model else ["--source-model", recorded.spec]))]
+    return ["--source", store_word(store), *(placed or ([] if has_model else ["--source-model", recorded.spec]))]
 
 
 def _show(done: Translation, store: Store, output: Path) -> None:

@@ -42,7 +42,7 @@ def load_model_of(store: Store, spec: str | None, flag: str, options: ModelOptio
         raise UsageError(f"{store.info.location} does not say which model it was built with; name it with {flag} SPEC")
     if recorded is None or spec not in (None, recorded.spec):
         embedder = options.load(str(spec), state=folder_of(store))
-        embedder.expect_dim(store.info.dim, str(store.info.location))
+        embedder.expect_dim(store.info.dim, store.info.location)
         return embedder
     if spec is None:
         refuse_recorded_code(recorded, store.info.location, flag)
@@ -52,7 +52,7 @@ def load_model_of(store: Store, spec: str | None, flag: str, options: ModelOptio
             f"found none; say where they are with {flag} file:PATH"
         )
     embedder = options.as_recorded(recorded).load(recorded.spec, state=folder_of(store))
-    embedder.expect_dim(store.info.dim, str(store.info.location))
+    embedder.expect_dim(store.info.dim, store.info.location)
     try:
         identity = embedder.identity
     except (InputError, RemoteError) as error:
@@ -61,7 +61,7 @@ def load_model_of(store: Store, spec: str | None, flag: str, options: ModelOptio
     return embedder
 
 
-def refuse_recorded_code(model: ModelIdentity, path: Path, flag: str) -> None:
+def refuse_recorded_code(model: ModelIdentity, path: Path | str, flag: str) -> None:
     """Make sure that what an artefact remembers of its model does not decide which code runs here.
 
     Raises

@@ -72,7 +72,7 @@ def store_bytes(store: Store, dim: int) -> StoreBytes:
     """
     info = store.info
     now = file_bytes(store)
-    index = int(info.details.get("index bytes", info.count * info.dim * FLOAT_BYTES))
+    index = int(info.details.get("index_bytes", info.count * info.dim * FLOAT_BYTES))
     rows = info.count + int(info.details.get("nlist", 0))
     after = index + rows * (dim - info.dim) * FLOAT_BYTES
     kind = info.index_type.replace("IndexIDMap2(", "").replace("IndexIDMap(", "").rstrip(")")
@@ -151,7 +151,7 @@ def read_stitch_quality(folder: Path, store: Store, spec: str) -> KnownPoint:
         It was fitted on another store, or leads to another model.
     """
     fitted = load_stitch(folder)
-    difference = store.snapshot().difference(fitted.manifest.details.get("fingerprint", {}))
+    difference = store.snapshot().difference(fitted.manifest.stitch.fitted_on)
     if difference is not None:
         raise StitchError(
             f"{folder}: expected a stitch fitted on {store.info.location}, found one of another store ({difference}); "

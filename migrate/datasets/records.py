@@ -130,7 +130,7 @@ def read_query_log(path: Path) -> tuple[Query, ...]:
             times[text.strip()] += 1
             ids.setdefault(text.strip(), query_id)
     if not times:
-        raise DatasetError(f"{path}: the file has no queries; write one a line, or leave out the log")
+        raise DatasetError(f"{path}: the file has no queries; write one a line")
     return tuple(Query(ids[text], text) for text, _ in times.most_common())
 
 

@@ -20,7 +20,7 @@ from migrate.checkpoint.folder import Configuration, StoreJob, Work, rows_done, 
 from migrate.embedders.base import Embedder
 from migrate.errors import DatasetError
 from migrate.files import FileStamp
-from migrate.manifest import Manifest, ModelIdentity
+from migrate.manifest import Manifest, ModelIdentity, StoreFacts
 from migrate.runners import DoShard, Shard, ShardResult, ShardTask, shards_of
 from migrate.stores import create_store
 from migrate.stores.base import Metric, NewStoreWriter
@@ -154,7 +154,7 @@ def finish_embedding(
     """Write the state of the model and the manifest; `hashes` are of the files, as `hash_files` gives them."""
     identity = noted_identity(work, embedder)
     embedder.save_state(work.content)
-    details = {"made by": made_by, **hashes}
+    details = {**StoreFacts(made_by=made_by).as_details(), **hashes}
     counts = {"documents": work.rows}
     Manifest("store", model=identity, inputs=dict(inputs), counts=counts, details=details).write(work.content)
     return {"count": work.rows, "dim": identity.dim}

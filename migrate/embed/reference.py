@@ -114,7 +114,7 @@ def is_reembedded(store: Store, embedder: Embedder, folder: Path) -> bool:
     if not (folder / MANIFEST_NAME).is_file():
         return False
     made = read_manifest(folder, "store")
-    return (made.details.get("made by"), made.model, made.inputs) == (MADE_BY, embedder.identity, source_hashes(store))
+    return (made.store.made_by, made.model, made.inputs) == (MADE_BY, embedder.identity, source_hashes(store))
 
 
 def documents_left(store: Store, output: Path, *, restart: bool = False) -> Iterator[Document]:

@@ -99,7 +99,7 @@ def _pairs(
     own = np.array([doc_id not in known.copies for doc_id in ids], dtype=bool)
     some = np.sort(np.random.default_rng(seed).permutation(rows[own])[:MOST_PAIRS])
     batch = store.get(some)
-    check_vectors(batch.ids, batch.vectors, source=str(store.info.location))
+    check_vectors(batch.ids, batch.vectors, source=store.info.location)
     target: Vectors = known.vectors[[known.row_of[doc_id] for doc_id in batch.ids]]
     texts = [document.text for document in store.documents(some)] if with_texts else []
     return Pairs(tuple(batch.ids), batch.vectors, target), texts

@@ -18,7 +18,7 @@ from migrate.embedders.base import Embedder
 from migrate.errors import StitchError
 from migrate.files import canonical_json, refuse_existing
 from migrate.fit import fit_reader, require_texts
-from migrate.manifest import MANIFEST_NAME
+from migrate.manifest import MANIFEST_NAME, StitchFacts
 from migrate.reembed.choice import (
     QUERY_LOG,
     RANDOM,
@@ -30,15 +30,12 @@ from migrate.reembed.choice import (
     look_over,
 )
 from migrate.reembed.refit import extended, refit
-from migrate.selection.query_log import MOST_QUERIES, choosers_of, chosen_by, digests_of
+from migrate.selection.query_log import MOST_QUERIES, choosers_of, digests_of
 from migrate.stitch.fitted import DOCUMENT, FittedStitch, require_direction
 from migrate.stitch.persistence import load_stitch
 from migrate.stores.base import Store
 from migrate.stores.file_store import verify_files
 from migrate.vectors import Document, Progress, Query, no_progress
-
-DETAIL = "re-embedding"
-"""Detail of a stitch's manifest: what was asked for, and what came of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,10 +165,10 @@ class RefitPlan(SpendingPlan[FittedStitch]):
             extended(store, fitted.sample, choice.sample.documents, true),
             np.flatnonzero(paid),
             reader=fitted.reader or fit_reader(store, self.embedder, seed=seed),
-            details={
-                DETAIL: {"asked": self.facts, **chosen, "tokens, about": choice.cost.tokens},
-                **chosen_by(choosers),
-            },
+            details=StitchFacts(
+                reembedding={"asked": self.facts, **chosen, "tokens, about": choice.cost.tokens},
+                chosen_by=tuple(sorted(choosers)),
+            ).as_details(),
             seed=seed,
             progress=progress,
         )
@@ -257,8 +254,8 @@ def with_metered_views(fitted: FittedStitch, cap: SpendingCap) -> FittedStitch:
 
 
 def _check_same(store: Store, fitted: FittedStitch, embedder: Embedder) -> None:
-    require_direction(fitted.manifest, DOCUMENT, source=str(store.info.location))
-    difference = store.snapshot().difference(fitted.manifest.details["fingerprint"])
+    require_direction(fitted.manifest, DOCUMENT, source=store.info.location)
+    difference = store.snapshot().difference(fitted.manifest.stitch.fitted_on)
     if difference is not None:
         raise StitchError(
             f"{store.info.location}: the stitch was fitted on another store ({difference}), whose documents it has "
@@ -297,4 +294,4 @@ def _earlier(folder: Path, facts: dict[str, Any]) -> FittedStitch | None:
     if not (folder / MANIFEST_NAME).is_file():
         return None
     earlier = load_stitch(folder)
-    return earlier if earlier.manifest.details.get(DETAIL, {}).get("asked") == facts else None
+    return earlier if (earlier.manifest.stitch.reembedding or {}).get("asked") == facts else None

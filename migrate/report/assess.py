@@ -118,7 +118,7 @@ def assess_document(assessment: Assessment) -> dict[str, Any]:
     return {
         "schema_version": 1,
         "kind": "assess",
-        "store": {"path": str(info.location), "format": info.kind, "index_type": info.index_type, "dim": info.dim},
+        "store": {"path": info.location, "format": info.kind, "index_type": info.index_type, "dim": info.dim},
         "target": {
             "spec": target.spec,
             "dim": target.dim,
@@ -154,7 +154,7 @@ def assess_page(assessment: Assessment) -> str:
         Section("How this is known", _list(assessment.notes)),
     ]
     lead = "".join(f"<p>{html_sentence(answer)}</p>" for answer in assessment.answers)
-    return html_page("Cost", f"Moving {assessment.store.location.name} to {assessment.target.spec}", lead, sections)
+    return html_page("Cost", f"Moving {assessment.store.name} to {assessment.target.spec}", lead, sections)
 
 
 def _list(sentences: Sequence[str]) -> str:

@@ -24,10 +24,11 @@ def advice(report: AuditReport) -> Iterator[str]:
     """The next steps that the report supports, the nearest first."""
     verdict = report.verdict
     if verdict.outcome is Outcome.SAFE:
-        yield "replace the old store by the translated one, and embed queries with the target model from then on"
+        replacing = "replace the old store by the translated one, and embed queries with the target model from then on"
+        yield f"{replacing}; keep the old one until judged queries (--beir) agree" if verdict.provisional else replacing
         return
     if report.reference is not None and not report.reference.proven:
-        yield "build a reference that is beyond doubt: `audit STORE --reference build` embeds every text"
+        yield _PROVEN_STORE if report.pool else _PROVEN_REFERENCE
     if verdict.lacks_documents:
         yield "embed the whole store again: it is too small to audit, and for a migration to pay off"
         return
@@ -38,18 +39,23 @@ def advice(report: AuditReport) -> Iterator[str]:
     for name in report.ways_out:
         bounds = report.family[name]
         yield (
-            f"`{name}` keeps the margin (retention {bounds.estimate:.3f}, at least {bounds.lower:.3f} with 95 % "
-            f"confidence, whichever of {len(report.family)} further arms is picked)"
+            f"`{name}` keeps the margin ({verdict.measured} {bounds.estimate:.3f}, at least {bounds.lower:.3f} with "
+            f"95 % confidence, whichever of {len(report.family)} further arms is picked)"
         )
     if report.frontier is None:
         yield (
             "try what re-embedding a part would keep: `audit` says it with `--frontier`, `--source` and the `--stitch` "
-            "of the translation"
+            f"of the translation{_BY_BUILD if report.pool else ''}"
         )
+    if verdict.outcome is Outcome.INCONCLUSIVE and verdict.provisional:
+        yield "or judge some queries, and audit with --beir"
     if verdict.outcome is Outcome.INCONCLUSIVE and verdict.queries_needed:
-        yield f"or judge about {verdict.queries_needed:,} queries"
+        yield f"or {'give' if verdict.provisional else 'judge'} about {verdict.queries_needed:,} queries"
 
 
+_PROVEN_STORE = "audit a store that says what it was translated for, as `translate` writes it"
+_PROVEN_REFERENCE = "build a reference that is beyond doubt: `audit STORE --reference build` embeds every text"
+_BY_BUILD = ", against a full re-embed (`--reference build`)"
 _QUERIES, _SLICES = 3, 3
 _FEWEST = 10
 METRICS = {"ip": "inner product, at least", "l2": "squared distance, at most"}
@@ -219,6 +225,7 @@ _AGREEMENT = {
     "judged@10": "judged@10",
 }
 _COSTS = ("Mtok", "usd")
+_NOT_IN_POOL = ("overlap and RBO", "topics", "the map of the spaces and how alike they are")
 _MILLION = 1e6
 
 
@@ -226,8 +233,9 @@ def audit_text(report: AuditReport) -> str:
     """The arms, the diagnostics, the frontier, and the verdict."""
     verdict = report.verdict
     subject = f"{report.dataset}: {verdict.n_queries:,} queries, {report.n_documents:,} documents"
+    first = [wrap(f"provisional: {report.basis}")] if report.basis else []
     tables = [quality_table(report), agreement_table(report)]
-    parts = [subject, *tables, diagnostics_text(report.diagnostics, report.measure)]
+    parts = [*first, subject, *tables, diagnostics_text(report.diagnostics, report.measure)]
     parts += [frontier_text(report.frontier)] if report.frontier else []
     return "\n\n".join([*filter(None, parts), "\n".join(map(wrap, sentences(report)))])
 
@@ -236,6 +244,10 @@ def sentences(report: AuditReport) -> Iterator[str]:
     """What the tables do not say, the verdict last."""
     verdict = report.verdict
     yield "bounds are one-sided 95 % bounds of each arm alone; the verdict is on `translated` alone"
+    if report.pool is not None:
+        yield from report.pool.sentences
+        if not report.pool.is_exact:
+            yield f"left out, as they need the full re-embed: {', '.join(_NOT_IN_POOL)}; `--reference build` has them"
     if report.skipped_arms:
         yield "skipped arms: " + "; ".join(f"{name} {need}" for name, need in report.skipped_arms.items())
     yield from (f"note: {note}" for note in report.notes)
@@ -246,8 +258,7 @@ def sentences(report: AuditReport) -> Iterator[str]:
         span = f"95 % bounds {gain.lower:+.3f} to {gain.upper:+.3f}"
         yield f"against staying: {gain.estimate:+.3f} {report.measure}, {span}{_significance(verdict)}"
     yield from (f"next: {step}" for step in advice(report))
-    stars = " (provisional: nothing is judged, so this rests on overlap@10)" if verdict.provisional else ""
-    yield f"{verdict.outcome}{stars}: {verdict.sentence}"
+    yield f"{report.headline}: {verdict.sentence}"
 
 
 def _significance(verdict: Verdict) -> str:
@@ -265,7 +276,16 @@ def quality_rows(report: AuditReport) -> list[list[str]]:
     """One row an arm: measures, retention with its bounds, queries won, tied and lost; what it costs where any does."""
     shown = _shown(_QUALITY, report)
     priced = any(arm.usd for arm in report.arms)
-    head = ["arm", *shown.values(), "retention", "bounds", "win/tie/loss", "s", "Mtok", *(["usd"] if priced else [])]
+    head = [
+        "arm",
+        *shown.values(),
+        report.verdict.measured,
+        "bounds",
+        "win/tie/loss",
+        "s",
+        "Mtok",
+        *(["usd"] if priced else []),
+    ]
     rows = [
         [
             arm.name,
@@ -282,12 +302,15 @@ def quality_rows(report: AuditReport) -> list[list[str]]:
 
 def agreement_table(report: AuditReport) -> str:
     """The rows of `agreement_rows`, aligned."""
-    return table(agreement_rows(report))
+    rows = agreement_rows(report)
+    return table(rows) if rows else ""
 
 
 def agreement_rows(report: AuditReport) -> list[list[str]]:
     """One row an arm: how much of what the full re-embed finds it finds too."""
     shown = _shown(_AGREEMENT, report)
+    if not shown.keys() - {"judged@10"}:
+        return []
     rows = [[arm.name, *_means(arm, shown)] for arm in report.arms]
     return filled_columns([["against the full re-embed", *shown.values()], *rows])
 

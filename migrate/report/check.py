@@ -89,7 +89,7 @@ def check_document(result: Compatibility) -> dict[str, Any]:
     return {
         "schema_version": SCHEMA_VERSION,
         "kind": "check",
-        "store": str(result.store),
+        "store": result.store,
         "model": asdict(result.model),
         "compatible": result.compatible,
         "cause": result.cause.value,

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from migrate.audit.held_out import HeldOut
+from migrate.audit.pool import PoolSummary
 from migrate.audit.report import AuditReport
 from migrate.audit.results import ArmResult
 from migrate.audit.verdict import Verdict
@@ -49,7 +50,7 @@ def audit_document(report: AuditReport) -> dict[str, Any]:
     return {
         "schema_version": SCHEMA_VERSION,
         "kind": "audit",
-        "verdict": {**_verdict(report.verdict), "measure": report.measure},
+        "verdict": {**_verdict(report.verdict), "measure": report.measure, "basis": report.basis or None},
         "dataset": {"name": report.dataset, "queries": len(report.query_ids), "documents": report.n_documents},
         "arms": [_arm(arm, report) for arm in report.arms],
         "family": as_plain(report.family),
@@ -66,6 +67,7 @@ def audit_document(report: AuditReport) -> dict[str, Any]:
         "query_ids": list(report.query_ids),
         "notes": list(report.notes),
         "manifest": as_plain(report.manifest),
+        **({} if report.pool is None else {"pool": _pool(report.pool)}),
         **({} if report.frontier is None else {"frontier": frontier_document(report.frontier)}),
     }
 
@@ -76,6 +78,8 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "sentence": verdict.sentence,
         "provisional": verdict.provisional,
         "margin": verdict.margin,
+        "not_safe_below": verdict.margin if verdict.harmful is None else verdict.harmful,
+        "stands_for_retention": verdict.stands_for,
         "retention": as_plain(verdict.retention),
         "gain_over_stay": as_plain(verdict.gain_over_stay),
         "worse_than_stay": verdict.worse_than_stay,
@@ -88,6 +92,10 @@ def _reference(report: AuditReport) -> dict[str, Any]:
     proof = report.reference
     evidence = [] if proof is None else list(proof.evidence)
     return {"proven": proof is not None and proof.proven, "evidence": evidence, "doubts": list(report.doubts)}
+
+
+def _pool(pool: PoolSummary) -> dict[str, Any]:
+    return {**as_plain(pool), "share": pool.share, "exact": pool.is_exact, "sentences": list(pool.sentences)}
 
 
 def _held_out(held_out: HeldOut) -> dict[str, Any]:

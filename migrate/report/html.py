@@ -152,27 +152,36 @@ _WORDS = {
     Outcome.NOT_SAFE: "The translated store must not take over as it is",
     Outcome.INCONCLUSIVE: "There is too little evidence to use the translated store",
 }
+_PROVISIONAL = {
+    Outcome.SAFE: "Provisional: the translated store answers nearly as a full re-embed does",
+    Outcome.NOT_SAFE: "Provisional: the translated store answers too unlike a full re-embed",
+    Outcome.INCONCLUSIVE: _WORDS[Outcome.INCONCLUSIVE],
+}
 
 
 def audit_page(report: AuditReport) -> str:
     """The whole report, for a browser; it needs no network."""
     parts = [
+        *_pool(report),
         _arms(report),
         *_frontier(report),
         _differences(report),
         *diagnostics_sections(report),
         _provenance(report),
     ]
-    title = _WORDS[report.verdict.outcome]
+    title = (_PROVISIONAL if report.verdict.provisional else _WORDS)[report.verdict.outcome]
     return html_page(f"lead-migrate audit of {report.dataset}", title, _lead(report), parts, footer=_footer(report))
 
 
 def _lead(report: AuditReport) -> str:
     verdict = report.verdict
-    stamp = f'<span class="stamp {_COLOURS[verdict.outcome]}">{escape(verdict.outcome.value)}</span>'
-    provisional = " This is provisional: nothing is judged." if verdict.provisional else ""
+    is_half = verdict.provisional and verdict.outcome is Outcome.SAFE
+    colour = "warn" if is_half else _COLOURS[verdict.outcome]
+    words = f"{verdict.outcome}, provisional" if verdict.provisional else verdict.outcome.value
+    basis = f" {html_sentence(f'provisional: {report.basis}')}" if report.basis else ""
+    stamp = f'<span class="stamp {colour}">{escape(words)}</span>'
     return (
-        f'<p class="lead">{stamp}{html_sentence(verdict.sentence)}{provisional}</p>'
+        f'<p class="lead">{stamp}{html_sentence(verdict.sentence)}{basis}</p>'
         f"{_steps(report)}"
         f'<dl class="figures">{"".join(_figure(name, value) for name, value in _figures(report))}</dl>'
     )
@@ -188,13 +197,35 @@ def _figure(name: str, value: str) -> str:
 
 
 def _figures(report: AuditReport) -> Iterator[tuple[str, str]]:
-    yield f"retention of {report.measure}", f"{report.verdict.retention.estimate:.3f}"
+    kept = "" if report.verdict.provisional else "retention of "
+    yield f"{kept}{report.measure}", f"{report.verdict.retention.estimate:.3f}"
     for name in (TRANSLATED, FULL, STAY):
         mean = next((arm.mean(report.measure) for arm in report.arms if arm.name == name), None)
         if mean is not None:
             yield f"{report.measure}, {name}", f"{mean:.3f}"
     yield "queries", f"{report.verdict.n_queries:,}"
     yield "documents", f"{report.n_documents:,}"
+    if report.pool is not None:
+        yield "documents embedded", f"{report.pool.documents:,} ({report.pool.share:.1%})"
+
+
+def _pool(report: AuditReport) -> Iterator[Section]:
+    if report.pool is None:
+        return
+    sentences = "".join(f"<li>{html_words(sentence)}</li>" for sentence in report.pool.sentences)
+    rows = [
+        [
+            f"first {step.depth} for a query",
+            f"{step.queries:,}",
+            f"{step.documents:,}",
+            f"{step.sampled:,}",
+            "-" if step.tokens is None else f"{step.tokens:,}",
+            "-" if step.usd is None else f"{step.usd:,.4f}",
+        ]
+        for step in report.pool.steps
+    ]
+    head = ["step", "queries", "documents embedded", "drawn at random", "tokens", "usd"]
+    yield Section("The pool", f"<ul>{sentences}</ul>{html_table([head, *rows])}")
 
 
 def _arms(report: AuditReport) -> Section:
@@ -210,12 +241,14 @@ def _arms(report: AuditReport) -> Section:
     marked = [place for place, row in enumerate(body) if row[0] == TRANSLATED]
     meanings = "".join(f"<li><b>{escape(arm.name)}</b>: {escape(arm.meaning)}</li>" for arm in report.arms)
     needs = "".join(f"<li><b>{escape(name)}</b> {html_words(need)}</li>" for name, need in report.skipped_arms.items())
+    agreement = agreement_rows(report)
+    agreed = html_table(agreement) if agreement else "<p>Not known, as only a pool of the full re-embed is there.</p>"
     absent = f"<h3>Skipped arms</h3><ul>{needs}</ul>" if needs else ""
     return Section(
         "The arms",
         f"<p>Every arm answers the same queries. Intervals are one-sided 95 % bounds either way.</p>{chart}"
         f"{html_table([head, *body], marked=marked)}"
-        f"<h3>How much of what the full re-embed finds each arm finds too</h3>{html_table(agreement_rows(report))}"
+        f"<h3>How much of what the full re-embed finds each arm finds too</h3>{agreed}"
         f"<details><summary>What the arms are</summary><ul>{meanings}</ul></details>{absent}",
     )
 
@@ -264,7 +297,7 @@ def _provenance(report: AuditReport) -> Section:
         *([name, f"{model.spec}, {model.dim} dimensions"] for name, model in models.items() if model),
         ["queries and judgements", report.dataset],
         ["seed", str(manifest.seed)],
-        ["bootstrap resamples", f"{manifest.details.get('resamples', 0):,}"],
+        ["bootstrap resamples", f"{manifest.report.resamples or 0:,}"],
         ["made", f"{manifest.created}, lead-migrate {manifest.tool_version}"],
     ]
     return Section("Provenance and remarks", f"<ul>{notes}</ul>{html_table(facts, text_columns=[1])}")

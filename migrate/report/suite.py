@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import PurePath
 from xml.etree import ElementTree
 
 from migrate.audit.report import AuditReport
@@ -122,7 +123,7 @@ _STATES = {Outcome.SAFE: State.PASSED, Outcome.NOT_SAFE: State.FAILED, Outcome.I
 def audit_suite(report: AuditReport) -> Suite:
     """The verdict, and where staying is possible, whether it is not better."""
     verdict = report.verdict
-    cases = [Case("verdict", _STATES[verdict.outcome], f"{verdict.outcome}: {verdict.sentence}")]
+    cases = [Case("verdict", _STATES[verdict.outcome], f"{report.headline}: {verdict.sentence}")]
     gain = verdict.gain_over_stay
     if gain is not None:
         span = f"{gain.estimate:+.3f} {report.measure} (95 % bounds {gain.lower:+.3f} to {gain.upper:+.3f})"
@@ -135,6 +136,7 @@ def audit_suite(report: AuditReport) -> Suite:
         "retention upper bound": f"{bounds.upper:.6f}",
         "margin": f"{verdict.margin:g}",
         "queries": str(verdict.n_queries),
+        **({"provisional": report.basis} if report.basis else {}),
     }
     return Suite("lead-migrate audit", f"audit of {report.dataset}", cases, _audit_markdown(report), properties)
 
@@ -142,7 +144,8 @@ def audit_suite(report: AuditReport) -> Suite:
 def _audit_markdown(report: AuditReport) -> str:
     *others, verdict = sentences(report)
     notes = "\n".join(f"- {sentence}" for sentence in others)
-    mark = MARKS[_STATES[report.verdict.outcome]]
+    provisional = report.verdict.provisional and report.verdict.outcome is Outcome.SAFE
+    mark = MARKS[State.OPEN if provisional else _STATES[report.verdict.outcome]]
     return (
         f"## {mark} lead-migrate: {verdict}\n\n{markdown_table(quality_rows(report))}\n\n"
         f"<details><summary>Remarks</summary>\n\n{notes}\n\n</details>\n"
@@ -158,7 +161,9 @@ def check_suite(result: Compatibility) -> Suite:
     if figures is not None:
         properties |= {"sampled": str(figures.sampled), "agreeing": str(figures.agreeing)}
         properties["median cosine"] = f"{figures.median_cosine:.6f}"
-    return Suite("lead-migrate check", f"check of {result.store.name}", cases, _check_markdown(result), properties)
+    return Suite(
+        "lead-migrate check", f"check of {PurePath(result.store).name}", cases, _check_markdown(result), properties
+    )
 
 
 def _state(*, ok: bool) -> State:

@@ -16,16 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.embedders.base import Embedder
-from migrate.errors import ManifestError, UsageError, VectorError
+from migrate.errors import UsageError, VectorError
 from migrate.files import canonical_json
 from migrate.manifest import Manifest
 from migrate.search.bm25 import bm25_run
 from migrate.search.runs import DEPTH, Run, TopK
 from migrate.stores.base import Store
 from migrate.vectors import Document, Progress, Query, Vectors, check_vectors, no_progress, query_key
-
-CHOSEN_BY = "chosen by queries"
-"""Detail of a manifest: the digests of all queries that chose documents; absent where none did."""
 
 _DIGITS = 16
 
@@ -53,19 +50,8 @@ def choosers_of(*manifests: Manifest | None) -> frozenset[str]:
     """The digests of the queries that chose documents for any of some stitches and stores."""
     digests: set[str] = set()
     for manifest in filter(None, manifests):
-        listed = manifest.details.get(CHOSEN_BY, [])
-        if not isinstance(listed, list) or not all(isinstance(digest, str) for digest in listed):
-            raise ManifestError(
-                f"the {manifest.kind} manifest should hold hashes of queries under {CHOSEN_BY!r}, but does "
-                "not; the file is damaged, copy or make it again"
-            )
-        digests.update(listed)
+        digests.update(manifest.chosen_by)
     return frozenset(digests)
-
-
-def chosen_by(digests: frozenset[str]) -> dict[str, list[str]]:
-    """The detail for a manifest; empty where no query chose."""
-    return {CHOSEN_BY: sorted(digests)} if digests else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +147,7 @@ def _by_vectors(store: Store, queries: Vectors, depth: int, progress: Progress) 
     done = 0
     for batch in store.scan():
         progress("search the query log", done, store.info.count)
-        check_vectors(batch.ids, batch.vectors, source=str(store.info.location))
+        check_vectors(batch.ids, batch.vectors, source=store.info.location)
         keys = [_key(row) for row in range(done, done + len(batch))]
         for top in tops:
             top.add(keys, batch.vectors)

@@ -221,7 +221,7 @@ def _diverse_rows(
     if len(pool) <= size:
         return pool
     batch = store.get(pool)
-    check_vectors(batch.ids, batch.vectors, source=str(store.info.location))
+    check_vectors(batch.ids, batch.vectors, source=store.info.location)
     return pool[far_apart(batch.vectors, size, seed=seed, progress=progress)]
 
 
@@ -252,6 +252,6 @@ def embed_pairs(store: Store, embedder: Embedder, sample: Sample, *, progress: P
         As the embedder.
     """
     batch = store.get(sample.rows)
-    check_vectors(batch.ids, batch.vectors, source=str(store.info.location))
+    check_vectors(batch.ids, batch.vectors, source=store.info.location)
     target = embedder.embed_documents(sample.documents, progress=progress)
     return Pairs(tuple(batch.ids), batch.vectors, target, find_copies(store, sample.documents))

@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 
-def distinct_names(paths: Sequence[Path]) -> list[str]:
-    """For each path as many of its last parts as tell it from all others, and a number where the path is the same.
+def distinct_names(locations: Sequence[str]) -> list[str]:
+    """For each location as many of its last parts as tell it from all others, and a number where it is the same.
 
-    A path may hold what a terminal obeys; a name does not.
+    A location may hold what a terminal obeys; a name does not.
 
-    >>> distinct_names([Path("a/store"), Path("b/store")])
+    >>> distinct_names(["a/store", "b/store"])
     ['a/store', 'b/store']
-    >>> distinct_names([Path("a/old"), Path("a/old"), Path("b/new")])
+    >>> distinct_names(["a/old", "a/old", "b/new"])
     ['old', 'old (2)', 'new']
     """
-    parts = [path.absolute().parts for path in paths]
+    parts = [Path(location).absolute().parts for location in locations]
     different = len(set(parts))
     depth = next(
         d for d in range(1, 1 + max(map(len, parts))) if len({path_parts[-d:] for path_parts in parts}) == different
@@ -173,7 +173,7 @@ def _by_labels(matched: Matched, labels: Mapping[str, str], *, seed: int) -> Dow
 
 def _facts(name: str, store: Store, space: Space) -> Compared:
     info = store.info
-    return Compared(name, str(info.location), info.count, info.dim, info.exact, space.dimension, space.two_nn)
+    return Compared(name, info.location, info.count, info.dim, info.exact, space.dimension, space.two_nn)
 
 
 def _notes(stores: Sequence[Store], names: Sequence[str], matched: Matched) -> list[str]:

@@ -107,10 +107,10 @@ def _take(store: Store, keys: Keys, shared: Keys) -> tuple[Sequence[str], Vector
     """Ids and vectors in the order of `shared`; the store has all of them."""
     distinct, rows = np.unique(keys, return_index=True)
     batch = store.get(rows[np.searchsorted(distinct, shared)].astype(np.int64))
-    check_vectors(batch.ids, batch.vectors, source=str(store.info.location))
+    check_vectors(batch.ids, batch.vectors, source=store.info.location)
     return list(batch.ids), batch.vectors
 
 
 def _too_few_shared(stores: Sequence[Store], shared: int) -> StoreError:
-    names = ", ".join(str(store.info.location) for store in stores)
+    names = ", ".join(store.info.location for store in stores)
     return StoreError(f"{names}: the stores have {shared or 'no'} ids in common; compare stores with at least {FEWEST}")

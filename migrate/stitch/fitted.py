@@ -14,7 +14,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,7 +24,7 @@ from safetensors.numpy import save
 from migrate.display import notebook_html
 from migrate.errors import StitchError
 from migrate.files import atomic_folder, canonical_json, sha256_file, write_bytes, write_json
-from migrate.manifest import Manifest
+from migrate.manifest import Manifest, StitchFacts
 from migrate.stitch.base import Pairing, Prediction, Stitch
 from migrate.stitch.registry import find_kind, new_stitch
 from migrate.stitch.select import Candidate, Selection, select_stitch
@@ -38,8 +38,6 @@ DOCUMENT: Direction = "document"
 QUERY: Direction = "query"
 DIRECTIONS = (DOCUMENT, QUERY)
 
-DIRECTION = "direction"
-"""Detail of a stitch's manifest; absent in those from before there were two directions."""
 
 _MAPS = {
     DOCUMENT: "maps the store's documents into the new space",
@@ -50,10 +48,6 @@ WEIGHTS_NAME = "weights.safetensors"
 SAMPLE_NAME = "sample.json"
 PREFIX, READER_PREFIX, FALLBACK_PREFIX = "stitch.", "reader.", "fallback."
 SAMPLE_KEY = "sample.vectors"
-ARRAYS = "arrays"
-"""Detail of the manifest: the names of all arrays in the file of weights."""
-FALLBACK = "fallback"
-"""Detail of the manifest: the scores of the fallback; absent without one."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +104,7 @@ def direction_of(manifest: Manifest, *, source: str = "stitch") -> Direction:
     StitchError
         The manifest names another direction.
     """
-    direction: Direction = manifest.details.get(DIRECTION, DOCUMENT)
+    direction = cast("Direction", manifest.stitch.direction or DOCUMENT)
     if direction not in DIRECTIONS:
         raise StitchError(
             f"{source}: expected a direction among {', '.join(DIRECTIONS)}; found {direction!r}; fit it again"
@@ -143,7 +137,7 @@ def input_dim(manifest: Manifest, *, source: str = "stitch") -> int:
         A stitch for queries does not say whose.
     """
     if direction_of(manifest, source=source) == DOCUMENT:
-        return int(manifest.details["fingerprint"]["dim"])
+        return int(manifest.stitch.fitted_on["dim"])
     if manifest.model is None:
         raise StitchError(
             f"{source}: the manifest does not name the model whose queries the stitch takes; fit it again"
@@ -340,19 +334,18 @@ class FittedStitch:
 
     def manifest_with_files(self, folder: Path) -> Manifest:
         """The manifest with the facts of the fit and the hashes of the files in `folder`."""
-        kept = {name: fact for name, fact in self.manifest.details.items() if name != FALLBACK}
-        spare = {} if self.fallback is None else {FALLBACK: _selection_facts(self.fallback.selection)}
-        details = {
-            **kept,
-            **spare,
-            "stitch": self.stitch.spec,
-            "norm": self.norm,
-            "facts": self.stitch.facts() or kept.get("facts", {}),
-            "selection": _selection_facts(self.selection),
-            ARRAYS: _array_names(folder / WEIGHTS_NAME),
-            "files": {name: sha256_file(folder / name) for name in (WEIGHTS_NAME, SAMPLE_NAME, *self._payloads())},
-        }
-        return Manifest(**{**_fields(self.manifest), "details": details})
+        facts = replace(
+            self.manifest.stitch,
+            fallback=None if self.fallback is None else _selection_facts(self.fallback.selection),
+            stitch=self.stitch.spec,
+            norm=self.norm,
+            kind_facts=self.stitch.facts() or self.manifest.stitch.kind_facts or {},
+            selection=_selection_facts(self.selection),
+            arrays=tuple(_array_names(folder / WEIGHTS_NAME)),
+            files={name: sha256_file(folder / name) for name in (WEIGHTS_NAME, SAMPLE_NAME, *self._payloads())},
+        )
+        unknown = StitchFacts.unknown(self.manifest.details)
+        return replace(self.manifest, details={**unknown, **facts.as_details()})
 
 
 def _array_names(path: Path) -> list[str]:

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +19,6 @@ from migrate.manifest import read_manifest
 from migrate.stitch.base import Stitch
 from migrate.stitch.confidence import Confidence
 from migrate.stitch.fitted import (
-    ARRAYS,
-    FALLBACK,
     FALLBACK_PREFIX,
     PREFIX,
     READER_PREFIX,
@@ -39,6 +37,7 @@ from migrate.stitch.text_reader import READER_FILES, TextReader
 from migrate.vectors import squared_norms
 
 _DAMAGED = (OSError, SafetensorError, AttributeError, LookupError, RecursionError, TypeError, UsageError, ValueError)
+Fact = TypeVar("Fact")
 _STATE_NAME = re.compile(r"embedder\.[a-z]+")
 
 
@@ -56,23 +55,24 @@ def load_stitch(folder: str | Path) -> FittedStitch:
     """
     folder = Path(folder)
     manifest = read_manifest(folder, "stitch")
-    details = manifest.details
+    facts = manifest.stitch
     try:
-        for name, digest in details["files"].items():
+        spec, norm = _required(facts.stitch, "stitch"), float(_required(facts.norm, "norm"))
+        files = _required(facts.files, "files")
+        for name, digest in files.items():
             # These files are copied into every store that the stitch translates, so no name may point outside of it.
             if name not in (WEIGHTS_NAME, SAMPLE_NAME, *READER_FILES) and not _STATE_NAME.fullmatch(name):
                 raise StitchError(f"{folder}: the manifest names {name!r}, a file that no stitch has; do not trust it")
             if sha256_file(folder / name) != digest:
                 raise StitchError(f"{folder / name}: its SHA-256 is not the one in the manifest; fit the stitch again")
         tensors = load_file(folder / WEIGHTS_NAME)
-        _check_arrays(folder, details.get(ARRAYS, ()), tensors)
+        _check_arrays(folder, facts.arrays, tensors)
         ids_and_copies = json.loads((folder / SAMPLE_NAME).read_bytes())
         sample = TrueVectors(ids_and_copies["ids"], tensors.pop(SAMPLE_KEY), ids_and_copies["copies"])
-        stitch = new_stitch(details["stitch"]).restore_saved(_with_prefix(tensors, PREFIX))
-        fallback = _read_fallback(details.get(FALLBACK), _with_prefix(tensors, FALLBACK_PREFIX))
-        selection = _read_selection(details["selection"])
-        norm = float(details["norm"])
-        state = {n: (folder / n).read_bytes() for n in details["files"] if n not in (WEIGHTS_NAME, SAMPLE_NAME)}
+        stitch = new_stitch(spec).restore_saved(_with_prefix(tensors, PREFIX))
+        fallback = _read_fallback(facts.fallback, _with_prefix(tensors, FALLBACK_PREFIX))
+        selection = _read_selection(_required(facts.selection, "selection"))
+        state = {n: (folder / n).read_bytes() for n in files if n not in (WEIGHTS_NAME, SAMPLE_NAME)}
         tokenizer = {name: state.pop(name) for name in READER_FILES if name in state}
         learned = _with_prefix(tensors, READER_PREFIX)
         reader = TextReader.restore(learned, tokenizer) if learned else None
@@ -83,6 +83,12 @@ def load_stitch(folder: str | Path) -> FittedStitch:
     except _DAMAGED as error:
         raise StitchError(f"{folder}: the stitch is incomplete or damaged ({error}); fit it again") from error
     return fitted
+
+
+def _required(fact: Fact | None, name: str) -> Fact:
+    if fact is None:
+        raise LookupError(f"its manifest has no {name!r}")
+    return fact
 
 
 def _check_arrays(folder: Path, names: Iterable[str], tensors: Mapping[str, NDArray[Any]]) -> None:

@@ -119,10 +119,10 @@ class ArrayStore(FileStore):
         converted = () if file.dtype == "float32" else (_ROUNDED.format(file.dtype),)
         own = {} if documents.file in (None, index) else {"documents_file": documents.file.name}
         manifest = find_manifest(index.parent, "store")
-        is_own = manifest is not None and manifest.details.get("index") == index.name
+        is_own = manifest is not None and manifest.store.index == index.name
         foreign = f"the manifest in the folder is not of {index.name}; it is ignored"
         self.info = StoreInfo(
-            location=path,
+            location=str(path),
             kind=ArraysKind.name,
             index_type=f"{file.layout} of {file.dtype}",
             count=file.count,

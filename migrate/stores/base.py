@@ -6,7 +6,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Literal
 
 import numpy as np
@@ -31,14 +31,15 @@ _TEXTS = "texts_sha256"
 class StoreInfo:
     """The facts of a store that can be told without reading its vectors.
 
-    `location` is a path, or a URI that names the store's kind (`kind:...`); `kind` is how ids and texts are kept
+    `location` is a path, or a URI that names the store's kind (`kind:...`), and `open_store` opens the same store by it
+    again; what needs a path asks `migrate.stores.file_store`. `kind` is how ids and texts are kept
     (faiss, langchain, arrays ...), `index_type` how the vectors are: FAISS's class name, inner ones in brackets
     (`IndexIDMap2(IndexFlatL2)`), or the element type of an array. `exact` says whether the vectors read back are the
     ones that were added; `notes` are sentences for a person; `details` are the facts of the kind (file names and
     sizes, `factory`, `nlist`, `hnsw_m` ...).
     """
 
-    location: Path
+    location: str
     kind: str
     index_type: str
     count: int
@@ -49,6 +50,11 @@ class StoreInfo:
     manifest: Manifest | None = None
     notes: tuple[str, ...] = ()
     details: Mapping[str, str | int] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The last part of the location, for a person."""
+        return PurePath(self.location).name or self.location
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,12 +85,6 @@ def read_confidence(folder: Path, count: int) -> Vectors | None:
     return values
 
 
-LOWEST = "confidence_lowest"
-"""Detail of a store's manifest: the confidence that 1 in 100 held-out documents of the fit stayed below."""
-
-SPEARMAN = "confidence_spearman"
-"""Detail of a store's manifest: how well the confidence ranked held-out documents of the fit by their true cosine."""
-
 LEAST_SPEARMAN = 0.2
 """Below this the confidence is not to be used: it hardly tells good translations from bad ones."""
 
@@ -137,7 +131,7 @@ def stored_confidence(store: Store) -> Vectors | None:
 def distrust(store: Store) -> str | None:
     """Why the confidence of a translated store is not to be used; None where it is, or nobody measured it."""
     manifest = store.info.manifest
-    spearman = manifest.details.get(SPEARMAN) if manifest else None
+    spearman = manifest.store.confidence_spearman if manifest else None
     return None if spearman is None or spearman >= LEAST_SPEARMAN else unreliable(spearman)
 
 
@@ -163,7 +157,7 @@ def find_outside(store: Store) -> Outside | None:
         `confidence.npy` is damaged, or of another store.
     """
     manifest = store.info.manifest
-    lowest = manifest.details.get(LOWEST) if manifest else None
+    lowest = manifest.store.confidence_lowest if manifest else None
     values = usable_confidence(store)
     if lowest is None or values is None:
         return None

@@ -13,14 +13,9 @@ from typing import Any
 
 from migrate.errors import StoreError
 from migrate.files import FileStamp, sha256_file
+from migrate.manifest import StoreFacts
 from migrate.stores.base import Snapshot, Store, StoreInfo
 from migrate.stores.binary_reader import read_errors
-
-INDEX_HASH = "index_sha256"
-"""Detail of a store's manifest: the SHA-256 of its index."""
-
-DOCUMENT_HASHES = "documents_sha256"
-"""Detail of a store's manifest: the SHA-256 of each file that its documents are read from, by its path beside it."""
 
 _STAMP = "stamp the store anew (lead-migrate stamp --force)"
 
@@ -163,12 +158,11 @@ def hash_written(store: Store, folder: Path, sha256: Sha256 = sha256_file) -> di
 def hash_files(folder: Path, index: str, documents: Iterable[str], sha256: Sha256 = sha256_file) -> dict[str, Any]:
     """What the manifest of a complete store says of its files, so that `FileStore.verify` knows them again."""
     hashes = {name: sha256(folder / name) for name in documents}
-    return {"index": index, INDEX_HASH: sha256(folder / index), DOCUMENT_HASHES: hashes}
+    return StoreFacts(index=index, index_sha256=sha256(folder / index), documents_sha256=hashes).as_details()
 
 
 def _expected_hashes(info: StoreInfo, index: str) -> dict[str, str]:
     """The hashes in a store's manifest by file; none where it is older than they are."""
-    details = info.manifest.details if info.manifest else {}
-    documents = details.get(DOCUMENT_HASHES)
-    own = {index: details[INDEX_HASH]} if INDEX_HASH in details else {}
-    return {**own, **(documents if isinstance(documents, dict) else {})}
+    facts = info.manifest.store if info.manifest else StoreFacts()
+    own = {} if facts.index_sha256 is None else {index: facts.index_sha256}
+    return {**own, **(facts.documents_sha256 or {})}

@@ -7,6 +7,7 @@ is a `StoreKind`; `migrate.testing.stores.StoreTests` says what its stores must 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Final, Protocol, runtime_checkable
@@ -76,12 +77,21 @@ def kind_names() -> list[str]:
     return [kind.name for kind in _BUILT_IN] + [entry.name for entry in _installed()]
 
 
+def path_in(location: Path | str) -> Path | None:
+    """The file or folder that a location names, with a scheme before it or without; None if there is none."""
+    scheme = _SCHEME.fullmatch(str(location))
+    places = (Path(location), *((Path(scheme[2]),) if scheme else ()))
+    return next((path for path in places if _is_place(path)), None)
+
+
 def _open(location: str) -> Store:
     path = Path(location)
     exists = _is_place(path)
     scheme = None if exists else _SCHEME.fullmatch(location)
     if scheme is not None:
-        return _kind_called(scheme[1]).open(scheme[2])
+        store = _kind_called(scheme[1]).open(scheme[2])
+        store.info = replace(store.info, location=location)  # without the scheme another kind might open it
+        return store
     kinds = (*_BUILT_IN, *map(_load, _installed())) if exists and not _recognised(path) else _BUILT_IN
     # what nobody recognises is told as what it is instead of the FAISS index that it most likely was meant to be
     kind = next((kind for kind in kinds if exists and kind.recognises(path)), _FAISS)

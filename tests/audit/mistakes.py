@@ -44,7 +44,6 @@ from migrate.fit import fit_stitch
 from migrate.manifest import MANIFEST_NAME, Manifest, read_manifest
 from migrate.stores import create_store, open_store
 from migrate.stores.base import Metric, read_all
-from migrate.stores.file_store import INDEX_HASH
 from migrate.translate import translate_store
 from migrate.vectors import Document, Query, Vectors, unit_rows
 
@@ -237,6 +236,77 @@ def trusted(good: Migration, mistake: Mistake, folder: Path) -> Mistake:
     (copied / MANIFEST_NAME).unlink(missing_ok=True)
     assert stamp_store(open_store(copied), load_embedder(mistake.target), trust=True).path is not None
     return replace(mistake, reference=copied)
+
+
+TARGETS: dict[str, Callable[[Migration, Path], Path]] = {}
+"""Files of vectors that are not the target model's, which a mistaken user names as target of an audit by a pool."""
+
+
+def _target(function: Callable[[Migration, Path], Path]) -> Callable[[Migration, Path], Path]:
+    TARGETS[function.__name__] = function
+    return function
+
+
+def by_pool(good: Migration, target: Path, *, translated: Path | None = None) -> list[str]:
+    """Arguments of an audit by a pool of this target."""
+    store = good.translated if translated is None else translated
+    return [str(store), "--reference", "pool", "--beir", str(good.beir), "--target", f"file:{target}"]
+
+
+def _rewritten(good: Migration, folder: Path, docs: Vectors) -> Path:
+    path = folder / "target.npz"
+    with np.load(good.target_file) as arrays:
+        np.savez(path, **{**arrays, "docs": np.ascontiguousarray(docs)})
+    return path
+
+
+@_target
+def a_target_that_nobody_moved_to(good: Migration, folder: Path) -> Path:
+    """Another model, of the same dimension, for documents and queries."""
+    write_model(folder / "target.npz", good, good.other_model)
+    return folder / "target.npz"
+
+
+@_target
+def a_target_with_a_prefix(good: Migration, folder: Path) -> Path:
+    """The target's vectors of documents behind a prefix that they are not to be given."""
+    return _rewritten(good, folder, good.model([PREFIX + document.text for document in good.documents]))
+
+
+@_target
+def a_target_of_translated_vectors(good: Migration, folder: Path) -> Path:
+    """The translated vectors with a little noise, as if they were the model's."""
+    noise = _rng().normal(scale=0.01 / np.sqrt(DIM), size=good.moved.shape).astype(np.float32)
+    return _rewritten(good, folder, unit_rows(good.moved + noise))
+
+
+@_target
+def a_target_whose_vectors_are_of_other_texts(good: Migration, folder: Path) -> Path:
+    """True vectors, each one row too far down."""
+    return _rewritten(good, folder, np.roll(good.true, 1, axis=0))
+
+
+@_target
+def a_target_that_changed_half_way(good: Migration, folder: Path) -> Path:
+    """A server that got another model under the same name half way through the documents."""
+    other = good.other_model([document.text for document in good.documents])
+    return _rewritten(good, folder, np.where(_is_half()[:, None], other, good.true))
+
+
+@_target
+def a_target_that_answers_all_alike(good: Migration, folder: Path) -> Path:
+    """Nearly one vector for every document."""
+    one = unit_rows(good.true.mean(axis=0, keepdims=True))
+    return _rewritten(good, folder, unit_rows(one + 1e-3 * good.true))
+
+
+@_target
+def a_target_that_lacks_documents(good: Migration, folder: Path) -> Path:
+    """A file of half the documents."""
+    with np.load(good.target_file) as arrays:
+        kept = {name: arrays[name][::2] if name.startswith("doc") else arrays[name] for name in arrays}
+    np.savez(folder / "target.npz", **kept)
+    return folder / "target.npz"
 
 
 Build = Callable[[Migration, Path], Mistake]
@@ -626,4 +696,4 @@ def _spellings(text: str) -> list[str]:
 
 def _hashed(manifest: Manifest, folder: Path) -> Manifest:
     """The manifest with the hash of the index that stands in the folder."""
-    return replace(manifest, details={**manifest.details, INDEX_HASH: sha256_file(folder / "index.faiss")})
+    return replace(manifest, details={**manifest.details, "index_sha256": sha256_file(folder / "index.faiss")})

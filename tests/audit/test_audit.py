@@ -121,15 +121,15 @@ def test_the_mean_arm_answers_all_queries_with_the_first_documents(reference, tm
     assert report.arm(MEAN).mean("recall@100") == 0.5
 
 
-def test_without_judgements_the_verdict_is_provisional_and_rests_on_overlap(reference, source, tmp_path):
+def test_without_judgements_the_verdict_is_provisional_and_rests_on_agreement(reference, source, tmp_path):
     translated = make_store(tmp_path / "translated", vectors=noisy(1.0))
     report = audit(translated, reference, QuerySet(QUERIES, None, "log"), source=source, source_embedder=SOURCE)
     assert report.verdict.provisional
-    assert report.measure == "overlap@10"
-    assert all(set(arm.scores) == OVERLAPS for arm in report.arms)
+    assert report.measure == "agreement@10"
+    assert all(set(arm.scores) == {"agreement@10", *OVERLAPS} for arm in report.arms)
     assert report.arm(TRANSLATED).mean("nDCG@10") is None
     assert report.verdict.gain_over_stay is None
-    assert report.verdict.retention.estimate == pytest.approx(report.arm(TRANSLATED).mean("overlap@10"))
+    assert report.verdict.retention.estimate == pytest.approx(report.arm(TRANSLATED).mean("agreement@10"))
     assert 0.1 < report.verdict.retention.estimate < 0.9
 
 

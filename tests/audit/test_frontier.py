@@ -111,12 +111,19 @@ def test_a_confidence_that_ranks_nothing_is_not_tried(store, fitted, reference, 
         tried(store, unsure, reference, questions, target, policies=["random", "confidence"])
 
 
-def test_without_judgements_retention_is_of_overlap(store, fitted, reference, questions, target):
+def test_without_judgements_retention_is_of_agreement(store, fitted, reference, questions, target):
     unjudged = dataclasses.replace(questions, qrels=None)
     found = tried(store, fitted, reference, unjudged, target, shares=[1.0], policies=["random"])
-    assert found.measure == "overlap@10"
+    assert found.measure == "agreement@10"
+    assert "SAFE (provisional)" in found.sentence
     assert found.points[-1].verdict.provisional
     assert found.points[-1].verdict.retention.estimate == 1
+
+
+def test_without_judgements_the_margin_is_still_that_of_retention(store, fitted, reference, questions, target):
+    unjudged = dataclasses.replace(questions, qrels=None)
+    found = tried(store, fitted, reference, unjudged, target, shares=[0.3], policies=["random"])
+    assert found.sentence.startswith("no budget tried here is SAFE at the margin of 0.95;")
 
 
 def test_nothing_is_embedded_but_queries(store, fitted, reference, questions, target, corpus, monkeypatch):

@@ -46,10 +46,11 @@ def test_true_documents_are_taken_out_of_stores_and_judgements(reference, tmp_pa
     assert "75 documents that have true vectors" in found.sentence
 
 
-def test_without_judgements_overlap_is_taken_of_what_is_left(reference, tmp_path):
+def test_without_judgements_agreement_is_taken_of_what_is_left(reference, tmp_path):
     found = audit(patched(tmp_path / "translated"), reference, QuerySet(QUERIES, None, "log")).held_out
     assert (found.documents, found.relevant, found.queries) == (75, 0, len(QUERIES))
     assert found.verdict.provisional
+    assert f"{found.verdict.outcome}, agreement@10 0." in found.sentence
     assert 0 < found.verdict.retention.estimate < 1
 
 

@@ -10,10 +10,10 @@ from migrate.audit.query_set import QuerySet, independent
 from migrate.audit.results import FULL, TRANSLATED
 from migrate.audit.verdict import Outcome, decide
 from migrate.errors import InconclusiveError, ManifestError
-from migrate.manifest import Manifest
+from migrate.manifest import Manifest, StoreFacts
 from migrate.report.audit import advice, audit_text
 from migrate.report.document import audit_document
-from migrate.selection.query_log import CHOSEN_BY, chosen_by, digests_of
+from migrate.selection.query_log import digests_of
 from migrate.stores import open_store
 from migrate.vectors import Query, query_key
 
@@ -121,7 +121,7 @@ def test_one_text_with_several_judgements_counts_once_by_the_mean(reference, tmp
 
 def chosen(store, queries):
     """The store as a migration leaves it whose documents some queries chose."""
-    details = {"index": "index.faiss", **chosen_by(digests_of(queries))}
+    details = StoreFacts(index="index.faiss", chosen_by=tuple(digests_of(queries))).as_details()
     Manifest("store", TARGET.identity, details=details).write(store.folder)
     return open_store(store.folder)
 
@@ -168,10 +168,10 @@ def test_a_manifest_with_something_else_for_hashes_is_refused(value, reference, 
     translated = chosen(perfect, QUERIES[:5])
     path = translated.folder / "lead-migrate.json"
     facts = json.loads(path.read_text())
-    facts["details"][CHOSEN_BY] = value
+    facts["details"]["chosen by queries"] = value
     del facts["manifest_sha256"]
     path.write_text(json.dumps(facts))
-    with pytest.raises(ManifestError, match="hashes of queries under 'chosen by queries'"):
+    with pytest.raises(ManifestError, match="'chosen by queries' in its details must be a list of texts"):
         audit(open_store(translated.folder), reference)
 
 

@@ -10,28 +10,20 @@ from migrate.datasets.graded import read_graded
 from migrate.errors import DatasetError
 
 
-def audit(good, capsys, beir, *options, store=None):
+def audit(good, capsys, beir, *options):
     """Exit code, report where there is one, and the messages."""
-    arguments = [store or good.translated, "--reference", good.reference, "--target", good.target, "--beir", beir]
+    queries = ["--beir", beir] if beir else []
+    arguments = [good.translated, "--reference", good.reference, "--target", good.target, *queries]
     code = run([*map(str, ["audit", *arguments]), "--no-bm25", "--two-stage", "none", "--json", *map(str, options)])
     out, err = capsys.readouterr()
     return code, json.loads(out) if out else None, err
 
 
-@pytest.fixture(scope="module")
-def log(good, tmp_path_factory):
-    """The queries of the good migration, without judgements."""
-    folder = tmp_path_factory.mktemp("log") / "log"
-    folder.mkdir()
-    (folder / "queries.jsonl").write_bytes((good.beir / "queries.jsonl").read_bytes())
-    return folder
-
-
 @pytest.fixture
-def drawn(good, log, tmp_path, capsys):
-    """A file to grade."""
+def drawn(good, tmp_path, capsys):
+    """A file to grade, of the queries of the good migration without their judgements."""
     path = tmp_path / "next.jsonl"
-    _, _, messages = audit(good, capsys, log, "--judge-next", path)
+    _, _, messages = audit(good, capsys, None, "--queries", good.beir / "queries.jsonl", "--judge-next", path)
     assert "grade the documents of its" in messages and f"--beir {path}" in messages
     return path
 
@@ -99,6 +91,12 @@ def test_what_was_drawn_for_one_store_does_not_judge_a_frontier(good, drawn, cap
     assert (code, report) == (2, None) and "were drawn to judge one store" in messages
 
 
+def test_what_was_drawn_by_a_full_re_embed_does_not_judge_by_a_pool(good, drawn, capsys):
+    grade(drawn, good.qrels)
+    code, report, messages = audit(good, capsys, drawn, "--reference", "pool")
+    assert (code, report) == (2, None) and "which a pool lacks" in messages
+
+
 def test_an_audit_that_settles_nothing_names_the_cheapest_way_on(good, drawn, tmp_path, capsys):
     few = tmp_path / "few"
     (few / "qrels").mkdir(parents=True)
@@ -106,7 +104,7 @@ def test_an_audit_that_settles_nothing_names_the_cheapest_way_on(good, drawn, tm
     lines = (good.beir / "qrels" / "test.tsv").read_text().splitlines(keepends=True)
     (few / "qrels" / "test.tsv").write_text("".join(lines[:26]))
     code, _, messages = audit(good, capsys, few)
-    assert code == 3 and "add --judge-next FILE and --beir a folder of queries that nobody has judged" in messages
+    assert code == 3 and "let the audit draw what to judge: --queries LOG --judge-next FILE" in messages
     grade(drawn, good.qrels, 19)
     code, _, messages = audit(good, capsys, drawn)
     assert code == 3 and "--judge-next" not in messages

@@ -90,7 +90,7 @@ SPOILED = {
     spoil_missing: "no such file or folder",
     spoil_texts: "147",
     spoil_pickle: "system",
-    spoil_manifest: "expected JSON",
+    spoil_manifest: "not valid JSON",
 }
 
 
@@ -113,7 +113,7 @@ def test_an_unusable_store_is_one_line_and_exit_4(spoil, command, store, beir, t
 @pytest.mark.parametrize(
     ("arguments", "code", "part"),
     [
-        (["fit", "{store}", "--target", "tfidf:8", "--stitch", "magic", "-o", "out"], 2, "found 'magic'"),
+        (["fit", "{store}", "--target", "tfidf:8", "--stitch", "magic", "-o", "out"], 2, "unknown stitch 'magic'"),
         (["fit", "{store}", "--target", "tfidf:8", "-o", "{beir}"], 2, "--force"),
         (["fit", "{store}", "--target", "tfidf:8"], 2, "--output"),
         (["fit", "{store}", "--target", "tfidf:8", "--sample", "1", "-o", "out"], 2, "--sample"),

@@ -231,3 +231,25 @@ def unlabelled(store, folder):
     shutil.copytree(store, folder)
     (folder / "lead-migrate.json").unlink()
     return folder
+
+
+def test_a_pool_is_metered_announced_and_paid_for_once(source_folder, beir, server, tmp_path, capsys):
+    assert lead_migrate("fit", source_folder, "--target", SMALL, *SAMPLE, *SIZES, "-o", tmp_path / "stitch") == 0
+    assert lead_migrate("translate", source_folder, tmp_path / "stitch", "-o", tmp_path / "new") == 0
+    capsys.readouterr()
+    server.billed.clear()
+    command = ["audit", tmp_path / "new", "--reference", "pool", "--beir", beir, "--source", source_folder]
+    refused = lead_migrate(*command, "--max-cost", "0.00001")
+    assert refused == 2 and server.billed == []
+    assert "raise --max-cost, or agree with --yes" in capsys.readouterr().err
+    report = tmp_path / "report.json"
+    assert lead_migrate(*command, "--report", report) in (0, 1, 3)
+    told = capsys.readouterr().err
+    assert "to embed: " in told and "pool, the first 10 documents for 150 queries" in told
+    paid = [text for text in server.billed if text != "word"]
+    assert len(paid) == len(set(paid))
+    pool = json.loads(report.read_text())["pool"]
+    assert pool["documents"] == pool["count"] == 150 and pool["usd"] == pool["full_usd"] > 0
+    server.billed.clear()
+    assert lead_migrate(*command) in (0, 1, 3)
+    assert [text for text in server.billed if text != "word"] == [], "all is in the cache"

@@ -135,10 +135,11 @@ def test_the_whole_path_goes_on_where_it_was_interrupted(stage, beir, source_fol
     import migrate.pipeline as pipeline
 
     command = ["run", str(source_folder), "--target", "tfidf:24", "--beir", str(beir), "--sample", "60", "--quiet"]
-    stages = ["fit_stitch", "translate_store", "reembed_store"]
-    real, calls = {name: getattr(pipeline, name) for name in stages}, []
-    for name in stages:
-        monkeypatch.setattr(pipeline, name, lambda *a, _n=name, **k: (calls.append(_n), real[_n](*a, **k))[1])
+    places = {"embed_pairs": sys.modules["migrate.fit"], "translate_store": pipeline, "reembed_store": pipeline}
+    stages = list(places)
+    real, calls = {name: getattr(place, name) for name, place in places.items()}, []
+    for name, place in places.items():
+        monkeypatch.setattr(place, name, lambda *a, _n=name, **k: (calls.append(_n), real[_n](*a, **k))[1])
 
     def interrupted(*_args, **_options):
         raise KeyboardInterrupt
@@ -167,10 +168,10 @@ def test_an_audit_that_was_interrupted_does_not_embed_its_reference_again(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("migrate.audit.audit.audit_store", interrupted)
+        patch.setattr("migrate.audit.plan.audit_store", interrupted)
         assert run(command) == 130
     with monkeypatch.context() as patch:
-        patch.setattr("migrate.embed.reembed_store", interrupted)
+        patch.setattr("migrate.embed.plan.reembed_store", interrupted)
         assert run(command) in (0, 1, 3)
         assert run(["translate", str(source_folder), "stitch", "-o", "other", "--quiet"]) == 0
         with open("other/docs.jsonl", "a") as file:  # noqa: PTH123
@@ -267,7 +268,7 @@ def test_an_interrupted_reference_that_nobody_keeps_promises_nothing(beir, sourc
         error.add_note("continue with the same command: 100 of 150 rows are done")
         raise error
 
-    monkeypatch.setattr("migrate.embed.reembed_store", interrupted)
+    monkeypatch.setattr("migrate.embed.plan.reembed_store", interrupted)
     capsys.readouterr()
     for options, told in (([], "nothing unfinished was kept"), (["--save-reference", "full"], "100 of 150 rows")):
         assert run(["audit", "new", "--reference", "build", "--beir", str(beir), "--quiet", *options]) == 130

@@ -1,3 +1,4 @@
+import faiss
 import pytest
 
 from migrate.cost.chunks import chunk_long
@@ -9,6 +10,7 @@ from migrate.embed import embed_corpus
 from migrate.embedders import load_embedder
 from migrate.errors import UsageError
 from migrate.stores import open_store
+from migrate.stores.base import read_all
 from migrate.vectors import Document
 
 
@@ -89,3 +91,19 @@ def test_bytes_of_a_flat_store_are_told_to_the_byte(corpus, tmp_path, store_form
         embed_corpus(lambda: corpus.documents, embedder, output, store_format=store_format)
     told, real = store_bytes(open_store(tmp_path / "16"), 24), store_bytes(open_store(tmp_path / "24"), 24)
     assert told.is_exact and (told.index_after, told.after) == (real.index_now, real.now)
+
+
+def test_the_bytes_of_an_index_are_those_of_its_file_and_of_no_other(corpus, tmp_path):
+    """A coded index is far smaller than its vectors would be."""
+    embed_corpus(lambda: corpus.documents, load_embedder("tfidf:16"), tmp_path / "store", store_format="faiss")
+    folder, vectors = tmp_path / "store", read_all(open_store(tmp_path / "store").scan()).vectors
+    (folder / "lead-migrate.json").unlink()
+    faiss.write_index(coded(vectors), str(folder / "index.faiss"))
+    assert store_bytes(open_store(folder), 16).index_now == (folder / "index.faiss").stat().st_size
+
+
+def coded(vectors):
+    index = faiss.index_factory(vectors.shape[1], "SQ4")
+    index.train(vectors)
+    index.add(vectors)
+    return index

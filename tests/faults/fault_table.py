@@ -445,7 +445,7 @@ TEXTS = [
           "note: 1 queries have no relevant document; every arm scores 0"),
     Fault(50, "queries without judgements", texts.keep_judgements(120), AUDIT, 0, "beir: 120 queries, 150 documents"),
     Fault(50, "no judgements at all", stores.remove("beir/qrels"), AUDIT, 0,
-          "SAFE (provisional: nothing is judged, so this rests on overlap@10): *"),
+          "SAFE (provisional: nothing is judged, so this rests on agreement@10 with the full re-embed):*"),
     Fault(51, "five queries", texts.keep_judgements(5), AUDIT, 3,
           "INCONCLUSIVE: *; 5 queries are too few for a verdict, at*"),
 ]

@@ -1,5 +1,3 @@
-from pathlib import Path
-
 import pytest
 
 from migrate.check import Cause, Compatibility, Example, Figures, Finding, Trial
@@ -15,7 +13,7 @@ def found():
     """A finding in which everything is as long as can be."""
     trials = tuple(Trial(Cause.OTHER_PREFIX, f"with the prefix {LONG!r}", 32, n, 0.1 * n) for n in range(9))
     return Compatibility(
-        Path("store"),
+        "store",
         ModelIdentity("sentence-transformers:" + "m" * 60, 384, True),
         Cause.MIXED,
         "a part of the store is of another model; " * 4,

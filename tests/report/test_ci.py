@@ -130,7 +130,7 @@ def test_the_workflow_of_the_readme_uses_the_action_as_it_is():
     with cli.get_command(None, command).make_context(
         command, [*arguments, "--github", "--junit", "x", "--force"]
     ) as context:
-        assert context.params["store"] == Path("my-store")
+        assert context.params["store"] == "my-store"
 
 
 def test_the_options_that_the_readme_puts_into_pyproject_are_read(tmp_path, monkeypatch, capsys):

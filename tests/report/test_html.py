@@ -74,7 +74,7 @@ def test_every_chart_is_valid_and_read_out(report):
 def test_a_provisional_report_has_a_page_too(report, tmp_path):
     translated, reference = (make_store(tmp_path / name, vectors=noisy(scale)) for name, scale in (("t", 1), ("r", 0)))
     page = audit_page(audit(translated, reference, QuerySet(QUERIES, None, "log")))
-    assert "provisional" in page and "overlap@10" in page
+    assert "provisional" in page and "agreement@10" in page
     assert charts(page)
 
 

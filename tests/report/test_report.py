@@ -25,7 +25,7 @@ GAIN = Bounds(-0.0123, -0.0456, 0.0210)
 
 def make_report(n=300, *, judged=True, gain=GAIN, retention=RETENTION, **verdict):
     rng = np.random.default_rng(0)
-    measures = MEASURES if judged else MEASURES[3:]
+    measures = MEASURES if judged else ("agreement@10", *MEASURES[3:])
     names = (FULL, TRANSLATED, STAY, BM25, MEAN)
     arms = [ArmResult(name, "", {m: rng.random(n) for m in measures}, 1.5 + i) for i, name in enumerate(names)]
     third = n // 3
@@ -36,7 +36,7 @@ def make_report(n=300, *, judged=True, gain=GAIN, retention=RETENTION, **verdict
         ),
         arms=tuple(arms),
         comparisons={name: Comparison(retention, third, n - 2 * third, third) for name in names[1:]},
-        measure="nDCG@10" if judged else "overlap@10",
+        measure="nDCG@10" if judged else "agreement@10",
         query_ids=tuple(f"q-{row}" for row in range(n)),
         n_documents=5183,
         dataset="scifact",
@@ -74,6 +74,9 @@ def test_the_document_holds_the_numbers_of_the_report():
         "outcome": "INCONCLUSIVE",
         "sentence": report.verdict.sentence,
         "provisional": False,
+        "basis": None,
+        "not_safe_below": 0.95,
+        "stands_for_retention": None,
         "measure": "nDCG@10",
         "margin": 0.95,
         "retention": {"estimate": 0.9231, "lower": 0.8761, "upper": 0.9712},
@@ -119,9 +122,10 @@ def test_a_bound_without_limit_is_null():
 def test_without_judgements_the_document_says_what_it_rests_on():
     document = audit_document(make_report(judged=False))
     assert document["verdict"]["provisional"] is True
-    assert document["verdict"]["measure"] == "overlap@10"
+    assert document["verdict"]["measure"] == "agreement@10"
+    assert document["verdict"]["basis"].startswith("nothing is judged, so this rests on agreement@10")
     assert document["verdict"]["gain_over_stay"] is None
-    assert set(document["arms"][0]["means"]) == set(MEASURES[3:])
+    assert set(document["arms"][0]["means"]) == {"agreement@10", *MEASURES[3:]}
 
 
 def test_a_table_is_aligned():

@@ -207,7 +207,7 @@ def test_identity_changes_nothing():
 
 
 def test_identity_refuses_spaces_of_unequal_dimension():
-    with pytest.raises(StitchError, match="found 4 and 6"):
+    with pytest.raises(StitchError, match="they are 4 and 6"):
         Identity().fit(*make_pairs(30, 4, 6))
 
 

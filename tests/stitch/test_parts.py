@@ -130,7 +130,7 @@ def test_rows_that_are_not_one_a_document_are_refused(rows):
 @pytest.mark.parametrize("width", [0.0, -1.0, np.nan])
 def test_a_kernel_without_width_is_refused(width):
     arrays = {**make("gaussian")[0].arrays(), "vector/gaussian/bandwidth": np.array([width])}
-    with pytest.raises(ValueError, match="of some width"):
+    with pytest.raises(ValueError, match="Gaussian kernel of width"):
         restore_parts(arrays, N)
 
 

@@ -127,6 +127,21 @@ def test_an_unknown_kind_is_named_with_those_that_are_there(capsys):
     assert capsys.readouterr().err.count("\n") == 1
 
 
+def test_a_location_opens_the_same_store_again(folder, vectors):
+    save(build("Flat", -vectors), folder)
+    location = open_store(f"arrays:{folder}").info.location
+    assert np.array_equal(read(open_store(location))[1], vectors)
+
+
+def test_a_store_by_its_scheme_is_not_replaced(folder, tmp_path, capsys):
+    for output in (folder, folder / "new"):
+        assert run(["fit", f"arrays:{folder}", "--target", "tfidf:8", "-o", str(output), "--force"]) == 2
+        assert "overlaps" in capsys.readouterr().err
+    assert (folder / "vectors.npy").exists()
+    assert run(["inspect", ""]) == 2
+    assert "expected a path or a URI, found nothing" in capsys.readouterr().err
+
+
 class OtherKind:
     """What another package may bring."""
 
@@ -148,7 +163,7 @@ def test_a_kind_of_another_package_is_asked_after_the_built_in_ones(folder, tmp_
     (tmp_path / "site" / "other_kind.py").write_text("from test_arrays import OtherKind\nKIND = OtherKind()\n")
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     assert registry.kind_names() == ["faiss", "arrays", "broken", "other"]
-    assert open_store(f"other:{folder}.other").info.location == folder
+    assert open_store(f"other:{folder}.other").info.location == f"other:{folder}.other"
     with pytest.raises(UsageError, match=r"cannot provide broken, importing .* failed with AttributeError"):
         open_store("broken:x")
 

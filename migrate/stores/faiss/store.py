@@ -111,7 +111,7 @@ def _find_documents(index: Path, pickled: Path | None, labels: Labels, count: in
 def _describe(path: Path, file: FaissFile, source: DocumentSource, labels: Labels) -> StoreInfo:
     header = file.layout.header
     info = StoreInfo(
-        location=path,
+        location=str(path),
         kind=source.format,
         index_type=class_chain(file.layout),
         count=header.count,
@@ -174,7 +174,7 @@ def _with_manifest(info: StoreInfo, index: Path) -> StoreInfo:
     manifest = find_manifest(index.parent, "store")
     if manifest is None:
         return info
-    if manifest.details.get("index") != index.name:
+    if manifest.store.index != index.name:
         note = f"the manifest in the folder is not of {index.name}; it is ignored"
         return replace(info, notes=(*info.notes, note))
     return replace(info, manifest=manifest)

@@ -1,0 +1,296 @@
+"""Audits by a pool beside audits by a full re-embed, of the same queries: verdicts, bounds, and what each embeds.
+
+    python benchmarks/pooled.py DATA [-o FILE] [--documents 200000] [--spaces ...] [--draws N]
+
+DATA holds `scifact/` and `nfcorpus/` in BEIR layout and `pairs/SET.SPACE.npz`; the target is all-MiniLM-L6-v2. Each
+set is moved from each source space by `ridge` on 1,000 pairs, and audited both ways. Vectors are looked up in files.
+
+Then SciFact's queries are asked of a made-up collection of `--documents`: the documents of both sets, and distractors.
+A distractor's vector is w a + (1 - w) b + 0.3 (c - d), brought to unit length, of four documents a, b, c, d of both
+sets and w between 0.5 and 0.9, all drawn from the seed and the same in every space, so that a map between two spaces
+holds for distractors as well as it does for real documents. Its text is 15 words of a, 15 of b and its number.
+
+With `--draws N`, nothing else is done than this: on a made-up collection, pools of the first 10 are grown N times from
+each space, each with another sample of the documents outside. Printed is how often what the full re-embed is said to
+score at least is more than what it scores: NOT SAFE may err by that in 1 %.
+
+Printed otherwise: documents embedded by the pool and their share, dollars of both at `--price` a million tokens,
+retention with its bounds and the verdict, of the full audit and of the pool; then, query by query, that the full
+re-embed scores at least as much in the pool as in truth. Exits with 1 where it does not, where the pool says SAFE or
+NOT SAFE and the full audit does not, or where the made-up collection needs more than 3 % of its documents. FILE gets
+the figures as JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from migrate.audit.audit import audit_store
+from migrate.audit.inputs import AuditInputs, AuditOptions, PoolReference, prepare_audit
+from migrate.audit.measures import Scores, ndcg
+from migrate.audit.pool import PoolSummary, grow_pool
+from migrate.audit.query_set import QuerySet, load_questions
+from migrate.audit.report import AuditReport
+from migrate.audit.results import FULL, NDCG
+from migrate.audit.retrieval import Retriever
+from migrate.audit.verdict import Outcome, Verdict
+from migrate.datasets.beir import load_beir
+from migrate.embed import embed_corpus, reembed_store
+from migrate.embedders import load_embedder
+from migrate.embedders.file import read_arrays
+from migrate.fit import fit_stitch
+from migrate.report.page import as_plain
+from migrate.report.terminal import table
+from migrate.search.runs import search
+from migrate.stores import open_store
+from migrate.translate import translate_store
+from migrate.vectors import Batch, Document, Vectors, unit_rows
+
+SETS = ("scifact", "nfcorpus")
+SPACES = ("tfidf:256", "wordpieces", "layer3-cls", "layer4-mean", "layer5-mean", "minilm")
+TARGET = "minilm"
+LARGE = "made-up"
+LARGE_SPACES = ("layer5-mean", "minilm")
+MOST_SHARE = 0.03
+WORDS, NOISE, PAIRS = 15, 0.3, 1_000
+
+
+@dataclass(frozen=True)
+class Migration:
+    """Documents and queries, and the specs of the models that they move between."""
+
+    name: str
+    documents: tuple[Document, ...]
+    query_set: QuerySet
+    source: str
+    target: str
+
+
+def of_set(data: Path, name: str, space: str) -> Migration:
+    """A set as it is."""
+    documents = tuple(load_beir(data / name).documents())
+    questions = load_questions(str(data / name))
+    return Migration(f"{name}, {space}", documents, questions, spec(data, name, space), spec(data, name, TARGET))
+
+
+def spec(data: Path, name: str, space: str) -> str:
+    """The model spec of a space."""
+    return space if ":" in space else f"file:{data / 'pairs' / f'{name}.{space}.npz'}"
+
+
+class MadeUp:
+    """The made-up collection; its vectors are written to a file for each space."""
+
+    def __init__(self, data: Path, count: int, folder: Path, seed: int = 0) -> None:
+        self.data, self.folder = data, folder
+        self.real = [document for name in SETS for document in load_beir(data / name).documents()]
+        rng = np.random.default_rng(seed)
+        self.parts = rng.integers(len(self.real), size=(4, count - len(self.real)))
+        self.shares = rng.uniform(0.5, 0.9, (count - len(self.real), 1)).astype(np.float32)
+        self.documents = (*self.real, *map(self._distractor, range(self.parts.shape[1])))
+
+    def _distractor(self, number: int) -> Document:
+        a, b = (self.real[row].text.split() for row in self.parts[:2, number])
+        return Document(f"made-up-{number}", " ".join([*a[:WORDS], *b[-WORDS:], str(number)]))
+
+    def migration(self, space: str) -> Migration:
+        """From a space to the target, by SciFact's queries."""
+        questions = load_questions(str(self.data / SETS[0]))
+        return Migration(f"{LARGE}, {space}", self.documents, questions, self._file(space), self._file(TARGET))
+
+    def _file(self, space: str) -> str:
+        path = self.folder / f"{LARGE}.{space}.npz"
+        if not path.exists():
+            arrays = [read_arrays(self.data / "pairs" / f"{name}.{space}.npz") for name in SETS]
+            real = self._in_order(arrays)
+            a, b, c, d = (real[rows] for rows in self.parts)
+            mixed = unit_rows(self.shares * a + (1 - self.shares) * b + np.float32(NOISE) * (c - d))
+            np.savez(
+                path,
+                doc_ids=[document.id for document in self.documents],
+                docs=np.concatenate([real, mixed]).astype(np.float16),
+                query_ids=arrays[0]["query_ids"],
+                queries=arrays[0]["queries"],
+            )
+        return f"file:{path}"
+
+    def _in_order(self, arrays: list[dict[str, np.ndarray]]) -> Vectors:
+        rows = {str(i): v for part in arrays for i, v in zip(part["doc_ids"], part["docs"], strict=True)}
+        return unit_rows(np.stack([rows[document.id] for document in self.real]).astype(np.float32))
+
+
+def audit_both(migration: Migration, folder: Path, price: float) -> tuple[AuditReport, AuditReport, list[float]]:
+    """The audit by a full re-embed, the one by a pool, and the seconds of each."""
+    source, target = load_embedder(migration.source), load_embedder(migration.target)
+    embed_corpus(lambda: migration.documents, source, folder / "source")
+    store = open_store(folder / "source")
+    fitted = fit_stitch(store, target, stitch="ridge", size=PAIRS)
+    translate_store(store, fitted, folder / "new")
+    reembed_store(store, target, folder / "reference")
+    options = AuditOptions(price_usd_per_mtok=price)
+    reports, seconds = [], []
+    for reference in (open_store(folder / "reference"), PoolReference()):
+        started = time.perf_counter()
+        inputs = AuditInputs(open_store(folder / "new"), reference, migration.query_set, target, store, source)
+        reports.append(audit_store(inputs, options))
+        seconds.append(time.perf_counter() - started)
+    return reports[0], reports[1], seconds
+
+
+def floors(migration: Migration, folder: Path, draws: int) -> list[str]:
+    """How often the floor of the full re-embed is above what it scores: a row of a table."""
+    source, target = load_embedder(migration.source), load_embedder(migration.target)
+    embed_corpus(lambda: migration.documents, source, folder / "source")
+    store = open_store(folder / "source")
+    translate_store(store, fit_stitch(store, target, stitch="ridge", size=PAIRS), folder / "new")
+    truth = ndcg(
+        search(
+            [Batch([d.id for d in migration.documents], target.embed_documents(migration.documents))],
+            migration.query_set.query_ids,
+            target.embed_queries(migration.query_set.queries),
+            metric="ip",
+        ),
+        migration.query_set.qrels or {},
+        migration.query_set.query_ids,
+        10,
+    ).mean()
+    inputs = AuditInputs(
+        open_store(folder / "new"), PoolReference(depth=10), migration.query_set, target, store, source
+    )
+    retriever = Retriever(prepare_audit(inputs, AuditOptions(bm25=False)))
+    within, expected, least = [], [], []
+    for seed in range(draws):
+        options = AuditOptions(bm25=False, seed=seed, resamples=1_000)
+        pool = grow_pool(retriever.over(replace(retriever.inputs, options=options)), PoolReference(depth=10), target)
+        assert pool.floor is not None
+        within.append(pool.retriever.search(FULL).run)
+        expected.append(pool.floor.expected.mean())
+        least.append(pool.floor.least.mean())
+    qrels, ids = migration.query_set.qrels or {}, migration.query_set.query_ids
+    most = np.mean([ndcg(run, qrels, ids, 10).mean() for run in within])
+    above = np.mean(np.array(least) > truth)
+    return [
+        migration.name, f"{pool.summary.share:.1%}", f"{truth:.3f}", f"{most:.3f}", f"{np.mean(expected):.3f}",
+        f"{np.min(least):.3f}", f"{np.mean(least):.3f}", f"{np.max(least):.3f}", f"{above:.1%}",
+    ]  # fmt: skip
+
+
+def print_floors(made_up: MadeUp, spaces: list[str], draws: int, aside: str) -> int:
+    """Print how high the floors are; 1 where they are too high too often."""
+    rows = []
+    for space in spaces:
+        with tempfile.TemporaryDirectory(dir=aside) as folder:
+            rows.append(floors(made_up.migration(space), Path(folder), draws))
+        print(f"{rows[-1][0]} is done", flush=True)
+    head = ["migration", "share", "true nDCG@10", "in the pool", "expected", "least: min", "mean", "max", "too high"]
+    print(f"\n{draws} draws of each\n\n{table([head, *rows])}")
+    return int(any(float(line[-1].rstrip("%")) > 1 for line in rows))
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What is printed of a pair of audits; `within` and `true` are the full re-embed's scores, query by query."""
+
+    name: str
+    pool: PoolSummary
+    full: Verdict
+    pooled: Verdict
+    true: Scores
+    within: Scores
+
+    @classmethod
+    def of(cls, name: str, full: AuditReport, pooled: AuditReport) -> Figures:
+        """Those of two audits."""
+        assert pooled.pool is not None
+        true, within = (report.arm(FULL).scores[NDCG] for report in (full, pooled))
+        return cls(name, pooled.pool, full.verdict, pooled.verdict, true, within)
+
+    @property
+    def below(self) -> int:
+        """How many queries score less in the pool than in truth."""
+        return int((self.within < self.true - 1e-12).sum())
+
+    @property
+    def row(self) -> list[str]:
+        """A line of the table."""
+        bounds = (verdict.retention for verdict in (self.full, self.pooled))
+        shown = [f"{found.lower:.3f} {found.estimate:.3f} {found.upper:.3f}" for found in bounds]
+        prices = [f"{usd or 0:.4f}" for usd in (self.pool.usd, self.pool.full_usd)]
+        embedded = [f"{self.pool.documents:,}", f"{self.pool.share:.1%}", f"{self.pool.depth}"]
+        return [self.name, *embedded, *prices, *shown, self.full.outcome, self.pooled.outcome]
+
+    @property
+    def check(self) -> str:
+        """The guarantee, query by query."""
+        queries = len(self.true)
+        return (
+            f"{self.name}: the full re-embed scores at least as much in the pool in {queries - self.below} of "
+            f"{queries} queries, worst difference {(self.within - self.true).min():.1e}"
+        )
+
+    @property
+    def wrong(self) -> list[str]:
+        """What must not be."""
+        said = [f"{self.below} queries score less in the pool than in truth"] if self.below else []
+        if self.pooled.outcome not in (Outcome.INCONCLUSIVE, self.full.outcome):
+            said.append(f"{self.pooled.outcome} in the pool, {self.full.outcome} in full")
+        if self.name.startswith(LARGE) and self.pool.share > MOST_SHARE:
+            said.append(f"{self.pool.share:.1%} of the documents were embedded")
+        return [f"{self.name}: {words}" for words in said]
+
+    @property
+    def document(self) -> dict[str, object]:
+        """For JSON."""
+        facts = {"pool": self.pool, "full": self.full, "in_pool": self.pooled, "below": self.below}
+        return {"migration": self.name, **{name: as_plain(fact) for name, fact in facts.items()}}
+
+
+def main() -> int:
+    """Print the table, and what is wrong."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("-o", "--output", type=Path)
+    parser.add_argument("--documents", type=int, default=200_000)
+    parser.add_argument("--spaces", nargs="*", default=list(SPACES))
+    parser.add_argument("--large-spaces", nargs="*", default=list(LARGE_SPACES))
+    parser.add_argument("--price", type=float, default=0.02)
+    parser.add_argument("--draws", type=int, default=0)
+    arguments = parser.parse_args()
+    if arguments.draws:
+        with tempfile.TemporaryDirectory() as aside:
+            collection = MadeUp(arguments.data, arguments.documents, Path(aside))
+            return print_floors(collection, arguments.large_spaces, arguments.draws, aside)
+    started = time.perf_counter()
+    results: list[Figures] = []
+    with tempfile.TemporaryDirectory() as aside:
+        made_up = MadeUp(arguments.data, arguments.documents, Path(aside)) if arguments.large_spaces else None
+        tasks = [(name, space) for name in SETS for space in arguments.spaces]
+        tasks += [(LARGE, space) for space in arguments.large_spaces]
+        for name, space in tasks:
+            large = name == LARGE and made_up is not None
+            migration = made_up.migration(space) if large and made_up else of_set(arguments.data, name, space)
+            with tempfile.TemporaryDirectory(dir=aside) as folder:
+                full, pooled, seconds = audit_both(migration, Path(folder), arguments.price)
+            results.append(Figures.of(migration.name, full, pooled))
+            print(f"{migration.name}: full {seconds[0]:.0f} s, pool {seconds[1]:.0f} s", flush=True)
+    head = ["migration", "embedded", "share", "depth", "usd", "full", "full audit", "pool", "verdict", "in the pool"]
+    print(f"\n{table([head, *(found.row for found in results)])}\n")
+    print("\n".join(found.check for found in results))
+    failures = [words for found in results for words in found.wrong]
+    print("\n".join(failures) or f"nothing is wrong; {time.perf_counter() - started:.0f} s")
+    if arguments.output is not None:
+        arguments.output.write_text(
+            json.dumps([found.document for found in results], indent=1) + "\n", encoding="utf-8"
+        )
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

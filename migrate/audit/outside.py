@@ -1,0 +1,381 @@
+"""What lies outside a pool: how much of the full re-embed's score documents without true vectors may still take away.
+
+A document outside the pool takes something away where its true score for a query exceeds that of a relevant document.
+Its translated score is known, its true one is not. So a random sample of documents outside is embedded, and the errors
+of their scores (true less translated) are put on all others: a document that lacks `gap` to the relevant one exceeds it
+with the chance that an error is at least `gap`. Errors differ near the top and far from it, so the documents of each
+query fall into bands by their translated rank, and each band has errors of its own. Beyond the largest errors of a band
+the chance falls exponentially, by the mean excess of the largest tenth, which is slower than errors of cosines do.
+
+Errors that are put on other documents predict too much: what is embedded last of the pool, the later half of each
+query's documents, shows by how much, and the loss outside is scaled by the upper bound of that ratio.
+
+The sample is drawn from the seed by one random priority for each document, of which every query and band takes the
+lowest, so that queries share documents (bottom-k sketches; Cohen & Kaplan 2007).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import log2
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.audit.measures import Qrels
+from migrate.audit.query_set import QuerySet
+from migrate.audit.verdict import CONFIDENCE, FLOOR_SHARE, Floor, retention_bounds
+from migrate.search.runs import Run
+from migrate.stores.base import Metric, Store
+from migrate.vectors import Batch, Progress, Vectors, check_vectors, squared_norms
+
+Rows = NDArray[np.int64]
+"""Rows of the translated store."""
+
+CUT: Final = 10
+"""The k of nDCG@k."""
+
+SAMPLED: Final = 300
+"""Errors to measure in each band, over all queries; in the last band, which holds most documents, for each query."""
+
+_EDGES: Final = (40, 160, 640, 2_560)
+_LEAST_LAST: Final = 4
+"""The last band holds no less than a share of 1 / 4 of the store."""
+
+_BINS: Final = 2_048
+_BLOCK: Final = 1_024
+_TAIL: Final = 0.1
+_DISCOUNT: Final = [1 / log2(rank + 1) for rank in range(1, CUT + 1)]
+
+
+def score_rows(queries: Vectors, vectors: Vectors, metric: Metric) -> Vectors:
+    """Scores of (n, dim) rows for (q, dim) queries, (q, n); more is nearer: inner products, or negative distances."""
+    scores: Vectors = queries @ vectors.T
+    if metric == "l2":
+        scores *= 2
+        scores -= squared_norms(vectors)
+        scores -= squared_norms(queries)[:, None]
+    return scores
+
+
+@dataclass(frozen=True, eq=False)
+class Ranked:
+    """The nearest rows of the translated store for each query, best first: `rows` and their `scores`, (q, k) each.
+
+    `lowest` is the lowest score in the store, (q,).
+    """
+
+    rows: Rows
+    scores: Vectors
+    lowest: Vectors
+
+    @cached_property
+    def edges(self) -> list[int]:
+        """Where bands end, as ranks: each but the last band is four times as wide as the one before."""
+        return [edge for edge in _EDGES if edge < self.rows.shape[1]]
+
+
+def rank_rows(store: Store, queries: Vectors, depth: int, *, progress: Progress) -> Ranked:
+    """The first `depth` rows for each query, and no fewer than the bands need; reads the store once.
+
+    Raises
+    ------
+    VectorError
+        A vector is zero or not finite.
+    """
+    wide = [edge for edge in _EDGES if edge <= store.info.count // _LEAST_LAST]
+    depth = min(max([depth, *(edge + 1 for edge in wide)]), store.info.count)
+    scores = np.full((len(queries), depth), -np.inf, dtype=np.float32)
+    rows = np.full((len(queries), depth), -1, dtype=np.int64)
+    lowest = np.full(len(queries), np.inf, dtype=np.float32)
+    for start, batch in _numbered(store, "rank the translated store", progress):
+        for block in _blocks(len(queries)):
+            new = score_rows(queries[block], batch.vectors, store.info.metric)
+            lowest[block] = np.minimum(lowest[block], new.min(axis=1))
+            near = np.concatenate([scores[block], new], axis=1)
+            numbers = np.broadcast_to(np.arange(start, start + len(batch)), new.shape)
+            best = np.argpartition(-near, depth - 1, axis=1)[:, :depth]
+            scores[block] = np.take_along_axis(near, best, axis=1)
+            rows[block] = np.take_along_axis(np.concatenate([rows[block], numbers], axis=1), best, axis=1)
+    order = np.lexsort((rows, -scores), axis=1)
+    return Ranked(np.take_along_axis(rows, order, axis=1), np.take_along_axis(scores, order, axis=1), lowest)
+
+
+def _blocks(count: int) -> Iterator[slice]:
+    """Queries to score at a time, so that memory does not grow with them."""
+    return (slice(start, min(start + _BLOCK, count)) for start in range(0, count, _BLOCK))
+
+
+def _numbered(store: Store, stage: str, progress: Progress) -> Iterator[tuple[int, Batch]]:
+    start = 0
+    for batch in store.scan():
+        progress(stage, start, store.info.count)
+        check_vectors(batch.ids, batch.vectors, source=str(store.info.location))
+        yield start, batch
+        start += len(batch)
+    progress(stage, start, store.info.count)
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """Pairs of a query and a row outside the pool, drawn in one band: numbers and translated scores, (n,) each."""
+
+    queries: Rows
+    rows: Rows
+    scores: Vectors
+
+
+@dataclass(frozen=True, eq=False)
+class Surroundings:
+    """The documents outside a pool: `drawn` pairs by band, and how many others there are by their translated score.
+
+    `counts`, (q, bins), are of equally wide bins between each query's `low` and `high`, (q,) each.
+    """
+
+    ranked: Ranked
+    drawn: Sequence[Drawn]
+    counts: NDArray[np.int64]
+    low: Vectors
+    high: Vectors
+
+    @property
+    def rows(self) -> Rows:
+        """The rows to embed."""
+        return np.unique(np.concatenate([np.empty(0, dtype=np.int64), *(part.rows for part in self.drawn)]))
+
+    def band_scores(self, query: int) -> Vectors:
+        """The translated score at which each band but the last ends."""
+        return self.ranked.scores[query, self.ranked.edges]
+
+    def without(self, scores: Vectors) -> Surroundings:
+        """The same without some of the rows that were counted, by their translated scores, (q, n)."""
+        bins = _bins(scores, self.low, self.high)
+        gone = np.stack([np.bincount(row, minlength=_BINS) for row in bins])
+        return replace(self, counts=np.maximum(self.counts - gone, 0))  # rounding may choose the next bin
+
+    @cached_property
+    def tops(self) -> Vectors:
+        """The upper end of each bin, (q, bins)."""
+        width = (self.high - self.low)[:, None] / _BINS
+        return (self.low[:, None] + width * np.arange(1, _BINS + 1)).astype(np.float32)
+
+
+def look_around(
+    store: Store,
+    queries: Vectors,
+    ranked: Ranked,
+    outside: NDArray[np.bool_],
+    *,
+    seed: int,
+    progress: Progress,
+) -> Surroundings:
+    """Count and sample the rows that are `outside`, (n,), a pool; reads the store once."""
+    low, high = ranked.lowest, ranked.scores[:, 0]
+    bands = len(ranked.edges) + 1
+    wanted = [max(-(-SAMPLED // len(queries)), 1)] * (bands - 1) + [SAMPLED]
+    priority = np.random.default_rng(seed).random(len(outside))
+    picks: list[list[tuple[Rows, Vectors]]] = [
+        [(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)) for _ in queries] for _ in range(bands)
+    ]
+    counts = np.zeros((len(queries), _BINS), dtype=np.int64)
+    for start, batch in _numbered(store, "look outside the pool", progress):
+        left = np.flatnonzero(outside[start : start + len(batch)])
+        left = left[np.argsort(priority[start + left], kind="stable")]
+        for block in _blocks(len(queries)):
+            scores = score_rows(queries[block], batch.vectors[left], store.info.metric)
+            bins = _bins(scores, low[block], high[block])
+            for query, own, places in zip(range(block.start, block.stop), scores, bins, strict=True):
+                counts[query] += np.bincount(places, minlength=_BINS)
+                band = np.searchsorted(-ranked.scores[query, ranked.edges], -own, side="right")
+                for number, most in enumerate(wanted):
+                    near = np.flatnonzero(band == number)[:most]
+                    rows = np.concatenate([picks[number][query][0], start + left[near]])
+                    values = np.concatenate([picks[number][query][1], own[near]])
+                    best = np.argsort(priority[rows], kind="stable")[:most]
+                    picks[number][query] = rows[best], values[best]
+    drawn = [
+        Drawn(
+            np.repeat(np.arange(len(queries)), [len(rows) for rows, _ in band]),
+            np.concatenate([rows for rows, _ in band]),
+            np.concatenate([values for _, values in band]),
+        )
+        for band in picks
+    ]
+    return Surroundings(ranked, drawn, counts, low, high)
+
+
+def _bins(scores: Vectors, low: Vectors, high: Vectors) -> NDArray[np.int64]:
+    """The bin of each score, (q, n)."""
+    scale = _BINS / np.where(high > low, high - low, 1)
+    bins: NDArray[np.int64] = np.clip((scores - low[:, None]) * scale[:, None], 0, _BINS - 1).astype(np.int64)
+    return bins
+
+
+@dataclass(frozen=True, eq=False)
+class ErrorTail:
+    """How likely an error of a score is at least so large; `errors` descend, (n,)."""
+
+    errors: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, errors: NDArray[np.floating]) -> ErrorTail:
+        """The tail of some errors in any order."""
+        return cls(np.sort(errors.astype(np.float64))[::-1])
+
+    @cached_property
+    def _fit(self) -> tuple[int, float, float]:
+        """How many errors are in the tail, where it begins, and their mean excess over that."""
+        count = len(self.errors)
+        size = min(max(int(_TAIL * count), 1), count - 1)
+        start = float(self.errors[size])
+        return size, start, max(float((self.errors[:size] - start).mean()) if size else 0.0, 1e-9)
+
+    def __call__(self, gap: NDArray[np.floating]) -> NDArray[np.float64]:
+        """The chance that an error is at least `gap`; of no errors nothing is known, and the chance is 1."""
+        if not len(self.errors):
+            return np.ones_like(gap, dtype=np.float64)
+        size, start, excess = self._fit
+        share = np.searchsorted(-self.errors, -gap, side="right") / len(self.errors)
+        beyond = max(size, 1) / len(self.errors) * np.exp(-(np.maximum(gap, start) - start) / excess)
+        return np.where(gap <= start, share, np.maximum(share, beyond))
+
+
+def _lower_hull(rank: int) -> NDArray[np.float64]:
+    """The discount of a document at `rank` after 0, 1, ... others came before it: the convex function below it.
+
+    Convex, so that the mean discount is at least that of the mean number of others (Jensen); the cut at rank 10 is not.
+    """
+    values = [*_DISCOUNT[rank - 1 :], 0.0]
+    hull: list[int] = []
+    for place in range(len(values)):
+        while len(hull) > 1 and _is_above(values, hull[-2], hull[-1], place):
+            hull.pop()
+        hull.append(place)
+    return np.interp(np.arange(len(values)), hull, [values[place] for place in hull])
+
+
+def _is_above(values: Sequence[float], first: int, middle: int, last: int) -> bool:
+    chord = values[first] + (values[last] - values[first]) * (middle - first) / (last - first)
+    return values[middle] >= chord
+
+
+_HULLS: Final = {rank: _lower_hull(rank) for rank in range(1, CUT + 1)}
+
+
+def discount_after(rank: int, others: float) -> float:
+    """At least the mean discount of a document at `rank`, from 1, once `others` came before it on average.
+
+    >>> discount_after(1, 0), round(discount_after(1, 1), 3), discount_after(10, 1)
+    (1.0, 0.631, 0.0)
+    """
+    if rank > CUT:
+        return 0.0
+    return float(np.interp(others, np.arange(len(_HULLS[rank])), _HULLS[rank]))
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A relevant document of a query in a pool: its gain over the ideal one, its rank from 1, its true score."""
+
+    gain: float
+    rank: int
+    score: float
+
+
+def targets_of(run: Run, query_id: str, qrels: Qrels, metric: Metric) -> list[Target]:
+    """The relevant documents that a run has retrieved for a query."""
+    grades = {doc_id: max(grade, 0) for doc_id, grade in qrels.get(query_id, {}).items()}
+    gains = sorted(grades.values(), reverse=True)[:CUT]
+    ideal = sum(gain * discount for gain, discount in zip(gains, _DISCOUNT, strict=False))
+    sign = 1.0 if metric == "ip" else -1.0
+    ranked = zip(run.rankings.get(query_id, ()), run.scores.get(query_id, ()), strict=True)
+    return [
+        Target(grades[doc_id] / ideal, rank, sign * score)
+        for rank, (doc_id, score) in enumerate(ranked, start=1)
+        if grades.get(doc_id, 0) > 0
+    ]
+
+
+@dataclass(frozen=True, eq=False)
+class Lately:
+    """The last documents that were embedded for a query because of their translated rank: scores, (n,) each."""
+
+    translated: NDArray[np.floating]
+    true: NDArray[np.floating]
+
+
+@dataclass(frozen=True, eq=False)
+class Outside:
+    """The documents outside a pool, after the sample of them was embedded.
+
+    `tails` are those of the bands; `ratio` is what the last documents of the pool took away, as a share of what errors
+    predicted of them, and `most` its upper bound. `places` are the numbers of the queries by their ids.
+    """
+
+    surroundings: Surroundings
+    tails: Sequence[ErrorTail]
+    metric: Metric
+    places: Mapping[str, int]
+    ratio: float
+    most: float
+
+    def losses(self, run: Run, query_set: QuerySet) -> NDArray[np.float64]:
+        """What errors predict of the nDCG@10 that documents outside take from the full re-embed's `run` in the pool."""
+        return np.array([self._loss(run, query_id, query_set.qrels or {}) for query_id in query_set.query_ids])
+
+    def _loss(self, run: Run, query_id: str, qrels: Qrels) -> float:
+        query = self.places[query_id]
+        filled = np.flatnonzero(self.surroundings.counts[query])
+        tops, counts = self.surroundings.tops[query, filled], self.surroundings.counts[query, filled]
+        band = np.searchsorted(-self.surroundings.band_scores(query), -tops, side="right")
+        loss = 0.0
+        for target in targets_of(run, query_id, qrels, self.metric):
+            if target.rank > CUT:
+                break
+            chances = np.zeros(len(tops))
+            for number, tail in enumerate(self.tails):
+                inside = band == number
+                chances[inside] = tail(target.score - tops[inside])
+            others = float(chances @ counts)
+            loss += target.gain * (_DISCOUNT[target.rank - 1] - discount_after(target.rank, others))
+        return loss
+
+    def floor(self, run: Run, scores: NDArray[np.float64], query_set: QuerySet) -> Floor:
+        """What the full re-embed scores at least, where it scores `scores`, (q,), in the pool by `run`."""
+        losses = self.losses(run, query_set)
+        expected, least = (np.clip(scores - ratio * losses, 0, 1) for ratio in (self.ratio, self.most))
+        return Floor(query_set.merged(expected), query_set.merged(least))
+
+
+def calibrate(
+    run: Run, lately: Sequence[Lately], query_set: QuerySet, metric: Metric, *, seed: int, resamples: int
+) -> tuple[float, float]:
+    """What the last documents of a pool took from the full re-embed over what their errors predict; its upper bound.
+
+    1 where they predict nothing. The bound has a part of the 5 % that a verdict may err in, `FLOOR_SHARE`.
+    """
+    pairs = [Lately(part.translated, part.true) for part in lately]
+    tail = ErrorTail.of(np.concatenate([np.empty(0), *(part.true - part.translated for part in pairs)]))
+    observed, predicted = np.zeros(len(lately)), np.zeros(len(lately))
+    for place, (query_id, part) in enumerate(zip(query_set.query_ids, pairs, strict=True)):
+        for target in targets_of(run, query_id, query_set.qrels or {}, metric):
+            before = target.rank - int((part.true > target.score).sum())
+            if 0 < before <= CUT and len(part.true):
+                others = float(tail(target.score - part.translated).sum())
+                start = _DISCOUNT[before - 1]
+                now = _DISCOUNT[target.rank - 1] if target.rank <= CUT else 0.0
+                observed[place] += target.gain * (start - now)
+                predicted[place] += target.gain * (start - discount_after(before, others))
+    if not predicted.any():
+        return 1.0, 1.0
+    bounds = retention_bounds(
+        query_set.merged(np.minimum(observed, 1)),
+        query_set.merged(np.minimum(predicted, 1)),
+        seed=seed,
+        resamples=resamples,
+        confidence=1 - FLOOR_SHARE * (1 - CONFIDENCE),
+    )
+    return bounds.estimate, bounds.upper

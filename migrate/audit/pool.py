@@ -1,0 +1,524 @@
+"""An audit without a full re-embed: true vectors for a pool of documents, which grows until the verdict is settled.
+
+The pool has the translated store's first documents for every query, half as many of each other arm, and all judged
+ones. Among them the full re-embed ranks each relevant document at least as high as among all. So its nDCG@10 is no
+lower than it is among all, and retention no higher: whatever is SAFE in the pool is SAFE (docs/statistics.md has the
+proof). For NOT SAFE, `migrate.audit.outside` says what documents outside the pool may take from the full re-embed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.audit.inputs import PoolReference, PreparedAudit
+from migrate.audit.measures import Scores, ndcg
+from migrate.audit.outside import (
+    CUT,
+    SAMPLED,
+    ErrorTail,
+    Lately,
+    Outside,
+    Rows,
+    Surroundings,
+    calibrate,
+    look_around,
+    rank_rows,
+    score_rows,
+)
+from migrate.audit.query_set import QuerySet
+from migrate.audit.reference import prove_pool
+from migrate.audit.results import BRIDGE, FULL, STAY, TRANSLATED
+from migrate.audit.retrieval import Retriever
+from migrate.audit.verdict import Floor, Outcome, Verdict, decide
+from migrate.cost import usd_of
+from migrate.cost.estimate import dollars
+from migrate.embedders.base import Embedder
+from migrate.errors import InputError, SpendingError, StoreError, UsageError
+from migrate.search.runs import DEPTH, Run
+from migrate.selection.sample import known_documents
+from migrate.stores.base import BATCH_SIZE, FROM_THE_START, Resume, Store, StoreInfo, StoreWriter
+from migrate.stores.confidence import stored_confidence
+from migrate.vectors import Batch, Document, Vectors
+
+DEPTHS: Final = (10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000)
+"""How many documents of the translated store the pool has for a query, step by step; half as many of other arms."""
+
+_TRUE_ROWS: Final = 32
+"""Documents whose true vectors the translated store has: they show that it was translated for this model."""
+
+_LOSS: Final = 1e-3
+"""A query of which documents outside are expected to take less than this is not looked at any deeper."""
+
+_DRAWN: Final = 3 * SAMPLED
+"""About how many documents are drawn at random for a first step."""
+
+_MILLION: Final = 1e6
+
+
+class PoolStore(Store):
+    """The pool as a store: some `rows` of the translated store, ascending, with their true `vectors`, in memory."""
+
+    def __init__(self, translated: Store, ids: Sequence[str], rows: Rows, vectors: Vectors) -> None:
+        self._translated, self.ids, self._rows, self._vectors = translated, ids, rows, vectors
+        self.info = StoreInfo(
+            location="pool",
+            kind="pool",
+            index_type="float32",
+            count=len(ids),
+            dim=vectors.shape[1],
+            metric=translated.info.metric,
+            exact=True,
+            has_texts=translated.info.has_texts,
+        )
+
+    def scan(self, start: int = 0, stop: int | None = None, *, batch_size: int = BATCH_SIZE) -> Iterator[Batch]:
+        """The vectors with their ids."""
+        end = len(self.ids) if stop is None else min(stop, len(self.ids))
+        for first in range(start, end, batch_size):
+            last = min(first + batch_size, end)
+            yield Batch(self.ids[first:last], self._vectors[first:last])
+
+    def get(self, rows: Rows) -> Batch:
+        """The vectors and ids of some rows."""
+        return Batch([self.ids[row] for row in rows], self._vectors[rows])
+
+    def documents(self, rows: Rows | None = None) -> Iterator[Document]:
+        """The documents, as the translated store has them."""
+        return self._translated.documents(self._rows if rows is None else self._rows[rows])
+
+    def destination(self, location: Path, dim: int, resume: Resume = FROM_THE_START) -> StoreWriter:
+        """Nothing is written like a pool."""
+        raise StoreError(f"{location}: expected a store to write one like it, found the pool of an audit; name a store")
+
+
+@dataclass(frozen=True, slots=True)
+class PoolStep:
+    """One step: the documents that it embeds, `sampled` of them at random, to a `depth` for some `queries`.
+
+    `tokens` and `usd` are their price without a cache, None where it is not known.
+    """
+
+    depth: int
+    queries: int
+    documents: int
+    sampled: int
+    tokens: int | None
+    usd: float | None
+
+    @property
+    def sentence(self) -> str:
+        """For a person."""
+        return (
+            f"pool, the first {self.depth} documents for {self.queries:,} queries: {self.documents:,} to embed"
+            f"{_price(self.tokens, self.usd)}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSummary:
+    """What a pool came to: true vectors of `documents` of the store's `count`, `sampled` of them at random.
+
+    `depth` is how far the pool goes for a query where it goes furthest. `tokens` and `usd` are their price without a
+    cache, `full_tokens` and `full_usd` that of a full re-embed; None where it is not known. `stopped` is why the pool
+    did not grow on, where something forbade it. `is_exact` says that the pool is the whole store.
+    """
+
+    depth: int
+    documents: int
+    count: int
+    sampled: int
+    tokens: int | None
+    usd: float | None
+    full_tokens: int | None
+    full_usd: float | None
+    steps: tuple[PoolStep, ...]
+    stopped: str | None = None
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether every document has a true vector."""
+        return self.documents == self.count
+
+    @property
+    def share(self) -> float:
+        """The share, 0-1, of the documents that have true vectors."""
+        return self.documents / self.count
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What was embedded, and what the figures are worth, for a person."""
+        full = "" if self.full_tokens is None else f"; a full re-embed{_price(self.full_tokens, self.full_usd)}"
+        embedded = (
+            f"pool: true vectors of {self.documents:,} of {self.count:,} documents ({self.share:.1%})"
+            f"{_price(self.tokens, self.usd)}{full}"
+        )
+        stopped = (f"the pool did not grow further: {self.stopped}",) if self.stopped else ()
+        if self.is_exact:
+            return (embedded, *stopped)
+        return (
+            embedded,
+            "guaranteed: lower bounds of retention, what all other arms score, and every comparison with staying; the "
+            "full re-embed is shown as it scores in the pool, which is the most it can, and so are wins and losses "
+            "against it",
+            f"estimated: retention, its upper bounds and the slices, by {self.sampled:,} documents drawn at random "
+            "outside the pool",
+            *stopped,
+        )
+
+
+def _price(tokens: int | None, usd: float | None) -> str:
+    if tokens is None:
+        return ""
+    return f", {tokens / _MILLION:.2f} Mtok" + ("" if usd is None else f" ({dollars(usd)})")
+
+
+@dataclass(frozen=True, eq=False)
+class GrownPool:
+    """A pool that has grown as far as the verdict needs.
+
+    `retriever` has the pool in the place of the full re-embed. `outside` is what lies around the pool and `floor` what
+    it leaves of the full re-embed's scores; both are None where nothing lies outside. `remedy` is what would settle an
+    inconclusive verdict, where that is not queries.
+    """
+
+    retriever: Retriever
+    summary: PoolSummary
+    outside: Outside | None
+    floor: Floor | None
+    remedy: str | None
+
+
+def require_judgements(query_set: QuerySet) -> None:
+    """Make sure that there is something to judge a pool by.
+
+    Raises
+    ------
+    InputError
+        There is not.
+    """
+    if query_set.qrels is None:
+        raise InputError(
+            f"{query_set.name}: expected judgements for an audit by a pool, found none: without them agreement with "
+            "the full re-embed has to decide, which a pool cannot tell; use `--reference build`"
+        )
+
+
+def judged_documents(query_set: QuerySet) -> set[str]:
+    """The documents that are judged for any of the queries."""
+    return {doc_id for query_id in query_set.query_ids for doc_id in (query_set.qrels or {}).get(query_id, {})}
+
+
+def expected_documents(translated: Store, query_set: QuerySet, arms: int, *, seed: int = 0) -> Iterator[Document]:
+    """About what the first step of a pool embeds, for an estimate of its cost: as many documents, drawn at random.
+
+    `arms` is of how many arms the pool has the first documents; as many as it can be, as arms have some in common.
+    """
+    near = (arms + 2) * DEPTHS[0] // 2 * len(query_set.queries)
+    count = min(len(judged_documents(query_set)) + near + _DRAWN, translated.info.count)
+    rows = np.sort(np.random.default_rng(seed).permutation(translated.info.count)[:count]).astype(np.int64)
+    return known_documents(translated, rows)
+
+
+def grow_pool(retriever: Retriever, reference: PoolReference, embedder: Embedder) -> GrownPool:
+    """Embed a pool, and deepen it until the verdict is settled, nothing is left to learn, or the money is spent.
+
+    `retriever` has every store but the full re-embed. What is embedded goes through `embedder`, and so through its
+    cache: the same call after one that broke off embeds the rest.
+
+    Raises
+    ------
+    UsageError
+        The depth is below 2.
+    InputError
+        There are no judgements, or the embedder has no vector of a document.
+    StoreError
+        There are no texts to embed, or the embedder is not the model that the store was translated for.
+    SpendingError
+        The first step costs more than may be spent.
+    RemoteError
+        A document could not be embedded.
+    """
+    _check(retriever.inputs, embedder, reference)
+    pool = _Pool(retriever, embedder, reference)
+    first, *others = [*(depth for depth in DEPTHS if depth < reference.depth), reference.depth]
+    state, stopped = pool.step(first, np.ones(len(retriever.inputs.query_set.queries), dtype=bool)), None
+    for depth in others:
+        if state.is_settled or not state.matters.any():
+            break
+        try:
+            state = pool.step(depth, state.matters)
+        except SpendingError as error:
+            stopped = str(error)
+            break
+    return state.grown(pool, stopped)
+
+
+def _check(inputs: PreparedAudit, embedder: Embedder, reference: PoolReference) -> None:
+    translated = inputs.stores[TRANSLATED]
+    if reference.depth < 2:
+        raise UsageError(f"expected a pool of at least 2 documents a query, found {reference.depth}; name a depth")
+    require_judgements(inputs.query_set)
+    if not translated.info.has_texts and embedder.needs_texts:
+        raise StoreError(
+            f"{translated.info.location}: expected texts, of which a pool is embedded, found vectors only; put the "
+            "docs.jsonl beside the index, or name a file of vectors with --target file:PATH"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _State:
+    """A pool after a step: what the full re-embed scores in it, and what follows."""
+
+    retriever: Retriever
+    arm: Scores
+    full: Scores
+    floor: Floor | None
+    outside: Outside | None
+    verdict: Verdict
+    matters: NDArray[np.bool_]
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether no deeper pool can change the verdict: it is made, or it is for want of queries or documents."""
+        return self.verdict.outcome is not Outcome.INCONCLUSIVE or self.floor is None or not self._may_change
+
+    @property
+    def _may_change(self) -> bool:
+        """Whether either verdict would come about if the full re-embed scored what is best for it."""
+        options = self.retriever.inputs.options
+        if self.floor is None or self.verdict.lacks_documents:
+            return False
+        best, worst = (
+            decide(self.arm, full, margin=options.margin, seed=options.seed, resamples=options.resamples).outcome
+            for full in (self.floor.least, self.full)
+        )
+        return best is Outcome.SAFE or worst is Outcome.NOT_SAFE
+
+    def grown(self, pool: _Pool, stopped: str | None) -> GrownPool:
+        """The result, after the last step."""
+        remedy = None
+        if self.verdict.outcome is Outcome.INCONCLUSIVE and self._may_change:
+            remedy = (
+                "a deeper pool may settle it (`--pool-depth`, `--max-cost`), a full re-embed does as far as the "
+                "queries allow (`--reference build`)"
+            )
+        return GrownPool(self.retriever, pool.summary(stopped), self.outside, self.floor, remedy)
+
+
+class _Pool:
+    """The documents with true vectors so far, and what every step needs."""
+
+    def __init__(self, retriever: Retriever, embedder: Embedder, reference: PoolReference) -> None:
+        self.retriever, self.embedder, self.reference = retriever, embedder, reference
+        inputs = retriever.inputs
+        self.translated, self.queries = inputs.stores[TRANSLATED], inputs.vectors[TRANSLATED]
+        keys = inputs.keys[TRANSLATED]
+        self.ids = list(keys)
+        if len(self.ids) < self.translated.info.count:  # several rows of one id
+            self.ids = [doc_id for batch in self.translated.scan() for doc_id in batch.ids]
+        self.document_of = [keys[doc_id] for doc_id in self.ids]
+        self.ranked = rank_rows(self.translated, self.queries, reference.depth, progress=retriever.progress)
+        self.others = self._others()
+        self.depths = np.zeros(len(self.queries), dtype=np.int64)
+        self.pooled = np.zeros(len(self.ids), dtype=bool)
+        self.sampled = np.zeros(len(self.ids), dtype=bool)
+        self.place = np.full(len(self.ids), -1, dtype=np.int64)
+        self.vectors = np.empty((0, self.translated.info.dim), dtype=np.float32)
+        self.steps: list[PoolStep] = []
+        self.arm = self._scores(retriever.search(TRANSLATED).run)
+        self.stay = self._scores(retriever.search(STAY).run) if STAY in inputs.stores else None
+
+    def _scores(self, run: Run) -> Scores:
+        query_set = self.retriever.inputs.query_set
+        return query_set.merged(ndcg(run, query_set.qrels or {}, query_set.query_ids, CUT))
+
+    def _others(self) -> list[Run]:
+        """The rankings of the other arms: they bring the pool nearer to the full re-embed, and carry no guarantee."""
+        inputs, retriever = self.retriever.inputs, self.retriever
+        runs = [retriever.search(name).run for name in (STAY, BRIDGE) if name in inputs.stores]
+        if inputs.documents is not None:
+            words = retriever.bm25()
+            runs += [words.run, retriever.fuse(retriever.search(TRANSLATED), words).run]
+        return runs
+
+    def step(self, depth: int, matters: NDArray[np.bool_]) -> _State:
+        """Deepen the pool for the queries that matter, (q,), embed what that needs, and judge.
+
+        Raises
+        ------
+        SpendingError
+            It costs more than is left of what may be spent; the pool is as it was.
+        """
+        depths = np.where(matters, min(depth, len(self.ids)), self.depths)
+        pooled = self.pooled.copy()
+        pooled[self._wanted(depths, first=not self.steps)] = True
+        surroundings = None
+        sampled = np.zeros_like(pooled)
+        if not pooled.all():
+            surroundings = look_around(
+                self.translated,
+                self.queries,
+                self.ranked,
+                ~pooled,
+                seed=self.retriever.inputs.options.seed,
+                progress=self.retriever.progress,
+            )
+            sampled[surroundings.rows] = True
+            if (pooled | sampled).all():  # nothing is left outside
+                pooled, sampled, surroundings = pooled | sampled, np.zeros_like(pooled), None
+        new = np.flatnonzero((pooled | sampled) & (self.place < 0))
+        step = PoolStep(depth, int(matters.sum()), len(new), int(sampled[new].sum()), None, None)
+        step = self._priced(step, new)
+        self.reference.on_step(step)
+        if not self.steps and len(true := self._true_rows()):
+            self._embed(true)
+            self._prepared(in_pool=True)  # before more is spent on another model
+            new = np.setdiff1d(new, true)
+        self._embed(new)
+        self.steps.append(step)
+        self.depths, self.pooled, self.sampled = depths, pooled, self.sampled | sampled
+        return self._judged(surroundings)
+
+    def _wanted(self, depths: Rows, *, first: bool) -> Rows:
+        """The rows of the documents that each query's arms have among their first ones, and of the judged ones."""
+        query_set = self.retriever.inputs.query_set
+        wanted = set()
+        if first:
+            wanted = judged_documents(query_set)
+        for query_id, depth in zip(query_set.query_ids, depths.tolist(), strict=True):
+            for run in self.others:
+                wanted.update(run.top(query_id, min(depth // 2, DEPTH)))
+        rows = [row for row, document in enumerate(self.document_of) if document in wanted]
+        near = [self.ranked.rows[query, :depth] for query, depth in enumerate(depths.tolist())]
+        true = self._true_rows() if first else np.empty(0, dtype=np.int64)
+        return np.unique(np.concatenate([np.array(rows, dtype=np.int64), true, *near]))
+
+    def _true_rows(self) -> Rows:
+        """Some rows of the translated store that are true ones, as it says."""
+        values = stored_confidence(self.translated)
+        rows = np.empty(0, dtype=np.int64) if values is None else np.flatnonzero(values == 1)
+        return np.random.default_rng(self.retriever.inputs.options.seed).permutation(rows)[:_TRUE_ROWS]
+
+    def _priced(self, step: PoolStep, rows: Rows) -> PoolStep:
+        if not self.translated.info.has_texts:
+            return step
+        cost = self.retriever.inputs.tally.cost(self.translated.documents(rows))
+        return replace(step, tokens=cost.tokens, usd=cost.usd)
+
+    def _embed(self, rows: Rows) -> None:
+        documents = list(known_documents(self.translated, rows))
+        vectors = self.embedder.embed_documents(documents, progress=self.retriever.progress)
+        self.place[rows] = len(self.vectors) + np.arange(len(rows))
+        self.vectors = np.concatenate([self.vectors, vectors])
+
+    def _store(self) -> PoolStore:
+        rows = np.flatnonzero(self.place >= 0)
+        return PoolStore(self.translated, [self.ids[row] for row in rows], rows, self.vectors[self.place[rows]])
+
+    def _prepared(self, *, in_pool: bool) -> PreparedAudit:
+        """The inputs with the pool in the place of the full re-embed, after it was proven."""
+        inputs, store = self.retriever.inputs, self._store()
+        keys = {**inputs.keys, FULL: {doc_id: inputs.keys[TRANSLATED][doc_id] for doc_id in store.ids}}
+        proof = prove_pool(
+            inputs.stores[TRANSLATED],
+            store,
+            self.embedder,
+            (keys[TRANSLATED], keys[FULL]),
+            seed=inputs.options.seed,
+        )
+        return replace(
+            inputs,
+            stores={**inputs.stores, FULL: store},
+            keys=keys,
+            proof=proof,
+            notes=(*inputs.notes, proof.sentence),
+            doubts=(*inputs.doubts, *proof.doubts),
+            pool_depth=int(self.depths.min()) if in_pool else self.translated.info.count,
+            in_pool=in_pool,
+        )
+
+    def _judged(self, surroundings: Surroundings | None) -> _State:
+        """What the pool says now."""
+        inputs = self.retriever.inputs
+        options, query_set = inputs.options, inputs.query_set
+        retriever = self.retriever.over(self._prepared(in_pool=surroundings is not None))
+        run = retriever.search(FULL).run
+        each = ndcg(run, query_set.qrels or {}, query_set.query_ids, CUT)
+        outside = None if surroundings is None else self._outside(surroundings, run)
+        floor = None if outside is None else outside.floor(run, each, query_set)
+        verdict = decide(
+            self.arm,
+            query_set.merged(each),
+            self.stay,
+            margin=options.margin,
+            seed=options.seed,
+            resamples=options.resamples,
+            n_documents=inputs.n_documents,
+            floor=floor,
+        )
+        matters = np.zeros(len(each), dtype=bool) if outside is None else outside.losses(run, query_set) > _LOSS
+        return _State(retriever, self.arm, query_set.merged(each), floor, outside, verdict, matters)
+
+    def _outside(self, surroundings: Surroundings, run: Run) -> Outside:
+        """What lies outside, now that the sample of it is embedded."""
+        inputs, metric = self.retriever.inputs, self.translated.info.metric
+        extra = np.flatnonzero((self.place >= 0) & ~self.pooled)
+        left = surroundings.without(score_rows(self.queries, self.translated.get(extra).vectors, metric))
+        errors = [self._true_scores(part.queries, part.rows) - part.scores for part in surroundings.drawn]
+        for band in reversed(range(len(errors) - 1)):  # one that the pool covers ends inside a bin of the next
+            errors[band] = errors[band] if len(errors[band]) else errors[band + 1]
+        places = {query_id: place for place, query_id in enumerate(inputs.query_set.query_ids)}
+        ratio, most = calibrate(
+            run,
+            [self._lately(query) for query in range(len(self.queries))],
+            inputs.query_set,
+            metric,
+            seed=inputs.options.seed,
+            resamples=inputs.options.resamples,
+        )
+        return Outside(left, [ErrorTail.of(part) for part in errors], metric, places, ratio, most)
+
+    def _true_scores(self, queries: Rows, rows: Rows) -> NDArray[np.float64]:
+        """The true scores of pairs of a query and a row, (n,), in the order of the queries."""
+        scores = np.empty(len(queries))
+        ends = np.searchsorted(queries, np.arange(len(self.queries) + 1))
+        for query in np.unique(queries):
+            mine = slice(ends[query], ends[query + 1])
+            vectors = self.vectors[self.place[rows[mine]]]
+            scores[mine] = score_rows(self.queries[query : query + 1], vectors, self.translated.info.metric)[0]
+        return scores
+
+    def _lately(self, query: int) -> Lately:
+        """The later half of the translated store's documents that a query has in the pool, without judged ones."""
+        inputs = self.retriever.inputs
+        judged = (inputs.query_set.qrels or {}).get(inputs.query_set.query_ids[query], {})
+        half = slice(int(self.depths[query]) // 2, int(self.depths[query]))
+        rows = self.ranked.rows[query, half]
+        other = np.array([self.document_of[row] not in judged for row in rows], dtype=bool)
+        rows = rows[other]
+        true = self._true_scores(np.full(len(rows), query), rows)
+        return Lately(self.ranked.scores[query, half][other], true)
+
+    def summary(self, stopped: str | None) -> PoolSummary:
+        """The facts of the pool."""
+        inputs = self.retriever.inputs
+        tokens = [step.tokens for step in self.steps if step.tokens is not None]
+        full = inputs.cost_of_share(1)
+        return PoolSummary(
+            int(self.depths.max()),
+            int((self.place >= 0).sum()),
+            len(self.ids),
+            int((self.sampled & ~self.pooled).sum()),
+            sum(tokens) if tokens else None,
+            usd_of(sum(tokens), inputs.tally.price) if tokens else None,
+            None if full.tokens is None else round(full.tokens),
+            full.usd,
+            tuple(self.steps),
+            stopped,
+        )

@@ -1,0 +1,90 @@
+"""How well an arm agrees with the full re-embed where nothing is judged, and what that says of retention.
+
+Two good models rarely share nine of ten documents, though either answers well: who swaps two that are nearly equal
+loses nothing. So agreement@k is graded by the target model's own scores: an nDCG whose gains are exp(score / t),
+
+    agreement@k of a query = sum_i d_i exp(a_i / t) / sum_i d_i exp(f_i / t),   d_i = 1 / log2(i + 1),
+
+where f are the scores that the target model gives the first k documents of the full re-embed, and a those that it gives
+the first k of the arm, in the arm's order. The temperature t is `TEMPERATURE` times the median over all queries of
+f_1 - f_k, so that unit and offset of the scores, of which every model has its own, mean nothing. Were relevance a
+matter of the target model's score alone, with a chance that grows as the gains do, agreement would be what
+retention of nDCG@k is expected to be (Järvelin & Kekäläinen 2002 for the discount).
+
+How the two are related on real judgements was measured: `benchmarks/unjudged.py` prints it, and what `LOSS_AT_MOST`
+and `LOSS_AT_LEAST` come from. `docs/statistics.md` says what they are worth.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.audit.measures import Scores
+
+TopScores = NDArray[np.float64]
+"""The target model's scores of the first k documents of each query, (q, k), a greater one nearer; -inf where a ranking
+is shorter."""
+
+TEMPERATURE = 0.15
+
+LOSS_AT_MOST = 1.3
+"""Retention lost for each unit of agreement that is lost, at most: SAFE rests on it."""
+
+LOSS_AT_LEAST = 0.4
+"""And at least: NOT SAFE rests on it."""
+
+
+def agreement(arm: TopScores, full: TopScores, *, temperature: float | None = None) -> Scores:
+    """Graded agreement of each query's ranking with that of the full re-embed, (q,), 0 to 1; both are (q, k).
+
+    1 for the full re-embed's own ranking and for any other whose documents score as much, about 0 for documents drawn
+    at random, 0 where the full re-embed answers nothing.
+
+    Depends on nothing but these scores, so that true vectors of a pool of documents can stand in for the full
+    re-embed, if the pool has what the arm ranks first. It errs upwards then: what is not in the pool, and would rank
+    among the first k, makes `full` look worse than it is. That is so for each query at one temperature; a pool's own,
+    which is taken where none is given, may be off either way.
+    """
+    if not full.size:
+        return np.zeros(len(full))
+    best = full[:, :1]
+    answered = np.isfinite(best[:, 0])
+    scale = temperature_of(full[answered]) if temperature is None else temperature
+    discounts = 1 / np.log2(np.arange(full.shape[1]) + 2)
+    best = np.where(np.isfinite(best), best, 0)
+    reached, possible = (_gains(scores, best, scale) @ discounts for scores in (arm, full))
+    values: Scores = np.divide(reached, possible, out=np.zeros(len(full)), where=answered)
+    return np.minimum(values, 1.0)  # above it by rounding alone: no ranking scores more than the full re-embed's
+
+
+def temperature_of(full: TopScores) -> float:
+    """That of the gains, in the unit of the scores; next to nothing where all are equal: less is worth nothing then."""
+    last = np.where(np.isfinite(full), full, np.inf).min(axis=1)  # of a shorter ranking, its last document
+    spread = float(np.median(full[:, 0] - last)) if len(full) else 0.0
+    return max(TEMPERATURE * spread, float(np.finfo(np.float64).tiny))
+
+
+def _gains(scores: TopScores, best: TopScores, scale: float) -> TopScores:
+    with np.errstate(over="ignore"):  # a score far below the best, by a tiny scale: the gain is 0 all the same
+        gains: TopScores = np.exp(np.minimum((scores - best) / scale, 0))
+    return gains
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Agreement by which a verdict is given: SAFE from `safe` on, NOT SAFE below `harmful`, in between nothing."""
+
+    safe: float
+    harmful: float
+
+
+def limits_of(margin: float) -> Limits:
+    """The agreement that stands for a retention of at least `margin`, and the one below which retention is less.
+
+    >>> limits_of(1.0)
+    Limits(safe=1.0, harmful=1.0)
+    """
+    return Limits(1 - (1 - margin) / LOSS_AT_MOST, max(1 - (1 - margin) / LOSS_AT_LEAST, 0.0))

@@ -1,0 +1,66 @@
+"""Queries made from documents, for whoever has none: a title, or the first sentence.
+
+What a document says of itself is not what users ask: such queries are longer, use the words of the documents, and
+each has at least one document that is all about it. They are for want of better ones.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from migrate.vectors import Document, query_key
+
+FEWEST_WORDS = 3
+MOST_WORDS = 15
+"""A longer sentence is cut after so many words."""
+
+_TITLE = "title"
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
+
+
+@dataclass(frozen=True, slots=True)
+class SyntheticQuery:
+    """What a document could be asked for by, and which part of it that is."""
+
+    text: str
+    part: Literal["title", "first sentence"]
+
+
+def make_queries(documents: Iterable[Document], key: Callable[[Document], str]) -> Iterator[tuple[str, SyntheticQuery]]:
+    """A query for each document that has one, no text and no key twice; `key` is what the document is judged as.
+
+    The title in the metadata; where there is none, or another document has it too, the first sentence with some words.
+
+    >>> list(make_queries([Document("d", "Abstract. Green tea lowers blood pressure.")], key=lambda document: "d"))
+    [('d', SyntheticQuery(text='Green tea lowers blood pressure.', part='first sentence'))]
+    """
+    keys: set[str] = set()
+    texts: set[str] = set()
+    for document in documents:
+        own = key(document)
+        query = next((made for made in _parts(document) if query_key(made.text) not in texts), None)
+        if query is not None and own not in keys:
+            keys.add(own)
+            texts.add(query_key(query.text))
+            yield own, query
+
+
+def _parts(document: Document) -> Iterator[SyntheticQuery]:
+    title = _usable([str(document.metadata.get(_TITLE) or "")])
+    if title is not None:
+        yield SyntheticQuery(title, "title")
+    sentence = _usable(_SENTENCE_END.split(document.text))
+    if sentence is not None:
+        yield SyntheticQuery(sentence, "first sentence")
+
+
+def _usable(texts: Iterable[str]) -> str | None:
+    """The first text with enough words, no longer than a question may be."""
+    for text in texts:
+        words = text.split()
+        if sum(any(map(str.isalpha, word)) for word in words) >= FEWEST_WORDS:
+            return " ".join(words[:MOST_WORDS])
+    return None

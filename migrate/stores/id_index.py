@@ -1,0 +1,204 @@
+"""The order of a store that has no rows: its ids, sorted, in a file. Rows are positions in it.
+
+A database gives its records in any order, and another one each time. Its adapter reads the ids once, and this file says
+from then on which row is whose, in this process, in others, and in a later run.
+
+The file is a head, the ids one after another as UTF-8, and then where each of them ends, as 64-bit numbers. It is read
+by position, so that memory does not grow with the store; only building the file takes eight bytes an id.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import os
+import struct
+import weakref
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, suppress
+from itertools import islice, pairwise
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import BinaryIO, Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.errors import OutputError, StoreError
+from migrate.files import atomic_file, canonical_json, output_errors
+from migrate.stores.binary_reader import malformed, read_errors, read_exactly
+
+_HEAD: Final = struct.Struct("<8sQQ32s")
+_MAGIC: Final = b"LMIDIDX1"
+_LENGTH: Final = struct.Struct("<I")
+_SORTED_AT_ONCE: Final = 500_000
+_ABSENT: Final = -1
+_AGAIN: Final = "remove it, and it is made again"
+
+
+class IdIndex:
+    """The ids of a store, sorted as their bytes in UTF-8 are, which is how Python sorts them too.
+
+    `count` is how many there are; `sha256` is of the ids in order, so that two lists with the same hash give the same
+    rows. It belongs in the `versions` of the store's snapshot.
+
+    Raises
+    ------
+    StoreError
+        The file is damaged, or not of this kind.
+    OutputError
+        The operating system refused.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with read_errors(path):  # kept open: the list of an older version may be removed while it is in use
+            self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            weakref.finalize(self, os.close, self._file)
+            head, whole = os.pread(self._file, _HEAD.size, 0), os.fstat(self._file).st_size
+        magic, count, size, digest = _HEAD.unpack(head) if len(head) == _HEAD.size else (b"", 0, 0, b"")
+        if magic != _MAGIC or whole != _HEAD.size + size + 8 * count:
+            raise malformed(path, "a whole list of ids", "another file", _AGAIN)
+        self.count: int = count
+        self.sha256: str = digest.hex()
+        self._ends = _HEAD.size + size
+
+    @classmethod
+    def build(cls, path: Path, ids: Iterable[str], *, source: str) -> Self:
+        """Sort the ids of the store at `source`, in any order, into a file; what is at `path` is replaced.
+
+        Raises
+        ------
+        StoreError
+            An id is there twice, or is no text that UTF-8 can hold.
+        OutputError
+            The operating system refused.
+        """
+        ends, end, digest, before = array("Q"), 0, hashlib.sha256(), None
+        with output_errors(path), atomic_file(path, force=True) as aside, aside.open("wb") as file:
+            file.write(bytes(_HEAD.size))
+            for key in _sorted(ids, source):
+                if key == before:
+                    raise StoreError(
+                        f"{source}: expected a different id for each document, found {key.decode()!r} twice"
+                    )
+                file.write(key)
+                digest.update(_LENGTH.pack(len(key)) + key)
+                end += len(key)
+                ends.append(end)
+                before = key
+            file.write(np.array(ends, "<u8").tobytes())
+            file.seek(0)
+            file.write(_HEAD.pack(_MAGIC, len(ends), end, digest.digest()))
+        return cls(path)
+
+    def ids(self, rows: range | NDArray[np.int64]) -> list[str]:
+        """The ids of some rows, in their order.
+
+        Raises
+        ------
+        IndexError
+            There is no such row.
+        """
+        if len(rows) and not 0 <= min(rows) <= max(rows) < self.count:
+            raise IndexError(f"rows {min(rows)} to {max(rows)} requested, 0 to {self.count - 1} are there")
+        if isinstance(rows, range) and rows.step == 1:
+            return self._slice(rows.start, rows.stop)
+        return [self._text(self._key(int(row))) for row in rows]
+
+    def rows(self, ids: Sequence[str]) -> NDArray[np.int64]:
+        """The row of each id, (len(ids),); -1 for an id that the store has not."""
+        return np.array([self._row(doc_id) for doc_id in ids], np.int64)
+
+    def _row(self, doc_id: str) -> int:
+        key, low, high = doc_id.encode(errors="surrogatepass"), 0, self.count
+        while low < high:
+            middle = (low + high) // 2
+            if self._key(middle) < key:
+                low = middle + 1
+            else:
+                high = middle
+        return low if low < self.count and self._key(low) == key else _ABSENT
+
+    def _key(self, row: int) -> bytes:
+        start, stop = self._bounds(row, row + 1)
+        return self._bytes(start, stop)
+
+    def _slice(self, start: int, stop: int) -> list[str]:
+        if start >= stop:
+            return []
+        bounds = self._bounds(start, stop)
+        content, first = self._bytes(bounds[0], bounds[-1]), bounds[0]
+        return [self._text(content[begin - first : end - first]) for begin, end in pairwise(bounds)]
+
+    def _text(self, key: bytes) -> str:
+        try:
+            return key.decode()
+        except UnicodeDecodeError as error:
+            raise malformed(self.path, "ids in UTF-8", "other bytes", _AGAIN) from error
+
+    def _bounds(self, start: int, stop: int) -> list[int]:
+        """Where the ids of rows `start` to `stop` begin, and where the last one ends, from the first id on."""
+        before = max(start - 1, 0)
+        numbers = np.empty(stop - before, "<u8")
+        read_exactly(self.path, self._file, numbers.view(np.uint8).data, self._ends + 8 * before)
+        bounds: list[int] = numbers.tolist()
+        bounds = bounds if start else [0, *bounds]
+        if bounds != sorted(bounds) or bounds[-1] > self._ends - _HEAD.size:
+            raise malformed(self.path, "ids one after another", "other places", _AGAIN)
+        return bounds
+
+    def _bytes(self, start: int, stop: int) -> bytes:
+        content = bytearray(stop - start)
+        read_exactly(self.path, self._file, memoryview(content), _HEAD.size + start)
+        return bytes(content)
+
+
+def kept_index(folder: Path, source: str, version: object, read_ids: Callable[[], Iterable[str]]) -> IdIndex:
+    """The ids of the store at `source`, read when it is first opened at a `version`, and kept in `folder` from then on.
+
+    `version` is what the store changes whenever an id comes or goes, as JSON holds it. Lists of its other versions are
+    removed. Raises as `IdIndex.build`.
+    """
+    of_source, of_version = (
+        hashlib.sha256(canonical_json(part).encode(errors="surrogatepass")).hexdigest()[:24]
+        for part in (source, version)
+    )
+    path = folder / f"{of_source}-{of_version}.ids"
+    with suppress(StoreError, OutputError):
+        return IdIndex(path)
+    with output_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    index = IdIndex.build(path, read_ids(), source=source)
+    for old in folder.glob(f"{of_source}-*.ids"):
+        if old != path:
+            old.unlink(missing_ok=True)
+    return index
+
+
+def _sorted(ids: Iterable[str], source: str) -> Iterator[bytes]:
+    """The ids in order; what is too much to be sorted at once waits in files that nobody else sees."""
+    with ExitStack() as files:
+        runs = []
+        unsorted = (_encoded(doc_id, source) for doc_id in ids)
+        while keys := sorted(islice(unsorted, _SORTED_AT_ONCE)):
+            file = files.enter_context(TemporaryFile())
+            file.writelines(_LENGTH.pack(len(key)) + key for key in keys)
+            file.seek(0)
+            runs.append(_keys(file))
+        yield from heapq.merge(*runs)
+
+
+def _keys(file: BinaryIO) -> Iterator[bytes]:
+    while length := file.read(_LENGTH.size):
+        yield file.read(_LENGTH.unpack(length)[0])
+
+
+def _encoded(doc_id: str, source: str) -> bytes:
+    try:
+        return doc_id.encode()
+    except UnicodeEncodeError as error:
+        raise StoreError(
+            f"{source}: expected an id of Unicode characters, found {doc_id!r}; give it another"
+        ) from error

@@ -1,0 +1,525 @@
+"""The pool in the place of a full re-embed: what it guarantees, what it embeds, when it stops, what it refuses."""
+
+import json
+
+import numpy as np
+import pytest
+import topics
+from topics import QUERIES, Topics, make_store, noisy
+
+from migrate.audit.inputs import PoolReference
+from migrate.audit.measures import ndcg
+from migrate.audit.outside import (
+    CUT,
+    ErrorTail,
+    discount_after,
+    look_around,
+    rank_rows,
+    score_rows,
+)
+from migrate.audit.pool import DEPTHS
+from migrate.audit.query_set import QuerySet
+from migrate.audit.results import BM25, FULL, HYBRID, HYBRID_FULL, STAY, TRANSLATED
+from migrate.audit.verdict import Floor, Outcome, retention_bounds
+from migrate.cost.meter import Purse, put_meter
+from migrate.embedders import load_embedder
+from migrate.embedders.base import WrappedEmbedder
+from migrate.embedders.cache import CachedEmbedder
+from migrate.errors import InputError, SpendingError, StoreError, UsageError
+from migrate.manifest import Manifest
+from migrate.report.audit import audit_text
+from migrate.report.document import audit_document
+from migrate.report.html import audit_page
+from migrate.search.runs import Run, search
+from migrate.stores import open_store
+from migrate.vectors import Batch, Document, no_progress
+
+COUNT, DIM = 3_000, 24
+
+
+class ManyTopics(Topics):
+    """As `Topics`, with as many topics as there are documents."""
+
+    def __init__(self, dim=DIM, blur=0.5, seed=0):
+        super().__init__(dim, blur, seed)
+        self.centres = np.random.default_rng(seed).normal(size=(COUNT, dim))
+
+
+TARGET, SOURCE = ManyTopics(), ManyTopics(12, blur=0.9, seed=1)
+DOCUMENTS = [Document(f"d{row:04}", f"t{row if row >= 150 else row % 50} n{row} word{row % 9}") for row in range(COUNT)]
+QRELS = {query.id: {f"d{row % 50 + 50 * part:04}": part for part in range(3)} for row, query in enumerate(QUERIES)}
+QUERY_SET = QuerySet(QUERIES, QRELS, "many topics")
+VECTORS = TARGET.embed_documents(DOCUMENTS)
+MANIFEST = Manifest("store", model=TARGET.identity, details={"index": "index.faiss"})
+
+
+def audit(translated, by, query_set=QUERY_SET, **options):
+    """An audit by a store or by a pool."""
+    return topics.audit(translated, by, query_set, **{"embedder": TARGET, **options})
+
+
+def moved(folder, scale, **options):
+    """A translated store whose vectors are off by so much."""
+    noise = np.random.default_rng(3).normal(size=VECTORS.shape).astype(np.float32)
+    vectors = VECTORS + np.float32(scale) * noise
+    return make_store(folder, documents=DOCUMENTS, vectors=vectors, manifest=MANIFEST, **options)
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory):
+    return make_store(tmp_path_factory.mktemp("full") / "reference", documents=DOCUMENTS, vectors=VECTORS)
+
+
+@pytest.fixture(scope="module")
+def near(tmp_path_factory):
+    return moved(tmp_path_factory.mktemp("near") / "translated", 0.05)
+
+
+@pytest.fixture(scope="module")
+def far(tmp_path_factory):
+    return moved(tmp_path_factory.mktemp("far") / "translated", 1.0)
+
+
+class Counting(WrappedEmbedder):
+    """Counts documents, and breaks off when it has embedded so many."""
+
+    def __init__(self, embedder, most=10**9):
+        super().__init__(embedder)
+        self.most = most
+        self.embedded = []
+
+    def around(self, embedder):
+        return Counting(embedder, self.most)
+
+    def embed(self, texts, role, *, progress=no_progress):
+        if role == "document":
+            if len(self.embedded) + len(texts) > self.most:
+                raise KeyboardInterrupt
+            self.embedded += [text.id for text in texts]
+        return self.embedder.embed(texts, role, progress=progress)
+
+
+# The guarantee
+
+
+@pytest.mark.parametrize("metric", ["ip", "l2"])
+@pytest.mark.parametrize("seed", range(20))
+def test_no_query_scores_less_in_a_pool_that_holds_all_judged_documents(seed, metric):
+    rng = np.random.default_rng(seed)
+    count, n_queries = int(rng.integers(20, 200)), 15
+    ids = [f"d{number:03}" for number in rng.permutation(count)]
+    vectors = rng.integers(-2, 3, size=(count, 3)).astype(np.float32)  # with many ties
+    queries = rng.normal(size=(n_queries, 3)).astype(np.float32)
+    names = [f"q{number}" for number in range(n_queries)]
+    judged = {name: rng.permutation(ids)[: rng.integers(1, 15)].tolist() for name in names}
+    qrels = {name: {doc: int(rng.integers(-1, 4)) for doc in docs} for name, docs in judged.items()}
+    needed = {doc for docs in judged.values() for doc in docs}
+    pool = [row for row, doc in enumerate(ids) if doc in needed or rng.random() < 0.2]
+
+    def scores(rows):
+        run = search([Batch([ids[row] for row in rows], vectors[rows])], names, queries, metric=metric)
+        return ndcg(run, qrels, names, 10)
+
+    full, within = scores(np.arange(count)), scores(np.array(pool))
+    assert (within >= full - 1e-12).all()
+    arm = ndcg(Run({name: tuple(rng.permutation(ids)[:10]) for name in names}), qrels, names, 10)
+    ours, theirs = (retention_bounds(arm, values, seed=1, resamples=300) for values in (within, full))
+    assert ours.lower <= theirs.lower + 1e-12 and ours.estimate <= theirs.estimate + 1e-12
+
+
+def test_without_a_judged_document_the_guarantee_is_lost():
+    run = {"q": ("b", "a")}
+    assert ndcg(Run(run), {"q": {"a": 1, "b": 1}}, ["q"], 10) == [1]
+    assert ndcg(Run({"q": ("b",)}), {"q": {"a": 1, "b": 1}}, ["q"], 10) < 1
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_floor_lies_below_what_any_others_leave_on_average(seed):
+    rng = np.random.default_rng(seed)
+    for rank in range(1, CUT + 1):
+        others = rng.poisson(rng.exponential(3), size=500)
+        kept = [1 / np.log2(rank + n + 1) if rank + n <= CUT else 0 for n in others]
+        assert discount_after(rank, 0) == pytest.approx(1 / np.log2(rank + 1))
+        assert discount_after(rank, float(others.mean())) <= np.mean(kept) + 1e-12
+    assert discount_after(11, 0) == 0
+
+
+def test_a_floor_widens_the_upper_bound_only():
+    rng = np.random.default_rng(0)
+    arm, full = rng.uniform(0, 1, (2, 200))
+    floor = Floor(full * 0.9, full * 0.8)
+    plain, wide = retention_bounds(arm, full), retention_bounds(arm, full, floor=floor)
+    assert wide.lower == plain.lower
+    assert wide.estimate == pytest.approx(plain.estimate / 0.9)
+    assert wide.upper > retention_bounds(arm, full * 0.8).upper > plain.upper
+
+
+# What lies outside
+
+
+def test_the_tail_of_errors_is_counted_within_them_and_falls_beyond():
+    errors = np.random.default_rng(0).normal(scale=0.05, size=400)
+    tail = ErrorTail.of(errors)
+    gaps = np.linspace(-0.3, 0.6, 200)
+    chances = tail(gaps)
+    assert (np.diff(chances) <= 1e-12).all() and chances[0] == 1
+    inside = gaps <= np.quantile(errors, 0.85)
+    assert chances[inside] == pytest.approx([(errors >= gap).mean() for gap in gaps[inside]])
+    assert 0 < chances[-1] < 1e-4
+    assert (chances >= [(errors >= gap).mean() for gap in gaps]).all()
+    assert (ErrorTail.of(np.empty(0))(gaps) == 1).all()
+
+
+@pytest.mark.parametrize("metric", ["ip", "l2"])
+def test_rows_are_ranked_as_by_brute_force(metric, tmp_path):
+    store = moved(tmp_path / "store", 0.5, metric=metric)
+    queries = TARGET.embed_queries(QUERIES)
+    ranked = rank_rows(store, queries, 30, progress=no_progress)
+    scores = score_rows(queries, store.get(np.arange(COUNT)).vectors, metric)
+    assert ranked.scores[:, :30] == pytest.approx(-np.sort(-scores, axis=1)[:, :30], rel=1e-5, abs=1e-5)
+    assert ranked.lowest == pytest.approx(scores.min(axis=1), rel=1e-5)
+    assert ranked.edges == [40, 160, 640] and ranked.rows.shape[1] == 641
+
+
+def test_the_sample_is_of_every_band_outside_the_pool_and_counts_are_right(far):
+    queries = TARGET.embed_queries(QUERIES)
+    ranked = rank_rows(far, queries, 30, progress=no_progress)
+    outside = np.random.default_rng(1).random(COUNT) < 0.9
+    found = look_around(far, queries, ranked, outside, seed=0, progress=no_progress)
+    assert (found.counts.sum(axis=1) == outside.sum()).all()
+    scores = score_rows(queries, far.get(np.arange(COUNT)).vectors, "ip")
+    rank_of = (-scores).argsort(axis=1).argsort(axis=1)
+    for part, (low, high) in zip(found.drawn, [(0, 40), (40, 160), (160, 640), (640, COUNT)], strict=True):
+        assert outside[part.rows].all()
+        assert part.scores == pytest.approx(scores[part.queries, part.rows], rel=1e-5, abs=1e-5)
+        ranks = rank_of[part.queries, part.rows]
+        assert low <= ranks.min() and ranks.max() < high
+        assert len(part.rows) == len(QUERIES) * (300 if high == COUNT else 5)
+    again = look_around(far, queries, ranked, outside, seed=0, progress=no_progress)
+    other = look_around(far, queries, ranked, outside, seed=1, progress=no_progress)
+    assert (found.rows == again.rows).all() and set(found.rows) != set(other.rows)
+    left = found.without(scores[:, found.rows])
+    assert (left.counts.sum(axis=1) == outside.sum() - len(found.rows)).all() and (left.counts >= 0).all()
+
+
+def test_a_store_of_one_vector_has_no_range_of_scores(tmp_path):
+    store = make_store(tmp_path / "store", documents=DOCUMENTS[:300], vectors=np.ones((300, DIM), dtype=np.float32))
+    queries = TARGET.embed_queries(QUERIES)
+    ranked = rank_rows(store, queries, 10, progress=no_progress)
+    found = look_around(store, queries, ranked, np.ones(300, dtype=bool), seed=0, progress=no_progress)
+    assert (found.counts.sum(axis=1) == 300).all() and np.isfinite(found.tops).all()
+
+
+# The audit
+
+
+def test_a_good_translation_is_safe_by_its_first_documents(near, reference):
+    full, pooled = audit(near, reference, QUERY_SET, margin=0.8), audit(near, PoolReference(), QUERY_SET, margin=0.8)
+    assert (full.verdict.outcome, pooled.verdict.outcome) == (Outcome.SAFE, Outcome.SAFE)
+    assert [step.depth for step in pooled.pool.steps] == [DEPTHS[0]], "SAFE needs no more"
+    assert pooled.pool.documents < COUNT / 2 and pooled.pool.sampled > 0
+    assert pooled.verdict.retention.lower <= full.verdict.retention.lower
+    assert (pooled.arm(FULL).scores["nDCG@10"] >= full.arm(FULL).scores["nDCG@10"] - 1e-12).all()
+
+
+@pytest.mark.parametrize("scale", [0.3, 1.0])
+def test_bounds_enclose_those_of_the_full_audit(scale, reference, tmp_path):
+    translated = moved(tmp_path / "translated", scale)
+    full, pooled = (audit(translated, by, QUERY_SET, resamples=2_000) for by in (reference, PoolReference()))
+    assert pooled.verdict.retention.lower <= full.verdict.retention.lower
+    assert pooled.verdict.retention.upper >= full.verdict.retention.upper - 1e-9
+    for name in (TRANSLATED, BM25, HYBRID):
+        assert (pooled.arm(name).scores["nDCG@10"] == full.arm(name).scores["nDCG@10"]).all()
+
+
+def test_a_bad_translation_is_not_safe(far):
+    report = audit(far, PoolReference(), QUERY_SET)
+    assert report.verdict.outcome is Outcome.NOT_SAFE
+    assert report.pool.documents < COUNT
+
+
+@pytest.mark.parametrize("share", [0.02, 0.1])
+def test_what_a_pool_misses_does_not_make_a_store_not_safe(share, tmp_path):
+    """Documents that the stitch has misplaced come before the relevant ones: the full re-embed is bad, retention good.
+
+    In a pool without them it is significantly below the margin.
+    """
+    rng = np.random.default_rng(0)
+    hidden = rng.permutation(np.arange(150, COUNT))[: int(share * COUNT)]
+    wanted = [int(doc[1:]) for docs in QRELS.values() for doc, grade in docs.items() if grade]
+    true, translated = VECTORS.copy(), VECTORS + np.float32(0.7) * rng.normal(size=VECTORS.shape).astype(np.float32)
+    true[hidden] = 1.05 * VECTORS[rng.choice(wanted, size=len(hidden))]
+    translated[hidden] = rng.normal(size=(len(hidden), DIM))
+
+    class Hidden(ManyTopics):
+        def embed(self, texts, role, *, progress=None):
+            if role == "query":
+                return super().embed(texts, role)
+            return true[[int(text.id[1:]) for text in texts]]
+
+    store = make_store(tmp_path / "store", documents=DOCUMENTS, vectors=translated, manifest=MANIFEST)
+    full = audit(store, make_store(tmp_path / "full", documents=DOCUMENTS, vectors=true), embedder=Hidden())
+    pooled = audit(store, PoolReference(depth=10), embedder=Hidden(), bm25=False)
+    assert full.verdict.outcome is not Outcome.NOT_SAFE
+    biased = retention_bounds(*(pooled.arm(name).scores["nDCG@10"] for name in (TRANSLATED, FULL)), resamples=500)
+    assert biased.upper < full.verdict.margin, "the pool alone would have said it"
+    assert pooled.verdict.outcome is not Outcome.NOT_SAFE
+    assert pooled.verdict.retention.upper >= full.verdict.retention.estimate
+
+
+def test_all_chunks_of_a_judged_document_are_in_the_pool(tmp_path):
+    """Three chunks a document: of one that is judged the pool has all, and the full re-embed scores no less."""
+    chunks = [Document(doc.id, doc.text, {"parent_id": f"p{row % 1000:03}"}) for row, doc in enumerate(DOCUMENTS)]
+    qrels = {query.id: {f"p{row % 50:03}": 1, f"p{row % 50 + 50:03}": 2} for row, query in enumerate(QUERIES)}
+    query_set = QuerySet(QUERIES, qrels, "chunks")
+    noise = np.random.default_rng(3).normal(size=VECTORS.shape).astype(np.float32)
+    vectors = VECTORS + np.float32(2) * noise  # the arms miss many
+    store = make_store(tmp_path / "store", documents=chunks, vectors=vectors, manifest=MANIFEST)
+    full = audit(store, make_store(tmp_path / "full", documents=chunks, vectors=VECTORS), query_set)
+    counting = Counting(TARGET)
+    pooled = audit(store, PoolReference(depth=10), query_set, embedder=counting, bm25=False)
+    assert pooled.pool.documents < COUNT and pooled.n_documents == full.n_documents == 1_000
+    judged = {chunk.id for chunk in chunks if int(chunk.metadata["parent_id"][1:]) < 100}
+    assert judged <= set(counting.embedded)
+    assert (pooled.arm(FULL).scores["nDCG@10"] >= full.arm(FULL).scores["nDCG@10"] - 1e-12).all()
+
+
+def test_another_model_is_found_out_before_the_pool_is_paid_for(good):
+    """By the true vectors of the stitch's sample."""
+    counting = Counting(load_embedder(f"file:{good.target_file}"))
+
+    class Turned(Counting):
+        def embed(self, texts, role, *, progress=no_progress):
+            return np.ascontiguousarray(super().embed(texts, role, progress=progress)[:, ::-1])
+
+    query_set = QuerySet(good.queries, good.qrels, "docstrings")
+    audit(open_store(good.translated), PoolReference(), query_set, embedder=counting)
+    turned = Turned(load_embedder(f"file:{good.target_file}"))
+    with pytest.raises(StoreError, match="expected the true vectors of"):
+        audit(open_store(good.translated), PoolReference(), query_set, embedder=turned)
+    assert len(turned.embedded) == 32 < len(counting.embedded)
+
+
+def test_the_pool_deepens_for_queries_that_matter_until_it_is_settled(far, reference):
+    truth = audit(far, reference, QUERY_SET).verdict.retention.estimate
+    steps = []
+    report = audit(far, PoolReference(on_step=steps.append), QUERY_SET, margin=min(truth * 1.35, 1.0))
+    depths = [step.depth for step in report.pool.steps]
+    assert tuple(depths) == DEPTHS[: len(depths)] and tuple(steps) == report.pool.steps
+    assert sum(step.documents for step in steps) == report.pool.documents
+    assert all(step.queries <= len(QUERIES) for step in steps)
+
+
+def test_where_queries_are_too_few_a_deeper_pool_is_not_bought(near):
+    few = QuerySet(QUERIES[:15], QRELS, "few")
+    report = audit(near, PoolReference(), few)
+    assert report.verdict.outcome is Outcome.INCONCLUSIVE
+    assert len(report.pool.steps) == 1 and report.verdict.remedy is None
+
+
+def test_what_a_deeper_pool_may_settle_is_said(far, reference):
+    """A depth of 10 leaves open what more would tell."""
+    truth = audit(far, reference, QUERY_SET).verdict.retention.upper
+    report = audit(far, PoolReference(depth=10), QUERY_SET, margin=min(truth * 1.01, 1.0))
+    if report.verdict.outcome is Outcome.INCONCLUSIVE:
+        assert "a deeper pool may settle it" in report.verdict.sentence
+
+
+def test_a_store_of_few_documents_ends_as_the_full_audit_does(tmp_path):
+    manifest = Manifest("store", model=topics.TARGET.identity, details={"index": "index.faiss"})
+    translated = make_store(tmp_path / "few", vectors=noisy(1.0), manifest=manifest)
+    references = PoolReference(), make_store(tmp_path / "reference")
+    report, other = (topics.audit(translated, reference) for reference in references)
+    assert report.pool.is_exact and report.pool.documents == 150
+    assert report.verdict == other.verdict
+    assert [arm.name for arm in report.arms] == [arm.name for arm in other.arms]
+    assert report.arm(TRANSLATED).scores.keys() == other.arm(TRANSLATED).scores.keys()
+
+
+def test_against_staying_a_pool_is_exact(far, reference, tmp_path):
+    source = make_store(tmp_path / "source", SOURCE, documents=DOCUMENTS)
+    options = {"source": source, "source_embedder": SOURCE}
+    full, pooled = (audit(far, by, QUERY_SET, **options) for by in (reference, PoolReference()))
+    assert pooled.verdict.gain_over_stay == full.verdict.gain_over_stay
+    assert STAY in {arm.name for arm in pooled.arms}
+
+
+def test_two_stages_run_as_deep_as_the_pool_goes(far, reference):
+    full = audit(far, reference, QUERY_SET, two_stage=(10, 200))
+    pooled = audit(far, PoolReference(depth=10), QUERY_SET, two_stage=(10, 200))
+    assert (full.arm("two-stage 10").scores["nDCG@10"] == pooled.arm("two-stage 10").scores["nDCG@10"]).all()
+    assert "two-stage 200" not in {arm.name for arm in pooled.arms}
+    none = audit(far, PoolReference(depth=10), QUERY_SET, two_stage=(200,))
+    assert "--reference build" in none.skipped_arms["two-stage"]
+
+
+# Money and time
+
+
+def test_an_audit_that_broke_off_embeds_nothing_twice(near, tmp_path):
+    whole = Counting(TARGET)
+    expected = audit(near, PoolReference(), QUERY_SET, embedder=whole)
+    cache = tmp_path / "cache.sqlite"
+    broken = Counting(TARGET, most=len(whole.embedded) // 2)
+    broken.batch_size = 100
+    with pytest.raises(KeyboardInterrupt):
+        audit(near, PoolReference(), QUERY_SET, embedder=CachedEmbedder(broken, cache))
+    resumed = Counting(TARGET)
+    report = audit(near, PoolReference(), QUERY_SET, embedder=CachedEmbedder(resumed, cache))
+    assert broken.embedded and not set(broken.embedded) & set(resumed.embedded)
+    assert sorted(broken.embedded + resumed.embedded) == sorted(whole.embedded)
+    assert report.verdict == expected.verdict
+
+
+def capped(usd):
+    return put_meter(TARGET, TARGET.profile.counter, 1.0, Purse(usd))
+
+
+def test_the_first_step_that_costs_too_much_is_refused(far):
+    embedder, meter = capped(0.001)
+    with pytest.raises(SpendingError, match="raise --max-cost"):
+        audit(far, PoolReference(), QUERY_SET, embedder=embedder)
+    assert meter.usd <= 0.001
+
+
+def test_a_cap_ends_the_pool_where_it_is(far, reference):
+    truth = audit(far, reference, QUERY_SET).verdict.retention
+    margin = min((truth.estimate + truth.upper) / 2, 1.0)
+    free = audit(far, PoolReference(), QUERY_SET, margin=margin)
+    assert len(free.pool.steps) > 1, "the margin is too near for the first step"
+    embedder, _ = capped(10.0)
+    audit(far, PoolReference(depth=10), QUERY_SET, embedder=embedder, margin=margin)
+    first = embedder.usd
+    embedder, meter = capped(first * 1.1)
+    report = audit(far, PoolReference(), QUERY_SET, embedder=embedder, margin=margin)
+    assert report.verdict.outcome is Outcome.INCONCLUSIVE
+    assert meter.usd <= first * 1.1
+    assert len(report.pool.steps) == 1 and "raise --max-cost" in report.pool.stopped
+    assert report.pool.stopped in audit_text(report).replace("\n  ", " ")
+
+
+# What is refused, and what is not believed
+
+
+def test_without_judgements_there_is_no_pool(near):
+    with pytest.raises(InputError, match=r"expected judgements for an audit by a pool, found none.*--reference build"):
+        audit(near, PoolReference(), QuerySet(QUERIES, None, "unjudged"))
+
+
+def test_without_texts_there_is_no_pool(tmp_path):
+    bare = moved(tmp_path / "bare", 0.1, texts=False)
+    by_row = {query: {str(int(doc[1:])): grade for doc, grade in docs.items()} for query, docs in QRELS.items()}
+    with pytest.raises(StoreError, match=r"expected texts, of which a pool is embedded, found vectors only.*file:PATH"):
+        audit(bare, PoolReference(), QuerySet(QUERIES, by_row, "rows"))
+
+
+def write_file(path, ids):
+    rows = [int(doc_id[1:]) for doc_id in ids]
+    queries = TARGET.embed_queries(QUERIES)
+    np.savez(path, doc_ids=ids, docs=VECTORS[rows], query_ids=[query.id for query in QUERIES], queries=queries)
+    return load_embedder(f"file:{path}")
+
+
+def test_a_file_of_vectors_serves_a_store_without_texts(tmp_path):
+    bare = moved(tmp_path / "bare", 0.05)
+    (bare.folder / "docs.jsonl").write_text("".join(json.dumps({"id": doc.id}) + "\n" for doc in DOCUMENTS))
+    store = open_store(bare.folder)
+    assert not store.info.has_texts
+    embedder = write_file(tmp_path / "target.npz", [doc.id for doc in DOCUMENTS])
+    report = audit(store, PoolReference(), QUERY_SET, embedder=embedder, margin=0.8)
+    assert report.pool.documents < COUNT and report.pool.tokens is None
+    assert report.verdict.outcome is Outcome.INCONCLUSIVE, "a file does not say whose vectors it has"
+    assert "nothing shows that file:target.npz is the model" in report.doubts[0]
+
+
+def test_a_file_that_lacks_a_vector_of_the_pool_is_refused(near, tmp_path):
+    embedder = write_file(tmp_path / "target.npz", [doc.id for doc in DOCUMENTS[1:]])
+    with pytest.raises(InputError, match="without one: 'd0000'"):
+        audit(near, PoolReference(), QUERY_SET, embedder=embedder)
+
+
+def test_a_judged_document_that_is_not_in_the_store_is_said_as_ever(near, reference):
+    qrels = {query: {**docs, "nowhere": 1} for query, docs in QRELS.items()}
+    strange = QuerySet(QUERIES, qrels, "strange")
+    pooled, full = (audit(near, by, strange, margin=0.5) for by in (PoolReference(), reference))
+    (note,) = [note for note in pooled.notes if "are not in the stores" in note]
+    assert note in full.notes
+    assert (pooled.arm(FULL).scores["nDCG@10"] >= full.arm(FULL).scores["nDCG@10"] - 1e-12).all()
+
+
+def test_another_model_than_the_manifest_names_is_refused(near):
+    with pytest.raises(StoreError, match="expected the model that the store was translated for"):
+        audit(near, PoolReference(), QUERY_SET, embedder=ManyTopics(seed=5))
+
+
+def test_the_translated_store_is_not_its_own_source(near):
+    counting = Counting(TARGET)
+    with pytest.raises(StoreError, match="expected the store before the migration as source"):
+        audit(near, PoolReference(), source=near, source_embedder=TARGET, embedder=counting)
+    assert counting.embedded == []
+
+
+def test_a_depth_of_one_is_refused(near):
+    with pytest.raises(UsageError, match="at least 2 documents a query, found 1"):
+        audit(near, PoolReference(depth=1))
+
+
+def test_a_depth_between_two_steps_is_the_last(far):
+    report = audit(far, PoolReference(depth=13), margin=0.65)
+    assert [step.depth for step in report.pool.steps] in ([10], [10, 13]) and report.pool.depth in (10, 13)
+
+
+def test_a_store_that_does_not_say_its_model_is_never_safe(tmp_path):
+    silent = make_store(tmp_path / "silent", documents=DOCUMENTS, vectors=VECTORS)
+    report = audit(silent, PoolReference(), QUERY_SET, margin=0.5)
+    assert report.verdict.outcome is Outcome.INCONCLUSIVE
+    assert any("nothing shows that topics-0 is the model" in doubt for doubt in report.doubts)
+
+
+# The report
+
+
+def test_every_form_of_the_report_has_the_pool(near):
+    report = audit(near, PoolReference(), QUERY_SET, margin=0.8, price_usd_per_mtok=2.0)
+    text, document, page = audit_text(report), audit_document(report), audit_page(report)
+    pool = document["pool"]
+    assert f"true vectors of {pool['documents']:,} of 3,000 documents" in text
+    assert "guaranteed:" in text and "estimated:" in text
+    assert pool["usd"] < pool["full_usd"] and pool["share"] == pool["documents"] / COUNT
+    assert pool["steps"][0]["depth"] == 10
+    assert "The pool" in page and "documents embedded" in page
+    assert HYBRID_FULL in document["missing"] and "--reference build" in document["missing"][HYBRID_FULL]
+    assert not any("overlap" in measure for arm in document["arms"] for measure in arm["means"])
+    assert document["spaces"] is None and document["likeness"] == {}
+    assert document["held_out"] is None
+    assert "against the full re-embed" not in text.split("kinds of")[0]
+
+
+@pytest.mark.slow
+def test_a_store_moved_to_minilm(tmp_path, monkeypatch):
+    """SAFE in the pool only where the full audit says it, and the same scores of the arms."""
+    from migrate.audit.audit import audit_store
+    from migrate.audit.inputs import AuditInputs, AuditOptions
+    from migrate.datasets.stdlib import stdlib_beir
+    from migrate.embed import embed_corpus, reembed_store
+    from migrate.fit import fit_stitch
+    from migrate.translate import translate_store
+
+    monkeypatch.setattr("migrate.audit.outside.SAMPLED", 40)
+    corpus = stdlib_beir(max_docs=400, seed=3)
+    documents = [Document(document.id, " ".join(document.text.split()[:10])) for document in corpus.documents]
+    target = load_embedder("packaged:all-MiniLM-L6-v2", device="cpu", cache=tmp_path / "cache.sqlite")
+    embed_corpus(lambda: documents, load_embedder("tfidf:64"), tmp_path / "source")
+    source = open_store(tmp_path / "source")
+    translate_store(source, fit_stitch(source, target, stitch="ridge", size=150), tmp_path / "new")
+    new = open_store(tmp_path / "new")
+    query_set = QuerySet(corpus.queries[:21], corpus.qrels, "docstrings")
+    options = AuditOptions(resamples=1_000, margin=0.9, bm25=False)
+    pooled = audit_store(AuditInputs(new, PoolReference(), query_set, target), options)
+    reembed_store(source, target, tmp_path / "reference")
+    full = audit_store(AuditInputs(new, open_store(tmp_path / "reference"), query_set, target), options)
+    assert pooled.pool.steps[0].documents < 400
+    assert "true vectors of the translated store agree with it" in pooled.reference.sentence
+    assert pooled.verdict.retention.lower <= full.verdict.retention.lower
+    assert pooled.verdict.outcome in (full.verdict.outcome, Outcome.INCONCLUSIVE)
+    assert pooled.held_out.verdict.retention.lower <= full.held_out.verdict.retention.lower

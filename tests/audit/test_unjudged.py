@@ -1,0 +1,441 @@
+"""Audits of queries that nobody has judged: the measure, its limits, the queries, and what a user is told."""
+
+import json
+import math
+import statistics
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from topics import (
+    DOCUMENTS,
+    N_DOCUMENTS,
+    QUERIES,
+    SOURCE,
+    TARGET,
+    audit,
+    make_store,
+    noisy,
+)
+
+from migrate.audit.query_set import QuerySet, load_unjudged, synthetic_queries
+from migrate.audit.results import FULL, RANDOM, STAY, TRANSLATED
+from migrate.audit.unjudged import LOSS_AT_LEAST, LOSS_AT_MOST, TEMPERATURE, agreement, limits_of, temperature_of
+from migrate.audit.verdict import Outcome, decide
+from migrate.cli.main import run
+from migrate.datasets.synthetic import MOST_WORDS, make_queries
+from migrate.errors import DatasetError, InconclusiveError, StoreError
+from migrate.report.audit import audit_text
+from migrate.report.document import audit_document
+from migrate.report.html import audit_page
+from migrate.report.suite import audit_suite, junit_xml
+from migrate.vectors import Document, Query, query_key
+
+LOG = QuerySet(QUERIES, None, "log")
+K = 10
+
+
+def plainly(arm, full):
+    """The definition in `docs/statistics.md`, one document at a time."""
+    spread = statistics.median([ranking[0] - ranking[-1] for ranking in full])
+    found = []
+    for own, best in zip(arm, full, strict=True):
+        sums = []
+        for ranking in (own, best):
+            total = 0.0
+            for place, score in enumerate(ranking, start=1):
+                total += math.exp((score - best[0]) / (TEMPERATURE * spread)) / math.log2(place + 1)
+            sums.append(total)
+        found.append(sums[0] / sums[1])
+    return found
+
+
+def drawn(seed, queries=40, documents=200):
+    """True scores of all documents for each query."""
+    return np.random.default_rng(seed).normal(0.3, 0.1, size=(queries, documents))
+
+
+def best_of(scores):
+    return -np.sort(-scores, axis=1)[:, :K]
+
+
+def ranked(scores, by):
+    """True scores of the first documents of a ranking by other scores."""
+    return np.take_along_axis(scores, np.argsort(-by, axis=1)[:, :K], axis=1)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_it_is_what_the_definition_says(seed):
+    scores = drawn(seed)
+    arm = ranked(scores, scores + np.random.default_rng([seed, 1]).normal(0, 0.05, size=scores.shape))
+    found = agreement(arm, best_of(scores))
+    assert found == pytest.approx(plainly(arm, best_of(scores)), rel=1e-12)
+    assert 0.1 < found.mean() < 0.9
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_full_reembed_agrees_with_itself_and_chance_does_not(seed):
+    scores = drawn(seed, documents=5_000)
+    assert (agreement(best_of(scores), best_of(scores)) == 1).all()
+    chance = agreement(ranked(scores, np.random.default_rng([seed, 1]).random(scores.shape)), best_of(scores))
+    assert chance.min() >= 0 and chance.mean() < 0.02
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("noise", [0.0, 1e-9, 0.01, 0.1, 10.0])
+def test_it_is_never_above_1_and_falls_with_the_noise(noise, seed):
+    scores = drawn(seed)
+    more, less = (
+        scores + size * np.random.default_rng([seed, 1]).normal(size=scores.shape) for size in (2 * noise, noise)
+    )
+    worse, better = (agreement(ranked(scores, by), best_of(scores)) for by in (more, less))
+    assert worse.max() <= 1 and better.max() <= 1
+    assert worse.mean() <= better.mean()
+
+
+def test_documents_of_equal_scores_stand_for_each_other():
+    full = np.array([[0.9, 0.5, 0.5, 0.5, 0.1]])
+    assert agreement(full[:, [0, 2, 3, 1, 4]], full) == pytest.approx(1)
+    assert agreement(full[:, [1, 0, 2, 3, 4]], full) < 0.8
+    equal = np.full((3, K), 0.7)
+    assert (agreement(equal, equal) == 1).all(), "where everything ties there is nothing to lose"
+    assert (agreement(equal - 0.1, equal) == 0).all()
+
+
+@pytest.mark.parametrize(("unit", "offset"), [(1, 0), (250, 0), (0.01, 7), (2, -1e3)])
+def test_unit_and_offset_of_the_scores_mean_nothing(unit, offset):
+    scores = drawn(1)
+    arm, full = ranked(scores, scores + 0.05 * drawn(2)), best_of(scores)
+    assert agreement(unit * arm + offset, unit * full + offset) == pytest.approx(agreement(arm, full), rel=1e-6)
+
+
+def test_what_is_not_answered_scores_0():
+    full = np.array([[0.9, 0.5, 0.1], [-np.inf] * 3, [0.8, 0.7, -np.inf]])
+    arm = np.array([[-np.inf] * 3, [-np.inf] * 3, [0.8, -np.inf, -np.inf]])
+    found = agreement(arm, full)
+    assert found[:2].tolist() == [0, 0] and 0 < found[2] < 1
+    assert agreement(full, full).tolist() == [1, 0, 1]
+    assert agreement(np.empty((4, 0)), np.empty((4, 0))).tolist() == [0] * 4
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_pool_errs_upwards(seed):
+    """True scores are known of what the arm ranks first, not of everything."""
+    scores = drawn(seed, documents=1_000)
+    by = scores + np.random.default_rng([seed, 1]).normal(0, 0.1, size=scores.shape)
+    pool = np.where(np.argsort(np.argsort(-by, axis=1), axis=1) < 50, scores, -np.inf)
+    arm, temperature = ranked(scores, by), temperature_of(best_of(scores))
+    true = agreement(arm, best_of(scores))
+    pooled = agreement(arm, best_of(pool), temperature=temperature)
+    assert (pooled >= true - 1e-12).all() and pooled.mean() > true.mean() + 0.01
+
+
+def test_limits_follow_from_the_margin():
+    limits = limits_of(0.95)
+    assert limits.safe == pytest.approx(1 - 0.05 / LOSS_AT_MOST)
+    assert limits.harmful == pytest.approx(1 - 0.05 / LOSS_AT_LEAST)
+    assert limits_of(0.5).harmful == 0 and limits_of(0.5).safe > 0.5
+
+
+@pytest.mark.parametrize(
+    ("level", "outcome", "says"),
+    [
+        (1.0, Outcome.SAFE, "which stands for a retention of 0.95"),
+        (
+            (limits_of(0.95).safe + limits_of(0.95).harmful) / 2,
+            Outcome.INCONCLUSIVE,
+            "it leaves open whether retention",
+        ),
+        (limits_of(0.95).harmful - 0.1, Outcome.NOT_SAFE, "which stands for a retention below 0.95"),
+    ],
+)
+def test_between_the_limits_only_judgements_help(level, outcome, says):
+    verdict = decide(np.full(2_000, level), np.ones(2_000), resamples=500, provisional=True)
+    assert verdict.outcome is outcome and says in verdict.sentence
+    assert verdict.sentence.startswith("agreement@10 ")
+    assert verdict.queries_needed is None
+
+
+def test_near_a_limit_more_queries_help():
+    for limit, way in ((limits_of(0.95).safe, 0.01), (limits_of(0.95).harmful, -0.01)):
+        scores = np.clip(limit + way + np.random.default_rng(0).normal(0, 0.2, 60), 0, 1)
+        scores += limit + way - scores.mean()
+        verdict = decide(scores, np.ones(60), resamples=500, provisional=True)
+        assert verdict.outcome is Outcome.INCONCLUSIVE
+        assert verdict.queries_needed > 60
+        assert f"about {verdict.queries_needed:,} queries would settle it" in verdict.sentence
+
+
+# The audit.
+
+
+@pytest.fixture
+def stores(tmp_path):
+    return [make_store(tmp_path / name, vectors=noisy(scale)) for name, scale in (("new", 1.0), ("full", 0.0))]
+
+
+@pytest.mark.parametrize("metric", ["ip", "l2"])
+def test_every_arm_is_scored_by_the_target_model(metric, tmp_path):
+    """By brute force, over all documents; some that an arm finds are not among the reference's first hundred."""
+    true, old = TARGET.embed_documents(DOCUMENTS).astype(float), SOURCE.embed_documents(DOCUMENTS).astype(float)
+    vectors = {FULL: true, TRANSLATED: noisy(2.0).astype(float), STAY: old}
+    stores = {
+        name: make_store(tmp_path / name, vectors=v.astype(np.float32), metric=metric) for name, v in vectors.items()
+    }
+    report = audit(stores[TRANSLATED], stores[FULL], LOG, source=stores[STAY], source_embedder=SOURCE)
+
+    def nearness(asked, rows):
+        if metric == "ip":
+            return asked @ rows.T
+        return -np.square(asked[:, None, :] - rows[None]).sum(axis=2)
+
+    target, source = (model.embed_queries(QUERIES).astype(float) for model in (TARGET, SOURCE))
+    scores = nearness(target, true)
+    for name, rows in vectors.items():
+        arm = ranked(scores, nearness(source if name == STAY else target, rows))
+        assert report.arm(name).scores["agreement@10"] == pytest.approx(plainly(arm, best_of(scores)), rel=1e-5)
+    assert report.arm(FULL).mean("agreement@10") == 1
+    assert report.arm(RANDOM).mean("agreement@10") < report.arm(TRANSLATED).mean("agreement@10") < 1
+
+
+def test_chunks_score_as_the_documents_they_were_cut_from(tmp_path):
+    chunks = [
+        Document(f"{document.id}#{part}", f"{document.text.split()[0]} n{part * 700 + row}", {"parent_id": document.id})
+        for row, document in enumerate(DOCUMENTS)
+        for part in range(2)
+    ]
+    vectors = TARGET.embed_documents(chunks)
+    spoilt = vectors + np.random.default_rng(0).normal(size=vectors.shape).astype(np.float32)
+    new, full = (make_store(tmp_path / n, documents=chunks, vectors=v) for n, v in (("new", spoilt), ("full", vectors)))
+    found = audit(new, full, LOG).arm(TRANSLATED).scores["agreement@10"]
+    of_parents = (
+        (TARGET.embed_queries(QUERIES).astype(float) @ rows.astype(float).T).reshape(len(QUERIES), -1, 2).max(axis=2)
+        for rows in (vectors, spoilt)
+    )
+    scores, by = of_parents
+    assert found == pytest.approx(plainly(ranked(scores, by), best_of(scores)), rel=1e-5)
+
+
+def test_repeated_queries_count_once(stores):
+    twice = [*QUERIES, *(Query(f"again {query.id}", query.text) for query in QUERIES)]
+    one, two = (audit(*stores, QuerySet(queries, None, "log")) for queries in (QUERIES, twice))
+    assert one.verdict.retention == two.verdict.retention
+    assert one.verdict.n_queries == two.verdict.n_queries
+
+
+@pytest.mark.parametrize(("scale", "outcome"), [(0.0, "INCONCLUSIVE"), (5.0, "NOT SAFE")])
+def test_a_provisional_verdict_is_never_read_as_a_full_one(scale, outcome, tmp_path):
+    new, full = (make_store(tmp_path / name, vectors=noisy(s)) for name, s in (("new", scale), ("full", 0.0)))
+    report = audit(new, full, QuerySet(QUERIES, None, "log", made_from="60 titles"))
+    basis = "nothing is judged, so this rests on agreement@10 with the full re-embed, by synthetic queries (60 titles)"
+    text = " ".join(audit_text(report).split())
+    assert text.startswith(f"provisional: {basis} log: 60 queries")
+    assert f"{outcome} (provisional: {basis}): agreement@10 " in text
+    assert audit_text(report).splitlines()[0].startswith("provisional: nothing is judged")
+    verdict = audit_document(report)["verdict"]
+    assert (verdict["provisional"], verdict["basis"], verdict["measure"]) == (True, basis, "agreement@10")
+    assert verdict["stands_for_retention"] == 0.95 and verdict["not_safe_below"] < verdict["margin"]
+    page = audit_page(report)
+    assert f"{outcome}, provisional" in page and basis in page
+    suite = ElementTree.fromstring(junit_xml(audit_suite(report)))
+    assert f"{outcome} (provisional: {basis})" in "".join(suite.itertext())
+    assert suite.find(".//property[@name='provisional']").get("value") == basis
+    assert audit_suite(report).markdown.startswith(
+        f"## {'❌' if outcome == 'NOT SAFE' else '⚠️'} lead-migrate: {outcome} (p"
+    )
+    assert repr(report).startswith(f"<AuditReport {outcome} (provisional: ")
+
+
+@pytest.mark.parametrize(
+    ("share", "exclude_self", "outcome"), [(0.6, False, "INCONCLUSIVE"), (0.05, False, "SAFE"), (0.6, True, "SAFE")]
+)
+def test_queries_that_quote_their_document_prove_nothing(share, exclude_self, outcome, tmp_path):
+    documents = [
+        Document(f"d{row:03}", f"t{row % 50} n{row} said of word{row % 9} alone") for row in range(N_DOCUMENTS)
+    ]
+    new, full = (make_store(tmp_path / name, documents=documents) for name in ("new", "full"))
+    quoted = int(share * 150)
+    own = [Query(document.id, document.text.upper().lower()) for document in documents[:quoted]]
+    others = [Query(f"q{row}", f"t{row % 50} n{1000 + row} what is not said anywhere") for row in range(150 - quoted)]
+    report = audit(new, full, QuerySet([*own, *others], None, "log", exclude_self=exclude_self))
+    assert report.verdict.outcome.value == outcome
+    assert any("stand word for word in the document" in doubt for doubt in report.doubts) == (outcome != "SAFE")
+
+
+# The queries.
+
+
+def test_a_file_of_queries_is_read_in_every_form(tmp_path):
+    texts = [f"question {row}" for row in range(20)]
+    forms = {
+        "plain.txt": "\n".join(texts),
+        "named.jsonl": "\n".join(json.dumps({"id": row, "text": text}) for row, text in enumerate(texts)),
+        "queries.jsonl": "\n".join(
+            json.dumps({"_id": f"q{i}", "text": t, "metadata": {}}) for i, t in enumerate(texts)
+        ),
+    }
+    for name, content in forms.items():
+        (tmp_path / name).write_text(content)
+        found = load_unjudged(tmp_path / name)
+        assert [query.text for query in found.queries] == texts
+        assert (found.qrels, found.name, found.exclude_self, found.made_from) == (None, name, False, "")
+
+
+def test_synthetic_queries_are_titles_or_first_sentences():
+    documents = [
+        Document("a", "Tea. Green tea lowers blood pressure. So does rest."),
+        Document("b", "Black tea does not.", {"title": "On black tea"}),
+        Document("c", "Nor does white tea.", {"title": "on  BLACK tea"}),
+        Document("d", "Too short."),
+        Document("e", "green tea lowers blood pressure."),
+        Document("f", " ".join(["word"] * 99)),
+        Document("g", "3 + 4 = 7. 12 13 14 15. And then some words"),
+        Document("b", "Another part of the same document"),
+    ]
+    found = {own: (query.text, query.part) for own, query in make_queries(documents, lambda document: document.id)}
+    assert found == {
+        "a": ("Green tea lowers blood pressure.", "first sentence"),
+        "b": ("On black tea", "title"),
+        "c": ("Nor does white tea.", "first sentence"),
+        "f": (" ".join(["word"] * MOST_WORDS), "first sentence"),
+        "g": ("And then some words", "first sentence"),
+    }
+
+
+def test_synthetic_queries_are_drawn_by_the_seed_and_asked_without_their_own_document(tmp_path):
+    documents = [
+        Document(f"{row}#{part}", f"t{row % 50} n{row} is part {part} of {row}", {"parent_id": f"d{row}"})
+        for row in range(N_DOCUMENTS)
+        for part in range(2)
+    ]
+    new, full = (make_store(tmp_path / name, documents=documents) for name in ("new", "full"))
+    first, again, other = (synthetic_queries(new, count=60, seed=seed) for seed in (0, 0, 1))
+    assert first == again != other
+    assert len({query_key(query.text) for query in first.queries}) == len({q.id for q in first.queries}) == 60
+    assert first.exclude_self and first.made_from == "60 first sentences"
+    assert {query.id for query in first.queries} <= {f"d{row}" for row in range(N_DOCUMENTS)}
+    assert len(synthetic_queries(new, count=9_999).queries) == N_DOCUMENTS, "one a document, not one a chunk"
+    report = audit(new, full, first)
+    finds = {q.query_id: q for q in report.diagnostics.regressions}
+    assert not finds and report.arm(TRANSLATED).mean("agreement@10") == 1
+    assert report.made_from == "60 first sentences"
+    assert any("synthetic" in note and "without its own document" in note for note in report.notes)
+
+
+def test_stores_without_texts_or_with_too_few_make_no_queries(tmp_path):
+    with pytest.raises(StoreError, match=r"bare: expected texts to make queries from, found none; .*--queries FILE"):
+        synthetic_queries(make_store(tmp_path / "bare", texts=False))
+    few = make_store(tmp_path / "few", documents=[Document(f"d{row}", f"t1 n{row} a b c") for row in range(19)])
+    with pytest.raises(InconclusiveError, match=r"few: expected 20 documents with a title .*, found 19; give queries"):
+        synthetic_queries(few)
+
+
+@pytest.mark.parametrize(
+    ("content", "error", "says"),
+    [
+        (b"", DatasetError, "expected queries, found none; give a query a line"),
+        (
+            b'[\n  {"text": "a"}\n]',
+            DatasetError,
+            "expected a query a line, or a JSON object a line, found one JSON value",
+        ),
+        (b"IxFI\x80\x01\x00\xff", DatasetError, "expected UTF-8, found byte 0x80 at column 5"),
+        (None, DatasetError, "expected a file of queries, found a folder; one in the form of BEIR is for --beir"),
+        (
+            b'{"id": "a", "text": "x"}\n{"id": "a", "text": "y"}',
+            DatasetError,
+            "expected an id of its own for each query, found 'a' for 'x' and 'y'; rename one",
+        ),
+        (b"one\ntwo\nONE\n", InconclusiveError, "expected at least 20 different queries for a verdict, found 2; add"),
+    ],
+)
+def test_wrong_files_end_in_one_line(content, error, says, tmp_path):
+    path = tmp_path / "queries"
+    path.mkdir() if content is None else path.write_bytes(content)
+    with pytest.raises(error) as caught:
+        load_unjudged(path)
+    assert says in str(caught.value) and str(path) in str(caught.value) and "\n" not in str(caught.value)
+
+
+# The command line.
+
+
+@pytest.fixture(scope="module")
+def migrated(source_folder, tmp_path_factory):
+    """A store that is translated from TF-IDF to TF-IDF of fewer dimensions: `rough` by a stitch, `true` in full."""
+    folder = tmp_path_factory.mktemp("migrated")
+    for name, sample, kind in (("rough", 30, "mean"), ("true", 150, "ridge")):
+        stitch = folder / f"{name}.stitch"
+        for command in (
+            ["fit", source_folder, "--target", "tfidf:24", "--sample", sample, "--stitch", kind, "-o", stitch],
+            ["translate", source_folder, stitch, "-o", folder / name],
+        ):
+            assert run([*map(str, command), "-q"]) == 0
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def audited(store, queries, *options):
+    command = ["audit", store, "--reference", "build", "--queries", queries, "--two-stage", "none", "-q", *options]
+    return run([*map(str, command)])
+
+
+@pytest.mark.parametrize(("store", "code", "outcome"), [("true", 0, "SAFE"), ("rough", 1, "NOT SAFE")])
+def test_audit_of_a_file_of_queries(store, code, outcome, migrated, corpus, tmp_path, capsys):
+    path = tmp_path / "log.txt"
+    path.write_text("\n".join(" ".join(query.text.split()) for query in corpus.queries))
+    assert audited(migrated / store, path) == code
+    text = " ".join(capsys.readouterr().out.split())
+    assert text.startswith(
+        "provisional: nothing is judged, so this rests on agreement@10 with the full re-embed log.txt:"
+    )
+    assert f"{outcome} (provisional: " in text
+    assert "keep the old one until judged queries (--beir) agree" in text or outcome != "SAFE"
+
+
+def test_audit_of_synthetic_queries(migrated, tmp_path, capsys):
+    report = tmp_path / "report.json"
+    code = audited(migrated / "true", "synthetic", "--report", report, "--html", tmp_path / "page.html")
+    text = " ".join(capsys.readouterr().out.split())
+    verdict = json.loads(report.read_text())["verdict"]
+    assert code == {"SAFE": 0, "NOT SAFE": 1, "INCONCLUSIVE": 3}[verdict["outcome"]] == 0
+    assert "by synthetic queries (" in verdict["basis"] and verdict["basis"] in text
+    assert "first sentences of the store's documents, drawn at random" in text
+    assert "synthetic queries" in (tmp_path / "page.html").read_text()
+
+
+def test_run_takes_them_too_and_says_what_to_type_next(source_folder, tmp_path, capsys):
+    command = ["run", source_folder, "--target", "tfidf:24", "--queries", "synthetic", "--sample", "30", "-o"]
+    words = [*map(str, command), str(tmp_path / "out"), "--stitch", "mean"]
+    assert run(words) == 1
+    captured = capsys.readouterr()
+    assert "NOT SAFE (provisional: " in captured.out
+    (line,) = [line for line in captured.err.splitlines() if line.startswith("next: ")]
+    assert "--queries synthetic" in line and "--beir" not in line
+    assert run(words) == 1
+    assert "nothing is done again" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "says"),
+    [
+        ([], 2, "expected queries, found none: name judged ones with --beir DIR, or give any with --queries FILE"),
+        (["--beir", "{beir}", "--queries", "synthetic"], 2, "--beir and --queries: expected one of them, found both"),
+        (["--queries", "nowhere"], 4, "nowhere: expected a file, found nothing"),
+        (["--queries", "{beir}"], 4, "expected a file of queries, found a folder"),
+        (["--queries", "{beir}/qrels/test.tsv", "--margin", "2"], 2, "--margin"),
+    ],
+)
+def test_wrong_options_end_in_one_line(options, code, says, migrated, beir, capsys):
+    words = [option.format(beir=beir) for option in options]
+    assert run(["audit", str(migrated / "true"), "--reference", "build", *words, "-q"]) == code
+    assert says in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_store_without_texts_has_no_synthetic_queries(bare_folder, capsys):
+    assert run(["audit", str(bare_folder), "--reference", str(bare_folder), "--queries", "synthetic", "-q"]) == 4
+    assert "expected texts to make queries from, found none" in capsys.readouterr().err
