@@ -376,7 +376,8 @@ def prepare_audit(inputs: AuditInputs, options: AuditOptions, *, progress: Progr
         raise InputError(f"{query_set.name}: expected queries to audit with, found none")
     if options.judge_next and query_set.exclude_self:
         raise UsageError(
-            f"--judge-next: the queries of {query_set.name} are documents themselves; give queries that users ask"
+            f"--judge-next: {query_set.name}: these queries are documents, or made from them; give --queries FILE with "
+            "some that users ask"
         )
     if options.judge_next and query_set.qrels is not None:
         raise UsageError(

@@ -82,6 +82,10 @@ def test_queries_that_are_judged_already_are_not_drawn(good, tmp_path, capsys):
     code, report, messages = audit(good, capsys, good.beir, "--judge-next", tmp_path / "next.jsonl")
     assert (code, report) == (2, None)
     assert "are judged already" in messages and not (tmp_path / "next.jsonl").exists()
+    code, report, messages = audit(
+        good, capsys, None, "--queries", "synthetic", "--judge-next", tmp_path / "next.jsonl"
+    )
+    assert (code, report) == (2, None) and "made from them; give --queries FILE" in messages
 
 
 def test_what_was_drawn_for_one_store_does_not_judge_a_frontier(good, drawn, capsys):
