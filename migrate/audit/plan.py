@@ -208,8 +208,18 @@ def plan_audit(request: AuditRequest) -> AuditPlan:
         Too few queries would be left for a verdict, without those that chose documents.
     """
     check_target(request.translated, request.embedder)
+    if request.trial is not None and request.query_set.chances is not None:
+        raise UsageError(
+            f"--frontier: the queries of {request.query_set.name} were drawn to judge one store, and cannot judge "
+            "others; leave --frontier out, or judge by queries that were drawn evenly"
+        )
     if isinstance(request.reference, PoolReference):
         require_judgements(request.query_set)
+        if request.query_set.chances is not None:
+            raise UsageError(
+                f"the queries of {request.query_set.name} were drawn by the rankings of a full re-embed, which a pool "
+                "lacks; use --reference build or a store, or judge by queries that were drawn evenly"
+            )
         if request.trial is not None:
             raise UsageError(
                 "a frontier needs the true vectors of all documents, which a pool lacks; use --reference build"
