@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm, t
 from simulated_audits import Table
 
+from migrate.audit.drawn_queries import weighting_of
 from migrate.audit.verdict import CONFIDENCE, mean_bounds, ratio_bounds, weighted_sums
 
 Sides = tuple[NDArray[np.float64], NDArray[np.float64]]
@@ -23,6 +24,16 @@ def own_bounds(
     sums, unseen = weighted_sums(np.hstack([arm, full]), seed=int(rng.integers(1 << 32)), resamples=resamples)
     perfect = bool((full == 1).all())
     return ratio_bounds(sums[:, :audits], sums[:, audits:], unseen, confidence, perfect=perfect)
+
+
+def drawn_bounds(
+    arm: Table, full: Table, chances: Table, rng: np.random.Generator, resamples: int, *, limited: bool = True
+) -> Sides:
+    """As `retention_bounds` does with the weighting of drawn queries; chances are of each query and audit."""
+    audits, scores = arm.shape[1], np.hstack([arm / chances, full / chances])
+    sums, unseen = weighted_sums(scores, seed=int(rng.integers(1 << 32)), resamples=resamples)
+    weighting = weighting_of(chances[:, 0], limited=limited)
+    return ratio_bounds(sums[:, :audits], sums[:, audits:], unseen, CONFIDENCE, weighting=weighting)
 
 
 def own_lower(

@@ -9,7 +9,8 @@ from functools import cached_property
 from pathlib import Path
 
 from migrate.audit.audit import audit_store
-from migrate.audit.inputs import AuditInputs, AuditOptions
+from migrate.audit.inputs import AuditInputs, AuditOptions, PoolReference
+from migrate.audit.pool import expected_documents
 from migrate.audit.query_set import QuerySet, independent
 from migrate.audit.report import AuditReport
 from migrate.audit.two_stage import DEPTHS
@@ -60,7 +61,8 @@ class MigrationRequest:
     questions
         Queries and judgements. Those of the query log do not judge.
     folder
-        Where `stitch`, `store`, `reference`, `report.json` and `report.html` are left, each complete or absent.
+        Where `stitch`, `store`, `report.json` and `report.html` are left, and `reference` if one is built; each
+        complete or absent.
     source_embedder
         The model of the store: for the arm `stay`.
     stitch, size, strategy, query_log
@@ -69,6 +71,9 @@ class MigrationRequest:
         US dollars per million tokens of the target model; by default the registry's.
     margin
         The retention, 0-1, that must be kept.
+    pool
+        The pool that the translated store is audited by; None to embed every document for a reference. Without
+        judgements there is no pool.
     force
         Replace outputs that are there.
     restart
@@ -86,6 +91,7 @@ class MigrationRequest:
     query_log: QueryLog | None = None
     price_usd_per_mtok: float | None = None
     margin: float = MARGIN
+    pool: PoolReference | None = PoolReference()  # noqa: RUF009 - frozen, and without state
     seed: int = 0
     force: bool = False
     restart: bool = False
@@ -101,6 +107,16 @@ class MigrationRequest:
         """
         choosing = digests_of(self.query_log.looked_up if self.query_log else ())
         return independent(self.questions, choosers_of(self.store.info.manifest) | choosing)
+
+    @property
+    def builds_reference(self) -> bool:
+        """Whether every document is embedded to compare with."""
+        return self.pool is None or self.questions.qrels is None
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The folders that a finished run leaves."""
+        return (STITCH, STORE, REFERENCE) if self.builds_reference else (STITCH, STORE)
 
     @property
     def fit_options(self) -> FitOptions:
@@ -138,7 +154,8 @@ class MigrationRequest:
             [questions.name, [[query.id, query.text] for query in questions.queries], questions.qrels]
         )
         digest = hashlib.sha256(asked.encode(errors="surrogatepass")).hexdigest()
-        verdict = {"queries": digest, "price": self.price_usd_per_mtok, "margin": self.margin}
+        depth = self.pool.depth if self.pool and not self.builds_reference else None
+        verdict = {"queries": digest, "price": self.price_usd_per_mtok, "margin": self.margin, "pool": depth}
         return replace(configuration, options={**configuration.options, **verdict})
 
 
@@ -161,20 +178,24 @@ class MigrationPlan(SpendingPlan[Migration]):
         return (target, PlannedModel(request.source_embedder, self.cap, SOURCE_MODEL, queries=[*log, *queries]))
 
     def _texts_left(self) -> Iterator[Document]:
-        """The sample and all documents, without what an earlier run has done.
+        """The sample, and all documents or about those of a pool, without what an earlier run has done.
 
         A document of the sample comes twice, as it is embedded twice by an embedder without a cache.
         """
+        request = self.request
         folder, restart = self.request.folder, self.request.restart
         record = None if restart else look_at(folder)
         done = {name for name in record.steps if (folder / name).exists()} if record else set()
         if STITCH not in done:
             yield from self.fit.expected_documents()
-        if REFERENCE not in done:
-            yield from documents_left(self.request.store, folder / REFERENCE, restart=restart)
+        if not request.builds_reference:
+            arms = 1 if request.source_embedder is None else 2
+            yield from expected_documents(request.store, self.questions, arms, seed=request.seed)
+        elif REFERENCE not in done:
+            yield from documents_left(request.store, folder / REFERENCE, restart=restart)
 
     def execute(self, progress: Progress) -> Migration:
-        """Fit a stitch on a sample, translate the store, embed it in full for comparison, and audit."""
+        """Fit a stitch on a sample, translate the store, embed it in full for comparison if need be, and audit."""
         request, store, folder = self.request, self.request.store, self.request.folder
         configuration = request.configuration
         outputs = (STITCH, STORE, REFERENCE, REPORT, PAGE, RECORD)
@@ -186,7 +207,7 @@ class MigrationPlan(SpendingPlan[Migration]):
                 steps.note(STITCH)
             saved = load_stitch(folder / STITCH)
             translation = _translate(store, saved, steps, progress)
-            if steps.known(REFERENCE) is None:
+            if request.builds_reference and steps.known(REFERENCE) is None:
                 reembed_store(
                     store,
                     request.embedder,
@@ -207,9 +228,10 @@ class MigrationPlan(SpendingPlan[Migration]):
 
     def _audit(self, progress: Progress) -> AuditReport:
         request = self.request
+        built = request.folder / REFERENCE
         inputs = AuditInputs(
             open_store(request.folder / STORE),
-            open_store(request.folder / REFERENCE),
+            request.pool if request.pool and not request.builds_reference else open_store(built),
             self.questions,
             request.embedder,
             source=request.store if request.source_embedder else None,
@@ -225,7 +247,7 @@ class MigrationPlan(SpendingPlan[Migration]):
 
 
 def plan_migration(request: MigrationRequest) -> MigrationPlan:
-    """Plan to fit a stitch on a sample, translate the store, embed it in full for comparison, and audit.
+    """Plan to fit a stitch on a sample, translate the store, and audit it by a pool or against a full re-embed.
 
     Nothing is embedded. A run that broke off is continued, unless `restart` discards it, and what it has done is not
     counted; of one that is finished `finished_run` says what came of it.
@@ -273,7 +295,7 @@ def finished_run(request: MigrationRequest) -> Finished | None:
         The record of it is damaged.
     """
     folder = request.folder
-    if not (folder / RECORD).is_file() or not all((folder / name).is_dir() for name in (STITCH, STORE, REFERENCE)):
+    if not (folder / RECORD).is_file() or not all((folder / name).is_dir() for name in request.outputs):
         return None
     return find_finished(folder, folder / REPORT, request.judged(request.configuration))
 

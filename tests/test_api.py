@@ -184,6 +184,14 @@ def test_a_reference_that_was_kept_is_used(done, source_folder, beir):
     assert index.stat().st_mtime_ns == before
 
 
+def test_a_pool_stands_for_the_reference(done, source_folder, beir):
+    """Of so small a store it is all documents, and the verdict that of the full re-embed."""
+    _, _, translation, report = done
+    pooled = migrate.audit(translation.path, "pool", beir=beir, source=source_folder)
+    assert pooled.pool.is_exact and report.pool is None
+    assert pooled.verdict == report.verdict
+
+
 def test_options_that_contradict_each_other_are_refused(done, beir):
     folder, _, translation, _ = done
     with pytest.raises(migrate.LeadMigrateError, match="save_reference goes with"):

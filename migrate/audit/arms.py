@@ -345,8 +345,9 @@ def measure_arm(arm: Arm, answer: TimedRun, retriever: Retriever) -> ArmResult:
     scores = all_scores(answer.run, full, query_set)
     if query_set.qrels is None:
         scores = {AGREEMENT: retriever.deciding_scores(answer.run), **scores}
-    cost = arm.cost(retriever)
-    return ArmResult(arm.name, arm.meaning, scores, answer.seconds, cost.tokens, cost.usd, cost.reranking)
+    cost, weighting = arm.cost(retriever), query_set.weighting()
+    weights = None if weighting is None else weighting.values
+    return ArmResult(arm.name, arm.meaning, scores, answer.seconds, cost.tokens, cost.usd, cost.reranking, weights)
 
 
 def _words_needed(inputs: PreparedAudit, left_out: str) -> str | None:

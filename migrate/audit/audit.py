@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
+
 from migrate.audit.arms import Arm, measure_arm, select_arms
 from migrate.audit.diagnostics import diagnose
+from migrate.audit.drawn_queries import chances_of, greatest_change
 from migrate.audit.held_out import audit_held_out
 from migrate.audit.inputs import AuditInputs, AuditOptions, PoolReference, PreparedAudit, prepare_audit, quotes
+from migrate.audit.judging import draw_unjudged
 from migrate.audit.pool import grow_pool
-from migrate.audit.query_set import independent
+from migrate.audit.query_set import QuerySet, independent
 from migrate.audit.reference import odd_scores
 from migrate.audit.report import AuditReport
 from migrate.audit.results import BM25, FULL, RANDOM, STAY, TRANSLATED, ArmResult, Evaluation
@@ -18,6 +22,7 @@ from migrate.audit.retrieval import Retriever
 from migrate.audit.slices import unused_fields
 from migrate.audit.verdict import Bounds, family_bounds
 from migrate.manifest import Manifest, ReportFacts
+from migrate.search.runs import Run
 from migrate.selection.query_log import choosers_of
 from migrate.vectors import Progress, no_progress
 
@@ -67,14 +72,16 @@ def audit_store(
     arms, skipped = select_arms(prepared)
     answers = {arm.name: arm.retrieve(retriever) for arm in arms}
     results = {arm.name: measure_arm(arm, answers[arm.name], retriever) for arm in arms}
+    runs = {name: answer.run for name, answer in answers.items()}
+    limited = _is_limited(query_set, runs[TRANSLATED], runs[FULL])
     evaluation = Evaluation(
-        query_set, options.margin, options.seed, options.resamples, prepared.n_documents, floor=floor
+        query_set, options.margin, options.seed, options.resamples, prepared.n_documents, floor=floor, limited=limited
     )
     oddities = (*_oddities(results, evaluation), *quotes(prepared, answers[FULL].run))
     evaluation = replace(evaluation, doubts=(*prepared.doubts, *oddities))
     stay = results[STAY].scores[evaluation.measure] if STAY in results else None
     deciding = {name: result.scores[evaluation.measure] for name, result in results.items()}
-    diagnostics = diagnose(prepared, {name: answer.run for name, answer in answers.items()}, deciding, floor)
+    diagnostics = diagnose(prepared, runs, deciding, floor)
     verdict = evaluation.verdict(results[TRANSLATED], results[FULL], stay)
     return AuditReport(
         verdict=replace(verdict, remedy=pool.remedy) if pool else verdict,
@@ -90,6 +97,7 @@ def audit_store(
         dataset=query_set.name,
         notes=(
             *prepared.notes,
+            *_drawn_notes(query_set, limited=limited),
             *(result.reranking.sentence for result in results.values() if result.reranking),
             *unused_fields(diagnostics.slices, options.slice_fields),
         ),
@@ -102,6 +110,7 @@ def audit_store(
         doubts=evaluation.doubts,
         pool=pool.summary if pool else None,
         made_from=query_set.made_from,
+        unjudged=draw_unjudged(prepared, runs, options.judge_next) if options.judge_next else (),
     )
 
 
@@ -113,14 +122,46 @@ def _oddities(results: Mapping[str, ArmResult], evaluation: Evaluation) -> tuple
     full = full if evaluation.floor is None else evaluation.floor.expected
     words, stay = (results[name].scores[evaluation.measure] if name in results else None for name in (BM25, STAY))
     chance = results[RANDOM].scores[evaluation.measure]
-    return odd_scores(arm, full, words, stay, chance, seed=evaluation.seed, resamples=evaluation.resamples)
+    weighting = evaluation.query_set.weighting()
+    return odd_scores(
+        arm, full, words, stay, chance, seed=evaluation.seed, resamples=evaluation.resamples, weighting=weighting
+    )
 
 
 def _family(arms: list[Arm], results: Mapping[str, ArmResult], evaluation: Evaluation) -> dict[str, Bounds]:
     """Bounds of the arms that could serve instead of the translated store, which hold for all of them at once."""
     scores = {arm.name: results[arm.name].scores[evaluation.measure] for arm in arms}
     full = results[FULL].scores[evaluation.measure]
-    return family_bounds(scores, full, seed=evaluation.seed, resamples=evaluation.resamples, floor=evaluation.floor)
+    weighting = evaluation.query_set.weighting()
+    return family_bounds(
+        scores,
+        full,
+        seed=evaluation.seed,
+        resamples=evaluation.resamples,
+        weighting=weighting,
+        floor=evaluation.floor,
+    )
+
+
+def _is_limited(query_set: QuerySet, translated: Run, full: Run) -> bool:
+    """Whether drawn queries have the chances that these two rankings give them."""
+    if query_set.chances is None:
+        return False
+    ids = [query.id for query in query_set.distinct]
+    recorded = [query_set.chances[query_id] for query_id in ids]
+    return bool(np.allclose(chances_of(greatest_change(translated, full, ids)), recorded, rtol=0, atol=1e-6))
+
+
+def _drawn_notes(query_set: QuerySet, *, limited: bool) -> tuple[str, ...]:
+    if query_set.chances is None:
+        return ()
+    note = f"{len(query_set.distinct):,} queries were drawn by what judgements could change; means are of all queries"
+    if not limited:
+        note += (
+            "; but they were drawn for other rankings than these, so bounds are wider than need be: draw again with "
+            "--judge-next"
+        )
+    return (note,)
 
 
 def _manifest(prepared: PreparedAudit) -> Manifest:

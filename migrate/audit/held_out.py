@@ -91,6 +91,7 @@ def audit_held_out(retriever: Retriever, evaluation: Evaluation, outside: Outsid
         resamples=evaluation.resamples,
         provisional=query_set.qrels is None,
         n_documents=len(documents - gone),
+        weighting=query_set.weighting(),
         floor=floor,
     ).doubted(evaluation.doubts)
     relevant = {d for grades in (inputs.query_set.qrels or {}).values() for d, grade in grades.items() if grade > 0}

@@ -279,6 +279,8 @@ class AuditOptions:
         The retention, 0-1, that an arm must keep to be SAFE.
     seed, resamples
         Of the bootstrap, and of whatever else is drawn at random.
+    judge_next
+        How many queries to draw for judging, of those that nobody has judged; they are in the report.
     """
 
     bm25: bool = True
@@ -289,6 +291,7 @@ class AuditOptions:
     margin: float = MARGIN
     seed: int = 0
     resamples: int = RESAMPLES
+    judge_next: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -371,6 +374,21 @@ def prepare_audit(inputs: AuditInputs, options: AuditOptions, *, progress: Progr
     query_set, translated, embedder, bridge = inputs.query_set, inputs.translated, inputs.embedder, inputs.bridge
     if not query_set.queries:
         raise InputError(f"{query_set.name}: expected queries to audit with, found none")
+    if options.judge_next and query_set.exclude_self:
+        raise UsageError(
+            f"--judge-next: {query_set.name}: these queries are documents, or made from them; give --queries FILE with "
+            "some that users ask"
+        )
+    if options.judge_next and query_set.qrels is not None:
+        raise UsageError(
+            f"--judge-next: the queries of {query_set.name} are judged already; give --queries FILE with "
+            "others that users ask"
+        )
+    if options.judge_next and isinstance(inputs.reference, PoolReference):
+        raise UsageError(
+            "--judge-next: queries are drawn by the rankings of a full re-embed, which a pool lacks; use --reference "
+            "build or a store"
+        )
     reference = None if isinstance(inputs.reference, PoolReference) else inputs.reference
     for store in (translated, reference, inputs.source):
         if store is not None:

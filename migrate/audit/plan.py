@@ -206,10 +206,21 @@ def plan_audit(request: AuditRequest) -> AuditPlan:
         Too few queries would be left for a verdict, without those that chose documents.
     """
     check_target(request.translated, request.embedder)
-    if isinstance(request.reference, PoolReference) and request.trial is not None:
+    if request.trial is not None and request.query_set.chances is not None:
         raise UsageError(
-            "a frontier needs the true vectors of all documents, which a pool lacks; use --reference build"
+            f"--frontier: the queries of {request.query_set.name} were drawn to judge one store, and cannot judge "
+            "others; leave --frontier out, or judge by queries that were drawn evenly"
         )
+    if isinstance(request.reference, PoolReference):
+        if request.query_set.chances is not None:
+            raise UsageError(
+                f"the queries of {request.query_set.name} were drawn by the rankings of a full re-embed, which a pool "
+                "lacks; use --reference build or a store, or judge by queries that were drawn evenly"
+            )
+        if request.trial is not None:
+            raise UsageError(
+                "a frontier needs the true vectors of all documents, which a pool lacks; use --reference build"
+            )
     if request.bridge is not None:
         bridged_store(request.bridge, request.source, request.embedder.identity)
     cap, trial, old = SpendingCap(), request.trial, request.source_embedder

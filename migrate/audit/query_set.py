@@ -17,10 +17,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.audit.drawn_queries import weighting_of
 from migrate.audit.measures import Qrels, Scores
-from migrate.audit.verdict import FEWEST_QUERIES
+from migrate.audit.verdict import FEWEST_QUERIES, Weighting
 from migrate.datasets.beir import load_beir
 from migrate.datasets.download import resolve_beir
+from migrate.datasets.graded import read_graded
 from migrate.datasets.records import read_lines, read_query_log
 from migrate.datasets.synthetic import make_queries
 from migrate.errors import DatasetError, InconclusiveError, StoreError
@@ -48,7 +50,8 @@ class QuerySet:
 
     `exclude_self` drops a document with the query's own id from every run, for sets whose queries are their documents.
     `notes` are what a reader of the report should know of the set, `made_from` what synthetic queries are made from;
-    it is empty where users asked them.
+    it is empty where users asked them. `chances` are those with which the queries were drawn from all that there are,
+    by query id (`migrate.audit.drawn_queries`); None where all were the same.
 
     Queries of one text (`migrate.vectors.query_key`) are one observation, however often they are repeated and
     whatever their judgements: each is answered and measured, and their mean counts once.
@@ -60,6 +63,7 @@ class QuerySet:
     exclude_self: bool = False
     notes: tuple[str, ...] = ()
     made_from: str = ""
+    chances: Mapping[str, float] | None = None
 
     @property
     def query_ids(self) -> tuple[str, ...]:
@@ -81,6 +85,12 @@ class QuerySet:
         merged: Scores = np.bincount(self._places, weights=scores) / np.bincount(self._places)
         return merged
 
+    def weighting(self, *, limited: bool = False) -> Weighting | None:
+        """How each distinct text counts, (c,), as `drawn_queries.weighting_of`; None where all count the same."""
+        if self.chances is None:
+            return None
+        return weighting_of(np.array([self.chances[query.id] for query in self.distinct]), limited=limited)
+
     @cached_property
     def _places(self) -> NDArray[np.int64]:
         """The place of each query's text among the distinct ones, (q,)."""
@@ -89,7 +99,7 @@ class QuerySet:
 
 
 def load_questions(beir: str, *, split: str = "test", progress: Progress = no_progress) -> QuerySet:
-    """Queries and judgements of a BEIR folder, or of a set by name, which is fetched if need be.
+    """Queries and judgements of a BEIR folder, of a set by name, which is fetched if need be, or of a graded file.
 
     Raises
     ------
@@ -98,6 +108,9 @@ def load_questions(beir: str, *, split: str = "test", progress: Progress = no_pr
     RemoteError, OutputError, LockedError
         The set could not be fetched.
     """
+    if Path(beir).is_file():
+        graded = read_graded(Path(beir))
+        return QuerySet(graded.queries, graded.qrels, Path(beir).stem, chances=graded.chances)
     found = load_beir(resolve_beir(beir, progress=progress), split=split)
     notes = []
     if found.unknown_query_ids:

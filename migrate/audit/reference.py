@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from migrate.audit.measures import Scores
 from migrate.audit.query_set import Keys
-from migrate.audit.verdict import difference_bounds, retention_bounds
+from migrate.audit.verdict import Weighting, difference_bounds, retention_bounds
 from migrate.check.comparison import agree, pairwise, tolerance_of
 from migrate.check.facts import manifest_finding
 from migrate.embed.corpus import COMMAND as EMBED
@@ -228,25 +228,28 @@ def odd_scores(
     *,
     seed: int,
     resamples: int,
+    weighting: Weighting | None = None,
 ) -> tuple[str, ...]:
     """Scores that are too good or too bad to be true, a sentence each; scores are nDCG@10, one value a query.
 
     `chance` are those of documents drawn at random.
     """
     doubts = []
-    lower = retention_bounds(arm, full, seed=seed, resamples=resamples).lower
+    lower = retention_bounds(arm, full, seed=seed, resamples=resamples, weighting=weighting).lower
     if lower > _TOO_GOOD:
         doubts.append(
             f"the translated store scores at least {lower:.2f} times what the full re-embed does, which a translation "
             "cannot: is the reference of these documents and this model?"
         )
-    if difference_bounds(full, chance, seed=seed, resamples=resamples).lower <= 0:
+    if difference_bounds(full, chance, seed=seed, resamples=resamples, weighting=weighting).lower <= 0:
         doubts.append(
             "the full re-embed is not significantly better than documents drawn at random: these judgements cannot "
             "tell good vectors from bad ones"
         )
     for name, scores in (("BM25", words), ("staying with the source model", stay)):
-        if scores is not None and difference_bounds(scores, full, seed=seed, resamples=resamples).lower > 0:
+        if scores is None:
+            continue
+        if difference_bounds(scores, full, seed=seed, resamples=resamples, weighting=weighting).lower > 0:
             doubts.append(
                 f"the full re-embed is significantly worse than {name} (nDCG@10 {full.mean():.3f} against "
                 f"{scores.mean():.3f}): check the reference and the target model's prefixes, or do not move"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from migrate.audit.diagnostics import Diagnostics
 from migrate.audit.frontier import Frontier
 from migrate.audit.held_out import HeldOut
+from migrate.audit.judging import Unjudged
 from migrate.audit.measures import Scores
 from migrate.audit.pool import PoolSummary
 from migrate.audit.reference import ReferenceProof
@@ -32,6 +33,7 @@ class AuditReport:
     vectors, None where there are none. `frontier` are the budgets that were tried. `reference` is how the standard was
     shown to be one, `doubts` what is odd about it or about the scores: with any of them nothing is SAFE. `pool` is
     what was embedded where no full re-embed was, `made_from` what synthetic queries were made from, empty for others.
+    `unjudged` are queries to judge next, where `AuditOptions.judge_next` asks for some.
     """
 
     verdict: Verdict
@@ -52,6 +54,7 @@ class AuditReport:
     doubts: tuple[str, ...] = ()
     pool: PoolSummary | None = None
     made_from: str = ""
+    unjudged: tuple[Unjudged, ...] = ()
 
     def __repr__(self) -> str:
         return (

@@ -47,7 +47,8 @@ class ArmResult:
     `scores` maps a measure (`nDCG@10`, `recall@100`, `MRR@10`, `judged@10`, `overlap@1`, `overlap@10`, `overlap@100`,
     `RBO`) to one value for each distinct query text (`QuerySet.distinct`); without judgements only `agreement@10` and
     the others against the full re-embed are there. `seconds` is the time to rank, without embedding. `tokens`, `usd`
-    and `reranking` are those of `ArmCost`.
+    and `reranking` are those of `ArmCost`. `weights` are those of the queries in a mean, (c,), None where all count the
+    same.
     """
 
     name: str
@@ -57,10 +58,11 @@ class ArmResult:
     tokens: float | None = None
     usd: float | None = None
     reranking: Reranking | None = None
+    weights: Scores | None = None
 
     def mean(self, measure: str) -> float | None:
         """Mean over all distinct queries, or None where the measure could not be taken."""
-        return float(np.mean(self.scores[measure])) if measure in self.scores else None
+        return float(np.average(self.scores[measure], weights=self.weights)) if measure in self.scores else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,8 @@ class Evaluation:
     """The rules by which all arms of an audit are compared: the same queries, margin, seed and confidence.
 
     `n_documents` is how many documents can be retrieved. With any `doubts` no verdict is SAFE. `floor` is there where
-    the full re-embed is known in a pool only.
+    the full re-embed is known in a pool only. `limited` says that the queries were drawn by what their judgements could
+    change between the translated store and the full re-embed.
     """
 
     query_set: QuerySet
@@ -90,6 +93,7 @@ class Evaluation:
     confidence: float = CONFIDENCE
     doubts: tuple[str, ...] = ()
     floor: Floor | None = None
+    limited: bool = False
 
     @property
     def measure(self) -> str:
@@ -104,8 +108,11 @@ class Evaluation:
     def compare(self, arm: ArmResult, standard: ArmResult) -> Comparison:
         """Retention of an arm, and the queries it wins, ties and loses against its standard."""
         scores, reference = arm.scores[self.measure], standard.scores[self.measure]
+        weighting = self.query_set.weighting(limited=self.limited and (arm.name, standard.name) == (TRANSLATED, FULL))
         floor = self.floor if standard.name == FULL else None
-        bounds = retention_bounds(scores, reference, seed=self.seed, resamples=self.resamples, floor=floor)
+        bounds = retention_bounds(
+            scores, reference, seed=self.seed, resamples=self.resamples, weighting=weighting, floor=floor
+        )
         return Comparison(bounds, *win_tie_loss(scores, reference), standard.name)
 
     def verdict(self, arm: ArmResult, full: ArmResult, stay: Scores | None) -> Verdict:
@@ -120,6 +127,7 @@ class Evaluation:
             provisional=self.provisional,
             confidence=self.confidence,
             n_documents=self.n_documents,
+            weighting=self.query_set.weighting(limited=self.limited and arm.name == TRANSLATED),
             floor=self.floor,
         ).doubted(self.doubts)
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.audit.inputs import PreparedAudit, rows_of, texts_of
+from migrate.audit.inputs import AuditOptions, PreparedAudit, rows_of, texts_of
 from migrate.audit.measures import Scores
 from migrate.audit.results import FULL, TRANSLATED
-from migrate.audit.verdict import Bounds, retention_bounds
+from migrate.audit.verdict import Bounds, Weighting, retention_bounds
 from migrate.stores.confidence import usable_confidence
 from migrate.vectors import unit_rows
 
@@ -104,7 +104,7 @@ def find_slices(
     """
     options = inputs.options
     return tuple(
-        _slice(by, value, rows, scores, options.seed, options.resamples)
+        _slice(by, value, rows, scores, options, inputs.query_set.weighting())
         for by, labels in _labellings(inputs, documents_of, options.slice_fields, options.seed).items()
         for value, rows in _groups(labels).items()
     )
@@ -189,8 +189,16 @@ def _order(label: str) -> tuple[float, str]:
 
 
 def _slice(
-    by: str, value: str, rows: NDArray[np.int64], scores: tuple[Scores, Scores], seed: int, resamples: int
+    by: str,
+    value: str,
+    rows: NDArray[np.int64],
+    scores: tuple[Scores, Scores],
+    options: AuditOptions,
+    weighting: Weighting | None,
 ) -> Slice:
     arm, full = (values[rows] for values in scores)
-    bounds = retention_bounds(arm, full, seed=seed, resamples=resamples)
-    return Slice(by, value, len(rows), float(full.mean()), float(arm.mean()), bounds)
+    of_rows = None if weighting is None else replace(weighting, values=weighting.values[rows])
+    weights = None if of_rows is None else of_rows.values
+    bounds = retention_bounds(arm, full, seed=options.seed, resamples=options.resamples, weighting=of_rows)
+    before, now = (float(np.average(values, weights=weights)) for values in (full, arm))
+    return Slice(by, value, len(rows), before, now, bounds)

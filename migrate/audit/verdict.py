@@ -48,6 +48,38 @@ class Bounds:
     upper: float
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Weighting:
+    """How queries count that were not drawn evenly (`migrate.audit.drawn_queries`).
+
+    `values` are the inverse of the chance with which each was drawn, (n,), and none can be more than `heaviest`.
+    `limited` says that arm and full re-embed differ, for any query, by no more than the chance with which it is drawn;
+    else they may differ by 1 where a query weighs most.
+    """
+
+    values: Scores
+    heaviest: float
+    limited: bool = False
+
+    @property
+    def worst(self) -> float:
+        """The most by which weighted scores can differ for a query that was not seen."""
+        return 1.0 if self.limited else self.heaviest
+
+    @property
+    def shared(self) -> float:
+        """What both weighted scores may have in common then: it counts where the ratio is held against other than 1."""
+        return self.heaviest - self.worst
+
+    def of(self, scores: Scores) -> Scores:
+        """Weighted scores."""
+        weighted: Scores = self.values * scores
+        return weighted
+
+
+_EVEN = Weighting(np.ones(1), 1.0)
+
+
 FLOOR_SHARE = 0.2
 """Of the error of an upper bound, 0-1, the share that is for the floor where there is one; the rest is for queries."""
 
@@ -103,20 +135,23 @@ def retention_bounds(
     seed: int = 0,
     resamples: int = RESAMPLES,
     confidence: float = CONFIDENCE,
+    weighting: Weighting | None = None,
     floor: Floor | None = None,
 ) -> Bounds:
     """Mean score of the arm over mean score of the full re-embed: retention.
 
     Scores are between 0 and 1, shape (n,), in the same order. Where the full re-embed finds nothing, nothing is known.
+    With a `weighting`, means are weighted, and the imagined query counts as much as the worst there can be.
     With a `floor`, scores are those in a pool: one of the bounds is then that of these, and the other that of the
-    floor, with the error that the floor leaves.
+    floor, with the error that the floor leaves. The two do not go together.
     """
-    bounds = _retentions([arm], full, seed, resamples, confidence)[0]
+    weighting = weighting or _EVEN
+    bounds = _retentions([arm], full, seed, resamples, confidence, weighting)[0]
     if floor is None:
         return bounds
     own, standard = floor.extreme(arm, full)
-    extreme = _retentions([own], standard, seed, resamples, 1 - (1 - FLOOR_SHARE) * (1 - confidence))[0]
-    wide = floor.widen(bounds, extreme)
+    level = 1 - (1 - FLOOR_SHARE) * (1 - confidence)
+    wide = floor.widen(bounds, _retentions([own], standard, seed, resamples, level, weighting)[0])
     return replace(wide, estimate=max(min(_ratio(*floor.likely(arm, full)), wide.upper), wide.lower))
 
 
@@ -127,6 +162,7 @@ def family_bounds(
     seed: int = 0,
     resamples: int = RESAMPLES,
     confidence: float = CONFIDENCE,
+    weighting: Weighting | None = None,
     floor: Floor | None = None,
 ) -> dict[str, Bounds]:
     """Retention of several arms, with bounds that hold for all of them at once.
@@ -137,7 +173,8 @@ def family_bounds(
     """
     each = 1 - (1 - confidence) / max(len(arms), 1)
     if floor is None:
-        return dict(zip(arms, _retentions(list(arms.values()), full, seed, resamples, each), strict=True))
+        bounds = _retentions(list(arms.values()), full, seed, resamples, each, weighting or _EVEN)
+        return dict(zip(arms, bounds, strict=True))
     return {
         name: retention_bounds(arm, full, seed=seed, resamples=resamples, confidence=each, floor=floor)
         for name, arm in arms.items()
@@ -145,14 +182,25 @@ def family_bounds(
 
 
 def difference_bounds(
-    arm: Scores, other: Scores, *, seed: int = 0, resamples: int = RESAMPLES, confidence: float = CONFIDENCE
+    arm: Scores,
+    other: Scores,
+    *,
+    seed: int = 0,
+    resamples: int = RESAMPLES,
+    confidence: float = CONFIDENCE,
+    weighting: Weighting | None = None,
 ) -> Bounds:
-    """Mean score of the arm minus mean score of the other; the imagined query is all won, or all lost."""
+    """Mean score of the arm minus mean score of the other; the imagined query is all won, or all lost.
+
+    With a `weighting`, means are weighted, and the imagined query is as heavy as any.
+    """
     if not len(arm):
         return Bounds(0.0, -np.inf, np.inf)
-    sums, unseen = weighted_sums(np.column_stack([arm - other, np.ones(len(arm))]), seed=seed, resamples=resamples)
-    lower, upper = mean_bounds(sums[:, :1], sums[:, 1], unseen, confidence)
-    return Bounds(float(arm.mean() - other.mean()), float(lower[0]), float(upper[0]))
+    weighting = weighting or _EVEN
+    weighted = np.column_stack([weighting.of(arm - other), weighting.of(np.ones(len(arm)))])
+    sums, unseen = weighted_sums(weighted, seed=seed, resamples=resamples)
+    lower, upper = mean_bounds(sums[:, :1], sums[:, 1], weighting.heaviest * unseen, confidence)
+    return Bounds(float(weighted[:, 0].sum() / weighted[:, 1].sum()), float(lower[0]), float(upper[0]))
 
 
 def weighted_sums(
@@ -180,16 +228,20 @@ def ratio_bounds(
     unseen: NDArray[np.floating],
     confidence: float,
     *,
-    perfect: bool,
+    perfect: bool = False,
+    weighting: Weighting = _EVEN,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Lower and upper bounds of arm / full from their weighted sums, (resamples, k) or (resamples, 1).
 
     For the upper one the arm answers the unseen query perfectly, and the full re-embed does not unless it is `perfect`.
     """
-    spare = unseen[:, None]
-    lower = np.quantile(arms / (full + spare), 1 - confidence, axis=0)
-    upper = np.quantile((arms + spare) / (full + spare * perfect), confidence, axis=0)
-    return lower, upper
+    worst, shared = weighting.worst * unseen[:, None], weighting.shared * unseen[:, None]
+    # What arm and full re-embed share moves the ratio towards 1: it is there where that is for the worse
+    low = np.minimum(arms / (full + worst), (arms + shared) / (full + worst + shared))
+    high = np.maximum(
+        (arms + worst) / (full + worst * perfect), (arms + worst + shared) / (full + worst * perfect + shared)
+    )
+    return np.quantile(low, 1 - confidence, axis=0), np.quantile(high, confidence, axis=0)
 
 
 def mean_bounds(
@@ -202,12 +254,16 @@ def mean_bounds(
     return lower, upper
 
 
-def _retentions(arms: list[Scores], full: Scores, seed: int, resamples: int, confidence: float) -> list[Bounds]:
+def _retentions(
+    arms: list[Scores], full: Scores, seed: int, resamples: int, confidence: float, weighting: Weighting
+) -> list[Bounds]:
+    perfect = bool((full == 1).all()) and weighting.heaviest == 1
+    arms, full = [weighting.of(arm) for arm in arms], weighting.of(full)
     estimates = [_ratio(arm, full) for arm in arms]
     if not full.any():
         return [Bounds(estimate, 0.0, np.inf) for estimate in estimates]
     sums, unseen = weighted_sums(np.column_stack([full, *arms]), seed=seed, resamples=resamples)
-    lower, upper = ratio_bounds(sums[:, 1:], sums[:, :1], unseen, confidence, perfect=bool((full == 1).all()))
+    lower, upper = ratio_bounds(sums[:, 1:], sums[:, :1], unseen, confidence, perfect=perfect, weighting=weighting)
     return [Bounds(*three) for three in zip(estimates, lower.tolist(), upper.tolist(), strict=True)]
 
 
@@ -231,7 +287,9 @@ POWER = 0.8
 _NORMAL = NormalDist()
 
 
-def queries_needed(arm: Scores, full: Scores, margin: float, *, confidence: float = CONFIDENCE) -> int | None:
+def queries_needed(
+    arm: Scores, full: Scores, margin: float, *, confidence: float = CONFIDENCE, weighting: Weighting | None = None
+) -> int | None:
     """Number of queries with which 80 % of audits would be settled, or None for more than `MOST_QUERIES`.
 
     Holds if these queries are like all others: if retention is what it is here, and its spread too. As retention is
@@ -242,10 +300,14 @@ def queries_needed(arm: Scores, full: Scores, margin: float, *, confidence: floa
     """
     if len(arm) < 2 or not full.any():
         return None
-    above = arm - margin * full
+    weighting = weighting or _EVEN
+    above = weighting.of(arm - margin * full)
     n = np.unique(np.geomspace(max(len(arm) + 1, FEWEST_QUERIES), MOST_QUERIES, 400).astype(int))
-    best = 1 - margin if (full == 1).all() else 1.0
-    settled = _settled(n, above, margin, confidence) + _settled(n, -above, best, confidence)
+    best = weighting.worst + weighting.shared * (1 - margin)
+    if weighting.heaviest == 1 and (full == 1).all():
+        best = 1 - margin
+    least = margin * weighting.worst
+    settled = _settled(n, above, least, confidence) + _settled(n, -above, best, confidence)
     enough = n[settled >= POWER]
     return int(enough[0]) if len(enough) else None
 
@@ -405,6 +467,7 @@ def decide(
     provisional: bool = False,
     confidence: float = CONFIDENCE,
     n_documents: int | None = None,
+    weighting: Weighting | None = None,
     floor: Floor | None = None,
 ) -> Verdict:
     """Judge an arm against the full re-embed, and against staying where that is possible.
@@ -417,12 +480,15 @@ def decide(
     `provisional` scores are agreement@10: they are held against what stands for the `margin`.
 
     Of the audits of an arm that is exactly at the margin, 5 % at most say SAFE; more do where several arms are judged
-    and the best is taken. For k of them, a `confidence` of 1 - 0.05 / k makes up for that.
+    and the best is taken. For k of them, a `confidence` of 1 - 0.05 / k makes up for that. Queries that were not drawn
+    evenly count by their `weighting`.
     """
-    retention = retention_bounds(arm, full, seed=seed, resamples=resamples, confidence=confidence, floor=floor)
+    retention = retention_bounds(
+        arm, full, seed=seed, resamples=resamples, confidence=confidence, weighting=weighting, floor=floor
+    )
     gain = None
     if stay is not None:
-        gain = difference_bounds(arm, stay, seed=seed, resamples=resamples, confidence=confidence)
+        gain = difference_bounds(arm, stay, seed=seed, resamples=resamples, confidence=confidence, weighting=weighting)
     limits = limits_of(margin) if provisional else Limits(margin, margin)
     outcome = _outcome(retention, gain, limits) if len(arm) >= FEWEST_QUERIES else Outcome.INCONCLUSIVE
     verdict = Verdict(outcome, retention, limits.safe, len(arm), gain, None, provisional, confidence, n_documents)
@@ -431,7 +497,8 @@ def decide(
     if outcome is Outcome.INCONCLUSIVE and not verdict.undecidable:
         nearest = limits.safe if retention.estimate >= limits.safe else limits.harmful
         likely = (arm, full) if floor is None else floor.likely(arm, full)
-        verdict = replace(verdict, queries_needed=queries_needed(*likely, nearest, confidence=confidence))
+        needed = queries_needed(*likely, nearest, confidence=confidence, weighting=weighting)
+        verdict = replace(verdict, queries_needed=needed)
     if verdict.lacks_documents and outcome is not Outcome.NOT_SAFE:
         return replace(verdict, outcome=Outcome.INCONCLUSIVE, queries_needed=None)
     return verdict

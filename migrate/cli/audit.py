@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from migrate.vectors import Query
 
 BUILD, POOL = "build", "pool"
+TO_JUDGE = 300
 
 
 def open_source(
@@ -273,6 +274,13 @@ class ArmOptions:
 @option_group(SourceOptions, "before", *_SOURCE_OPTIONS)
 @option_group(ArmOptions, "arms", *_ARM_OPTIONS)
 @option_group(FrontierOptions, "frontier", *_FRONTIER_OPTIONS)
+@option(
+    "--judge-next",
+    type=options.PATH,
+    metavar="FILE",
+    help=f"Write up to {TO_JUDGE} queries with candidates to judge, of those of "
+    "--queries FILE, drawn so that few judgements settle much.",
+)
 @options.price
 @spending_options
 @options.model_options
@@ -286,6 +294,7 @@ def command(
     before: SourceOptions,
     arms: ArmOptions,
     frontier: FrontierOptions,
+    judge_next: Path | None,
     price: float | None,
     spending: SpendingOptions,
     model: ModelOptions,
@@ -301,17 +310,22 @@ def command(
     """
     from dataclasses import replace
 
+    from migrate.audit.judging import write_unjudged
     from migrate.audit.plan import AuditRequest, plan_audit
+    from migrate.audit.verdict import Outcome
+    from migrate.files import atomic_file, refuse_file
     from migrate.stitch.persistence import load_stitch
     from migrate.stores import open_store
 
     quiet = general.quiet
-    audit_options = arms.audit_options(price, general.seed)
+    audit_options = replace(arms.audit_options(price, general.seed), judge_next=TO_JUDGE if judge_next else 0)
     trial = read_trial(frontier, before.source, model)
     read = (store, against.reference, judged.location, before.source, frontier.stitch, frontier.query_log)
     paths = options.local_paths(*read)
     against.refuse(paths)
     outputs.refuse(*paths, force=general.force)  # refused before anything is spent
+    if judge_next is not None:
+        refuse_file(judge_next, *paths, force=general.force)
     with progress_bar(quiet=quiet) as progress:
         translated = open_store(store, verify=True)
         questions = judged.load(
@@ -342,4 +356,17 @@ def command(
             paid.agree(plan, progress=progress)
         report = plan.run(cap_usd=paid.cap_usd, progress=progress)
     paid.finish()
+    if judge_next is not None:
+        with atomic_file(judge_next, force=general.force) as aside:
+            write_unjudged(aside, report.unjudged)
+        advise(
+            f"{judge_next}: grade the documents of its {len(report.unjudged):,} queries from the first on, as many as "
+            f"you decide on beforehand; then audit again with --beir {judge_next}",
+            quiet=quiet,
+        )
+    elif report.verdict.outcome is Outcome.INCONCLUSIVE and plan.query_set.chances is None:
+        advise(
+            "to settle it with few judgements, let the audit draw what to judge: --queries LOG --judge-next FILE",
+            quiet=quiet,
+        )
     return show_report(report, outputs, force=general.force, as_json=general.as_json)

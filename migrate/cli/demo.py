@@ -59,6 +59,7 @@ def command(output: Path | None, docs: int, size: int, seed: int, force: bool, q
             folder,
             source_embedder=source,
             size=size,
+            pool=None,  # every document is judged, so that a pool would be the whole store
             seed=seed,
             force=force,
         )

@@ -226,8 +226,9 @@ slices = option(
 )
 beir = option(
     "--beir",
-    metavar="DIR|NAME",
-    help="Judged queries: a BEIR folder with queries.jsonl and qrels/, or the name of a BEIR set to download.",
+    metavar="DIR|NAME|FILE",
+    help="Judged queries: a BEIR folder with queries.jsonl and qrels/, the name of a BEIR set to download, or a graded "
+    "file of `audit --judge-next`.",
 )
 SYNTHETIC = "synthetic"
 """What --queries takes in the place of a file."""

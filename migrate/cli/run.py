@@ -8,8 +8,18 @@ from typing import TYPE_CHECKING
 import click
 
 from migrate.cli import options
+from migrate.cli.audit import BUILD, POOL
 from migrate.cli.next_step import advise_next, is_out_of_sight, model_words, store_word
-from migrate.cli.options import CI, GeneralOptions, LearningOptions, ModelOptions, Outputs, QueryOptions, ci_options
+from migrate.cli.options import (
+    CI,
+    GeneralOptions,
+    LearningOptions,
+    ModelOptions,
+    Outputs,
+    QueryOptions,
+    ci_options,
+    option,
+)
 from migrate.cli.spending import SpendingOptions, spending_options
 from migrate.cli.terminal import advise, progress_bar, show
 from migrate.cli.unread import warn_of_plan, with_unread
@@ -31,6 +41,12 @@ if TYPE_CHECKING:
 @options.target
 @options.query_options
 @options.output
+@option(
+    "--reference",
+    type=click.Choice([POOL, BUILD]),
+    default=POOL,
+    help="What to compare with: a `pool` of documents that are embedded now, or every document (`build`).",
+)
 @options.learning_options
 @options.margin
 @options.price
@@ -43,6 +59,7 @@ def command(
     target: str,
     judged: QueryOptions,
     output: Path,
+    reference: str,
     learning: LearningOptions,
     margin: float,
     price: float | None,
@@ -51,15 +68,19 @@ def command(
     ci: CI,
     general: GeneralOptions,
 ) -> int:
-    """Fit, translate, embed in full for comparison, and audit; everything is left in one folder.
+    """Fit, translate and audit; everything is left in one folder.
+
+    The audit embeds a pool of documents, no more than the verdict needs; with --reference build, or where queries are
+    not judged, every document is embedded for comparison.
 
     The same command again goes on where a run broke off, and says the verdict again where it did not.
 
     The arm `stay` is there when the source model is named, or when the store's manifest says it.
     """
+    from migrate.audit.inputs import PoolReference
     from migrate.audit.query_set import PARENT_FIELD
     from migrate.files import refuse_overlap
-    from migrate.pipeline import MigrationRequest, finished_run, plan_migration
+    from migrate.pipeline import REFERENCE, MigrationRequest, finished_run, plan_migration
     from migrate.report.terminal import candidates_table
     from migrate.stores import open_store
 
@@ -86,6 +107,7 @@ def command(
             query_log=learning.load_log(old),
             price_usd_per_mtok=price,
             margin=margin,
+            pool=PoolReference(on_step=lambda step: advise(step.sentence, quiet=quiet)) if reference == POOL else None,
             seed=general.seed,
             force=force,
             restart=general.restart,
@@ -107,7 +129,10 @@ def command(
                 show(options.log_sentence(done.stitch.manifest, by_vectors=old is not None) + "\n")
         code = show_report(done.report, Outputs(None, None, ci), force=force, as_json=general.as_json)
     if code:
-        _advise_frontier(store, output, target, judged.words, learning.source_model, quiet=quiet or general.as_json)
+        against: list[str | Path] = ["--reference", output / REFERENCE if request.builds_reference else BUILD]
+        _advise_frontier(
+            store, output, target, [*against, *judged.words], learning.source_model, quiet=quiet or general.as_json
+        )
     return code
 
 
@@ -121,14 +146,14 @@ def _source_model(store: Store, spec: str | None, model: ModelOptions) -> Embedd
 
 
 def _advise_frontier(
-    store: str, output: Path, target: str, queries: Sequence[str | Path], source_model: str | None, *, quiet: bool
+    store: str, output: Path, target: str, words: Sequence[str | Path], source_model: str | None, *, quiet: bool
 ) -> None:
     """What re-embedding a part would keep, out of what the run has left."""
-    from migrate.pipeline import REFERENCE, STITCH, STORE
+    from migrate.pipeline import STITCH, STORE
 
     source = model_words("--source-model", source_model) or (["--source-model", source_model] if source_model else [])
     advise_next(
-        "audit", output / STORE, "--reference", output / REFERENCE, *queries,
+        "audit", output / STORE, *words,
         "--source", store_word(store), *source,
         "--stitch", output / STITCH, *model_words("--target", target), "--frontier",
         also=("split", "query_log", "price", "margin", "seed"), quiet=quiet,

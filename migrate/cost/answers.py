@@ -17,8 +17,8 @@ _TENTH = 0.095
 
 _SMALL_DOCUMENTS = 2 * SAMPLE_SIZE
 _AUDIT = (
-    "an audit that builds its reference embeds every text of the store it judges; to save money, audit on a part of "
-    "the store"
+    "an audit by a pool (--reference pool) embeds no more than its verdict needs, one that builds its reference every "
+    "text of the store"
 )
 
 

@@ -16,6 +16,7 @@ from migrate.audit.report import AuditReport
 from migrate.audit.results import FULL, TRANSLATED, ArmResult, Comparison
 from migrate.audit.slices import Slice
 from migrate.audit.verdict import Bounds, Outcome, Verdict
+from migrate.report.decision import decision
 from migrate.report.page import as_plain
 from migrate.report.terminal import WIDTH, filled_columns, table, wrap
 
@@ -260,6 +261,8 @@ def sentences(report: AuditReport) -> Iterator[str]:
         span = f"95 % bounds {gain.lower:+.3f} to {gain.upper:+.3f}"
         yield f"against staying: {gain.estimate:+.3f} {report.measure}, {span}{_significance(verdict)}"
     yield from (f"next: {step}" for step in advice(report))
+    if choice := decision(report):
+        yield f"decision: {choice}"
     yield f"{report.headline}: {verdict.sentence}"
 
 

@@ -9,12 +9,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from migrate.audit.held_out import HeldOut
+from migrate.audit.options import options_of
 from migrate.audit.pool import PoolSummary
 from migrate.audit.report import AuditReport
 from migrate.audit.results import ArmResult
 from migrate.audit.verdict import Verdict
 from migrate.report.audit import advice, frontier_document
 from migrate.report.compare import number
+from migrate.report.decision import decision
 from migrate.report.page import as_plain
 from migrate.similarity import Similarity
 from migrate.similarity.measures import MEASURES
@@ -55,6 +57,8 @@ def audit_document(report: AuditReport) -> dict[str, Any]:
         "arms": [_arm(arm, report) for arm in report.arms],
         "family": as_plain(report.family),
         "next": list(advice(report)),
+        "decision": decision(report) or None,
+        "options": as_plain(options_of(report)),
         "missing": dict(report.skipped_arms),
         "reference": None if report.reference is None else _reference(report),
         "held_out": None if report.held_out is None else _held_out(report.held_out),

@@ -22,6 +22,7 @@ from migrate.report.audit import (
     sentences,
 )
 from migrate.report.compare import spectra
+from migrate.report.decision import decision_section
 from migrate.report.document import similarity_rows
 from migrate.report.page import Section, html_page, html_sentence, html_table, html_words
 from migrate.report.svg.charts import (
@@ -161,7 +162,9 @@ _PROVISIONAL = {
 
 def audit_page(report: AuditReport) -> str:
     """The whole report, for a browser; it needs no network."""
+    first = decision_section(report)
     parts = [
+        *([] if first is None else [first]),
         *_pool(report),
         _arms(report),
         *_frontier(report),

@@ -333,13 +333,13 @@ def test_stores_without_texts_or_with_too_few_make_no_queries(tmp_path):
 @pytest.mark.parametrize(
     ("content", "error", "says"),
     [
-        (b"", DatasetError, "expected queries, found none; give a query a line"),
+        (b"", DatasetError, "the file has no queries; write one a line"),
         (
             b'[\n  {"text": "a"}\n]',
             DatasetError,
             "expected a query a line, or a JSON object a line, found one JSON value",
         ),
-        (b"IxFI\x80\x01\x00\xff", DatasetError, "expected UTF-8, found byte 0x80 at column 5"),
+        (b"IxFI\x80\x01\x00\xff", DatasetError, "not UTF-8 (byte 0x80 at column 5); convert the file to UTF-8"),
         (None, DatasetError, "expected a file of queries, found a folder; one in the form of BEIR is for --beir"),
         (
             b'{"id": "a", "text": "x"}\n{"id": "a", "text": "y"}',
@@ -444,9 +444,9 @@ def test_run_takes_them_too_and_says_what_to_type_next(source_folder, tmp_path, 
 @pytest.mark.parametrize(
     ("options", "code", "says"),
     [
-        ([], 2, "expected queries, found none: name judged ones with --beir DIR, or give any with --queries FILE"),
-        (["--beir", "{beir}", "--queries", "synthetic"], 2, "--beir and --queries: expected one of them, found both"),
-        (["--queries", "nowhere"], 4, "nowhere: expected a file, found nothing"),
+        ([], 2, "no queries are named: give judged ones with --beir DIR or any with --queries FILE"),
+        (["--beir", "{beir}", "--queries", "synthetic"], 2, "--beir and --queries exclude each other; leave one out"),
+        (["--queries", "nowhere"], 4, "nowhere: no such file; check the path"),
         (["--queries", "{beir}"], 4, "expected a file of queries, found a folder"),
         (["--queries", "{beir}/qrels/test.tsv", "--margin", "2"], 2, "--margin"),
     ],

@@ -84,17 +84,20 @@ def test_a_reference_is_built_when_asked_for(beir, source_folder, vectors_file, 
 
 
 @pytest.mark.slow
-def test_run_leaves_everything_in_one_folder(beir, source_folder, tmp_path, capsys):
+@pytest.mark.parametrize("reference", ["pool", "build"])
+def test_run_leaves_everything_in_one_folder(reference, beir, source_folder, tmp_path, capsys):
     out = tmp_path / "out"
-    code = lead_migrate("run", source_folder, "--target", "tfidf:64", "--beir", beir, "--sample", "120", "-o", out)
+    options = ["--target", "tfidf:64", "--sample", "120", *(["--reference", "build"] if reference == "build" else [])]
+    code = lead_migrate("run", source_folder, *options, "--beir", beir, "-o", out)
     shown = capsys.readouterr().out
     document = json.loads((out / "report.json").read_text())
     assert code == {"SAFE": 0, "NOT SAFE": 1, "INCONCLUSIVE": 3}[document["verdict"]["outcome"]]
     assert document["verdict"]["gain_over_stay"] is not None  # the store's manifest says its model
     assert document["verdict"]["outcome"] in shown
-    assert {path.name for path in out.iterdir() if not path.name.startswith(".")} == {
-        "stitch", "store", "reference", "report.json", "report.html", "run.json",
-    }  # fmt: skip
+    assert ("pool" in document) == (reference == "pool")
+    expected = {"stitch", "store", "report.json", "report.html", "run.json"}
+    expected |= {"reference"} if reference == "build" else set()
+    assert {path.name for path in out.iterdir() if not path.name.startswith(".")} == expected
 
 
 @pytest.mark.slow
@@ -147,7 +150,7 @@ def test_a_store_of_the_same_model_is_safe(source_folder, tmp_path, capsys, beir
     target = f"file:{tmp_path / 'same.npz'}"
     code = lead_migrate(
         "run", source_folder, "--target", target, "--beir", beir, "--sample", "75", "--margin", "0.9",
-        "-o", tmp_path / "out", "--json",
+        "--reference", "build", "-o", tmp_path / "out", "--json",
     )  # fmt: skip
     document = json.loads(capsys.readouterr().out)
     assert document["verdict"]["retention"]["estimate"] == pytest.approx(1, abs=1e-6)

@@ -202,7 +202,10 @@ def test_finished_parts_are_not_counted_again_without_a_cache(
         "embed": ["embed", beir, "--model", SMALL, "--no-chunks", "-o", tmp_path / "out"],
         "audit": ["audit", unlabelled(source_folder, tmp_path / "old"), "--reference", "build",
                   "--save-reference", tmp_path / "out", "--beir", beir, "--target", SMALL],
-        "run": ["run", source_folder, "--target", SMALL, "--beir", beir, *SAMPLE, "-o", tmp_path / "out"],
+        "run": [
+            "run", source_folder, "--target", SMALL, "--beir", beir, *SAMPLE, "--reference", "build",
+            "-o", tmp_path / "out",
+        ],
     }[step]  # fmt: skip
     sizes = ["--dimensions", 32] if step == "audit" else SIZES  # those of the store, or it is refused at once
     command += [*sizes, "--no-cache", "--batch-size", 64]

@@ -135,6 +135,7 @@ def test_the_whole_path_goes_on_where_it_was_interrupted(stage, beir, source_fol
     import migrate.pipeline as pipeline
 
     command = ["run", str(source_folder), "--target", "tfidf:24", "--beir", str(beir), "--sample", "60", "--quiet"]
+    command += ["--reference", "build"]
     places = {"embed_pairs": sys.modules["migrate.fit"], "translate_store": pipeline, "reembed_store": pipeline}
     stages = list(places)
     real, calls = {name: getattr(place, name) for name, place in places.items()}, []

@@ -99,6 +99,7 @@ def test_fit_names_what_it_keeps_for_when_the_texts_are_gone(source_folder, caps
 
 def test_the_whole_path_needs_no_texts_where_vectors_are_found_by_id(bare_folder, beir, target_file, capsys):
     options = ("--target", f"file:{target_file}", "--beir", beir, "--sample", "100", "-o", "migration", "--quiet")
+    options += ("--reference", "build")
     code = lead_migrate("run", bare_folder, *options, "--json")
     report = json.loads(capsys.readouterr().out)
     assert code == {"SAFE": 0, "NOT SAFE": 1, "INCONCLUSIVE": 3}[report["verdict"]["outcome"]]

@@ -1,0 +1,74 @@
+"""Which queries to judge: drawn from many by how much their judgements could matter, with bounds that allow for it.
+
+Judgements are dear, rankings are not. A query that the arm and the full re-embed answer with the same ten documents in
+the same order tells nothing of harm, whatever is judged; one whose first documents differ may tell a lot. How much it
+can at most is known before anything is judged: `greatest_change`. So each query of a log is kept with that chance, and
+`FLOOR` at least, until there are enough (rejection sampling; von Neumann 1951). What is kept is independent, and each
+kept query counts by the inverse of its chance (Horvitz & Thompson 1952), which makes means those of all queries again.
+
+The bounds of `migrate.audit.verdict` hold as they are, for they ask for independent values with a known worst one: of
+(arm - margin * full) / chance it is still -1, as a query can lose no more than its own chance. Against that imagined
+query one that loses nothing now counts up to 1 / `FLOOR` times as much. `benchmarks/labels.py` prints what that is
+worth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.audit.measures import Scores
+from migrate.audit.verdict import Weighting
+from migrate.search.runs import Run
+
+FLOOR = 0.1
+"""The least chance to be drawn, so that no query weighs more than ten; `benchmarks/labels.py` compares others."""
+
+
+def greatest_change(first: Run, second: Run, query_ids: Sequence[str], k: int = 10) -> Scores:
+    """The greatest difference of nDCG@k between two runs that any judgements could make, one value a query, 0 to 1.
+
+    The difference of DCG is a sum over documents of grade times the difference of discounts. For grades in a given
+    order it is linear in them, and so is the ideal DCG: their quotient is greatest where the first r documents
+    share one grade and all others have none. The worst r are those with the greatest differences of discounts.
+    """
+    discounts = 1 / np.log2(np.arange(k) + 2)
+    ideal = np.cumsum(discounts)
+    return np.array([_change(first.top(q, k), second.top(q, k), discounts, ideal) for q in query_ids], dtype=float)
+
+
+def _change(first: Sequence[str], second: Sequence[str], discounts: Scores, ideal: Scores) -> float:
+    places: dict[str, float] = {}
+    for ranking, sign in ((first, 1.0), (second, -1.0)):
+        for doc_id, discount in zip(ranking, discounts.tolist(), strict=False):
+            places[doc_id] = places.get(doc_id, 0.0) + sign * discount
+    changes = np.sort(np.array(list(places.values())))
+    n = min(len(changes), len(ideal))
+    sums = np.stack([changes[::-1][:n].cumsum(), -changes[:n].cumsum()]) / ideal[:n]
+    return float(sums.max(initial=0.0))
+
+
+def chances_of(changes: Scores) -> Scores:
+    """The chance with which each query is drawn."""
+    chances: Scores = np.maximum(changes, FLOOR)
+    return chances
+
+
+def draw_queries(chances: Scores, n: int, seed: int = 0) -> NDArray[np.int64]:
+    """Rows of at most `n` queries, in the order in which they were drawn: the first ones alone are a sample too."""
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(len(chances))
+    kept: NDArray[np.int64] = order[rng.random(len(order)) < chances[order]][:n]
+    return kept
+
+
+def weighting_of(chances: Scores, *, limited: bool) -> Weighting:
+    """How drawn queries count, by their chances, (n,).
+
+    `limited` says that the two runs that are compared are those whose greatest changes the chances come from. Any other
+    two may differ by 1 for a query that had the least chance.
+    """
+    weights = 1 / chances
+    return Weighting(weights, max(1 / FLOOR, float(weights.max(initial=1.0))), limited)
