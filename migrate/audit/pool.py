@@ -185,8 +185,8 @@ def _worth(sampled: int) -> tuple[str, str]:
 
 def _worth_unjudged(sampled: int) -> tuple[str, str]:
     return (
-        "guaranteed, but for the unit of the scores: upper bounds of agreement@10, so that NOT SAFE is what a full "
-        "re-embed would say; what each arm scores is the most that it can",
+        "guaranteed, where scores are measured by their spread in the pool: upper bounds of agreement@10, so that NOT "
+        "SAFE is what a full re-embed would say; what each arm scores is the most that it can",
         f"estimated: agreement@10 of the verdict, its lower bounds and with them SAFE, by {sampled:,} documents drawn "
         "at random outside the pool",
     )

@@ -296,7 +296,7 @@ def test_a_verdict_without_judgements_is_that_of_the_full_audit(scale, outcome, 
     assert pooled.pool.steps[0].depth == 20
     assert {RANDOM, MEAN} <= pooled.skipped_arms.keys()
     text = " ".join(audit_text(pooled).split())
-    assert "guaranteed, but for the unit of the scores: upper bounds of agreement@10" in text
+    assert "guaranteed, where scores are measured by their spread in the pool: upper bounds of agreement@10" in text
     assert "estimated: agreement@10 of the verdict, its lower bounds and with them SAFE, by" in text
     assert audit_document(pooled)["pool"]["provisional"] is True
     assert f"{outcome}, provisional" in audit_page(pooled)
