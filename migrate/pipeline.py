@@ -72,8 +72,7 @@ class MigrationRequest:
     margin
         The retention, 0-1, that must be kept.
     pool
-        The pool that the translated store is audited by; None to embed every document for a reference. Without
-        judgements there is no pool.
+        The pool that the translated store is audited by; None to embed every document for a reference.
     force
         Replace outputs that are there.
     restart
@@ -111,7 +110,7 @@ class MigrationRequest:
     @property
     def builds_reference(self) -> bool:
         """Whether every document is embedded to compare with."""
-        return self.pool is None or self.questions.qrels is None
+        return self.pool is None
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -154,7 +153,7 @@ class MigrationRequest:
             [questions.name, [[query.id, query.text] for query in questions.queries], questions.qrels]
         )
         digest = hashlib.sha256(asked.encode(errors="surrogatepass")).hexdigest()
-        depth = self.pool.depth if self.pool and not self.builds_reference else None
+        depth = self.pool.depth if self.pool else None
         verdict = {"queries": digest, "price": self.price_usd_per_mtok, "margin": self.margin, "pool": depth}
         return replace(configuration, options={**configuration.options, **verdict})
 
@@ -231,7 +230,7 @@ class MigrationPlan(SpendingPlan[Migration]):
         built = request.folder / REFERENCE
         inputs = AuditInputs(
             open_store(request.folder / STORE),
-            request.pool if request.pool and not request.builds_reference else open_store(built),
+            request.pool or open_store(built),
             self.questions,
             request.embedder,
             source=request.store if request.source_embedder else None,

@@ -70,8 +70,8 @@ def command(
 ) -> int:
     """Fit, translate and audit; everything is left in one folder.
 
-    The audit embeds a pool of documents, no more than the verdict needs; with --reference build, or where queries are
-    not judged, every document is embedded for comparison.
+    The audit embeds a pool of documents, no more than the verdict needs; with --reference build, every document is
+    embedded for comparison.
 
     The same command again goes on where a run broke off, and says the verdict again where it did not.
 
