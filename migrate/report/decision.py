@@ -39,9 +39,8 @@ def decision(report: AuditReport) -> str:
             f"{_paid(safe, proof)}){f'; a full re-embed costs {against}' if against else ''}"
         )
     if safe is not None:
-        return (
-            f"embed the whole store again: that costs no more than `{safe.name}`, which is SAFE too{_paid(safe, proof)}"
-        )
+        other = f"`{safe.name}`, which is SAFE{provisional} too{_paid(safe, proof)}"
+        return f"embed the whole store again: that costs no more than {other}"
     shown = "no other option is shown to be" if report.verdict.outcome is Outcome.INCONCLUSIVE else "no other option is"
     staying = f", or stay ({_kept(stay, report)})" if stay is not None and report.verdict.worse_than_stay else ""
     return f"embed the whole store again{_paid(full, '')}{staying}: {shown} SAFE"
