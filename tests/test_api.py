@@ -51,6 +51,7 @@ def test_the_example_in_the_readme_runs(workplace, capsys):
     assert (workplace / "new-store" / "index.faiss").is_file()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["assess", "audit", "check", "compare", "fit", "translate"])
 def test_the_example_of_a_function_runs(name, workplace):
     finder, runner = doctest.DocTestFinder(recurse=False), doctest.DocTestRunner()
@@ -68,6 +69,7 @@ def test_all_that_is_offered_is_there():
         _ = migrate.nonsense
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "first",
     [
@@ -104,6 +106,7 @@ assert audit is migrate.audit and callable(audit) and translate is t
     run(code)
 
 
+@pytest.mark.slow
 def test_a_function_and_a_result_can_be_pickled(done):
     for name in ("audit", "fit", "assess"):
         assert pickle.loads(pickle.dumps(getattr(migrate, name))) is getattr(migrate, name)
@@ -174,6 +177,7 @@ def test_without_pandas_there_is_one_line(done, monkeypatch):
         done[3].to_pandas()
 
 
+@pytest.mark.slow
 def test_a_reference_that_was_kept_is_used(done, source_folder, beir):
     folder, _, translation, report = done
     again = migrate.audit(migrate.open_store(translation.path), folder / "full", beir=beir, source=source_folder)
@@ -184,6 +188,7 @@ def test_a_reference_that_was_kept_is_used(done, source_folder, beir):
     assert index.stat().st_mtime_ns == before
 
 
+@pytest.mark.slow
 def test_a_pool_stands_for_the_reference(done, source_folder, beir):
     """Of so small a store it is all documents, and the verdict that of the full re-embed."""
     _, _, translation, report = done

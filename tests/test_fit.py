@@ -216,6 +216,7 @@ def test_a_sample_of_a_few_documents_is_enough(store):
         assert np.isfinite(fitted.translate(batch, texts, source="test").vectors).all()
 
 
+@pytest.mark.slow
 def test_a_further_model_is_a_view_of_the_texts(store, tmp_path):
     view = "packaged:all-MiniLM-L6-v2"
     fitted = fit_stitch(

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -86,13 +87,16 @@ def room(path):
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
+@cache
 def imports(path):
     """Every module that a file imports anywhere, with the names taken from it."""
+    taken = []
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            yield from ((alias.name, ()) for alias in node.names)
+            taken += ((alias.name, ()) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            yield node.module, tuple(alias.name for alias in node.names)
+            taken.append((node.module, tuple(alias.name for alias in node.names)))
+    return taken
 
 
 def own_rooms(path):

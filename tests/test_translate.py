@@ -165,6 +165,7 @@ def test_an_unwritable_place_is_told(store, fitted, tmp_path):
         translate_store(store, fitted, tmp_path / "file" / "new")
 
 
+@pytest.mark.slow
 def test_a_terminated_run_leaves_nothing_half_written(store, fitted, tmp_path):
     fitted.save(tmp_path / "stitch")
     script = (
@@ -275,6 +276,7 @@ def test_confidence_goes_with_the_cosine_to_the_true_vectors(store, corpus, tmp_
     assert spearmanr(confidence[others], cosines[others]).statistic > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("broken_at", [32, 64, 144])
 def test_a_translation_that_broke_off_goes_on_with_the_right_texts(
     store, reading, tmp_path, small_batches, broken_at, digest

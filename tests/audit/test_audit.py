@@ -219,6 +219,7 @@ def test_queries_are_embedded_once_by_each_model(reference, source):
     assert target.asked == old.asked == ["document", "query"], "some documents prove where the vectors are from"
 
 
+@pytest.mark.slow
 def test_the_same_audit_gives_the_same_findings(reference, source, tmp_path):
     translated = make_store(tmp_path / "translated", vectors=noisy(1.0))
 

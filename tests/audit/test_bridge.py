@@ -22,6 +22,8 @@ from migrate.report.document import audit_document
 from migrate.stores import create_store, open_store
 from migrate.stores.base import read_all
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def questions(beir):

@@ -23,6 +23,8 @@ from migrate.stores import create_store, open_store
 from migrate.translate import translate_store
 from migrate.vectors import Query
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def target(source_folder):

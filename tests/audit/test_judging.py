@@ -9,6 +9,8 @@ from migrate.cli.main import run
 from migrate.datasets.graded import read_graded
 from migrate.errors import DatasetError
 
+pytestmark = pytest.mark.slow
+
 
 def audit(good, capsys, beir, *options):
     """Exit code, report where there is one, and the messages."""

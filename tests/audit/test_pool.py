@@ -37,6 +37,8 @@ from migrate.search.runs import Run, search
 from migrate.stores import open_store
 from migrate.vectors import Batch, Document, Query, no_progress
 
+pytestmark = pytest.mark.slow
+
 COUNT, DIM = 3_000, 24
 
 
@@ -667,7 +669,6 @@ def test_every_form_of_the_report_has_the_pool(near):
     assert "against the full re-embed" not in text.split("kinds of")[0]
 
 
-@pytest.mark.slow
 def test_a_store_moved_to_minilm(tmp_path, monkeypatch):
     """SAFE in the pool only where the full audit says it, and the same scores of the arms."""
     from migrate.audit.audit import audit_store

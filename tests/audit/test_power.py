@@ -4,6 +4,8 @@ from paired_scores import alternating
 
 from migrate.audit.verdict import MOST_QUERIES, Outcome, decide, queries_needed
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("spread", [0.1, 0.3])
 def test_the_nearer_the_margin_the_more_queries_are_needed(spread):

@@ -31,6 +31,8 @@ from migrate.report.html import audit_page
 from migrate.report.suite import audit_suite, junit_xml
 from migrate.vectors import Document, Query, query_key
 
+pytestmark = pytest.mark.slow
+
 LOG = QuerySet(QUERIES, None, "log")
 K = 10
 

@@ -35,6 +35,7 @@ def test_rare_total_harm_is_seldom_called_safe():
     assert outcomes.count(Outcome.INCONCLUSIVE) > 140
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "share"), [(60, 0.05), (120, 0.05)])
 def test_few_queries_without_a_bad_one_do_not_hide_rare_harm(n, share):
     rng = np.random.default_rng(8)

@@ -147,6 +147,7 @@ def test_texts_that_begin_with_the_prefix_themselves_are_pointed_out(make_store,
     assert "begin with the prefix 'passage: ' already" in found.notes[0]
 
 
+@pytest.mark.slow
 def test_a_store_that_was_translated_is_near_and_compatible(make_store, texts, plain, minilm):
     noise = np.random.default_rng(0).normal(size=plain.shape) * 0.02
     store = make_store(texts, plain + noise)

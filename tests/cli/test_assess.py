@@ -11,6 +11,8 @@ from migrate.cli.main import run
 from migrate.cost.count import TextCount
 from migrate.stores import open_store
 
+pytestmark = pytest.mark.slow
+
 SMALL, TINY = "openai:text-embedding-3-small", "openai:tiny"
 SAMPLE = ["--sample", 50, "--stitch", "mean"]
 

@@ -71,6 +71,7 @@ def test_the_whole_path_by_hand(beir, vectors_file, tmp_path, capsys):
     assert max(len(line) for line in text.split("\n")) <= 100
 
 
+@pytest.mark.slow
 def test_a_reference_is_built_when_asked_for(beir, source_folder, vectors_file, tmp_path, capsys):
     target = f"file:{vectors_file}"
     lead_migrate("fit", source_folder, "--target", target, "--sample", "100", "-o", tmp_path / "stitch")
@@ -326,6 +327,7 @@ def test_queries_get_the_prefix_that_the_store_was_made_for(source_folder, beir,
     assert {text[:5] for text in served} == {"ask: ", "doc: "}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kinds", "expected"),
     [

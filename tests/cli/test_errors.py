@@ -94,6 +94,7 @@ SPOILED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spoil", SPOILED, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("command", ["fit", "translate", "run"])
 def test_an_unusable_store_is_one_line_and_exit_4(spoil, command, store, beir, tmp_path, capsys):

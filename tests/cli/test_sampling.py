@@ -9,6 +9,8 @@ import pytest
 from migrate.cli.main import cli, run
 from migrate.selection import STRATEGIES
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def own_folder(tmp_path, monkeypatch):

@@ -10,6 +10,8 @@ from migrate.report.fit import WITHOUT_TEXTS
 from migrate.stores import open_store
 from migrate.stores.base import read_all
 
+pytestmark = pytest.mark.slow
+
 
 def lead_migrate(*arguments):
     return run([str(argument) for argument in arguments])

@@ -11,6 +11,8 @@ from migrate.embedders.langchain import LangChainEmbedder
 from migrate.errors import RemoteError, UsageError, VectorError
 from migrate.vectors import Document
 
+pytestmark = pytest.mark.slow
+
 MAKE = "langchain:langchain_models:make_fake"
 
 

@@ -57,6 +57,7 @@ TRANSIENT = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", TRANSIENT.values(), ids=TRANSIENT)
 def test_tries_again_after_a_passing_fault(fault, server, embedder, waits, documents):
     server.faults.append(fault)
@@ -92,6 +93,7 @@ def test_restores_the_order_without_asking_again(server, embedder, documents):
     assert len(server.requests) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "attempts", "told"),
     [

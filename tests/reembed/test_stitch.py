@@ -19,6 +19,8 @@ from migrate.stores.base import read_all
 from migrate.translate import translate_store
 from migrate.vectors import Document
 
+pytestmark = pytest.mark.slow
+
 
 def wanted(budget="60%", **options):
     return Reembedding(Budget.parse(budget), **options)
@@ -96,7 +98,6 @@ def test_the_same_call_takes_what_an_earlier_one_has_left(store, fitted, target,
     assert len(model.asked) == 50
 
 
-@pytest.mark.slow
 def test_a_killed_run_pays_for_nothing_twice_and_ends_with_the_same_bytes(store, fitted, target, tmp_path):
     model = Counting(target, batches=3)
     cached = CachedEmbedder(model, tmp_path / "cache.sqlite")

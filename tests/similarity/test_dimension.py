@@ -4,6 +4,8 @@ import pytest
 from migrate.similarity.dimension import intrinsic_dimension, local_dimensions, mean_dimension, two_nn_dimension
 from migrate.similarity.neighbours import find_nearest
 
+pytestmark = pytest.mark.slow
+
 
 def flat(d, n=3_000, ambient=30, seed=0):
     """A Gaussian of d dimensions, turned into more."""

@@ -13,6 +13,8 @@ from migrate.similarity.neighbours import find_nearest
 from migrate.similarity.spaces import compare_spaces
 from migrate.vectors import unit_rows
 
+pytestmark = pytest.mark.slow
+
 
 def make(n=1_300, seed=0):
     rng = np.random.default_rng(seed)

@@ -77,6 +77,7 @@ def test_without_the_texts_it_is_the_ridge_of_scikit_learn(world, asked, weights
     np.testing.assert_allclose(stitch.transform(new, asked[1]), judge.predict(new), atol=5e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stitch", STITCHES)
 @pytest.mark.parametrize("q", [16, 300])
 def test_predictions_are_those_of_scikit_learns_kernel_ridge(world, asked, stitch, q):
@@ -258,6 +259,7 @@ def test_a_few_pairs_are_enough(make_world, stitch, n):
     assert np.isfinite(predicted.vectors).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stitch", STITCHES)
 @pytest.mark.parametrize("what", ["vectors", "texts", "blank texts", "targets", "everything", "one column"])
 def test_what_is_the_same_everywhere_says_nothing(make_world, stitch, what):

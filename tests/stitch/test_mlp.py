@@ -16,6 +16,8 @@ from migrate.stitch.registry import new_stitch
 from migrate.stitch.select import AUTO_CANDIDATES, Selection
 from migrate.vectors import Batch
 
+pytestmark = pytest.mark.slow
+
 SHORT = Training(steps=30, min_epochs=5)
 
 

@@ -8,6 +8,8 @@ from faiss_tools import COUNT, DIM, build, save
 from migrate.stores import index_recall, open_store
 from migrate.vectors import Batch
 
+pytestmark = pytest.mark.slow
+
 
 def own_recall(index, vectors, labels, metric):
     """Recall@10 counted by labels, for vectors without ties."""
