@@ -88,6 +88,7 @@ def test_functions_are_functions_whatever_was_imported_before(first):
     assert run(code).split() == ["function"] * 6
 
 
+@pytest.mark.slow
 def test_submodules_of_the_same_name_can_be_imported_in_every_way():
     code = """
 import migrate.audit.verdict as v

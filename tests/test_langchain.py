@@ -147,6 +147,7 @@ def test_another_model_is_refused_by_its_dimension(folder, fitted, corpus):
         TranslatedEmbeddings(Model(other), fitted).embed_query("open a file")
 
 
+@pytest.mark.slow
 def test_the_module_stands_in_nobodys_way():
     """`migrate.langchain` is not `langchain`, and asking for one does not import the other."""
     code = """

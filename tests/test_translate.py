@@ -223,6 +223,7 @@ def one_by_one(store, fitted):
         yield doc_id, fitted.translate(Batch([doc_id], vector[None]), [by_id[doc_id]], source="test")
 
 
+@pytest.mark.slow
 def test_each_vector_is_translated_with_its_own_text(store, reading, tmp_path, small_batches):
     translate_store(store, reading, tmp_path / "new")
     new, confidence = read_all(open_store(tmp_path / "new").scan()), read_confidence(tmp_path / "new", 150)
@@ -232,6 +233,7 @@ def test_each_vector_is_translated_with_its_own_text(store, reading, tmp_path, s
         np.testing.assert_allclose(confidence[row], expected.confidence[0], atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["faiss", "langchain"])
 def test_texts_belong_to_ids_whatever_order_they_stand_in(reading, store, tmp_path, kind, small_batches):
     """Documents of the side file in another order than the vectors, where the format has one."""

@@ -258,6 +258,7 @@ def test_the_report_says_what_it_was_made_from(reference, tmp_path):
     assert audit(copy_store(reference), reference).notes == (proof,)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("translated_by", "reference_by", "agree"),
     [

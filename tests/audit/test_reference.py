@@ -115,6 +115,7 @@ def test_judgements_that_cannot_tell_good_vectors_from_chance_are_odd():
     assert "not significantly better than documents drawn at random" in doubt
 
 
+@pytest.mark.slow
 def test_a_reference_in_shorter_codes_is_a_lower_standard(tmp_path):
     import faiss
 

@@ -140,6 +140,7 @@ def test_a_prefix_shows_through_a_lossy_index(make_store, texts, by_hand, prefix
         assert "lossy" in found.notes[-1]
 
 
+@pytest.mark.slow
 def test_texts_that_begin_with_the_prefix_themselves_are_pointed_out(make_store, texts, by_hand, prefixed):
     texts = [f"passage: {text}" for text in texts[:8]]
     found = check_store(make_store(texts, by_hand.embed(texts)), prefixed)

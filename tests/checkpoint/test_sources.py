@@ -53,6 +53,7 @@ def swap(path):
     path.write_bytes(content)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("act", [touch, swap])
 def test_a_source_that_changes_during_a_run_leaves_nothing(store, act):
     for path in sorted(store.iterdir()):
@@ -61,6 +62,7 @@ def test_a_source_that_changes_during_a_run_leaves_nothing(store, act):
         assert not any((store.parent / name).exists() for name in ("output", ".output.work"))
 
 
+@pytest.mark.slow
 def test_a_source_that_vanishes_during_a_run_is_told(store):
     path = sorted(store.iterdir())[-1]
     with pytest.raises(OutputError, match=f"{path.name}.*No such file"):

@@ -304,6 +304,7 @@ def test_python_m_migrate_is_the_tool_under_that_name():
     assert refused.stderr.endswith("; see python -m migrate fit --help\n")
 
 
+@pytest.mark.slow
 def test_progress_and_advice_stay_off_stdout(source_folder, tmp_path, capsys):
     lead_migrate("fit", source_folder, "--target", "tfidf:16", "--json", "-o", tmp_path / "s")
     captured = capsys.readouterr()

@@ -13,6 +13,8 @@ from migrate.embedders.weights import packaged_model_path
 from migrate.stores import open_store
 from migrate.vectors import Document
 
+pytestmark = pytest.mark.slow
+
 MINILM = "packaged:all-MiniLM-L6-v2"
 
 

@@ -40,6 +40,7 @@ class TestFile(EmbedderTests):
         return lambda: load_embedder(f"file:{path}")
 
 
+@pytest.mark.slow
 class TestPackaged(EmbedderTests):
     tolerance = 1e-4
 

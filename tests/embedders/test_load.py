@@ -67,6 +67,7 @@ def test_caches_only_what_can_be_cached(tmp_path):
     assert not cache.exists()
 
 
+@pytest.mark.slow
 def test_a_cached_local_model_gives_the_same_vectors(tmp_path):
     texts = [Document("a", "tea"), Document("b", "milk"), Document("c", "tea")]
     plain = load_embedder("packaged:all-MiniLM-L6-v2")

@@ -6,6 +6,8 @@ from migrate.embedders.cache import CachedEmbedder
 from migrate.embedders.sentence_transformers import SentenceTransformersEmbedder
 from migrate.vectors import Document
 
+pytestmark = pytest.mark.slow
+
 DOCUMENTS = [Document("a", "A cat sits on the mat."), Document("b", "Interest rates rose. " * 40)]
 
 

@@ -102,6 +102,7 @@ def test_the_shell_of_the_action_ends_as_it_should(code, inconclusive, ends, tmp
     assert told == "check|my store|--model|tfidf:8|--github|--junit|out.xml|--force"
 
 
+@pytest.mark.slow
 def test_the_action_runs_the_real_command(tmp_path):
     """Not a stand-in: the command line itself, out of the shell of the action."""
     store = make_store(tmp_path / "store").folder

@@ -48,6 +48,7 @@ def test_constant_targets_explain_nothing():
     assert score_predictions(truth + 1, truth).r2 == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "k"), [(2, 10), (5, 10), (11, 10), (40, 10), (40, 1), (300, 10), (600, 3)])
 def test_overlap_is_that_of_sets_of_neighbours(n, k):
     predicted, truth = (unit_rows(rows) for rows in make(n))

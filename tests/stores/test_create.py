@@ -75,6 +75,7 @@ def test_the_bytes_are_the_same_every_time(store_format, vectors, tmp_path):
         assert file.read_bytes() == (tmp_path / "two" / file.name).read_bytes()
 
 
+@pytest.mark.slow
 def test_the_bytes_do_not_depend_on_the_order_of_sets(tmp_path):
     """Python orders sets of texts by hashes that differ from process to process."""
     code = (

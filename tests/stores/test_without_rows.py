@@ -15,6 +15,8 @@ from migrate.stores.base import read_all
 from migrate.testing.stores import StoreTests
 from migrate.vectors import Document
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def _sqlite_is_installed(tmp_path, monkeypatch):
