@@ -178,6 +178,7 @@ def test_a_reference_that_was_kept_is_used(done, source_folder, beir):
     folder, _, translation, report = done
     again = migrate.audit(migrate.open_store(translation.path), folder / "full", beir=beir, source=source_folder)
     assert again.verdict == report.verdict
+    assert again.reference_at == report.reference_at == str(folder / "full")
     index = folder / "full" / "index.faiss"
     before = index.stat().st_mtime_ns
     migrate.audit(translation.path, beir=beir, save_reference=str(folder / "full"))
@@ -188,7 +189,7 @@ def test_a_pool_stands_for_the_reference(done, source_folder, beir):
     """Of so small a store it is all documents, and the verdict that of the full re-embed."""
     _, _, translation, report = done
     pooled = migrate.audit(translation.path, "pool", beir=beir, source=source_folder)
-    assert pooled.pool.is_exact and report.pool is None
+    assert pooled.pool.is_exact and report.pool is None and pooled.reference_at is None
     assert pooled.verdict == report.verdict
 
 
