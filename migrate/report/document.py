@@ -52,7 +52,6 @@ def audit_document(report: AuditReport) -> dict[str, Any]:
     What the full re-embed's quality is kept of goes by what was measured: `retention`, or `agreement@10`.
     """
     diagnostics, measured = report.diagnostics, report.verdict.measured
-    choice = choose(report)
     return {
         "schema_version": SCHEMA_VERSION,
         "kind": "audit",
@@ -62,7 +61,7 @@ def audit_document(report: AuditReport) -> dict[str, Any]:
         "family": as_plain(report.family),
         "next": list(advice(report)),
         "decision": decision(report) or None,
-        "choice": None if choice is None else {"option": choice.option.name, "step": choice.step.value},
+        "choice": choice_document(report),
         "options": _by_measure(options_of(report), measured),
         "missing": dict(report.skipped_arms),
         "reference": None if report.reference is None else _reference(report),
@@ -79,6 +78,12 @@ def audit_document(report: AuditReport) -> dict[str, Any]:
         **({} if report.pool is None else {"pool": _pool(report.pool)}),
         **({} if report.frontier is None else {"frontier": frontier_document(report.frontier)}),
     }
+
+
+def choice_document(report: AuditReport) -> dict[str, str] | None:
+    """The option of the decision, and what to do for it; None where nothing is sure."""
+    choice = choose(report)
+    return None if choice is None else {"option": choice.option.name, "step": choice.step.value}
 
 
 def _by_measure(items: Sequence[Any], measured: str) -> list[dict[str, Any]]:
