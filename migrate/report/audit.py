@@ -13,7 +13,16 @@ from typing import Any
 from migrate.audit.diagnostics import Calibration, Diagnostics, Hubness, Regression
 from migrate.audit.frontier import Frontier, Point
 from migrate.audit.report import AuditReport
-from migrate.audit.results import AGREEMENT, FULL, TRANSLATED, ArmResult, Comparison
+from migrate.audit.results import (
+    AGREEMENT,
+    BM25,
+    FULL,
+    HYBRID,
+    HYBRID_FULL,
+    TRANSLATED,
+    ArmResult,
+    Comparison,
+)
 from migrate.audit.slices import Slice
 from migrate.audit.verdict import Bounds, Verdict
 from migrate.report.decision import advice, decision
@@ -184,9 +193,9 @@ def _point_document(point: Point) -> dict[str, Any]:
 _MANY_QUERIES = 10_000
 _QUALITY = {"nDCG@10": "nDCG@10", "recall@100": "R@100", "MRR@10": "MRR@10"}
 _AGREEMENT = {
-    "overlap@1": "ov@1",
-    "overlap@10": "ov@10",
-    "overlap@100": "ov@100",
+    "overlap@1": "overlap@1",
+    "overlap@10": "overlap@10",
+    "overlap@100": "overlap@100",
     "RBO": "RBO",
     "judged@10": "judged@10",
 }
@@ -202,7 +211,7 @@ def audit_text(report: AuditReport) -> str:
     subject = f"{report.dataset}: {verdict.n_queries:,} queries, {report.n_documents:,} documents"
     first = [wrap(f"provisional: {report.basis}")] if report.basis else []
     tables = [quality_table(report), agreement_table(report)]
-    parts = [*first, subject, *tables, diagnostics_text(report.diagnostics, report.measure)]
+    parts = [*first, subject, *tables, wrap(legend(report)), diagnostics_text(report.diagnostics, report.measure)]
     parts += [frontier_text(report.frontier)] if report.frontier else []
     return "\n\n".join([*filter(None, parts), "\n".join(map(wrap, sentences(report)))])
 
@@ -283,6 +292,24 @@ def agreement_rows(report: AuditReport) -> list[list[str]]:
         return []
     rows = [[arm.name, *_means(arm, shown)] for arm in report.arms]
     return filled_columns([["against the full re-embed", *shown.values()], *rows])
+
+
+def legend(report: AuditReport) -> str:
+    """What the columns and arms mean that are there, and that their names do not say."""
+    shown = {*quality_rows(report)[0], *(name for row in agreement_rows(report)[:1] for name in row)}
+    shown |= {arm.name for arm in report.arms}
+    meanings = {
+        "retention": f"retention: share of the full re-embed's {report.measure}",
+        AGREEMENT: f"{AGREEMENT}: nDCG@10 by the target model's own scores",
+        "s": "s: seconds to rank",
+        "Mtok": "Mtok: million tokens of documents for the target model",
+        "overlap@10": "overlap@k: share of the full re-embed's first k",
+        "RBO": "RBO: rank-biased overlap, which counts the top most",
+        "judged@10": "judged@10: share of the first 10 with a judgement",
+        HYBRID: f"{HYBRID}: {TRANSLATED} and {BM25}, ranks fused",
+        HYBRID_FULL: f"{HYBRID_FULL}: {FULL} and {BM25}",
+    }
+    return "; ".join(meaning for name, meaning in meanings.items() if name in shown)
 
 
 def _shown(heads: dict[str, str], report: AuditReport) -> dict[str, str]:

@@ -17,6 +17,7 @@ from migrate.report.audit import (
     calibration_rows,
     calibration_title,
     informative_slices,
+    legend,
     quality_rows,
     sentences,
 )
@@ -251,6 +252,7 @@ def _arms(report: AuditReport) -> Section:
         "The arms",
         f"<p>Every arm answers the same queries. Intervals are one-sided 95 % bounds either way.</p>{chart}"
         f"{html_table([head, *body], marked=marked)}"
+        f'<p class="note">{html_sentence(legend(report))}</p>'
         f"<h3>How much of what the full re-embed finds each arm finds too</h3>{agreed}"
         f"<details><summary>What the arms are</summary><ul>{meanings}</ul></details>{absent}",
     )

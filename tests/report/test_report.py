@@ -10,7 +10,7 @@ from migrate.audit.results import BM25, FULL, MEAN, STAY, TRANSLATED, ArmResult,
 from migrate.audit.slices import Slice
 from migrate.audit.verdict import Bounds, Outcome, Verdict
 from migrate.manifest import Manifest, ModelIdentity
-from migrate.report.audit import agreement_table, audit_text, quality_rows, quality_table
+from migrate.report.audit import agreement_table, audit_text, legend, quality_rows, quality_table
 from migrate.report.decision import advice
 from migrate.report.document import SCHEMA_VERSION, audit_document
 from migrate.report.html import audit_page
@@ -171,7 +171,7 @@ def test_the_audit_table_shows_each_arm_with_its_means_and_its_comparison():
     report = make_report(n=30)
     quality, likeness = quality_table(report), agreement_table(report)
     assert quality.splitlines()[0].split()[:4] == ["arm", "nDCG@10", "R@100", "MRR@10"]
-    assert likeness.splitlines()[0].split()[-3:] == ["ov@1", "ov@10", "ov@100"]
+    assert likeness.splitlines()[0].split()[-3:] == ["overlap@1", "overlap@10", "overlap@100"]
     for arm in report.arms:
         means = [f"{np.mean(arm.scores[measure]):.3f}" for measure in MEASURES]
         against = [] if arm.name == FULL else ["0.923", "0.876..0.971", "10/10/10"]
@@ -179,10 +179,28 @@ def test_the_audit_table_shows_each_arm_with_its_means_and_its_comparison():
         assert cells(likeness, arm.name) == means[3:]
 
 
+def test_the_legend_explains_the_columns_and_arms_that_are_there():
+    report = make_report()
+    assert legend(report).startswith("retention: share of the full re-embed's nDCG@10; s: seconds to rank; overlap@k: ")
+    assert not any(word in legend(report) for word in ("Mtok", "hybrid", "RBO"))
+    arms = [replace(arm, tokens=1e6, scores={**arm.scores, "RBO": arm.scores["overlap@1"]}) for arm in report.arms]
+    fused = [replace(arms[1], name=name) for name in ("hybrid", "hybrid, full")]
+    explained = legend(replace(report, arms=(*arms, *fused)))
+    for word in (
+        "Mtok: million tokens",
+        "RBO: rank-biased overlap",
+        "hybrid: translated and BM25",
+        "hybrid, full: full",
+    ):
+        assert word in explained
+    assert explained in unfolded(audit_text(replace(report, arms=(*arms, *fused))))
+    assert "retention" not in legend(make_report(judged=False))
+
+
 def test_measures_that_were_not_taken_are_left_out():
     report = make_report(judged=False)
     assert "nDCG" not in quality_table(report).splitlines()[0]
-    assert "ov@10" in agreement_table(report).splitlines()[0]
+    assert "overlap@10" in agreement_table(report).splitlines()[0]
 
 
 def unfolded(text):
