@@ -12,8 +12,9 @@ from typing import TypeAlias
 import migrate.report.notebook  # noqa: F401 - how results look in a notebook
 from migrate.audit.inputs import AuditOptions, PoolReference
 from migrate.audit.plan import AuditRequest, plan_audit
-from migrate.audit.query_set import QuerySet, load_questions
+from migrate.audit.query_set import QuerySet, load_query_set
 from migrate.audit.report import AuditReport
+from migrate.audit.two_stage import DEPTHS
 from migrate.audit.verdict import MARGIN, Outcome, Verdict
 from migrate.check import Compatibility, check_store
 from migrate.check.check import SAMPLE_SIZE as CHECKED
@@ -173,11 +174,11 @@ def audit(
     translated: StoreLike,
     reference: StoreLike = BUILD,
     *,
-    beir: str | Path | QuerySet,
+    beir: str | Path | QuerySet | None = None,
+    queries: str | Path | None = None,
     target: ModelLike | None = None,
     source: StoreLike | None = None,
     source_model: ModelLike | None = None,
-    two_stage: Sequence[int] = (),
     split: str = "test",
     save_reference: str | Path | None = None,
     margin: float = MARGIN,
@@ -195,15 +196,15 @@ def audit(
         A full re-embed of the same documents, or its path. "build" embeds every text with the target model now, "pool"
         no more of them than the verdict needs.
     beir
-        Queries and judgements: a BEIR folder, the name of a BEIR set, or `migrate.audit.query_set.QuerySet`, which
-        that module's `load_unjudged` and `synthetic_queries` make without judgements.
+        Queries and judgements: a BEIR folder, the name of a BEIR set, or a `migrate.audit.query_set.QuerySet`.
+    queries
+        In the place of `beir`, queries that nobody has judged: a file with a query a line, or JSONL with `text`; or
+        "synthetic", made from the store's documents. The verdict is provisional.
     target
         The target model or its spec; by default what the translated store says it was made for.
     source, source_model
         The store before the migration and its model, to tell whether staying would be better. The model is by default
         what the store says.
-    two_stage
-        Numbers of documents that the target model ranks again, for each query, in arms of their own.
     split
         Of the judgements.
     save_reference
@@ -211,7 +212,7 @@ def audit(
     margin
         Share of the full re-embed's quality that has to be kept.
     seed
-        Of the resamples.
+        Of the resamples, and of synthetic queries.
     max_cost_usd
         As in `fit`.
     progress
@@ -234,7 +235,11 @@ def audit(
     if save_reference is not None and reference != BUILD:
         raise UsageError('save_reference goes with reference="build"; leave it out')
     new = _store(translated, verify=True)
-    query_set = beir if isinstance(beir, QuerySet) else load_questions(str(beir), split=split, progress=progress)
+    if isinstance(beir, QuerySet) and queries is None:
+        query_set = beir
+    else:
+        judged = beir.name if isinstance(beir, QuerySet) else beir
+        query_set = load_query_set(new, judged, queries, split=split, seed=seed, progress=progress)
     embedder = _model_of(new, target, "target")
     old = None if source is None else _store(source, verify=True)
     request = AuditRequest(
@@ -245,7 +250,7 @@ def audit(
         save_reference=None if save_reference is None else Path(save_reference),
         source=old,
         source_embedder=None if old is None else _model_of(old, source_model, "source_model"),
-        options=AuditOptions(two_stage=two_stage, margin=margin, seed=seed),
+        options=AuditOptions(two_stage=DEPTHS, margin=margin, seed=seed),
     )
     return plan_audit(request).run_within(max_cost_usd, progress=progress)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from migrate.embed import reembed_store
 from migrate.embed.reference import documents_left
 from migrate.embedders.base import Embedder
 from migrate.files import atomic_file, canonical_json, write_bytes, write_json
-from migrate.finished import RECORD, Finished, find_finished, note_finished
+from migrate.finished import RECORD, Finished, Kept, RunConfiguration, find_finished, find_kept, note_finished
 from migrate.fit import FitOptions, FitPlan, plan_fit
 from migrate.report.document import audit_document
 from migrate.report.html import audit_page
@@ -39,6 +39,8 @@ from migrate.vectors import Document, Progress, no_progress
 
 STITCH, STORE, REFERENCE, REPORT, PAGE = "stitch", "store", "reference", "report.json", "report.html"
 """What `migrate` leaves in its folder."""
+
+BUILT = "build"
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,29 +144,43 @@ class MigrationRequest:
             "model": self.embedder.cache_scope("document"),
             "strategy": choose_strategy(self.strategy, has_log=self.query_log is not None),
             "query log": self.query_log and self.query_log.digest(),
-            "source model": self.source_embedder and self.source_embedder.cache_scope("query"),
+            "source model": self._source_scope if self.query_log else None,
         }
         return Configuration("run", self.store.snapshot().as_json(), options)
 
-    def judged(self, configuration: Configuration) -> Configuration:
-        """With what the verdict rests on besides."""
+    @property
+    def _source_scope(self) -> str | None:
+        return self.source_embedder.cache_scope("query") if self.source_embedder else None
+
+    @property
+    def made_from(self) -> RunConfiguration:
+        """The configuration, and what the audit rests on besides: it can be another for the same translated store."""
         questions = self.judging
         asked = canonical_json(
             [questions.name, [[query.id, query.text] for query in questions.queries], questions.qrels]
         )
         digest = hashlib.sha256(asked.encode(errors="surrogatepass")).hexdigest()
-        depth = self.pool.depth if self.pool else None
-        verdict = {"queries": digest, "price": self.price_usd_per_mtok, "margin": self.margin, "pool": depth}
-        return replace(configuration, options={**configuration.options, **verdict})
+        audit = {
+            "queries": digest,
+            "price": self.price_usd_per_mtok,
+            "margin": self.margin,
+            "reference": BUILT if self.pool is None else f"pool {self.pool.depth}",
+            "source model": self._source_scope,
+        }
+        return RunConfiguration(self.configuration, audit)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class MigrationPlan(SpendingPlan[Migration]):
-    """A migration that is still to be done, or to be finished; the models of `request` have meters in them."""
+    """A migration that is still to be done, or to be finished; the models of `request` have meters in them.
+
+    `kept` are stitch and stores of a finished run in the same folder, which only another audit is made of.
+    """
 
     request: MigrationRequest
     questions: QuerySet
     fit: FitPlan
+    kept: Kept = field(default_factory=Kept)
 
     @cached_property
     def models(self) -> tuple[PlannedModel, ...]:
@@ -184,7 +200,8 @@ class MigrationPlan(SpendingPlan[Migration]):
         request = self.request
         folder, restart = self.request.folder, self.request.restart
         record = None if restart else look_at(folder)
-        done = {name for name in record.steps if (folder / name).exists()} if record else set()
+        steps = record.steps if record and record.steps else self.kept.outputs
+        done = {name for name in steps if (folder / name).exists()}
         if STITCH not in done:
             yield from self.fit.expected_documents()
         if not request.builds_reference:
@@ -196,9 +213,11 @@ class MigrationPlan(SpendingPlan[Migration]):
     def execute(self, progress: Progress) -> Migration:
         """Fit a stitch on a sample, translate the store, embed it in full for comparison if need be, and audit."""
         request, store, folder = self.request, self.request.store, self.request.folder
-        configuration = request.configuration
-        outputs = (STITCH, STORE, REFERENCE, REPORT, PAGE, RECORD)
-        with open_steps(folder, outputs, configuration, force=request.force, restart=request.restart) as steps:
+        made_from = request.made_from
+        outputs, kept = (STITCH, STORE, REFERENCE, REPORT, PAGE, RECORD), self.kept.outputs
+        with open_steps(
+            folder, outputs, made_from.work, kept=kept, force=request.force, restart=request.restart
+        ) as steps:
             fitted = None
             if steps.known(STITCH) is None:
                 fitted = self.fit.execute(progress)
@@ -221,8 +240,8 @@ class MigrationPlan(SpendingPlan[Migration]):
                 write_json(aside, audit_document(report))
             with atomic_file(folder / PAGE, force=steps.force) as aside:
                 write_bytes(aside, audit_page(report).encode())
-            judged = request.judged(configuration)
-            note_finished(folder, report, judged, {name: folder / name for name in (REPORT, PAGE)}, force=steps.force)
+            made = {name: facts for name in (STITCH, STORE, REFERENCE) if (facts := steps.known(name)) is not None}
+            note_finished(folder, report, made_from, {**made, REPORT: {}, PAGE: {}}, force=steps.force)
         return Migration(fitted or saved, translation, report)
 
     def _audit(self, progress: Progress) -> AuditReport:
@@ -249,12 +268,14 @@ def plan_migration(request: MigrationRequest) -> MigrationPlan:
     """Plan to fit a stitch on a sample, translate the store, and audit it by a pool or against a full re-embed.
 
     Nothing is embedded. A run that broke off is continued, unless `restart` discards it, and what it has done is not
-    counted; of one that is finished `finished_run` says what came of it.
+    counted; of one that is finished `finished_run` says what came of it, and another audit takes over its stores.
 
     Raises
     ------
     InconclusiveError
         Too few queries would be left for a verdict, without those of the query log.
+    UsageError
+        A run of another store or with another stitch has come to its end in this folder.
     LeadMigrateError
         As `plan_fit`.
     """
@@ -267,7 +288,8 @@ def plan_migration(request: MigrationRequest) -> MigrationPlan:
         query_log=replace(log, embedder=cap.meter(log.embedder)) if log and log.embedder else log,
     )
     fit = plan_fit(metered.store, metered.embedder, metered.fit_options, cap=cap)
-    return MigrationPlan(request=metered, questions=questions, fit=fit, cap=cap)
+    kept = Kept() if request.force else find_kept(request.folder, request.made_from, (STITCH, STORE, REPORT, PAGE))
+    return MigrationPlan(request=metered, questions=questions, fit=fit, kept=kept, cap=cap)
 
 
 def migrate(request: MigrationRequest, *, progress: Progress = no_progress) -> Migration:
@@ -284,19 +306,19 @@ def migrate(request: MigrationRequest, *, progress: Progress = no_progress) -> M
 def finished_run(request: MigrationRequest) -> Finished | None:
     """What `migrate` said when it was called with the same request; None where it has not come to its end.
 
-    Nothing is embedded for that.
+    Nothing is embedded for that. None too where only the audit was another.
 
     Raises
     ------
     UsageError
-        It has come to its end in this folder with another request.
+        A run of another store or with another stitch has come to its end in this folder.
     InputError
         The record of it is damaged.
     """
     folder = request.folder
     if not (folder / RECORD).is_file() or not all((folder / name).is_dir() for name in request.outputs):
         return None
-    return find_finished(folder, folder / REPORT, request.judged(request.configuration))
+    return find_finished(folder, folder / REPORT, request.made_from)
 
 
 def _translate(store: Store, fitted: FittedStitch, steps: Steps, progress: Progress) -> Translation:
@@ -304,7 +326,7 @@ def _translate(store: Store, fitted: FittedStitch, steps: Steps, progress: Progr
     path = steps.folder / STORE
     known = steps.known(STORE)
     if known is not None:
-        made = open_store(path)
+        made = open_store(path, verify=True)
         seen = {"outside": find_outside(made), "distrust": distrust(made)}
         return Translation(path, **{**known, "remarks": tuple(known["remarks"]), **seen})
     done = translate_store(store, fitted, path, force=steps.force, restart=steps.restart, progress=progress)

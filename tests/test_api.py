@@ -13,6 +13,7 @@ import pytest
 
 import migrate
 import migrate.api
+from migrate.audit.query_set import load_questions
 
 README = Path(__file__).parents[1] / "README.md"
 
@@ -183,6 +184,7 @@ def test_a_reference_that_was_kept_is_used(done, source_folder, beir):
     folder, _, translation, report = done
     again = migrate.audit(migrate.open_store(translation.path), folder / "full", beir=beir, source=source_folder)
     assert again.verdict == report.verdict
+    assert again.reference_at == report.reference_at == str(folder / "full")
     index = folder / "full" / "index.faiss"
     before = index.stat().st_mtime_ns
     migrate.audit(translation.path, beir=beir, save_reference=str(folder / "full"))
@@ -194,8 +196,28 @@ def test_a_pool_stands_for_the_reference(done, source_folder, beir):
     """Of so small a store it is all documents, and the verdict that of the full re-embed."""
     _, _, translation, report = done
     pooled = migrate.audit(translation.path, "pool", beir=beir, source=source_folder)
-    assert pooled.pool.is_exact and report.pool is None
+    assert pooled.pool.is_exact and report.pool is None and pooled.reference_at is None
     assert pooled.verdict == report.verdict
+
+
+@pytest.mark.parametrize("queries", ["synthetic", "file"])
+def test_queries_that_nobody_has_judged_go_in_the_place_of_beir(queries, done, corpus, tmp_path):
+    translation = done[2]
+    if queries == "file":
+        queries = tmp_path / "log.txt"
+        queries.write_text("\n".join(" ".join(query.text.split()) for query in corpus.queries))
+    report = migrate.audit(translation.path, "pool", queries=queries)
+    assert report.verdict.provisional and report.measure == "agreement@10"
+    assert bool(report.made_from) == (queries == "synthetic")
+
+
+def test_one_kind_of_queries_is_named(done, beir):
+    path = done[2].path
+    with pytest.raises(migrate.LeadMigrateError, match="no queries are named"):
+        migrate.audit(path)
+    for judged in (beir, load_questions(str(beir))):
+        with pytest.raises(migrate.LeadMigrateError, match="exclude each other"):
+            migrate.audit(path, beir=judged, queries="synthetic")
 
 
 def test_options_that_contradict_each_other_are_refused(done, beir):

@@ -6,6 +6,7 @@ import pytest
 from openai_server import OpenAIServer
 
 import migrate
+from migrate.audit.options import options_of
 from migrate.audit.plan import AuditRequest, plan_audit
 from migrate.audit.query_set import load_questions
 from migrate.cli.spending import _MAX_COST_USD
@@ -163,6 +164,23 @@ def test_a_reference_that_is_there_costs_nothing(store, load, server, tmp_path):
     again = plan_reembed(store, load(None), tmp_path / "reference")
     assert again.estimate().tokens == 0 and again.run(cap_usd=0).count == store.info.count
     assert server.billed == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("reference", "cache"), [("pool", "cache"), ("build", "cache"), ("build", None)])
+def test_what_is_left_to_pay_after_an_audit_is_what_a_full_reembed_then_pays(
+    reference, cache, store, load, beir, tmp_path
+):
+    fitted = plan_fit(store, load(cache), FitOptions(stitch="ridge", size=SIZE)).run()
+    translate_store(store, fitted, tmp_path / "new")
+    report = migrate.audit(tmp_path / "new", reference, target=load(cache), beir=beir)
+    full, new = (
+        next(option for option in options_of(report) if option.name == name) for name in ("full re-embed", "translated")
+    )
+    left = plan_reembed(store, load(cache), tmp_path / "reference").estimate()
+    assert report.reference_at is None and new.usd_left == 0
+    assert full.usd_left == pytest.approx(left.usd if cache else full.usd - report.arm("translated").usd)
+    assert (full.usd_left == 0) == (cache is not None) and full.usd > 0
 
 
 @pytest.mark.slow

@@ -111,6 +111,8 @@ def audit_store(
         pool=pool.summary if pool else None,
         made_from=query_set.made_from,
         unjudged=draw_unjudged(prepared, runs, options.judge_next) if options.judge_next else (),
+        reference_at=None if isinstance(inputs.reference, PoolReference) else inputs.reference.info.location,
+        is_kept=inputs.embedder.keeps,
     )
 
 

@@ -1,15 +1,22 @@
-"""What every arm and plan keeps, against what it costs in all, the proof included: what a decision needs."""
+"""What every arm and plan keeps, what it costs in all and what is still to be paid, and which of them to go on with.
+
+Once an audit is done, the sample of the stitch, the translation and what was embedded to judge them are paid for: what
+matters for the next step is what it would cost from here.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from migrate.audit.report import AuditReport
-from migrate.audit.results import FULL, STAY, TRANSLATED, ArmResult
+from migrate.audit.results import BRIDGE, FULL, STAY, TRANSLATED, ArmCost, ArmResult
 from migrate.audit.verdict import Bounds, Outcome
 
 WHOLE = Bounds(1.0, 1.0, 1.0)
 """Retention of the full re-embed: it is the standard."""
+
+_NOTHING = ArmCost(0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,20 +24,46 @@ class Option:
     """One way to go on. Bounds of `retention` hold for all options together where one is picked by them.
 
     `tokens` are those of the target model for documents, the proof included where it had to be embedded, `usd` their
-    price; None where unknown. A two-stage option costs more with every query: its figure is for those of the audit.
+    price; `tokens_left` and `usd_left` are what of it is still to be paid after the audit; None where unknown. A
+    two-stage option costs more with every query: its figures are for as many as judged.
     """
 
     name: str
     retention: Bounds
     tokens: float | None
     usd: float | None
+    tokens_left: float | None
+    usd_left: float | None
     is_safe: bool
 
     @property
     def cost(self) -> float:
-        """Dollars, or tokens where there is no price; infinite where neither is known."""
-        known = self.usd if self.usd is not None else self.tokens
-        return float("inf") if known is None else known
+        """Dollars in all, or tokens where there is no price; infinite where neither is known."""
+        return _amount(self.usd, self.tokens)
+
+    @property
+    def left(self) -> float:
+        """What of `cost` is still to be paid."""
+        return _amount(self.usd_left, self.tokens_left)
+
+
+class Step(StrEnum):
+    """What to do next."""
+
+    STAY = "stay"
+    TRANSLATED = "use the translated store"
+    REFERENCE = "use the reference"
+    BACKFILL = "fill the store up from the cache"
+    EMBED = "embed the whole store"
+    OTHER = "use another arm"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The option to go on with, and what that takes."""
+
+    option: Option
+    step: Step
 
 
 def options_of(report: AuditReport) -> tuple[Option, ...]:
@@ -41,33 +74,93 @@ def options_of(report: AuditReport) -> tuple[Option, ...]:
     budget is an option: its bounds allow for that choice.
     """
     arms = {arm.name: arm for arm in report.arms}
-    full = arms[FULL]
-    pool = report.pool
-    proof = (pool.tokens, pool.usd) if pool is not None else (0.0, 0.0)
+    full_left = _left_of_full(report)
     options = []
     for name, bounds in {TRANSLATED: report.verdict.retention, **report.family}.items():
         if name not in arms:
             continue
         is_safe = report.verdict.outcome is Outcome.SAFE if name == TRANSLATED else name in report.ways_out
-        options.append(Option(name, bounds, *_total(arms[name], proof, full), is_safe))
+        options.append(_option(arms[name], bounds, report, full_left, is_safe=is_safe))
     best = report.frontier.cheapest_safe if report.frontier is not None else None
     if best is not None:
-        name, bounds = best.arm.name, best.verdict.retention
-        options.append(Option(name, bounds, *_total(best.arm, proof, full), True))
+        options.append(_option(best.arm, best.verdict.retention, report, full_left, is_safe=True))
     if STAY in report.comparisons:
-        options.append(Option(STAY, report.comparisons[STAY].retention, 0.0, 0.0, False))
-    options.append(Option(FULL, WHOLE, full.tokens, full.usd, True))
+        options.append(Option(STAY, report.comparisons[STAY].retention, 0.0, 0.0, 0.0, 0.0, False))
+    full = arms[FULL]
+    options.append(Option(FULL, WHOLE, full.tokens, full.usd, full_left.tokens, full_left.usd, True))
     return tuple(sorted(options, key=lambda option: (option.cost, -option.retention.lower)))
 
 
-def _total(
-    arm: ArmResult, proof: tuple[float | None, float | None], full: ArmResult
-) -> tuple[float | None, float | None]:
-    """Tokens and dollars of an arm and its proof."""
-    return _sum(arm.tokens, proof[0], full.tokens), _sum(arm.usd, proof[1], full.usd)
+def choose(report: AuditReport) -> Choice | None:
+    """The old store where it answers as well as a full re-embed; else what is SAFE and leaves least to pay.
+
+    Of options that leave as much to pay, the one that is sure to keep most. None where nothing is sure.
+    """
+    if report.doubts or report.verdict.lacks_documents:
+        return None
+    options = options_of(report)
+    stay = next((option for option in options if option.name == STAY), None)
+    if stay is not None and stay.retention.lower >= 1:
+        return Choice(stay, Step.STAY)
+    safe = [option for option in options if option.is_safe and not (option.name == FULL and _is_whole(report))]
+    best = min(safe or [option for option in options if option.name == FULL], key=_preference)
+    if best.name == FULL:
+        if report.reference_at is not None:
+            return Choice(best, Step.REFERENCE)
+        return Choice(best, Step.BACKFILL if report.is_kept and not best.left else Step.EMBED)
+    return Choice(best, Step.TRANSLATED if best.name == TRANSLATED else Step.OTHER)
+
+
+def _preference(option: Option) -> tuple[float, float]:
+    return option.left, -option.retention.lower
+
+
+def _is_whole(report: AuditReport) -> bool:
+    """Whether the translated store has true vectors alone: it is a full re-embed itself."""
+    full, sample = report.arm(FULL).tokens, report.arm(TRANSLATED).tokens
+    return full is not None and sample is not None and 0 < full <= sample
+
+
+def _option(arm: ArmResult, bounds: Bounds, report: AuditReport, full_left: ArmCost, *, is_safe: bool) -> Option:
+    full, sample = report.arm(FULL), report.arm(TRANSLATED)
+    proof = _NOTHING if report.pool is None else ArmCost(report.pool.tokens, report.pool.usd)
+    left = _NOTHING
+    if arm.name not in (TRANSLATED, BRIDGE):  # both are there, and paid for
+        left = ArmCost(_less(arm.tokens, sample.tokens, full_left.tokens), _less(arm.usd, sample.usd, full_left.usd))
+    tokens, usd = _sum(arm.tokens, proof.tokens, full.tokens), _sum(arm.usd, proof.usd, full.usd)
+    return Option(arm.name, bounds, tokens, usd, left.tokens, left.usd, is_safe)
+
+
+def _left_of_full(report: AuditReport) -> ArmCost:
+    """What a full re-embed would still cost: nothing where it is there, or where every text is in the cache."""
+    pool = report.pool
+    if report.reference_at is not None or (report.is_kept and (pool is None or pool.is_exact)):
+        return _NOTHING
+    full, sample = report.arm(FULL), report.arm(TRANSLATED)
+    if pool is None or not report.is_kept:
+        return ArmCost(_less(full.tokens, sample.tokens), _less(full.usd, sample.usd))
+    share = pool.true_outside / pool.count
+    paid = [
+        None if cost is None or whole is None else cost + share * whole
+        for cost, whole in ((pool.tokens, full.tokens), (pool.usd, full.usd))
+    ]
+    return ArmCost(_less(full.tokens, paid[0]), _less(full.usd, paid[1]))
+
+
+def _less(cost: float | None, paid: float | None, most: float | None = None) -> float | None:
+    """What is left of a cost; no more than `most`, where that is known."""
+    left = None if cost is None or paid is None else max(cost - paid, 0.0)
+    if most is None:
+        return left
+    return None if left is None and most else min(left or 0.0, most)
 
 
 def _sum(cost: float | None, proof: float | None, most: float | None) -> float | None:
     if cost is None or proof is None:
         return None
     return cost + proof if most is None else min(cost + proof, most)
+
+
+def _amount(usd: float | None, tokens: float | None) -> float:
+    amount = usd if usd is not None else tokens
+    return float("inf") if amount is None else amount

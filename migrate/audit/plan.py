@@ -158,6 +158,8 @@ class AuditPlan(SpendingPlan[AuditReport]):
                 bridge=request.bridge,
             )
             report = audit_store(inputs, request.options, progress=progress)
+            if request.reference is None and request.save_reference is None:
+                report = replace(report, reference_at=None)  # it goes away with this audit
             if trial is None or request.source is None or isinstance(reference, PoolReference):
                 return report
             frontier = FrontierInputs(

@@ -135,7 +135,7 @@ class PoolSummary:
     `depth` is how far the pool goes for a query where it goes furthest. `tokens` and `usd` are their price without a
     cache, `full_tokens` and `full_usd` that of a full re-embed; None where it is not known. `stopped` is why the pool
     did not grow on, where something forbade it. `is_exact` says that the pool is the whole store, `provisional` that
-    nothing is judged.
+    nothing is judged. `true_outside` are documents whose true vectors the translated store has, and the pool has not.
     """
 
     depth: int
@@ -149,6 +149,7 @@ class PoolSummary:
     steps: tuple[PoolStep, ...]
     stopped: str | None = None
     provisional: bool = False
+    true_outside: int = 0
 
     @property
     def is_exact(self) -> bool:
@@ -422,11 +423,15 @@ class _Pool:
         true = self._true_rows() if first else np.empty(0, dtype=np.int64)
         return np.unique(np.concatenate([np.array(rows, dtype=np.int64), true, *near]))
 
-    def _true_rows(self) -> Rows:
-        """Some rows of the translated store that are true ones, as it says."""
+    def _all_true_rows(self) -> Rows:
+        """The rows of the translated store that are true ones, as it says."""
         values = stored_confidence(self.translated)
-        rows = np.empty(0, dtype=np.int64) if values is None else np.flatnonzero(values == 1)
-        return np.random.default_rng(self.retriever.inputs.options.seed).permutation(rows)[:_TRUE_ROWS]
+        return np.empty(0, dtype=np.int64) if values is None else np.flatnonzero(values == 1)
+
+    def _true_rows(self) -> Rows:
+        """Some of these."""
+        seed = self.retriever.inputs.options.seed
+        return np.random.default_rng(seed).permutation(self._all_true_rows())[:_TRUE_ROWS]
 
     def _priced(self, step: PoolStep, rows: Rows) -> PoolStep:
         if not self.translated.info.has_texts:
@@ -555,4 +560,5 @@ class _Pool:
             tuple(self.steps),
             stopped,
             provisional=not self.is_judged,
+            true_outside=int((self.place[self._all_true_rows()] < 0).sum()),
         )

@@ -25,7 +25,7 @@ from migrate.datasets.download import resolve_beir
 from migrate.datasets.graded import read_graded
 from migrate.datasets.records import read_lines, read_query_log
 from migrate.datasets.synthetic import make_queries
-from migrate.errors import DatasetError, InconclusiveError, StoreError
+from migrate.errors import DatasetError, InconclusiveError, StoreError, UsageError
 from migrate.selection.query_log import digest_of
 from migrate.stores.base import Store
 from migrate.vectors import Document, Progress, Query, no_progress, query_key
@@ -190,6 +190,42 @@ def synthetic_queries(
     )
     name = f"synthetic queries of {store.info.name}"
     return QuerySet(queries, None, name, exclude_self=True, notes=(note,), made_from=made_from)
+
+
+SYNTHETIC = "synthetic"
+"""In the place of a file: queries made from the store's documents."""
+
+
+def load_query_set(
+    store: Store,
+    beir: str | Path | None,
+    queries: str | Path | None,
+    *,
+    split: str = "test",
+    parent_field: str = PARENT_FIELD,
+    seed: int = 0,
+    progress: Progress = no_progress,
+) -> QuerySet:
+    """Judged queries (`load_questions`), or a file of others (`load_unjudged`) or `SYNTHETIC` ones of a store.
+
+    Raises
+    ------
+    UsageError
+        Neither are named, or both.
+    LeadMigrateError
+        As these functions.
+    """
+    if (beir is None) == (queries is None):
+        raise UsageError(
+            "no queries are named: give judged ones (beir), a file of others, or `synthetic` (queries)"
+            if beir is None
+            else "judged queries (beir) and others (queries) exclude each other; leave one out"
+        )
+    if beir is not None:
+        return load_questions(str(beir), split=split, progress=progress)
+    if queries == SYNTHETIC:
+        return synthetic_queries(store, parent_field=parent_field, seed=seed)
+    return load_unjudged(Path(str(queries)))
 
 
 def document_keys(store: Store, parent_field: str = PARENT_FIELD) -> Keys:

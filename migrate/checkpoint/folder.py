@@ -264,9 +264,17 @@ class Steps:
 
 @contextmanager
 def open_steps(
-    folder: Path, names: Sequence[str], configuration: Configuration, *, force: bool, restart: bool
+    folder: Path,
+    names: Sequence[str],
+    configuration: Configuration,
+    *,
+    kept: Mapping[str, Mapping[str, Any]] | None = None,
+    force: bool,
+    restart: bool,
 ) -> Iterator[Steps]:
     """Hold `folder`, and know what an earlier run of the same command has left in it.
+
+    `kept` are outputs of a finished run, with what is known of them: they are complete, and may be replaced.
 
     Raises
     ------
@@ -282,23 +290,26 @@ def open_steps(
         refuse_link(work.path)
         record = read_journal(work.journal.path)
         # Where a journal is, nothing was in the way when it was begun: what is there now was made under it.
-        ours = record is not None
+        ours, kept = record is not None, dict(kept or {})
         if not ours:
             for name in names:
-                refuse_existing(folder / name, force=force)
+                refuse_existing(folder / name, force=force or name in kept)
         if record is None or restart or not record.steps:
             discard(work, folder)
             work.path.mkdir()
             work.journal.begin(configuration.as_json())
             record = None
+            for name, facts in kept.items():
+                work.journal.add_step(name, facts)
         else:
             configuration.check(record.configuration, folder)
             work.journal.cut(record.size)
-        steps = Steps(folder, work.journal, restart, force or ours, record.steps if record else {})
+        done = dict(record.steps if record else kept)
+        steps = Steps(folder, work.journal, restart, force or ours or bool(kept), done)
         try:
             yield steps
         except BaseException:
-            if not steps.done:
+            if steps.done.keys() <= kept.keys():  # a finished run stays one
                 discard(work, folder)
             raise
         discard(work, folder)

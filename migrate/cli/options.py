@@ -279,14 +279,18 @@ class QueryOptions:
         return [flag, Path(named) if named != SYNTHETIC and Path(named).exists() else named]
 
     def load(self, store: Store, *, parent_field: str, seed: int, progress: Progress) -> QuerySet:
-        """The queries; raises as `load_questions`, `load_unjudged` and `synthetic_queries`."""
-        from migrate.audit.query_set import load_questions, load_unjudged, synthetic_queries
+        """The queries; raises as `load_query_set`."""
+        from migrate.audit.query_set import load_query_set
 
-        if self.queries is None:
-            return load_questions(str(self.beir), split=self.split, progress=progress)
-        if self.queries == SYNTHETIC:
-            return synthetic_queries(store, parent_field=parent_field, seed=seed)
-        return load_unjudged(Path(self.queries))
+        return load_query_set(
+            store,
+            self.beir,
+            self.queries,
+            split=self.split,
+            parent_field=parent_field,
+            seed=seed,
+            progress=progress,
+        )
 
 
 query_options = option_group(QueryOptions, "judged", beir, queries, split)

@@ -9,7 +9,7 @@ import click
 
 from migrate.cli import options
 from migrate.cli.audit import BUILD, POOL
-from migrate.cli.next_step import advise_next, is_out_of_sight, model_words, store_word
+from migrate.cli.next_step import advise_next, free_path, is_out_of_sight, model_words, store_word
 from migrate.cli.options import (
     CI,
     GeneralOptions,
@@ -26,8 +26,6 @@ from migrate.cli.unread import warn_of_plan, with_unread
 from migrate.cli.verdict import load_model_of, show_finished, show_report
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from migrate.embedders.base import Embedder
     from migrate.stores.base import Store
 
@@ -73,14 +71,16 @@ def command(
     The audit embeds a pool of documents, no more than the verdict needs; with --reference build, every document is
     embedded for comparison.
 
-    The same command again goes on where a run broke off, and says the verdict again where it did not.
+    The same command again goes on where a run broke off, and says the verdict again where it did not. With another
+    --reference, other queries, another margin or price it keeps the stitch and the translated store, and audits anew.
 
     The arm `stay` is there when the source model is named, or when the store's manifest says it.
     """
     from migrate.audit.inputs import PoolReference
     from migrate.audit.query_set import PARENT_FIELD
     from migrate.files import refuse_overlap
-    from migrate.pipeline import REFERENCE, MigrationRequest, finished_run, plan_migration
+    from migrate.pipeline import MigrationRequest, finished_run, plan_migration
+    from migrate.report.document import choice_document
     from migrate.report.terminal import candidates_table
     from migrate.stores import open_store
 
@@ -118,7 +118,11 @@ def command(
             code = show_finished(finished, ci, force=force, as_json=general.as_json)
         else:
             plan = plan_migration(request)
-            warn_of_plan(plan.fit, quiet=quiet)
+            if plan.kept.outputs:
+                anew = f" with other values of {', '.join(plan.kept.changed)}" if plan.kept.changed else ""
+                advise(f"stitch and translated store are there; only the audit is made anew{anew}", quiet=quiet)
+            else:
+                warn_of_plan(plan.fit, quiet=quiet)
             paid.agree(plan, progress=progress)
             done = plan.run(cap_usd=paid.cap_usd, progress=progress)
     if finished is None:
@@ -128,11 +132,9 @@ def command(
             if learning.query_log is not None:
                 show(options.log_sentence(done.stitch.manifest, by_vectors=old is not None) + "\n")
         code = show_report(done.report, Outputs(None, None, ci), force=force, as_json=general.as_json)
-    if code:
-        against: list[str | Path] = ["--reference", output / REFERENCE if request.builds_reference else BUILD]
-        _advise_frontier(
-            store, output, target, [*against, *judged.words], learning.source_model, quiet=quiet or general.as_json
-        )
+    if not general.as_json:
+        choice = finished.document["choice"] if finished is not None else choice_document(done.report)
+        _advise_step(choice["step"] if choice else None, store, output, target, judged, learning.source_model, quiet)
     return code
 
 
@@ -145,16 +147,33 @@ def _source_model(store: Store, spec: str | None, model: ModelOptions) -> Embedd
     return load_model_of(store, spec, "--source-model", model.for_source())
 
 
-def _advise_frontier(
-    store: str, output: Path, target: str, words: Sequence[str | Path], source_model: str | None, *, quiet: bool
+def _advise_step(
+    step: str | None,
+    store: str,
+    output: Path,
+    target: str,
+    judged: QueryOptions,
+    source_model: str | None,
+    quiet: bool,
 ) -> None:
-    """What re-embedding a part would keep, out of what the run has left."""
+    """The command for the step that the report decides for, where there is one, out of what the run has left.
+
+    Where the whole store is to be embedded, it keeps that, and says what a part of it would have been enough for.
+    """
+    from migrate.audit.options import Step
     from migrate.pipeline import STITCH, STORE
 
+    new_model = model_words("--target", target)
+    if step == Step.BACKFILL:
+        better = free_path(output.with_name(f"{output.name}-full"))
+        advise_next("backfill", output / STORE, "--from-cache", *new_model, "-o", better, quiet=quiet)
+    if step != Step.EMBED:
+        return
     source = model_words("--source-model", source_model) or (["--source-model", source_model] if source_model else [])
     advise_next(
-        "audit", output / STORE, *words,
-        "--source", store_word(store), *source,
-        "--stitch", output / STITCH, *model_words("--target", target), "--frontier",
+        "audit", output / STORE,
+        "--reference", BUILD, "--save-reference", free_path(output.with_name(f"{output.name}-reference")),
+        *judged.words, "--source", store_word(store), *source,
+        "--stitch", output / STITCH, *new_model, "--frontier",
         also=("split", "query_log", "price", "margin", "seed"), quiet=quiet,
     )  # fmt: skip

@@ -187,8 +187,8 @@ def read_frontier(path: Path, count: int) -> tuple[KnownPoint, ...]:
             "this store"
         )
     try:
-        best = frontier["cheapest_safe"]
-        return tuple(_point(facts, best) for facts in frontier["points"])
+        best, measured = frontier["cheapest_safe"], frontier.get("measured", "retention")
+        return tuple(_point(facts, best, measured) for facts in frontier["points"])
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path}: expected the points of a frontier, found others ({error}); audit again") from error
 
@@ -207,12 +207,12 @@ def _read_report(path: Path) -> dict[str, Any]:
     return report if isinstance(report, dict) else {}
 
 
-def _point(facts: dict[str, Any], best: dict[str, Any] | None) -> KnownPoint:
-    bounds = facts["retention"]
+def _point(facts: dict[str, Any], best: dict[str, Any] | None, measured: str) -> KnownPoint:
+    bounds = facts[measured]
     same = best is not None and (best["policy"], best["documents"]) == (facts["policy"], facts["documents"])
     return KnownPoint(
         int(facts["documents"]),
-        "retention",
+        measured,
         float(bounds["estimate"]),
         bounds["lower"],
         bounds["upper"],

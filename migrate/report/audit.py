@@ -13,50 +13,22 @@ from typing import Any
 from migrate.audit.diagnostics import Calibration, Diagnostics, Hubness, Regression
 from migrate.audit.frontier import Frontier, Point
 from migrate.audit.report import AuditReport
-from migrate.audit.results import FULL, TRANSLATED, ArmResult, Comparison
+from migrate.audit.results import (
+    AGREEMENT,
+    BM25,
+    FULL,
+    HYBRID,
+    HYBRID_FULL,
+    TRANSLATED,
+    ArmResult,
+    Comparison,
+)
 from migrate.audit.slices import Slice
-from migrate.audit.verdict import Bounds, Outcome, Verdict
-from migrate.report.decision import decision
+from migrate.audit.verdict import Bounds, Verdict
+from migrate.report.decision import advice, decision
 from migrate.report.page import as_plain
 from migrate.report.terminal import WIDTH, filled_columns, table, wrap
 
-
-def advice(report: AuditReport) -> Iterator[str]:
-    """The next steps that the report supports, the nearest first."""
-    verdict = report.verdict
-    if verdict.outcome is Outcome.SAFE:
-        replacing = "replace the old store by the translated one, and embed queries with the target model from then on"
-        yield f"{replacing}; keep the old one until judged queries (--beir) agree" if verdict.provisional else replacing
-        return
-    if report.reference is not None and not report.reference.proven:
-        yield _PROVEN_STORE if report.pool else _PROVEN_REFERENCE
-    if verdict.lacks_documents:
-        yield "embed the whole store again: it is too small to audit, and for a migration to pay off"
-        return
-    if verdict.worse_than_stay:
-        yield "stay with the source store for now: it answers better than the translated one"
-    if report.frontier is not None:
-        yield report.frontier.sentence
-    for name in report.ways_out:
-        bounds = report.family[name]
-        yield (
-            f"`{name}` keeps the margin ({verdict.measured} {bounds.estimate:.3f}, at least {bounds.lower:.3f} with "
-            f"95 % confidence, whichever of {len(report.family)} further arms is picked)"
-        )
-    if report.frontier is None:
-        yield (
-            "try what re-embedding a part would keep: `audit` says it with `--frontier`, `--source` and the `--stitch` "
-            f"of the translation{_BY_BUILD if report.pool else ''}"
-        )
-    if verdict.outcome is Outcome.INCONCLUSIVE and verdict.provisional:
-        yield "or judge some queries, and audit with --beir"
-    if verdict.outcome is Outcome.INCONCLUSIVE and verdict.queries_needed:
-        yield f"or {'give' if verdict.provisional else 'judge'} about {verdict.queries_needed:,} queries"
-
-
-_PROVEN_STORE = "audit a store that says what it was translated for, as `translate` writes it"
-_PROVEN_REFERENCE = "build a reference that is beyond doubt: `audit STORE --reference build` embeds every text"
-_BY_BUILD = ", against a full re-embed (`--reference build`)"
 _QUERIES, _SLICES = 3, 3
 _FEWEST = 10
 METRICS = {"ip": "inner product, at least", "l2": "squared distance, at most"}
@@ -67,7 +39,7 @@ def diagnostics_text(diagnostics: Diagnostics, measure: str) -> str:
     """The queries and the kinds of queries that lose most, how thresholds move, how hubs grow."""
     parts = [
         _regressions(diagnostics.regressions[:_QUERIES], measure),
-        _slices(diagnostics.slices),
+        _slices(diagnostics.slices, measure),
         f"{calibration_title(diagnostics.calibration)}\n{table(calibration_rows(diagnostics.calibration))}"
         if diagnostics.calibration
         else "",
@@ -97,8 +69,9 @@ def _cut(line: str) -> str:
     return line if len(line) <= WIDTH else line[: WIDTH - 1] + "…"
 
 
-def _slices(slices: tuple[Slice, ...]) -> str:
+def _slices(slices: tuple[Slice, ...], measure: str) -> str:
     """The kinds of queries that keep least, among those with enough queries."""
+    measured = AGREEMENT if measure == AGREEMENT else "retention"
     enough = sorted(
         (part for part in informative_slices(slices) if part.queries >= _FEWEST),
         key=lambda part: part.retention.estimate,
@@ -115,7 +88,7 @@ def _slices(slices: tuple[Slice, ...]) -> str:
         ]
         for part in enough[:_SLICES]
     ]
-    return table([["kinds of queries that keep least", "queries", "full", "translated", "retention"], *rows])
+    return table([["kinds of queries that keep least", "queries", "full", "translated", measured], *rows])
 
 
 def informative_slices(slices: Sequence[Slice]) -> list[Slice]:
@@ -168,10 +141,10 @@ def frontier_text(frontier: Frontier) -> str:
     head = ["re-embed by", "share", "documents", "tokens", *(["usd"] if priced else [])]
     rows = [_row(point, priced=priced) for point in frontier.points]
     notes = [wrap(f"note: {note}") for note in frontier.notes]
-    measure = f"retention of {frontier.measure} with a part of the {frontier.count:,} documents re-embedded"
-    points = table(
-        [[*head, "retention", f"{100 * frontier.points[0].verdict.confidence:.3g} % bounds", "verdict"], *rows]
-    )
+    measured = frontier.points[0].verdict.measured
+    of = "" if measured == frontier.measure else f" of {frontier.measure}"
+    measure = f"{measured}{of} with a part of the {frontier.count:,} documents re-embedded"
+    points = table([[*head, measured, f"{100 * frontier.points[0].verdict.confidence:.3g} % bounds", "verdict"], *rows])
     return "\n".join([measure, "", points, "", *notes, wrap(frontier.sentence)])
 
 
@@ -195,6 +168,7 @@ def frontier_document(frontier: Frontier) -> dict[str, Any]:
     best = frontier.cheapest_safe
     return {
         "measure": frontier.measure,
+        "measured": frontier.points[0].verdict.measured,
         "documents": frontier.count,
         "points": [_point_document(point) for point in frontier.points],
         "cheapest_safe": None if best is None else _point_document(best),
@@ -211,7 +185,7 @@ def _point_document(point: Point) -> dict[str, Any]:
         "tokens": point.tokens,
         "price_usd": point.price_usd,
         "outcome": point.verdict.outcome.value,
-        "retention": as_plain(point.verdict.retention),
+        point.verdict.measured: as_plain(point.verdict.retention),
         "worse_than_stay": point.verdict.worse_than_stay,
     }
 
@@ -219,9 +193,9 @@ def _point_document(point: Point) -> dict[str, Any]:
 _MANY_QUERIES = 10_000
 _QUALITY = {"nDCG@10": "nDCG@10", "recall@100": "R@100", "MRR@10": "MRR@10"}
 _AGREEMENT = {
-    "overlap@1": "ov@1",
-    "overlap@10": "ov@10",
-    "overlap@100": "ov@100",
+    "overlap@1": "overlap@1",
+    "overlap@10": "overlap@10",
+    "overlap@100": "overlap@100",
     "RBO": "RBO",
     "judged@10": "judged@10",
 }
@@ -237,7 +211,7 @@ def audit_text(report: AuditReport) -> str:
     subject = f"{report.dataset}: {verdict.n_queries:,} queries, {report.n_documents:,} documents"
     first = [wrap(f"provisional: {report.basis}")] if report.basis else []
     tables = [quality_table(report), agreement_table(report)]
-    parts = [*first, subject, *tables, diagnostics_text(report.diagnostics, report.measure)]
+    parts = [*first, subject, *tables, wrap(legend(report)), diagnostics_text(report.diagnostics, report.measure)]
     parts += [frontier_text(report.frontier)] if report.frontier else []
     return "\n\n".join([*filter(None, parts), "\n".join(map(wrap, sentences(report)))])
 
@@ -318,6 +292,24 @@ def agreement_rows(report: AuditReport) -> list[list[str]]:
         return []
     rows = [[arm.name, *_means(arm, shown)] for arm in report.arms]
     return filled_columns([["against the full re-embed", *shown.values()], *rows])
+
+
+def legend(report: AuditReport) -> str:
+    """What the columns and arms mean that are there, and that their names do not say."""
+    shown = {*quality_rows(report)[0], *(name for row in agreement_rows(report)[:1] for name in row)}
+    shown |= {arm.name for arm in report.arms}
+    meanings = {
+        "retention": f"retention: share of the full re-embed's {report.measure}",
+        AGREEMENT: f"{AGREEMENT}: nDCG@10 by the target model's own scores",
+        "s": "s: seconds to rank",
+        "Mtok": "Mtok: million tokens of documents for the target model",
+        "overlap@10": "overlap@k: share of the full re-embed's first k",
+        "RBO": "RBO: rank-biased overlap, which counts the top most",
+        "judged@10": "judged@10: share of the first 10 with a judgement",
+        HYBRID: f"{HYBRID}: {TRANSLATED} and {BM25}, ranks fused",
+        HYBRID_FULL: f"{HYBRID_FULL}: {FULL} and {BM25}",
+    }
+    return "; ".join(meaning for name, meaning in meanings.items() if name in shown)
 
 
 def _shown(heads: dict[str, str], report: AuditReport) -> dict[str, str]:

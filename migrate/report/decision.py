@@ -1,11 +1,14 @@
-"""The decision that an audit supports, in one sentence and on one chart: what every option keeps, and what it costs."""
+"""The decision that an audit supports, the next steps, and a chart of what every option keeps and costs.
+
+Decision and first step say the same: both are of `migrate.audit.options.choose`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from html import escape
 
-from migrate.audit.options import Option, options_of
+from migrate.audit.options import Choice, Option, Step, choose, options_of
 from migrate.audit.report import AuditReport
 from migrate.audit.results import FULL, STAY
 from migrate.audit.verdict import Outcome
@@ -21,29 +24,58 @@ _LINE = 15.0
 
 
 def decision(report: AuditReport) -> str:
-    """The cheapest option that is SAFE, or that staying or a full re-embed is better; empty where nothing is sure."""
-    if report.doubts or report.verdict.lacks_documents:
+    """What to go on with, and what that still costs; empty where nothing is sure."""
+    choice = choose(report)
+    if choice is None:
         return ""
-    options = options_of(report)
-    full = next(option for option in options if option.name == FULL)
-    stay = next((option for option in options if option.name == STAY), None)
-    if stay is not None and stay.retention.lower >= 1:
-        return f"stay: the old model answers better than the new one would ({_kept(stay, report)}), and costs nothing"
-    safe = next((option for option in options if option.is_safe and option is not full), None)
-    proof = ", the proof included" if report.pool is not None else ""
-    provisional = " (provisional)" if report.verdict.provisional else ""
-    if safe is not None and safe.cost < full.cost:
-        against = _cost(full)
-        return (
-            f"the cheapest option that is SAFE{provisional}: `{safe.name}` ({_kept(safe, report)}"
-            f"{_paid(safe, proof)}){f'; a full re-embed costs {against}' if against else ''}"
-        )
-    if safe is not None:
-        other = f"`{safe.name}`, which is SAFE{provisional} too{_paid(safe, proof)}"
-        return f"embed the whole store again: that costs no more than {other}"
+    option, staying = choice.option, _staying(report)
+    if choice.step is Step.STAY:
+        return f"stay: the old model answers as well as the new one would ({_kept(option, report)}), and costs nothing"
+    others = _others_that_are_safe(report, option)
+    if choice.step is Step.REFERENCE:
+        return f"use the reference itself: the full re-embed is there, and nothing more is to be paid{others}{staying}"
+    if choice.step is Step.BACKFILL:
+        return f"make it a full re-embed: every text is embedded already, and in the cache{others}{staying}"
+    if choice.step is Step.EMBED:
+        return f"{_embedding(report, option)}{staying}"
+    full = next(other for other in options_of(report) if other.name == FULL)
+    against = f"; a full re-embed would cost {_amount_of(full.usd_left, full.tokens_left)} more" if full.left else ""
+    return (
+        f"the cheapest option that is SAFE{_provisionally(report)}: `{option.name}` ({_kept(option, report)}; "
+        f"{_cost(option)}){against if full.left < float('inf') else ''}{staying}"
+    )
+
+
+def _embedding(report: AuditReport, full: Option) -> str:
+    others = [option for option in options_of(report) if option.is_safe and option.name != FULL]
+    words = f"embed the whole store again{f', {_cost(full)}' if full.left < float('inf') else ''}"
+    if report.verdict.worse_than_stay:
+        words = f"stay for now, or {words}"
+    if others:
+        return f"{words}: `{others[0].name}`, which is SAFE{_provisionally(report)} too, would cost no less"
     shown = "no other option is shown to be" if report.verdict.outcome is Outcome.INCONCLUSIVE else "no other option is"
-    staying = f", or stay ({_kept(stay, report)})" if stay is not None and report.verdict.worse_than_stay else ""
-    return f"embed the whole store again{_paid(full, '')}{staying}: {shown} SAFE"
+    return f"{words}: {shown} SAFE"
+
+
+def _others_that_are_safe(report: AuditReport, chosen: Option) -> str:
+    others = [f"`{option.name}`" for option in options_of(report) if option.is_safe and option != chosen]
+    return f"; SAFE{_provisionally(report)} too: {', '.join(others)}" if others else ""
+
+
+def _staying(report: AuditReport) -> str:
+    """That staying is as good as the margin asks for, where it is shown to be: it costs nothing."""
+    stay = report.comparisons.get(STAY)
+    if stay is None or stay.retention.lower < report.verdict.margin:
+        return ""
+    bounds = stay.retention
+    return (
+        f"; staying keeps the margin too ({report.verdict.measured} {bounds.estimate:.3f}, at least "
+        f"{bounds.lower:.3f}), and costs nothing"
+    )
+
+
+def _provisionally(report: AuditReport) -> str:
+    return " (provisional)" if report.verdict.provisional else ""
 
 
 def _kept(option: Option, report: AuditReport) -> str:
@@ -51,15 +83,81 @@ def _kept(option: Option, report: AuditReport) -> str:
     return f"{report.verdict.measured} {bounds.estimate:.3f}, at least {bounds.lower:.3f}"
 
 
-def _paid(option: Option, proof: str) -> str:
-    cost = _cost(option)
-    return f", {cost}{proof}" if cost else ""
-
-
 def _cost(option: Option) -> str:
-    if option.usd is not None:
-        return dollars(option.usd)
-    return "" if option.tokens is None else f"{option.tokens / _MILLION:.2f} Mtok"
+    """What is still to be paid, and what it is in all where that is more."""
+    left = f"{_amount_of(option.usd_left, option.tokens_left)} more" if option.left else "nothing more to pay"
+    in_all = f", {_amount_of(option.usd, option.tokens)} in all" if option.left < option.cost < float("inf") else ""
+    return left + in_all
+
+
+def _amount_of(usd: float | None, tokens: float | None) -> str:
+    return dollars(usd) if usd is not None else f"{(tokens or 0.0) / _MILLION:.2f} Mtok"
+
+
+def advice(report: AuditReport) -> Iterator[str]:
+    """The next steps that the report supports: the first is that of `decision`, others are ways to pay less."""
+    verdict, choice = report.verdict, choose(report)
+    if report.reference is not None and not report.reference.proven:
+        yield _PROVEN_STORE if report.pool else _PROVEN_REFERENCE
+    if verdict.lacks_documents:
+        yield "embed the whole store again: it is too small to audit, and for a migration to pay off"
+        return
+    if choice is None:
+        yield from ["stay with the source store for now"] if verdict.worse_than_stay else []
+        return
+    yield _step(choice, report)
+    if choice.option.left:
+        yield from _cheaper(report, choice)
+
+
+def _step(choice: Choice, report: AuditReport) -> str:
+    verdict, option = report.verdict, choice.option
+    if choice.step is Step.STAY:
+        return "stay with the source store"
+    if choice.step is Step.BACKFILL:
+        return (
+            "put the true vectors from the cache into the translated store (`backfill STORE --from-cache`): it is a "
+            "full re-embed then"
+        )
+    if choice.step is Step.EMBED and verdict.worse_than_stay:
+        return "stay with the source store for now, or embed the whole store again"
+    if choice.step is Step.EMBED:
+        return "embed the whole store again"
+    if _is_budget(choice, report):
+        return report.frontier.sentence if report.frontier else ""
+    if choice.step is Step.OTHER:
+        picked = f"whichever of {len(report.family)} further arms is picked"
+        return f"serve by `{option.name}` ({_kept(option, report)} with 95 % confidence, {picked})"
+    by = "translated one" if choice.step is Step.TRANSLATED else "full re-embed that it was compared with"
+    replacing = f"replace the old store by the {by}, and embed queries with the target model from then on"
+    return f"{replacing}; keep the old one until judged queries (--beir) agree" if verdict.provisional else replacing
+
+
+def _is_budget(choice: Choice, report: AuditReport) -> bool:
+    best = report.frontier.cheapest_safe if report.frontier is not None else None
+    return best is not None and choice.option.name == best.arm.name
+
+
+def _cheaper(report: AuditReport, choice: Choice) -> Iterator[str]:
+    """What might show that less is enough."""
+    verdict = report.verdict
+    if report.frontier is not None:
+        yield from [] if _is_budget(choice, report) else [report.frontier.sentence]
+    elif report.pool is not None:
+        yield "or re-embed a part (`translate --reembed 30%`), and audit what comes of it by a pool"
+    else:
+        yield (
+            "or try what re-embedding a part would keep: `audit` says it with `--frontier`, `--source` and the "
+            "`--stitch` of the translation"
+        )
+    if verdict.outcome is Outcome.INCONCLUSIVE and verdict.provisional:
+        yield "or judge some queries, and audit with --beir"
+    if verdict.outcome is Outcome.INCONCLUSIVE and verdict.queries_needed:
+        yield f"or {'give' if verdict.provisional else 'judge'} about {verdict.queries_needed:,} queries"
+
+
+_PROVEN_STORE = "audit a store that says what it was translated for, as `translate` writes it"
+_PROVEN_REFERENCE = "build a reference that is beyond doubt: `audit STORE --reference build` embeds every text"
 
 
 def decision_section(report: AuditReport) -> Section | None:
@@ -68,29 +166,33 @@ def decision_section(report: AuditReport) -> Section | None:
     if len(options) < 2:
         return None
     is_priced = all(option.usd is not None for option in options)
-    head = ["option", report.verdict.measured, "bounds", "usd" if is_priced else "Mtok", "SAFE"]
+    unit = "usd" if is_priced else "Mtok"
+    head = ["option", report.verdict.measured, "bounds", f"{unit} in all", f"{unit} still to pay", "SAFE"]
     rows = [
         [
             option.name,
             f"{option.retention.estimate:.3f}",
             f"{option.retention.lower:.3f}..{option.retention.upper:.3f}",
             f"{_amount(option, is_priced=is_priced):,.4f}",
+            _left(option, is_priced=is_priced),
             "yes" if option.is_safe else "",
         ]
         for option in options
     ]
     sentence = decision(report)
-    proof = (
-        "Costs are those of the target model for documents, with what was embedded to prove it."
-        if report.pool is not None
-        else "Costs are those of the target model for documents; the reference was there."
-    )
+    proof = "with what was embedded to prove it" if report.pool is not None else "the reference left aside"
     return Section(
         "Quality and cost",
         f"{f'<p>{html_sentence(sentence)}</p>' if sentence else ''}{_chart(report, options, is_priced=is_priced)}"
-        f"<p>{proof} A two-stage option costs more with every query: its figure is for these "
-        f"{report.verdict.n_queries:,}.</p>{html_table([head, *rows])}",
+        f"<p>Costs are those of the target model for documents. In all is from the first text on, {proof}; still to "
+        "pay is what of it is left after this audit. A two-stage option costs more with every query: its figures are "
+        f"for {report.verdict.n_queries:,} of them.</p>{html_table([head, *rows])}",
     )
+
+
+def _left(option: Option, *, is_priced: bool) -> str:
+    left = option.usd_left if is_priced else option.tokens_left
+    return "-" if left is None else f"{left if is_priced else left / _MILLION:,.4f}"
 
 
 def _amount(option: Option, *, is_priced: bool) -> float:
@@ -107,9 +209,9 @@ def _chart(report: AuditReport, options: Sequence[Option], *, is_priced: bool) -
     names = _label_heights(frame, options, costs)
     return frame.drawing(
         "what every option keeps, and what it costs",
-        frame.x_axis(f"cost in all, {unit}", short),
+        frame.x_axis(f"cost in all, what is paid already included, {unit}", short),
         frame.y_axis(report.verdict.measured),
-        frame.level(report.verdict.margin, f"margin {report.verdict.margin:.3g}"),
+        frame.level(report.verdict.margin, f"SAFE from {report.verdict.margin:.3g}"),
         *(_point(frame, option, cost, y) for option, cost, y in zip(options, costs, names, strict=True)),
     )
 

@@ -5,18 +5,18 @@ How alike spaces are to that of the full re-embed: the measures of `compare`, in
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from migrate.audit.held_out import HeldOut
-from migrate.audit.options import options_of
+from migrate.audit.options import choose, options_of
 from migrate.audit.pool import PoolSummary
 from migrate.audit.report import AuditReport
 from migrate.audit.results import ArmResult
 from migrate.audit.verdict import Verdict
-from migrate.report.audit import advice, frontier_document
+from migrate.report.audit import frontier_document
 from migrate.report.compare import number
-from migrate.report.decision import decision
+from migrate.report.decision import advice, decision
 from migrate.report.page import as_plain
 from migrate.similarity import Similarity
 from migrate.similarity.measures import MEASURES
@@ -43,12 +43,15 @@ def similarity_document(similarities: Mapping[str, Similarity]) -> dict[str, Any
     }
 
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 
 def audit_document(report: AuditReport) -> dict[str, Any]:
-    """Everything the report knows, per query too, as values that JSON holds; a bound without limit is null."""
-    diagnostics = report.diagnostics
+    """Everything the report knows, per query too, as values that JSON holds; a bound without limit is null.
+
+    What the full re-embed's quality is kept of goes by what was measured: `retention`, or `agreement@10`.
+    """
+    diagnostics, measured = report.diagnostics, report.verdict.measured
     return {
         "schema_version": SCHEMA_VERSION,
         "kind": "audit",
@@ -58,12 +61,13 @@ def audit_document(report: AuditReport) -> dict[str, Any]:
         "family": as_plain(report.family),
         "next": list(advice(report)),
         "decision": decision(report) or None,
-        "options": as_plain(options_of(report)),
+        "choice": choice_document(report),
+        "options": _by_measure(options_of(report), measured),
         "missing": dict(report.skipped_arms),
         "reference": None if report.reference is None else _reference(report),
         "held_out": None if report.held_out is None else _held_out(report.held_out),
         "regressions": as_plain(diagnostics.regressions),
-        "slices": as_plain(diagnostics.slices),
+        "slices": _by_measure(diagnostics.slices, measured),
         "calibration": as_plain(diagnostics.calibration),
         "hubness": as_plain(diagnostics.hubness),
         "spaces": as_plain(diagnostics.spaces),
@@ -76,15 +80,27 @@ def audit_document(report: AuditReport) -> dict[str, Any]:
     }
 
 
+def choice_document(report: AuditReport) -> dict[str, str] | None:
+    """The option of the decision, and what to do for it; None where nothing is sure."""
+    choice = choose(report)
+    return None if choice is None else {"option": choice.option.name, "step": choice.step.value}
+
+
+def _by_measure(items: Sequence[Any], measured: str) -> list[dict[str, Any]]:
+    """Dataclasses with a field `retention`, which goes by the name of what was measured."""
+    return [{measured if key == "retention" else key: value for key, value in as_plain(item).items()} for item in items]
+
+
 def _verdict(verdict: Verdict) -> dict[str, Any]:
     return {
         "outcome": verdict.outcome.value,
         "sentence": verdict.sentence,
         "provisional": verdict.provisional,
-        "margin": verdict.margin,
+        "measured": verdict.measured,
+        verdict.measured: as_plain(verdict.retention),
+        "safe_from": verdict.margin,
         "not_safe_below": verdict.margin if verdict.harmful is None else verdict.harmful,
-        "stands_for_retention": verdict.stands_for,
-        "retention": as_plain(verdict.retention),
+        "margin": verdict.margin if verdict.stands_for is None else verdict.stands_for,
         "gain_over_stay": as_plain(verdict.gain_over_stay),
         "worse_than_stay": verdict.worse_than_stay,
         "queries": verdict.n_queries,
@@ -109,12 +125,13 @@ def _held_out(held_out: HeldOut) -> dict[str, Any]:
 
 def _arm(arm: ArmResult, report: AuditReport) -> dict[str, Any]:
     reranking = {} if arm.reranking is None else {"reranking": as_plain(arm.reranking)}
+    comparison = report.comparisons.get(arm.name)
     return {
         **reranking,
         "name": arm.name,
         "meaning": arm.meaning,
         "means": {measure: arm.mean(measure) for measure in arm.scores},
-        "against": as_plain(report.comparisons.get(arm.name)),
+        "against": None if comparison is None else _by_measure([comparison], report.verdict.measured)[0],
         "seconds": arm.seconds,
         "tokens": arm.tokens,
         "usd": arm.usd,

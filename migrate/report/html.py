@@ -13,16 +13,16 @@ from migrate.audit.slices import Slice
 from migrate.audit.verdict import Outcome
 from migrate.report.audit import (
     METRICS,
-    advice,
     agreement_rows,
     calibration_rows,
     calibration_title,
     informative_slices,
+    legend,
     quality_rows,
     sentences,
 )
 from migrate.report.compare import spectra
-from migrate.report.decision import decision_section
+from migrate.report.decision import advice, decision_section
 from migrate.report.document import similarity_rows
 from migrate.report.page import Section, html_page, html_sentence, html_table, html_words
 from migrate.report.svg.charts import (
@@ -70,9 +70,10 @@ def _hit(hit: Hit) -> str:
 
 
 def _slices(slices: Sequence[Slice], report: AuditReport) -> str:
+    measured = report.verdict.measured
     parts = [
-        "<p>Retention of each kind of query. Few queries make wide intervals, and of many kinds some cross a bound by "
-        "chance.</p>"
+        f"<p>{measured[0].upper()}{measured[1:]} of each kind of query. Few queries make wide intervals, and of many "
+        "kinds some cross a bound by chance.</p>"
     ]
     for by in dict.fromkeys(part.by for part in slices):
         rows = [
@@ -82,7 +83,7 @@ def _slices(slices: Sequence[Slice], report: AuditReport) -> str:
             for part in slices
             if part.by == by
         ]
-        chart = interval_chart(f"retention by {by}", rows, margin=report.verdict.margin, label="retention")
+        chart = interval_chart(f"{measured} by {by}", rows, margin=report.verdict.margin, label=measured)
         parts.append(f"<h3>By {escape(by)}</h3>{chart}")
     return "".join(parts)
 
@@ -239,7 +240,7 @@ def _arms(report: AuditReport) -> Section:
         for bounds in [report.comparisons[name].retention]
     ]
     label = f"share of the full re-embed's {report.measure} that is kept"
-    chart = interval_chart("retention of every arm", rows, margin=report.verdict.margin, label=label)
+    chart = interval_chart(f"{report.verdict.measured} of every arm", rows, margin=report.verdict.margin, label=label)
     head, *body = quality_rows(report)
     marked = [place for place, row in enumerate(body) if row[0] == TRANSLATED]
     meanings = "".join(f"<li><b>{escape(arm.name)}</b>: {escape(arm.meaning)}</li>" for arm in report.arms)
@@ -251,6 +252,7 @@ def _arms(report: AuditReport) -> Section:
         "The arms",
         f"<p>Every arm answers the same queries. Intervals are one-sided 95 % bounds either way.</p>{chart}"
         f"{html_table([head, *body], marked=marked)}"
+        f'<p class="note">{html_sentence(legend(report))}</p>'
         f"<h3>How much of what the full re-embed finds each arm finds too</h3>{agreed}"
         f"<details><summary>What the arms are</summary><ul>{meanings}</ul></details>{absent}",
     )
@@ -261,6 +263,7 @@ def _frontier(report: AuditReport) -> Iterator[Section]:
     if frontier is None:
         return
     start = [point for point in frontier.points if point.policy == SAMPLE]
+    measured = report.verdict.measured
     policies = dict.fromkeys(point.policy for point in frontier.points if point.policy != SAMPLE)
     lines = []
     for policy in policies or {SAMPLE: None}:
@@ -269,12 +272,12 @@ def _frontier(report: AuditReport) -> Iterator[Section]:
         points = [(point.share, bounds.estimate) for point, bounds in zip(own, kept, strict=True)]
         lines.append(Line(policy, points, [(bounds.lower, bounds.upper) for bounds in kept]))
     chart = line_chart(
-        "retention against the share re-embedded",
+        f"{measured} against the share re-embedded",
         lines,
         x_label="share of the documents that is re-embedded",
-        y_label="retention",
+        y_label=measured,
         level=report.verdict.margin,
-        level_label="margin",
+        level_label="SAFE from",
         x_form=percent,
     )
     yield Section("What re-embedding would buy", f"<p>{html_sentence(frontier.sentence)}</p>{chart}")

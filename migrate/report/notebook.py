@@ -9,9 +9,10 @@ from migrate.check import Compatibility
 from migrate.cost import Assessment
 from migrate.display import notebook_html
 from migrate.report.assess import cost_cells, cost_head
-from migrate.report.audit import advice, quality_rows
+from migrate.report.audit import quality_rows
 from migrate.report.characters import for_markup
 from migrate.report.compare import space_rows
+from migrate.report.decision import advice
 from migrate.report.page import html_table, html_words
 from migrate.report.terminal import candidates_rows
 from migrate.similarity.comparison import StoresComparison

@@ -131,10 +131,11 @@ def audit_suite(report: AuditReport) -> Suite:
         cases.append(Case("not worse than staying", state, f"against staying: {span}"))
     bounds = verdict.retention
     properties = {
-        "retention": f"{bounds.estimate:.6f}",
-        "retention lower bound": f"{bounds.lower:.6f}",
-        "retention upper bound": f"{bounds.upper:.6f}",
-        "margin": f"{verdict.margin:g}",
+        verdict.measured: f"{bounds.estimate:.6f}",
+        f"{verdict.measured} lower bound": f"{bounds.lower:.6f}",
+        f"{verdict.measured} upper bound": f"{bounds.upper:.6f}",
+        "SAFE from": f"{verdict.margin:g}",
+        "margin": f"{verdict.margin if verdict.stands_for is None else verdict.stands_for:g}",
         "queries": str(verdict.n_queries),
         **({"provisional": report.basis} if report.basis else {}),
     }

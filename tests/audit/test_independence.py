@@ -11,7 +11,8 @@ from migrate.audit.results import FULL, TRANSLATED
 from migrate.audit.verdict import Outcome, decide
 from migrate.errors import InconclusiveError, ManifestError
 from migrate.manifest import Manifest, StoreFacts
-from migrate.report.audit import advice, audit_text
+from migrate.report.audit import audit_text
+from migrate.report.decision import advice
 from migrate.report.document import audit_document
 from migrate.selection.query_log import digests_of
 from migrate.stores import open_store

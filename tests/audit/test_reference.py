@@ -11,7 +11,7 @@ from migrate.audit.reference import odd_scores
 from migrate.audit.verdict import Outcome
 from migrate.errors import StoreError
 from migrate.manifest import Manifest
-from migrate.report.audit import advice
+from migrate.report.decision import advice
 from migrate.stores import open_store
 
 ROWS = QuerySet(QUERIES, {query: {str(int(d[1:])): g for d, g in docs.items()} for query, docs in QRELS.items()}, "x")

@@ -236,7 +236,7 @@ def test_a_provisional_verdict_is_never_read_as_a_full_one(scale, outcome, tmp_p
     assert audit_text(report).splitlines()[0].startswith("provisional: nothing is judged")
     verdict = audit_document(report)["verdict"]
     assert (verdict["provisional"], verdict["basis"], verdict["measure"]) == (True, basis, "agreement@10")
-    assert verdict["stands_for_retention"] == 0.95 and verdict["not_safe_below"] < verdict["margin"]
+    assert verdict["margin"] == 0.95 and verdict["not_safe_below"] < verdict["safe_from"]
     page = audit_page(report)
     assert f"{outcome}, provisional" in page and basis in page
     suite = ElementTree.fromstring(junit_xml(audit_suite(report)))

@@ -120,7 +120,7 @@ def test_a_finished_run_says_its_verdict_again_and_does_nothing(beir, source_fol
         assert json.loads(capsys.readouterr().out) == json.loads((out / "report.json").read_text())
         assert "verdict" in (tmp_path / "junit.xml").read_text()
         for others, told in (
-            (["--margin", "0.5", "--seed", "3"], "other values of margin, seed; choose another folder"),
+            (["--margin", "0.5", "--seed", "3"], "other values of seed; choose another folder"),
             (["--stitch", "mean"], "other values of stitch; choose"),
         ):
             assert lead_migrate(*command, *others) == 2
@@ -130,6 +130,78 @@ def test_a_finished_run_says_its_verdict_again_and_does_nothing(beir, source_fol
         (out / "report.json").write_text("{}")
         assert lead_migrate(*command) == 2
         assert "exists" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("first", "then", "changed"),
+    [
+        (["--beir", "BEIR"], ["--beir", "BEIR", "--reference", "build"], "reference"),
+        (["--beir", "BEIR"], ["--queries", "synthetic"], "queries"),
+        (["--beir", "BEIR", "--reference", "build"], ["--beir", "BEIR", "--margin", "0.5"], "margin, reference"),
+    ],
+)
+def test_another_audit_of_a_finished_run_keeps_its_stores(
+    first, then, changed, beir, source_folder, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    out = tmp_path / "out"
+
+    def texts():
+        return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in out.rglob("*/*")}
+
+    with OpenAIServer() as server:
+        models = ["--target", "openai:tiny", "--base-url", server.url, "--sample", "60", "--stitch", "ridge"]
+        command = ["run", source_folder, *models, "--cache", tmp_path / "cache.sqlite", "-o", out]
+        words, others = ([str(beir) if word == "BEIR" else word for word in part] for part in (first, then))
+        assert lead_migrate(*command, *words) in (0, 1, 3)
+        before, report = texts(), json.loads((out / "report.json").read_text())
+        capsys.readouterr()
+        code = lead_migrate(*command, *others)
+        captured = capsys.readouterr()
+        assert code in (0, 1, 3), captured.err
+        values = f"only the audit is made anew with other values of {changed}"
+        assert values in " ".join(captured.err.split())
+        assert before.items() <= texts().items(), "nothing that was there is written again"
+        assert ("reference" in changed and "build" in then) == (texts().keys() > before.keys())
+        again = json.loads((out / "report.json").read_text())
+        assert again["verdict"] != report["verdict"] or ("pool" in again) != ("pool" in report)
+        assert lead_migrate(*command, *others) == code
+        assert "nothing is done again" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_another_audit_that_fails_leaves_the_finished_run_as_it_was(beir, source_folder, tmp_path, monkeypatch, capsys):
+    out = tmp_path / "out"
+    command = ["run", source_folder, "--target", "tfidf:24", "--sample", "60", "--stitch", "ridge", "-o", out]
+    assert lead_migrate(*command, "--beir", beir) in (0, 1, 3)
+    with monkeypatch.context() as patch:
+        patch.setattr("migrate.pipeline.audit_store", interrupted)
+        assert lead_migrate(*command, "--beir", beir, "--margin", "0.5") == 130
+    capsys.readouterr()
+    assert lead_migrate(*command, "--beir", beir) in (0, 1, 3)
+    assert "nothing is done again" in capsys.readouterr().err
+    (out / "store" / "docs.jsonl").write_text("")
+    assert lead_migrate(*command, "--beir", beir, "--margin", "0.5") == 4
+    assert "docs.jsonl" in capsys.readouterr().err
+
+
+def interrupted(*arguments, **options):
+    raise KeyboardInterrupt
+
+
+@pytest.mark.slow
+def test_a_source_model_that_is_named_afterwards_adds_the_arm_stay(beir, source_folder, tmp_path, capsys):
+    shutil.copytree(source_folder, tmp_path / "plain")
+    (tmp_path / "plain" / "lead-migrate.json").unlink()
+    options = ["--target", "tfidf:24", "--sample", "60", "--stitch", "ridge", "--beir", beir, "-o", tmp_path / "out"]
+    command = ["run", tmp_path / "plain", *options]
+    assert lead_migrate(*command) in (0, 1, 3)
+    assert "whether staying would be better" in capsys.readouterr().err
+    assert lead_migrate(*command, "--source-model", "tfidf:32") in (0, 1, 3)
+    captured = capsys.readouterr()
+    assert "only the audit is made anew with other values of source model" in " ".join(captured.err.split())
+    assert "against staying" in captured.out
 
 
 @pytest.mark.slow

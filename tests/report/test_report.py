@@ -4,15 +4,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from migrate.audit.diagnostics import Diagnostics
 from migrate.audit.report import AuditReport
 from migrate.audit.results import BM25, FULL, MEAN, STAY, TRANSLATED, ArmResult, Comparison
 from migrate.audit.slices import Slice
 from migrate.audit.verdict import Bounds, Outcome, Verdict
 from migrate.manifest import Manifest, ModelIdentity
-from migrate.report.audit import advice, agreement_table, audit_text, quality_rows, quality_table
+from migrate.report.audit import agreement_table, audit_text, legend, quality_rows, quality_table
+from migrate.report.decision import advice
 from migrate.report.document import SCHEMA_VERSION, audit_document
 from migrate.report.html import audit_page
 from migrate.report.page import as_plain
+from migrate.report.suite import audit_suite
 from migrate.report.terminal import candidates_table, table
 from migrate.stitch.scores import HeldOutScores
 from migrate.stitch.select import Candidate, Selection
@@ -23,7 +26,7 @@ RETENTION = Bounds(0.9231, 0.8761, 0.9712)
 GAIN = Bounds(-0.0123, -0.0456, 0.0210)
 
 
-def make_report(n=300, *, judged=True, gain=GAIN, retention=RETENTION, **verdict):
+def make_report(n=300, *, judged=True, gain=GAIN, retention=RETENTION, margin=0.95, **verdict):
     rng = np.random.default_rng(0)
     measures = MEASURES if judged else ("agreement@10", *MEASURES[3:])
     names = (FULL, TRANSLATED, STAY, BM25, MEAN)
@@ -32,7 +35,7 @@ def make_report(n=300, *, judged=True, gain=GAIN, retention=RETENTION, **verdict
     facts = {"outcome": Outcome.INCONCLUSIVE, "queries_needed": 1234, "provisional": not judged, **verdict}
     return AuditReport(
         verdict=Verdict(
-            retention=retention, margin=0.95, n_queries=n, gain_over_stay=gain if judged else None, **facts
+            retention=retention, margin=margin, n_queries=n, gain_over_stay=gain if judged else None, **facts
         ),
         arms=tuple(arms),
         comparisons={name: Comparison(retention, third, n - 2 * third, third) for name in names[1:]},
@@ -63,7 +66,7 @@ def cells(text, start):
 @pytest.mark.parametrize("judged", [True, False])
 def test_the_document_is_strict_json_with_a_schema_version(judged):
     document = strict(json.dumps(audit_document(make_report(judged=judged)), allow_nan=False))
-    assert document["schema_version"] == SCHEMA_VERSION == 2
+    assert document["schema_version"] == SCHEMA_VERSION == 3
     assert document["kind"] == "audit"
 
 
@@ -75,9 +78,10 @@ def test_the_document_holds_the_numbers_of_the_report():
         "sentence": report.verdict.sentence,
         "provisional": False,
         "basis": None,
+        "safe_from": 0.95,
         "not_safe_below": 0.95,
-        "stands_for_retention": None,
         "measure": "nDCG@10",
+        "measured": "retention",
         "margin": 0.95,
         "retention": {"estimate": 0.9231, "lower": 0.8761, "upper": 0.9712},
         "gain_over_stay": {"estimate": -0.0123, "lower": -0.0456, "upper": 0.0210},
@@ -128,6 +132,26 @@ def test_without_judgements_the_document_says_what_it_rests_on():
     assert set(document["arms"][0]["means"]) == {"agreement@10", *MEASURES[3:]}
 
 
+def test_agreement_is_never_called_retention():
+    limits = {"margin": 0.962, "harmful": 0.875, "stands_for": 0.95}
+    part = Slice("topic", "a", 20, 1.0, 0.9, RETENTION)
+    report = make_report(judged=False, **limits)
+    report = replace(report, diagnostics=Diagnostics(slices=(part, replace(part, value="b"))))
+    document = audit_document(report)
+    text = json.dumps({name: document[name] for name in ("verdict", "arms", "options", "slices", "family")})
+    assert '"retention"' not in text and text.count('"agreement@10": {"estimate"') >= 1 + 4 + 2 + 2
+    verdict = document["verdict"]
+    assert (verdict["safe_from"], verdict["not_safe_below"], verdict["margin"]) == (0.962, 0.875, 0.95)
+    properties = audit_suite(report).properties
+    assert properties["agreement@10"] == "0.923100" and properties["agreement@10 lower bound"] == "0.876100"
+    assert (properties["SAFE from"], properties["margin"]) == ("0.962", "0.95")
+    assert "retention" not in properties
+    text = audit_text(report)
+    assert "retention" not in text[: text.index("bounds are one-sided")], "the tables"
+    judged = audit_suite(make_report()).properties
+    assert judged["retention"] == "0.923100" and judged["margin"] == "0.95"
+
+
 def test_a_table_is_aligned():
     lines = table([["arm", "score", "x"], ["translated", "0.5", ""], ["a", "10.25", "y"]]).splitlines()
     assert lines == ["arm         score  x", "translated    0.5", "a           10.25  y"]
@@ -147,7 +171,7 @@ def test_the_audit_table_shows_each_arm_with_its_means_and_its_comparison():
     report = make_report(n=30)
     quality, likeness = quality_table(report), agreement_table(report)
     assert quality.splitlines()[0].split()[:4] == ["arm", "nDCG@10", "R@100", "MRR@10"]
-    assert likeness.splitlines()[0].split()[-3:] == ["ov@1", "ov@10", "ov@100"]
+    assert likeness.splitlines()[0].split()[-3:] == ["overlap@1", "overlap@10", "overlap@100"]
     for arm in report.arms:
         means = [f"{np.mean(arm.scores[measure]):.3f}" for measure in MEASURES]
         against = [] if arm.name == FULL else ["0.923", "0.876..0.971", "10/10/10"]
@@ -155,10 +179,28 @@ def test_the_audit_table_shows_each_arm_with_its_means_and_its_comparison():
         assert cells(likeness, arm.name) == means[3:]
 
 
+def test_the_legend_explains_the_columns_and_arms_that_are_there():
+    report = make_report()
+    assert legend(report).startswith("retention: share of the full re-embed's nDCG@10; s: seconds to rank; overlap@k: ")
+    assert not any(word in legend(report) for word in ("Mtok", "hybrid", "RBO"))
+    arms = [replace(arm, tokens=1e6, scores={**arm.scores, "RBO": arm.scores["overlap@1"]}) for arm in report.arms]
+    fused = [replace(arms[1], name=name) for name in ("hybrid", "hybrid, full")]
+    explained = legend(replace(report, arms=(*arms, *fused)))
+    for word in (
+        "Mtok: million tokens",
+        "RBO: rank-biased overlap",
+        "hybrid: translated and BM25",
+        "hybrid, full: full",
+    ):
+        assert word in explained
+    assert explained in unfolded(audit_text(replace(report, arms=(*arms, *fused))))
+    assert "retention" not in legend(make_report(judged=False))
+
+
 def test_measures_that_were_not_taken_are_left_out():
     report = make_report(judged=False)
     assert "nDCG" not in quality_table(report).splitlines()[0]
-    assert "ov@10" in agreement_table(report).splitlines()[0]
+    assert "overlap@10" in agreement_table(report).splitlines()[0]
 
 
 def unfolded(text):
@@ -208,14 +250,18 @@ def test_the_candidates_table_fits_the_terminal():
 
 def test_a_way_out_is_an_arm_whose_family_bound_keeps_the_margin():
     bounds = {"two-stage 50": Bounds(0.97, 0.94, 1.0), "two-stage 200": Bounds(0.99, 0.96, 1.0)}
-    report = replace(make_report(), family=bounds)
+    report = make_report()
+    further = tuple(replace(report.arm(BM25), name=name, tokens=1e6) for name in bounds)
+    whole, new, *others = report.arms
+    arms = (replace(whole, tokens=2e6), replace(new, tokens=1e5), *others, *further)
+    report = replace(report, family=bounds, arms=arms)
     assert report.ways_out == ("two-stage 200",)
     steps = list(advice(report))
-    assert steps[0].startswith("`two-stage 200` keeps the margin (retention 0.990, at least 0.960")
+    assert steps[0].startswith("serve by `two-stage 200` (retention 0.990, at least 0.960")
     assert "whichever of 2 further arms" in steps[0]
     assert steps[-1] == "or judge about 1,234 queries"
     assert "next: " + steps[0] in unfolded(audit_text(report))
-    assert next(iter(advice(replace(make_report(5), family=bounds)))).startswith("try "), (
+    assert next(iter(advice(replace(make_report(5), family=bounds)))) == "embed the whole store again", (
         "five queries bear out nothing"
     )
 
