@@ -281,6 +281,9 @@ FEWEST_QUERIES = 20
 
 MOST_QUERIES = 100_000
 
+MOST_TO_JUDGE = 1_000
+"""More queries than these nobody judges for an audit."""
+
 POWER = 0.8
 """Share of audits that are to be settled (Cohen 1988)."""
 
@@ -358,8 +361,8 @@ class Verdict:
     (`migrate.audit.unjudged`): `retention` is that of agreement, `margin` the agreement that stands for a retention of
     `stands_for`, and below `harmful` it is NOT SAFE; there is no such gap in other verdicts. `confidence` is that of
     each bound. `n_documents` is how many the first 10 were found among, None where scores alone were judged. `doubts`
-    say why the figures cannot be trusted, where they cannot: they take a SAFE away. `remedy` is what would settle an
-    inconclusive verdict where that is not queries.
+    say why the figures cannot be trusted, where they cannot: they take a SAFE away, and no queries give it back.
+    `remedy` is what would settle an inconclusive verdict where that is not queries.
     """
 
     outcome: Outcome
@@ -377,10 +380,21 @@ class Verdict:
     stands_for: float | None = None
 
     def doubted(self, doubts: tuple[str, ...]) -> Verdict:
-        """The verdict where there are doubts about what it rests on: INCONCLUSIVE instead of SAFE."""
-        if self.outcome is not Outcome.SAFE or not doubts:
+        """The verdict where there are doubts about what it rests on: INCONCLUSIVE instead of SAFE.
+
+        Nor would more queries settle what is INCONCLUSIVE already.
+        """
+        is_sure = self.outcome is Outcome.NOT_SAFE or self.n_queries < FEWEST_QUERIES or self.lacks_documents
+        if is_sure or not doubts:
             return self
-        return replace(self, outcome=Outcome.INCONCLUSIVE, doubts=doubts)
+        return replace(self, outcome=Outcome.INCONCLUSIVE, doubts=doubts, queries_needed=None)
+
+    @property
+    def within_reach(self) -> bool:
+        """Whether as many queries as would settle it can be had: queries alone by the thousands, judged ones not."""
+        if self.queries_needed is None:
+            return False
+        return self.provisional or self.queries_needed - self.n_queries <= MOST_TO_JUDGE
 
     @property
     def lacks_documents(self) -> bool:
@@ -441,6 +455,11 @@ class Verdict:
                 f"{self.stands_for:g}, however many queries there are; judge some (--beir)"
             )
         needed = f"about {self.queries_needed:,}" if self.queries_needed else f"more than {MOST_QUERIES:,}"
+        if not (self.provisional or self.within_reach):
+            return (
+                f"{span}: {self._nearest} lies between, too close to settle by queries that people judge: it would "
+                f"take {needed}"
+            )
         return f"{span}: {self._nearest} lies between; {needed} queries would settle it in 8 of 10 audits like this one"
 
     @property

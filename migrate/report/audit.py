@@ -30,6 +30,9 @@ def advice(report: AuditReport) -> Iterator[str]:
         return
     if report.reference is not None and not report.reference.proven:
         yield _PROVEN_STORE if report.pool else _PROVEN_REFERENCE
+    elif verdict.doubts:
+        yield "clear up the doubt of the verdict first: while there is one, nothing is SAFE"
+        return
     if verdict.lacks_documents:
         yield "embed the whole store again: it is too small to audit, and for a migration to pay off"
         return
@@ -43,17 +46,36 @@ def advice(report: AuditReport) -> Iterator[str]:
             f"`{name}` keeps the margin ({verdict.measured} {bounds.estimate:.3f}, at least {bounds.lower:.3f} with "
             f"95 % confidence, whichever of {len(report.family)} further arms is picked)"
         )
-    if report.frontier is None:
-        yield (
-            "try what re-embedding a part would keep: `audit` says it with `--frontier`, `--source` and the `--stitch` "
-            f"of the translation{_BY_BUILD if report.pool else ''}"
-        )
-    if verdict.outcome is Outcome.INCONCLUSIVE and verdict.provisional:
+    if report.ungraded is not None:
+        yield _DRAWN_AGAIN
+    elif report.frontier is None:
+        yield f"{_FRONTIER}{_BY_BUILD if report.pool else ''}"
+    if verdict.outcome is Outcome.INCONCLUSIVE:
+        yield from _more_queries(report)
+
+
+def _more_queries(report: AuditReport) -> Iterator[str]:
+    """To judge as many as would settle it, or to grade more of those that were drawn, as long as there are enough."""
+    verdict = report.verdict
+    if verdict.provisional:
         yield "or judge some queries, and audit with --beir"
-    if verdict.outcome is Outcome.INCONCLUSIVE and verdict.queries_needed:
-        yield f"or {'give' if verdict.provisional else 'judge'} about {verdict.queries_needed:,} queries"
+    needed = verdict.queries_needed
+    if needed is None or not verdict.within_reach:
+        return
+    more = needed - verdict.n_queries
+    if report.ungraded is None:
+        yield f"or {'give' if verdict.provisional else 'judge'} about {needed:,} queries"
+    elif more <= report.ungraded:
+        yield f"or grade about {more:,} more of the {report.ungraded:,} queries that are left in the file"
 
 
+_FRONTIER = (
+    "try what re-embedding a part would keep: `audit` says it with `--frontier`, `--source` and the `--stitch` of the "
+    "translation"
+)
+_DRAWN_AGAIN = (
+    "re-embed a part of the store (`translate --reembed`), and draw queries to judge the new one by (`--judge-next`)"
+)
 _PROVEN_STORE = "audit a store that says what it was translated for, as `translate` writes it"
 _PROVEN_REFERENCE = "build a reference that is beyond doubt: `audit STORE --reference build` embeds every text"
 _BY_BUILD = ", against a full re-embed (`--reference build`)"
@@ -243,7 +265,7 @@ def audit_text(report: AuditReport) -> str:
 
 
 def sentences(report: AuditReport) -> Iterator[str]:
-    """What the tables do not say, the verdict last."""
+    """What the tables do not say, the verdict last, and what belongs beside it before it."""
     verdict = report.verdict
     yield "bounds are one-sided 95 % bounds of each arm alone; the verdict is on `translated` alone"
     if report.pool is not None:
@@ -263,6 +285,7 @@ def sentences(report: AuditReport) -> Iterator[str]:
     yield from (f"next: {step}" for step in advice(report))
     if choice := decision(report):
         yield f"decision: {choice}"
+    yield from (f"caveat: {caveat}" for caveat in report.caveats)
     yield f"{report.headline}: {verdict.sentence}"
 
 
