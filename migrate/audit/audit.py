@@ -27,6 +27,9 @@ from migrate.search.runs import Run
 from migrate.selection.query_log import choosers_of
 from migrate.vectors import Progress, no_progress
 
+_JUDGED = 0.9
+"""Share, 0-1, of the full re-embed's first 10 that are judged where whoever judged has graded what rankings found."""
+
 
 def audit_store(
     inputs: AuditInputs, options: AuditOptions | None = None, *, progress: Progress = no_progress
@@ -147,7 +150,7 @@ def _judgement_doubts(runs: Mapping[str, Run], full: ArmResult, evaluation: Eval
     """Why the judgements cannot tell a good store from a bad one."""
     query_set = evaluation.query_set
     doubts = alike_grades(query_set, [runs[name] for name in (FULL, TRANSLATED, STAY) if name in runs])
-    if doubts or query_set.chances is None:
+    if doubts or (query_set.chances is None and (full.mean("judged@10") or 0) < _JUDGED):
         return doubts
     scores = full.scores[evaluation.measure]
     return unrelated_grades(query_set, scores, seed=evaluation.seed, resamples=evaluation.resamples)

@@ -29,7 +29,7 @@ from migrate.vectors import Query
 _DEPTH = 10
 _ALIKE = 0.5
 _UNRELATED = MARGIN
-"""Share, 0-1, of the full re-embed's nDCG@10 that candidates in random order must be shown to stay below."""
+"""Share, 0-1, of the full re-embed's nDCG@10 that judged documents in random order must be shown to stay below."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,16 +92,18 @@ def alike_grades(query_set: QuerySet, runs: Sequence[Run]) -> tuple[str, ...]:
 
 
 def unrelated_grades(query_set: QuerySet, full: Scores, *, seed: int, resamples: int) -> tuple[str, ...]:
-    """A doubt where graded candidates in random order are not shown to be worse than in the full re-embed's order.
+    """A doubt where judged documents in random order are not shown to be worse than what the full re-embed finds.
 
-    `full` are the full re-embed's nDCG@10, (c,). Each drawn query counts the same here, however it was drawn.
+    To be used where grades of 0 are there too: of documents that are all relevant no order is any better.
+
+    `full` are the full re-embed's nDCG@10, (c,). Each query counts the same here, however it was drawn.
     """
     shuffled = query_set.merged(ndcg_at_random(query_set.qrels or {}, query_set.query_ids, _DEPTH))
     bounds = retention_bounds(shuffled, full, seed=seed, resamples=resamples)
     if bounds.upper < _UNRELATED:
         return ()
     return (
-        "the grades look unrelated to the rankings: the same candidates in random order score "
+        "the grades look unrelated to the rankings: the judged documents in random order score "
         f"{bounds.estimate:.2f} times what the full re-embed does (at most {bounds.upper:.2f}), so that these "
         "judgements could not show a loss: check the grades of some queries",
     )

@@ -38,20 +38,25 @@ def advice(report: AuditReport) -> Iterator[str]:
         return
     if verdict.worse_than_stay:
         yield "stay with the source store for now: it answers better than the translated one"
+    yield from _ways_on(report)
+    if verdict.outcome is Outcome.INCONCLUSIVE:
+        yield from _more_queries(report)
+
+
+def _ways_on(report: AuditReport) -> Iterator[str]:
+    """Stores and arms that may keep more than the translated store."""
     if report.frontier is not None:
         yield report.frontier.sentence
     for name in report.ways_out:
-        bounds = report.family[name]
+        bounds, measured = report.family[name], report.verdict.measured
         yield (
-            f"`{name}` keeps the margin ({verdict.measured} {bounds.estimate:.3f}, at least {bounds.lower:.3f} with "
+            f"`{name}` keeps the margin ({measured} {bounds.estimate:.3f}, at least {bounds.lower:.3f} with "
             f"95 % confidence, whichever of {len(report.family)} further arms is picked)"
         )
     if report.ungraded is not None:
         yield _DRAWN_AGAIN
     elif report.frontier is None:
         yield f"{_FRONTIER}{_BY_BUILD if report.pool else ''}"
-    if verdict.outcome is Outcome.INCONCLUSIVE:
-        yield from _more_queries(report)
 
 
 def _more_queries(report: AuditReport) -> Iterator[str]:
