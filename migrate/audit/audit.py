@@ -91,6 +91,8 @@ def audit_store(
     deciding = {name: result.scores[evaluation.measure] for name, result in results.items()}
     diagnostics = diagnose(prepared, runs, deciding, floor)
     verdict = evaluation.verdict(results[TRANSLATED], results[FULL], stay)
+    if query_set.chances is not None:
+        verdict = replace(verdict, left_to_judge=query_set.ungraded)
     return AuditReport(
         verdict=replace(verdict, remedy=pool.remedy) if pool else verdict,
         arms=tuple(results.values()),
@@ -119,7 +121,6 @@ def audit_store(
         doubts=evaluation.doubts,
         pool=pool.summary if pool else None,
         made_from=query_set.made_from,
-        ungraded=None if query_set.chances is None else query_set.ungraded,
         unjudged=draw_unjudged(prepared, runs, options.judge_next) if options.judge_next else (),
     )
 

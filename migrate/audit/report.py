@@ -33,8 +33,8 @@ class AuditReport:
     vectors, None where there are none. `frontier` are the budgets that were tried. `reference` is how the standard was
     shown to be one, `doubts` what is odd about it or about the scores: with any of them nothing is SAFE. `pool` is
     what was embedded where no full re-embed was, `made_from` what synthetic queries were made from, empty for others.
-    `unjudged` are queries to judge next, where `AuditOptions.judge_next` asks for some; `ungraded` is how many of the
-    file of drawn queries are left to grade, None where queries were not drawn. `caveats` belong beside the verdict.
+    `unjudged` are queries to judge next, where `AuditOptions.judge_next` asks for some. `caveats` belong beside the
+    verdict.
     """
 
     verdict: Verdict
@@ -56,7 +56,6 @@ class AuditReport:
     pool: PoolSummary | None = None
     made_from: str = ""
     unjudged: tuple[Unjudged, ...] = ()
-    ungraded: int | None = None
     caveats: tuple[str, ...] = ()
 
     def __repr__(self) -> str:

@@ -362,7 +362,8 @@ class Verdict:
     `stands_for`, and below `harmful` it is NOT SAFE; there is no such gap in other verdicts. `confidence` is that of
     each bound. `n_documents` is how many the first 10 were found among, None where scores alone were judged. `doubts`
     say why the figures cannot be trusted, where they cannot: they take a SAFE away, and no queries give it back.
-    `remedy` is what would settle an inconclusive verdict where that is not queries.
+    `remedy` is what would settle an inconclusive verdict where that is not queries. `left_to_judge` is how many queries
+    were drawn to be judged and are not yet, None where none were drawn.
     """
 
     outcome: Outcome
@@ -378,6 +379,7 @@ class Verdict:
     remedy: str | None = None
     harmful: float | None = None
     stands_for: float | None = None
+    left_to_judge: int | None = None
 
     def doubted(self, doubts: tuple[str, ...]) -> Verdict:
         """The verdict where there are doubts about what it rests on: INCONCLUSIVE instead of SAFE.
@@ -394,7 +396,8 @@ class Verdict:
         """Whether as many queries as would settle it can be had: queries alone by the thousands, judged ones not."""
         if self.queries_needed is None:
             return False
-        return self.provisional or self.queries_needed - self.n_queries <= MOST_TO_JUDGE
+        most = MOST_TO_JUDGE if self.left_to_judge is None else self.left_to_judge
+        return self.provisional or self.queries_needed - self.n_queries <= most
 
     @property
     def lacks_documents(self) -> bool:
@@ -456,10 +459,8 @@ class Verdict:
             )
         needed = f"about {self.queries_needed:,}" if self.queries_needed else f"more than {MOST_QUERIES:,}"
         if not (self.provisional or self.within_reach):
-            return (
-                f"{span}: {self._nearest} lies between, too close to settle by queries that people judge: it would "
-                f"take {needed}"
-            )
+            those = "queries that people judge" if self.left_to_judge is None else "the queries that were drawn"
+            return f"{span}: {self._nearest} lies between, too close to settle by {those}: it would take {needed}"
         return f"{span}: {self._nearest} lies between; {needed} queries would settle it in 8 of 10 audits like this one"
 
     @property

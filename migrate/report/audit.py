@@ -53,25 +53,25 @@ def _ways_on(report: AuditReport) -> Iterator[str]:
             f"`{name}` keeps the margin ({measured} {bounds.estimate:.3f}, at least {bounds.lower:.3f} with "
             f"95 % confidence, whichever of {len(report.family)} further arms is picked)"
         )
-    if report.ungraded is not None:
+    if report.verdict.left_to_judge is not None:
         yield _DRAWN_AGAIN
     elif report.frontier is None:
         yield f"{_FRONTIER}{_BY_BUILD if report.pool else ''}"
 
 
 def _more_queries(report: AuditReport) -> Iterator[str]:
-    """To judge as many as would settle it, or to grade more of those that were drawn, as long as there are enough."""
+    """To judge as many as would settle it, or to grade more of those that were drawn, where that is within reach."""
     verdict = report.verdict
     if verdict.provisional:
         yield "or judge some queries, and audit with --beir"
     needed = verdict.queries_needed
     if needed is None or not verdict.within_reach:
         return
-    more = needed - verdict.n_queries
-    if report.ungraded is None:
+    if verdict.left_to_judge is None:
         yield f"or {'give' if verdict.provisional else 'judge'} about {needed:,} queries"
-    elif more <= report.ungraded:
-        yield f"or grade about {more:,} more of the {report.ungraded:,} queries that are left in the file"
+    else:
+        more = needed - verdict.n_queries
+        yield f"or grade about {more:,} more of the {verdict.left_to_judge:,} queries that are left in the file"
 
 
 _FRONTIER = (
