@@ -12,12 +12,13 @@ from migrate.audit.diagnostics import diagnose
 from migrate.audit.drawn_queries import chances_of, greatest_change
 from migrate.audit.held_out import audit_held_out
 from migrate.audit.inputs import AuditInputs, AuditOptions, PoolReference, PreparedAudit, prepare_audit, quotes
-from migrate.audit.judging import draw_unjudged
+from migrate.audit.judging import alike_grades, draw_unjudged, unrelated_grades
+from migrate.audit.measures import Scores
 from migrate.audit.pool import grow_pool
 from migrate.audit.query_set import QuerySet, independent
 from migrate.audit.reference import odd_scores
 from migrate.audit.report import AuditReport
-from migrate.audit.results import BM25, FULL, RANDOM, STAY, TRANSLATED, ArmResult, Evaluation
+from migrate.audit.results import FULL, RANDOM, STAY, TRANSLATED, ArmResult, Evaluation
 from migrate.audit.retrieval import Retriever
 from migrate.audit.slices import unused_fields
 from migrate.audit.verdict import Bounds, family_bounds
@@ -25,6 +26,9 @@ from migrate.manifest import Manifest, ReportFacts
 from migrate.search.runs import Run
 from migrate.selection.query_log import choosers_of
 from migrate.vectors import Progress, no_progress
+
+_JUDGED = 0.9
+"""Share, 0-1, of the full re-embed's first 10 that are judged where whoever judged has graded what rankings found."""
 
 
 def audit_store(
@@ -77,12 +81,18 @@ def audit_store(
     evaluation = Evaluation(
         query_set, options.margin, options.seed, options.resamples, prepared.n_documents, floor=floor, limited=limited
     )
-    oddities = (*_oddities(results, evaluation), *quotes(prepared, answers[FULL].run))
+    oddities = (
+        *_oddities(results, evaluation, _words(retriever)),
+        *quotes(prepared, answers[FULL].run),
+        *_judgement_doubts(runs, results[FULL], evaluation),
+    )
     evaluation = replace(evaluation, doubts=(*prepared.doubts, *oddities))
     stay = results[STAY].scores[evaluation.measure] if STAY in results else None
     deciding = {name: result.scores[evaluation.measure] for name, result in results.items()}
     diagnostics = diagnose(prepared, runs, deciding, floor)
     verdict = evaluation.verdict(results[TRANSLATED], results[FULL], stay)
+    if query_set.chances is not None:
+        verdict = replace(verdict, left_to_judge=query_set.ungraded)
     return AuditReport(
         verdict=replace(verdict, remedy=pool.remedy) if pool else verdict,
         arms=tuple(results.values()),
@@ -101,6 +111,7 @@ def audit_store(
             *(result.reranking.sentence for result in results.values() if result.reranking),
             *unused_fields(diagnostics.slices, options.slice_fields),
         ),
+        caveats=prepared.caveats,
         manifest=_manifest(prepared),
         family=_family([arm for arm in arms if arm.is_alternative], results, evaluation),
         skipped_arms=skipped,
@@ -116,18 +127,36 @@ def audit_store(
     )
 
 
-def _oddities(results: Mapping[str, ArmResult], evaluation: Evaluation) -> tuple[str, ...]:
+def _words(retriever: Retriever) -> Scores | None:
+    """What BM25 scores, in the report or not; None where nothing is judged or there are no texts."""
+    inputs = retriever.inputs
+    if inputs.query_set.qrels is None or not inputs.stores[TRANSLATED].info.has_texts:
+        return None
+    return retriever.deciding_scores(retriever.bm25().run)
+
+
+def _oddities(results: Mapping[str, ArmResult], evaluation: Evaluation, words: Scores | None) -> tuple[str, ...]:
     """Scores that speak against the reference; without judgements it is the measure of itself."""
     if evaluation.provisional:
         return ()
     arm, full = (results[name].scores[evaluation.measure] for name in (TRANSLATED, FULL))
     full = full if evaluation.floor is None else evaluation.floor.expected
-    words, stay = (results[name].scores[evaluation.measure] if name in results else None for name in (BM25, STAY))
+    stay = results[STAY].scores[evaluation.measure] if STAY in results else None
     chance = results[RANDOM].scores[evaluation.measure]
     weighting = evaluation.query_set.weighting()
     return odd_scores(
         arm, full, words, stay, chance, seed=evaluation.seed, resamples=evaluation.resamples, weighting=weighting
     )
+
+
+def _judgement_doubts(runs: Mapping[str, Run], full: ArmResult, evaluation: Evaluation) -> tuple[str, ...]:
+    """Why the judgements cannot tell a good store from a bad one."""
+    query_set = evaluation.query_set
+    doubts = alike_grades(query_set, [runs[name] for name in (FULL, TRANSLATED, STAY) if name in runs])
+    if doubts or (query_set.chances is None and (full.mean("judged@10") or 0) < _JUDGED):
+        return doubts
+    scores = full.scores[evaluation.measure]
+    return unrelated_grades(query_set, scores, seed=evaluation.seed, resamples=evaluation.resamples)
 
 
 def _family(arms: list[Arm], results: Mapping[str, ArmResult], evaluation: Evaluation) -> dict[str, Bounds]:

@@ -67,16 +67,9 @@ def check_same_documents(stores: Mapping[str, Store], keys: Mapping[str, Keys], 
             )
 
 
-def remarks(query_set: QuerySet, keys: Keys, translated: Store) -> tuple[str, ...]:
-    """Notes on the judgements and on the translated store, before it is searched.
-
-    Raises
-    ------
-    InputError
-        None of the relevant documents is in the stores.
-    """
-    facts = (*_repeated(query_set), *_coverage(query_set, keys), *_true_vectors(translated), *_outside(translated))
-    return (*query_set.notes, *facts)
+def remarks(query_set: QuerySet, translated: Store) -> tuple[str, ...]:
+    """Notes on the queries and on the translated store, before it is searched."""
+    return (*query_set.notes, *_repeated(query_set), *_true_vectors(translated), *_outside(translated))
 
 
 def echoes(query_set: QuerySet, keys: Keys, documents: Iterable[Document]) -> tuple[str, ...]:
@@ -130,8 +123,14 @@ def _repeated(query_set: QuerySet) -> tuple[str, ...]:
     )
 
 
-def _coverage(query_set: QuerySet, keys: Keys) -> tuple[str, ...]:
-    """What the judgements say of documents that the stores do not hold."""
+def coverage(query_set: QuerySet, keys: Keys) -> tuple[str, ...]:
+    """What the judgements say of documents that the stores do not hold.
+
+    Raises
+    ------
+    InputError
+        No document is relevant, or none of the relevant ones is in the stores.
+    """
     relevant = {d for grades in (query_set.qrels or {}).values() for d, grade in grades.items() if grade > 0}
     if query_set.qrels is not None and not relevant:
         raise InputError(
@@ -147,7 +146,18 @@ def _coverage(query_set: QuerySet, keys: Keys) -> tuple[str, ...]:
         )
     if not missing:
         return ()
-    return (f"{len(missing):,} of {len(relevant):,} relevant documents are not in the stores; no arm can find them",)
+    wanted = [_relevant_to(query.id, query_set.qrels) for query in query_set.distinct]
+    judged = [documents for documents in wanted if documents]
+    lost = sum(documents <= missing for documents in judged)
+    queries = f", and {lost:,} of {len(judged):,} queries say nothing for want of them" if lost else ""
+    return (
+        f"{len(missing):,} of {len(relevant):,} relevant documents are not in the stores, so that no arm can find "
+        f"them{queries}",
+    )
+
+
+def _relevant_to(query_id: str, qrels: Qrels | None) -> set[str]:
+    return {doc_id for doc_id, grade in (qrels or {}).get(query_id, {}).items() if grade > 0}
 
 
 def _outside(translated: Store) -> tuple[str, ...]:
@@ -266,7 +276,8 @@ class AuditOptions:
     Attributes
     ----------
     bm25
-        Whether to rank by words too, where there are texts.
+        Whether to have arms that rank by words too, where there are texts. Judged queries are ranked by BM25 in any
+        case, to see whether the full re-embed is worse.
     two_stage
         How many documents each two-stage arm reranks.
     slice_fields
@@ -300,7 +311,8 @@ class PreparedAudit:
 
     `stores`, `keys` (the document that each id is judged as) and `vectors` (of the queries, (q, dim)) are by the name
     of the arm that searches the store. `documents` are those of the translated store, None without BM25. `notes` are
-    for the reader of the report; `proof` is how the reference was shown to be one, `doubts` why nothing can be SAFE.
+    for the reader of the report, `caveats` for that of the verdict; `proof` is how the reference was shown to be one,
+    `doubts` why nothing can be SAFE.
 
     Where a pool stands for the full re-embed, that one's store is not there until the pool has grown; it is `in_pool`
     then, unless the pool came to be the whole store, and has the first `pool_depth` documents of the translated store
@@ -318,6 +330,7 @@ class PreparedAudit:
     proof: ReferenceProof | None = None
     doubts: tuple[str, ...] = ()
     bridge: FittedStitch | None = None
+    caveats: tuple[str, ...] = ()
     in_pool: bool = False
     pool_depth: int | None = None
 
@@ -402,7 +415,8 @@ def prepare_audit(inputs: AuditInputs, options: AuditOptions, *, progress: Progr
         for name, store in stores.items()
     }
     check_same_documents(stores, keys, standard=TRANSLATED if reference is None else FULL)
-    notes = remarks(query_set, keys[TRANSLATED], translated)
+    caveats = coverage(query_set, keys[TRANSLATED])
+    notes = remarks(query_set, translated)
     _check_dimensions(stores, embedders)
     proof = None
     if reference is None:
@@ -427,7 +441,9 @@ def prepare_audit(inputs: AuditInputs, options: AuditOptions, *, progress: Progr
     if bridge is not None:
         vectors[BRIDGE] = bridge.map_queries(vectors[FULL], source=query_set.name)
     tally = tally_of(embedder, options.price_usd_per_mtok)
-    return PreparedAudit(query_set, options, tally, stores, keys, vectors, documents, notes, proof, doubts, bridge)
+    return PreparedAudit(
+        query_set, options, tally, stores, keys, vectors, documents, notes, proof, doubts, bridge, caveats
+    )
 
 
 def _stores(inputs: AuditInputs, reference: Store | None) -> tuple[dict[str, Store], dict[str, Embedder]]:

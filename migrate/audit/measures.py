@@ -33,7 +33,18 @@ def _ndcg(ranking: Sequence[str], grades: Mapping[str, int], k: int) -> float:
     return _dcg([max(grades.get(doc_id, 0), 0) for doc_id in ranking]) / ideal if ideal > 0 else 0.0
 
 
-def _dcg(gains: Sequence[int]) -> float:
+def ndcg_at_random(qrels: Qrels, query_ids: Sequence[str], k: int) -> Scores:
+    """Expected nDCG@k of each query's judged documents in random order; 0 for a query without relevant documents."""
+    return np.array([_ndcg_at_random(list(qrels.get(query_id, {}).values()), k) for query_id in query_ids])
+
+
+def _ndcg_at_random(grades: Sequence[int], k: int) -> float:
+    gains = sorted((max(grade, 0) for grade in grades), reverse=True)
+    ideal = _dcg(gains[:k])
+    return _dcg([sum(gains) / len(gains)] * min(k, len(gains))) / ideal if ideal > 0 else 0.0
+
+
+def _dcg(gains: Sequence[float]) -> float:
     return sum(gain / log2(position + 2) for position, gain in enumerate(gains))
 
 

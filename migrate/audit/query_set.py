@@ -51,7 +51,7 @@ class QuerySet:
     `exclude_self` drops a document with the query's own id from every run, for sets whose queries are their documents.
     `notes` are what a reader of the report should know of the set, `made_from` what synthetic queries are made from;
     it is empty where users asked them. `chances` are those with which the queries were drawn from all that there are,
-    by query id (`migrate.audit.drawn_queries`); None where all were the same.
+    by query id (`migrate.audit.drawn_queries`); None where all were the same. `ungraded` is how many more were drawn.
 
     Queries of one text (`migrate.vectors.query_key`) are one observation, however often they are repeated and
     whatever their judgements: each is answered and measured, and their mean counts once.
@@ -64,6 +64,7 @@ class QuerySet:
     notes: tuple[str, ...] = ()
     made_from: str = ""
     chances: Mapping[str, float] | None = None
+    ungraded: int = 0
 
     @property
     def query_ids(self) -> tuple[str, ...]:
@@ -110,7 +111,7 @@ def load_questions(beir: str, *, split: str = "test", progress: Progress = no_pr
     """
     if Path(beir).is_file():
         graded = read_graded(Path(beir))
-        return QuerySet(graded.queries, graded.qrels, Path(beir).stem, chances=graded.chances)
+        return QuerySet(graded.queries, graded.qrels, Path(beir).stem, chances=graded.chances, ungraded=graded.ungraded)
     found = load_beir(resolve_beir(beir, progress=progress), split=split)
     notes = []
     if found.unknown_query_ids:

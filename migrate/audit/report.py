@@ -35,6 +35,7 @@ class AuditReport:
     what was embedded where no full re-embed was, `made_from` what synthetic queries were made from, empty for others.
     `unjudged` are queries to judge next, where `AuditOptions.judge_next` asks for some. `reference_at` is the location
     of the full re-embed, None where none is left after the audit; `is_kept` says whether what was embedded is cached.
+    `caveats` belong beside the verdict.
     """
 
     verdict: Verdict
@@ -58,6 +59,7 @@ class AuditReport:
     unjudged: tuple[Unjudged, ...] = ()
     reference_at: str | None = None
     is_kept: bool = False
+    caveats: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return (

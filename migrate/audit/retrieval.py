@@ -86,12 +86,14 @@ class Retriever:
         return other
 
     def bm25(self) -> TimedRun:
-        """Words alone, of the translated store's texts."""
+        """Words alone, of the translated store's texts, which are read where they are not in memory."""
         return self._bm25
 
     @cached_property
     def _bm25(self) -> TimedRun:
-        documents, queries = self.inputs.documents or (), self.inputs.query_set.queries
+        documents, queries = self.inputs.documents, self.inputs.query_set.queries
+        if documents is None:
+            documents = list(self.inputs.stores[TRANSLATED].documents())
         key = self.inputs.keys[TRANSLATED].__getitem__
         self.progress("rank with BM25", 0, None)
         return self._timed(lambda: bm25_run(documents, queries, key=key, depth=self.depth))

@@ -281,6 +281,9 @@ FEWEST_QUERIES = 20
 
 MOST_QUERIES = 100_000
 
+MOST_TO_JUDGE = 1_000
+"""More queries than these nobody judges for an audit."""
+
 POWER = 0.8
 """Share of audits that are to be settled (Cohen 1988)."""
 
@@ -358,8 +361,9 @@ class Verdict:
     (`migrate.audit.unjudged`): `retention` is that of agreement, `margin` the agreement that stands for a retention of
     `stands_for`, and below `harmful` it is NOT SAFE; there is no such gap in other verdicts. `confidence` is that of
     each bound. `n_documents` is how many the first 10 were found among, None where scores alone were judged. `doubts`
-    say why the figures cannot be trusted, where they cannot: they take a SAFE away. `remedy` is what would settle an
-    inconclusive verdict where that is not queries.
+    say why the figures cannot be trusted, where they cannot: they take a SAFE away, and no queries give it back.
+    `remedy` is what would settle an inconclusive verdict where that is not queries. `left_to_judge` is how many queries
+    were drawn to be judged and are not yet, None where none were drawn.
     """
 
     outcome: Outcome
@@ -375,12 +379,25 @@ class Verdict:
     remedy: str | None = None
     harmful: float | None = None
     stands_for: float | None = None
+    left_to_judge: int | None = None
 
     def doubted(self, doubts: tuple[str, ...]) -> Verdict:
-        """The verdict where there are doubts about what it rests on: INCONCLUSIVE instead of SAFE."""
-        if self.outcome is not Outcome.SAFE or not doubts:
+        """The verdict where there are doubts about what it rests on: INCONCLUSIVE instead of SAFE.
+
+        Nor would more queries settle what is INCONCLUSIVE already.
+        """
+        is_sure = self.outcome is Outcome.NOT_SAFE or self.n_queries < FEWEST_QUERIES or self.lacks_documents
+        if is_sure or not doubts:
             return self
-        return replace(self, outcome=Outcome.INCONCLUSIVE, doubts=doubts)
+        return replace(self, outcome=Outcome.INCONCLUSIVE, doubts=doubts, queries_needed=None)
+
+    @property
+    def within_reach(self) -> bool:
+        """Whether as many queries as would settle it can be had: queries alone by the thousands, judged ones not."""
+        if self.queries_needed is None:
+            return False
+        most = MOST_TO_JUDGE if self.left_to_judge is None else self.left_to_judge
+        return self.provisional or self.queries_needed - self.n_queries <= most
 
     @property
     def lacks_documents(self) -> bool:
@@ -441,6 +458,9 @@ class Verdict:
                 f"{self.stands_for:g}, however many queries there are; judge some (--beir)"
             )
         needed = f"about {self.queries_needed:,}" if self.queries_needed else f"more than {MOST_QUERIES:,}"
+        if not (self.provisional or self.within_reach):
+            those = "queries that people judge" if self.left_to_judge is None else "the queries that were drawn"
+            return f"{span}: {self._nearest} lies between, too close to settle by {those}: it would take {needed}"
         return f"{span}: {self._nearest} lies between; {needed} queries would settle it in 8 of 10 audits like this one"
 
     @property

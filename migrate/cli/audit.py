@@ -163,7 +163,12 @@ _ARM_OPTIONS = (
         default="50,200",
         help="Adds an arm for each N: the store's first N for a query, embedded by the target model and ranked again.",
     ),
-    option("--no-bm25", is_flag=True, help="Leave out the lexical arm."),
+    option(
+        "--no-bm25",
+        is_flag=True,
+        help="Leave the arms of words out of the report. That the full re-embed is not worse than BM25 is checked even "
+        "so.",
+    ),
     options.parent_field,
     options.margin,
     options.slices,
@@ -278,8 +283,8 @@ class ArmOptions:
     "--judge-next",
     type=options.PATH,
     metavar="FILE",
-    help=f"Write up to {TO_JUDGE} queries with candidates to judge, of those of "
-    "--queries FILE, drawn so that few judgements settle much.",
+    help=f"Write up to {TO_JUDGE} queries of --queries FILE with documents to grade, drawn so that few judgements "
+    "settle much. Replace each null by a grade, 0 for not relevant, and give the file back with --beir.",
 )
 @options.price
 @spending_options
@@ -361,10 +366,13 @@ def command(
             write_unjudged(aside, report.unjudged)
         advise(
             f"{judge_next}: grade the documents of its {len(report.unjudged):,} queries from the first on, as many as "
-            f"you decide on beforehand; then audit again with --beir {judge_next}",
+            "you decide on beforehand: replace each null by a whole number, 0 for not relevant; then audit again with "
+            f"--beir {judge_next}",
             quiet=quiet,
         )
-    elif report.verdict.outcome is Outcome.INCONCLUSIVE and plan.query_set.chances is None:
+    elif (
+        report.verdict.outcome is Outcome.INCONCLUSIVE and not report.verdict.doubts and plan.query_set.chances is None
+    ):
         advise(
             "to settle it with few judgements, let the audit draw what to judge: --queries LOG --judge-next FILE",
             quiet=quiet,

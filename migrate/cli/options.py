@@ -236,8 +236,9 @@ SYNTHETIC = "synthetic"
 queries = option(
     "--queries",
     metavar="FILE|synthetic",
-    help="Instead of --beir, queries that nobody has judged: a query a line, or JSONL with `text`; or `synthetic`, "
-    "made from the store's documents. The verdict is provisional.",
+    help="Instead of --beir, queries that nobody has judged: a file with a query a line, or JSONL with `text`; or the "
+    "word `synthetic` to make them from the store's documents. The verdict is then provisional: it rests on agreement "
+    "with the full re-embed until queries are judged.",
 )
 split = option("--split", default="test", help="Which qrels/SPLIT.tsv to judge by.")
 

@@ -24,11 +24,15 @@ _LEAST_CHANCE = 0.01
 
 @dataclass(frozen=True, slots=True)
 class GradedQueries:
-    """Queries that were graded, which are the first ones of the file, their grades and their chances to be drawn."""
+    """Queries that were graded, which are the first ones of the file, their grades and their chances to be drawn.
+
+    `ungraded` is how many queries of the file come after them.
+    """
 
     queries: tuple[Query, ...]
     qrels: Mapping[str, Mapping[str, int]]
     chances: Mapping[str, float]
+    ungraded: int = 0
 
 
 def read_graded(path: Path) -> GradedQueries:
@@ -44,7 +48,7 @@ def read_graded(path: Path) -> GradedQueries:
     queries: dict[str, Query] = {}
     qrels: dict[str, dict[str, int]] = {}
     chances: dict[str, float] = {}
-    skipped = ""
+    skipped, ungraded = "", 0
     for place, record in read_records(path):
         query = Query(record_id(record, place), record_text(record, "text", place))
         grades = _grades(record, place)
@@ -52,6 +56,7 @@ def read_graded(path: Path) -> GradedQueries:
             raise DatasetError(f"{place}: the query id {query.id!r} appears twice; remove one")
         if grades is None:
             skipped = skipped or query.id
+            ungraded += 1
             continue
         if skipped:
             raise DatasetError(
@@ -61,7 +66,7 @@ def read_graded(path: Path) -> GradedQueries:
         queries[query.id], qrels[query.id], chances[query.id] = query, grades, _chance(record, place)
     if not queries:
         raise DatasetError(f"{path}: no query is graded; replace each null by a grade, 0 for not relevant")
-    return GradedQueries(tuple(queries.values()), qrels, chances)
+    return GradedQueries(tuple(queries.values()), qrels, chances, ungraded)
 
 
 def _grades(record: dict[str, Any], place: str) -> dict[str, int] | None:

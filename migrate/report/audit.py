@@ -217,7 +217,7 @@ def audit_text(report: AuditReport) -> str:
 
 
 def sentences(report: AuditReport) -> Iterator[str]:
-    """What the tables do not say, the verdict last."""
+    """What the tables do not say, the verdict last, and what belongs beside it before it."""
     verdict = report.verdict
     yield "bounds are one-sided 95 % bounds of each arm alone; the verdict is on `translated` alone"
     if report.pool is not None:
@@ -237,6 +237,7 @@ def sentences(report: AuditReport) -> Iterator[str]:
     yield from (f"next: {step}" for step in advice(report))
     if choice := decision(report):
         yield f"decision: {choice}"
+    yield from (f"caveat: {caveat}" for caveat in report.caveats)
     yield f"{report.headline}: {verdict.sentence}"
 
 

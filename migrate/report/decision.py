@@ -99,6 +99,9 @@ def advice(report: AuditReport) -> Iterator[str]:
     verdict, choice = report.verdict, choose(report)
     if report.reference is not None and not report.reference.proven:
         yield _PROVEN_STORE if report.pool else _PROVEN_REFERENCE
+    elif verdict.doubts:
+        yield "clear up the doubt of the verdict first: while there is one, nothing is SAFE"
+        return
     if verdict.lacks_documents:
         yield "embed the whole store again: it is too small to audit, and for a migration to pay off"
         return
@@ -141,7 +144,9 @@ def _is_budget(choice: Choice, report: AuditReport) -> bool:
 def _cheaper(report: AuditReport, choice: Choice) -> Iterator[str]:
     """What might show that less is enough."""
     verdict = report.verdict
-    if report.frontier is not None:
+    if verdict.left_to_judge is not None:
+        yield _DRAWN_AGAIN
+    elif report.frontier is not None:
         yield from [] if _is_budget(choice, report) else [report.frontier.sentence]
     elif report.pool is not None:
         yield "or re-embed a part (`translate --reembed 30%`), and audit what comes of it by a pool"
@@ -150,12 +155,28 @@ def _cheaper(report: AuditReport, choice: Choice) -> Iterator[str]:
             "or try what re-embedding a part would keep: `audit` says it with `--frontier`, `--source` and the "
             "`--stitch` of the translation"
         )
-    if verdict.outcome is Outcome.INCONCLUSIVE and verdict.provisional:
+    if verdict.outcome is Outcome.INCONCLUSIVE:
+        yield from _more_queries(report)
+
+
+def _more_queries(report: AuditReport) -> Iterator[str]:
+    """To judge as many as would settle it, or to grade more of those that were drawn, where that is within reach."""
+    verdict = report.verdict
+    if verdict.provisional:
         yield "or judge some queries, and audit with --beir"
-    if verdict.outcome is Outcome.INCONCLUSIVE and verdict.queries_needed:
-        yield f"or {'give' if verdict.provisional else 'judge'} about {verdict.queries_needed:,} queries"
+    needed = verdict.queries_needed
+    if needed is None or not verdict.within_reach:
+        return
+    if verdict.left_to_judge is None:
+        yield f"or {'give' if verdict.provisional else 'judge'} about {needed:,} queries"
+    else:
+        more = needed - verdict.n_queries
+        yield f"or grade about {more:,} more of the {verdict.left_to_judge:,} queries that are left in the file"
 
 
+_DRAWN_AGAIN = (
+    "or re-embed a part of the store (`translate --reembed`), and draw queries to judge the new one by (`--judge-next`)"
+)
 _PROVEN_STORE = "audit a store that says what it was translated for, as `translate` writes it"
 _PROVEN_REFERENCE = "build a reference that is beyond doubt: `audit STORE --reference build` embeds every text"
 

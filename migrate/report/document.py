@@ -55,7 +55,12 @@ def audit_document(report: AuditReport) -> dict[str, Any]:
     return {
         "schema_version": SCHEMA_VERSION,
         "kind": "audit",
-        "verdict": {**_verdict(report.verdict), "measure": report.measure, "basis": report.basis or None},
+        "verdict": {
+            **_verdict(report.verdict),
+            "measure": report.measure,
+            "basis": report.basis or None,
+            "caveats": list(report.caveats),
+        },
         "dataset": {"name": report.dataset, "queries": len(report.query_ids), "documents": report.n_documents},
         "arms": [_arm(arm, report) for arm in report.arms],
         "family": as_plain(report.family),

@@ -183,9 +183,10 @@ def _lead(report: AuditReport) -> str:
     colour = "warn" if is_half else _COLOURS[verdict.outcome]
     words = f"{verdict.outcome}, provisional" if verdict.provisional else verdict.outcome.value
     basis = f" {html_sentence(f'provisional: {report.basis}')}" if report.basis else ""
+    caveats = "".join(f" {html_sentence(caveat)}" for caveat in report.caveats)
     stamp = f'<span class="stamp {colour}">{escape(words)}</span>'
     return (
-        f'<p class="lead">{stamp}{html_sentence(verdict.sentence)}{basis}</p>'
+        f'<p class="lead">{stamp}{html_sentence(verdict.sentence)}{caveats}{basis}</p>'
         f"{_steps(report)}"
         f'<dl class="figures">{"".join(_figure(name, value) for name, value in _figures(report))}</dl>'
     )

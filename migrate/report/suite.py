@@ -123,7 +123,8 @@ _STATES = {Outcome.SAFE: State.PASSED, Outcome.NOT_SAFE: State.FAILED, Outcome.I
 def audit_suite(report: AuditReport) -> Suite:
     """The verdict, and where staying is possible, whether it is not better."""
     verdict = report.verdict
-    cases = [Case("verdict", _STATES[verdict.outcome], f"{report.headline}: {verdict.sentence}")]
+    message = "; ".join([f"{report.headline}: {verdict.sentence}", *report.caveats])
+    cases = [Case("verdict", _STATES[verdict.outcome], message)]
     gain = verdict.gain_over_stay
     if gain is not None:
         span = f"{gain.estimate:+.3f} {report.measure} (95 % bounds {gain.lower:+.3f} to {gain.upper:+.3f})"
@@ -147,8 +148,9 @@ def _audit_markdown(report: AuditReport) -> str:
     notes = "\n".join(f"- {sentence}" for sentence in others)
     provisional = report.verdict.provisional and report.verdict.outcome is Outcome.SAFE
     mark = MARKS[State.OPEN if provisional else _STATES[report.verdict.outcome]]
+    caveats = "".join(f"{caveat}\n\n" for caveat in report.caveats)
     return (
-        f"## {mark} lead-migrate: {verdict}\n\n{markdown_table(quality_rows(report))}\n\n"
+        f"## {mark} lead-migrate: {verdict}\n\n{caveats}{markdown_table(quality_rows(report))}\n\n"
         f"<details><summary>Remarks</summary>\n\n{notes}\n\n</details>\n"
     )
 

@@ -18,6 +18,7 @@ from topics import (
     noisy,
 )
 
+from migrate.audit.inputs import PoolReference
 from migrate.audit.query_set import QuerySet, document_keys
 from migrate.audit.results import BM25, FULL, HYBRID, HYBRID_FULL, MEAN, RANDOM, STAY, TRANSLATED, win_tie_loss
 from migrate.audit.verdict import Outcome
@@ -80,6 +81,20 @@ def test_stores_without_texts_are_audited_without_bm25(tmp_path):
     report = audit(first, second, QuerySet(QUERIES, qrels, "rows"))
     assert [arm.name for arm in report.arms] == [FULL, TRANSLATED, MEAN, RANDOM]
     assert report.arm(FULL).mean("nDCG@10") > 0.5
+
+
+@pytest.mark.parametrize("bm25", [True, False])
+def test_a_full_re_embed_that_is_worse_than_words_is_doubted_with_or_without_their_arm(bm25, tmp_path):
+    """Its two stores agree, and are of little use: the topic of a query stands in its words."""
+    poor = Topics(blur=1.0)
+    vectors = poor.embed_documents(DOCUMENTS)
+    translated = make_store(tmp_path / "translated", vectors=vectors * np.float32(1.01))
+    for by in (make_store(tmp_path / "reference", poor), PoolReference(depth=150)):
+        report = audit(translated, by, embedder=poor, bm25=bm25, margin=0.8)
+        assert report.verdict.retention.lower > 0.8
+        assert report.verdict.outcome is Outcome.INCONCLUSIVE
+        assert "the full re-embed is significantly worse than BM25" in report.verdict.sentence
+        assert (BM25 in [arm.name for arm in report.arms]) == bm25
 
 
 def brute_ranking(query, documents, vectors, metric="ip"):
@@ -285,7 +300,12 @@ def test_a_reference_of_another_model_is_refused(translated_by, reference_by, ag
 def test_judgements_of_documents_that_are_not_there_are_counted(reference):
     qrels = {"q0": {"d000": 1, "gone": 1, "zero": 0}, "q1": {"away": 2, "gone": 1}}
     report = audit(copy_store(reference), reference, QuerySet(QUERIES, qrels, "x", notes=("a note",)))
-    assert report.notes[:2] == ("a note", "2 of 3 relevant documents are not in the stores; no arm can find them")
+    assert report.notes[0] == "a note"
+    assert report.caveats == (
+        "2 of 3 relevant documents are not in the stores, so that no arm can find them, and 1 of 2 queries say nothing "
+        "for want of them",
+    )
+    assert audit(copy_store(reference), reference).caveats == ()
     with pytest.raises(InputError, match=r"^x: expected judgements of the documents in the stores, found none"):
         audit(copy_store(reference), reference, QuerySet(QUERIES, {"q0": {"gone": 1, "d000": 0}}, "x"))
 

@@ -2,12 +2,18 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from migrate.audit.drawn_queries import FLOOR
+from migrate.audit.judging import alike_grades, unrelated_grades
+from migrate.audit.measures import ndcg
+from migrate.audit.query_set import QuerySet
 from migrate.cli.main import run
 from migrate.datasets.graded import read_graded
 from migrate.errors import DatasetError
+from migrate.search.runs import Run
+from migrate.vectors import Query
 
 pytestmark = pytest.mark.slow
 
@@ -27,6 +33,7 @@ def drawn(good, tmp_path, capsys):
     path = tmp_path / "next.jsonl"
     _, _, messages = audit(good, capsys, None, "--queries", good.beir / "queries.jsonl", "--judge-next", path)
     assert "grade the documents of its" in messages and f"--beir {path}" in messages
+    assert "replace each null by a whole number, 0 for not relevant" in messages
     return path
 
 
@@ -66,6 +73,100 @@ def test_whoever_stops_early_has_judged_a_sample(good, drawn, capsys):
     grade(drawn, good.qrels, 30)
     _, report, _ = audit(good, capsys, drawn)
     assert report["verdict"]["queries"] == 30
+
+
+def grade_by(path, grade_of):
+    """What a person does who does not read: `grade_of` is called with a query's place and a document's."""
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    for query, record in enumerate(records):
+        for place, document in enumerate(record["documents"]):
+            document["grade"] = int(grade_of(query, place))
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return records
+
+
+def as_beir(records, good, folder):
+    """The grades of a file as a BEIR folder, zeros too."""
+    (folder / "qrels").mkdir(parents=True)
+    (folder / "queries.jsonl").write_bytes((good.beir / "queries.jsonl").read_bytes())
+    lines = [f"{one['_id']}\t{d['_id']}\t{d['grade']}" for one in records for d in one["documents"]]
+    (folder / "qrels" / "test.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *lines, ""]))
+    return folder
+
+
+def test_honest_grades_are_believed(good, drawn, capsys):
+    grade(drawn, good.qrels)
+    code, report, _ = audit(good, capsys, drawn)
+    assert (code, report["reference"]["doubts"]) == (0, [])
+
+
+def test_grades_that_are_all_alike_make_no_store_safe(good, drawn, tmp_path, capsys):
+    """Every ranking of them is perfect, whatever the store has lost."""
+    records = grade_by(drawn, lambda query, place: 1)
+    for judged in (drawn, as_beir(records, good, tmp_path / "beir")):
+        code, report, _ = audit(good, capsys, judged)
+        assert code == 3 and report["verdict"]["retention"]["lower"] > 0.95
+        n = len(records)
+        assert f"in {n} of {n} queries with relevant documents all candidates" in report["verdict"]["sentence"]
+        assert report["next"] == ["clear up the doubt of the verdict first: while there is one, nothing is SAFE"]
+        assert report["decision"] is None
+
+
+def test_grades_for_most_queries_that_are_alike_hide_what_the_others_show(good, drawn, capsys):
+    honest = grade(drawn, good.qrels)
+    grades = [[document["grade"] for document in record["documents"]] for record in honest]
+    n = len(honest)
+    grade_by(drawn, lambda query, place: 1 if query < 0.3 * n else grades[query][place])
+    assert "all candidates have the same grade" not in str(audit(good, capsys, drawn)[1]["reference"]["doubts"])
+    grade_by(drawn, lambda query, place: 1 if query < 0.75 * n else grades[query][place])
+    code, report, _ = audit(good, capsys, drawn)
+    assert code == 3 and "all candidates have the same grade" in report["verdict"]["sentence"]
+
+
+@pytest.mark.parametrize("highest", [1, 2])
+def test_grades_at_random_make_no_store_safe_and_no_more_of_them_would(highest, good, drawn, tmp_path, capsys):
+    rng = np.random.default_rng(5)
+    records = grade_by(drawn, lambda query, place: rng.integers(highest + 1))
+    for judged in (drawn, as_beir(records, good, tmp_path / "beir")):
+        code, report, _ = audit(good, capsys, judged)
+        assert code == 3 and "the grades look unrelated to the rankings" in report["verdict"]["sentence"]
+        assert report["verdict"]["queries_needed"] is None
+        assert not any("judge about" in step or "re-embed" in step for step in report["next"])
+
+
+def test_all_but_one_grade_alike_tell_no_more(good, drawn, capsys):
+    grade_by(drawn, lambda query, place: place != query % 7)
+    code, report, _ = audit(good, capsys, drawn)
+    assert code == 3 and "the grades look unrelated" in report["verdict"]["sentence"]
+
+
+RANKINGS = [Run({f"q{row}": tuple(f"d{place}" for place in range(12)) for row in range(40)})] * 2
+
+
+def judged(grades_of):
+    queries = tuple(Query(f"q{row}", f"text {row}") for row in range(40))
+    return QuerySet(queries, {f"q{row}": grades_of(row) for row in range(40)}, "x")
+
+
+def test_judgements_of_relevant_documents_alone_are_not_alike():
+    """As in most BEIR sets: what is not judged is not relevant."""
+    assert alike_grades(judged(lambda row: {"d3": 1}), RANKINGS) == ()
+    assert alike_grades(judged(lambda row: {f"d{place}": 1 for place in range(9)}), RANKINGS) == ()
+    assert alike_grades(judged(lambda row: {f"d{place}": 0 for place in range(9)}), RANKINGS) == ()
+    (doubt,) = alike_grades(judged(lambda row: {f"d{place}": 2 for place in range(10)} if row % 10 else {}), RANKINGS)
+    assert doubt.startswith("in 36 of 36 queries with relevant documents")
+    assert alike_grades(judged(lambda row: {f"d{place}": 2 + place % 2 for place in range(10)}), RANKINGS) == ()
+    assert alike_grades(judged(lambda row: {f"d{place}": row % 2 for place in range(9)} | {"d9": 1}), RANKINGS) == ()
+
+
+@pytest.mark.parametrize(("first", "doubts"), [(2, 0), (None, 1)])
+def test_grades_that_follow_the_ranking_are_related_to_it(first, doubts):
+    """`first` documents of each ranking are relevant; None for as many anywhere."""
+    rng = np.random.default_rng(1)
+    places = [rng.permutation(10)[:2] if first is None else range(first) for _ in range(40)]
+    query_set = judged(lambda row: {f"d{place}": int(place in places[row]) for place in range(10)})
+    full = ndcg(RANKINGS[0], query_set.qrels, query_set.query_ids, 10)
+    assert len(unrelated_grades(query_set, full, seed=0, resamples=500)) == doubts
 
 
 def test_queries_that_were_drawn_for_another_store_have_wider_bounds(good, drawn, capsys):
@@ -150,4 +251,4 @@ def test_grades_are_read_up_to_where_a_person_stopped(tmp_path):
     path.write_text("".join(json.dumps(line) + "\n" for line in (LINE, other(documents=[{"_id": "d", "grade": None}]))))
     graded = read_graded(path)
     assert [query.id for query in graded.queries] == ["q1"]
-    assert (graded.qrels, graded.chances) == ({"q1": {"d1": 1}}, {"q1": 0.5})
+    assert (graded.qrels, graded.chances, graded.ungraded) == ({"q1": {"d1": 1}}, {"q1": 0.5}, 1)

@@ -1,11 +1,12 @@
 from collections.abc import Callable
+from itertools import permutations
 
 import ir_measures
 import numpy as np
 import pytest
 from ir_measures import RR, Judged, R, nDCG
 
-from migrate.audit.measures import judged, ndcg, overlap, rank_biased_overlap, recall, reciprocal_rank
+from migrate.audit.measures import judged, ndcg, ndcg_at_random, overlap, rank_biased_overlap, recall, reciprocal_rank
 from migrate.search.runs import Run
 
 MEASURES: list[tuple[Callable, int, object]] = [
@@ -194,3 +195,11 @@ def test_the_first_places_count_most_in_rank_biased_overlap():
     late, early = (*documents[:40], *documents[:39:-1]), (*documents[9::-1], *documents[10:])
     found = [rank_biased_overlap(Run({"q": r}), Run({"q": documents}), ["q"])[0] for r in (documents, late, early)]
     assert found[0] > found[1] > 0.99 > found[2] > 0.5
+
+
+@pytest.mark.parametrize("grades", [(1, 0, 0, 2, -1), (1, 1, 1), (0, 0), (3,), (), (1, 0, 0, 0, 0, 0)])
+def test_judged_documents_in_random_order_score_the_mean_of_all_orders(grades):
+    qrels = {"q": {f"d{place}": grade for place, grade in enumerate(grades)}}
+    orders = [Run({"q": order}) for order in permutations(qrels["q"])]
+    expected = np.mean([ndcg(run, qrels, ["q"], 3)[0] for run in orders])
+    assert ndcg_at_random(qrels, ["q", "unjudged"], 3) == pytest.approx([expected, 0])

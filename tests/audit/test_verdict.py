@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from paired_scores import make
@@ -128,14 +130,50 @@ def test_provisional_verdicts_say_so():
     [
         (Outcome.SAFE, None, "at least the margin of 0.9"),
         (Outcome.NOT_SAFE, None, "below the margin of 0.9"),
-        (Outcome.INCONCLUSIVE, 12_345, "about 12,345 queries would settle it in 8 of 10 audits"),
-        (Outcome.INCONCLUSIVE, None, "more than 100,000 queries would settle it"),
+        (Outcome.INCONCLUSIVE, 1_100, "about 1,100 queries would settle it in 8 of 10 audits"),
+        (Outcome.INCONCLUSIVE, 1_101, "too close to settle by queries that people judge: it would take about 1,101"),
+        (
+            Outcome.INCONCLUSIVE,
+            None,
+            "too close to settle by queries that people judge: it would take more than 100,000",
+        ),
     ],
 )
 def test_the_sentence_says_what_was_found(outcome, needed, said):
     verdict = Verdict(outcome, Bounds(0.912, 0.8, 1.25), 0.9, 100, None, needed, False)
     assert said in verdict.sentence
     assert "retention 0.912, 95 % bounds 0.800 to 1.250" in verdict.sentence
+
+
+@pytest.mark.parametrize(("left", "settled"), [(49, False), (50, True)])
+def test_drawn_queries_settle_no_more_than_there_are(left, settled):
+    verdict = Verdict(Outcome.INCONCLUSIVE, Bounds(0.912, 0.8, 1.25), 0.9, 100, None, 150, False, left_to_judge=left)
+    assert verdict.within_reach == settled
+    assert ("too close to settle by the queries that were drawn" in verdict.sentence) != settled
+
+
+def test_queries_that_need_not_be_judged_may_be_many():
+    verdict = Verdict(Outcome.INCONCLUSIVE, Bounds(0.912, 0.8, 1.25), 0.9, 100, None, 12_345, True)
+    assert verdict.within_reach and "about 12,345 queries would settle it" in verdict.sentence
+
+
+def test_doubts_take_a_safe_away_and_the_queries_that_would_settle_what_is_open():
+    safe, none, few = (
+        Verdict(outcome, Bounds(0.95, 0.9, 1.0), 0.9, n, None, needed, False)
+        for outcome, n, needed in (
+            (Outcome.SAFE, 100, None),
+            (Outcome.INCONCLUSIVE, 100, 900),
+            (Outcome.INCONCLUSIVE, 5, 900),
+        )
+    )
+    for verdict in (safe, none):
+        doubted = verdict.doubted(("odd",))
+        assert (doubted.outcome, doubted.queries_needed) == (Outcome.INCONCLUSIVE, None)
+        assert "not to be believed, as odd" in doubted.sentence
+        assert verdict.doubted(()) == verdict
+    assert few.doubted(("odd",)) == few
+    harmful = replace(safe, outcome=Outcome.NOT_SAFE)
+    assert harmful.doubted(("odd",)) == harmful
 
 
 def test_an_inconclusive_audit_asks_for_more_queries_than_it_had():

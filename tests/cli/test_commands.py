@@ -416,3 +416,12 @@ def test_several_stitches_are_the_candidates(kinds, expected, source_folder, tmp
     rows = [row["stitch"] for row in facts["candidates"] if not row["is_control"]]
     assert set(rows) == expected and len(rows) == len(expected)
     assert facts["chosen"] in expected
+
+
+def test_the_help_of_audit_says_what_queries_are_taken_and_how_drawn_ones_come_back(capsys):
+    assert run(["audit", "--help"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "Replace each null by a grade, 0 for not relevant, and give the file back with --beir." in shown
+    assert "a file with a query a line, or JSONL with `text`; or the word `synthetic`" in shown
+    assert "The verdict is then provisional" in shown
+    assert "That the full re-embed is not worse than BM25 is checked even so." in shown

@@ -10,7 +10,7 @@ from migrate.audit.results import BM25, FULL, MEAN, STAY, TRANSLATED, ArmResult,
 from migrate.audit.slices import Slice
 from migrate.audit.verdict import Bounds, Outcome, Verdict
 from migrate.manifest import Manifest, ModelIdentity
-from migrate.report.audit import agreement_table, audit_text, legend, quality_rows, quality_table
+from migrate.report.audit import agreement_table, audit_text, legend, quality_rows, quality_table, sentences
 from migrate.report.decision import advice
 from migrate.report.document import SCHEMA_VERSION, audit_document
 from migrate.report.html import audit_page
@@ -88,6 +88,7 @@ def test_the_document_holds_the_numbers_of_the_report():
         "worse_than_stay": False,
         "queries": 30,
         "queries_needed": 1234,
+        "caveats": [],
     }
     assert document["dataset"] == {"name": "scifact", "queries": 30, "documents": 5183}
     assert document["query_ids"] == [f"q-{row}" for row in range(30)]
@@ -264,6 +265,35 @@ def test_a_way_out_is_an_arm_whose_family_bound_keeps_the_margin():
     assert next(iter(advice(replace(make_report(5), family=bounds)))) == "embed the whole store again", (
         "five queries bear out nothing"
     )
+
+
+def test_nobody_is_sent_to_judge_more_queries_than_can_be_had():
+    assert "or judge about 1,234 queries" in list(advice(make_report()))
+    assert not any("judge about" in step for step in advice(make_report(queries_needed=5_810)))
+    assert list(advice(make_report(queries_needed=350, left_to_judge=60))) == [
+        "embed the whole store again",
+        "or re-embed a part of the store (`translate --reembed`), and draw queries to judge the new one by "
+        "(`--judge-next`)",
+        "or grade about 50 more of the 60 queries that are left in the file",
+    ]
+    assert len(list(advice(make_report(queries_needed=350, left_to_judge=0)))) == 2
+    assert list(advice(make_report(doubts=("odd",)))) == [
+        "clear up the doubt of the verdict first: while there is one, nothing is SAFE"
+    ]
+
+
+@pytest.mark.parametrize("outcome", Outcome)
+def test_what_belongs_beside_the_verdict_stands_there_in_every_form(outcome):
+    caveat = "141 of 283 relevant documents are not in the stores"
+    report = replace(make_report(outcome=outcome), caveats=(caveat,))
+    *_, before, verdict = sentences(report)
+    assert (before, verdict) == (f"caveat: {caveat}", f"{report.headline}: {report.verdict.sentence}")
+    assert audit_document(report)["verdict"]["caveats"] == [caveat]
+    lead = audit_page(report).split('<p class="lead">')[1].split("</p>")[0]
+    assert caveat in lead
+    suite = audit_suite(report)
+    assert suite.cases[0].message.endswith(f"; {caveat}")
+    assert caveat in suite.markdown.split("<details>")[0]
 
 
 def test_a_safe_store_is_to_be_used_and_a_worse_one_is_not():
