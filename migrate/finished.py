@@ -16,6 +16,7 @@ from migrate.files import atomic_file, sha256_file, write_json
 from migrate.manifest import MANIFEST_NAME
 from migrate.report.audit import audit_text
 from migrate.report.suite import Case, State, Suite, audit_suite
+from migrate.report.summary import audit_summary
 
 RECORD = "run.json"
 _VERSION = 2
@@ -34,7 +35,8 @@ class Finished:
     """The verdict's name, the report as text and as CI takes it, and the JSON report as it stands in the folder."""
 
     outcome: str
-    text: str
+    summary: str
+    details: str
     suite: Suite
     document: dict[str, Any]
 
@@ -56,11 +58,12 @@ def note_finished(
     made_from: RunConfiguration,
     outputs: Mapping[str, Mapping[str, Any]],
     *,
+    page: Path,
     force: bool,
 ) -> None:
     """Leave `RECORD` in the folder of a run: what it was made from, what it said, and the hashes of what it wrote.
 
-    `outputs` are files and folders with a manifest, by their names in the folder, with facts that JSON can hold.
+    `page` shows the report. `outputs` are files and folders with a manifest, by their names in the folder, with facts that JSON can hold.
     """
     hashes = {name: _hash_of(folder / name) for name in outputs}
     facts = {
@@ -69,7 +72,8 @@ def note_finished(
         "audit": made_from.audit,
         "outputs": {name: {"sha256": hashes[name], "facts": facts} for name, facts in outputs.items()},
         "outcome": report.verdict.outcome.value,
-        "text": audit_text(report),
+        "summary": audit_summary(report, page=page),
+        "details": audit_text(report),
         "suite": asdict(audit_suite(report)),
     }
     with atomic_file(folder / RECORD, force=force) as aside:
@@ -95,7 +99,11 @@ def find_finished(folder: Path, report: Path, made_from: RunConfiguration) -> Fi
         suite = facts["suite"]
         cases = [Case(**{**case, "state": State(case["state"])}) for case in suite["cases"]]
         return Finished(
-            facts["outcome"], facts["text"], Suite(**{**suite, "cases": cases}), json.loads(report.read_bytes())
+            facts["outcome"],
+            facts["summary"],
+            facts["details"],
+            Suite(**{**suite, "cases": cases}),
+            json.loads(report.read_bytes()),
         )
 
 

@@ -241,7 +241,9 @@ class MigrationPlan(SpendingPlan[Migration]):
             with atomic_file(folder / PAGE, force=steps.force) as aside:
                 write_bytes(aside, audit_page(report).encode())
             made = {name: facts for name in (STITCH, STORE, REFERENCE) if (facts := steps.known(name)) is not None}
-            note_finished(folder, report, made_from, {**made, REPORT: {}, PAGE: {}}, force=steps.force)
+            note_finished(
+                folder, report, made_from, {**made, REPORT: {}, PAGE: {}}, page=folder / PAGE, force=steps.force
+            )
         return Migration(fitted or saved, translation, report)
 
     def _audit(self, progress: Progress) -> AuditReport:

@@ -290,7 +290,7 @@ class ArmOptions:
 @spending_options
 @options.model_options
 @report_options
-@options.general_options(options.seed, options.force, options.restart, options.as_json, options.quiet)
+@options.general_options(options.seed, options.force, options.restart, options.as_json, options.verbose, options.quiet)
 def command(
     store: str,
     against: ReferenceOptions,
@@ -377,4 +377,4 @@ def command(
             "to settle it with few judgements, let the audit draw what to judge: --queries LOG --judge-next FILE",
             quiet=quiet,
         )
-    return show_report(report, outputs, force=general.force, as_json=general.as_json)
+    return show_report(report, outputs, general, page=outputs.html)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,24 +11,28 @@ from pathlib import Path
 import click
 
 from migrate.cli import options
-from migrate.cli.options import option
-from migrate.cli.terminal import advise, progress_bar, show
+from migrate.cli.options import GeneralOptions, option
+from migrate.cli.terminal import advise, progress_bar, show, show_summary
 from migrate.cli.unread import with_unread
 
 SOURCE = "tfidf:256"
+_PAGE_HERE = "lead-migrate-demo.html"
 TARGET = "packaged:all-MiniLM-L6-v2"
 
 
 @options.command(
     "demo", "The whole path on an embedded corpus, offline.", example="lead-migrate demo --docs 300 --sample 100"
 )
-@option("--output", "-o", type=options.PATH, help="Folder to keep everything in.  [default: nothing is kept]")
+@option(
+    "--output",
+    "-o",
+    type=options.PATH,
+    help="Folder to keep everything in.  [default: only the page is kept, in the current folder]",
+)
 @option("--docs", type=click.IntRange(min=300), default=1_500, help="Documents to take.")
 @option("--sample", "size", type=click.IntRange(min=2), default=500, help="Documents to embed again and learn from.")
-@options.seed
-@options.force
-@options.quiet
-def command(output: Path | None, docs: int, size: int, seed: int, force: bool, quiet: bool) -> None:
+@options.general_options(options.seed, options.force, options.verbose, options.quiet)
+def command(output: Path | None, docs: int, size: int, general: GeneralOptions) -> None:
     """Migrate a store of Python's own documentation from TF-IDF to all-MiniLM-L6-v2, and judge the result.
 
     Documents are docstrings of the standard library, queries their summary lines, taken out of the documents. Works
@@ -38,11 +43,12 @@ def command(output: Path | None, docs: int, size: int, seed: int, force: bool, q
     from migrate.datasets.stdlib import stdlib_beir
     from migrate.embed import embed_corpus
     from migrate.embedders import load_embedder
-    from migrate.pipeline import MigrationRequest, migrate
+    from migrate.pipeline import PAGE, MigrationRequest, migrate
     from migrate.report.audit import audit_text
     from migrate.report.terminal import candidates_table
     from migrate.stores import open_store
 
+    seed, force, quiet = general.seed, general.force, general.quiet
     with _folder(output) as folder, progress_bar(quiet=quiet) as progress:
         target = load_embedder(TARGET, cache=folder / "embeddings.sqlite")
         corpus = stdlib_beir(max_docs=docs, seed=seed)
@@ -64,8 +70,13 @@ def command(output: Path | None, docs: int, size: int, seed: int, force: bool, q
             force=force,
         )
         done = migrate(request, progress=progress)
-    show(candidates_table(done.stitch.selection) + "\n")
-    show(audit_text(done.report), verdict=True)
+        page = folder / PAGE
+        if output is None:
+            page = Path(shutil.copyfile(page, _PAGE_HERE))
+    show_summary(done.report, page)
+    if general.verbose:
+        show(f"\n{candidates_table(done.stitch.selection)}\n")
+        show(audit_text(done.report), verdict=True)
 
 
 @contextmanager

@@ -117,6 +117,7 @@ seed = option(
 force = option("--force", is_flag=True, help="Replace the output if it exists.")
 restart = option("--restart", is_flag=True, help="Discard what an earlier run left unfinished.")
 quiet = option("--quiet", "-q", is_flag=True, help="Show no progress and no advice.")
+verbose = option("--verbose", "-v", is_flag=True, help="Show every arm, slice and note too, after the verdict.")
 as_json = option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
 output = option("--output", "-o", type=PATH, required=True, help="Folder to write.")
 margin = option(
@@ -209,6 +210,7 @@ class GeneralOptions:
     force: bool = False
     restart: bool = False
     as_json: bool = False
+    verbose: bool = False
     quiet: bool = False
 
 

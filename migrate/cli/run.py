@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 @spending_options
 @options.model_options
 @ci_options
-@options.general_options(options.seed, options.force, options.restart, options.as_json, options.quiet)
+@options.general_options(options.seed, options.force, options.restart, options.as_json, options.verbose, options.quiet)
 def command(
     store: str,
     target: str,
@@ -79,7 +79,7 @@ def command(
     from migrate.audit.inputs import PoolReference
     from migrate.audit.query_set import PARENT_FIELD
     from migrate.files import refuse_overlap
-    from migrate.pipeline import MigrationRequest, finished_run, plan_migration
+    from migrate.pipeline import PAGE, MigrationRequest, finished_run, plan_migration
     from migrate.report.document import choice_document
     from migrate.report.terminal import candidates_table
     from migrate.stores import open_store
@@ -115,7 +115,7 @@ def command(
         finished = None if force or general.restart else finished_run(request)
         if finished is not None:
             advise("this run has come to its end before; nothing is done again", quiet=quiet)
-            code = show_finished(finished, ci, force=force, as_json=general.as_json)
+            code = show_finished(finished, ci, general)
         else:
             plan = plan_migration(request)
             if plan.kept.outputs:
@@ -127,11 +127,11 @@ def command(
             done = plan.run(cap_usd=paid.cap_usd, progress=progress)
     if finished is None:
         paid.finish()
-        if not general.as_json:
+        if general.verbose and not general.as_json:
             show(candidates_table(done.stitch.selection) + "\n")
             if learning.query_log is not None:
                 show(options.log_sentence(done.stitch.manifest, by_vectors=old is not None) + "\n")
-        code = show_report(done.report, Outputs(None, None, ci), force=force, as_json=general.as_json)
+        code = show_report(done.report, Outputs(None, None, ci), general, page=output / PAGE)
     if not general.as_json:
         choice = finished.document["choice"] if finished is not None else choice_document(done.report)
         _advise_step(choice["step"] if choice else None, store, output, target, judged, learning.source_model, quiet)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -17,10 +18,14 @@ from migrate.errors import OutputError
 from migrate.report.characters import printable, printable_json, printable_lines
 
 if TYPE_CHECKING:
+    from migrate.audit.report import AuditReport
     from migrate.vectors import Progress
 
 PROGRAM = "lead-migrate"
 """The console script."""
+
+_NARROWEST = 40
+"""Columns that everything is laid out for at least."""
 
 _COLOURS = {"SAFE": "green", "NOT SAFE": "red", "INCONCLUSIVE": "yellow"}
 
@@ -110,6 +115,17 @@ def advise(text: str, *, quiet: bool) -> None:
     """Print to stderr what is worth knowing but is not the result."""
     if not quiet:
         complain(text)
+
+
+def show_summary(report: AuditReport, page: Path | None) -> None:
+    """Print the summary of an audit as wide as the terminal, in colour where `coloured_verdict` would."""
+    from migrate.report.summary import audit_summary
+    from migrate.report.terminal import WIDTH
+
+    is_terminal = sys.stdout.isatty()
+    width = max(shutil.get_terminal_size((WIDTH, 24)).columns, _NARROWEST) if is_terminal else WIDTH
+    in_colour = is_terminal and not os.environ.get("NO_COLOR")
+    _print(audit_summary(report, page=page, width=width, in_colour=in_colour))
 
 
 def coloured_verdict(text: str) -> str:

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from migrate.cli.next_step import file_of, is_out_of_sight
-from migrate.cli.terminal import show, show_json
+from migrate.cli.terminal import show, show_json, show_summary
 
 if TYPE_CHECKING:
     from migrate.audit.report import AuditReport
-    from migrate.cli.options import CI, ModelOptions, Outputs
+    from migrate.cli.options import CI, GeneralOptions, ModelOptions, Outputs
     from migrate.embedders.base import Embedder
     from migrate.finished import Finished
     from migrate.manifest import ModelIdentity
@@ -79,8 +79,8 @@ def refuse_recorded_code(model: ModelIdentity, path: Path | str, flag: str) -> N
         )
 
 
-def show_report(report: AuditReport, outputs: Outputs, *, force: bool, as_json: bool) -> int:
-    """Print the report, write it where it is wanted, and return its exit code."""
+def show_report(report: AuditReport, outputs: Outputs, general: GeneralOptions, *, page: Path | None) -> int:
+    """Print the report, write it where it is wanted, and return its exit code; `page` is where it is shown."""
     from migrate.files import atomic_file, write_bytes, write_json
     from migrate.report.audit import audit_text
     from migrate.report.document import audit_document
@@ -91,26 +91,30 @@ def show_report(report: AuditReport, outputs: Outputs, *, force: bool, as_json: 
     # First of all: a disk that is full must not keep the verdict from who waited for it.
     # And a terminal that is gone must not keep the files from him.
     try:
-        if as_json:
+        if general.as_json:
             show_json(document)
         else:
-            show(audit_text(report), verdict=True)
+            show_summary(report, page)
+        if general.verbose and not general.as_json:
+            show(f"\n{audit_text(report)}", verdict=True)
     finally:
         if outputs.report is not None:
-            with atomic_file(outputs.report, force=force) as aside:
+            with atomic_file(outputs.report, force=general.force) as aside:
                 write_json(aside, document)
         if outputs.html is not None:
-            with atomic_file(outputs.html, force=force) as aside:
+            with atomic_file(outputs.html, force=general.force) as aside:
                 write_bytes(aside, audit_page(report).encode())
-        outputs.ci.leave(audit_suite(report), force=force)
+        outputs.ci.leave(audit_suite(report), force=general.force)
     return _EXIT_CODES[report.verdict.outcome.value]
 
 
-def show_finished(finished: Finished, ci: CI, *, force: bool, as_json: bool) -> int:
+def show_finished(finished: Finished, ci: CI, general: GeneralOptions) -> int:
     """Print what a finished run said, write what CI reads, and return its exit code."""
-    if as_json:
+    if general.as_json:
         show_json(finished.document)
     else:
-        show(finished.text, verdict=True)
-    ci.leave(finished.suite, force=force)
+        show(finished.summary, verdict=True)
+    if general.verbose and not general.as_json:
+        show(f"\n{finished.details}", verdict=True)
+    ci.leave(finished.suite, force=general.force)
     return _EXIT_CODES[finished.outcome]

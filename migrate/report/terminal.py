@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from io import StringIO
 from textwrap import fill
+from typing import TYPE_CHECKING
 
 from migrate.report.characters import printable
 from migrate.stitch.select import Selection
 
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
 WIDTH = 100
 """Columns of a terminal that everything fits into."""
+
+_UNLIMITED = 10_000
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
@@ -19,16 +26,37 @@ def table(rows: Sequence[Sequence[str]]) -> str:
     arm   score
     stay    0.5
     """
-    rows = [[printable(cell) for cell in row] for row in rows]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = (
-        "  ".join(
-            cell.rjust(width) if column else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in rows
+    from rich.table import Table
+    from rich.text import Text
+
+    head, *body = [[Text(printable(cell)) for cell in row] for row in rows]
+    lines = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="none")
+    for place, cell in enumerate(head):
+        lines.add_column(cell, justify="right" if place else "left", no_wrap=True)
+    for row in body:
+        lines.add_row(*row)
+    return printed([lines], _UNLIMITED)
+
+
+def printed(parts: Iterable[RenderableType], width: int, *, in_colour: bool = False) -> str:
+    """What rich prints on so many columns, without blanks at the ends of lines."""
+    from rich.console import Console
+
+    console = Console(
+        file=StringIO(),
+        width=width,
+        force_terminal=in_colour,
+        color_system="standard" if in_colour else None,
+        no_color=not in_colour,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        legacy_windows=False,
     )
-    return "\n".join(line.rstrip() for line in lines)
+    with console.capture() as captured:
+        for part in parts:
+            console.print(part)
+    return "\n".join(line.rstrip() for line in captured.get().rstrip("\n").split("\n"))
 
 
 def filled_columns(rows: Sequence[Sequence[str]], *, costs: Collection[str] = ()) -> list[list[str]]:
@@ -74,6 +102,6 @@ def candidates_rows(selection: Selection) -> list[list[str]]:
     return [head, *rows]
 
 
-def wrap(sentence: str) -> str:
+def wrap(sentence: str, width: int = WIDTH) -> str:
     """A sentence in lines that fit, the later ones indented; none ends within a name or an option."""
-    return fill(sentence, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+    return fill(sentence, width, subsequent_indent="  ", break_on_hyphens=False)

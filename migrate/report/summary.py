@@ -1,0 +1,136 @@
+"""An audit in at most 25 lines: the verdict first, what every option keeps against the margin, what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from migrate.audit.options import Option, options_of
+from migrate.audit.report import AuditReport
+from migrate.audit.results import FULL, STAY, TRANSLATED
+from migrate.audit.verdict import Outcome
+from migrate.cost.estimate import dollars
+from migrate.report.characters import printable
+from migrate.report.decision import advice, decision
+from migrate.report.terminal import WIDTH, printed, wrap
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_STYLES = {Outcome.SAFE: "bold green", Outcome.NOT_SAFE: "bold red", Outcome.INCONCLUSIVE: "bold yellow"}
+_NAMES = {FULL: "full re-embed", STAY: "stay with the old", TRANSLATED: "translated"}
+_MOST_OPTIONS, _MOST_CAVEATS, _MOST_STEPS = 7, 2, 2
+_NARROWEST_PLOT, _WIDEST_PLOT = 12, 40
+_NARROW = 72
+"""Columns below which a table has no room for costs."""
+
+_MILLION = 1e6
+
+
+def audit_summary(report: AuditReport, *, page: Path | None = None, width: int = WIDTH, in_colour: bool = False) -> str:
+    """The verdict, the options and the next step as text of `width` columns; `page` is where the report is shown."""
+    return printed(_parts(report, page, width), width, in_colour=in_colour)
+
+
+def _parts(report: AuditReport, page: Path | None, width: int) -> Iterator[RenderableType]:
+    from rich.text import Text
+
+    verdict = report.verdict
+    first = Text(_lines(f"{report.headline}: {verdict.sentence}", width))
+    first.stylize(_STYLES[verdict.outcome], 0, len(verdict.outcome))
+    yield first
+    yield from (_lines(f"caveat: {caveat}", width) for caveat in report.caveats[:_MOST_CAVEATS])
+    yield ""
+    yield _table(report, width)
+    yield ""
+    steps = list(advice(report))
+    choice = decision(report)
+    if choice:
+        yield _lines(f"decision: {choice}", width)
+    yield from (
+        _lines(f"next: {step.removeprefix('or ')}", width) for step in steps[bool(choice and steps) :][:_MOST_STEPS]
+    )
+    where = f"the whole report: {page}" if page is not None else "the whole report: --html FILE for a page"
+    yield _lines(f"{where}; --verbose for all arms, slices and notes here", width)
+
+
+def _lines(sentence: str, width: int) -> str:
+    return wrap(printable(sentence), width)
+
+
+def _table(report: AuditReport, width: int) -> RenderableType:
+    from rich.table import Table
+
+    options = _shown(options_of(report))
+    has_costs = width >= _NARROW and any(option.left < float("inf") for option in options)
+    rows = [_cells(option, has_costs=has_costs) for option in options]
+    heads = [
+        f"of {report.verdict.n_queries:,} queries",
+        report.verdict.measured,
+        "at least",
+        *(["to pay"] if has_costs else []),
+    ]
+    taken = sum(2 + max(len(row[column]) for row in [heads, *rows]) for column in range(len(heads)))
+    room = min(width - taken - len("SAFE") - 2, _WIDEST_PLOT)
+    plots = _plots(report, options, room) if room >= _NARROWEST_PLOT else None
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for place, head in enumerate(heads):
+        table.add_column(head, justify="right" if place else "left", no_wrap=bool(place))
+    if plots is not None:
+        table.add_column(plots[0], no_wrap=True)
+    table.add_column("SAFE")
+    for place, (option, row) in enumerate(zip(options, rows, strict=True)):
+        drawn = [] if plots is None else [plots[place + 1]]
+        table.add_row(*row, *drawn, "yes" if option.is_safe else "", style="green" if option.is_safe else None)
+    return table
+
+
+def _shown(options: Sequence[Option]) -> list[Option]:
+    """All of them where they are few; else the store's own, staying, the full re-embed and the cheapest others."""
+    needed = {TRANSLATED, STAY, FULL}
+    others = [option for option in options if option.name not in needed]
+    room = _MOST_OPTIONS - (len(options) - len(others))
+    first = sorted(others, key=lambda option: not option.is_safe)[:room]
+    return [option for option in options if option.name in needed or option in first]
+
+
+def _cells(option: Option, *, has_costs: bool) -> list[str]:
+    bounds = option.retention
+    cells = [_NAMES.get(option.name, option.name), f"{bounds.estimate:.3f}", f"{bounds.lower:.3f}"]
+    return [*cells, _cost(option)] if has_costs else cells
+
+
+def _cost(option: Option) -> str:
+    if option.left == float("inf"):
+        return "-"
+    if not option.left:
+        return "0"
+    return dollars(option.usd_left) if option.usd_left is not None else f"{option.left / _MILLION:.2f}M tokens"
+
+
+def _plots(report: AuditReport, options: Sequence[Option], columns: int) -> list[str]:
+    """A head and a line an option: its bounds, its estimate, and the margin that it has to keep."""
+    margin = report.verdict.margin
+    low = min(margin, *(option.retention.lower for option in options), *(o.retention.estimate for o in options))
+    high = max(1.0, *(min(option.retention.estimate, 1.5) for option in options))
+    low = max(low - 0.1 * (high - low), 0.0)
+
+    def place(value: float) -> int:
+        return round((min(max(value, low), high) - low) / (high - low) * (columns - 1))
+
+    left, right = f"{low:.2f}", f"{high:.2f}"
+    head = [" "] * columns
+    head[: len(left)], head[-len(right) :] = left, right
+    name, at = f"{margin:.3g}", place(margin)
+    start = min(max(at - len(name) // 2, len(left) + 1), columns - len(right) - len(name) - 1)
+    head[start : start + len(name)] = name
+    lines = []
+    for option in options:
+        line = [" "] * columns
+        line[at] = "│"
+        for cell in range(place(option.retention.lower), place(option.retention.upper) + 1):
+            line[cell] = "┼" if cell == at else "─"
+        line[place(option.retention.estimate)] = "●"
+        lines.append("".join(line))
+    return ["".join(head), *lines]
