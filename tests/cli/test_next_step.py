@@ -9,6 +9,7 @@ import pytest
 
 from migrate.cli.main import run
 from migrate.embedders import load_embedder
+from migrate.stores import open_store
 
 pytestmark = pytest.mark.slow
 
@@ -110,6 +111,17 @@ def test_from_a_run_to_its_frontier(here, vectors, source_folder, beir, printed)
     (audit,) = printed.of(*command, "--source-model", "tfidf:32", "--margin", "0.9", "-o", "out", codes=(1, 3))
     assert audit[0] == "audit" and "--margin=0.9" in audit
     assert printed.then([*audit, "--no-bm25"], codes=(0, 1, 3)) == []
+
+
+def test_from_a_run_that_embedded_every_text_to_a_whole_store(here, source_folder, beir, printed):
+    shutil.copytree(source_folder, "store")
+    command = ["run", "store", "--target", PACKAGED, "--beir", beir, "--sample", "60", "--stitch", "mean", "-o", "out"]
+    (backfill,) = printed.of(*command, codes=(1, 3))
+    assert backfill[0] == "backfill"
+    assert printed.of(*command, codes=(1, 3)) == [backfill], "said again"
+    assert printed.of(*command, "--reference", "build", codes=(1, 3)) == [], "the reference is there"
+    printed.then(backfill)
+    assert open_store(here / "out-full").info.manifest.counts["true vectors"] == 150
 
 
 def test_a_packaged_model_needs_no_hub(here, corpus, beir, printed):
