@@ -435,7 +435,7 @@ TEXTS = [
           "beir/qrels/test.tsv:1: not UTF-8 (byte 0xff at column 4); convert the file to UTF-8"),
     Fault(48, "byte order marks, DOS line ends, blank lines", texts.marked_and_broken_by_dos, AUDIT, 0, "SAFE: *"),
     Fault(49, "judgements of unknown documents", texts.add_qrels(lambda first: f"{first}\tnowhere\t2\n"), AUDIT,
-          0, "note: 1 of 151 relevant documents are not in the stores; no arm can find them"),
+          0, "caveat: 1 of 151 relevant documents are not in the stores, so that no arm can find them"),
     Fault(49, "judgements for unknown queries", texts.add_qrels(lambda _: "nobody\tnothing\t1\n"), AUDIT, 0,
           "note: 1 judged queries have no text in beir; they are left out"),
     Fault(49, "judgements for unknown queries only", texts.qrels(texts.HEADER + "nobody\td\t1\n"), AUDIT, 4,
@@ -585,7 +585,7 @@ MORE = [
           "a fit needs at least 2 pairs of vectors, found 1 source and 1 target vectors; take a larger sample"),
     Fault(65, "one document, looked at", texts.one_document, INSPECT, 0, "vectors *1"),
     Fault(66, "fewer documents than are ranked", texts.small_corpus, AUDIT, 3,
-          "note: 120 of 150 relevant documents are not in the stores; no arm can find them"),
+          "caveat: 120 of 150 relevant documents are not in the stores, so that no arm can find them, and *"),
     Fault(67, "a stitch for another store", models.stitch_of_another_store, TRANSLATE, 4,
           "store: the stitch was fitted on another store (150 vectors there, 150 here); fit again, or allow it "
           "with --any-store if the model is the same"),
