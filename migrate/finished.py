@@ -63,7 +63,8 @@ def note_finished(
 ) -> None:
     """Leave `RECORD` in the folder of a run: what it was made from, what it said, and the hashes of what it wrote.
 
-    `page` shows the report. `outputs` are files and folders with a manifest, by their names in the folder, with facts that JSON can hold.
+    `page` shows the report. `outputs` are files and folders with a manifest, by their names in the folder, with facts
+    that JSON can hold.
     """
     hashes = {name: _hash_of(folder / name) for name in outputs}
     facts = {

@@ -114,7 +114,7 @@ def test_a_finished_run_says_its_verdict_again_and_does_nothing(beir, source_fol
         requests = len(server.requests)
         assert lead_migrate(*command) == code and code in (0, 1, 3)
         again = capsys.readouterr()
-        assert text.endswith(again.out) and len(again.out) > 1_000
+        assert again.out == text and len(text.splitlines()) <= 25
         assert "nothing is done again" in again.err and "to embed" not in again.err
         assert lead_migrate(*command, "--json", "--junit", tmp_path / "junit.xml") == code
         assert json.loads(capsys.readouterr().out) == json.loads((out / "report.json").read_text())
@@ -201,14 +201,14 @@ def test_a_source_model_that_is_named_afterwards_adds_the_arm_stay(beir, source_
     assert lead_migrate(*command, "--source-model", "tfidf:32") in (0, 1, 3)
     captured = capsys.readouterr()
     assert "only the audit is made anew with other values of source model" in " ".join(captured.err.split())
-    assert "against staying" in captured.out
+    assert "stay with the old" in captured.out
 
 
 @pytest.mark.slow
-def test_a_store_of_the_same_model_is_safe(source_folder, tmp_path, capsys, beir):
+def test_a_store_of_the_same_model_loses_nothing(source_folder, tmp_path, capsys, beir):
     """Nothing is lost when the target is the source, and 150 queries are enough to say so at a low margin.
 
-    Beside BM25, which is better than such a small model, nothing is said to be SAFE.
+    Beside BM25, which is better than such a small model, nothing is said to be SAFE, whether its arm is shown or not.
     """
     embedder = load_embedder("tfidf:32", state=source_folder)
     everything = read_all(open_store(source_folder).scan())
@@ -230,8 +230,10 @@ def test_a_store_of_the_same_model_is_safe(source_folder, tmp_path, capsys, beir
     assert (code, document["verdict"]["outcome"]) == (3, "INCONCLUSIVE")
     assert "the full re-embed is significantly worse than BM25" in document["verdict"]["sentence"]
     parts = [tmp_path / "out/store", "--reference", tmp_path / "out/reference", "--target", target]
-    assert lead_migrate("audit", *parts, "--beir", beir, "--no-bm25", "--margin", "0.9", "--json") == 0
-    assert json.loads(capsys.readouterr().out)["verdict"]["outcome"] == "SAFE"
+    assert lead_migrate("audit", *parts, "--beir", beir, "--no-bm25", "--margin", "0.9", "--json") == 3
+    shown = json.loads(capsys.readouterr().out)
+    assert "the full re-embed is significantly worse than BM25" in shown["verdict"]["sentence"]
+    assert "BM25" not in [arm["name"] for arm in shown["arms"]]
 
 
 def test_inspect_tells_the_facts(source_folder, capsys):

@@ -1,5 +1,6 @@
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from migrate.report.document import SCHEMA_VERSION, audit_document
 from migrate.report.html import audit_page
 from migrate.report.page import as_plain
 from migrate.report.suite import audit_suite
+from migrate.report.summary import audit_summary
 from migrate.report.terminal import candidates_table, table
 from migrate.stitch.scores import HeldOutScores
 from migrate.stitch.select import Candidate, Selection
@@ -252,10 +254,7 @@ def test_the_candidates_table_fits_the_terminal():
 def test_a_way_out_is_an_arm_whose_family_bound_keeps_the_margin():
     bounds = {"two-stage 50": Bounds(0.97, 0.94, 1.0), "two-stage 200": Bounds(0.99, 0.96, 1.0)}
     report = make_report()
-    further = tuple(replace(report.arm(BM25), name=name, tokens=1e6) for name in bounds)
-    whole, new, *others = report.arms
-    arms = (replace(whole, tokens=2e6), replace(new, tokens=1e5), *others, *further)
-    report = replace(report, family=bounds, arms=arms)
+    report = with_further_arms(report, bounds)
     assert report.ways_out == ("two-stage 200",)
     steps = list(advice(report))
     assert steps[0].startswith("serve by `two-stage 200` (retention 0.990, at least 0.960")
@@ -265,6 +264,48 @@ def test_a_way_out_is_an_arm_whose_family_bound_keeps_the_margin():
     assert next(iter(advice(replace(make_report(5), family=bounds)))) == "embed the whole store again", (
         "five queries bear out nothing"
     )
+
+
+def with_further_arms(report, bounds):
+    further = [replace(report.arm(BM25), name=name, tokens=1e6) for name in bounds]
+    whole, new, *others = report.arms
+    arms = (replace(whole, tokens=2e6), replace(new, tokens=1e5), *others, *further)
+    return replace(report, family=bounds, arms=arms)
+
+
+FURTHER = {f"two-stage {depth}": Bounds(0.97, 0.94 + depth / 10_000, 1.0) for depth in (20, 50, 100, 200, 300, 400)}
+
+
+@pytest.mark.parametrize("width", [60, 100, 160])
+def test_a_summary_has_the_verdict_first_and_fits(width):
+    caveats = ("141 of 283 relevant documents are not in the stores",) * 5
+    report = replace(with_further_arms(make_report(), FURTHER), caveats=caveats)
+    lines = audit_summary(report, width=width, page=Path("out/report.html")).splitlines()
+    assert lines[0].startswith("INCONCLUSIVE: retention")
+    assert len(lines) <= 25 and max(map(len, lines)) <= width
+    assert all(name in "\n".join(lines) for name in ("translated", "stay with the old", "full re-embed"))
+    assert "out/report.html" in unfolded("\n".join(lines))
+    assert "\x1b" not in "".join(lines)
+
+
+def test_a_summary_is_drawn_against_the_margin():
+    report = with_further_arms(make_report(), {"two-stage 200": Bounds(0.99, 0.96, 1.0)})
+    lines = audit_summary(report).splitlines()
+    head = next(line for line in lines if "0.95" in line and "retention" in line and "bounds" not in line)
+    rows = {line.split("  ")[0]: line for line in lines if "●" in line}
+    at = head.index("0.95")
+    assert rows["translated"].index("●") < at < rows["two-stage 200"].index("●")
+    assert "yes" in rows["two-stage 200"] and "yes" not in rows["translated"]
+    assert "0.90M tokens" in rows["two-stage 200"] and "1.90M tokens" in rows["full re-embed"]
+
+
+def test_a_summary_is_coloured_where_it_should_be_and_stays_readable_when_narrow():
+    report = make_report()
+    assert "\x1b[" in audit_summary(report, in_colour=True)
+    narrow = audit_summary(report, width=40).splitlines()
+    assert max(map(len, narrow)) <= 40 and "●" not in "".join(narrow)
+    odd = replace(report, caveats=("a name with \x1b[31m in it",))
+    assert "\x1b[31m" not in audit_summary(odd)
 
 
 def test_nobody_is_sent_to_judge_more_queries_than_can_be_had():
