@@ -1,0 +1,84 @@
+"""What the site has besides the pages of this folder: the pages at the top of the repository, and every option.
+
+MkDocs calls the functions `on_...` while it builds; `.ci/mkdocs.yml` names this file.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from migrate.cli.main import cli
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+    from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).parents[1]
+
+PAGES = {
+    "README.md": "index.md",
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security.md",
+}
+"""Pages at the top of the repository, and what they are called in the site."""
+
+
+def on_files(files: Files, config: MkDocsConfig, **_: Any) -> Files:
+    """Add the pages of `PAGES`."""
+    from mkdocs.structure.files import File
+
+    for path, name in PAGES.items():
+        files.append(File.generated(config, name, content=(ROOT / path).read_text(encoding="utf-8")))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
+    """Turn the links of a page into those of the site, and add the options to the page of the commands."""
+    if page.file.src_uri == "commands.md":
+        markdown += "\n" + command_reference()
+    return site_links(markdown)
+
+
+def site_links(markdown: str) -> str:
+    """Links between files of the repository as links between pages of the site, which all lie in one folder."""
+    markdown = re.sub(r"(\]\(|src(?:set)?=\")(?:docs/|\.\./)", r"\1", markdown)
+    return re.sub(r"(?<=\]\()[A-Z]+\.md", lambda link: PAGES.get(link[0], link[0]), markdown)
+
+
+def command_reference() -> str:
+    """Every command as its `--help` describes it, in Markdown."""
+    parts = ["## Options of all commands", *_described(cli, click.Context(cli, info_name="lead-migrate"))]
+    for name in cli.list_commands(click.Context(cli)):
+        command = cli.get_command(click.Context(cli), name)
+        assert command is not None  # noqa: S101 - it is in the list
+        context = click.Context(command, info_name=f"lead-migrate {name}")
+        parts += [f"## {name}", *_described(command, context)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _described(command: click.Command, context: click.Context) -> Iterator[str]:
+    yield inspect.cleandoc(command.help or "")
+    yield _code(" ".join([context.command_path, *command.collect_usage_pieces(context)]))
+    records = [record for option in command.get_params(context) if (record := option.get_help_record(context))]
+    rows = [f"| `{names}` | {_cell(text)} |" for names, text in records]
+    yield "\n".join(["| option | does |", "|---|---|", *rows])
+    _, _, example = (command.epilog or "").partition("Example:\n")
+    if example:
+        yield f"Example:\n\n{_code(inspect.cleandoc(example))}"
+
+
+def _cell(text: str) -> str:
+    """A text in a table, where a bar would end the cell and `<` begin a tag."""
+    return " ".join(text.split()).replace("|", r"\|").replace("<", "&lt;")
+
+
+def _code(text: str) -> str:
+    return f"```\n{text}\n```"
