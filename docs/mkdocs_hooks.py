@@ -55,19 +55,22 @@ def site_links(markdown: str) -> str:
 
 def command_reference() -> str:
     """Every command as its `--help` describes it, in Markdown."""
-    parts = ["## Options of all commands", *_described(cli, click.Context(cli, info_name="lead-migrate"))]
-    for name in cli.list_commands(click.Context(cli)):
-        command = cli.get_command(click.Context(cli), name)
+    root = click.Context(cli, info_name="lead-migrate", **cli.context_settings)
+    contexts = [root]
+    for name in cli.list_commands(root):
+        command = cli.get_command(root, name)
         assert command is not None  # noqa: S101 - it is in the list
-        context = click.Context(command, info_name=f"lead-migrate {name}")
-        parts += [f"## {name}", *_described(command, context)]
-    return "\n\n".join(parts) + "\n"
+        contexts.append(click.Context(command, info_name=name, parent=root))
+    return "\n\n".join(part for context in contexts for part in _described(context)) + "\n"
 
 
-def _described(command: click.Command, context: click.Context) -> Iterator[str]:
+def _described(context: click.Context) -> Iterator[str]:
+    command = context.command
+    yield f"## {context.command_path}"
     yield inspect.cleandoc(command.help or "")
     yield _code(" ".join([context.command_path, *command.collect_usage_pieces(context)]))
-    records = [record for option in command.get_params(context) if (record := option.get_help_record(context))]
+    options = [param for param in command.get_params(context) if isinstance(param, click.Option)]
+    records = [record for option in options if (record := option.get_help_record(context))]
     rows = [f"| `{names}` | {_cell(text)} |" for names, text in records]
     yield "\n".join(["| option | does |", "|---|---|", *rows])
     _, _, example = (command.epilog or "").partition("Example:\n")
