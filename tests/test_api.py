@@ -14,7 +14,7 @@ import pytest
 import migrate
 import migrate.api
 
-README = Path(__file__).parents[1] / "README.md"
+ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture
@@ -43,8 +43,9 @@ def run(code):
     return done.stdout.strip()
 
 
-def test_the_example_in_the_readme_runs(workplace, capsys):
-    (code,) = re.findall(r"```python\n(import migrate\n.*?)```", README.read_text(), re.DOTALL)
+@pytest.mark.parametrize("page", ["README.md", "docs/library.md"])
+def test_the_example_of_a_page_runs(page, workplace, capsys):
+    (code,) = re.findall(r"```python\n(import migrate\n.*?)```", (ROOT / page).read_text(), re.DOTALL)
     assert len(code.strip().split("\n")) == 7  # one import, a blank line, five more
     exec(code.replace("openai:text-embedding-3-small", "tfidf:24"), {})
     assert re.match(r"<AuditReport (SAFE|NOT SAFE|INCONCLUSIVE): retention \d", capsys.readouterr().out)
