@@ -1,4 +1,4 @@
-"""What the site has besides the pages of this folder: the pages at the top of the repository, and every option.
+"""What the site has besides the pages of this folder: those at the top of the repository, every option, every function.
 
 MkDocs calls the functions `on_...` while it builds; `.ci/mkdocs.yml` names this file.
 """
@@ -41,9 +41,10 @@ def on_files(files: Files, config: MkDocsConfig, **_: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Turn the links of a page into those of the site, and add the options to the page of the commands."""
-    if page.file.src_uri == "commands.md":
-        markdown += "\n" + command_reference()
+    """Turn the links of a page into those of the site, and add what is printed from the code."""
+    references = {"commands.md": command_reference, "library.md": function_reference}
+    if reference := references.get(page.file.src_uri):
+        markdown += "\n" + reference()
     return site_links(markdown)
 
 
@@ -62,6 +63,23 @@ def command_reference() -> str:
         assert command is not None  # noqa: S101 - it is in the list
         contexts.append(click.Context(command, info_name=name, parent=root))
     return "\n\n".join(part for context in contexts for part in _described(context)) + "\n"
+
+
+def function_reference() -> str:
+    """Every function of `migrate.api` as `help` describes it, in Markdown."""
+    from migrate import api
+
+    parts = ["## Functions"]
+    for name, function in inspect.getmembers(api, inspect.isfunction):
+        if name in api.__all__:
+            signature = inspect.signature(function)
+            parameters = [
+                parameter.replace(annotation=inspect.Parameter.empty) for parameter in signature.parameters.values()
+            ]
+            call = re.sub(r"<function (\w+) at \w+>", r"\1", str(inspect.Signature(parameters)))
+            text = f"migrate.{name}{call} -> {signature.return_annotation}\n\n{inspect.getdoc(function)}"
+            parts += [f"### migrate.{name}", _code(text)]
+    return "\n\n".join(parts) + "\n"
 
 
 def _described(context: click.Context) -> Iterator[str]:

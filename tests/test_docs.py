@@ -4,6 +4,7 @@ The figures of the house are counted right.
 """
 
 import re
+from inspect import isfunction
 from pathlib import Path
 
 import click
@@ -12,6 +13,7 @@ import mkdocs_hooks
 import pytest
 import yaml
 
+import migrate
 from migrate.cli.main import cli
 
 ROOT = Path(__file__).parents[1]
@@ -80,6 +82,15 @@ def test_every_option_of_every_command_is_in_the_site():
         assert len(rows) == len(options) + 1  # and --help
         assert [option.opts for option in options if not any(option.opts[-1] in row for row in rows)] == []
         assert f"\nlead-migrate {name}" in section.partition("Example:")[2]
+
+
+def test_every_function_is_in_the_site():
+    reference = mkdocs_hooks.function_reference()
+    functions = [name for name in migrate.__all__ if isfunction(getattr(migrate, name))]
+    assert "fit" in functions
+    assert [name for name in functions if f"### migrate.{name}\n\n```\nmigrate.{name}(" not in reference] == []
+    assert "max_cost_usd=5" in reference
+    assert " at 0x" not in reference
 
 
 def test_every_benchmark_has_a_line():
