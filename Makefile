@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
 
-.PHONY: demo quick test lint bench clean
+.PHONY: demo quick test lint docs bench clean
 
 demo: .venv/with-demo
 	$(BIN)/lead-migrate demo
@@ -18,6 +18,10 @@ lint: .venv/with-lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: .venv/with-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --config-file .ci/mkdocs.yml
+	@echo "the pages are in build/site: open build/site/index.html"
 
 bench: .venv/with-test
 	$(BIN)/python benchmarks/startup.py

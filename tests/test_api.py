@@ -15,7 +15,7 @@ import migrate
 import migrate.api
 from migrate.audit.query_set import load_questions
 
-README = Path(__file__).parents[1] / "README.md"
+ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture
@@ -44,8 +44,9 @@ def run(code):
     return done.stdout.strip()
 
 
-def test_the_example_in_the_readme_runs(workplace, capsys):
-    (code,) = re.findall(r"```python\n(import migrate\n.*?)```", README.read_text(), re.DOTALL)
+@pytest.mark.parametrize("page", ["README.md", "docs/library.md"])
+def test_the_example_of_a_page_runs(page, workplace, capsys):
+    (code,) = re.findall(r"```python\n(import migrate\n.*?)```", (ROOT / page).read_text(), re.DOTALL)
     assert len(code.strip().split("\n")) == 7  # one import, a blank line, five more
     exec(code.replace("openai:text-embedding-3-small", "tfidf:24"), {})
     assert re.match(r"<AuditReport (SAFE|NOT SAFE|INCONCLUSIVE): retention \d", capsys.readouterr().out)

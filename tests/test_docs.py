@@ -1,10 +1,20 @@
-"""The pages: what they link to and the files that they name are there; the figures of the house are counted right."""
+"""The pages: what they link to and the files that they name are there, in the repository and in the site.
+
+The figures of the house are counted right.
+"""
 
 import re
+from inspect import isfunction
 from pathlib import Path
 
+import click
 import house
+import mkdocs_hooks
 import pytest
+import yaml
+
+import migrate
+from migrate.cli.main import cli
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")] + sorted((ROOT / "docs").glob("*.md"))
@@ -37,6 +47,50 @@ def test_files_that_are_named_are_there(page):
 def test_every_page_can_be_reached_from_the_readme():
     readme = PAGES[0].read_text()
     assert [p.name for p in PAGES[1:] if f"({p.relative_to(ROOT).as_posix()})" not in readme] == []
+
+
+def test_every_page_is_in_the_navigation_of_the_site():
+    def pages(entries):
+        for entry in entries:
+            ((_, content),) = entry.items()
+            yield from [content] if isinstance(content, str) else pages(content)
+
+    nav = yaml.safe_load((ROOT / ".ci" / "mkdocs.yml").read_text())["nav"]
+    there = {p.name for p in (ROOT / "docs").glob("*.md")} | set(mkdocs_hooks.PAGES.values())
+    assert sorted(pages(nav)) == sorted(there)
+
+
+def test_links_of_the_repository_become_links_of_the_site():
+    text = "[a](docs/stores.md#b) [c](../SECURITY.md) [d](CHANGELOG.md) [e](../README.md#f) [g](formats.md) `docs/x`"
+    assert mkdocs_hooks.site_links(text) == (
+        "[a](stores.md#b) [c](security.md) [d](changelog.md) [e](index.md#f) [g](formats.md) `docs/x`"
+    )
+    assert mkdocs_hooks.site_links('<img src="docs/page.png"> ![h](docs/page.png)') == (
+        '<img src="page.png"> ![h](page.png)'
+    )
+
+
+def test_every_option_of_every_command_is_in_the_site():
+    head, *parts = re.split(r"^## lead-migrate ", mkdocs_hooks.command_reference(), flags=re.MULTILINE)
+    assert "| `--config FILE` |" in head
+    sections = {part.partition("\n")[0]: part for part in parts}
+    context = click.Context(cli)
+    assert list(sections) == cli.list_commands(context)
+    for name, section in sections.items():
+        options = [option for option in cli.get_command(context, name).params if isinstance(option, click.Option)]
+        rows = re.findall(r"^\| `(.*?)` \| .+ \|$", section, re.MULTILINE)
+        assert len(rows) == len(options) + 1  # and --help
+        assert [option.opts for option in options if not any(option.opts[-1] in row for row in rows)] == []
+        assert f"\nlead-migrate {name}" in section.partition("Example:")[2]
+
+
+def test_every_function_is_in_the_site():
+    reference = mkdocs_hooks.function_reference()
+    functions = [name for name in migrate.__all__ if isfunction(getattr(migrate, name))]
+    assert "fit" in functions
+    assert [name for name in functions if f"### migrate.{name}\n\n```\nmigrate.{name}(" not in reference] == []
+    assert "max_cost_usd=5" in reference
+    assert " at 0x" not in reference
 
 
 def test_every_benchmark_has_a_line():

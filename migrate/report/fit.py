@@ -48,7 +48,7 @@ WITHOUT_TEXTS = WorthOfTexts(
     measured_by="python benchmarks/retrieval.py DATA --stitches ridge ridge+text [--no-tokens]",
     measured_on="two collections (SciFact and NFCorpus) from five weak source models each",
 )
-"""As that benchmark prints it; in the README under What to expect."""
+"""As that benchmark prints it; in docs/benchmarks.md under What to expect."""
 
 
 def fit_sentences(selection: Selection) -> list[str]:

@@ -119,8 +119,8 @@ def test_the_shell_of_the_action_runs_nothing_that_stands_in_its_arguments(tmp_p
     assert told.startswith("check|$(touch|made)")
 
 
-def test_the_workflow_of_the_readme_uses_the_action_as_it_is():
-    text = (ACTION.parents[3] / "README.md").read_text(encoding="utf-8")
+def test_the_workflow_of_the_page_uses_the_action_as_it_is():
+    text = (ACTION.parents[3] / "docs" / "ci.md").read_text(encoding="utf-8")
     workflow = yaml.safe_load(text.split("```yaml\n")[1].split("```")[0])
     (step,) = [step for step in workflow["jobs"]["check"]["steps"] if "lead-migrate" in step["uses"]]
     path = step["uses"].partition("@")[0].removeprefix("OWNER/lead-migrate/")
@@ -134,8 +134,8 @@ def test_the_workflow_of_the_readme_uses_the_action_as_it_is():
         assert context.params["store"] == "my-store"
 
 
-def test_the_options_that_the_readme_puts_into_pyproject_are_read(tmp_path, monkeypatch, capsys):
-    text = (ACTION.parents[3] / "README.md").read_text(encoding="utf-8")
+def test_the_options_that_the_page_puts_into_pyproject_are_read(tmp_path, monkeypatch, capsys):
+    text = (ACTION.parents[3] / "docs" / "ci.md").read_text(encoding="utf-8")
     (tmp_path / "pyproject.toml").write_text(text.split("```toml\n")[1].split("```")[0])
     monkeypatch.chdir(tmp_path)
     assert run(["audit", "--help"]) == 0

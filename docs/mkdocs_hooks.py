@@ -1,0 +1,105 @@
+"""What the site has besides the pages of this folder: those at the top of the repository, every option, every function.
+
+MkDocs calls the functions `on_...` while it builds; `.ci/mkdocs.yml` names this file.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from migrate.cli.main import cli
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+    from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).parents[1]
+
+PAGES = {
+    "README.md": "index.md",
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security.md",
+}
+"""Pages at the top of the repository, and what they are called in the site."""
+
+
+def on_files(files: Files, config: MkDocsConfig, **_: Any) -> Files:
+    """Add the pages of `PAGES`."""
+    from mkdocs.structure.files import File
+
+    for path, name in PAGES.items():
+        files.append(File.generated(config, name, content=(ROOT / path).read_text(encoding="utf-8")))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
+    """Turn the links of a page into those of the site, and add what is printed from the code."""
+    references = {"commands.md": command_reference, "library.md": function_reference}
+    if reference := references.get(page.file.src_uri):
+        markdown += "\n" + reference()
+    return site_links(markdown)
+
+
+def site_links(markdown: str) -> str:
+    """Links between files of the repository as links between pages of the site, which all lie in one folder."""
+    markdown = re.sub(r"(\]\(|src(?:set)?=\")(?:docs/|\.\./)", r"\1", markdown)
+    return re.sub(r"(?<=\]\()[A-Z]+\.md", lambda link: PAGES.get(link[0], link[0]), markdown)
+
+
+def command_reference() -> str:
+    """Every command as its `--help` describes it, in Markdown."""
+    root = click.Context(cli, info_name="lead-migrate", **cli.context_settings)
+    contexts = [root]
+    for name in cli.list_commands(root):
+        command = cli.get_command(root, name)
+        assert command is not None  # noqa: S101 - it is in the list
+        contexts.append(click.Context(command, info_name=name, parent=root))
+    return "\n\n".join(part for context in contexts for part in _described(context)) + "\n"
+
+
+def function_reference() -> str:
+    """Every function of `migrate.api` as `help` describes it, in Markdown."""
+    from migrate import api
+
+    parts = ["## Functions"]
+    for name, function in inspect.getmembers(api, inspect.isfunction):
+        if name in api.__all__:
+            signature = inspect.signature(function)
+            parameters = [
+                parameter.replace(annotation=inspect.Parameter.empty) for parameter in signature.parameters.values()
+            ]
+            call = re.sub(r"<function (\w+) at \w+>", r"\1", str(inspect.Signature(parameters)))
+            text = f"migrate.{name}{call} -> {signature.return_annotation}\n\n{inspect.getdoc(function)}"
+            parts += [f"### migrate.{name}", _code(text)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _described(context: click.Context) -> Iterator[str]:
+    command = context.command
+    yield f"## {context.command_path}"
+    yield inspect.cleandoc(command.help or "")
+    yield _code(" ".join([context.command_path, *command.collect_usage_pieces(context)]))
+    options = [param for param in command.get_params(context) if isinstance(param, click.Option)]
+    records = [record for option in options if (record := option.get_help_record(context))]
+    rows = [f"| `{names}` | {_cell(text)} |" for names, text in records]
+    yield "\n".join(["| option | does |", "|---|---|", *rows])
+    _, _, example = (command.epilog or "").partition("Example:\n")
+    if example:
+        yield f"Example:\n\n{_code(inspect.cleandoc(example))}"
+
+
+def _cell(text: str) -> str:
+    """A text in a table, where a bar would end the cell and `<` begin a tag."""
+    return " ".join(text.split()).replace("|", r"\|").replace("<", "&lt;")
+
+
+def _code(text: str) -> str:
+    return f"```\n{text}\n```"

@@ -1,0 +1,136 @@
+"""The terminal sessions of the pages: every command in a ```console block is run, and prints what stands there.
+
+`...` on a line of its own stands for any lines. Seconds are not compared; the last digit of a figure may be another.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "docs" / "getting-started.md"]
+NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
+SECONDS = re.compile(r"(?<=  )(?:fit )?s(?=  |$)")
+"""The head of a column of seconds."""
+
+
+def sessions(page):
+    """Commands of the page's console blocks, in order, with the lines printed below each."""
+    for block in re.findall(r"^```console\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL):
+        for session in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, *lines = session.splitlines()
+            yield command, lines
+
+
+def comparable(lines):
+    """Lines without seconds, and without the padding that goes by the widest cell."""
+    end = None
+    for line in lines:
+        if head := SECONDS.search(line):
+            end = head.end()
+        elif not line:
+            end = None
+        elif end and (cell := re.search(r"(?<=  )\d+\.\d+$", line[:end])):
+            line = f"{line[: cell.start()]}-{line[end:]}"
+        yield re.sub(r" {2,}", "  ", line)
+
+
+def is_alike(expected, printed):
+    """Whether the words are the same, and each figure within two units of its last digit or one percent."""
+    if NUMBER.sub("0", expected) != NUMBER.sub("0", printed):
+        return False
+    for old, new in zip(NUMBER.findall(expected), NUMBER.findall(printed), strict=True):
+        unit = 10.0 ** -len(old.partition(".")[2])
+        old, new = float(old.replace(",", "")), float(new.replace(",", ""))
+        if abs(new - old) > max(2.001 * unit if unit < 1 else 0, 0.01 * old):
+            return False
+    return True
+
+
+def missing(expected, printed):
+    """The first part between two `...` that was not printed in its place; None where all were."""
+    lines, place = list(comparable(printed)), 0
+    parts = re.split(r"^ *\.\.\.$\n?", "\n".join(comparable(expected)), flags=re.MULTILINE)
+    for number, part in enumerate(map(str.splitlines, parts)):
+        last = len(lines) - len(part)
+        starts = range(place, 1 if number == 0 else last + 1)
+        if part and number == len(parts) - 1:
+            starts = range(max(last, place), starts.stop)  # nothing may follow
+        place = next((at + len(part) for at in starts if fits(part, lines[at : at + len(part)])), None)
+        if place is None:
+            return "\n".join(part)
+    return None
+
+
+def fits(part, lines):
+    return len(part) == len(lines) and all(map(is_alike, part, lines))
+
+
+@pytest.fixture(scope="module")
+def terminal(tmp_path_factory):
+    """Runs a command in a folder that all pages share, once; returns what it prints, as lines."""
+    folder = tmp_path_factory.mktemp("sessions")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("LEAD_MIGRATE_")}
+    environment = {**kept, "XDG_CACHE_HOME": str(folder / "cache"), "PYTHONUNBUFFERED": "1"}
+    printed = {}
+
+    def run(command):
+        program, *arguments = command.split()
+        assert program == "lead-migrate"
+        if command not in printed:
+            done = subprocess.run(
+                [sys.executable, "-m", "migrate", *arguments],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                encoding="utf-8",
+                check=False,
+                cwd=folder,
+                env=environment,
+            )
+            printed[command] = done.stdout.splitlines()
+        return printed[command]
+
+    return run
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_print_what_stands_on_the_page(page, terminal):
+    for command, lines in sessions(page):
+        printed = terminal(command)
+        part = missing(lines, printed)
+        assert part is None, f"$ {command}\ndoes not print\n{part}\nbut\n" + "\n".join(printed)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page_has_sessions(page):
+    assert [command for command, lines in sessions(page) if not [line for line in lines if line != "..."]] == []
+    assert len(list(sessions(page))) >= 2
+
+
+TABLE = ["arm         nDCG@10    s  Mtok", "translated    0.549  0.2  0.05", "", "SAFE: 1,500 of 1,500"]
+
+
+@pytest.mark.parametrize(
+    ("expected", "gap"),
+    [
+        (TABLE, None),
+        (["arm         nDCG@10     s  Mtok", "translated    0.549  12.5  0.05", "...", "SAFE: 1,500 of 1,500"], None),
+        (["...", TABLE[1], "..."], TABLE[1].replace("    ", "  ")),  # no head says that there are seconds
+        ([TABLE[0], "...", TABLE[3]], None),
+        ([TABLE[0], "translated    0.551  0.2  0.05", "..."], None),
+        ([TABLE[0], "translated    0.589  0.2  0.05", "..."], "arm  nDCG@10  s  Mtok\ntranslated  0.589  -  0.05"),
+        ([TABLE[0], "translated    0.549  0.2  0.09", "..."], "arm  nDCG@10  s  Mtok\ntranslated  0.549  -  0.09"),
+        (["...", "NOT SAFE: 1,500 of 1,500"], "NOT SAFE: 1,500 of 1,500"),
+        (["...", "SAFE: 1,400 of 1,500"], "SAFE: 1,400 of 1,500"),
+        (["...", TABLE[3], "...", TABLE[0], "..."], TABLE[0].replace("         ", "  ").replace("    ", "  ")),
+        (TABLE[:2], "arm  nDCG@10  s  Mtok\ntranslated  0.549  -  0.05"),  # more is printed, and no `...` says so
+        (TABLE[3:], TABLE[3]),
+    ],
+)
+def test_a_session_that_is_out_of_date_is_noticed(expected, gap):
+    assert missing(expected, TABLE) == gap
