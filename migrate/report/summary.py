@@ -44,15 +44,21 @@ def _parts(report: AuditReport, page: Path | None, width: int) -> Iterator[Rende
     yield ""
     yield _table(report, width)
     yield ""
-    steps = list(advice(report))
-    choice = decision(report)
-    if choice:
-        yield _lines(f"decision: {choice}", width)
-    yield from (
-        _lines(f"next: {step.removeprefix('or ')}", width) for step in steps[bool(choice and steps) :][:_MOST_STEPS]
-    )
+    yield from (_lines(sentence, width) for sentence in _sentences(report))
     where = f"the whole report: {page}" if page is not None else "the whole report: --html FILE for a page"
     yield _lines(f"{where}; --verbose for all arms, slices and notes here", width)
+
+
+def _sentences(report: AuditReport) -> Iterator[str]:
+    """What was embedded for a pool, the decision, and the steps that it does not name."""
+    if report.pool is not None:
+        yield report.pool.sentences[0]
+    steps, choice = list(advice(report)), decision(report)
+    if choice:
+        yield f"decision: {choice}"
+        if not report.verdict.provisional:
+            steps = steps[1:]  # the decision in other words, but for what a provisional verdict asks to be careful of
+    yield from (f"next: {step.removeprefix('or ')}" for step in steps[:_MOST_STEPS])
 
 
 def _lines(sentence: str, width: int) -> str:
@@ -81,8 +87,9 @@ def _table(report: AuditReport, width: int) -> RenderableType:
         table.add_column(plots[0], no_wrap=True)
     table.add_column("SAFE")
     for place, (option, row) in enumerate(zip(options, rows, strict=True)):
+        is_safe = option.is_safe and not report.doubts
         drawn = [] if plots is None else [plots[place + 1]]
-        table.add_row(*row, *drawn, "yes" if option.is_safe else "", style="green" if option.is_safe else None)
+        table.add_row(*row, *drawn, "yes" if is_safe else "", style="green" if is_safe else None)
     return table
 
 

@@ -382,7 +382,7 @@ def own_cache(tmp_path, monkeypatch):
 
 
 def audited(store, queries, *options, by="build"):
-    command = ["audit", store, "--reference", by, "--queries", queries, "--two-stage", "none", "-q", *options]
+    command = ["audit", store, "--reference", by, "--queries", queries, "--two-stage", "none", "-q", "-v", *options]
     return run([*map(str, command)])
 
 
@@ -392,10 +392,8 @@ def test_audit_of_a_file_of_queries(store, code, outcome, migrated, corpus, tmp_
     path.write_text("\n".join(" ".join(query.text.split()) for query in corpus.queries))
     assert audited(migrated / store, path) == code
     text = " ".join(capsys.readouterr().out.split())
-    assert text.startswith(
-        "provisional: nothing is judged, so this rests on agreement@10 with the full re-embed log.txt:"
-    )
-    assert f"{outcome} (provisional: " in text
+    assert "provisional: nothing is judged, so this rests on agreement@10 with the full re-embed log.txt:" in text
+    assert text.startswith(f"{outcome} (provisional: ")
     assert "keep the old one until judged queries (--beir) agree" in text or outcome != "SAFE"
 
 
@@ -420,7 +418,7 @@ def test_audit_by_a_pool(kind, migrated, corpus, tmp_path, capsys):
     for report, by in zip(reports, ("build", "pool"), strict=True):
         assert audited(migrated / "rough", queries, "--report", report, by=by) == 1
     text = " ".join(capsys.readouterr().out.split())
-    assert text.count("NOT SAFE (provisional: ") == 2 and "pool: true vectors of" in text
+    assert text.count("NOT SAFE (provisional: ") == 4 and "pool: true vectors of" in text
     full, pooled = (json.loads(report.read_text()) for report in reports)
     assert pooled["pool"]["steps"][0]["depth"] == 20 and pooled["pool"]["provisional"]
     assert pooled["verdict"] == full["verdict"]

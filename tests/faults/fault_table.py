@@ -22,7 +22,7 @@ INSPECT = ("inspect", "store")
 FIT = ("fit", "store", "--target", "tfidf:8", "--sample", "50", "-o", "out", "-q")
 TRANSLATE = system.TRANSLATE
 ANY_STORE = (*TRANSLATE, "--any-store")
-AUDIT = ("audit", "store", "--reference", "right", "--beir", "beir", "--no-bm25", "--report", "out", "-q")
+AUDIT = ("audit", "store", "--reference", "right", "--beir", "beir", "--no-bm25", "--report", "out", "-q", "-v")
 RUN = ("run", "store", "--target", "tfidf:24", "--beir", "beir", "--sample", "60", "-o", "out", "-q")
 EMBED = ("embed", "beir", "--model", "tfidf:8", "-o", "out", "-q")
 FIT_FILE = ("fit", "store", "--target", "file:x.npz", "--sample", "50", "-o", "out", "-q")
@@ -463,10 +463,10 @@ MODELS = [
     Fault(53, "documents and queries of two dimensions", models.vectors_file(8, models.fewer_queries_dim), FIT_FILE,
           4, "x.npz: documents have dimension 8, queries 7; use one model"),
     Fault(54, "the server answers with too few", models.server(*[fake.TOO_FEW] * 99), FIT_API, 7,
-          "http://127.0.0.1:*/v1 failed 3 times, the last time with: 19 embeddings for 20 texts; "
+          "http://127.0.0.1:*/v1 failed * times, the last time with: 19 embeddings for 20 texts; "
           "check --base-url and the model behind it"),
     Fault(54, "the server answers with too many", models.server(*[fake.TOO_MANY] * 99), FIT_API, 7,
-          "http://127.0.0.1:*/v1 failed 3 times, the last time with: 21 embeddings for 20 texts; "
+          "http://127.0.0.1:*/v1 failed * times, the last time with: 21 embeddings for 20 texts; "
           "check --base-url and the model behind it"),
     Fault(55, "the server shuffles", models.server(fake.SHUFFLED, fake.SHUFFLED), FIT_API, 0,
           "out: *, fitted on 40 of 150 documents", models.in_order),
