@@ -17,6 +17,8 @@ from migrate.stitch.base import Arrays
 from migrate.stitch.text_features import AnyMatrix, Matrix, Sparse, View
 from migrate.vectors import Vectors, squared_norms
 
+_SPARE_DIRECTIONS = 10
+
 _LEAST_SPREAD = 1e-6
 """Share of the mean diagonal: a smaller spread is rounding error, since inner products are computed in float32."""
 
@@ -234,11 +236,27 @@ class KernelSystem:
         The posterior variance of x is k_c(x, x) - |(k(x) - means) D|², from above: directions beyond the first
         `count` are left out (Rasmussen & Williams 2006, eq. 2.26, up to the noise).
         """
-        from sklearn.utils.extmath import randomized_svd
-
-        basis, values, _ = randomized_svd(self.centred, min(count, len(self.gram) - 1), n_iter=2, random_state=0)
+        basis, values = leading_directions(self.centred, min(count, len(self.gram) - 1), rounds=2)
         basis -= basis.mean(axis=0)  # directions without variance are any, even the constant one
         return np.asarray(basis / np.sqrt(values + penalty))
+
+
+def leading_directions(
+    matrix: Sparse | AnyMatrix, count: int, *, rounds: int, seed: int = 0
+) -> tuple[AnyMatrix, AnyMatrix]:
+    """The leading right singular vectors of (n, f), f x `count`, and their singular values, about.
+
+    Subspace iteration from random vectors (Halko, Martinsson & Tropp 2011, algorithm 4.4). scikit-learn's
+    `randomized_svd` takes longer to import than this takes.
+    """
+    n, f = matrix.shape
+    width = min(count + _SPARE_DIRECTIONS, n, f)
+    basis = matrix.T @ np.random.default_rng(seed).standard_normal((n, width), dtype=matrix.dtype)
+    for _ in range(rounds):
+        basis = matrix.T @ np.linalg.qr(matrix @ basis)[0]
+    basis = np.linalg.qr(basis)[0]
+    _, values, rotation = np.linalg.svd(matrix @ basis, full_matrices=False)
+    return basis @ rotation[:count].T, values[:count]
 
 
 def centre(gram: AnyMatrix) -> AnyMatrix:

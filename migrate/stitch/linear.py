@@ -82,6 +82,18 @@ def ridge_path(
     return solve(x, y, _Grid(lambdas, relative), loss)
 
 
+def ridge_solution(x: Matrix, y: Matrix, relative: float) -> tuple[float, Matrix]:
+    """λ and the coefficients, (p, q), for one λ in units of the mean non-zero eigenvalue: a fifth of `ridge_path`."""
+    from scipy.linalg import solve
+
+    n, p = x.shape
+    gram = x.T @ x if n > p else x @ x.T
+    penalty = float(_Grid(None, np.array([relative])).of(np.diag(gram), min(n - 1, p))[0])
+    gram[np.diag_indices_from(gram)] += penalty
+    coefficients = solve(gram, x.T @ y if n > p else y, assume_a="pos", check_finite=False)
+    return penalty, np.asarray(coefficients if n > p else x.T @ coefficients)
+
+
 @dataclass(frozen=True)
 class _Grid:
     """The λs to try, as they are or in units of the mean non-zero eigenvalue."""
@@ -300,8 +312,11 @@ class OrdinaryLeastSquares(Affine):
     cost: ClassVar[int] = 3
 
     def solve(self, x: Matrix, y: Matrix, mean: Matrix) -> Matrix:
-        """The pseudo-inverse of x times y."""
-        return np.asarray(np.linalg.lstsq(x, y, rcond=None)[0], dtype=np.float64)
+        """The pseudo-inverse of x times y, by a QR decomposition, which is faster than by singular values."""
+        from scipy.linalg import lstsq
+
+        least = np.finfo(np.float64).eps * max(x.shape)
+        return np.asarray(lstsq(x, y, cond=least, lapack_driver="gelsy", check_finite=False)[0], dtype=np.float64)
 
 
 class Ridge(Affine):
@@ -320,6 +335,9 @@ class Ridge(Affine):
 
     def solve(self, x: Matrix, y: Matrix, mean: Matrix) -> Matrix:
         """The ridge solution of the best λ."""
+        if len(self.penalties) == 1:
+            self.lambda_, coefficients = ridge_solution(x, y, float(self.penalties[0]))
+            return coefficients
         path = ridge_path(x, y, loss=retrieval_loss(y, mean), relative=self.penalties)
         self.lambda_ = path.best_lambda
         return path.coefficients

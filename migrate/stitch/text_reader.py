@@ -36,6 +36,7 @@ from migrate.embedders import Embedder, load_embedder
 from migrate.embedders.base import TokenTable
 from migrate.embedders.kinds import runs_code
 from migrate.stitch.base import Arrays
+from migrate.stitch.kernel import leading_directions
 from migrate.stitch.text_features import DenseView, Matrix, Sparse, TermView, TextRows, View, WordView, unit_terms
 from migrate.vectors import Document, Vectors, unit_rows
 
@@ -402,14 +403,17 @@ def _terms(words: Words, pieces: Pieces | None) -> tuple[Sparse, Sparse]:
 def _find_topics(parts: Sequence[Sparse], n: int, seed: int) -> Vectors:
     """From terms to topics, (t, k), for the terms of `n` texts in parts; empty where they are few."""
     from scipy.sparse import vstack
-    from sklearn.utils.extmath import randomized_svd
 
     k = min(N_TOPICS, n // 4, parts[0].shape[1]) if parts else 0
     if k < 2:
         return np.empty((0, 0), dtype=np.float32)
     terms = vstack([unit_terms(part) for part in parts], format="csr")
-    directions = randomized_svd(terms, k, n_iter=4, random_state=seed)[2]
-    return np.ascontiguousarray(directions.T, dtype=np.float32)
+    topics = np.zeros((terms.shape[1], k), dtype=np.float32)
+    used = np.unique(terms.indices)
+    if used.size:
+        directions, _ = leading_directions(terms[:, used], k, rounds=4, seed=seed)
+        topics[used, : directions.shape[1]] = directions
+    return topics
 
 
 def _document_frequency(weights: Sparse, counts: Sparse) -> NDArray[np.int64]:
