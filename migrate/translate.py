@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -264,14 +265,22 @@ class TranslateTask(ShardTask):
 def translate_shard(
     store: Store, fitted: FittedStitch, writer: StoreWriter, content: Path, rows: int, patch: bool, shard: Shard
 ) -> ShardResult:
-    """Write the rows of a shard, translated, and their confidence, `rows` at a time; the same bytes whoever does it."""
+    """Write the rows of a shard, translated, and their confidence, `rows` at a time; the same bytes whoever does it.
+
+    A batch is written while the next is translated.
+    """
     start, n_true = shard.start, 0
-    with ConfidenceFile(content, store.info.count) as confidence:
+    with ConfidenceFile(content, store.info.count) as confidence, ThreadPoolExecutor(1) as pool:
+        written: Future[None] | None = None
         for done in translated_batches(store, fitted, rows, shard, patch=patch):
             confidence.put(start, done.confidence)
-            writer.write(start, done)
+            if written is not None:
+                written.result()
+            written = pool.submit(writer.write, start, done)
             start += len(done)
-            n_true += sum(doc_id in fitted.sample.row_of for doc_id in done.ids) if patch else 0
+            n_true += int(np.count_nonzero(done.confidence == 1))  # which predictions never have
+        if written is not None:
+            written.result()
         confidence.sync()
     file = writer.rows
     return ShardResult(shard, file.path, file.place(shard.start), file.place(shard.stop), {"true": n_true})

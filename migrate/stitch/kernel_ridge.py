@@ -22,7 +22,7 @@ from migrate.errors import StitchError
 from migrate.stitch.base import Arrays, Prediction, Split, Stitch, check_pairs
 from migrate.stitch.kernel import GaussianPart, KernelSystem, Part, combined, gaussian, in_order, restore_parts, spread
 from migrate.stitch.text_features import DenseView, Matrix, TextRows, View, gram
-from migrate.stitch.view_weights import NEARBY, SEARCH_SIZE, Search, Weighing, overlap_of
+from migrate.stitch.view_weights import NEARBY, SEARCH_SIZE, Search, Weighing
 from migrate.vectors import Vectors, squared_norms, unit_rows
 
 VECTOR = "vector"
@@ -172,10 +172,8 @@ class Additive(Stitch):
         system = KernelSystem(kernels.total(weighing), target.astype(np.float64))
         penalty = weighing.total_penalty
         if len(target) > SEARCH_SIZE:
-            penalty = max(
-                (penalty * near for near in NEARBY),
-                key=lambda candidate: overlap_of(system.target, system.solve(candidate).residuals),
-            )
+            search = Search({"all": system.gram}, system.target)
+            penalty = search.best_penalty({"all": 1.0}, [penalty * near for near in NEARBY]).penalty
         self._keep(kernels.parts(weighing), system, system.coefficients(penalty), system.means, penalty)
         return self
 

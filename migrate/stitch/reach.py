@@ -65,7 +65,8 @@ class Reach:
         """What the pairs leave of the variance at each vector, (m, p), and the variance before them: (m,) each."""
         # one product with the mean as a last column is faster than centring all rows first
         along: Vectors = vectors @ np.column_stack([self.directions, self.mean])
-        inside = along[:, :-1] - self.mean @ self.directions
+        inside = along[:, :-1]
+        inside -= self.mean @ self.directions
         squares: Vectors = squared_norms(vectors) - 2 * along[:, -1] + self.mean @ self.mean
         prior = np.divide(squares.clip(0), self.scale, dtype=np.float32)
         explained: Vectors = squared_norms(inside) / self.scale

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from migrate.stitch.kernel import KernelSystem, combined
+from migrate.stitch.kernel import KernelSystem, centre, combined
 from migrate.stitch.scores import Neighbours
-from migrate.stitch.text_features import Matrix
+from migrate.stitch.text_features import AnyMatrix, Matrix
 from migrate.vectors import unit_rows
 
 SEARCH_SIZE = 1_000
@@ -40,12 +40,16 @@ class Weighing:
 
 
 class Search:
-    """Looks for weights and penalty on Gram matrices of spread 1, (n, n), and targets, (n, q)."""
+    """Looks for weights and penalty on Gram matrices of spread 1, (n, n), and targets, (n, q).
+
+    In float32, which moves an overlap by less than a document does: the matrices are centred before, since a view of
+    little spread consists of its mean.
+    """
 
     def __init__(self, grams: Mapping[str, Matrix], target: Matrix) -> None:
-        self.grams = grams
-        self.target = target
-        self.neighbours = Neighbours(unit_rows(target.astype(np.float32)))
+        self.grams = {name: centre(matrix).astype(np.float32) for name, matrix in grams.items()}
+        self.target = target.astype(np.float32)
+        self.neighbours = Neighbours(unit_rows(self.target))
 
     def best_penalty(self, weights: Mapping[str, float], penalties: Sequence[float] = PENALTIES) -> Weighing:
         """The penalty with the best overlap; ties go to the larger."""
@@ -58,27 +62,27 @@ class Search:
         return overlap_of(self.target, system.solve(penalty).residuals, self.neighbours)
 
     def best(self, start: Mapping[str, float]) -> Weighing:
-        """One pass over the views: leave each out, or give it a third or three times its weight, where that helps."""
+        """One pass over the views: leave each out, or give it a third or three times its weight, where that helps.
+
+        The three are compared at the penalty so far; only the best of them gets a penalty of its own.
+        """
         best = self.best_penalty(start)
         for name in start:
-            tried = [self._with(best, name, factor) for factor in _FACTORS]
-            better = max(
-                (weighing for weighing in tried if weighing is not None),
-                key=lambda weighing: weighing.overlap,
-                default=None,
-            )
-            if better is not None and better.overlap > best.overlap + _LEAST_GAIN:
-                best = better
+            tried = [self.best_penalty(weights, [best.penalty]) for weights in _changes(best.weights, name)]
+            if tried:
+                better = max(tried, key=lambda weighing: weighing.overlap)
+                better = self.best_penalty(better.weights, [better.penalty * near for near in NEARBY])
+                best = better if better.overlap > best.overlap + _LEAST_GAIN else best
         return replace(best, weights={name: weight for name, weight in best.weights.items() if weight})
 
-    def _with(self, weighing: Weighing, name: str, factor: float) -> Weighing | None:
-        weights = {**weighing.weights, name: weighing.weights[name] * factor}
-        if not any(weights.values()):
-            return None
-        return self.best_penalty(weights, [weighing.penalty * near for near in NEARBY])
+
+def _changes(weights: Mapping[str, float], name: str) -> list[dict[str, float]]:
+    """The weights with another weight of one view, without those that leave no view."""
+    changed = [{**weights, name: weights[name] * factor} for factor in _FACTORS]
+    return [weights for weights in changed if any(weights.values())]
 
 
-def overlap_of(target: Matrix, residuals: Matrix, neighbours: Neighbours | None = None) -> float:
+def overlap_of(target: AnyMatrix, residuals: AnyMatrix, neighbours: Neighbours | None = None) -> float:
     """Overlap@10 of leave-one-out predictions, (n, q), inside the sample."""
     truth = neighbours or Neighbours(unit_rows(target.astype(np.float32)))
-    return float(truth.overlap(unit_rows((target - residuals).astype(np.float32))).mean())
+    return float(truth.overlap(unit_rows((target - residuals).astype(np.float32, copy=False))).mean())

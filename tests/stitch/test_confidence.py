@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
-from scipy.stats import spearmanr
+from scipy.stats import rankdata, spearmanr
 from sklearn.linear_model import LinearRegression
 
 from migrate.report.fit import fit_sentences
 from migrate.stitch.base import Pairing, Prediction, cross_predict
-from migrate.stitch.confidence import Confidence, spearman
+from migrate.stitch.confidence import Confidence, ranks, spearman
 from migrate.stitch.registry import new_stitch
 from migrate.stitch.scores import HeldOutScores
 from migrate.stitch.select import Candidate, Selection
@@ -177,3 +177,8 @@ def test_fit_says_whether_the_confidence_is_to_be_used(noise, usable):
     (said,) = [line for line in fit_sentences(selection) if "confidence" in line]
     assert found.is_usable is usable is (found.spearman >= 0.2)
     assert ("is not to be used" in said) is not usable and f"Spearman {found.spearman:.2f}" in said
+
+
+def test_ranks_are_those_of_scipy():
+    values = np.random.default_rng(0).integers(0, 9, size=40).astype(float)
+    np.testing.assert_array_equal(ranks(values), rankdata(values))

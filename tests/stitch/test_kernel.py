@@ -6,7 +6,7 @@ from sklearn.gaussian_process.kernels import DotProduct
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.metrics.pairwise import rbf_kernel
 
-from migrate.stitch.kernel import KernelSystem, combined, spread
+from migrate.stitch.kernel import KernelSystem, combined, leading_directions, spread
 from migrate.stitch.text_features import gram
 
 # fewer rows than features, more, and rows that are twice there
@@ -180,3 +180,15 @@ def test_what_does_not_spread_is_not_blown_up(value):
     for seed in range(5):
         noisy = gram(rows) * (1 + 1e-7 * np.random.default_rng(seed).normal(size=(50, 50)))
         assert spread(noisy) == 1
+
+
+def test_leading_directions_are_those_of_an_exact_decomposition():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(80, 50)) * 0.8 ** np.arange(50)
+    expected_values, expected = np.linalg.svd(rows, full_matrices=False)[1:]
+    for matrix, tolerance in ((rows, 1e-6), (csr_array(rows.astype(np.float32)), 1e-3)):
+        directions, values = leading_directions(matrix, 5, rounds=4)
+        np.testing.assert_allclose(values, expected_values[:5], rtol=tolerance)
+        np.testing.assert_allclose(np.abs(expected[:5] @ directions), np.eye(5), atol=10 * tolerance)
+    few, _ = leading_directions(rows[:, :3], 5, rounds=1)
+    assert few.shape == (3, 3)

@@ -171,3 +171,13 @@ def test_vectors_are_brought_to_unit_length():
     np.testing.assert_allclose(pieces.vectors, [[0.6, 0.8], [0, 0], [0, -1]])
     assert pieces.limit == 7
     assert table[0, 0] == 3
+
+
+def test_remembered_words_are_cut_as_at_first(minilm, monkeypatch):
+    monkeypatch.setattr("migrate.stitch.text_reader.REMEMBERED", 2)
+    pieces, words = pieces_of(minilm), ["dogcat", "zebras", "Cells,", "naïve"]
+    first, lengths = pieces.counts(words)
+    assert list(pieces.remembered) == words[:2]
+    again, others = pieces.counts([*words[::-1], "new"])
+    assert others[:4].tolist() == lengths[::-1].tolist()
+    np.testing.assert_array_equal(again[[3, 2, 1, 0]].toarray(), first.toarray())

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge, RidgeCV
 
-from migrate.stitch.linear import RELATIVE_GRID, ridge_path
+from migrate.stitch.linear import RELATIVE_GRID, ridge_path, ridge_solution
 
 SHAPES = [(50, 8, 5), (9, 8, 5), (8, 8, 3), (12, 30, 5), (3, 6, 4)]
 LAMBDAS = np.logspace(-2, 3, 6)
@@ -103,3 +103,13 @@ def test_equal_rows_are_not_too_much(n, p):
     path = ridge_path(np.zeros((n, p)), y)
     assert not path.coefficients.any()
     np.testing.assert_allclose(path.loo_mse, np.square(y * n / (n - 1)).mean())
+
+
+@pytest.mark.parametrize(("n", "p", "q"), SHAPES)
+def test_one_penalty_gives_the_coefficients_of_the_path(n, p, q):
+    x, y = map(centred, make_pairs(n, p, q))
+    for relative in RELATIVE_GRID[[0, 6, 12]]:
+        path = ridge_path(x, y, relative=np.array([relative]))
+        penalty, coefficients = ridge_solution(x, y, float(relative))
+        assert penalty == pytest.approx(path.best_lambda)
+        np.testing.assert_allclose(coefficients, path.coefficients, atol=1e-7)

@@ -106,3 +106,14 @@ def test_neighbours_are_told_apart_where_all_vectors_lie_close_together():
             tops.append(set(np.argsort(-scores)[:10].tolist()))
         exact.append(len(tops[0] & tops[1]) / 10)
     assert Neighbours(truth).overlap(predicted).mean() == pytest.approx(np.mean(exact), abs=0.005)
+
+
+def test_of_documents_that_are_equally_similar_no_more_than_k_count():
+    predicted, truth = (unit_rows(rows) for rows in make(60))
+    predicted[20:] = predicted[20]
+    for constant in (predicted, np.ones_like(predicted)):
+        shares = Neighbours(truth).overlap(constant)
+        assert shares.mean() < 0.5 and shares.max() <= 1
+    predicted[20:] = make(60)[0][20:]
+    expected = [brute_overlap(unit_rows(predicted), truth, query, 10) for query in range(60)]
+    np.testing.assert_allclose(Neighbours(truth).overlap(unit_rows(predicted)), expected)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from migrate.stitch import view_weights
-from migrate.stitch.kernel import spread
+from migrate.stitch.kernel import KernelSystem, spread
 from migrate.stitch.scores import Neighbours
 from migrate.stitch.view_weights import NEARBY, PENALTIES, Search, Weighing, overlap_of
 from migrate.vectors import unit_rows
@@ -120,3 +120,19 @@ def test_without_residuals_the_overlap_is_whole():
     target = make_views()[1]
     assert overlap_of(target, np.zeros_like(target)) == 1
     assert overlap_of(target, 2 * target) < 0.5
+
+
+def test_float32_gives_the_overlap_of_float64():
+    grams, target = make_views(n=200)
+    search = Search(grams, target)
+    for penalty in (1e-4, 0.1):
+        exact = KernelSystem(grams["one"] + grams["two"], target).solve(2 * penalty).residuals
+        found = search.best_penalty({"one": 1.0, "two": 1.0}, [penalty]).overlap
+        assert found == pytest.approx(overlap_of(target, exact), abs=2 / (10 * 200))
+
+
+def test_a_penalty_that_float32_cannot_tell_from_none_is_solved_in_float64():
+    rows = np.random.default_rng(0).normal(size=(50, 3))
+    rough = KernelSystem((rows @ rows.T).astype(np.float32), rows.astype(np.float32)).solve(1e-9)
+    assert rough.residuals.dtype == np.float64
+    assert np.isfinite(rough.residuals).all()

@@ -13,8 +13,9 @@ from langchain_tools import FAISS, DistanceStrategy, Document, InMemoryDocstore,
 
 from migrate.errors import StoreError
 from migrate.stores import create_store, open_store
-from migrate.stores.documents.langchain_pickle import DocstoreStub, DocumentStub
+from migrate.stores.documents.langchain_pickle import DocstoreStub, DocumentStub, read_docstore
 from migrate.stores.documents.pickle_scan import scan_pickle
+from migrate.vectors import Document as StoredDocument
 
 DIM = 6
 TEXTS = [f"text {number}" for number in range(20)]
@@ -384,3 +385,26 @@ def _pickle_stubs(docstore):
     target = io.BytesIO()
     _DocstorePickler(target, "test").dump((docstore, {0: "a"}))
     return target.getvalue()
+
+
+def test_equal_pickles_in_use_are_held_once_and_others_are_read(tmp_path):
+    texts = [f"{row} {'a long text ' * 9}" for row in range(3_000)]  # more than is given back at a time, by far
+    long = [text * 20 for text in texts]
+    for name, content in (("one", long), ("two", texts)):
+        writer = create_store(make_folder(tmp_path / name), format="langchain", dim=2)
+        documents = [StoredDocument(str(row), text, {"row": row}) for row, text in enumerate(content)]
+        writer.append(documents, np.ones((len(content), 2), dtype=np.float32))
+        writer.finish()
+    path = tmp_path / "one" / "index.pkl"
+    copy = tmp_path / "copy.pkl"
+    copy.write_bytes(path.read_bytes())
+    first = read_docstore(path)
+    assert read_docstore(copy) is first
+    assert [first.documents[str(row)]["page_content"] for row in range(3_000)] == long
+    copy.write_bytes((tmp_path / "two" / "index.pkl").read_bytes())
+    assert [fields["page_content"] for fields in read_docstore(copy).documents.values()] == texts
+
+
+def make_folder(path):
+    path.mkdir()
+    return path

@@ -1,8 +1,9 @@
 """Reads the docstore of a LangChain FAISS folder from its pickle without executing anything.
 
 The pickle is a tuple of a docstore {id: document} and a dictionary {row: id}. It is loaded whole, as LangChain itself
-does. LangChain is never imported: a pickle names classes by module and name, and each name is mapped to a stub that can
-do nothing, or to one of a few harmless classes.
+does; its bytes are given back as they are used, and pickles that are the same are held once, as those of a store and
+its translation are. LangChain is never imported: a pickle names classes by module and name, and each name is mapped to
+a stub that can do nothing, or to one of a few harmless classes.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 import datetime
 import decimal
 import gc
-import io
+import hashlib
+import mmap
 import os
 import pickle
 import uuid
@@ -19,8 +21,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NoReturn, Self
+from weakref import WeakValueDictionary
 
 from migrate.errors import StoreError
+from migrate.files import sha256_file
 from migrate.stores.binary_reader import malformed, read_errors, shown
 from migrate.stores.documents.pickle_scan import scan_pickle
 
@@ -28,6 +32,7 @@ CURRENT_DOCSTORE: Final = ("langchain_community.docstore.in_memory", "InMemoryDo
 CURRENT_DOCUMENT: Final = ("langchain_core.documents.base", "Document")
 
 _LONGEST_REASON = 200
+_USED_BYTES: Final = 1 << 22
 _STATE_KEY_OF_PYDANTIC_2 = "__pydantic_fields_set__"
 
 
@@ -118,7 +123,7 @@ CURRENT_NAMES: Final[dict[type, tuple[str, str]]] = {
 """What each class is called in a pickle that the present LangChain opens."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Docstore:
     """The content of a LangChain pickle.
 
@@ -134,11 +139,35 @@ class Docstore:
     is_current: bool
 
 
+class _UsedUp:
+    """A copy of some bytes to read once; memory that has been read is given back every few megabytes."""
+
+    def __init__(self, content: bytes) -> None:
+        self._memory = mmap.mmap(-1, len(content), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self._memory.write(content)
+        self._memory.seek(0)
+        self._given_back = 0
+
+    def read(self, size: int) -> bytes:
+        """The next `size` bytes."""
+        data = self._memory.read(size)
+        used = self._memory.tell() - self._given_back
+        if used >= _USED_BYTES:
+            used -= used % mmap.PAGESIZE
+            self._memory.madvise(mmap.MADV_DONTNEED, self._given_back, used)
+            self._given_back += used
+        return data
+
+    def readline(self) -> bytes:
+        """Up to the end of the line."""
+        return self._memory.readline()
+
+
 class _DocstoreUnpickler(pickle.Unpickler):
     """Knows the classes of docstores, as stubs, and nothing else."""
 
-    def __init__(self, content: bytes, path: Path) -> None:
-        super().__init__(io.BytesIO(content))
+    def __init__(self, content: _UsedUp, path: Path) -> None:
+        super().__init__(content)
         self._path = path
         self.stubs_seen: set[tuple[str, str]] = set()
 
@@ -163,13 +192,29 @@ class _DocstoreUnpickler(pickle.Unpickler):
 
 
 def read_docstore(path: Path) -> Docstore:
-    """Read a LangChain pickle."""
+    """Read a LangChain pickle; one that is in use already, byte for byte, is not read again."""
+    if len(_docstores) and (in_use := _docstores.get(_sha256(path))) is not None:
+        return in_use
     with _without_gc():
         content = _read_content(path)
         if problem := scan_pickle(content, _memory_bytes()):
             raise malformed(path, "a pickle written by LangChain", problem)
-        unpickler = _DocstoreUnpickler(content, path)
-        return _interpret(_load(unpickler, path), unpickler.stubs_seen, path)
+        digest = hashlib.sha256(content).hexdigest()
+        unpickler = _DocstoreUnpickler(_UsedUp(content), path)
+        del content
+        loaded, classes = _load(unpickler, path), unpickler.stubs_seen
+        del unpickler  # which remembers every value
+        docstore = _docstores[digest] = _interpret(loaded, classes, path)
+        return docstore
+
+
+def _sha256(path: Path) -> str:
+    with read_errors(path):
+        return sha256_file(path)
+
+
+_docstores: WeakValueDictionary[str, Docstore] = WeakValueDictionary()
+"""Those in use, by the SHA-256 of their pickles."""
 
 
 @contextmanager
@@ -218,16 +263,19 @@ def _interpret(loaded: Any, classes: set[tuple[str, str]], path: Path) -> Docsto
     documents = state.get("_dict") if isinstance(state, dict) else None
     if not isinstance(documents, dict):
         raise malformed(path, expected, f"a {type(docstore).__name__}", "give the folder that FAISS.save_local wrote")
-    fields = {
-        _text_id(doc_id, path): _document_fields(doc_id, document, path) for doc_id, document in documents.items()
-    }
-    states = [document.state for document in documents.values()]
-    fields_set = {doc_id: _fields_set(state) for doc_id, state in zip(fields, states, strict=True)}
-    is_pydantic_2 = all(_STATE_KEY_OF_PYDANTIC_2 in state for state in states)
+    fields_set: dict[str, frozenset[str]] = {}
+    names: dict[frozenset[str], frozenset[str]] = {}  # there are a few
+    is_pydantic_2 = True
+    for doc_id, document in documents.items():
+        # in its place, so that what is not needed goes at once
+        documents[_text_id(doc_id, path)] = _document_fields(doc_id, document, path)
+        is_pydantic_2 = is_pydantic_2 and _STATE_KEY_OF_PYDANTIC_2 in document.state
+        given = _fields_set(document.state)
+        fields_set[doc_id] = names.setdefault(given, given)
     modules = " + ".join(sorted(f"{module}.{name}" for module, name in classes))
     is_current = is_pydantic_2 and classes <= {CURRENT_DOCSTORE, CURRENT_DOCUMENT}
     layout = f"{modules} (pydantic {2 if is_pydantic_2 else 1})"
-    return Docstore(fields, fields_set, row_ids, layout, is_current)
+    return Docstore(documents, fields_set, row_ids, layout, is_current)
 
 
 def _text_id(doc_id: Any, path: Path) -> str:
