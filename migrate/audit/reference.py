@@ -29,7 +29,8 @@ from migrate.check.facts import manifest_finding
 from migrate.embed.corpus import COMMAND as EMBED
 from migrate.embed.reference import MADE_BY as FULL_REEMBED
 from migrate.embedders.base import Embedder
-from migrate.embedders.kinds import split_prefix, split_spec
+from migrate.embedders.kinds import split_spec
+from migrate.embedders.prefix import whole_model
 from migrate.errors import InputError, StoreError
 from migrate.manifest import Manifest, ModelIdentity
 from migrate.selection.sample import distinct_texts
@@ -214,9 +215,9 @@ def check_target(translated: Store, embedder: Embedder) -> None:
 
 
 def target_of(store: Store) -> ModelIdentity | None:
-    """The model whose space a store is in, as its manifest says; of first tokens alone, the one that was given them."""
+    """The model whose space a store is in, as its manifest says."""
     model = store.info.manifest.model if store.info.manifest else None
-    return None if model is None else replace(model, spec=split_prefix(model.spec)[1])
+    return None if model is None else whole_model(model)
 
 
 def spot_documents(reference: Store, *, seed: int = 0) -> list[Document]:

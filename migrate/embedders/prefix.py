@@ -13,7 +13,7 @@ from functools import cached_property
 from itertools import islice
 
 from migrate.embedders.base import Embedder, Keep, Role, Variant, WrappedEmbedder, require_texts
-from migrate.embedders.kinds import prefix_spec
+from migrate.embedders.kinds import prefix_spec, split_prefix
 from migrate.embedders.profile import Profile
 from migrate.embedders.tokens import TokenCounter, TokenizerCounter, whole
 from migrate.errors import UsageError
@@ -169,6 +169,11 @@ class PrefixEmbedder(WrappedEmbedder):
 
 def _with_text(text: Text, left: str) -> Text:
     return Document(text.id, left) if left != text.text else text
+
+
+def whole_model(model: ModelIdentity) -> ModelIdentity:
+    """The model whose space vectors are in: of one that is given first tokens, the one that is given them."""
+    return replace(model, spec=split_prefix(model.spec)[1])
 
 
 def whole_embedder(embedder: Embedder) -> Embedder:
