@@ -298,7 +298,7 @@ class Prefix(Arm):
     @classmethod
     def variants(cls, inputs: PreparedAudit) -> Sequence[Arm]:
         """An arm for each number."""
-        unit = unit_of(inputs.tally.target.counter)
+        unit = "words" if inputs.counter is None else unit_of(inputs.counter)
         return [cls(tokens, unit) for tokens in inputs.prefixes]
 
     def retrieve(self, retriever: Retriever) -> TimedRun:

@@ -27,6 +27,7 @@ from migrate.cost import Tally, tally_of, usd_of
 from migrate.embedders.base import Embedder
 from migrate.embedders.kinds import split_spec
 from migrate.embedders.prefix import first_of, whole_embedder
+from migrate.embedders.tokens import TokenCounter
 from migrate.errors import InputError, StitchError, StoreError, UsageError, VectorError
 from migrate.manifest import ModelIdentity
 from migrate.search.runs import Run
@@ -319,7 +320,7 @@ class PreparedAudit:
     for the reader of the report, `caveats` for that of the verdict; `proof` is how the reference was shown to be one,
     `doubts` why nothing can be SAFE.
 
-    `prefixes` are the numbers of tokens of the arms that embed the first tokens of documents.
+    `prefixes` are the numbers of tokens of the arms that embed the first tokens of documents, as `counter` counts them.
 
     Where a pool stands for the full re-embed, that one's store is not there until the pool has grown; it is `in_pool`
     then, unless the pool came to be the whole store, and has the first `pool_depth` documents of the translated store
@@ -341,6 +342,7 @@ class PreparedAudit:
     in_pool: bool = False
     pool_depth: int | None = None
     prefixes: tuple[int, ...] = ()
+    counter: TokenCounter | None = None
 
     @cached_property
     def n_documents(self) -> int:
@@ -375,10 +377,10 @@ class PreparedAudit:
     def cost_of_first(self, tokens: int) -> ArmCost:
         """The cost to embed the first tokens of every document."""
         store, tally = self.stores[TRANSLATED], self.tally
-        if not store.info.has_texts:
+        if self.counter is None or not store.info.has_texts:
             return ArmCost()
         documents = store.documents() if self.documents is None else self.documents
-        cost = tally.cost(first_of(documents, tally.target.counter, tokens))
+        cost = tally.cost(first_of(documents, self.counter, tokens))
         return ArmCost(float(cost.tokens), cost.usd)
 
     @cached_property
@@ -473,6 +475,7 @@ def prepare_audit(inputs: AuditInputs, options: AuditOptions, *, progress: Progr
         bridge,
         caveats,
         prefixes=tuple(inputs.prefixes),
+        counter=embedder.loaded_profile().counter if inputs.prefixes else None,
     )
 
 

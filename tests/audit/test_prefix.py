@@ -204,6 +204,34 @@ def test_other_numbers_are_refused_in_a_line(words, moved, beir, capsys):
 
 
 @pytest.mark.slow
+def test_vectors_of_whole_documents_and_stores_without_texts_are_refused_in_a_line(
+    source_folder, bare_folder, target_file, beir, own_cache, tmp_path, capsys
+):
+    for folder, code, message in (
+        (source_folder, 2, "has vectors of whole documents, none of their first 24 tokens; name the model itself"),
+        (bare_folder, 4, "expected texts, whose first tokens --prefix embeds, found vectors only; put the docs.jsonl"),
+    ):
+        out = tmp_path / folder.name
+        fit = ["fit", folder, "--target", f"file:{target_file}", "--stitch", "ridge", "--sample", "60", "-q"]
+        assert lead_migrate(*fit, "-o", out / "stitch") == 0
+        assert lead_migrate("translate", folder, out / "stitch", "-o", out / "new", "-q") == 0
+        capsys.readouterr()
+        command = [
+            "audit",
+            out / "new",
+            "--reference",
+            "build",
+            "--target",
+            f"file:{target_file}",
+            "--beir",
+            beir,
+            "-q",
+        ]
+        found, lines = complaint(capsys, lead_migrate(*command, "--prefix", "24"))
+        assert found == code and len(lines) == 1 and message in lines[0], lines
+
+
+@pytest.mark.slow
 def test_an_audit_with_tfidf_has_the_arms(moved, beir, capsys):
     command = ["audit", moved / "new", "--reference", moved / "full", "--beir", beir, "-q", "--prefix", "4,1000"]
     assert lead_migrate(*command, "--report", moved / "report.json", "--html", moved / "page.html") in (0, 1, 3)
