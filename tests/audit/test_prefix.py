@@ -216,18 +216,8 @@ def test_vectors_of_whole_documents_and_stores_without_texts_are_refused_in_a_li
         assert lead_migrate(*fit, "-o", out / "stitch") == 0
         assert lead_migrate("translate", folder, out / "stitch", "-o", out / "new", "-q") == 0
         capsys.readouterr()
-        command = [
-            "audit",
-            out / "new",
-            "--reference",
-            "build",
-            "--target",
-            f"file:{target_file}",
-            "--beir",
-            beir,
-            "-q",
-        ]
-        found, lines = complaint(capsys, lead_migrate(*command, "--prefix", "24"))
+        command = ["audit", out / "new", "--reference", "build", "--target", f"file:{target_file}", "--beir", beir]
+        found, lines = complaint(capsys, lead_migrate(*command, "--prefix", "24", "-q"))
         assert found == code and len(lines) == 1 and message in lines[0], lines
 
 
