@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from migrate.checkpoint.folder import Configuration, StoreJob, Work, write_store
 from migrate.embedders.base import Embedder
+from migrate.embedders.prefix import whole_embedder, whole_model
 from migrate.errors import StoreError, VectorError
 from migrate.manifest import Manifest, StoreFacts, creation_date
 from migrate.runners import DoShard, Shard, ShardResult, ShardTask, shards_of
@@ -70,6 +71,7 @@ def backfill_store(
         As `migrate.translate.translate_store`.
     """
     verify_files(store)
+    embedder = whole_embedder(embedder)
     before = store.snapshot()
     manifest = _check_fits(store, embedder)
     rows = batch_rows(store.info.dim)
@@ -77,7 +79,8 @@ def backfill_store(
     confidence = np.full(store.info.count, np.nan, dtype=np.float32) if old is None else old
     is_cached = _cached_rows(store, embedder, rows, progress)
     n_true = int((is_cached | (confidence == 1)).sum())
-    new = replace(manifest, counts={**manifest.counts, _TRUE: n_true}, created=creation_date())
+    model = embedder.identity if n_true == store.info.count else manifest.model
+    new = replace(manifest, model=model, counts={**manifest.counts, _TRUE: n_true}, created=creation_date())
 
     job = _FillJob(store, embedder, before, new, is_cached, confidence)
     write_store(output, job, force=force, restart=restart, progress=progress)
@@ -93,7 +96,7 @@ def _check_fits(store: Store, embedder: Embedder) -> Manifest:
         raise StoreError(
             f"{path}: the store does not name the model it was translated for; give one that translate made"
         )
-    if manifest.model != embedder.identity:
+    if whole_model(manifest.model) != embedder.identity:
         raise StoreError(
             f"{path}: the store was translated for {manifest.model.spec}, but the cache is that of "
             f"{embedder.identity.spec}; name the store's own model"

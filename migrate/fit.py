@@ -13,6 +13,7 @@ from migrate.cost.meter import SpendingCap
 from migrate.cost.spending import SOURCE_MODEL, VIEW, PlannedModel, SpendingPlan
 from migrate.embedders.base import Embedder
 from migrate.embedders.kinds import runs_code
+from migrate.embedders.prefix import whole_embedder
 from migrate.errors import StoreError, UsageError
 from migrate.manifest import Manifest, ModelIdentity, StitchFacts
 from migrate.selection import SAMPLE_SIZE, Pairs, QueryLog, Sample, choose_strategy, draw_sample, embed_pairs
@@ -171,12 +172,14 @@ def plan_fit(
     StoreError
         The store has no texts, and the embedder or the stitch reads them; or it is not the one of its manifest.
     UsageError
-        No such stitch, or none for that direction; or a strategy that `draw_sample` does not take.
+        No such stitch, or none for that direction; a strategy that `draw_sample` does not take; or a target model that
+        is given the first tokens of documents only.
     """
     options, cap = options or FitOptions(), cap or SpendingCap()
     choose_strategy(options.strategy, has_log=options.query_log is not None)
     verify_files(store)
     require_texts(store, embedder)
+    _check_whole(embedder)
     _check_choice(options.specs, options.direction)
     _check_views(options.views, options.specs, options.direction)
     _check_texts(store, options.specs, options.views)
@@ -231,6 +234,16 @@ def _check_views(views: Mapping[str, Embedder], specs: Sequence[str], direction:
             )
     if views and (direction == QUERY or not _may_read_texts(specs)):
         raise UsageError("--view is for stitches that read texts, such as --stitch ridge+text; leave it out")
+
+
+def _check_whole(embedder: Embedder) -> None:
+    """Make sure that the target model is given whole documents: a stitch leads to the space of these."""
+    whole = whole_embedder(embedder)
+    if whole is not embedder:
+        raise UsageError(
+            f"expected a model that is given whole documents to move to, found {embedder.profile.spec!r}; name "
+            f"{whole.profile.spec}"
+        )
 
 
 def _check_texts(store: Store, specs: Sequence[str], views: Mapping[str, Embedder]) -> None:

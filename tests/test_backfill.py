@@ -8,8 +8,10 @@ from migrate.audit.audit import audit_store
 from migrate.audit.inputs import AuditInputs, AuditOptions
 from migrate.audit.query_set import QuerySet
 from migrate.backfill import backfill_store
+from migrate.embed import reembed_store
 from migrate.embedders.base import Embedder
 from migrate.embedders.cache import CachedEmbedder
+from migrate.embedders.prefix import PrefixEmbedder
 from migrate.errors import StoreError, UsageError, VectorError
 from migrate.fit import fit_stitch
 from migrate.manifest import ModelIdentity
@@ -110,6 +112,23 @@ def test_a_store_without_confidence_gets_one_for_what_is_true(translated, embedd
     after = read_confidence(tmp_path / "new", 150)
     assert done.n_true == (after == 1).sum() == 40
     assert np.isnan(after).sum() == 110
+
+
+def test_a_store_of_first_tokens_gets_the_vectors_of_whole_documents(source_folder, embedder, tmp_path):
+    short = PrefixEmbedder(embedder, 3)
+    reembed_store(open_store(source_folder), short, tmp_path / "short")
+    store = open_store(tmp_path / "short")
+    documents = list(store.documents())
+    embedder.embed_documents(documents[:30])
+    done = backfill_store(store, short, tmp_path / "part")
+    part = open_store(tmp_path / "part")
+    truth = np.array([Hashed().one(document.text) for document in documents], dtype=np.float32)
+    assert (read_all(part.scan()).vectors == truth).all(axis=1).sum() == done.n_true >= 30
+    assert part.info.manifest.model == short.identity, "others are of their first tokens still, so it is no reference"
+    embedder.embed_documents(documents)
+    backfill_store(part, short, tmp_path / "all")
+    assert (read_all(open_store(tmp_path / "all").scan()).vectors == truth).all()
+    assert open_store(tmp_path / "all").info.manifest.model == embedder.identity
 
 
 def test_a_killed_backfill_goes_on_and_ends_with_the_same_bytes(translated, embedder, tmp_path, digest, monkeypatch):

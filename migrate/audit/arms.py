@@ -19,6 +19,7 @@ from migrate.audit.results import (
     HYBRID,
     HYBRID_FULL,
     MEAN,
+    PREFIX,
     RANDOM,
     REEMBEDDED,
     STAY,
@@ -27,10 +28,12 @@ from migrate.audit.results import (
     ArmCost,
     ArmResult,
     all_scores,
+    prefix_name,
 )
 from migrate.audit.retrieval import Retriever, TimedRun
 from migrate.audit.two_stage import WITHOUT_TWO_STAGE, can_rerank
 from migrate.cost import usd_of
+from migrate.embedders.prefix import unit_of
 from migrate.vectors import Batch
 
 _NOT_IN_POOL = "needs the full re-embed, of which a pool has a part: `--reference build`"
@@ -276,6 +279,37 @@ class TwoStageArm(Arm):
         return ArmCost(tokens, usd_of(tokens, inputs.tally.price), reranking)
 
 
+class Prefix(Arm):
+    """The simplest rival of a translation: the first tokens of every document, embedded by the target model."""
+
+    name = PREFIX
+    is_alternative = True
+
+    def __init__(self, tokens: int, unit: str) -> None:
+        self.tokens = tokens
+        self.name = prefix_name(tokens)
+        self.meaning = f"the first {tokens} {unit} of every document embedded by the target model, queries whole"
+
+    @classmethod
+    def skip_reason(cls, inputs: PreparedAudit) -> str | None:
+        """How many tokens; stores of them are made before."""
+        return None if inputs.prefixes else "needs numbers of tokens to embed of each document: --prefix 24,64"
+
+    @classmethod
+    def variants(cls, inputs: PreparedAudit) -> Sequence[Arm]:
+        """An arm for each number."""
+        unit = "words" if inputs.counter is None else unit_of(inputs.counter)
+        return [cls(tokens, unit) for tokens in inputs.prefixes]
+
+    def retrieve(self, retriever: Retriever) -> TimedRun:
+        """Search the store that was made of these tokens."""
+        return retriever.search(self.name)
+
+    def cost(self, retriever: Retriever) -> ArmCost:
+        """These tokens of all documents."""
+        return retriever.inputs.cost_of_first(self.tokens)
+
+
 class PartlyReembedded(Arm):
     """The translated store with more true vectors: a budget of `migrate.audit.frontier`, which makes these arms."""
 
@@ -312,6 +346,7 @@ ARMS: list[type[Arm]] = [
     Mean,
     Random,
     TwoStageArm,
+    Prefix,
     PartlyReembedded,
 ]
 """All arms, in the order of the reports."""

@@ -6,7 +6,7 @@ Also here: the bridge's own check, and how the documents that queries are about 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -21,11 +21,13 @@ from migrate.audit.reference import (
     prove_reference,
     refuse_same_source,
 )
-from migrate.audit.results import BRIDGE, FULL, STAY, TRANSLATED, ArmCost
+from migrate.audit.results import BRIDGE, FULL, STAY, TRANSLATED, ArmCost, prefix_name
 from migrate.audit.verdict import MARGIN, RESAMPLES
 from migrate.cost import Tally, tally_of, usd_of
 from migrate.embedders.base import Embedder
 from migrate.embedders.kinds import split_spec
+from migrate.embedders.prefix import first_of, whole_embedder
+from migrate.embedders.tokens import TokenCounter
 from migrate.errors import InputError, StitchError, StoreError, UsageError, VectorError
 from migrate.manifest import ModelIdentity
 from migrate.search.runs import Run
@@ -258,6 +260,9 @@ class AuditInputs:
         The store before the migration, and its model: for the arm `stay`.
     bridge
         A stitch for queries that was fitted on `source`: for the arm `bridge`.
+    prefixes
+        Stores of the same documents, by how many of the first tokens of each the target model was given: for the arms
+        `prefix:TOKENS`.
     """
 
     translated: Store
@@ -267,6 +272,7 @@ class AuditInputs:
     source: Store | None = None
     source_embedder: Embedder | None = None
     bridge: FittedStitch | None = None
+    prefixes: Mapping[int, Store] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,6 +320,8 @@ class PreparedAudit:
     for the reader of the report, `caveats` for that of the verdict; `proof` is how the reference was shown to be one,
     `doubts` why nothing can be SAFE.
 
+    `prefixes` are the numbers of tokens of the arms that embed the first tokens of documents, as `counter` counts them.
+
     Where a pool stands for the full re-embed, that one's store is not there until the pool has grown; it is `in_pool`
     then, unless the pool came to be the whole store, and has the first `pool_depth` documents of the translated store
     for every query.
@@ -333,6 +341,8 @@ class PreparedAudit:
     caveats: tuple[str, ...] = ()
     in_pool: bool = False
     pool_depth: int | None = None
+    prefixes: tuple[int, ...] = ()
+    counter: TokenCounter | None = None
 
     @cached_property
     def n_documents(self) -> int:
@@ -364,6 +374,15 @@ class PreparedAudit:
             return ArmCost()
         return ArmCost(share * self._tokens, usd_of(share * self._tokens, self.tally.price))
 
+    def cost_of_first(self, tokens: int) -> ArmCost:
+        """The cost to embed the first tokens of every document."""
+        store, tally = self.stores[TRANSLATED], self.tally
+        if self.counter is None or not store.info.has_texts:
+            return ArmCost()
+        documents = store.documents() if self.documents is None else self.documents
+        cost = tally.cost(first_of(documents, self.counter, tokens))
+        return ArmCost(float(cost.tokens), cost.usd)
+
     @cached_property
     def _tokens(self) -> float | None:
         """Tokens of all texts, each once; for a free model from some, evenly spread, where they are not in memory."""
@@ -384,6 +403,7 @@ def prepare_audit(inputs: AuditInputs, options: AuditOptions, *, progress: Progr
     UsageError, StitchError, InputError, StoreError, VectorError, RemoteError
         As `migrate.audit.audit.audit_store`.
     """
+    inputs = replace(inputs, embedder=whole_embedder(inputs.embedder))
     query_set, translated, embedder, bridge = inputs.query_set, inputs.translated, inputs.embedder, inputs.bridge
     if not query_set.queries:
         raise InputError(f"{query_set.name}: expected queries to audit with, found none")
@@ -403,7 +423,7 @@ def prepare_audit(inputs: AuditInputs, options: AuditOptions, *, progress: Progr
             "build or a store"
         )
     reference = None if isinstance(inputs.reference, PoolReference) else inputs.reference
-    for store in (translated, reference, inputs.source):
+    for store in (translated, reference, inputs.source, *inputs.prefixes.values()):
         if store is not None:
             verify_files(store)
     stores, embedders = _stores(inputs, reference)
@@ -442,7 +462,20 @@ def prepare_audit(inputs: AuditInputs, options: AuditOptions, *, progress: Progr
         vectors[BRIDGE] = bridge.map_queries(vectors[FULL], source=query_set.name)
     tally = tally_of(embedder, options.price_usd_per_mtok)
     return PreparedAudit(
-        query_set, options, tally, stores, keys, vectors, documents, notes, proof, doubts, bridge, caveats
+        query_set,
+        options,
+        tally,
+        stores,
+        keys,
+        vectors,
+        documents,
+        notes,
+        proof,
+        doubts,
+        bridge,
+        caveats,
+        prefixes=tuple(inputs.prefixes),
+        counter=embedder.loaded_profile().counter if inputs.prefixes else None,
     )
 
 
@@ -454,6 +487,8 @@ def _stores(inputs: AuditInputs, reference: Store | None) -> tuple[dict[str, Sto
         stores[STAY], embedders[STAY] = inputs.source, inputs.source_embedder
     if inputs.bridge is not None:
         stores[BRIDGE] = bridged_store(inputs.bridge, inputs.source, inputs.embedder.identity)
+    for tokens, store in inputs.prefixes.items():
+        stores[prefix_name(tokens)], embedders[prefix_name(tokens)] = store, inputs.embedder
     return stores, embedders
 
 

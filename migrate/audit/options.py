@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from migrate.audit.report import AuditReport
-from migrate.audit.results import BRIDGE, FULL, STAY, TRANSLATED, ArmCost, ArmResult
+from migrate.audit.results import BRIDGE, FULL, PREFIX, STAY, TRANSLATED, ArmCost, ArmResult
 from migrate.audit.verdict import Bounds, Outcome
 
 WHOLE = Bounds(1.0, 1.0, 1.0)
@@ -125,7 +125,13 @@ def _option(arm: ArmResult, bounds: Bounds, report: AuditReport, full_left: ArmC
     full, sample = report.arm(FULL), report.arm(TRANSLATED)
     proof = _NOTHING if report.pool is None else ArmCost(report.pool.tokens, report.pool.usd)
     left = _NOTHING
-    if arm.name not in (TRANSLATED, BRIDGE):  # both are there, and paid for
+    if arm.name.startswith(f"{PREFIX}:"):  # embedded in full for the audit
+        left = (
+            _NOTHING
+            if report.is_kept
+            else ArmCost(_less(arm.tokens, 0.0, full_left.tokens), _less(arm.usd, 0.0, full_left.usd))
+        )
+    elif arm.name not in (TRANSLATED, BRIDGE):  # both are there, and paid for
         left = ArmCost(_less(arm.tokens, sample.tokens, full_left.tokens), _less(arm.usd, sample.usd, full_left.usd))
     tokens, usd = _sum(arm.tokens, proof.tokens, full.tokens), _sum(arm.usd, proof.usd, full.usd)
     return Option(arm.name, bounds, tokens, usd, left.tokens, left.usd, is_safe)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -18,9 +18,10 @@ from migrate.audit.reference import check_target, spot_documents
 from migrate.audit.report import AuditReport
 from migrate.cost.meter import SpendingCap
 from migrate.cost.spending import SOURCE_MODEL, VIEW, PlannedModel, SpendingPlan
-from migrate.embed import EmbedPlan, plan_reembed
+from migrate.embed import EmbedPlan, plan_reembed, reembed_store
 from migrate.embedders.base import Embedder
-from migrate.errors import UsageError
+from migrate.embedders.prefix import PrefixEmbedder, first_of, whole_embedder
+from migrate.errors import StoreError, UsageError
 from migrate.reembed.stitch import with_metered_views
 from migrate.selection.query_log import choosers_of, digests_of
 from migrate.stitch.fitted import FittedStitch
@@ -54,6 +55,8 @@ class AuditRequest:
         A full re-embed of the same documents, or a pool that is embedded now; None to embed every text now.
     save_reference
         The folder to keep in what is embedded; what a run of the same request has left there is used.
+    prefixes
+        Numbers of tokens: for each an arm that embeds as many of the first tokens of every document.
     trial
         What a frontier is tried with, on `source`; None for no frontier.
     options
@@ -70,6 +73,7 @@ class AuditRequest:
     source: Store | None = None
     source_embedder: Embedder | None = None
     bridge: FittedStitch | None = None
+    prefixes: Sequence[int] = ()
     trial: FrontierTrial | None = None
     options: AuditOptions = field(default_factory=AuditOptions)
     force: bool = False
@@ -103,7 +107,7 @@ class AuditPlan(SpendingPlan[AuditReport]):
         request, queries, trial = self.request, self.query_set.queries, self.request.trial
         # What is asked for again is in the cache by then
         log = () if trial is None else trial.log
-        models = [PlannedModel(request.embedder, self.cap, documents=self._documents, queries=[*queries, *log])]
+        models = [PlannedModel(request.embedder, self.cap, documents=self._all_documents, queries=[*queries, *log])]
         source = request.source
         if source is not None and request.source_embedder is not None:
             spot = PlannedModel(
@@ -120,12 +124,19 @@ class AuditPlan(SpendingPlan[AuditReport]):
             models += [PlannedModel(view, self.cap, VIEW, documents=source.documents) for view in views]
         return tuple(models)
 
+    def _all_documents(self) -> Iterator[Document]:
+        """Those for the reference, and what arms are given of all documents."""
+        yield from self._documents()
+        counter = self.request.embedder.profile.counter
+        for tokens in self.request.prefixes:
+            yield from first_of(self.request.translated.documents(), counter, tokens)
+
     def _documents(self) -> Iterable[Document]:
         """The documents that are embedded for the reference: all, about those of a pool, or those that prove it."""
         request = self.request
         if isinstance(request.reference, PoolReference):
             others = (request.source_embedder, request.bridge)
-            arms = 1 + sum(other is not None for other in others)
+            arms = 1 + sum(other is not None for other in others) + len(request.prefixes)
             return expected_documents(request.translated, self.query_set, arms, seed=request.options.seed)
         if request.reference is not None:
             return spot_documents(request.reference)
@@ -145,9 +156,9 @@ class AuditPlan(SpendingPlan[AuditReport]):
         )
 
     def execute(self, progress: Progress) -> AuditReport:
-        """Build the reference where there is none, audit, and try the frontier."""
+        """Build the reference where there is none, and the stores of first tokens, audit, and try the frontier."""
         request, trial = self.request, self.request.trial
-        with self._open_reference(progress) as reference:
+        with self._open_reference(progress) as reference, self._open_prefixes(progress) as prefixes:
             inputs = AuditInputs(
                 request.translated,
                 reference,
@@ -156,6 +167,7 @@ class AuditPlan(SpendingPlan[AuditReport]):
                 source=request.source,
                 source_embedder=request.source_embedder,
                 bridge=request.bridge,
+                prefixes=prefixes,
             )
             report = audit_store(inputs, request.options, progress=progress)
             if request.reference is None and request.save_reference is None:
@@ -194,6 +206,42 @@ class AuditPlan(SpendingPlan[AuditReport]):
                 raise
             yield open_store(path)
 
+    @contextmanager
+    def _open_prefixes(self, progress: Progress) -> Iterator[Mapping[int, Store]]:
+        """Stores of the first tokens of all documents, which go away with the audit; the cache keeps their vectors."""
+        request = self.request
+        if not request.prefixes:
+            yield {}
+            return
+        with tempfile.TemporaryDirectory() as aside:
+            folders = {tokens: Path(aside) / str(tokens) for tokens in sorted(set(request.prefixes))}
+            for tokens, folder in folders.items():
+                stage = f"embed the first {tokens} tokens"
+                embedder = PrefixEmbedder(request.embedder, tokens)
+                try:
+                    reembed_store(request.translated, embedder, folder, progress=_staged(progress, stage))
+                except KeyboardInterrupt as error:
+                    error.__notes__ = []  # as above
+                    raise
+            yield {tokens: open_store(folder) for tokens, folder in folders.items()}
+
+
+def _staged(progress: Progress, stage: str) -> Progress:
+    """The same progress under another name."""
+    return lambda _, done, total: progress(stage, done, total)
+
+
+def _check_prefixes(request: AuditRequest) -> None:
+    """Make sure, before anything is spent, that the first tokens of documents can be embedded."""
+    store = request.translated
+    if request.prefixes and not store.info.has_texts:
+        raise StoreError(
+            f"{store.info.location}: expected texts, whose first tokens --prefix embeds, found vectors only; put the "
+            "docs.jsonl beside the index, or leave out --prefix"
+        )
+    for tokens in request.prefixes:
+        PrefixEmbedder(request.embedder, tokens)
+
 
 def plan_audit(request: AuditRequest) -> AuditPlan:
     """Plan an audit, and the reference and the frontier where they are part of it. Nothing is embedded.
@@ -201,13 +249,15 @@ def plan_audit(request: AuditRequest) -> AuditPlan:
     Raises
     ------
     StoreError
-        The store was translated for another model.
+        The store was translated for another model, or has no texts to take the first tokens of.
     UsageError, StitchError
         The bridge has no source, or does not lead from the target model to it; or a frontier is tried with a pool.
     InconclusiveError
         Too few queries would be left for a verdict, without those that chose documents.
     """
+    request = replace(request, embedder=whole_embedder(request.embedder))
     check_target(request.translated, request.embedder)
+    _check_prefixes(request)
     if request.trial is not None and request.query_set.chances is not None:
         raise UsageError(
             f"--frontier: the queries of {request.query_set.name} were drawn to judge one store, and cannot judge "

@@ -37,7 +37,7 @@ from migrate.audit.outside import (
 from migrate.audit.outside_unjudged import OutsideUnjudged, calibrate_unjudged
 from migrate.audit.query_set import QuerySet
 from migrate.audit.reference import prove_pool
-from migrate.audit.results import BRIDGE, FULL, STAY, TRANSLATED
+from migrate.audit.results import FULL, STAY, TRANSLATED
 from migrate.audit.retrieval import Retriever
 from migrate.audit.verdict import Floor, Outcome, Verdict, decide
 from migrate.cost import usd_of
@@ -363,7 +363,7 @@ class _Pool:
     def _others(self) -> list[Run]:
         """The rankings of the other arms: they bring the pool nearer to the full re-embed, and carry no guarantee."""
         inputs, retriever = self.retriever.inputs, self.retriever
-        runs = [retriever.search(name).run for name in (STAY, BRIDGE) if name in inputs.stores]
+        runs = [retriever.search(name).run for name in inputs.stores if name not in (FULL, TRANSLATED)]
         if inputs.documents is not None:
             words = retriever.bm25()
             runs += [words.run, retriever.fuse(retriever.search(TRANSLATED), words).run]

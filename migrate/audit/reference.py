@@ -14,7 +14,7 @@ Against a reference that is unproven, or odd, no verdict is SAFE.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
@@ -30,6 +30,7 @@ from migrate.embed.corpus import COMMAND as EMBED
 from migrate.embed.reference import MADE_BY as FULL_REEMBED
 from migrate.embedders.base import Embedder
 from migrate.embedders.kinds import split_spec
+from migrate.embedders.prefix import whole_model
 from migrate.errors import InputError, StoreError
 from migrate.manifest import Manifest, ModelIdentity
 from migrate.selection.sample import distinct_texts
@@ -152,7 +153,7 @@ def prove_pool(
         The translated store's true vectors are others, or its manifest names another model.
     """
     check_target(translated, embedder)
-    model = translated.info.manifest.model if translated.info.manifest else None
+    model = target_of(translated)
     named = model is not None and model == embedder.identity  # of a file: by its hash
     evidence = [f"embedded now by {embedder.identity.spec}" + (", which the store was translated for" if named else "")]
     rows = _matching_rows(translated, pool, keys, seed)
@@ -202,15 +203,21 @@ def check_target(translated: Store, embedder: Embedder) -> None:
     StoreError
         It was translated for another.
     """
-    manifest = translated.info.manifest
-    if manifest is None or manifest.model is None or _is_file(manifest.model) or _is_file(embedder.identity):
+    manifest, model = translated.info.manifest, target_of(translated)
+    if manifest is None or model is None or _is_file(model) or _is_file(embedder.identity):
         return
-    finding = manifest_finding(manifest, embedder.identity)
+    finding = manifest_finding(replace(manifest, model=model), embedder.identity)
     if not finding.ok:
         raise StoreError(
             f"{translated.info.location}: expected the model that the store was translated for, found that "
             f"{finding.message}; leave out --target, or audit another store"
         )
+
+
+def target_of(store: Store) -> ModelIdentity | None:
+    """The model whose space a store is in, as its manifest says."""
+    model = store.info.manifest.model if store.info.manifest else None
+    return None if model is None else whole_model(model)
 
 
 def spot_documents(reference: Store, *, seed: int = 0) -> list[Document]:
@@ -312,7 +319,7 @@ def _by_manifest(translated: Store, reference: Store, embedder: Embedder) -> tup
     _refuse_translation(reference, manifest)
     if manifest.model is None:
         return False, "its manifest names no model"
-    models = [translated.info.manifest.model if translated.info.manifest else None, embedder.identity]
+    models = [target_of(translated), embedder.identity]
     others = [model for model in models if model is not None and model != manifest.model]
     _refuse_other_model(reference, manifest, others)
     if any(_is_file(model) for model in (manifest.model, *others)) and others:

@@ -22,7 +22,7 @@ TIE = 1e-9
 FULL, TRANSLATED, STAY, BRIDGE, BM25 = "full re-embed", "translated", "stay", "bridge", "BM25"
 HYBRID, HYBRID_FULL = "hybrid", "hybrid, full"
 MEAN, RANDOM = "mean", "random"
-TWO_STAGE, REEMBEDDED = "two-stage", "translated + k%"
+TWO_STAGE, REEMBEDDED, PREFIX = "two-stage", "translated + k%", "prefix"
 
 NDCG, AGREEMENT = "nDCG@10", "agreement@10"
 
@@ -130,6 +130,15 @@ class Evaluation:
             weighting=self.query_set.weighting(limited=self.limited and arm.name == TRANSLATED),
             floor=self.floor,
         ).doubted(self.doubts)
+
+
+def prefix_name(tokens: int) -> str:
+    """The name of the arm of documents by their first tokens.
+
+    >>> prefix_name(24)
+    'prefix:24'
+    """
+    return f"{PREFIX}:{tokens}"
 
 
 def deciding_measure(query_set: QuerySet) -> str:

@@ -70,6 +70,27 @@ def read_depths(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in parts)
 
 
+def read_prefixes(text: str | None) -> tuple[int, ...]:
+    """How many tokens each arm of first tokens embeds of a document; none where nothing is said.
+
+    Raises
+    ------
+    UsageError
+        They are not numbers above 0.
+    """
+    from migrate.errors import UsageError
+
+    if text is None:
+        return ()
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdigit() and len(part) < 10 and int(part) for part in parts):
+        raise UsageError(
+            f"--prefix: expected numbers of tokens above 0 such as 24,64, found {text!r}; a text to put before "
+            "documents is --document-prefix"
+        )
+    return tuple(sorted({int(part) for part in parts}))
+
+
 def read_trial(frontier: FrontierOptions, source: str | None, model: ModelOptions) -> FrontierTrial | None:
     """What a frontier is tried with; None where it is not asked for.
 
@@ -164,6 +185,11 @@ _ARM_OPTIONS = (
         help="Adds an arm for each N: the store's first N for a query, embedded by the target model and ranked again.",
     ),
     option(
+        "--prefix",
+        metavar="N,N",
+        help="Adds an arm for each N: the first N tokens of every document, embedded by the target model.",
+    ),
+    option(
         "--no-bm25",
         is_flag=True,
         help="Leave the arms of words out of the report. That the full re-embed is not worse than BM25 is checked even "
@@ -241,6 +267,7 @@ class ArmOptions:
     """Which arms there are, and how they are judged."""
 
     two_stage: str
+    prefix: str | None
     no_bm25: bool
     parent_field: str
     margin: float
@@ -318,12 +345,14 @@ def command(
     from migrate.audit.judging import write_unjudged
     from migrate.audit.plan import AuditRequest, plan_audit
     from migrate.audit.verdict import Outcome
+    from migrate.embedders.prefix import whole_embedder
     from migrate.files import atomic_file, refuse_file
     from migrate.stitch.persistence import load_stitch
     from migrate.stores import open_store
 
     quiet = general.quiet
     audit_options = replace(arms.audit_options(price, general.seed), judge_next=TO_JUDGE if judge_next else 0)
+    prefixes = read_prefixes(arms.prefix)
     trial = read_trial(frontier, before.source, model)
     read = (store, against.reference, judged.location, before.source, frontier.stitch, frontier.query_log)
     paths = options.local_paths(*read)
@@ -336,7 +365,8 @@ def command(
         questions = judged.load(
             translated, parent_field=audit_options.parent_field, seed=general.seed, progress=progress
         )
-        paid, embedder = spending.open(quiet=quiet), load_model_of(translated, target, "--target", model)
+        paid = spending.open(quiet=quiet)
+        embedder = whole_embedder(load_model_of(translated, target, "--target", model))
         needed = before.bridge is not None or trial is not None
         source, old = open_source(before.source, before.source_model, model, needed=needed, quiet=quiet)
         request = AuditRequest(
@@ -348,6 +378,7 @@ def command(
             source=source,
             source_embedder=old,
             bridge=None if before.bridge is None else load_stitch(before.bridge),
+            prefixes=prefixes,
             trial=trial,
             options=audit_options,
             force=general.force,
@@ -357,7 +388,7 @@ def command(
         if against.is_embedded:
             judging = with_unread(plan.query_set, translated, embedder, seed=general.seed, quiet=quiet)
             plan = replace(plan, query_set=judging)
-        if against.is_embedded or any(model.meter is not None for model in plan.models):
+        if against.is_embedded or prefixes or any(model.meter is not None for model in plan.models):
             paid.agree(plan, progress=progress)
         report = plan.run(cap_usd=paid.cap_usd, progress=progress)
     paid.finish()

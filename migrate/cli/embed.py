@@ -39,6 +39,14 @@ _CHUNK_OPTIONS = (
 _CORPUS_OPTIONS = (
     option("--max-docs", type=click.IntRange(min=1), help="Cap of a BEIR corpus; relevant documents come first."),
     options.split,
+    option(
+        "--prefix",
+        "first_tokens",
+        type=click.IntRange(1, 10**8),
+        metavar="N",
+        help="Embed only the first N tokens of each document or chunk, as the model prefix:N:SPEC does; queries stay "
+        "whole.",
+    ),
     option("--skip-bad", is_flag=True, help="Drop documents without text, count and list them, instead of failing."),
 )
 
@@ -76,6 +84,7 @@ class CorpusOptions:
 
     max_docs: int | None
     split: str
+    first_tokens: int | None
     skip_bad: bool
 
 
@@ -115,6 +124,7 @@ def command(
 
     from migrate.cost.chunks import chunk_size, count_unread, room
     from migrate.embed import Origin, plan_embed
+    from migrate.embedders.kinds import prefix_spec
     from migrate.files import refuse_overlap
 
     quiet = general.quiet
@@ -123,6 +133,7 @@ def command(
     with progress_bar(quiet=quiet) as progress:
         read, files = _reader(corpus, part, general.seed, progress)
         shortened = None if part.max_docs is None else [part.max_docs, part.split, general.seed]
+        spec = spec if part.first_tokens is None else prefix_spec(part.first_tokens, spec)
         paid, embedder = spending.open(quiet=quiet), model.load(spec, seed=general.seed, asks_again=False)
         target = embedder.loaded_profile()
         whole = cutting.no_chunks

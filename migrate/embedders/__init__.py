@@ -6,6 +6,7 @@
     file:VECTORS.npz                     vectors that were computed elsewhere
     tfidf:DIM                            lexical, learned from the corpus: no network, no model
     langchain:MODULE:CLASS               any LangChain `Embeddings`: a class, an object, or a function that makes one
+    prefix:TOKENS:SPEC                   the first tokens of each document by another model (`PrefixEmbedder`)
 
 A bare name is looked up in the model registry. Installed packages may bring further kinds: see `kinds`.
 """
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from migrate.embedders.base import Embedder, Role
-from migrate.embedders.kinds import LoadOptions, find_kind, kind_of, parse_spec, split_spec
+from migrate.embedders.kinds import LoadOptions, find_kind, kind_of, parse_spec, split_prefix, split_spec
 from migrate.embedders.profile import Profile
 from migrate.embedders.registry import ModelFacts, find_model, known_models
 from migrate.errors import UsageError
@@ -92,6 +93,7 @@ def load_embedder(
     InputError, OutputError
         A saved state or a file cannot be read.
     """
+    tokens, spec = split_prefix(spec)
     kind_name, name = parse_spec(spec)
     kind = find_kind(kind_name)
     if batch_size is not None and batch_size < 1:
@@ -106,11 +108,15 @@ def load_embedder(
         base_url, device, batch_size, concurrency, rate, dimensions, document_prefix, query_prefix, state, seed
     )
     embedder = kind.load(name, options)
-    if cache is None or not embedder.cacheable:
-        return embedder
-    from migrate.embedders.cache import CachedEmbedder
+    if cache is not None and embedder.cacheable:
+        from migrate.embedders.cache import CachedEmbedder
 
-    return CachedEmbedder(embedder, Path(cache))
+        embedder = CachedEmbedder(embedder, Path(cache))
+    if tokens is None:
+        return embedder
+    from migrate.embedders.prefix import PrefixEmbedder
+
+    return PrefixEmbedder(embedder, tokens)
 
 
 def recorded_options(model: ModelIdentity) -> RecordedOptions:

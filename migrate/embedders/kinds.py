@@ -12,6 +12,7 @@ A built-in kind cannot be replaced. `migrate.testing.embedders.EmbedderTests` ho
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -23,6 +24,9 @@ from migrate.errors import UsageError
 from migrate.plugins import installed, load_plugin
 
 ENTRY_POINTS = "lead_migrate.embedders"
+
+_PREFIX = "prefix"
+_PREFIX_SPEC = re.compile(f"{_PREFIX}:([1-9][0-9]{{0,8}}):(.+)", re.DOTALL)
 
 BUILT_IN = {
     "sentence-transformers": "migrate.embedders.sentence_transformers:KIND",
@@ -73,12 +77,36 @@ class EmbedderKind:
     runs_code: bool = False
 
 
+def prefix_spec(tokens: int, spec: str) -> str:
+    """The spec of a model that is given the first tokens of each document.
+
+    >>> prefix_spec(24, "tfidf:64")
+    'prefix:24:tfidf:64'
+    """
+    return f"{_PREFIX}:{tokens}:{spec}"
+
+
+def split_prefix(spec: str) -> tuple[int | None, str]:
+    """How many tokens of a document a model is given, None for all, and the spec without that.
+
+    >>> split_prefix("prefix:24:tfidf:64"), split_prefix("tfidf:64")
+    ((24, 'tfidf:64'), (None, 'tfidf:64'))
+    """
+    match = _PREFIX_SPEC.fullmatch(spec)
+    return (None, spec) if match is None else (int(match[1]), match[2])
+
+
 def split_spec(spec: str) -> tuple[str, str]:
     """Kind and name of a spec as manifests record it; no kind where it has none, as that of a caller's own embedder.
 
-    >>> split_spec("file:vectors.npz"), split_spec("my own")
-    (('file', 'vectors.npz'), ('', 'my own'))
+    Of a model that is given the first tokens of documents, those of the model.
+
+    >>> split_spec("file:vectors.npz"), split_spec("my own"), split_spec("prefix:24:tfidf:64")
+    (('file', 'vectors.npz'), ('', 'my own'), ('tfidf', '64'))
     """
+    tokens, bare = split_prefix(spec)
+    if tokens is not None:
+        return split_spec(bare)
     kind, colon, name = spec.partition(":")
     return (kind, name) if colon else ("", spec)
 
@@ -90,6 +118,10 @@ def parse_spec(spec: str) -> tuple[str, str]:
     ('sentence-transformers', 'intfloat/e5-base-v2')
     """
     kind, name = split_spec(spec)
+    if spec.startswith(f"{_PREFIX}:"):
+        raise UsageError(
+            f"expected a number of tokens and one model, such as {_PREFIX}:24:all-MiniLM-L6-v2, found {spec!r}"
+        )
     if kind in BUILT_IN or kind in installed(ENTRY_POINTS):
         if not name:
             raise UsageError(f"{spec!r} lacks the name of a model, for example {kind}:{find_kind(kind).example}")

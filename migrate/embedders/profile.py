@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from migrate.embedders.registry import RateLimit
@@ -44,6 +44,8 @@ class Profile:
         What the provider lets an account ask for in a minute, by usage tier; empty where it does not say.
     embeds_new_texts
         Whether it embeds any text as it is, without a corpus to learn from first or a list of texts it is limited to.
+    cut_text
+        What the model is given of the texts of documents, where that is not all of them.
     """
 
     spec: str
@@ -60,6 +62,7 @@ class Profile:
     is_local: bool = False
     rate_limits: tuple[RateLimit, ...] = ()
     embeds_new_texts: bool = True
+    cut_text: Callable[[Sequence[str]], list[str]] | None = field(default=None, compare=False)
 
     @property
     def prefix(self) -> str:
@@ -74,11 +77,13 @@ class Profile:
 
     def for_queries(self) -> Profile:
         """The profile for queries, which have another prefix."""
-        return replace(self, document_prefix=self.query_prefix)
+        return replace(self, document_prefix=self.query_prefix, cut_text=None)
 
     def count(self, texts: Sequence[Text]) -> Counts:
-        """Tokens of each text, with prefix and special tokens, none of them cut off."""
-        return self.counter.count([self.prefix + whole(text.text) for text in texts])
+        """Tokens of what the model is given of each text, with prefix and special tokens, none of them cut off."""
+        given = [whole(text.text) for text in texts]
+        given = given if self.cut_text is None else self.cut_text(given)
+        return self.counter.count([self.prefix + text for text in given])
 
     def read(self, texts: Sequence[Text]) -> Counts:
         """As many of these as the model takes, which is what is paid for."""

@@ -10,7 +10,7 @@ from html import escape
 
 from migrate.audit.options import Choice, Option, Step, choose, options_of
 from migrate.audit.report import AuditReport
-from migrate.audit.results import FULL, STAY
+from migrate.audit.results import FULL, PREFIX, STAY
 from migrate.audit.verdict import Outcome
 from migrate.cost.estimate import dollars
 from migrate.report.page import Section, html_sentence, html_table
@@ -130,7 +130,10 @@ def _step(choice: Choice, report: AuditReport) -> str:
         return report.frontier.sentence if report.frontier else ""
     if choice.step is Step.OTHER:
         picked = f"whichever of {len(report.family)} further arms is picked"
-        return f"serve by `{option.name}` ({_kept(option, report)} with 95 % confidence, {picked})"
+        made = ""
+        if option.name.startswith(f"{PREFIX}:"):
+            made = f"; `embed` with `--prefix {option.name.removeprefix(f'{PREFIX}:')}` makes that store"
+        return f"serve by `{option.name}` ({_kept(option, report)} with 95 % confidence, {picked}){made}"
     by = "translated one" if choice.step is Step.TRANSLATED else "full re-embed that it was compared with"
     replacing = f"replace the old store by the {by}, and embed queries with the target model from then on"
     return f"{replacing}; keep the old one until judged queries (--beir) agree" if verdict.provisional else replacing

@@ -77,5 +77,5 @@ def test_each_store_is_searched_once_and_words_are_ranked_once(stores):
 
 def test_what_is_skipped_has_a_reason_in_the_order_of_the_arms(stores):
     report = audit(*stores, bm25=False)
-    assert list(report.skipped_arms) == ["stay", "bridge", "hybrid", "BM25", "two-stage", "translated + k%"]
+    assert list(report.skipped_arms) == ["stay", "bridge", "hybrid", "BM25", "two-stage", "prefix", "translated + k%"]
     assert [arm.name for arm in report.arms] == [FULL, "translated", "mean", "random"]

@@ -77,7 +77,7 @@ def noisy(scale):
 
 
 def audit(translated, reference, questions=QUESTIONS, embedder=TARGET, **options):
-    more = {name: options.pop(name) for name in ("source", "source_embedder", "bridge") if name in options}
+    more = {name: options.pop(name) for name in ("source", "source_embedder", "bridge", "prefixes") if name in options}
     inputs = AuditInputs(translated, reference, questions, embedder, **more)
     call = {"progress": options.pop("progress")} if "progress" in options else {}
     return audit_store(inputs, AuditOptions(**{"resamples": 500, **options}), **call)

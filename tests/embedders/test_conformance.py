@@ -8,6 +8,7 @@ import pytest
 
 from migrate.embedders import load_embedder
 from migrate.embedders.kinds import BUILT_IN
+from migrate.embedders.prefix import PrefixEmbedder
 from migrate.testing.embedders import TEXTS, EmbedderTests
 from migrate.vectors import Document
 
@@ -24,6 +25,17 @@ class TestTfidf(EmbedderTests):
     def make(self):
         def make():
             embedder = load_embedder("tfidf:4")
+            embedder.fit(self.documents())
+            return embedder
+
+        return make
+
+
+class TestPrefix(TestTfidf):
+    @pytest.fixture
+    def make(self):
+        def make():
+            embedder = load_embedder("prefix:3:tfidf:4")
             embedder.fit(self.documents())
             return embedder
 
@@ -47,6 +59,21 @@ class TestPackaged(EmbedderTests):
     @pytest.fixture
     def make(self):
         return lambda: copy(_loaded())
+
+
+@pytest.mark.slow
+class TestPackagedPrefix(EmbedderTests):
+    tolerance = 1e-4
+
+    @pytest.fixture
+    def make(self):
+        return lambda: PrefixEmbedder(copy(_loaded()), 4)
+
+
+class TestOpenAIPrefix(EmbedderTests):
+    @pytest.fixture
+    def make(self, server):
+        return lambda: load_embedder("prefix:4:openai:tiny", base_url=server.url)
 
 
 class TestOpenAI(EmbedderTests):

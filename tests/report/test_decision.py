@@ -73,6 +73,18 @@ def test_another_arm_is_named_with_what_it_still_costs():
     assert next(iter(advice(made))).startswith("serve by `two-stage 50` (retention 0.980, at least 0.960 with 95 %")
 
 
+def test_first_tokens_are_paid_for_where_a_cache_keeps_them():
+    made = report(pool=POOL, is_kept=True)
+    made = replace(made, arms=(*made.arms, arm("prefix:24", 6.0)), family={"prefix:24": SURE})
+    assert decision(made) == (
+        "the cheapest option that is SAFE: `prefix:24` (retention 0.980, at least 0.960; nothing more to pay, $8.00 in "
+        "all); a full re-embed would cost $98.00 more"
+    )
+    assert next(iter(advice(made))).endswith("; `embed` with `--prefix 24` makes that store")
+    lost = {option.name: option.usd_left for option in options_of(replace(made, is_kept=False))}
+    assert lost["prefix:24"] == 6.0
+
+
 def test_a_reference_that_is_there_is_to_be_used():
     made = report(SURE, SURE, outcome=Outcome.SAFE, reference_at="full")
     assert {option.left for option in options_of(made)} == {0.0}

@@ -1,0 +1,199 @@
+"""Documents by their first tokens: where they are cut, what is cached and counted, and what says so."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from migrate.cost.estimate import estimate_cost
+from migrate.cost.meter import put_meter
+from migrate.embedders import load_embedder, recorded_options
+from migrate.embedders.base import Embedder
+from migrate.embedders.cache import CachedEmbedder
+from migrate.embedders.kinds import runs_code
+from migrate.embedders.prefix import PrefixEmbedder, first_of, first_tokens, unit_of, whole_embedder
+from migrate.embedders.tokens import WORD_PIECES, EstimateCounter
+from migrate.errors import InputError, UsageError
+from migrate.manifest import ModelIdentity
+from migrate.vectors import Document, Query
+
+MINILM = "packaged:all-MiniLM-L6-v2"
+WORDS = EstimateCounter(WORD_PIECES)
+LONG = "Zinc fingers bind DNA, and unbelievably long words too. They do so in every cell.\n\nA second paragraph."
+
+
+class Letters(Embedder):
+    """Counts letters, and remembers what it was given."""
+
+    def __init__(self):
+        self.given = []
+
+    @property
+    def identity(self):
+        return ModelIdentity("letters", 3, normalized=False, query_prefix="query: ")
+
+    def embed(self, texts, role, *, progress=None):
+        self.given += [(role, text.text) for text in texts]
+        return np.array([[len(text.text), text.text.count("a") + 1, 1] for text in texts], dtype=np.float32)
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "left"),
+    [
+        ("one two three", 2, "one two"),
+        ("  one\n two three ", 2, "  one\n two"),
+        ("one two ", 2, "one two "),
+        ("one", 5, "one"),
+        ("東京の天気", 2, "東京"),
+        ("Naïve café 東京", 3, "Naïve café 東"),
+    ],
+)
+def test_words_are_cut_where_there_is_no_tokenizer(text, words, left):
+    assert first_tokens(WORDS, [text], words) == [left]
+    assert unit_of(WORDS) == "words"
+
+
+def test_tokens_are_those_of_the_model(minilm_counter):
+    texts = [LONG, "Short.", "", "  \n Zinc fingers bind", "\ud800 broken but cut all the same"]
+    for tokens in (1, 3, 8):
+        cut = first_tokens(minilm_counter, texts, tokens)
+        assert all(text.startswith(left) for text, left in zip(texts, cut, strict=True))
+        assert cut[2] == "" and cut[3].strip().startswith("Zinc"[:1])
+        counts = minilm_counter.count(cut[:2]) - minilm_counter.special
+        whole = minilm_counter.count(texts[:2]) - minilm_counter.special
+        assert counts.tolist() == np.minimum(whole, tokens).tolist()
+    assert first_tokens(minilm_counter, [LONG], 10_000) == [LONG]
+    assert unit_of(minilm_counter) == "tokens"
+
+
+def test_a_word_may_be_cut_inside(minilm_counter):
+    pieces = minilm_counter.tokenizer.encode("unbelievably", add_special_tokens=False).tokens
+    assert len(pieces) > 1, "otherwise nothing is tested"
+    (left,) = first_tokens(minilm_counter, ["unbelievably"], 1)
+    assert left == pieces[0]
+
+
+@pytest.fixture(scope="module")
+def minilm_counter():
+    return load_embedder(MINILM).profile.counter
+
+
+def test_queries_are_untouched_and_ids_are_kept():
+    letters = Letters()
+    embedder = PrefixEmbedder(letters, 2)
+    embedder.embed_documents([Document("d", "one two three")])
+    embedder.embed_queries([Query("q", "one two three")])
+    assert letters.given == [("document", "one two"), ("query", "one two three")]
+    with pytest.raises(InputError, match="'blank' has no text"):
+        embedder.embed_documents([Document("d", "one"), Document("blank", "  ")])
+    with pytest.raises(InputError, match="'half'"):
+        embedder.embed_documents([Document("half", "one \ud800")])
+
+
+def test_the_cache_inside_knows_what_was_left(tmp_path):
+    letters = Letters()
+    cached = CachedEmbedder(letters, tmp_path / "cache.sqlite")
+    documents = [Document("a", "one two three"), Document("b", "one two four"), Document("c", "one two")]
+    embedder = PrefixEmbedder(cached, 2)
+    assert embedder.known(documents, "document") == [False] * 3
+    embedder.embed_documents(documents)
+    assert letters.given == [("document", "one two")], "one text is left of all three"
+    assert embedder.known(documents, "document") == [True] * 3
+    assert cached.known(documents, "document") == [False, False, True], "a short text is the same either way"
+    assert set(embedder.find(documents, "document")) == {0, 1, 2}
+
+
+def test_numbers_of_tokens_have_keys_of_their_own():
+    scopes = {PrefixEmbedder(Letters(), tokens).cache_scope("document") for tokens in (1, 2)}
+    assert len(scopes | {Letters().cache_scope("document")}) == 3
+    assert PrefixEmbedder(Letters(), 2).cache_scope("query") == Letters().cache_scope("query")
+
+
+def test_the_identity_says_how_much_was_read():
+    embedder = PrefixEmbedder(Letters(), 24)
+    assert embedder.identity == replace(Letters().identity, spec="prefix:24:letters")
+    assert embedder.profile.spec == "prefix:24:letters"
+
+
+def test_what_is_left_is_counted_metered_and_priced():
+    documents = [Document(str(row), "one two three four " * 50) for row in range(3)]
+    queries = [Query("q", "one two three four " * 50)]
+    plain, embedder = Letters(), PrefixEmbedder(Letters(), 4)
+    cut = [Document(document.id, "one two three four") for document in documents]
+    profile = embedder.profile.at_price(10.0)
+    assert profile.count(documents).tolist() == plain.profile.count(cut).tolist()
+    assert profile.for_queries().count(queries).tolist() == plain.profile.for_queries().count(queries).tolist()
+    estimate = estimate_cost(documents, queries, embedder, profile)
+    metered, meter = put_meter(embedder, embedder.profile.counter, 10.0)
+    metered.embed_documents(documents)
+    metered.embed_queries(queries)
+    assert meter.tokens == estimate.tokens
+    assert estimate.usd == pytest.approx(meter.usd)
+
+
+def test_a_spec_loads_it_around_the_cache(tmp_path):
+    embedder = load_embedder("prefix:24:tfidf:4", cache=tmp_path / "cache.sqlite")
+    assert isinstance(embedder, PrefixEmbedder) and embedder.tokens == 24
+    assert embedder.profile.spec == "prefix:24:tfidf:4"
+    openai = load_embedder("prefix:24:openai:text-embedding-3-small", cache=tmp_path / "cache.sqlite")
+    assert isinstance(openai, PrefixEmbedder) and isinstance(openai.embedder, CachedEmbedder)
+    assert openai.profile.price_usd_per_mtok, "priced as the model"
+    assert load_embedder("prefix:8:all-MiniLM-L6-v2").profile.max_tokens
+
+
+@pytest.mark.parametrize(
+    "spec", ["prefix:0:tfidf:4", "prefix:-3:tfidf:4", "prefix:abc:tfidf:4", "prefix:24", "prefix:2:prefix:1:tfidf:4"]
+)
+def test_other_specs_are_refused_in_a_line(spec):
+    with pytest.raises(UsageError, match="such as prefix:24:all-MiniLM-L6-v2") as error:
+        load_embedder(spec)
+    assert "\n" not in str(error.value)
+
+
+def test_vectors_in_a_file_are_of_whole_documents(tmp_path):
+    np.savez(tmp_path / "v.npz", doc_ids=["a"], docs=np.ones((1, 4), dtype=np.float32))
+    with pytest.raises(UsageError, match="vectors of whole documents"):
+        load_embedder(f"prefix:24:file:{tmp_path / 'v.npz'}")
+
+
+def test_a_manifest_runs_no_code_behind_it():
+    assert runs_code("prefix:24:langchain:os:system") and runs_code("prefix:1:prefix:2:langchain:os:system")
+    assert not runs_code("prefix:24:tfidf:4")
+
+
+def test_options_of_the_model_are_recorded_as_ever():
+    identity = ModelIdentity("prefix:24:openai:text-embedding-3-small", 512, True, document_prefix="d: ")
+    bare = replace(identity, spec="openai:text-embedding-3-small")
+    assert recorded_options(identity) == recorded_options(bare) != {}
+
+
+def test_the_whole_model_is_inside(tmp_path):
+    letters = Letters()
+    assert whole_embedder(PrefixEmbedder(letters, 2)) is letters
+    assert whole_embedder(letters) is letters
+    behind = whole_embedder(CachedEmbedder(PrefixEmbedder(letters, 2), tmp_path / "cache.sqlite"))
+    assert behind.identity == letters.identity and isinstance(behind, CachedEmbedder)
+    cached = CachedEmbedder(letters, tmp_path / "cache.sqlite")
+    assert whole_embedder(cached) is cached
+
+
+def test_documents_stream():
+    documents = [Document(str(row), "one two three", {"shelf": row}) for row in range(2_500)]
+    cut = list(first_of(iter(documents), WORDS, 2))
+    assert [document.id for document in cut] == [document.id for document in documents]
+    assert {document.text for document in cut} == {"one two"}
+    assert cut[7].metadata == {"shelf": 7}
+
+
+@pytest.mark.slow
+def test_a_real_model_embeds_what_it_would_of_the_beginning():
+    whole = load_embedder(MINILM, device="cpu")
+    embedder = PrefixEmbedder(whole, 6)
+    (left,) = first_tokens(whole.profile.counter, [LONG], 6)
+    mine = embedder.embed_documents([Document("d", LONG)])
+    np.testing.assert_allclose(mine, whole.embed_documents([Document("d", left)]), atol=1e-6)
+    assert np.abs(mine - whole.embed_documents([Document("d", LONG)])).max() > 0.01
+    assert embedder.identity.spec == "prefix:6:sentence-transformers:sentence-transformers/all-MiniLM-L6-v2"
+    again = load_embedder(embedder.identity.spec, device="cpu")
+    assert again.identity == embedder.identity
+    assert all(variant.embed([Document("d", LONG)]).shape == (1, 384) for variant in embedder.variants())
