@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from migrate.errors import StitchError
 from migrate.stitch.base import Arrays, Prediction, Split, Stitch, check_pairs
 from migrate.stitch.kernel import GaussianPart, KernelSystem, Part, combined, gaussian, in_order, restore_parts, spread
+from migrate.stitch.spread import Spread
 from migrate.stitch.text_features import DenseView, Matrix, TextRows, View, gram
 from migrate.stitch.view_weights import NEARBY, SEARCH_SIZE, Search, Weighing, overlap_of
 from migrate.vectors import Vectors, squared_norms, unit_rows
@@ -130,6 +131,7 @@ class Additive(Stitch):
     """
 
     reads_vectors: ClassVar[bool] = True
+    stretches: ClassVar[bool] = True
     gaussian: ClassVar[bool] = False
     mean_: Vectors
     alpha_: Vectors
@@ -247,6 +249,13 @@ class Additive(Stitch):
         prior += self.offset_[q] - 2 * columns[:, q]
         explained = squared_norms(columns[:, q + 1 :] + self.offset_[q + 1 :])
         return Prediction(np.ascontiguousarray(columns[:, :q] + self.offset_[:q]), prior - explained)
+
+    def stretch(self, spread: Spread) -> Self:
+        """Multiply the coefficients and the offset of the prediction."""
+        q = self.dim_
+        self.alpha_ = np.hstack([(self.alpha_[:, :q] @ spread.matrix).astype(np.float32), self.alpha_[:, q:]])
+        self.offset_ = np.r_[spread.of(self.offset_[:q]), self.offset_[q:]]
+        return self
 
     def with_reach(self, source: Vectors) -> Self:
         """Nothing to learn: `predict` has the posterior variance of the views."""

@@ -22,6 +22,7 @@ import numpy as np
 from migrate.errors import StitchError
 from migrate.stitch.base import Arrays, Stitch, centred, check_pairs
 from migrate.stitch.scores import Neighbours
+from migrate.stitch.spread import Spread
 from migrate.stitch.text_features import Matrix, TextRows
 from migrate.vectors import Vectors, unit_rows
 
@@ -237,6 +238,7 @@ def best_penalty(source: Vectors, target: Vectors) -> Matrix:
 class Affine(Stitch):
     """A stitch of the form x @ matrix_ + offset_; subclasses say how the matrix is found from centred pairs."""
 
+    stretches: ClassVar[bool] = True
     matrix_: Vectors
     offset_: Vectors
 
@@ -259,6 +261,12 @@ class Affine(Stitch):
         out: Vectors = np.matmul(vectors, self.matrix_)
         out += self.offset_
         return out
+
+    def stretch(self, spread: Spread) -> Self:
+        """Multiply matrix and offset."""
+        self.matrix_ = (self.matrix_ @ spread.matrix).astype(np.float32)
+        self.offset_ = spread.of(self.offset_)
+        return self
 
     def arrays(self) -> Arrays:
         """The matrix, (p, q), and the offset, (q,)."""
@@ -333,6 +341,7 @@ class LowRank(Stitch):
     """
 
     kind: ClassVar[str] = "lowrank"
+    stretches: ClassVar[bool] = True
     options: ClassVar[Sequence[str]] = ("lowrank:RANK",)
     cost: ClassVar[int] = 4
     down_: Vectors
@@ -388,6 +397,12 @@ class LowRank(Stitch):
         out: Vectors = np.matmul(np.matmul(vectors, self.down_), self.up_)
         out += self.offset_
         return out
+
+    def stretch(self, spread: Spread) -> Self:
+        """Multiply the way up and the offset."""
+        self.up_ = (self.up_ @ spread.matrix).astype(np.float32)
+        self.offset_ = spread.of(self.offset_)
+        return self
 
     def arrays(self) -> Arrays:
         """Both factors, (p, r) and (r, q), and the offset, (q,)."""

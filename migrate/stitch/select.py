@@ -23,6 +23,7 @@ from migrate.stitch.confidence import Confidence
 from migrate.stitch.linear import Adjoint, Identity, Mean, Procrustes, Ridge
 from migrate.stitch.registry import find_kind, new_stitch
 from migrate.stitch.scores import HeldOutScores, Neighbours, score_predictions
+from migrate.stitch.spread import Spread
 from migrate.vectors import Progress, Vectors, no_progress, unit_rows
 
 MORE = 1_000
@@ -199,9 +200,7 @@ def select_stitch(
         A spec that is no stitch.
     """
     check_pairs(pairs.source, pairs.target)
-    n_pairs = len(pairs)
-    if n_pairs > LARGEST_JUDGED:
-        pairs = pairs.take(np.sort(np.random.default_rng(seed).permutation(len(pairs))[:LARGEST_JUDGED]))
+    n_pairs, pairs = len(pairs), some_of(pairs, seed=seed)
     choices = sorted(candidates(specs, applicable(pairs)), key=_cost_of_use)
     neighbours = Neighbours(unit_rows(pairs.target), seed=seed)
     judged = [_judge(spec, pairs, neighbours, seed=seed) for spec in _reporting(choices, progress)]
@@ -217,16 +216,32 @@ def select_stitch(
     return Selection(chosen.row.stitch, tuple(table), confidence, curve, chosen.stitch)
 
 
+def some_of(pairs: Pairing, *, seed: int = 0) -> Pairing:
+    """As many of the pairs as candidates are judged on."""
+    if len(pairs) <= LARGEST_JUDGED:
+        return pairs
+    return pairs.take(np.sort(np.random.default_rng(seed).permutation(len(pairs))[:LARGEST_JUDGED]))
+
+
 def _reporting(specs: Sequence[str], progress: Progress) -> Sequence[str]:
     for done, _ in enumerate(specs):
         progress("fit candidates", done, len(specs))
     return specs
 
 
-def _judge(spec: str, pairs: Pairing, neighbours: Neighbours, *, seed: int, is_control: bool = False) -> _Judged:
-    started = time.perf_counter()
+def tune(spec: str, pairs: Pairing, *, seed: int = 0) -> tuple[Stitch, Vectors]:
+    """An unfitted stitch with all that is chosen for these pairs, and its predictions for held-out ones, (n, q)."""
     stitch = new_stitch(spec).tuned(pairs.source, pairs.target, pairs.texts)
     vectors = cross_predict(stitch, pairs, seed=seed, with_variance=False).vectors
+    if stitch.stretches:
+        stitch.spread = Spread.fit(vectors, pairs.target)
+        vectors = stitch.spread.of(vectors)
+    return stitch, vectors
+
+
+def _judge(spec: str, pairs: Pairing, neighbours: Neighbours, *, seed: int, is_control: bool = False) -> _Judged:
+    started = time.perf_counter()
+    stitch, vectors = tune(spec, pairs, seed=seed)
     elapsed = time.perf_counter() - started
     shares = neighbours.overlap(unit_rows(vectors))
     scores = score_predictions(vectors, pairs.target, shares=shares)
