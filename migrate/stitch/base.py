@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StitchError
+from migrate.stitch.prior import AffineMap
 from migrate.stitch.reach import Reach
 from migrate.stitch.spread import Spread
 from migrate.stitch.text_features import Matrix, TextRows
@@ -65,6 +66,8 @@ class Stitch(ABC):
     """Whether its predictions may be stretched: see `stretch`."""
     reach: Reach | None = None
     """The region that the sample covers, after `with_reach`."""
+    prior: AffineMap | None = None
+    """A map from elsewhere, which a stitch that knows how may lean on."""
     spread: Spread | None = None
     """How `Pairing.fit` and `cross_predict` stretch what it predicts; not used by `fit`."""
 

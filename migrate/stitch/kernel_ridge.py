@@ -11,8 +11,9 @@ pairs to solve the system exactly, coefficients are fitted for a random subset o
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 
 import numpy as np
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 from migrate.errors import StitchError
 from migrate.stitch.base import Arrays, Prediction, Split, Stitch, check_pairs
 from migrate.stitch.kernel import GaussianPart, KernelSystem, Part, combined, gaussian, in_order, restore_parts, spread
+from migrate.stitch.prior import Bases, Leaning
 from migrate.stitch.spread import Spread
 from migrate.stitch.text_features import DenseView, Matrix, TextRows, View, gram
 from migrate.stitch.view_weights import NEARBY, SEARCH_SIZE, Search, Weighing, overlap_of
@@ -126,6 +128,7 @@ class Additive(Stitch):
     alpha_ : (n, q + 1 + r) float32, coefficients of the fit documents: of the prediction, of the mean of the kernel
         over them, and of the directions that explain the variance
     offset_ : (q + 1 + r,) float32, to be added to `k(x) @ alpha_`; at q what makes the variance of the mean
+    base_ : (p, q) float32, a linear map of the old vector that the rest is the residual of; None where there is none
     penalty_ : the penalty of the fit, which for more pairs than the search looks at is tried again on all
     parts_ : the views, with the fit documents as they see them
     """
@@ -136,6 +139,7 @@ class Additive(Stitch):
     mean_: Vectors
     alpha_: Vectors
     offset_: Vectors
+    base_: Vectors | None
     dim_: int
     penalty_: float
     parts_: tuple[Part, ...]
@@ -148,13 +152,20 @@ class Additive(Stitch):
         """A stitch of this kind, not fitted, with weights and penalty chosen on up to `SEARCH_SIZE` pairs."""
         check_pairs(source, target)
         self._check_texts(source, texts)
-        return type(self)(self._weigh(self._kernels(source, texts), target), landmarks=self.landmarks)
+        found = copy.copy(self)
+        found.weighing = self._weigh(self._kernels(source, texts), source, target)
+        return found
 
-    def _weigh(self, kernels: Kernels, target: Vectors) -> Weighing:
+    def _weigh(self, kernels: Kernels, source: Vectors, target: Vectors) -> Weighing:
         rows = np.sort(np.random.default_rng(0).permutation(len(target))[:SEARCH_SIZE])
         grams = {name: kernel[np.ix_(rows, rows)] for name, kernel in kernels.grams.items()}
         start = {name: STARTING_WEIGHTS.get(name, 1.0) for name in grams}
-        return Search(grams, target[rows].astype(np.float64)).best(start)
+        search = Search(grams, target[rows].astype(np.float64))
+        found = search.best(start)
+        if not self.reads_vectors:
+            return found
+        bases = Bases(source[rows], target[rows], self.prior)
+        return search.lean(found, {leaning: bases.held_out(leaning) for leaning in bases.leanings})
 
     def fit(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
         """Solve for all pairs, exactly or on landmarks.
@@ -170,25 +181,37 @@ class Additive(Stitch):
         if self.landmarks is not None or len(source) > LARGEST_EXACT:
             return self._fit_on_landmarks(source, target, texts)
         kernels = self._kernels(source, texts)
-        weighing = self.weighing = self.weighing or self._weigh(kernels, target)
-        system = KernelSystem(kernels.total(weighing), target.astype(np.float64))
+        weighing = self.weighing = self.weighing or self._weigh(kernels, source, target)
+        truth = target.astype(np.float64)
+        system = KernelSystem(kernels.total(weighing), truth - self._lean(weighing.leaning, source, target))
         penalty = weighing.total_penalty
         if len(target) > SEARCH_SIZE:
             penalty = max(
                 (penalty * near for near in NEARBY),
-                key=lambda candidate: overlap_of(system.target, system.solve(candidate).residuals),
+                key=lambda candidate: overlap_of(truth, system.solve(candidate).residuals),
             )
         self._keep(kernels.parts(weighing), system, system.coefficients(penalty), system.means, penalty)
         return self
 
+    def _lean(self, leaning: Leaning | None, source: Vectors, target: Vectors) -> Matrix | float:
+        """Learn the base, and what it predicts for pairs that it has not seen, (n, q); 0 without."""
+        self.base_ = None
+        if leaning is None:
+            return 0.0
+        bases = Bases(source, target, self.prior)
+        final = bases.final(leaning)
+        self.base_, self._base_offset = final.matrix.astype(np.float32), final.offset
+        return bases.held_out(leaning)
+
     def _fit_on_landmarks(self, source: Vectors, target: Vectors, texts: TextRows | None) -> Self:
         rows = draw_landmarks(len(target), self.landmarks or LANDMARKS)
         kernels = self._kernels(source[rows], None if texts is None else texts.take(rows), self.mean_)
-        weighing = self.weighing = self.weighing or self._weigh(kernels, target[rows])
+        weighing = self.weighing = self.weighing or self._weigh(kernels, source[rows], target[rows])
         every = Kernels(self._views(source, texts, self.mean_), kernels.scales, kernels.width)
         penalty = weighing.total_penalty
-        alpha, means = solve_on_landmarks(every.parts(weighing), rows, target.astype(np.float64), penalty)
-        system = KernelSystem(kernels.total(weighing), target.astype(np.float64))
+        residual = target.astype(np.float64) - self._lean(weighing.leaning, source, target)
+        alpha, means = solve_on_landmarks(every.parts(weighing), rows, residual, penalty)
+        system = KernelSystem(kernels.total(weighing), residual)
         self._keep(kernels.parts(weighing), system, alpha, means, penalty)
         return self
 
@@ -203,12 +226,19 @@ class Additive(Stitch):
     ) -> Iterator[Prediction]:
         """As of any stitch, from one Gram matrix of all pairs: a fold is a part of it."""
         kernels = self._kernels(source, texts)
-        weighing = self.weighing or self._weigh(kernels, target)
-        total, truth = kernels.total(weighing), target.astype(np.float64)
+        weighing = self.weighing or self._weigh(kernels, source, target)
+        total, residual = kernels.total(weighing), target.astype(np.float64)
+        bases, leaning = Bases(source, target, self.prior), weighing.leaning
+        if leaning is not None:
+            residual -= bases.held_out(leaning)
         for fit_rows, held_out in splits:
-            system = KernelSystem(total[np.ix_(fit_rows, fit_rows)], truth[fit_rows])
+            system = KernelSystem(total[np.ix_(fit_rows, fit_rows)], residual[fit_rows])
             prior = np.diag(total)[held_out] if with_variance else None
-            yield _predict(system, total[np.ix_(held_out, fit_rows)], prior, weighing.total_penalty)
+            found = _predict(system, total[np.ix_(held_out, fit_rows)], prior, weighing.total_penalty)
+            if leaning is not None:
+                vectors = found.vectors + bases.without(leaning, fit_rows, held_out)
+                found = replace(found, vectors=vectors.astype(np.float32))
+            yield found
 
     def _kernels(self, source: Vectors, texts: TextRows | None, mean: Vectors | None = None) -> Kernels:
         return measure(self._views(source, texts, _mean(source) if mean is None else mean), texts, self.gaussian)
@@ -231,7 +261,8 @@ class Additive(Stitch):
         directions = system.directions(penalty, DIRECTIONS)
         mean = np.full((len(alpha), 1), 1 / len(alpha))
         self.alpha_ = np.hstack([alpha, mean, directions]).astype(np.float32)
-        offset = np.r_[system.mean - means @ alpha, system.means.mean(), -system.means @ directions]
+        shift = 0 if self.base_ is None else self._base_offset
+        offset = np.r_[system.mean - means @ alpha + shift, system.means.mean(), -system.means @ directions]
         self.offset_ = offset.astype(np.float32)
         self.penalty_ = penalty
         self.parts_ = in_order(parts)
@@ -248,11 +279,16 @@ class Additive(Stitch):
         q = self.dim_
         prior += self.offset_[q] - 2 * columns[:, q]
         explained = squared_norms(columns[:, q + 1 :] + self.offset_[q + 1 :])
-        return Prediction(np.ascontiguousarray(columns[:, :q] + self.offset_[:q]), prior - explained)
+        predicted = np.ascontiguousarray(columns[:, :q] + self.offset_[:q])
+        if self.base_ is not None:
+            predicted += vectors @ self.base_
+        return Prediction(predicted, prior - explained)
 
     def stretch(self, spread: Spread) -> Self:
         """Multiply the coefficients and the offset of the prediction."""
         q = self.dim_
+        if self.base_ is not None:
+            self.base_ = (self.base_ @ spread.matrix).astype(np.float32)
         self.alpha_ = np.hstack([(self.alpha_[:, :q] @ spread.matrix).astype(np.float32), self.alpha_[:, q:]])
         self.offset_ = np.r_[spread.of(self.offset_[:q]), self.offset_[q:]]
         return self
@@ -269,6 +305,8 @@ class Additive(Stitch):
         """Coefficients, offset, mean, and what each view saw of the fit documents."""
         arrays = {"alpha": self.alpha_, "offset": self.offset_, "mean": self.mean_}
         arrays["dim"] = np.array([self.dim_], dtype=np.int64)
+        if self.base_ is not None:
+            arrays["base"] = self.base_
         for part in self.parts_:
             arrays |= part.arrays()
         return arrays
@@ -276,20 +314,24 @@ class Additive(Stitch):
     def restore(self, arrays: Arrays) -> Self:
         """Restore what `arrays` returned."""
         self.alpha_, self.offset_, self.mean_ = arrays["alpha"], arrays["offset"], arrays["mean"]
-        self.dim_ = int(arrays["dim"][0])
+        self.dim_, self.base_ = int(arrays["dim"][0]), arrays.get("base")
         self.parts_ = restore_parts(arrays, len(self.alpha_))
         if self.offset_.shape != self.alpha_.shape[1:] or not 0 < self.dim_ < len(self.offset_):
             raise ValueError(
                 f"coefficients {self.alpha_.shape}, offset {self.offset_.shape} for {self.dim_} dimensions"
             )
+        if self.base_ is not None and self.base_.shape != (len(self.mean_), self.dim_):
+            raise ValueError(f"a base {self.base_.shape} for {len(self.mean_)} and {self.dim_} dimensions")
         return self
 
     def facts(self) -> dict[str, float]:
         """Weights, and the penalty in units of their sum, where the stitch was fitted in this process."""
         if self.weighing is None:
             return {}
-        weights = self.weighing.weights
-        return {"lambda": self.penalty_ / sum(weights.values()), **{f"weight {k}": v for k, v in weights.items()}}
+        weights, leaning = self.weighing.weights, self.weighing.leaning
+        base = {} if leaning is None else {f"share of {leaning.base}": leaning.share}
+        shown = {f"weight {name}": weight for name, weight in weights.items()}
+        return {"lambda": self.penalty_ / sum(weights.values()), **shown, **base}
 
 
 class Text(Additive):

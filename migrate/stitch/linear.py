@@ -12,6 +12,7 @@ from documents.
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,8 @@ import numpy as np
 
 from migrate.errors import StitchError
 from migrate.stitch.base import Arrays, Stitch, centred, check_pairs
-from migrate.stitch.scores import Neighbours
+from migrate.stitch.prior import Bases, Leaning, rotation_of
+from migrate.stitch.scores import Neighbours, standard_error
 from migrate.stitch.spread import Spread
 from migrate.stitch.text_features import Matrix, TextRows
 from migrate.vectors import Vectors, unit_rows
@@ -290,11 +292,7 @@ class Procrustes(Affine):
 
     def solve(self, x: Matrix, y: Matrix, mean: Matrix) -> Matrix:
         """Scale times U Vᵀ, from the singular value decomposition U S Vᵀ of xᵀy."""
-        left, singular, right = np.linalg.svd(x.T @ y, full_matrices=False)
-        spread = float(np.einsum("ij,ij->", x, x))
-        scale = singular.sum() / spread if spread > 0 else 0.0
-        rotation: Matrix = scale * (left @ right)
-        return rotation
+        return rotation_of(x, y)
 
 
 class OrdinaryLeastSquares(Affine):
@@ -309,18 +307,53 @@ class OrdinaryLeastSquares(Affine):
 
 
 class Ridge(Affine):
-    """Least squares with a penalty whose weight λ is chosen by retrieval among exact leave-one-out predictions."""
+    """Least squares with a penalty whose weight λ is chosen by retrieval among exact leave-one-out predictions.
+
+    With a `leaning` on a base B(x) = x A + a it shrinks towards A in the place of 0.
+    """
 
     kind: ClassVar[str] = "ridge"
     cost: ClassVar[int] = 5
     lambda_: float
 
-    def __init__(self, penalties: Matrix = RELATIVE_GRID) -> None:
+    def __init__(self, penalties: Matrix = RELATIVE_GRID, leaning: Leaning | None = None) -> None:
         self.penalties = penalties
+        self.leaning = leaning
 
     def tuned(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
-        """A ridge with the one penalty, in units of the mean eigenvalue, that is best for these pairs."""
-        return type(self)(best_penalty(source, target))
+        """A ridge with the one penalty, in units of the mean eigenvalue, that is best for these pairs.
+
+        It leans on `prior`, if there is one, where that helps by more than a standard error.
+        """
+        check_pairs(source, target)
+        x, (y, mean) = centred(source)[0], centred(target)
+        loss = retrieval_loss(y, mean)
+        plain = ridge_path(x, y, loss=loss)
+        chosen, path = None, plain
+        if self.prior is not None:
+            judge, bases, best = Neighbours(unit_rows(target)), Bases(source, target, self.prior), 0.0
+            shares = judge.overlap(unit_rows(_narrow(target - plain.loo_residuals)))
+            for leaning in bases.leanings:
+                residual = _narrow(target - bases.held_out(leaning))
+                leaned = ridge_path(x, centred(residual)[0], loss=loss)
+                gain = judge.overlap(unit_rows(_narrow(target - leaned.loo_residuals))) - shares
+                if gain.mean() > max(standard_error(gain), best):
+                    chosen, path, best = leaning, leaned, float(gain.mean())
+        tuned = copy.copy(self)
+        tuned.penalties, tuned.leaning = RELATIVE_GRID[path.best : path.best + 1], chosen
+        return tuned
+
+    def fit(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
+        """As every affine map; with a base, of what that leaves over."""
+        if self.leaning is None:
+            return super().fit(source, target)
+        check_pairs(source, target)
+        bases = Bases(source, target, self.prior)
+        super().fit(source, _narrow(target - bases.held_out(self.leaning)))
+        base = bases.final(self.leaning)
+        self.matrix_ = (self.matrix_ + base.matrix).astype(np.float32)
+        self.offset_ = (self.offset_ + base.offset).astype(np.float32)
+        return self
 
     def solve(self, x: Matrix, y: Matrix, mean: Matrix) -> Matrix:
         """The ridge solution of the best λ."""
@@ -329,8 +362,13 @@ class Ridge(Affine):
         return path.coefficients
 
     def facts(self) -> dict[str, float]:
-        """The chosen λ, where the stitch was fitted in this process."""
-        return {"lambda": self.lambda_} if hasattr(self, "lambda_") else {}
+        """The chosen λ and base, where the stitch was fitted in this process."""
+        base = {} if self.leaning is None else {f"share of {self.leaning.base}": self.leaning.share}
+        return {"lambda": self.lambda_, **base} if hasattr(self, "lambda_") else {}
+
+
+def _narrow(rows: Matrix) -> Vectors:
+    return np.asarray(rows, dtype=np.float32)
 
 
 class LowRank(Stitch):

@@ -337,7 +337,7 @@ class Mlp(Stitch):
         """Multiply the last layer."""
         last = self.layers_[-1]
         weights = (last.weights @ spread.matrix).astype(np.float32)
-        self.layers_[-1] = Layer(weights, spread.of(last.biases))
+        self.layers_ = [*self.layers_[:-1], Layer(weights, spread.of(last.biases))]
         return self
 
     def arrays(self) -> Arrays:

@@ -94,3 +94,8 @@ class Neighbours:
             similarities = queries[rows] @ documents.T
             similarities[np.arange(len(rows)), rows] = -np.inf
             yield start, np.argpartition(-similarities, self.k - 1, axis=1)[:, : self.k]
+
+
+def standard_error(values: NDArray[np.float64]) -> float:
+    """Standard error of the mean of some values, (n,); 0 for fewer than two."""
+    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0

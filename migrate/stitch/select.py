@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 from migrate.stitch.base import FOLDS, Pairing, Stitch, check_pairs, cross_predict
 from migrate.stitch.confidence import Confidence
 from migrate.stitch.linear import Adjoint, Identity, Mean, Procrustes, Ridge
+from migrate.stitch.prior import AffineMap
 from migrate.stitch.registry import find_kind, new_stitch
-from migrate.stitch.scores import HeldOutScores, Neighbours, score_predictions
+from migrate.stitch.scores import HeldOutScores, Neighbours, score_predictions, standard_error
 from migrate.stitch.spread import Spread
 from migrate.vectors import Progress, Vectors, no_progress, unit_rows
 
@@ -179,7 +180,12 @@ def _cost_of_use(spec: str) -> int:
 
 
 def select_stitch(
-    pairs: Pairing, *, specs: Sequence[str] = (), seed: int = 0, progress: Progress = no_progress
+    pairs: Pairing,
+    *,
+    specs: Sequence[str] = (),
+    seed: int = 0,
+    prior: AffineMap | None = None,
+    progress: Progress = no_progress,
 ) -> Selection:
     """Cross-validate stitches and choose one.
 
@@ -192,6 +198,8 @@ def select_stitch(
     Controls are listed in the table but chosen only if they are in `specs`: `mean`; `random`, which gives each document
     the true vector of another; and, where there are texts, `text`, which shows what the old vectors contribute.
 
+    `prior` is a map from elsewhere that `ridge` and the kernel stitches may lean on.
+
     Raises
     ------
     StitchError
@@ -203,7 +211,7 @@ def select_stitch(
     n_pairs, pairs = len(pairs), some_of(pairs, seed=seed)
     choices = sorted(candidates(specs, applicable(pairs)), key=_cost_of_use)
     neighbours = Neighbours(unit_rows(pairs.target), seed=seed)
-    judged = [_judge(spec, pairs, neighbours, seed=seed) for spec in _reporting(choices, progress)]
+    judged = [_judge(spec, pairs, neighbours, seed=seed, prior=prior) for spec in _reporting(choices, progress)]
     chosen = _cheapest_of_the_best(judged)
     controls = [spec for spec in (TEXT_CONTROL, Mean.kind) if spec not in choices]
     controls = [spec for spec in controls if pairs.texts is not None or not new_stitch(spec).reads_texts]
@@ -229,9 +237,14 @@ def _reporting(specs: Sequence[str], progress: Progress) -> Sequence[str]:
     return specs
 
 
-def tune(spec: str, pairs: Pairing, *, seed: int = 0) -> tuple[Stitch, Vectors]:
-    """An unfitted stitch with all that is chosen for these pairs, and its predictions for held-out ones, (n, q)."""
-    stitch = new_stitch(spec).tuned(pairs.source, pairs.target, pairs.texts)
+def tune(spec: str, pairs: Pairing, *, seed: int = 0, prior: AffineMap | None = None) -> tuple[Stitch, Vectors]:
+    """An unfitted stitch with all that is chosen for these pairs, and its predictions for held-out ones, (n, q).
+
+    `prior` is what it may lean on.
+    """
+    stitch = new_stitch(spec)
+    stitch.prior = prior
+    stitch = stitch.tuned(pairs.source, pairs.target, pairs.texts)
     vectors = cross_predict(stitch, pairs, seed=seed, with_variance=False).vectors
     if stitch.stretches:
         stitch.spread = Spread.fit(vectors, pairs.target)
@@ -239,9 +252,17 @@ def tune(spec: str, pairs: Pairing, *, seed: int = 0) -> tuple[Stitch, Vectors]:
     return stitch, vectors
 
 
-def _judge(spec: str, pairs: Pairing, neighbours: Neighbours, *, seed: int, is_control: bool = False) -> _Judged:
+def _judge(
+    spec: str,
+    pairs: Pairing,
+    neighbours: Neighbours,
+    *,
+    seed: int,
+    prior: AffineMap | None = None,
+    is_control: bool = False,
+) -> _Judged:
     started = time.perf_counter()
-    stitch, vectors = tune(spec, pairs, seed=seed)
+    stitch, vectors = tune(spec, pairs, seed=seed, prior=prior)
     elapsed = time.perf_counter() - started
     shares = neighbours.overlap(unit_rows(vectors))
     scores = score_predictions(vectors, pairs.target, shares=shares)
@@ -252,13 +273,9 @@ def _cheapest_of_the_best(judged: Sequence[_Judged]) -> _Judged:
     best = max(judged, key=lambda candidate: (candidate.row.scores.overlap_at_10, -candidate.row.scores.mse))
     for candidate in judged:
         behind = best.shares - candidate.shares
-        if behind.mean() <= _standard_error(behind):
+        if behind.mean() <= standard_error(behind):
             return candidate
     return best
-
-
-def _standard_error(values: NDArray[np.float64]) -> float:
-    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
 
 
 def _random_control(target: Vectors, *, seed: int) -> Candidate:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from migrate.stitch.kernel import KernelSystem, combined
-from migrate.stitch.scores import Neighbours
+from migrate.stitch.prior import Leaning
+from migrate.stitch.scores import Neighbours, standard_error
 from migrate.stitch.text_features import Matrix
 from migrate.vectors import unit_rows
 
@@ -20,6 +21,8 @@ PENALTIES = tuple(np.logspace(-4, 0.5, 10).tolist())
 
 NEARBY = (1 / 3, 1.0, 3.0)
 _FACTORS = (0.0, 1 / 3, 3.0)
+_LEANING_PENALTIES = (1 / 3, 1.0, 3.0, 10.0)
+"""The residual of a base may be worth a larger penalty than the whole."""
 
 _LEAST_GAIN = 0.002
 """Of overlap@10, for a weight to be changed: about half a standard error over 1,000 documents."""
@@ -27,11 +30,15 @@ _LEAST_GAIN = 0.002
 
 @dataclass(frozen=True, slots=True)
 class Weighing:
-    """Weights by view, the penalty in units of the mean diagonal, and the leave-one-out overlap@10 they give."""
+    """Weights by view, the penalty in units of the mean diagonal, and the leave-one-out overlap@10 they give.
+
+    With a `leaning` they are for the residual of a base.
+    """
 
     weights: Mapping[str, float]
     penalty: float
     overlap: float
+    leaning: Leaning | None = None
 
     @property
     def total_penalty(self) -> float:
@@ -70,6 +77,28 @@ class Search:
             if better is not None and better.overlap > best.overlap + _LEAST_GAIN:
                 best = better
         return replace(best, weights={name: weight for name, weight in best.weights.items() if weight})
+
+    def lean(self, weighing: Weighing, bases: Mapping[Leaning, Matrix]) -> Weighing:
+        """The same weights on the residual of a base, where that helps beyond its standard error.
+
+        `bases` are held-out predictions, (n, q).
+        """
+        gram = combined([self.grams[name] for name in weighing.weights], list(weighing.weights.values()))
+        residuals = KernelSystem(gram, self.target).solve(weighing.total_penalty).residuals
+        plain, best = self._shares(residuals), weighing
+        system = KernelSystem(gram, np.hstack([self.target - base for base in bases.values()]))
+        for factor in _LEANING_PENALTIES:
+            tried = replace(weighing, penalty=weighing.penalty * factor)
+            stacked = system.solve(tried.total_penalty).residuals
+            for leaning, residuals in zip(bases, np.hsplit(stacked, len(bases)), strict=True):
+                gain = self._shares(residuals) - plain
+                overlap = float(plain.mean() + gain.mean())
+                if gain.mean() > max(standard_error(gain), _LEAST_GAIN) and overlap > best.overlap:
+                    best = replace(tried, overlap=overlap, leaning=leaning)
+        return best
+
+    def _shares(self, residuals: Matrix) -> Matrix:
+        return self.neighbours.overlap(unit_rows((self.target - residuals).astype(np.float32)))
 
     def _with(self, weighing: Weighing, name: str, factor: float) -> Weighing | None:
         weights = {**weighing.weights, name: weighing.weights[name] * factor}
