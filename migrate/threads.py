@@ -16,10 +16,9 @@ COUNTS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 """Variables by which a user says how many threads; the libraries read them when they are loaded."""
 
 SMALL_PAIRS = 2_000
-"""A fit of so many pairs is faster with one thread than with several that wait for each other."""
+"""A fit of so many pairs is faster with one thread than with several that wait for each other, and always the same."""
 
 _QUOTA = Path("/sys/fs/cgroup/cpu.max")
-_set_here: set[str] = set()
 
 
 def available_cores(quota: Path = _QUOTA) -> int:
@@ -42,18 +41,17 @@ def limit_threads(environment: MutableMapping[str, str] = os.environ) -> None:
     cores = str(available_cores())
     for name in COUNTS:
         environment[name] = cores
-        _set_here.add(name)
     environment.setdefault("RAYON_NUM_THREADS", cores)  # of tokenizers
     environment.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")  # sleep soon instead of spinning
 
 
 @contextmanager
 def threads_for(pairs: int) -> Iterator[None]:
-    """Keep the BLAS to one thread within, where a problem is small and the user has not said how many."""
-    is_set = any(os.environ.get(name) for name in set(COUNTS) - _set_here)
-    if is_set or pairs > SMALL_PAIRS:
+    """Keep the BLAS to one thread within, where a problem is small: the number that a user gives is the most to use."""
+    if pairs > SMALL_PAIRS:
         yield
         return
+    import scipy.linalg  # noqa: F401 - it has a BLAS of its own, which is limited only once it is loaded
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(limits=1, user_api="blas"):

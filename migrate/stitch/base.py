@@ -119,7 +119,9 @@ class Stitch(ABC):
         Without `with_variance` a stitch may skip the variance to save time.
         """
         for fit_rows, held_out in splits:
-            fit_texts, held_out_texts = (None, None) if texts is None else (texts.take(fit_rows), texts.take(held_out))
+            fit_texts, held_out_texts = (
+                (texts.take(fit_rows), texts.take(held_out)) if texts is not None and self.reads_texts else (None, None)
+            )
             fitted = copy.copy(self).fit(source[fit_rows], target[fit_rows], fit_texts)
             fitted = fitted.with_reach(source[fit_rows]) if with_variance else fitted
             yield fitted.predict(source[held_out], held_out_texts)

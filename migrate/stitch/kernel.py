@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.stitch.base import Arrays
-from migrate.stitch.text_features import Matrix, Sparse, View
+from migrate.stitch.text_features import AnyMatrix, Matrix, Sparse, View
 from migrate.vectors import Vectors, squared_norms
 
 _LEAST_SPREAD = 1e-6
@@ -172,7 +172,7 @@ class Solution:
 
 @dataclass(frozen=True, eq=False)
 class KernelSystem:
-    """A Gram matrix (n, n), not centred, and the targets (n, q).
+    """A Gram matrix (n, n), not centred, and the targets (n, q), both float64; or float32, for a search.
 
     The intercept is not penalised. It is solved exactly by centring both sides; that leaves the constant vector in
     the null space of the Gram matrix, where it would fake leave-one-out errors near 0 for small penalties, so its
@@ -181,8 +181,8 @@ class KernelSystem:
     the constant vector gets the mean eigenvalue first, which changes nothing else.
     """
 
-    gram: Matrix
-    target: Matrix
+    gram: AnyMatrix
+    target: AnyMatrix
 
     @cached_property
     def means(self) -> Matrix:
@@ -197,20 +197,25 @@ class KernelSystem:
     @cached_property
     def centred(self) -> Matrix:
         """The Gram matrix of the centred features."""
-        return np.asarray(self.gram - self.means - self.means[:, None] + self.means.mean())
+        return centre(self.gram)
 
     def solve(self, penalty: float) -> Solution:
-        """Solve for one penalty λ > 0: one Cholesky factor, one triangular inverse."""
-        from scipy.linalg import cho_solve
-        from scipy.linalg.lapack import dpotrf, dtrtri
+        """Solve for one penalty λ > 0: one Cholesky factor, one triangular inverse.
+
+        In the precision of the Gram matrix; where λ drowns in the rounding error of float32, in float64.
+        """
+        from scipy.linalg import get_lapack_funcs
 
         n = len(self.gram)
+        factorise, invert, substitute = get_lapack_funcs(("potrf", "trtri", "potrs"), (self.gram,))
         constant = float(np.trace(self.centred)) / n
         shifted = np.array(self.centred + constant / n, order="F")
         shifted[np.diag_indices_from(shifted)] += penalty
-        factor, _ = dpotrf(shifted, lower=1, overwrite_a=1, clean=1)
-        alpha = cho_solve((factor, True), self.target - self.mean)
-        inverse, _ = dtrtri(factor, lower=1)
+        factor, failed = factorise(shifted, lower=1, overwrite_a=1, clean=1)
+        if failed and self.gram.dtype != np.float64:
+            return KernelSystem(self.gram.astype(np.float64), self.target.astype(np.float64)).solve(penalty)
+        alpha, _ = substitute(factor, self.target - self.mean, lower=1)
+        inverse, _ = invert(factor, lower=1)
         diagonal = np.einsum("ij,ij->j", inverse, inverse) - 1 / (n * (constant + penalty))
         return Solution(alpha, alpha / diagonal[:, None])
 
@@ -236,7 +241,13 @@ class KernelSystem:
         return np.asarray(basis / np.sqrt(values + penalty))
 
 
-def combined(grams: Sequence[Matrix], weights: Sequence[float]) -> Matrix:
+def centre(gram: AnyMatrix) -> AnyMatrix:
+    """The Gram matrix of centred features, from that of the features, (n, n)."""
+    means = gram.mean(axis=0)
+    return np.asarray(gram - means - means[:, None] + means.mean())
+
+
+def combined(grams: Sequence[AnyMatrix], weights: Sequence[float]) -> AnyMatrix:
     """The weighted sum of Gram matrices; those of weight 0 are not touched."""
     total = np.zeros_like(grams[0])
     for matrix, weight in zip(grams, weights, strict=True):

@@ -25,7 +25,7 @@ from migrate.stitch.kernel import GaussianPart, KernelSystem, Part, combined, ga
 from migrate.stitch.prior import Bases, Leaning
 from migrate.stitch.spread import Spread
 from migrate.stitch.text_features import DenseView, Matrix, TextRows, View, gram
-from migrate.stitch.view_weights import NEARBY, SEARCH_SIZE, Search, Weighing, overlap_of
+from migrate.stitch.view_weights import NEARBY, SEARCH_SIZE, Search, Weighing
 from migrate.vectors import Vectors, squared_norms, unit_rows
 
 VECTOR = "vector"
@@ -186,10 +186,8 @@ class Additive(Stitch):
         system = KernelSystem(kernels.total(weighing), truth - self._lean(weighing.leaning, source, target))
         penalty = weighing.total_penalty
         if len(target) > SEARCH_SIZE:
-            penalty = max(
-                (penalty * near for near in NEARBY),
-                key=lambda candidate: overlap_of(truth, system.solve(candidate).residuals),
-            )
+            search = Search({"all": system.gram}, truth, system.target)
+            penalty = search.best_penalty({"all": 1.0}, [penalty * near for near in NEARBY]).penalty
         self._keep(kernels.parts(weighing), system, system.coefficients(penalty), system.means, penalty)
         return self
 

@@ -16,6 +16,7 @@ import copy
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import ClassVar, Self
 
 import numpy as np
@@ -151,7 +152,7 @@ def _search(grid: Matrix, residuals: Callable[[float], Matrix], loss: Loss) -> t
     for index, penalty in enumerate(grid):
         errors = residuals(float(penalty))
         loo_mse[index] = mean_square(errors)
-        current_loss = (loss(errors), float(loo_mse[index]))
+        current_loss = (loss(errors) if len(grid) > 1 else 0.0, float(loo_mse[index]))
         if current_loss <= best_loss:
             best, best_loss, kept = index, current_loss, errors
     return loo_mse, best, kept
@@ -220,10 +221,13 @@ def retrieval_loss(y: Matrix, mean: Matrix) -> Loss:
     mean and win queries that are not theirs. `y`, (n, q), is centred at `mean`.
     """
     truth = (y + mean).astype(np.float32)
-    neighbours = Neighbours(unit_rows(truth))
+
+    @cache
+    def neighbours() -> Neighbours:
+        return Neighbours(unit_rows(truth))
 
     def loss(residuals: Matrix) -> float:
-        return 1 - float(neighbours.overlap(unit_rows(truth - residuals.astype(np.float32))).mean())
+        return 1 - float(neighbours().overlap(unit_rows(truth - residuals.astype(np.float32))).mean())
 
     return loss
 

@@ -69,9 +69,8 @@ class Neighbours:
         self.k = min(k, n - 1)
         self.truth = truth
         self.query_rows = np.sort(np.random.default_rng(seed).permutation(n)[:_QUERIES])
-        self._true = np.zeros((len(self.query_rows), n), dtype=bool)
-        for start, top in self._tops(truth):
-            np.put_along_axis(self._true[start : start + len(top)], top, True, axis=1)
+        tops = [_top(similarities, self.k) for _, similarities in self._similarities(truth)]
+        self._true = np.concatenate(tops)
 
     def overlap(self, predicted: Vectors, queries: Vectors | None = None) -> NDArray[np.float64]:
         """Share of the true top k that the predictions, (n, q) of unit length, also have; one value a query.
@@ -79,13 +78,13 @@ class Neighbours:
         The queries are the documents' true vectors, or `queries` in the space of `predicted`, (n, q).
         """
         shares = np.empty(len(self.query_rows))
-        for start, top in self._tops(predicted, queries):
-            hits = np.take_along_axis(self._true[start : start + len(top)], top, axis=1)
-            shares[start : start + len(top)] = hits.mean(axis=1)
+        for start, similarities in self._similarities(predicted, queries):
+            true = self._true[start : start + len(similarities)]
+            shares[start : start + len(similarities)] = _hits(similarities, true).mean(axis=1)
         return shares
 
-    def _tops(self, documents: Vectors, queries: Vectors | None = None) -> Iterator[tuple[int, NDArray[np.int64]]]:
-        """Blocks of queries: where the block starts, and the k best documents of each query but itself."""
+    def _similarities(self, documents: Vectors, queries: Vectors | None = None) -> Iterator[tuple[int, Vectors]]:
+        """Blocks of queries: where the block starts, and how similar each query is to each document but itself."""
         queries = self.truth if queries is None else queries
         # The common mean changes no order, but costs precision where it dominates.
         documents = (documents - documents.mean(axis=0, dtype=np.float64)).astype(np.float32)
@@ -93,7 +92,26 @@ class Neighbours:
             rows = self.query_rows[start : start + _BLOCK]
             similarities = queries[rows] @ documents.T
             similarities[np.arange(len(rows)), rows] = -np.inf
-            yield start, np.argpartition(-similarities, self.k - 1, axis=1)[:, : self.k]
+            yield start, similarities
+
+
+def _top(similarities: Vectors, k: int) -> NDArray[np.int64]:
+    """The k best documents of each query, (m, k), in any order; `similarities` are (m, n)."""
+    return np.argpartition(-similarities, k - 1, axis=1)[:, :k]
+
+
+def _hits(similarities: Vectors, true: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which of the documents `true`, (m, k), are among the k best of each query.
+
+    The k-th best similarity decides that, and is found in half the time of the k best documents. Only where others are
+    as similar as the k-th best does it not say which of them are among the k.
+    """
+    k, n = true.shape[1], similarities.shape[1]
+    least = np.partition(similarities, n - k, axis=1)[:, n - k, None]
+    hits = np.take_along_axis(similarities, true, axis=1) >= least
+    for row in np.flatnonzero(np.count_nonzero(similarities >= least, axis=1) > k):
+        hits[row] = np.isin(true[row], _top(similarities[[row]], k))
+    return hits
 
 
 def standard_error(values: NDArray[np.float64]) -> float:

@@ -1,4 +1,4 @@
-"""The views of documents that text-aware stitches read: weighted words times features of words, or dense vectors."""
+"""The views of documents that text-aware stitches read: words times features of words, terms, or dense vectors."""
 
 from __future__ import annotations
 
@@ -18,22 +18,23 @@ Sparse: TypeAlias = Any
 Matrix: TypeAlias = NDArray[np.float64]
 """Working precision of the fits: Gram matrices square the condition number, float32 would not do."""
 
+AnyMatrix: TypeAlias = NDArray[Any]
+"""Of float32 or float64, as the caller chooses."""
+
 _BLOCK = 2_048
 _COLUMNS = 8_192
 
 
 @dataclass(frozen=True, eq=False)
 class WordView:
-    """One view of m documents, (m, f): the weighted sum of what it sees in their words, rows of unit length.
+    """One view of m documents, (m, f): the weighted sum of the features of their words, rows of unit length.
 
     Kept as factors, since there are far fewer words than features of words: `weights`, (m, w), says how much of each
-    word a document has, `features`, (w, t), what terms a word is made of, and `basis`, (t, f), what a term means;
-    without one the terms are the features. A document without any feature is a row of zeros.
+    word a document has, `features`, (w, f), what is in a word. A document without any feature is a row of zeros.
     """
 
     weights: Sparse
     features: Sparse
-    basis: Vectors | None = None
 
     def __len__(self) -> int:
         return int(self.weights.shape[0])
@@ -41,22 +42,18 @@ class WordView:
     def take(self, rows: NDArray[np.int64]) -> WordView:
         """The view of some of the documents, and of their words alone."""
         weights = self.weights[rows]
-        used = np.unique(weights.indices)
-        return WordView(weights[:, used], self.features[used], self.basis)
+        is_used = np.zeros(weights.shape[1], dtype=bool)
+        is_used[weights.indices] = True
+        used = np.flatnonzero(is_used)
+        return WordView(weights[:, used], self.features[used])
 
-    def matrix(self) -> Sparse | Vectors:
-        """The view itself, (m, f): sparse where there is no basis."""
-        terms = self.weights @ self.features
-        if self.basis is not None:
-            return unit_rows(terms @ self.basis)
-        lengths = _lengths(terms)
-        terms.data /= np.repeat(np.where(lengths > 0, lengths, 1), np.diff(terms.indptr))
-        return terms
+    def matrix(self) -> Sparse:
+        """The view itself, (m, f), sparse."""
+        return unit_terms(self.weights @ self.features)
 
     def dot(self, table: Vectors) -> Vectors:
         """The view times a table, (f, r): word by word first, document by document then."""
-        terms = table if self.basis is None else self.basis @ table
-        product: Vectors = self.weights @ (self.features @ terms)
+        product: Vectors = self.weights @ (self.features @ table)
         product /= np.where(self._norms > 0, self._norms, 1)[:, None]
         return product
 
@@ -68,13 +65,45 @@ class WordView:
     def _norms(self) -> Vectors:
         """Lengths of the rows before they are brought to 1, by blocks: the product has many terms a document."""
         starts = range(0, len(self), _BLOCK)
-        return np.concatenate([self._block_norms(start) for start in starts] or [np.empty(0, dtype=np.float32)])
+        norms = [_lengths(self.weights[start : start + _BLOCK] @ self.features) for start in starts]
+        return np.concatenate([*norms, np.empty(0, dtype=np.float32)])
 
-    def _block_norms(self, start: int) -> Vectors:
-        terms = self.weights[start : start + _BLOCK] @ self.features
-        if self.basis is None:
-            return _lengths(terms)
-        return np.sqrt(squared_norms(terms @ self.basis))
+
+@dataclass(frozen=True, eq=False)
+class TermView:
+    """One view of m documents, (m, f), by their terms, (m, t), sparse: the terms themselves, or `basis`, (t, f).
+
+    The basis says what each term means, and the rows are the weighted sums of that, of unit length. A document without
+    any term is a row of zeros.
+    """
+
+    terms: Sparse
+    basis: Vectors | None = None
+
+    def __len__(self) -> int:
+        return int(self.terms.shape[0])
+
+    def take(self, rows: NDArray[np.int64]) -> TermView:
+        """The view of some of the documents."""
+        return TermView(self.terms[rows], self.basis)
+
+    def matrix(self) -> Sparse | Vectors:
+        """The view itself, (m, f): sparse where there is no basis."""
+        return self._rows
+
+    def dot(self, table: Vectors) -> Vectors:
+        """The view times a table, (f, r)."""
+        product: Vectors = self._rows @ table
+        return product
+
+    def squares(self) -> Vectors:
+        """Squared lengths of the rows, (m,): 1, but 0 for a document without any term."""
+        lengths = _lengths(self._rows) if self.basis is None else squared_norms(self._rows)
+        return np.asarray(lengths > 0, dtype=np.float32)
+
+    @cached_property
+    def _rows(self) -> Any:
+        return unit_terms(self.terms) if self.basis is None else unit_rows(self.terms @ self.basis)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +133,7 @@ class DenseView:
         return squared_norms(self.rows)
 
 
-View: TypeAlias = WordView | DenseView
+View: TypeAlias = WordView | TermView | DenseView
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,9 +157,20 @@ class TextRows:
         return TextRows({name: view.take(rows) for name, view in self.views.items()})
 
 
+def unit_terms(terms: Sparse) -> Sparse:
+    """The rows of a sparse matrix divided by their lengths; a row of zeros stays as it is."""
+    lengths = _lengths(terms)
+    scaled = terms.data / np.repeat(np.where(lengths > 0, lengths, 1), np.diff(terms.indptr))
+    return type(terms)((scaled, terms.indices, terms.indptr), shape=terms.shape)
+
+
 def _lengths(terms: Sparse) -> Vectors:
     """Lengths of the rows of a sparse matrix."""
-    return np.sqrt(np.asarray(terms.multiply(terms).sum(axis=1), dtype=np.float32).ravel())
+    lengths = np.zeros(terms.shape[0], dtype=np.float32)
+    is_filled = np.diff(terms.indptr) > 0  # `reduceat` takes an empty range for one of a single entry
+    if is_filled.any():
+        lengths[is_filled] = np.add.reduceat(np.square(terms.data), terms.indptr[:-1][is_filled])
+    return np.sqrt(lengths)
 
 
 def gram(matrix: Sparse | Vectors) -> Matrix:

@@ -21,9 +21,12 @@ from __future__ import annotations
 import json
 import unicodedata
 import zlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from array import array
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -33,7 +36,7 @@ from migrate.embedders import Embedder, load_embedder
 from migrate.embedders.base import TokenTable
 from migrate.embedders.kinds import runs_code
 from migrate.stitch.base import Arrays
-from migrate.stitch.text_features import DenseView, Sparse, TextRows, View, WordView
+from migrate.stitch.text_features import DenseView, Matrix, Sparse, TermView, TextRows, View, WordView, unit_terms
 from migrate.vectors import Document, Vectors, unit_rows
 
 if TYPE_CHECKING:
@@ -61,7 +64,11 @@ NGRAMS, PIECES, TOKENS, TOPICS = "ngrams", "pieces", "tokens", "topics"
 TOKENIZER_FILE, VIEWS_FILE = "reader.tokenizer", "reader.views"
 READER_FILES = (TOKENIZER_FILE, VIEWS_FILE)
 
+REMEMBERED = 1 << 17
+"""Words whose token ids are remembered, about 200 bytes each; the first ones, which are the frequent ones."""
+
 _BLOCK = 2_048
+_ID_BYTES = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +100,13 @@ class Words:
         matrix.eliminate_zeros()
         return matrix
 
+    def counts(self) -> Sparse:
+        """How often each distinct word occurs in each text, (m, w), float32."""
+        from scipy.sparse import csr_array
+
+        ones = np.ones(len(self.flat), dtype=np.float32)
+        return csr_array((ones, self.flat, self.starts), shape=(len(self.starts) - 1, len(self.words)))
+
     def _tokens_before(self, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
         """Tokens of each text before each of its words."""
         running = np.cumsum(np.r_[0, lengths[self.flat]])
@@ -105,11 +119,21 @@ def split_words(texts: Sequence[str]) -> Words:
     >>> split_words(["to be or not to be"]).words
     ('to', 'be', 'or', 'not')
     """
-    number_of: dict[str, int] = {}
-    rows = [[number_of.setdefault(word, len(number_of)) for word in text.split()] for text in texts]
+    number_of: defaultdict[str, int] = defaultdict()
+    number_of.default_factory = number_of.__len__
+    rows = [[*map(number_of.__getitem__, text.split())] for text in texts]
     starts = np.cumsum([0, *map(len, rows)], dtype=np.int64)
-    flat = np.fromiter((word for row in rows for word in row), dtype=np.int64, count=int(starts[-1]))
+    flat = np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=int(starts[-1]))
     return Words(tuple(number_of), flat, starts)
+
+
+def plain_words(words: Sequence[str]) -> Words:
+    """Put words into lower case and cut them at punctuation and symbols, so that "Cells," and "cells" are the same.
+
+    >>> plain_words(["So-called", "so"]).words
+    ('so', 'called')
+    """
+    return split_words(_plain(words).split("\n")[: len(words)])
 
 
 def ngram_counts(words: Sequence[str]) -> Sparse:
@@ -141,14 +165,15 @@ def word_counts(words: Sequence[str]) -> Sparse:
     >>> word_counts(["so-called", "So"]).sum(axis=1).tolist()
     [2.0, 1.0]
     """
-    from scipy.sparse import coo_array
+    from scipy.sparse import csr_array
 
-    cut = [line.split() for line in _plain(words).split("\n")[: len(words)]]
-    rows = np.repeat(np.arange(len(words), dtype=np.int32), [len(line) for line in cut])
-    hashes = (zlib.crc32(word.encode("utf-8", "surrogatepass")) % BUCKETS for line in cut for word in line)
-    columns = np.fromiter(hashes, dtype=np.int32, count=len(rows))
-    ones = np.ones(len(rows), dtype=np.float32)
-    return coo_array((ones, (rows, columns)), shape=(len(words), BUCKETS)).tocsr()
+    plain = plain_words(words)
+    hashes = (zlib.crc32(word.encode("utf-8", "surrogatepass")) % BUCKETS for word in plain.words)
+    columns = np.fromiter(hashes, dtype=np.int32, count=len(plain.words))[plain.flat]
+    ones = np.ones(len(columns), dtype=np.float32)
+    counts = csr_array((ones, columns, plain.starts), shape=(len(words), BUCKETS))
+    counts.sum_duplicates()
+    return counts
 
 
 def _plain(words: Sequence[str]) -> str:
@@ -189,12 +214,14 @@ class Pieces:
     kept : (t,) int32, ascending: the token ids that the texts use
     vectors : (t, d) float32, unit rows: the model's input vectors of these
     limit : tokens of a text that the model reads, None where it reads all
+    remembered : the token ids of up to `REMEMBERED` words, int32, so that a word is cut once, not in every batch
     """
 
     tokenizer: str
     kept: NDArray[np.int32]
     vectors: Vectors
     limit: int | None
+    remembered: dict[str, bytes] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, table: TokenTable) -> Pieces:
@@ -204,21 +231,31 @@ class Pieces:
 
     def only(self, used: NDArray[np.bool_]) -> Pieces:
         """Those that are used, (t,)."""
-        return Pieces(self.tokenizer, self.kept[used], self.vectors[used], self.limit)
+        return Pieces(self.tokenizer, self.kept[used], self.vectors[used], self.limit, self.remembered)
 
     def counts(self, words: Sequence[str]) -> tuple[Sparse, NDArray[np.int64]]:
         """How often each kept piece occurs in each word, (w, t), and how many tokens a word has, (w,)."""
         from scipy.sparse import coo_array
 
-        rows = [encoding.ids for encoding in self._encode([self._lead + word for word in words])]
-        lengths = np.array([len(row) for row in rows], dtype=np.int64)
-        ids = np.fromiter((token for row in rows for token in row), dtype=np.int32, count=int(lengths.sum()))
+        rows = self._token_ids(words)
+        lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows)) // _ID_BYTES
+        ids = np.frombuffer(b"".join(rows), dtype=np.int32)
         places = np.searchsorted(self.kept, ids).clip(max=max(len(self.kept) - 1, 0))
         is_kept = self.kept[places] == ids if len(self.kept) else np.zeros(len(ids), dtype=bool)
         owners = np.repeat(np.arange(len(rows), dtype=np.int32), lengths)[is_kept]
         ones = np.ones(len(owners), dtype=np.float32)
         shape = (len(words), len(self.kept))
         return coo_array((ones, (owners, places[is_kept])), shape=shape).tocsr(), lengths
+
+    def _token_ids(self, words: Sequence[str]) -> list[bytes]:
+        """The token ids of each word, int32."""
+        known = self.remembered
+        unread = [word for word in words if word not in known]
+        encoded = self._encode([self._lead + word for word in unread]) if unread else []
+        new = {word: array("i", code.ids).tobytes() for word, code in zip(unread, encoded, strict=True)}
+        rows = [known[word] if word in known else new[word] for word in words]
+        known.update(islice(new.items(), max(REMEMBERED - len(known), 0)))
+        return rows
 
     @cached_property
     def _model(self) -> Tokenizer:
@@ -230,7 +267,7 @@ class Pieces:
             raise ValueError(f"the tokenizer cannot be read: {error}") from error
 
     def _encode(self, texts: Sequence[str]) -> list[Any]:
-        return list(self._model.encode_batch(list(texts), add_special_tokens=False))
+        return list(self._model.encode_batch_fast(list(texts), add_special_tokens=False))
 
     @cached_property
     def _lead(self) -> str:
@@ -268,48 +305,37 @@ class TextReader:
         seed: int = 0,
     ) -> Self:
         """Learn from texts, which should be drawn from all over the store; `CORPUS_SIZE` of them are enough."""
-        pieces = None
-        if table is None:
-            frequency = _document_frequency(texts, word_counts)
-        else:
-            every = Pieces.of(table)
-            frequency = _document_frequency(texts, lambda words: every.counts(words)[0])
-            pieces, frequency = every.only(frequency > 0), frequency[frequency > 0]
-        ngram_idf = _inverse(_document_frequency(texts, ngram_counts), len(texts))
-        term_idf = _inverse(frequency, len(texts))
-        plain = cls(ngram_idf, term_idf, np.empty((0, 0), dtype=np.float32), pieces, models or {})
-        return replace(plain, topics=plain._find_topics(texts, seed))
-
-    def _find_topics(self, texts: Sequence[str], seed: int) -> Vectors:
-        from scipy.sparse import vstack
-        from sklearn.utils.extmath import randomized_svd
-
-        k = min(N_TOPICS, len(texts) // 4, len(self.term_idf))
-        if k < 2:
-            return self.topics
-        parts = [WordView(*self._read_terms(split_words(part))).matrix() for part in _blocks(texts)]
-        directions = randomized_svd(vstack(parts, format="csr"), k, n_iter=4, random_state=seed)[2]
-        return np.ascontiguousarray(directions.T, dtype=np.float32)
+        pieces = None if table is None else Pieces.of(table)
+        ngrams, terms = np.zeros(BUCKETS), np.zeros(BUCKETS if pieces is None else len(pieces.kept))
+        parts = []
+        for words in map(split_words, _blocks(texts)):
+            plain, (weights, counts) = plain_words(words.words), _terms(words, pieces)
+            every = words.weights()
+            ngrams += _document_frequency(every @ plain.counts(), ngram_counts(plain.words))
+            terms += _document_frequency(every, counts)
+            parts.append((weights, counts))
+        if pieces is not None:
+            used = terms > 0
+            pieces, terms = pieces.only(used), terms[used]
+            parts = [(weights, counts[:, used]) for weights, counts in parts]
+        ngram_idf, term_idf = _inverse(ngrams, len(texts)), _inverse(terms, len(texts))
+        topics = _find_topics([weights @ _times(counts, term_idf) for weights, counts in parts], len(texts), seed)
+        return cls(ngram_idf, term_idf, topics, pieces, models or {})
 
     def read(self, texts: Sequence[str]) -> TextRows:
         """The views of some texts."""
         words = split_words(texts)
-        weights, terms = self._read_terms(words)
-        views: dict[str, View] = {NGRAMS: WordView(weights, _times(ngram_counts(words.words), self.ngram_idf))}
+        plain, (weights, counts) = plain_words(words.words), _terms(words, self.pieces)
+        ngrams = _times(ngram_counts(plain.words), self.ngram_idf)
+        terms = weights @ _times(counts, self.term_idf)
+        views: dict[str, View] = {NGRAMS: WordView(weights @ plain.counts(), ngrams)}
         if self.pieces is not None:
-            views[PIECES] = WordView(weights, terms)
-            views[TOKENS] = WordView(weights, terms, self.pieces.vectors)
+            views[PIECES] = TermView(terms)
+            views[TOKENS] = TermView(terms, self.pieces.vectors)
         if self.topics.size:
-            views[TOPICS] = WordView(weights, terms, self.topics)
+            views[TOPICS] = TermView(terms, self.topics)
         views |= {f"model {spec}": DenseView(_embed(model, texts)) for spec, model in self.models.items()}
         return TextRows(views)
-
-    def _read_terms(self, words: Words) -> tuple[Sparse, Sparse]:
-        """What the words weigh as far as the target reads, (m, w), and the terms in them, (w, t)."""
-        if self.pieces is None:
-            return words.weights(), _times(word_counts(words.words), self.term_idf)
-        counts, lengths = self.pieces.counts(words.words)
-        return words.weights(lengths, self.pieces.limit), _times(counts, self.term_idf)
 
     def arrays(self) -> Arrays:
         """What was learned, except for the tokenizer."""
@@ -365,18 +391,36 @@ def _blocks(texts: Sequence[str]) -> list[Sequence[str]]:
     return [texts[start : start + _BLOCK] for start in range(0, len(texts), _BLOCK)]
 
 
-def _document_frequency(texts: Sequence[str], count: Callable[[Sequence[str]], Sparse]) -> Vectors:
-    """In how many texts each term occurs, (t,); `count` gives the terms of words, (w, t)."""
-    parts = []
-    for words in map(split_words, _blocks(texts)):
-        counts = words.weights() @ count(words.words)
-        parts.append(np.bincount(counts.indices, minlength=counts.shape[1]))
-    return np.asarray(np.sum(parts, axis=0), dtype=np.float32)
+def _terms(words: Words, pieces: Pieces | None) -> tuple[Sparse, Sparse]:
+    """What the words weigh as far as the target reads, (m, w), and the terms in them, (w, t)."""
+    if pieces is None:
+        return words.weights(), word_counts(words.words)
+    counts, lengths = pieces.counts(words.words)
+    return words.weights(lengths, pieces.limit), counts
 
 
-def _inverse(frequency: Vectors, n: int) -> Vectors:
+def _find_topics(parts: Sequence[Sparse], n: int, seed: int) -> Vectors:
+    """From terms to topics, (t, k), for the terms of `n` texts in parts; empty where they are few."""
+    from scipy.sparse import vstack
+    from sklearn.utils.extmath import randomized_svd
+
+    k = min(N_TOPICS, n // 4, parts[0].shape[1]) if parts else 0
+    if k < 2:
+        return np.empty((0, 0), dtype=np.float32)
+    terms = vstack([unit_terms(part) for part in parts], format="csr")
+    directions = randomized_svd(terms, k, n_iter=4, random_state=seed)[2]
+    return np.ascontiguousarray(directions.T, dtype=np.float32)
+
+
+def _document_frequency(weights: Sparse, counts: Sparse) -> NDArray[np.int64]:
+    """In how many texts each term occurs, (t,), by the words of the texts, (m, w), and the terms of words, (w, t)."""
+    terms = weights @ counts
+    return np.bincount(terms.indices, minlength=terms.shape[1])
+
+
+def _inverse(frequency: Matrix, n: int) -> Vectors:
     """Smoothed inverse document frequency as scikit-learn's TfidfTransformer has it: ln((1 + n) / (1 + df)) + 1."""
-    return (np.log((1 + n) / (1 + frequency.astype(np.float64))) + 1).astype(np.float32)
+    return (np.log((1 + n) / (1 + frequency)) + 1).astype(np.float32)
 
 
 def _times(counts: Sparse, factors: Vectors) -> Sparse:

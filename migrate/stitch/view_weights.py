@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from migrate.stitch.kernel import KernelSystem, combined
+from migrate.stitch.kernel import KernelSystem, centre, combined
 from migrate.stitch.prior import Leaning
 from migrate.stitch.scores import Neighbours, standard_error
-from migrate.stitch.text_features import Matrix
+from migrate.stitch.text_features import AnyMatrix, Matrix
 from migrate.vectors import unit_rows
 
 SEARCH_SIZE = 1_000
@@ -47,16 +47,22 @@ class Weighing:
 
 
 class Search:
-    """Looks for weights and penalty on Gram matrices of spread 1, (n, n), and targets, (n, q)."""
+    """Looks for weights and penalty on Gram matrices of spread 1, (n, n), and targets, (n, q).
 
-    def __init__(self, grams: Mapping[str, Matrix], target: Matrix) -> None:
-        self.grams = grams
-        self.target = target
-        self.neighbours = Neighbours(unit_rows(target.astype(np.float32)))
+    In float32, which moves an overlap by less than a document does: the matrices are centred before, since a view of
+    little spread consists of its mean. With a `residual`, (n, q), that is fitted, and what is missing of the target
+    is taken for predicted.
+    """
+
+    def __init__(self, grams: Mapping[str, Matrix], target: Matrix, residual: Matrix | None = None) -> None:
+        self.grams = {name: centre(matrix).astype(np.float32) for name, matrix in grams.items()}
+        self.target = target.astype(np.float32)
+        self.residual = self.target if residual is None else residual.astype(np.float32)
+        self.neighbours = Neighbours(unit_rows(self.target))
 
     def best_penalty(self, weights: Mapping[str, float], penalties: Sequence[float] = PENALTIES) -> Weighing:
         """The penalty with the best overlap; ties go to the larger."""
-        system = KernelSystem(combined([self.grams[name] for name in weights], list(weights.values())), self.target)
+        system = KernelSystem(combined([self.grams[name] for name in weights], list(weights.values())), self.residual)
         untried = [Weighing(weights, penalty, 0.0) for penalty in sorted(penalties)]
         tried = [replace(start, overlap=self._overlap(system, start.total_penalty)) for start in untried]
         return max(reversed(tried), key=lambda weighing: weighing.overlap)
@@ -65,17 +71,17 @@ class Search:
         return overlap_of(self.target, system.solve(penalty).residuals, self.neighbours)
 
     def best(self, start: Mapping[str, float]) -> Weighing:
-        """One pass over the views: leave each out, or give it a third or three times its weight, where that helps."""
+        """One pass over the views: leave each out, or give it a third or three times its weight, where that helps.
+
+        The three are compared at the penalty so far; only the best of them gets a penalty of its own.
+        """
         best = self.best_penalty(start)
         for name in start:
-            tried = [self._with(best, name, factor) for factor in _FACTORS]
-            better = max(
-                (weighing for weighing in tried if weighing is not None),
-                key=lambda weighing: weighing.overlap,
-                default=None,
-            )
-            if better is not None and better.overlap > best.overlap + _LEAST_GAIN:
-                best = better
+            tried = [self.best_penalty(weights, [best.penalty]) for weights in _changes(best.weights, name)]
+            if tried:
+                better = max(tried, key=lambda weighing: weighing.overlap)
+                better = self.best_penalty(better.weights, [better.penalty * near for near in NEARBY])
+                best = better if better.overlap > best.overlap + _LEAST_GAIN else best
         return replace(best, weights={name: weight for name, weight in best.weights.items() if weight})
 
     def lean(self, weighing: Weighing, bases: Mapping[Leaning, Matrix]) -> Weighing:
@@ -86,7 +92,7 @@ class Search:
         gram = combined([self.grams[name] for name in weighing.weights], list(weighing.weights.values()))
         residuals = KernelSystem(gram, self.target).solve(weighing.total_penalty).residuals
         plain, best = self._shares(residuals), weighing
-        system = KernelSystem(gram, np.hstack([self.target - base for base in bases.values()]))
+        system = KernelSystem(gram, np.hstack([self.target - base for base in bases.values()]).astype(np.float32))
         for factor in _LEANING_PENALTIES:
             tried = replace(weighing, penalty=weighing.penalty * factor)
             stacked = system.solve(tried.total_penalty).residuals
@@ -97,17 +103,17 @@ class Search:
                     best = replace(tried, overlap=overlap, leaning=leaning)
         return best
 
-    def _shares(self, residuals: Matrix) -> Matrix:
+    def _shares(self, residuals: AnyMatrix) -> Matrix:
         return self.neighbours.overlap(unit_rows((self.target - residuals).astype(np.float32)))
 
-    def _with(self, weighing: Weighing, name: str, factor: float) -> Weighing | None:
-        weights = {**weighing.weights, name: weighing.weights[name] * factor}
-        if not any(weights.values()):
-            return None
-        return self.best_penalty(weights, [weighing.penalty * near for near in NEARBY])
+
+def _changes(weights: Mapping[str, float], name: str) -> list[dict[str, float]]:
+    """The weights with another weight of one view, without those that leave no view."""
+    changed = [{**weights, name: weights[name] * factor} for factor in _FACTORS]
+    return [weights for weights in changed if any(weights.values())]
 
 
-def overlap_of(target: Matrix, residuals: Matrix, neighbours: Neighbours | None = None) -> float:
+def overlap_of(target: AnyMatrix, residuals: AnyMatrix, neighbours: Neighbours | None = None) -> float:
     """Overlap@10 of leave-one-out predictions, (n, q), inside the sample."""
     truth = neighbours or Neighbours(unit_rows(target.astype(np.float32)))
-    return float(truth.overlap(unit_rows((target - residuals).astype(np.float32))).mean())
+    return float(truth.overlap(unit_rows((target - residuals).astype(np.float32, copy=False))).mean())
