@@ -12,7 +12,7 @@ pairs to solve the system exactly, coefficients are fitted for a random subset o
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 
@@ -22,13 +22,12 @@ from numpy.typing import NDArray
 from migrate.errors import StitchError
 from migrate.stitch.base import Arrays, Prediction, Split, Stitch, check_pairs
 from migrate.stitch.kernel import GaussianPart, KernelSystem, Part, combined, gaussian, in_order, restore_parts, spread
-from migrate.stitch.prior import Bases, Leaning
 from migrate.stitch.spread import Spread
 from migrate.stitch.text_features import DenseView, Matrix, TextRows, View, gram
 from migrate.stitch.view_weights import NEARBY, SEARCH_SIZE, Search, Weighing
 from migrate.vectors import Vectors, squared_norms, unit_rows
 
-VECTOR = "vector"
+VECTOR, NEAR = "vector", "near"
 
 
 LANDMARKS = 4_000
@@ -49,12 +48,12 @@ DIRECTIONS = 64
 class Kernels:
     """Views of n documents, what each kernel is divided by, and the Gram matrices, (n, n), where they are needed.
 
-    `width` is that of a Gaussian kernel over the old vectors, None where they enter linearly.
+    `widths` are those of the views with a Gaussian kernel; the others enter linearly.
     """
 
     views: Mapping[str, View]
     scales: Mapping[str, float]
-    width: float | None
+    widths: Mapping[str, float]
     grams: Mapping[str, Matrix] = field(default_factory=dict)
 
     def total(self, weighing: Weighing) -> Matrix:
@@ -69,26 +68,26 @@ class Kernels:
 
     def _part(self, name: str, scale: float) -> Part:
         rows = self.views[name].matrix()
-        if name == VECTOR and self.width is not None:
-            return GaussianPart(name, rows, scale, self.width)
+        if name in self.widths:
+            return GaussianPart(name, rows, scale, self.widths[name])
         return Part(name, rows, scale)
 
 
-def measure(views: Mapping[str, View], texts: TextRows | None, is_gaussian: bool) -> Kernels:
-    """The kernels between documents; that of the old vectors is Gaussian or linear."""
-    grams, width = {}, None
+def measure(views: Mapping[str, View], texts: TextRows | None, gaussians: Collection[str]) -> Kernels:
+    """The kernels between documents; those of the views `gaussians` are Gaussian."""
+    grams, widths = {}, {}
     for name, view in views.items():
         if texts is not None and name in texts.views:
             grams[name] = texts.gram(name)
-        elif is_gaussian:
+        elif name in gaussians:
             rows = np.asarray(view.matrix())
             # the mean squared distance of two unit rows
-            width = max(2 * float(1 - np.square(rows.mean(axis=0, dtype=np.float64)).sum()), 1e-6)
-            grams[name] = gaussian(rows, rows, width).astype(np.float64)
+            widths[name] = max(2 * float(1 - np.square(rows.mean(axis=0, dtype=np.float64)).sum()), 1e-6)
+            grams[name] = gaussian(rows, rows, widths[name]).astype(np.float64)
         else:
             grams[name] = gram(view.matrix())
     scales = {name: 1 / spread(matrix) for name, matrix in grams.items()}
-    return Kernels(views, scales, width, {name: matrix * scales[name] for name, matrix in grams.items()})
+    return Kernels(views, scales, widths, {name: matrix * scales[name] for name, matrix in grams.items()})
 
 
 def draw_landmarks(n: int, count: int = LANDMARKS) -> NDArray[np.int64]:
@@ -128,14 +127,15 @@ class Additive(Stitch):
     alpha_ : (n, q + 1 + r) float32, coefficients of the fit documents: of the prediction, of the mean of the kernel
         over them, and of the directions that explain the variance
     offset_ : (q + 1 + r,) float32, to be added to `k(x) @ alpha_`; at q what makes the variance of the mean
-    base_ : (p, q) float32, a linear map of the old vector that the rest is the residual of; None where there is none
+    base_ : (p, q) float32, the share of a prior's matrix that the rest is the residual of; None without
     penalty_ : the penalty of the fit, which for more pairs than the search looks at is tried again on all
     parts_ : the views, with the fit documents as they see them
     """
 
     reads_vectors: ClassVar[bool] = True
     stretches: ClassVar[bool] = True
-    gaussian: ClassVar[bool] = False
+    gaussians: ClassVar[frozenset[str]] = frozenset()
+    """Views of the old vector with a Gaussian kernel: `VECTOR` itself, or `NEAR` beside it."""
     mean_: Vectors
     alpha_: Vectors
     offset_: Vectors
@@ -162,10 +162,9 @@ class Additive(Stitch):
         start = {name: STARTING_WEIGHTS.get(name, 1.0) for name in grams}
         search = Search(grams, target[rows].astype(np.float64))
         found = search.best(start)
-        if not self.reads_vectors:
+        if self.prior is None or not self.reads_vectors:
             return found
-        bases = Bases(source[rows], target[rows], self.prior)
-        return search.lean(found, {leaning: bases.held_out(leaning) for leaning in bases.leanings})
+        return search.lean(found, self.prior.of(source[rows]))
 
     def fit(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
         """Solve for all pairs, exactly or on landmarks.
@@ -183,7 +182,7 @@ class Additive(Stitch):
         kernels = self._kernels(source, texts)
         weighing = self.weighing = self.weighing or self._weigh(kernels, source, target)
         truth = target.astype(np.float64)
-        system = KernelSystem(kernels.total(weighing), truth - self._lean(weighing.leaning, source, target))
+        system = KernelSystem(kernels.total(weighing), truth - self._lean(weighing.share, source))
         penalty = weighing.total_penalty
         if len(target) > SEARCH_SIZE:
             search = Search({"all": system.gram}, truth, system.target)
@@ -191,23 +190,22 @@ class Additive(Stitch):
         self._keep(kernels.parts(weighing), system, system.coefficients(penalty), system.means, penalty)
         return self
 
-    def _lean(self, leaning: Leaning | None, source: Vectors, target: Vectors) -> Matrix | float:
-        """Learn the base, and what it predicts for pairs that it has not seen, (n, q); 0 without."""
-        self.base_ = None
-        if leaning is None:
+    def _lean(self, share: float, source: Vectors) -> Matrix | float:
+        """What the share of the prior predicts, (n, q), which `predict` will add again; 0 without."""
+        self.base_, self._base_offset = None, np.zeros(self.dim_)
+        if self.prior is None or not share:
             return 0.0
-        bases = Bases(source, target, self.prior)
-        final = bases.final(leaning)
-        self.base_, self._base_offset = final.matrix.astype(np.float32), final.offset
-        return bases.held_out(leaning)
+        self.base_ = (share * self.prior.matrix).astype(np.float32)
+        self._base_offset = share * self.prior.offset
+        return share * self.prior.of(source)
 
     def _fit_on_landmarks(self, source: Vectors, target: Vectors, texts: TextRows | None) -> Self:
         rows = draw_landmarks(len(target), self.landmarks or LANDMARKS)
         kernels = self._kernels(source[rows], None if texts is None else texts.take(rows), self.mean_)
         weighing = self.weighing = self.weighing or self._weigh(kernels, source[rows], target[rows])
-        every = Kernels(self._views(source, texts, self.mean_), kernels.scales, kernels.width)
+        every = Kernels(self._views(source, texts, self.mean_), kernels.scales, kernels.widths)
         penalty = weighing.total_penalty
-        residual = target.astype(np.float64) - self._lean(weighing.leaning, source, target)
+        residual = target.astype(np.float64) - self._lean(weighing.share, source)
         alpha, means = solve_on_landmarks(every.parts(weighing), rows, residual, penalty)
         system = KernelSystem(kernels.total(weighing), residual)
         self._keep(kernels.parts(weighing), system, alpha, means, penalty)
@@ -226,20 +224,19 @@ class Additive(Stitch):
         kernels = self._kernels(source, texts)
         weighing = self.weighing or self._weigh(kernels, source, target)
         total, residual = kernels.total(weighing), target.astype(np.float64)
-        bases, leaning = Bases(source, target, self.prior), weighing.leaning
-        if leaning is not None:
-            residual -= bases.held_out(leaning)
+        base = weighing.share * self.prior.of(source) if self.prior is not None and weighing.share else None
+        if base is not None:
+            residual -= base
         for fit_rows, held_out in splits:
             system = KernelSystem(total[np.ix_(fit_rows, fit_rows)], residual[fit_rows])
             prior = np.diag(total)[held_out] if with_variance else None
             found = _predict(system, total[np.ix_(held_out, fit_rows)], prior, weighing.total_penalty)
-            if leaning is not None:
-                vectors = found.vectors + bases.without(leaning, fit_rows, held_out)
-                found = replace(found, vectors=vectors.astype(np.float32))
+            if base is not None:
+                found = replace(found, vectors=(found.vectors + base[held_out]).astype(np.float32))
             yield found
 
     def _kernels(self, source: Vectors, texts: TextRows | None, mean: Vectors | None = None) -> Kernels:
-        return measure(self._views(source, texts, _mean(source) if mean is None else mean), texts, self.gaussian)
+        return measure(self._views(source, texts, _mean(source) if mean is None else mean), texts, self.gaussians)
 
     def _check_texts(self, vectors: Vectors, texts: TextRows | None) -> None:
         if self.reads_texts and (texts is None or len(texts) != len(vectors)):
@@ -251,7 +248,10 @@ class Additive(Stitch):
         views: dict[str, View] = {}
         if self.reads_vectors:
             centred = vectors - mean
-            views[VECTOR] = DenseView(unit_rows(centred) if self.gaussian else centred)
+            unit = DenseView(unit_rows(centred)) if self.gaussians else None
+            views[VECTOR] = unit if unit is not None and VECTOR in self.gaussians else DenseView(centred)
+            if unit is not None and NEAR in self.gaussians:
+                views[NEAR] = unit
         return {**views, **texts.views} if self.reads_texts and texts is not None else views
 
     def _keep(self, parts: Sequence[Part], system: KernelSystem, alpha: Matrix, means: Matrix, penalty: float) -> None:
@@ -259,8 +259,7 @@ class Additive(Stitch):
         directions = system.directions(penalty, DIRECTIONS)
         mean = np.full((len(alpha), 1), 1 / len(alpha))
         self.alpha_ = np.hstack([alpha, mean, directions]).astype(np.float32)
-        shift = 0 if self.base_ is None else self._base_offset
-        offset = np.r_[system.mean - means @ alpha + shift, system.means.mean(), -system.means @ directions]
+        offset = np.r_[system.mean - means @ alpha + self._base_offset, system.means.mean(), -system.means @ directions]
         self.offset_ = offset.astype(np.float32)
         self.penalty_ = penalty
         self.parts_ = in_order(parts)
@@ -326,10 +325,10 @@ class Additive(Stitch):
         """Weights, and the penalty in units of their sum, where the stitch was fitted in this process."""
         if self.weighing is None:
             return {}
-        weights, leaning = self.weighing.weights, self.weighing.leaning
-        base = {} if leaning is None else {f"share of {leaning.base}": leaning.share}
+        weights = self.weighing.weights
+        share = {} if self.prior is None else {"share of prior": self.weighing.share}
         shown = {f"weight {name}": weight for name, weight in weights.items()}
-        return {"lambda": self.penalty_ / sum(weights.values()), **shown, **base}
+        return {"lambda": self.penalty_ / sum(weights.values()), **shown, **share}
 
 
 class Text(Additive):
@@ -345,6 +344,7 @@ class RidgeText(Additive):
     """The old vector, linearly, and the texts."""
 
     kind: ClassVar[str] = "ridge+text"
+    gaussians: ClassVar[frozenset[str]] = frozenset({NEAR})
     cost: ClassVar[int] = 9
     reads_texts: ClassVar[bool] = True
 
@@ -354,7 +354,7 @@ class Kernel(Additive):
 
     kind: ClassVar[str] = "kernel"
     cost: ClassVar[int] = 7
-    gaussian: ClassVar[bool] = True
+    gaussians: ClassVar[frozenset[str]] = frozenset({VECTOR})
 
 
 class KernelText(Additive):
@@ -362,7 +362,7 @@ class KernelText(Additive):
 
     kind: ClassVar[str] = "kernel+text"
     cost: ClassVar[int] = 10
-    gaussian: ClassVar[bool] = True
+    gaussians: ClassVar[frozenset[str]] = frozenset({VECTOR})
     reads_texts: ClassVar[bool] = True
 
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from migrate.errors import StitchError
 from migrate.stitch.base import Arrays, Stitch, centred, check_pairs
-from migrate.stitch.prior import Bases, Leaning, rotation_of
+from migrate.stitch.prior import SHARES, AffineMap
 from migrate.stitch.scores import Neighbours, standard_error
 from migrate.stitch.spread import Spread
 from migrate.stitch.text_features import Matrix, TextRows
@@ -296,7 +296,11 @@ class Procrustes(Affine):
 
     def solve(self, x: Matrix, y: Matrix, mean: Matrix) -> Matrix:
         """Scale times U Vᵀ, from the singular value decomposition U S Vᵀ of xᵀy."""
-        return rotation_of(x, y)
+        left, singular, right = np.linalg.svd(x.T @ y, full_matrices=False)
+        spread = float(np.einsum("ij,ij->", x, x))
+        scale = singular.sum() / spread if spread > 0 else 0.0
+        rotation: Matrix = scale * (left @ right)
+        return rotation
 
 
 class OrdinaryLeastSquares(Affine):
@@ -313,16 +317,16 @@ class OrdinaryLeastSquares(Affine):
 class Ridge(Affine):
     """Least squares with a penalty whose weight λ is chosen by retrieval among exact leave-one-out predictions.
 
-    With a `leaning` on a base B(x) = x A + a it shrinks towards A in the place of 0.
+    With a `share` of a prior x A + a it shrinks towards that share of A in the place of 0.
     """
 
     kind: ClassVar[str] = "ridge"
     cost: ClassVar[int] = 5
     lambda_: float
 
-    def __init__(self, penalties: Matrix = RELATIVE_GRID, leaning: Leaning | None = None) -> None:
+    def __init__(self, penalties: Matrix = RELATIVE_GRID, share: float = 0.0) -> None:
         self.penalties = penalties
-        self.leaning = leaning
+        self.share = share
 
     def tuned(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
         """A ridge with the one penalty, in units of the mean eigenvalue, that is best for these pairs.
@@ -333,30 +337,27 @@ class Ridge(Affine):
         x, (y, mean) = centred(source)[0], centred(target)
         loss = retrieval_loss(y, mean)
         plain = ridge_path(x, y, loss=loss)
-        chosen, path = None, plain
+        tuned, path = copy.copy(self), plain
+        tuned.share = 0.0
         if self.prior is not None:
-            judge, bases, best = Neighbours(unit_rows(target)), Bases(source, target, self.prior), 0.0
+            predicted, judge, best = self.prior.of(source), Neighbours(unit_rows(target)), 0.0
             shares = judge.overlap(unit_rows(_narrow(target - plain.loo_residuals)))
-            for leaning in bases.leanings:
-                residual = _narrow(target - bases.held_out(leaning))
-                leaned = ridge_path(x, centred(residual)[0], loss=loss)
+            for share in SHARES:
+                leaned = ridge_path(x, centred(_narrow(target - share * predicted))[0], loss=loss)
                 gain = judge.overlap(unit_rows(_narrow(target - leaned.loo_residuals))) - shares
                 if gain.mean() > max(standard_error(gain), best):
-                    chosen, path, best = leaning, leaned, float(gain.mean())
-        tuned = copy.copy(self)
-        tuned.penalties, tuned.leaning = RELATIVE_GRID[path.best : path.best + 1], chosen
+                    tuned.share, path, best = share, leaned, float(gain.mean())
+        tuned.penalties = RELATIVE_GRID[path.best : path.best + 1]
         return tuned
 
     def fit(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
-        """As every affine map; with a base, of what that leaves over."""
-        if self.leaning is None:
+        """As every affine map, of what the share of the prior leaves over."""
+        if self.prior is None or not self.share:
             return super().fit(source, target)
         check_pairs(source, target)
-        bases = Bases(source, target, self.prior)
-        super().fit(source, _narrow(target - bases.held_out(self.leaning)))
-        base = bases.final(self.leaning)
-        self.matrix_ = (self.matrix_ + base.matrix).astype(np.float32)
-        self.offset_ = (self.offset_ + base.offset).astype(np.float32)
+        super().fit(source, _narrow(target - self.share * self.prior.of(source)))
+        self.matrix_ = _narrow(self.matrix_ + self.share * self.prior.matrix)
+        self.offset_ = _narrow(self.offset_ + self.share * self.prior.offset)
         return self
 
     def solve(self, x: Matrix, y: Matrix, mean: Matrix) -> Matrix:
@@ -366,9 +367,20 @@ class Ridge(Affine):
         return path.coefficients
 
     def facts(self) -> dict[str, float]:
-        """The chosen λ and base, where the stitch was fitted in this process."""
-        base = {} if self.leaning is None else {f"share of {self.leaning.base}": self.leaning.share}
-        return {"lambda": self.lambda_, **base} if hasattr(self, "lambda_") else {}
+        """The chosen λ and the share of the prior, where the stitch was fitted in this process."""
+        share = {} if self.prior is None else {"share of prior": self.share}
+        return {"lambda": self.lambda_, **share} if hasattr(self, "lambda_") else {}
+
+
+def affine_map(stitch: Stitch, dim: int) -> AffineMap | None:
+    """The map of a fitted stitch from `dim` dimensions as a matrix; None where it is none."""
+    if isinstance(stitch, Affine):
+        return AffineMap(stitch.matrix_.astype(np.float64), stitch.offset_.astype(np.float64))
+    if isinstance(stitch, LowRank):
+        return AffineMap(stitch.down_.astype(np.float64) @ stitch.up_, stitch.offset_.astype(np.float64))
+    if isinstance(stitch, Identity):
+        return AffineMap(np.eye(dim), np.zeros(dim))
+    return None
 
 
 def _narrow(rows: Matrix) -> Vectors:

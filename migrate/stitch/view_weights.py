@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from migrate.stitch.kernel import KernelSystem, centre, combined
-from migrate.stitch.prior import Leaning
+from migrate.stitch.prior import SHARES
 from migrate.stitch.scores import Neighbours, standard_error
 from migrate.stitch.text_features import AnyMatrix, Matrix
 from migrate.vectors import unit_rows
@@ -21,8 +21,8 @@ PENALTIES = tuple(np.logspace(-4, 0.5, 10).tolist())
 
 NEARBY = (1 / 3, 1.0, 3.0)
 _FACTORS = (0.0, 1 / 3, 3.0)
-_LEANING_PENALTIES = (1 / 3, 1.0, 3.0, 10.0)
-"""The residual of a base may be worth a larger penalty than the whole."""
+_LEANING_PENALTIES = (1 / 3, 1.0, 3.0, 10.0, 30.0)
+"""The residual of a prior may be worth a larger penalty than the whole."""
 
 _LEAST_GAIN = 0.002
 """Of overlap@10, for a weight to be changed: about half a standard error over 1,000 documents."""
@@ -32,13 +32,13 @@ _LEAST_GAIN = 0.002
 class Weighing:
     """Weights by view, the penalty in units of the mean diagonal, and the leave-one-out overlap@10 they give.
 
-    With a `leaning` they are for the residual of a base.
+    They are for what `share` of a prior leaves over.
     """
 
     weights: Mapping[str, float]
     penalty: float
     overlap: float
-    leaning: Leaning | None = None
+    share: float = 0.0
 
     @property
     def total_penalty(self) -> float:
@@ -84,23 +84,21 @@ class Search:
                 best = better if better.overlap > best.overlap + _LEAST_GAIN else best
         return replace(best, weights={name: weight for name, weight in best.weights.items() if weight})
 
-    def lean(self, weighing: Weighing, bases: Mapping[Leaning, Matrix]) -> Weighing:
-        """The same weights on the residual of a base, where that helps beyond its standard error.
+    def lean(self, weighing: Weighing, prior: Matrix) -> Weighing:
+        """The same weights on what a share of a prior leaves over, where that helps beyond its standard error.
 
-        `bases` are held-out predictions, (n, q).
+        `prior` is what it predicts, (n, q).
         """
         gram = combined([self.grams[name] for name in weighing.weights], list(weighing.weights.values()))
-        residuals = KernelSystem(gram, self.target).solve(weighing.total_penalty).residuals
-        plain, best = self._shares(residuals), weighing
-        system = KernelSystem(gram, np.hstack([self.target - base for base in bases.values()]).astype(np.float32))
-        for factor in _LEANING_PENALTIES:
-            tried = replace(weighing, penalty=weighing.penalty * factor)
-            stacked = system.solve(tried.total_penalty).residuals
-            for leaning, residuals in zip(bases, np.hsplit(stacked, len(bases)), strict=True):
-                gain = self._shares(residuals) - plain
-                overlap = float(plain.mean() + gain.mean())
-                if gain.mean() > max(standard_error(gain), _LEAST_GAIN) and overlap > best.overlap:
-                    best = replace(tried, overlap=overlap, leaning=leaning)
+        plain = self._shares(KernelSystem(gram, self.target).solve(weighing.total_penalty).residuals)
+        best, least = weighing, _LEAST_GAIN
+        for share in SHARES:
+            system = KernelSystem(gram, (self.target - share * prior).astype(np.float32))
+            for factor in _LEANING_PENALTIES:
+                tried = replace(weighing, penalty=weighing.penalty * factor, share=share)
+                gain = self._shares(system.solve(tried.total_penalty).residuals) - plain
+                if gain.mean() > max(standard_error(gain), least):
+                    best, least = replace(tried, overlap=float((plain + gain).mean())), float(gain.mean())
         return best
 
     def _shares(self, residuals: AnyMatrix) -> Matrix:
