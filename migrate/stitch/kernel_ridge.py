@@ -1,7 +1,7 @@
 """Stitches that read texts: kernel ridge regression over a weighted sum of views, one of them the old vector.
 
     text          the texts alone: the control that shows what the old vectors are worth
-    ridge+text    the old vector, linearly, and the texts
+    ridge+text    the old vector, linearly and through a Gaussian kernel, and the texts
     kernel        the old vector through a Gaussian kernel, no texts
     kernel+text   the old vector through a Gaussian kernel, and the texts
 
@@ -34,7 +34,14 @@ LANDMARKS = 4_000
 
 _JITTER = 1e-8
 
-STARTING_WEIGHTS: Mapping[str, float] = {VECTOR: 1.0, "ngrams": 0.5, "pieces": 1.0, "tokens": 1.0, "topics": 0.5}
+STARTING_WEIGHTS: Mapping[str, float] = {
+    VECTOR: 1.0,
+    "ngrams": 0.5,
+    "pieces": 1.0,
+    "tokens": 1.0,
+    "topics": 0.5,
+    NEAR: 0.5,
+}
 """Where the search for weights begins; views that are not named begin at 1."""
 
 LARGEST_EXACT = 8_000
@@ -248,11 +255,12 @@ class Additive(Stitch):
         views: dict[str, View] = {}
         if self.reads_vectors:
             centred = vectors - mean
-            unit = DenseView(unit_rows(centred)) if self.gaussians else None
-            views[VECTOR] = unit if unit is not None and VECTOR in self.gaussians else DenseView(centred)
-            if unit is not None and NEAR in self.gaussians:
-                views[NEAR] = unit
-        return {**views, **texts.views} if self.reads_texts and texts is not None else views
+            views[VECTOR] = DenseView(unit_rows(centred) if VECTOR in self.gaussians else centred)
+        if self.reads_texts and texts is not None:
+            views |= texts.views
+        if NEAR in self.gaussians:  # last: the search for weights leaves it out where the others do without
+            views[NEAR] = DenseView(unit_rows(vectors - mean))
+        return views
 
     def _keep(self, parts: Sequence[Part], system: KernelSystem, alpha: Matrix, means: Matrix, penalty: float) -> None:
         """Put the columns of the prediction, of the mean and of the directions side by side."""
@@ -341,7 +349,7 @@ class Text(Additive):
 
 
 class RidgeText(Additive):
-    """The old vector, linearly, and the texts."""
+    """The old vector, linearly and, where that helps, by its neighbourhood, and the texts."""
 
     kind: ClassVar[str] = "ridge+text"
     gaussians: ClassVar[frozenset[str]] = frozenset({NEAR})
