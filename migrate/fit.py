@@ -270,7 +270,7 @@ def _check_prior(store: Store, embedder: Embedder, options: FitOptions) -> None:
             f"{dims[1]}; take a stitch of the same two models"
         )
     for found, model in ((manifest.source_model, source), (manifest.model, target)):
-        if found is not None and model is not None and found != model and not _is_file(found, model):
+        if found is not None and model is not None and _differ(found, model):
             raise StitchError(
                 f"expected a prior of {model.spec} (revision {str(model.revision)[:12]}), found one of {found.spec} "
                 f"({str(found.revision)[:12]}); take a stitch of the same two models"
@@ -278,9 +278,12 @@ def _check_prior(store: Store, embedder: Embedder, options: FitOptions) -> None:
     _prior_map(options.prior)
 
 
-def _is_file(*models: ModelIdentity) -> bool:
-    """Whether one is a file of vectors, which says nothing of the model they come from."""
-    return any(model.spec.startswith("file:") for model in models)
+def _differ(one: ModelIdentity, other: ModelIdentity) -> bool:
+    """Whether two models are different ones, as far as is known: a file of vectors does not name its model."""
+    if one.spec.startswith("file:") or other.spec.startswith("file:"):
+        return False
+    revisions = {model.revision for model in (one, other) if model.revision is not None}
+    return len(revisions) > 1 or replace(one, revision=None) != replace(other, revision=None)
 
 
 def _prior_map(prior: FittedStitch) -> AffineMap:

@@ -143,7 +143,8 @@ NOISE = np.tile([0.4, 0.6], 50)
     ("candidates", "chosen"),
     [
         ([judged("ols", NOISE), judged("ridge", NOISE + 0.3)], "ridge"),  # better on every query
-        ([judged("ols", NOISE), judged("ridge", NOISE[::-1] + 0.01)], "ols"),  # not told apart from chance: the cheaper
+        ([judged("ols", NOISE), judged("ridge", NOISE[::-1] + 0.004)], "ols"),  # nothing but chance: the cheaper
+        ([judged("ols", NOISE), judged("ridge", NOISE[::-1] + 0.01)], "ridge"),  # likelier better than not
         ([judged("ols", NOISE), judged("ridge", NOISE + 0.01)], "ridge"),  # a little better on every query is no chance
         ([judged("ols", NOISE + 0.3), judged("ridge", NOISE)], "ols"),
     ],
