@@ -38,6 +38,14 @@ _TIE = 0.25
 but a cheaper product of matrices; none would let rounding errors decide."""
 
 
+_FEW = 500
+_COARSE_TIE = 2.0
+"""Standard errors that a candidate with texts may be behind one without, on fewer than `_FEW` pairs: ten neighbours are
+then so large a part of the sample that they do not tell what tells documents of a store apart."""
+
+_ALL_KEPT = 0.95
+"""Overlap@10 from which on the old vectors leave nothing for texts to add."""
+
 AUTO = "auto"
 """The spec that means all candidates that suit the pairs."""
 
@@ -197,7 +205,8 @@ def select_stitch(
     predictions come from a stitch that has not seen the fold; put together they cover the sample, so that retrieval is
     judged over all n documents, and stretched to the spread of true vectors. The best overlap@10 wins, but of the
     candidates within a quarter of a standard error of the paired difference behind it, the one that is cheapest to use
-    is chosen (after the one-standard-error rule of Breiman et al. 1984).
+    is chosen (after the one-standard-error rule of Breiman et al. 1984). On few pairs a candidate that reads texts is
+    chosen unless it is clearly worse.
 
     Controls are listed in the table but chosen only if they are in `specs`: `mean`; `random`, which gives each document
     the true vector of another; and, where there are texts, `text`, which shows what the old vectors contribute.
@@ -278,8 +287,19 @@ def _cheapest_of_the_best(judged: Sequence[_Judged]) -> _Judged:
     for candidate in judged:
         behind = best.shares - candidate.shares
         if behind.mean() <= _TIE * standard_error(behind):
-            return candidate
+            return _with_texts_if_in_doubt(candidate, judged)
     return best
+
+
+def _with_texts_if_in_doubt(chosen: _Judged, judged: Sequence[_Judged]) -> _Judged:
+    """The chosen one, or the best that reads texts where the sample is too small to say that these do not help."""
+    readers = [candidate for candidate in judged if candidate.stitch.reads_texts]
+    shares = chosen.shares
+    if not readers or chosen.stitch.reads_texts or len(shares) >= _FEW or shares.mean() >= _ALL_KEPT:
+        return chosen
+    reader = max(readers, key=lambda candidate: candidate.row.scores.overlap_at_10)
+    behind = shares - reader.shares
+    return reader if behind.mean() <= _COARSE_TIE * standard_error(behind) else chosen
 
 
 def _random_control(target: Vectors, *, seed: int) -> Candidate:

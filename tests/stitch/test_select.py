@@ -153,6 +153,23 @@ def test_of_candidates_that_do_not_differ_the_cheaper_is_chosen(candidates, chos
     assert select._cheapest_of_the_best(candidates).row.stitch == chosen
 
 
+MANY = np.tile([0.4, 0.6], 300)
+
+
+@pytest.mark.parametrize(
+    ("candidates", "chosen"),
+    [
+        ([judged("ridge", NOISE), judged("ridge+text", NOISE[::-1] - 0.03)], "ridge+text"),  # too few to tell
+        ([judged("ridge", NOISE), judged("ridge+text", NOISE[::-1] - 0.05)], "ridge"),  # clearly worse
+        ([judged("ridge", NOISE), judged("ridge+text", NOISE - 0.01)], "ridge"),  # worse on every query
+        ([judged("ridge", MANY), judged("ridge+text", MANY[::-1] - 0.01)], "ridge"),  # enough pairs to tell
+        ([judged("ridge", np.ones(100)), judged("ridge+text", np.ones(100))], "ridge"),  # nothing to add
+    ],
+)
+def test_on_few_pairs_texts_are_read_unless_that_is_clearly_worse(candidates, chosen):
+    assert select._cheapest_of_the_best(candidates).row.stitch == chosen
+
+
 def test_identity_applies_to_equal_dimensions_only():
     x, y = make_pairs(20, 4, 5)
     assert applicable(Pairing(x, x)) == ["identity", *applicable(Pairing(x, y))]
