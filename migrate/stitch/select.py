@@ -39,7 +39,7 @@ but a cheaper product of matrices; none would let rounding errors decide."""
 
 
 _FEW = 500
-_COARSE_TIE = 2.0
+_COARSE_TIE = 4.0
 """Standard errors that a candidate with texts may be behind one without, on fewer than `_FEW` pairs: ten neighbours are
 then so large a part of the sample that they do not tell what tells documents of a store apart."""
 

@@ -160,7 +160,7 @@ MANY = np.tile([0.4, 0.6], 300)
     ("candidates", "chosen"),
     [
         ([judged("ridge", NOISE), judged("ridge+text", NOISE[::-1] - 0.03)], "ridge+text"),  # too few to tell
-        ([judged("ridge", NOISE), judged("ridge+text", NOISE[::-1] - 0.05)], "ridge"),  # clearly worse
+        ([judged("ridge", NOISE), judged("ridge+text", NOISE[::-1] - 0.09)], "ridge"),  # clearly worse
         ([judged("ridge", NOISE), judged("ridge+text", NOISE - 0.01)], "ridge"),  # worse on every query
         ([judged("ridge", MANY), judged("ridge+text", MANY[::-1] - 0.01)], "ridge"),  # enough pairs to tell
         ([judged("ridge", np.ones(100)), judged("ridge+text", np.ones(100))], "ridge"),  # nothing to add
