@@ -21,7 +21,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -36,8 +36,8 @@ from migrate.report.terminal import table
 from migrate.search.runs import Run, search
 from migrate.stitch.base import Pairing
 from migrate.stitch.confidence import spearman
-from migrate.stitch.registry import KINDS, new_stitch
-from migrate.stitch.select import AUTO_CANDIDATES, Selection, applicable, select_stitch
+from migrate.stitch.registry import KINDS
+from migrate.stitch.select import AUTO_CANDIDATES, Selection, applicable, select_stitch, tune
 from migrate.stitch.text_features import TextRows
 from migrate.stitch.text_reader import TextReader
 from migrate.vectors import Batch, Document, Query, Vectors, unit_rows
@@ -174,7 +174,7 @@ class HeldOut:
         if spec == VECTORS:
             return select_stitch(Pairing(pairs.source, pairs.target), seed=self.seed)
         if spec not in KINDS or not KINDS[spec].reads_texts:
-            return Selection(spec, (), stitch=new_stitch(spec))
+            return Selection(spec, (), stitch=tune(spec, pairs, seed=self.seed)[0])
         return select_stitch(pairs, specs=[spec], seed=self.seed)
 
     def judge(self, selection: Selection) -> Result:
@@ -183,15 +183,18 @@ class HeldOut:
         rest = self.rows[1]
         fitted = self.pairing.fit(selection.stitch)
         found = fitted.predict(self.source.documents[rest], self.texts.take(rest) if fitted.reads_texts else None)
-        translated = unit_rows(found.vectors)
-        run = run_over(self.collection, rest, translated, self.target.queries)
-        scores, standard = (ndcg(one, self.qrels, self.asked, 10) for one in (run, self.full))
-        rank = np.nan
+        rank, translated = np.nan, unit_rows(found.vectors)
         if selection.confidence is not None:
             cosine = np.einsum("ij,ij->i", translated, unit_rows(self.target.documents[rest])).astype(np.float64)
             rank = spearman(selection.confidence.of(found).astype(np.float64), cosine)
+        return replace(self.compare(translated, self.target.queries), rank=rank, chosen=selection.chosen)
+
+    def compare(self, documents: Vectors, queries: Vectors) -> Result:
+        """Retrieval from what is left, by unit vectors of its documents, (m, d), and of all queries, (k, d)."""
+        run = run_over(self.collection, self.rows[1], documents, queries)
+        scores, standard = (ndcg(one, self.qrels, self.asked, 10) for one in (run, self.full))
         share = float(overlap(run, self.full, self.asked, 10).mean())
-        return Result(float(scores.mean() / standard.mean()), share, rank, selection.chosen)
+        return Result(float(scores.mean() / standard.mean()), share)
 
 
 def results(held_out: HeldOut, stitches: Sequence[str]) -> Iterator[tuple[str, Result]]:
@@ -256,11 +259,13 @@ class ReadSet:
     texts: TextRows
 
 
-def read_set(data: Path, name: str, spaces: Sequence[str], tokens: TokenTable | None) -> ReadSet:
+def read_set(
+    data: Path, name: str, spaces: Sequence[str], tokens: TokenTable | None, target_space: str = TARGET
+) -> ReadSet:
     """Read a set, and print what the full re-embed does on it."""
     beir = load_beir(data / name)
     collection = Collection(beir, tuple(beir.documents()))
-    target = load_space(data, name, TARGET, collection)
+    target = load_space(data, name, target_space, collection)
     print_full_reembed(name, collection, target)
     sources = {space: load_space(data, name, space, collection) for space in spaces}
     return ReadSet(name, collection, target, sources, read_texts(collection, tokens))

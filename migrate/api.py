@@ -80,6 +80,7 @@ def fit(
     stitch: str | Sequence[str] = AUTO,
     size: int = SAMPLE_SIZE,
     direction: Direction = DOCUMENT,
+    prior: FittedStitch | str | Path | None = None,
     seed: int = 0,
     max_cost_usd: float | None = MAX_COST_USD,
     progress: Progress = no_progress,
@@ -98,6 +99,8 @@ def fit(
         Documents of the sample. These are embedded, which is what a fit costs.
     direction
         "document" maps the store's vectors into the target space, "query" new queries into the space of the store.
+    prior
+        A stitch of the same two models from another corpus, or its path, which the fit may lean on.
     seed
         Of the sample and of what is random in a fit.
     max_cost_usd
@@ -117,7 +120,8 @@ def fit(
     >>> migrate.fit("my-store", "tfidf:24", stitch="ridge", size=100)  # doctest: +ELLIPSIS
     <FittedStitch ridge: tfidf:32 -> tfidf:24, 32 -> 24 dimensions, 100 pairs, held-out overlap@10 0...>
     """
-    options = FitOptions(direction=direction, stitch=stitch, size=size, seed=seed)
+    leaning = load_stitch(prior) if isinstance(prior, str | Path) else prior
+    options = FitOptions(direction=direction, stitch=stitch, size=size, prior=leaning, seed=seed)
     return plan_fit(_store(store), _model(target), options).run_within(max_cost_usd, progress=progress)
 
 

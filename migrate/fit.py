@@ -14,7 +14,7 @@ from migrate.cost.spending import SOURCE_MODEL, VIEW, PlannedModel, SpendingPlan
 from migrate.embedders.base import Embedder
 from migrate.embedders.kinds import runs_code
 from migrate.embedders.prefix import whole_embedder
-from migrate.errors import StoreError, UsageError
+from migrate.errors import StitchError, StoreError, UsageError
 from migrate.manifest import Manifest, ModelIdentity, StitchFacts
 from migrate.selection import SAMPLE_SIZE, Pairs, QueryLog, Sample, choose_strategy, draw_sample, embed_pairs
 from migrate.selection.query_log import digests_of
@@ -28,8 +28,11 @@ from migrate.stitch.fitted import (
     TrueVectors,
     fit_fallback,
     fit_norm,
+    input_dim,
+    require_direction,
 )
-from migrate.stitch.linear import Adjoint
+from migrate.stitch.linear import Adjoint, affine_map
+from migrate.stitch.prior import AffineMap
 from migrate.stitch.registry import new_stitch
 from migrate.stitch.select import AUTO, AUTO_CANDIDATES, QUERY_CANDIDATES, select_query_stitch, select_stitch
 from migrate.stitch.text_reader import CORPUS_SIZE, TextReader
@@ -70,6 +73,7 @@ class FitOptions:
     query_log: QueryLog | None = None
     source_model: ModelIdentity | None = None
     views: Mapping[str, Embedder] = field(default_factory=dict)
+    prior: FittedStitch | None = None
     seed: int = 0
 
     @property
@@ -147,6 +151,7 @@ class FitPlan(SpendingPlan[FittedStitch]):
             seed=seed,
             texts=[document.text for document in sample.documents],
             reader=reader,
+            prior=None if options.prior is None else _prior_map(options.prior),
             progress=progress,
         )
 
@@ -174,6 +179,8 @@ def plan_fit(
     UsageError
         No such stitch, or none for that direction; a strategy that `draw_sample` does not take; or a target model that
         is given the first tokens of documents only.
+    StitchError
+        The prior is for other models.
     """
     options, cap = options or FitOptions(), cap or SpendingCap()
     choose_strategy(options.strategy, has_log=options.query_log is not None)
@@ -183,6 +190,7 @@ def plan_fit(
     _check_choice(options.specs, options.direction)
     _check_views(options.views, options.specs, options.direction)
     _check_texts(store, options.specs, options.views)
+    _check_prior(store, embedder, options)
     views = {spec: cap.meter(view) for spec, view in options.views.items()}
     log = options.query_log
     if log is not None and log.embedder is not None:
@@ -258,6 +266,48 @@ def _check_texts(store: Store, specs: Sequence[str], views: Mapping[str, Embedde
         raise StoreError(f"{path}: expected texts for --view to be read with, found vectors only; {remedy} --view")
 
 
+def _check_prior(store: Store, embedder: Embedder, options: FitOptions) -> None:
+    """Make sure that a prior leads from the store's model to the target."""
+    if options.prior is None:
+        return
+    if options.direction == QUERY:
+        raise UsageError("--prior is for stitches that map documents; leave it out")
+    recorded = store.info.manifest
+    source = options.source_model or (recorded.model if recorded else None)
+    manifest, target = options.prior.manifest, embedder.identity
+    require_direction(manifest, DOCUMENT, source="--prior")
+    dims, expected = (input_dim(manifest), options.prior.dim), (store.info.dim, target.dim)
+    if dims != expected:
+        raise StitchError(
+            f"expected a prior that leads from {expected[0]} to {expected[1]} dimensions, found one from {dims[0]} to "
+            f"{dims[1]}; take a stitch of the same two models"
+        )
+    for found, model in ((manifest.source_model, source), (manifest.model, target)):
+        if found is not None and model is not None and _differ(found, model):
+            raise StitchError(
+                f"expected a prior of {model.spec} (revision {str(model.revision)[:12]}), found one of {found.spec} "
+                f"({str(found.revision)[:12]}); take a stitch of the same two models"
+            )
+    _prior_map(options.prior)
+
+
+def _differ(one: ModelIdentity, other: ModelIdentity) -> bool:
+    """Whether two models are different ones, as far as is known: a file of vectors does not name its model."""
+    if one.spec.startswith("file:") or other.spec.startswith("file:"):
+        return False
+    revisions = {model.revision for model in (one, other) if model.revision is not None}
+    return len(revisions) > 1 or replace(one, revision=None) != replace(other, revision=None)
+
+
+def _prior_map(prior: FittedStitch) -> AffineMap:
+    """The linear map of a prior: of its fallback, where it reads texts."""
+    stitch = prior.without_texts(source="--prior").stitch
+    found = affine_map(stitch, input_dim(prior.manifest))
+    if found is None:
+        raise StitchError(f"expected a prior with a linear map, found {stitch.spec}; fit it with --stitch ridge")
+    return found
+
+
 def fit_pairs(
     pairs: Pairs,
     specs: Sequence[str],
@@ -267,6 +317,7 @@ def fit_pairs(
     seed: int,
     texts: Sequence[str] = (),
     reader: TextReader | None = None,
+    prior: AffineMap | None = None,
     progress: Progress = no_progress,
 ) -> FittedStitch:
     """Choose among `specs` (none, or `auto`: all that apply) on held-out pairs, and fit the chosen one on all pairs.
@@ -278,9 +329,9 @@ def fit_pairs(
     sample = TrueVectors(pairs.ids, pairs.target, pairs.copies)
     norm = fit_norm(pairs.target)
     with threads_for(len(pairing)):
-        selection = select_stitch(pairing, specs=specs, seed=seed, progress=progress)
+        selection = select_stitch(pairing, specs=specs, seed=seed, prior=prior, progress=progress)
         fitted = pairing.fit(selection.stitch or new_stitch(selection.chosen))
-        fallback = fit_fallback(pairing, selection, seed=seed) if fitted.reads_texts else None
+        fallback = fit_fallback(pairing, selection, seed=seed, prior=prior) if fitted.reads_texts else None
     if fallback is None:
         return FittedStitch(fitted, norm, sample, selection, manifest, state)
     return FittedStitch(fitted, norm, sample, selection, manifest, state, reader, fallback)
@@ -343,5 +394,6 @@ def _manifest(store: Store, embedder: Embedder, sample: Sample, options: FitOpti
             sample={"strategy": sample.strategy, "from query log": sample.from_log},
             texts=store.info.has_texts,
             chosen_by=tuple(sorted(digests_of(log.looked_up))) if log else (),
+            prior=None if options.prior is None else options.prior.digest(),
         ).as_details(),
     )

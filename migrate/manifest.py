@@ -148,7 +148,8 @@ class StitchFacts(_Facts):
     `fingerprint` is of the store that it was fitted on, `sample` says how its documents were drawn, `texts` whether the
     store had any. What is noted when it is saved: `stitch` (the spec), `norm`, `kind_facts`, `selection` and that of
     the `fallback`, the names of its `arrays`, and the SHA-256 of its `files`. `reembedding` is the budget that it was
-    fitted again with. `chosen_by` has digests of the queries that chose documents.
+    fitted again with. `chosen_by` has digests of the queries that chose documents. `prior` is the SHA-256 of the stitch
+    that the fit might lean on.
     """
 
     fingerprint: Mapping[str, Any] | None = _fact("fingerprint", _TABLE)
@@ -164,6 +165,7 @@ class StitchFacts(_Facts):
     files: Mapping[str, str] | None = _fact("files", _HASHES)
     reembedding: Mapping[str, Any] | None = _fact("re-embedding", _TABLE)
     chosen_by: tuple[str, ...] = _fact("chosen by queries", _TEXTS, ())
+    prior: str | None = _fact("prior", _TEXT)
 
     @property
     def fitted_on(self) -> Mapping[str, Any]:

@@ -1,16 +1,18 @@
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from migrate.embedders import load_embedder
 from migrate.errors import StitchError, StoreError, UsageError
-from migrate.fit import fit_reader, fit_stitch
+from migrate.fit import FitOptions, fit_reader, fit_stitch, plan_fit
 from migrate.selection import QueryLog
+from migrate.stitch.base import Pairing
 from migrate.stitch.persistence import load_stitch
 from migrate.stitch.registry import new_stitch
-from migrate.stitch.select import AUTO_CANDIDATES
+from migrate.stitch.select import AUTO_CANDIDATES, tune
 from migrate.stitch.text_reader import TextReader
 from migrate.stores import open_store
 from migrate.stores.base import read_all
@@ -86,7 +88,8 @@ def test_a_store_without_texts_is_fitted_to_vectors_that_are_found_by_id(bare_fo
     whole = read_all(bare.scan())
     old = dict(zip(whole.ids, whole.vectors, strict=True))
     x = np.array([old[doc_id] for doc_id in found.sample.ids])
-    expected = new_stitch(found.stitch.spec).fit(x, found.sample.vectors).transform(x)
+    pairs = Pairing(x, found.sample.vectors)
+    expected = pairs.fit(tune(found.stitch.spec, pairs)[0]).transform(x)
     np.testing.assert_allclose(found.stitch.transform(x), expected, atol=1e-5)
 
 
@@ -239,3 +242,43 @@ def test_a_further_model_is_a_view_of_the_texts(store, tmp_path):
 def test_a_view_that_nobody_can_read_is_refused(store, view, stitch):
     with pytest.raises(UsageError, match="--view"):
         fit_stitch(store, load_embedder("tfidf:24"), stitch=stitch, views={view: load_embedder(view)})
+
+
+def test_a_prior_is_remembered_by_its_hash_and_leaned_on(store, tmp_path):
+    prior = fit_stitch(store, load_embedder("tfidf:24"), stitch="ridge", size=140, seed=1)
+    fitted = fit_stitch(store, load_embedder("tfidf:24"), stitch="ridge", size=20, prior=prior)
+    assert fitted.manifest.stitch.prior == prior.digest()
+    assert fitted.stitch.facts()["share of prior"] > 0
+    fitted.save(tmp_path / "stitch")
+    again = load_stitch(tmp_path / "stitch")
+    assert again.manifest.stitch.prior == prior.digest() and again.digest() == fitted.digest()
+
+
+def test_of_a_prior_that_reads_texts_the_fallback_is_taken(store):
+    prior = fit_stitch(store, load_embedder("tfidf:24"), stitch="ridge+text", size=100, seed=1)
+    fitted = fit_stitch(store, load_embedder("tfidf:24"), size=20, prior=prior)
+    assert fitted.manifest.stitch.prior == prior.digest()
+
+
+@pytest.mark.parametrize(
+    ("prior", "target", "options", "error", "message"),
+    [
+        ("ridge", "tfidf:20", {}, StitchError, "from 32 to 20 dimensions, found one from 32 to 24; take a stitch"),
+        ("kernel", "tfidf:24", {}, StitchError, "with a linear map, found kernel; fit it with --stitch ridge"),
+        ("ridge", "tfidf:24", {"direction": "query"}, UsageError, "--prior is for stitches that map documents"),
+    ],
+)
+def test_a_prior_that_does_not_suit_is_refused_before_anything_is_embedded(
+    store, prior, target, options, error, message
+):
+    found = fit_stitch(store, load_embedder("tfidf:24"), stitch=prior, size=60)
+    with pytest.raises(error, match=re.escape(message)):
+        plan_fit(store, load_embedder(target), FitOptions(prior=found, **options))
+
+
+def test_a_prior_of_other_models_is_refused(store):
+    prior = fit_stitch(store, load_embedder("tfidf:24"), stitch="ridge", size=60)
+    other = replace(prior.manifest.model, spec="somebody/else")
+    stranger = replace(prior, manifest=replace(prior.manifest, model=other))
+    with pytest.raises(StitchError, match=r"expected a prior of tfidf:24 .*, found one of somebody/else"):
+        fit_stitch(store, load_embedder("tfidf:24"), prior=stranger)

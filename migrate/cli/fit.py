@@ -35,6 +35,12 @@ if TYPE_CHECKING:
     default="document",
     help="What the stitch maps: the store's documents into the new space, or new queries into the old one.",
 )
+@option(
+    "--prior",
+    type=click.Path(path_type=Path),
+    metavar="STITCH",
+    help="Stitch of the same two models from another corpus, to lean on where that helps: worth most with few pairs.",
+)
 @options.learning_options
 @options.view
 @options.price
@@ -46,6 +52,7 @@ def command(
     target: str,
     output: Path,
     direction: Direction,
+    prior: Path | None,
     learning: LearningOptions,
     views: tuple[str, ...],
     price: float | None,
@@ -66,6 +73,7 @@ def command(
     """
     from migrate.files import refuse_output
     from migrate.fit import FitOptions, plan_fit
+    from migrate.stitch.persistence import load_stitch
     from migrate.stores import open_store
     from migrate.stores.file_store import folder_of
 
@@ -86,6 +94,7 @@ def command(
             query_log=learning.load_log(old),
             source_model=old.identity if old else None,
             views={spec: model.for_source().load(spec) for spec in views},
+            prior=None if prior is None else load_stitch(prior),
             seed=general.seed,
         )
         plan = plan_fit(opened, embedder, chosen, price_usd_per_mtok=price)

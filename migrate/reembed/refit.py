@@ -16,7 +16,7 @@ from migrate.selection import Pairs
 from migrate.selection.sample import MOST_PAIRS, find_copies
 from migrate.stitch.base import Pairing
 from migrate.stitch.fitted import FittedStitch, TrueVectors, fit_norm
-from migrate.stitch.registry import new_stitch
+from migrate.stitch.select import some_of, tune
 from migrate.stitch.text_reader import TextReader
 from migrate.stores.base import Store
 from migrate.vectors import Document, Progress, Vectors, check_vectors, no_progress
@@ -80,7 +80,7 @@ def refit_same_kind(
     pairs, texts = _pairs(store, known, rows, with_texts=fitted.reads_texts, seed=seed)
     read = fitted.reader.read(texts) if fitted.reader is not None and fitted.reads_texts else None
     pairing = Pairing(pairs.source, pairs.target, read)
-    stitch = pairing.fit(new_stitch(fitted.stitch.spec).tuned(pairing.source, pairing.target, pairing.texts))
+    stitch = pairing.fit(tune(fitted.stitch.spec, some_of(pairing, seed=seed), seed=seed)[0])
     unjudged = replace(fitted.selection, confidence=None, curve=None, stitch=None)
     return replace(fitted, stitch=stitch, norm=fit_norm(pairs.target), sample=known, selection=unjudged)
 

@@ -16,7 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StitchError
+from migrate.stitch.prior import AffineMap
 from migrate.stitch.reach import Reach
+from migrate.stitch.spread import Spread
 from migrate.stitch.text_features import Matrix, TextRows
 from migrate.vectors import Vectors
 
@@ -60,8 +62,14 @@ class Stitch(ABC):
     """Of equally good stitches the one with the least is chosen: reading texts costs more than arithmetic."""
     reads_texts: ClassVar[bool] = False
     """Whether it needs the texts as well as the vectors; other stitches ignore them."""
+    stretches: ClassVar[bool] = False
+    """Whether its predictions may be stretched: see `stretch`."""
     reach: Reach | None = None
     """The region that the sample covers, after `with_reach`."""
+    prior: AffineMap | None = None
+    """A map from elsewhere, which a stitch that knows how may lean on."""
+    spread: Spread | None = None
+    """How `Pairing.fit` and `cross_predict` stretch what it predicts; not used by `fit`."""
 
     @property
     def spec(self) -> str:
@@ -92,6 +100,10 @@ class Stitch(ABC):
         """
         self.reach = Reach.fit(source)
         return self
+
+    def stretch(self, spread: Spread) -> Self:
+        """Put the map of `spread` behind that of the fitted stitch, into what was learned; only if `stretches`."""
+        raise NotImplementedError(self.kind)
 
     def cross_predict(
         self,
@@ -185,8 +197,9 @@ class Pairing:
         return Pairing(self.source[rows], self.target[rows], None if self.texts is None else self.texts.take(rows))
 
     def fit(self, stitch: Stitch) -> Stitch:
-        """A copy of the stitch, fitted on all pairs."""
-        return copy.copy(stitch).fit(self.source, self.target, self.texts).with_reach(self.source)
+        """A copy of the stitch, fitted on all pairs and stretched by its `spread`."""
+        fitted = copy.copy(stitch).fit(self.source, self.target, self.texts).with_reach(self.source)
+        return fitted if stitch.spread is None else fitted.stretch(stitch.spread)
 
 
 def fold_rows(n: int, *, folds: int = FOLDS, seed: int = 0) -> list[NDArray[np.int64]]:
@@ -204,7 +217,10 @@ def cross_predict(
     seed: int = 0,
     with_variance: bool = True,
 ) -> Prediction:
-    """Predictions for every pair from copies of a stitch fitted without its fold, on a `share` of the other pairs."""
+    """Predictions for every pair from copies of a stitch fitted without its fold, on a `share` of the other pairs.
+
+    They are stretched by the stitch's `spread`, if it has one.
+    """
     vectors = np.empty_like(pairs.target)
     variance, prior = (np.full(len(pairs), np.nan, dtype=np.float32) for _ in range(2))
     if len(pairs) == 2:  # each fold leaves one pair to fit on, which predicts its own target
@@ -222,6 +238,7 @@ def cross_predict(
             variance[rows] = prediction.variance
         if prediction.prior is not None:
             prior[rows] = prediction.prior
+    vectors = vectors if stitch.spread is None else stitch.spread.of(vectors)
     return Prediction(vectors, _if_complete(variance), _if_complete(prior))
 
 

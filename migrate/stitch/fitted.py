@@ -26,6 +26,7 @@ from migrate.errors import StitchError
 from migrate.files import atomic_folder, canonical_json, sha256_file, write_bytes, write_json
 from migrate.manifest import Manifest, StitchFacts
 from migrate.stitch.base import Pairing, Prediction, Stitch
+from migrate.stitch.prior import AffineMap
 from migrate.stitch.registry import find_kind, new_stitch
 from migrate.stitch.select import Candidate, Selection, select_stitch
 from migrate.stitch.text_features import TextRows
@@ -77,11 +78,11 @@ class FallbackUse:
         )
 
 
-def fit_fallback(pairs: Pairing, selection: Selection, *, seed: int = 0) -> Fallback:
+def fit_fallback(pairs: Pairing, selection: Selection, *, seed: int = 0, prior: AffineMap | None = None) -> Fallback:
     """Fit the best stitch of the old vectors alone: of the candidates of `selection`, or of all where it has none."""
     best = best_of_vectors(selection)
     bare = Pairing(pairs.source, pairs.target)
-    judged = select_stitch(bare, specs=() if best is None else (best.stitch,), seed=seed)
+    judged = select_stitch(bare, specs=() if best is None else (best.stitch,), seed=seed, prior=prior)
     return Fallback(bare.fit(judged.stitch or new_stitch(judged.chosen)), judged)
 
 

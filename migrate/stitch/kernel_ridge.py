@@ -1,7 +1,7 @@
 """Stitches that read texts: kernel ridge regression over a weighted sum of views, one of them the old vector.
 
     text          the texts alone: the control that shows what the old vectors are worth
-    ridge+text    the old vector, linearly, and the texts
+    ridge+text    the old vector, linearly and through a Gaussian kernel, and the texts
     kernel        the old vector through a Gaussian kernel, no texts
     kernel+text   the old vector through a Gaussian kernel, and the texts
 
@@ -11,8 +11,9 @@ pairs to solve the system exactly, coefficients are fitted for a random subset o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import copy
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 
 import numpy as np
@@ -21,18 +22,26 @@ from numpy.typing import NDArray
 from migrate.errors import StitchError
 from migrate.stitch.base import Arrays, Prediction, Split, Stitch, check_pairs
 from migrate.stitch.kernel import GaussianPart, KernelSystem, Part, combined, gaussian, in_order, restore_parts, spread
+from migrate.stitch.spread import Spread
 from migrate.stitch.text_features import DenseView, Matrix, TextRows, View, gram
 from migrate.stitch.view_weights import NEARBY, SEARCH_SIZE, Search, Weighing
 from migrate.vectors import Vectors, squared_norms, unit_rows
 
-VECTOR = "vector"
+VECTOR, NEAR = "vector", "near"
 
 
 LANDMARKS = 4_000
 
 _JITTER = 1e-8
 
-STARTING_WEIGHTS: Mapping[str, float] = {VECTOR: 1.0, "ngrams": 0.5, "pieces": 1.0, "tokens": 1.0, "topics": 0.5}
+STARTING_WEIGHTS: Mapping[str, float] = {
+    VECTOR: 1.0,
+    "ngrams": 0.5,
+    "pieces": 1.0,
+    "tokens": 1.0,
+    "topics": 0.5,
+    NEAR: 0.5,
+}
 """Where the search for weights begins; views that are not named begin at 1."""
 
 LARGEST_EXACT = 8_000
@@ -46,12 +55,12 @@ DIRECTIONS = 64
 class Kernels:
     """Views of n documents, what each kernel is divided by, and the Gram matrices, (n, n), where they are needed.
 
-    `width` is that of a Gaussian kernel over the old vectors, None where they enter linearly.
+    `widths` are those of the views with a Gaussian kernel; the others enter linearly.
     """
 
     views: Mapping[str, View]
     scales: Mapping[str, float]
-    width: float | None
+    widths: Mapping[str, float]
     grams: Mapping[str, Matrix] = field(default_factory=dict)
 
     def total(self, weighing: Weighing) -> Matrix:
@@ -66,26 +75,26 @@ class Kernels:
 
     def _part(self, name: str, scale: float) -> Part:
         rows = self.views[name].matrix()
-        if name == VECTOR and self.width is not None:
-            return GaussianPart(name, rows, scale, self.width)
+        if name in self.widths:
+            return GaussianPart(name, rows, scale, self.widths[name])
         return Part(name, rows, scale)
 
 
-def measure(views: Mapping[str, View], texts: TextRows | None, is_gaussian: bool) -> Kernels:
-    """The kernels between documents; that of the old vectors is Gaussian or linear."""
-    grams, width = {}, None
+def measure(views: Mapping[str, View], texts: TextRows | None, gaussians: Collection[str]) -> Kernels:
+    """The kernels between documents; those of the views `gaussians` are Gaussian."""
+    grams, widths = {}, {}
     for name, view in views.items():
         if texts is not None and name in texts.views:
             grams[name] = texts.gram(name)
-        elif is_gaussian:
+        elif name in gaussians:
             rows = np.asarray(view.matrix())
             # the mean squared distance of two unit rows
-            width = max(2 * float(1 - np.square(rows.mean(axis=0, dtype=np.float64)).sum()), 1e-6)
-            grams[name] = gaussian(rows, rows, width).astype(np.float64)
+            widths[name] = max(2 * float(1 - np.square(rows.mean(axis=0, dtype=np.float64)).sum()), 1e-6)
+            grams[name] = gaussian(rows, rows, widths[name]).astype(np.float64)
         else:
             grams[name] = gram(view.matrix())
     scales = {name: 1 / spread(matrix) for name, matrix in grams.items()}
-    return Kernels(views, scales, width, {name: matrix * scales[name] for name, matrix in grams.items()})
+    return Kernels(views, scales, widths, {name: matrix * scales[name] for name, matrix in grams.items()})
 
 
 def draw_landmarks(n: int, count: int = LANDMARKS) -> NDArray[np.int64]:
@@ -125,15 +134,19 @@ class Additive(Stitch):
     alpha_ : (n, q + 1 + r) float32, coefficients of the fit documents: of the prediction, of the mean of the kernel
         over them, and of the directions that explain the variance
     offset_ : (q + 1 + r,) float32, to be added to `k(x) @ alpha_`; at q what makes the variance of the mean
+    base_ : (p, q) float32, the share of a prior's matrix that the rest is the residual of; None without
     penalty_ : the penalty of the fit, which for more pairs than the search looks at is tried again on all
     parts_ : the views, with the fit documents as they see them
     """
 
     reads_vectors: ClassVar[bool] = True
-    gaussian: ClassVar[bool] = False
+    stretches: ClassVar[bool] = True
+    gaussians: ClassVar[frozenset[str]] = frozenset()
+    """Views of the old vector with a Gaussian kernel: `VECTOR` itself, or `NEAR` beside it."""
     mean_: Vectors
     alpha_: Vectors
     offset_: Vectors
+    base_: Vectors | None
     dim_: int
     penalty_: float
     parts_: tuple[Part, ...]
@@ -146,13 +159,19 @@ class Additive(Stitch):
         """A stitch of this kind, not fitted, with weights and penalty chosen on up to `SEARCH_SIZE` pairs."""
         check_pairs(source, target)
         self._check_texts(source, texts)
-        return type(self)(self._weigh(self._kernels(source, texts), target), landmarks=self.landmarks)
+        found = copy.copy(self)
+        found.weighing = self._weigh(self._kernels(source, texts), source, target)
+        return found
 
-    def _weigh(self, kernels: Kernels, target: Vectors) -> Weighing:
+    def _weigh(self, kernels: Kernels, source: Vectors, target: Vectors) -> Weighing:
         rows = np.sort(np.random.default_rng(0).permutation(len(target))[:SEARCH_SIZE])
         grams = {name: kernel[np.ix_(rows, rows)] for name, kernel in kernels.grams.items()}
         start = {name: STARTING_WEIGHTS.get(name, 1.0) for name in grams}
-        return Search(grams, target[rows].astype(np.float64)).best(start)
+        search = Search(grams, target[rows].astype(np.float64))
+        found = search.best(start)
+        if self.prior is None or not self.reads_vectors:
+            return found
+        return search.lean(found, self.prior.of(source[rows]))
 
     def fit(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
         """Solve for all pairs, exactly or on landmarks.
@@ -168,23 +187,34 @@ class Additive(Stitch):
         if self.landmarks is not None or len(source) > LARGEST_EXACT:
             return self._fit_on_landmarks(source, target, texts)
         kernels = self._kernels(source, texts)
-        weighing = self.weighing = self.weighing or self._weigh(kernels, target)
-        system = KernelSystem(kernels.total(weighing), target.astype(np.float64))
+        weighing = self.weighing = self.weighing or self._weigh(kernels, source, target)
+        truth = target.astype(np.float64)
+        system = KernelSystem(kernels.total(weighing), truth - self._lean(weighing.share, source))
         penalty = weighing.total_penalty
         if len(target) > SEARCH_SIZE:
-            search = Search({"all": system.gram}, system.target)
+            search = Search({"all": system.gram}, truth, system.target)
             penalty = search.best_penalty({"all": 1.0}, [penalty * near for near in NEARBY]).penalty
         self._keep(kernels.parts(weighing), system, system.coefficients(penalty), system.means, penalty)
         return self
 
+    def _lean(self, share: float, source: Vectors) -> Matrix | float:
+        """What the share of the prior predicts, (n, q), which `predict` will add again; 0 without."""
+        self.base_, self._base_offset = None, np.zeros(self.dim_)
+        if self.prior is None or not share:
+            return 0.0
+        self.base_ = (share * self.prior.matrix).astype(np.float32)
+        self._base_offset = share * self.prior.offset
+        return share * self.prior.of(source)
+
     def _fit_on_landmarks(self, source: Vectors, target: Vectors, texts: TextRows | None) -> Self:
         rows = draw_landmarks(len(target), self.landmarks or LANDMARKS)
         kernels = self._kernels(source[rows], None if texts is None else texts.take(rows), self.mean_)
-        weighing = self.weighing = self.weighing or self._weigh(kernels, target[rows])
-        every = Kernels(self._views(source, texts, self.mean_), kernels.scales, kernels.width)
+        weighing = self.weighing = self.weighing or self._weigh(kernels, source[rows], target[rows])
+        every = Kernels(self._views(source, texts, self.mean_), kernels.scales, kernels.widths)
         penalty = weighing.total_penalty
-        alpha, means = solve_on_landmarks(every.parts(weighing), rows, target.astype(np.float64), penalty)
-        system = KernelSystem(kernels.total(weighing), target.astype(np.float64))
+        residual = target.astype(np.float64) - self._lean(weighing.share, source)
+        alpha, means = solve_on_landmarks(every.parts(weighing), rows, residual, penalty)
+        system = KernelSystem(kernels.total(weighing), residual)
         self._keep(kernels.parts(weighing), system, alpha, means, penalty)
         return self
 
@@ -199,15 +229,21 @@ class Additive(Stitch):
     ) -> Iterator[Prediction]:
         """As of any stitch, from one Gram matrix of all pairs: a fold is a part of it."""
         kernels = self._kernels(source, texts)
-        weighing = self.weighing or self._weigh(kernels, target)
-        total, truth = kernels.total(weighing), target.astype(np.float64)
+        weighing = self.weighing or self._weigh(kernels, source, target)
+        total, residual = kernels.total(weighing), target.astype(np.float64)
+        base = weighing.share * self.prior.of(source) if self.prior is not None and weighing.share else None
+        if base is not None:
+            residual -= base
         for fit_rows, held_out in splits:
-            system = KernelSystem(total[np.ix_(fit_rows, fit_rows)], truth[fit_rows])
+            system = KernelSystem(total[np.ix_(fit_rows, fit_rows)], residual[fit_rows])
             prior = np.diag(total)[held_out] if with_variance else None
-            yield _predict(system, total[np.ix_(held_out, fit_rows)], prior, weighing.total_penalty)
+            found = _predict(system, total[np.ix_(held_out, fit_rows)], prior, weighing.total_penalty)
+            if base is not None:
+                found = replace(found, vectors=(found.vectors + base[held_out]).astype(np.float32))
+            yield found
 
     def _kernels(self, source: Vectors, texts: TextRows | None, mean: Vectors | None = None) -> Kernels:
-        return measure(self._views(source, texts, _mean(source) if mean is None else mean), texts, self.gaussian)
+        return measure(self._views(source, texts, _mean(source) if mean is None else mean), texts, self.gaussians)
 
     def _check_texts(self, vectors: Vectors, texts: TextRows | None) -> None:
         if self.reads_texts and (texts is None or len(texts) != len(vectors)):
@@ -219,15 +255,19 @@ class Additive(Stitch):
         views: dict[str, View] = {}
         if self.reads_vectors:
             centred = vectors - mean
-            views[VECTOR] = DenseView(unit_rows(centred) if self.gaussian else centred)
-        return {**views, **texts.views} if self.reads_texts and texts is not None else views
+            views[VECTOR] = DenseView(unit_rows(centred) if VECTOR in self.gaussians else centred)
+        if self.reads_texts and texts is not None:
+            views |= texts.views
+        if NEAR in self.gaussians:  # last: the search for weights leaves it out where the others do without
+            views[NEAR] = DenseView(unit_rows(vectors - mean))
+        return views
 
     def _keep(self, parts: Sequence[Part], system: KernelSystem, alpha: Matrix, means: Matrix, penalty: float) -> None:
         """Put the columns of the prediction, of the mean and of the directions side by side."""
         directions = system.directions(penalty, DIRECTIONS)
         mean = np.full((len(alpha), 1), 1 / len(alpha))
         self.alpha_ = np.hstack([alpha, mean, directions]).astype(np.float32)
-        offset = np.r_[system.mean - means @ alpha, system.means.mean(), -system.means @ directions]
+        offset = np.r_[system.mean - means @ alpha + self._base_offset, system.means.mean(), -system.means @ directions]
         self.offset_ = offset.astype(np.float32)
         self.penalty_ = penalty
         self.parts_ = in_order(parts)
@@ -244,7 +284,19 @@ class Additive(Stitch):
         q = self.dim_
         prior += self.offset_[q] - 2 * columns[:, q]
         explained = squared_norms(columns[:, q + 1 :] + self.offset_[q + 1 :])
-        return Prediction(np.ascontiguousarray(columns[:, :q] + self.offset_[:q]), prior - explained)
+        predicted = np.ascontiguousarray(columns[:, :q] + self.offset_[:q])
+        if self.base_ is not None:
+            predicted += vectors @ self.base_
+        return Prediction(predicted, prior - explained)
+
+    def stretch(self, spread: Spread) -> Self:
+        """Multiply the coefficients and the offset of the prediction."""
+        q = self.dim_
+        if self.base_ is not None:
+            self.base_ = (self.base_ @ spread.matrix).astype(np.float32)
+        self.alpha_ = np.hstack([(self.alpha_[:, :q] @ spread.matrix).astype(np.float32), self.alpha_[:, q:]])
+        self.offset_ = np.r_[spread.of(self.offset_[:q]), self.offset_[q:]]
+        return self
 
     def with_reach(self, source: Vectors) -> Self:
         """Nothing to learn: `predict` has the posterior variance of the views."""
@@ -258,6 +310,8 @@ class Additive(Stitch):
         """Coefficients, offset, mean, and what each view saw of the fit documents."""
         arrays = {"alpha": self.alpha_, "offset": self.offset_, "mean": self.mean_}
         arrays["dim"] = np.array([self.dim_], dtype=np.int64)
+        if self.base_ is not None:
+            arrays["base"] = self.base_
         for part in self.parts_:
             arrays |= part.arrays()
         return arrays
@@ -265,12 +319,14 @@ class Additive(Stitch):
     def restore(self, arrays: Arrays) -> Self:
         """Restore what `arrays` returned."""
         self.alpha_, self.offset_, self.mean_ = arrays["alpha"], arrays["offset"], arrays["mean"]
-        self.dim_ = int(arrays["dim"][0])
+        self.dim_, self.base_ = int(arrays["dim"][0]), arrays.get("base")
         self.parts_ = restore_parts(arrays, len(self.alpha_))
         if self.offset_.shape != self.alpha_.shape[1:] or not 0 < self.dim_ < len(self.offset_):
             raise ValueError(
                 f"coefficients {self.alpha_.shape}, offset {self.offset_.shape} for {self.dim_} dimensions"
             )
+        if self.base_ is not None and self.base_.shape != (len(self.mean_), self.dim_):
+            raise ValueError(f"a base {self.base_.shape} for {len(self.mean_)} and {self.dim_} dimensions")
         return self
 
     def facts(self) -> dict[str, float]:
@@ -278,7 +334,9 @@ class Additive(Stitch):
         if self.weighing is None:
             return {}
         weights = self.weighing.weights
-        return {"lambda": self.penalty_ / sum(weights.values()), **{f"weight {k}": v for k, v in weights.items()}}
+        share = {} if self.prior is None else {"share of prior": self.weighing.share}
+        shown = {f"weight {name}": weight for name, weight in weights.items()}
+        return {"lambda": self.penalty_ / sum(weights.values()), **shown, **share}
 
 
 class Text(Additive):
@@ -291,9 +349,10 @@ class Text(Additive):
 
 
 class RidgeText(Additive):
-    """The old vector, linearly, and the texts."""
+    """The old vector, linearly and, where that helps, by its neighbourhood, and the texts."""
 
     kind: ClassVar[str] = "ridge+text"
+    gaussians: ClassVar[frozenset[str]] = frozenset({NEAR})
     cost: ClassVar[int] = 9
     reads_texts: ClassVar[bool] = True
 
@@ -303,7 +362,7 @@ class Kernel(Additive):
 
     kind: ClassVar[str] = "kernel"
     cost: ClassVar[int] = 7
-    gaussian: ClassVar[bool] = True
+    gaussians: ClassVar[frozenset[str]] = frozenset({VECTOR})
 
 
 class KernelText(Additive):
@@ -311,7 +370,7 @@ class KernelText(Additive):
 
     kind: ClassVar[str] = "kernel+text"
     cost: ClassVar[int] = 10
-    gaussian: ClassVar[bool] = True
+    gaussians: ClassVar[frozenset[str]] = frozenset({VECTOR})
     reads_texts: ClassVar[bool] = True
 
 

@@ -12,6 +12,7 @@ from documents.
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,7 +23,9 @@ import numpy as np
 
 from migrate.errors import StitchError
 from migrate.stitch.base import Arrays, Stitch, centred, check_pairs
-from migrate.stitch.scores import Neighbours
+from migrate.stitch.prior import SHARES, AffineMap
+from migrate.stitch.scores import Neighbours, standard_error
+from migrate.stitch.spread import Spread
 from migrate.stitch.text_features import Matrix, TextRows
 from migrate.vectors import Vectors, unit_rows
 
@@ -253,6 +256,7 @@ def best_penalty(source: Vectors, target: Vectors) -> Matrix:
 class Affine(Stitch):
     """A stitch of the form x @ matrix_ + offset_; subclasses say how the matrix is found from centred pairs."""
 
+    stretches: ClassVar[bool] = True
     matrix_: Vectors
     offset_: Vectors
 
@@ -275,6 +279,12 @@ class Affine(Stitch):
         out: Vectors = np.matmul(vectors, self.matrix_)
         out += self.offset_
         return out
+
+    def stretch(self, spread: Spread) -> Self:
+        """Multiply matrix and offset."""
+        self.matrix_ = (self.matrix_ @ spread.matrix).astype(np.float32)
+        self.offset_ = spread.of(self.offset_)
+        return self
 
     def arrays(self) -> Arrays:
         """The matrix, (p, q), and the offset, (q,)."""
@@ -320,18 +330,50 @@ class OrdinaryLeastSquares(Affine):
 
 
 class Ridge(Affine):
-    """Least squares with a penalty whose weight λ is chosen by retrieval among exact leave-one-out predictions."""
+    """Least squares with a penalty whose weight λ is chosen by retrieval among exact leave-one-out predictions.
+
+    With a `share` of a prior x A + a it shrinks towards that share of A in the place of 0.
+    """
 
     kind: ClassVar[str] = "ridge"
     cost: ClassVar[int] = 5
     lambda_: float
 
-    def __init__(self, penalties: Matrix = RELATIVE_GRID) -> None:
+    def __init__(self, penalties: Matrix = RELATIVE_GRID, share: float = 0.0) -> None:
         self.penalties = penalties
+        self.share = share
 
     def tuned(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
-        """A ridge with the one penalty, in units of the mean eigenvalue, that is best for these pairs."""
-        return type(self)(best_penalty(source, target))
+        """A ridge with the one penalty, in units of the mean eigenvalue, that is best for these pairs.
+
+        It leans on `prior`, if there is one, where that helps by more than a standard error.
+        """
+        check_pairs(source, target)
+        x, (y, mean) = centred(source)[0], centred(target)
+        loss = retrieval_loss(y, mean)
+        plain = ridge_path(x, y, loss=loss)
+        tuned, path = copy.copy(self), plain
+        tuned.share = 0.0
+        if self.prior is not None:
+            predicted, judge, best = self.prior.of(source), Neighbours(unit_rows(target)), 0.0
+            shares = judge.overlap(unit_rows(_narrow(target - plain.loo_residuals)))
+            for share in SHARES:
+                leaned = ridge_path(x, centred(_narrow(target - share * predicted))[0], loss=loss)
+                gain = judge.overlap(unit_rows(_narrow(target - leaned.loo_residuals))) - shares
+                if gain.mean() > max(standard_error(gain), best):
+                    tuned.share, path, best = share, leaned, float(gain.mean())
+        tuned.penalties = RELATIVE_GRID[path.best : path.best + 1]
+        return tuned
+
+    def fit(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
+        """As every affine map, of what the share of the prior leaves over."""
+        if self.prior is None or not self.share:
+            return super().fit(source, target)
+        check_pairs(source, target)
+        super().fit(source, _narrow(target - self.share * self.prior.of(source)))
+        self.matrix_ = _narrow(self.matrix_ + self.share * self.prior.matrix)
+        self.offset_ = _narrow(self.offset_ + self.share * self.prior.offset)
+        return self
 
     def solve(self, x: Matrix, y: Matrix, mean: Matrix) -> Matrix:
         """The ridge solution of the best λ."""
@@ -343,8 +385,24 @@ class Ridge(Affine):
         return path.coefficients
 
     def facts(self) -> dict[str, float]:
-        """The chosen λ, where the stitch was fitted in this process."""
-        return {"lambda": self.lambda_} if hasattr(self, "lambda_") else {}
+        """The chosen λ and the share of the prior, where the stitch was fitted in this process."""
+        share = {} if self.prior is None else {"share of prior": self.share}
+        return {"lambda": self.lambda_, **share} if hasattr(self, "lambda_") else {}
+
+
+def affine_map(stitch: Stitch, dim: int) -> AffineMap | None:
+    """The map of a fitted stitch from `dim` dimensions as a matrix; None where it is none."""
+    if isinstance(stitch, Affine):
+        return AffineMap(stitch.matrix_.astype(np.float64), stitch.offset_.astype(np.float64))
+    if isinstance(stitch, LowRank):
+        return AffineMap(stitch.down_.astype(np.float64) @ stitch.up_, stitch.offset_.astype(np.float64))
+    if isinstance(stitch, Identity):
+        return AffineMap(np.eye(dim), np.zeros(dim))
+    return None
+
+
+def _narrow(rows: Matrix) -> Vectors:
+    return np.asarray(rows, dtype=np.float32)
 
 
 class LowRank(Stitch):
@@ -355,6 +413,7 @@ class LowRank(Stitch):
     """
 
     kind: ClassVar[str] = "lowrank"
+    stretches: ClassVar[bool] = True
     options: ClassVar[Sequence[str]] = ("lowrank:RANK",)
     cost: ClassVar[int] = 4
     down_: Vectors
@@ -410,6 +469,12 @@ class LowRank(Stitch):
         out: Vectors = np.matmul(np.matmul(vectors, self.down_), self.up_)
         out += self.offset_
         return out
+
+    def stretch(self, spread: Spread) -> Self:
+        """Multiply the way up and the offset."""
+        self.up_ = (self.up_ @ spread.matrix).astype(np.float32)
+        self.offset_ = spread.of(self.offset_)
+        return self
 
     def arrays(self) -> Arrays:
         """Both factors, (p, r) and (r, q), and the offset, (q,)."""

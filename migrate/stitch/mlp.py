@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.stitch.base import Arrays, Stitch, centred, check_pairs
+from migrate.stitch.spread import Spread
 from migrate.stitch.text_features import Matrix, TextRows
 from migrate.vectors import Vectors
 
@@ -285,6 +286,7 @@ class Mlp(Stitch):
     """
 
     kind: ClassVar[str] = "mlp"
+    stretches: ClassVar[bool] = True
     options: ClassVar[Sequence[str]] = (f"mlp:1 to mlp:{MAX_LAYERS}",)
     cost: ClassVar[int] = 6
     layers_: Sequence[Layer]
@@ -330,6 +332,13 @@ class Mlp(Stitch):
             rows = np.matmul(rows, weights)
             rows += biases
         return rows
+
+    def stretch(self, spread: Spread) -> Self:
+        """Multiply the last layer."""
+        last = self.layers_[-1]
+        weights = (last.weights @ spread.matrix).astype(np.float32)
+        self.layers_ = [*self.layers_[:-1], Layer(weights, spread.of(last.biases))]
+        return self
 
     def arrays(self) -> Arrays:
         """Weights, (inputs, outputs), and biases, (outputs,), of each layer, and the loss curve."""

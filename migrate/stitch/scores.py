@@ -112,3 +112,8 @@ def _hits(similarities: Vectors, true: NDArray[np.int64]) -> NDArray[np.bool_]:
     for row in np.flatnonzero(np.count_nonzero(similarities >= least, axis=1) > k):
         hits[row] = np.isin(true[row], _top(similarities[[row]], k))
     return hits
+
+
+def standard_error(values: NDArray[np.float64]) -> float:
+    """Standard error of the mean of some values, (n,); 0 for fewer than two."""
+    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0

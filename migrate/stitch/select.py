@@ -21,8 +21,10 @@ from numpy.typing import NDArray
 from migrate.stitch.base import FOLDS, Pairing, Stitch, check_pairs, cross_predict
 from migrate.stitch.confidence import Confidence
 from migrate.stitch.linear import Adjoint, Identity, Mean, Procrustes, Ridge
+from migrate.stitch.prior import AffineMap
 from migrate.stitch.registry import find_kind, new_stitch
-from migrate.stitch.scores import HeldOutScores, Neighbours, score_predictions
+from migrate.stitch.scores import HeldOutScores, Neighbours, score_predictions, standard_error
+from migrate.stitch.spread import Spread
 from migrate.vectors import Progress, Vectors, no_progress, unit_rows
 
 MORE = 1_000
@@ -31,6 +33,18 @@ _SHARES = (0.25, 0.5)
 _FEWEST = 40
 _RESAMPLES = 1_000
 
+_TIE = 0.25
+"""Standard errors that a candidate may be behind the best: a whole one gave up to 0.02 of overlap@10 away, for nothing
+but a cheaper product of matrices; none would let rounding errors decide."""
+
+
+_FEW = 500
+_COARSE_TIE = 4.0
+"""Standard errors that a candidate with texts may be behind one without, on fewer than `_FEW` pairs: ten neighbours are
+then so large a part of the sample that they do not tell what tells documents of a store apart."""
+
+_ALL_KEPT = 0.95
+"""Overlap@10 from which on the old vectors leave nothing for texts to add."""
 
 AUTO = "auto"
 """The spec that means all candidates that suit the pairs."""
@@ -178,18 +192,26 @@ def _cost_of_use(spec: str) -> int:
 
 
 def select_stitch(
-    pairs: Pairing, *, specs: Sequence[str] = (), seed: int = 0, progress: Progress = no_progress
+    pairs: Pairing,
+    *,
+    specs: Sequence[str] = (),
+    seed: int = 0,
+    prior: AffineMap | None = None,
+    progress: Progress = no_progress,
 ) -> Selection:
     """Cross-validate stitches and choose one.
 
     The candidates are `specs`, and all that apply for `auto` among them or where there are none. Each fold's
     predictions come from a stitch that has not seen the fold; put together they cover the sample, so that retrieval is
-    judged over all n documents. The best overlap@10 wins, but of the candidates within one standard error of the
-    paired difference behind it, the one that is cheapest to use is chosen (Breiman et al. 1984, the
-    one-standard-error rule).
+    judged over all n documents, and stretched to the spread of true vectors. The best overlap@10 wins, but of the
+    candidates within a quarter of a standard error of the paired difference behind it, the one that is cheapest to use
+    is chosen (after the one-standard-error rule of Breiman et al. 1984). On few pairs a candidate that reads texts is
+    chosen unless it is clearly worse.
 
     Controls are listed in the table but chosen only if they are in `specs`: `mean`; `random`, which gives each document
     the true vector of another; and, where there are texts, `text`, which shows what the old vectors contribute.
+
+    `prior` is a map from elsewhere that `ridge` and the kernel stitches may lean on.
 
     Raises
     ------
@@ -199,12 +221,10 @@ def select_stitch(
         A spec that is no stitch.
     """
     check_pairs(pairs.source, pairs.target)
-    n_pairs = len(pairs)
-    if n_pairs > LARGEST_JUDGED:
-        pairs = pairs.take(np.sort(np.random.default_rng(seed).permutation(len(pairs))[:LARGEST_JUDGED]))
+    n_pairs, pairs = len(pairs), some_of(pairs, seed=seed)
     choices = sorted(candidates(specs, applicable(pairs)), key=_cost_of_use)
     neighbours = Neighbours(unit_rows(pairs.target), seed=seed)
-    judged = [_judge(spec, pairs, neighbours, seed=seed) for spec in _reporting(choices, progress)]
+    judged = [_judge(spec, pairs, neighbours, seed=seed, prior=prior) for spec in _reporting(choices, progress)]
     chosen = _cheapest_of_the_best(judged)
     controls = [spec for spec in (TEXT_CONTROL, Mean.kind) if spec not in choices]
     controls = [spec for spec in controls if pairs.texts is not None or not new_stitch(spec).reads_texts]
@@ -217,16 +237,45 @@ def select_stitch(
     return Selection(chosen.row.stitch, tuple(table), confidence, curve, chosen.stitch)
 
 
+def some_of(pairs: Pairing, *, seed: int = 0) -> Pairing:
+    """As many of the pairs as candidates are judged on."""
+    if len(pairs) <= LARGEST_JUDGED:
+        return pairs
+    return pairs.take(np.sort(np.random.default_rng(seed).permutation(len(pairs))[:LARGEST_JUDGED]))
+
+
 def _reporting(specs: Sequence[str], progress: Progress) -> Sequence[str]:
     for done, _ in enumerate(specs):
         progress("fit candidates", done, len(specs))
     return specs
 
 
-def _judge(spec: str, pairs: Pairing, neighbours: Neighbours, *, seed: int, is_control: bool = False) -> _Judged:
-    started = time.perf_counter()
-    stitch = new_stitch(spec).tuned(pairs.source, pairs.target, pairs.texts)
+def tune(spec: str, pairs: Pairing, *, seed: int = 0, prior: AffineMap | None = None) -> tuple[Stitch, Vectors]:
+    """An unfitted stitch with all that is chosen for these pairs, and its predictions for held-out ones, (n, q).
+
+    `prior` is what it may lean on.
+    """
+    stitch = new_stitch(spec)
+    stitch.prior = prior
+    stitch = stitch.tuned(pairs.source, pairs.target, pairs.texts)
     vectors = cross_predict(stitch, pairs, seed=seed, with_variance=False).vectors
+    if stitch.stretches:
+        stitch.spread = Spread.fit(vectors, pairs.target)
+        vectors = stitch.spread.of(vectors)
+    return stitch, vectors
+
+
+def _judge(
+    spec: str,
+    pairs: Pairing,
+    neighbours: Neighbours,
+    *,
+    seed: int,
+    prior: AffineMap | None = None,
+    is_control: bool = False,
+) -> _Judged:
+    started = time.perf_counter()
+    stitch, vectors = tune(spec, pairs, seed=seed, prior=prior)
     elapsed = time.perf_counter() - started
     shares = neighbours.overlap(unit_rows(vectors))
     scores = score_predictions(vectors, pairs.target, shares=shares)
@@ -237,13 +286,20 @@ def _cheapest_of_the_best(judged: Sequence[_Judged]) -> _Judged:
     best = max(judged, key=lambda candidate: (candidate.row.scores.overlap_at_10, -candidate.row.scores.mse))
     for candidate in judged:
         behind = best.shares - candidate.shares
-        if behind.mean() <= _standard_error(behind):
-            return candidate
+        if behind.mean() <= _TIE * standard_error(behind):
+            return _with_texts_if_in_doubt(candidate, judged)
     return best
 
 
-def _standard_error(values: NDArray[np.float64]) -> float:
-    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
+def _with_texts_if_in_doubt(chosen: _Judged, judged: Sequence[_Judged]) -> _Judged:
+    """The chosen one, or the best that reads texts where the sample is too small to say that these do not help."""
+    readers = [candidate for candidate in judged if candidate.stitch.reads_texts]
+    shares = chosen.shares
+    if not readers or chosen.stitch.reads_texts or len(shares) >= _FEW or shares.mean() >= _ALL_KEPT:
+        return chosen
+    reader = max(readers, key=lambda candidate: candidate.row.scores.overlap_at_10)
+    behind = shares - reader.shares
+    return reader if behind.mean() <= _COARSE_TIE * standard_error(behind) else chosen
 
 
 def _random_control(target: Vectors, *, seed: int) -> Candidate:

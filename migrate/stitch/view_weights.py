@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from migrate.stitch.kernel import KernelSystem, centre, combined
-from migrate.stitch.scores import Neighbours
+from migrate.stitch.prior import SHARES
+from migrate.stitch.scores import Neighbours, standard_error
 from migrate.stitch.text_features import AnyMatrix, Matrix
 from migrate.vectors import unit_rows
 
@@ -20,6 +21,8 @@ PENALTIES = tuple(np.logspace(-4, 0.5, 10).tolist())
 
 NEARBY = (1 / 3, 1.0, 3.0)
 _FACTORS = (0.0, 1 / 3, 3.0)
+_LEANING_PENALTIES = (1 / 3, 1.0, 3.0, 10.0, 30.0)
+"""The residual of a prior may be worth a larger penalty than the whole."""
 
 _LEAST_GAIN = 0.002
 """Of overlap@10, for a weight to be changed: about half a standard error over 1,000 documents."""
@@ -27,11 +30,15 @@ _LEAST_GAIN = 0.002
 
 @dataclass(frozen=True, slots=True)
 class Weighing:
-    """Weights by view, the penalty in units of the mean diagonal, and the leave-one-out overlap@10 they give."""
+    """Weights by view, the penalty in units of the mean diagonal, and the leave-one-out overlap@10 they give.
+
+    They are for what `share` of a prior leaves over.
+    """
 
     weights: Mapping[str, float]
     penalty: float
     overlap: float
+    share: float = 0.0
 
     @property
     def total_penalty(self) -> float:
@@ -43,17 +50,19 @@ class Search:
     """Looks for weights and penalty on Gram matrices of spread 1, (n, n), and targets, (n, q).
 
     In float32, which moves an overlap by less than a document does: the matrices are centred before, since a view of
-    little spread consists of its mean.
+    little spread consists of its mean. With a `residual`, (n, q), that is fitted, and what is missing of the target
+    is taken for predicted.
     """
 
-    def __init__(self, grams: Mapping[str, Matrix], target: Matrix) -> None:
+    def __init__(self, grams: Mapping[str, Matrix], target: Matrix, residual: Matrix | None = None) -> None:
         self.grams = {name: centre(matrix).astype(np.float32) for name, matrix in grams.items()}
         self.target = target.astype(np.float32)
+        self.residual = self.target if residual is None else residual.astype(np.float32)
         self.neighbours = Neighbours(unit_rows(self.target))
 
     def best_penalty(self, weights: Mapping[str, float], penalties: Sequence[float] = PENALTIES) -> Weighing:
         """The penalty with the best overlap; ties go to the larger."""
-        system = KernelSystem(combined([self.grams[name] for name in weights], list(weights.values())), self.target)
+        system = KernelSystem(combined([self.grams[name] for name in weights], list(weights.values())), self.residual)
         untried = [Weighing(weights, penalty, 0.0) for penalty in sorted(penalties)]
         tried = [replace(start, overlap=self._overlap(system, start.total_penalty)) for start in untried]
         return max(reversed(tried), key=lambda weighing: weighing.overlap)
@@ -74,6 +83,26 @@ class Search:
                 better = self.best_penalty(better.weights, [better.penalty * near for near in NEARBY])
                 best = better if better.overlap > best.overlap + _LEAST_GAIN else best
         return replace(best, weights={name: weight for name, weight in best.weights.items() if weight})
+
+    def lean(self, weighing: Weighing, prior: Matrix) -> Weighing:
+        """The same weights on what a share of a prior leaves over, where that helps beyond its standard error.
+
+        `prior` is what it predicts, (n, q).
+        """
+        gram = combined([self.grams[name] for name in weighing.weights], list(weighing.weights.values()))
+        plain = self._shares(KernelSystem(gram, self.target).solve(weighing.total_penalty).residuals)
+        best, least = weighing, _LEAST_GAIN
+        for share in SHARES:
+            system = KernelSystem(gram, (self.target - share * prior).astype(np.float32))
+            for factor in _LEANING_PENALTIES:
+                tried = replace(weighing, penalty=weighing.penalty * factor, share=share)
+                gain = self._shares(system.solve(tried.total_penalty).residuals) - plain
+                if gain.mean() > max(standard_error(gain), least):
+                    best, least = replace(tried, overlap=float((plain + gain).mean())), float(gain.mean())
+        return best
+
+    def _shares(self, residuals: AnyMatrix) -> Matrix:
+        return self.neighbours.overlap(unit_rows((self.target - residuals).astype(np.float32)))
 
 
 def _changes(weights: Mapping[str, float], name: str) -> list[dict[str, float]]:

@@ -3,9 +3,8 @@ import pytest
 
 from migrate.stitch.base import Pairing
 from migrate.stitch.fitted import FallbackUse, best_of_vectors, fit_fallback
-from migrate.stitch.registry import new_stitch
 from migrate.stitch.scores import HeldOutScores
-from migrate.stitch.select import Candidate, Selection, select_stitch
+from migrate.stitch.select import Candidate, Selection, select_stitch, tune
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +38,8 @@ def test_the_fallback_is_the_best_candidate_of_vectors_fitted_on_all_pairs(pairs
     best = max(selection.candidates[:2], key=lambda one: one.scores.overlap_at_10)
     assert found.stitch.spec == found.selection.chosen == best.stitch
     assert found.selection.best.scores == best.scores  # the same folds: the figures can stand side by side
-    expected = new_stitch(best.stitch).fit(pairs.source, pairs.target).transform(pairs.source)
+    tuned, _ = tune(best.stitch, Pairing(pairs.source, pairs.target), seed=3)
+    expected = pairs.fit(tuned).transform(pairs.source)
     np.testing.assert_allclose(found.stitch.transform(pairs.source), expected, atol=1e-4)
 
 

@@ -194,7 +194,7 @@ def rehash(folder, name):
     path.write_text(json.dumps(facts))
 
 
-@pytest.mark.parametrize("prefix", ["stitch.vector/", "stitch.ngrams/", "reader.", "fallback."])
+@pytest.mark.parametrize("prefix", ["stitch.vector/", "reader.", "fallback."])
 def test_a_view_that_was_removed_with_its_hashes_is_missed(prefix, with_fallback, tmp_path):
     with_fallback.save(tmp_path / "stitch")
     tensors = load_file(tmp_path / "stitch" / WEIGHTS_NAME)

@@ -143,12 +143,30 @@ NOISE = np.tile([0.4, 0.6], 50)
     ("candidates", "chosen"),
     [
         ([judged("ols", NOISE), judged("ridge", NOISE + 0.3)], "ridge"),  # better on every query
-        ([judged("ols", NOISE), judged("ridge", NOISE[::-1] + 0.01)], "ols"),  # not told apart from chance: the cheaper
+        ([judged("ols", NOISE), judged("ridge", NOISE[::-1] + 0.004)], "ols"),  # nothing but chance: the cheaper
+        ([judged("ols", NOISE), judged("ridge", NOISE[::-1] + 0.01)], "ridge"),  # likelier better than not
         ([judged("ols", NOISE), judged("ridge", NOISE + 0.01)], "ridge"),  # a little better on every query is no chance
         ([judged("ols", NOISE + 0.3), judged("ridge", NOISE)], "ols"),
     ],
 )
 def test_of_candidates_that_do_not_differ_the_cheaper_is_chosen(candidates, chosen):
+    assert select._cheapest_of_the_best(candidates).row.stitch == chosen
+
+
+MANY = np.tile([0.4, 0.6], 300)
+
+
+@pytest.mark.parametrize(
+    ("candidates", "chosen"),
+    [
+        ([judged("ridge", NOISE), judged("ridge+text", NOISE[::-1] - 0.03)], "ridge+text"),  # too few to tell
+        ([judged("ridge", NOISE), judged("ridge+text", NOISE[::-1] - 0.09)], "ridge"),  # clearly worse
+        ([judged("ridge", NOISE), judged("ridge+text", NOISE - 0.01)], "ridge"),  # worse on every query
+        ([judged("ridge", MANY), judged("ridge+text", MANY[::-1] - 0.01)], "ridge"),  # enough pairs to tell
+        ([judged("ridge", np.ones(100)), judged("ridge+text", np.ones(100))], "ridge"),  # nothing to add
+    ],
+)
+def test_on_few_pairs_texts_are_read_unless_that_is_clearly_worse(candidates, chosen):
     assert select._cheapest_of_the_best(candidates).row.stitch == chosen
 
 

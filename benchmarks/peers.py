@@ -1,0 +1,113 @@
+"""Other tools' maps beside ours, on the same pairs: rebasis and isotrieve, between two published models, both ways.
+
+    python benchmarks/peers.py DATA --python PYTHON3.12 [--environment FOLDER] [--pairs 1000] [--seeds 0]
+
+DATA is as for `benchmarks/models.py`. The peers are installed, in the versions below, into a virtual environment of
+their own at FOLDER, by PYTHON3.12 (rebasis needs 3.12 or 3.13); one that is there is used as it is. Each method of
+theirs gets the old and new vectors of the sample, as ours do, and maps the documents that are left; rebasis is asked
+for every map that its `auto` chooses among and that needs no torch. Neither reads texts: `vectors` is what ours does
+without, `auto` with them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from models import DIRECTIONS, MINILM, MPNET, STAYING, stay
+from retrieval import (
+    AUTO,
+    NOT_APPLICABLE,
+    SETS,
+    TARGET_MODEL,
+    VECTORS,
+    HeldOut,
+    Result,
+    print_cells,
+    read_set,
+    results,
+)
+
+from migrate.embedders import load_embedder
+from migrate.vectors import unit_rows
+
+PACKAGES = ("rebasis==0.1.0", "isotrieve==0.4.0")
+OURS = ("procrustes", "ridge", VECTORS, AUTO)
+
+# Run by the peers' own Python: reads the arrays `source`, `target` and `rest`, writes what each method maps `rest` to.
+SCRIPT = """
+import sys
+import numpy as np
+from isotrieve.mapping.linear import RidgeMapping
+from rebasis.core.selection import CANDIDATE_METHODS, fit_candidates
+
+arrays = np.load(sys.argv[1])
+source, target, rest = (arrays[name] for name in ("source", "target", "rest"))
+found = {}
+methods = [method for method in CANDIDATE_METHODS if method not in ("identity", "residual_mlp")]
+for candidate in fit_candidates(source, target, methods=methods):
+    unit = rest / np.linalg.norm(rest, axis=1, keepdims=True)
+    found["rebasis " + candidate.method] = np.asarray(candidate.adapter.apply(unit))
+ridge = RidgeMapping(alpha="auto", seed=0)
+ridge.fit(source, target)
+found["isotrieve ridge"] = np.asarray(ridge.transform(rest))
+np.savez(sys.argv[2], **found)
+"""
+
+
+def make_environment(python: str, folder: Path) -> Path:
+    """The Python of a virtual environment with the peers."""
+    interpreter = folder / "bin" / "python"
+    if not interpreter.exists():
+        subprocess.run([python, "-m", "venv", folder], check=True)
+        subprocess.run([interpreter, "-m", "pip", "install", "--quiet", *PACKAGES], check=True)
+    return interpreter
+
+
+def judge_peers(interpreter: Path, held_out: HeldOut) -> dict[str, Result]:
+    """What the methods of the peers do on what is left."""
+    pairs, rest = held_out.pairing, held_out.rows[1]
+    with tempfile.TemporaryDirectory() as folder:
+        given, mapped = Path(folder) / "pairs.npz", Path(folder) / "mapped.npz"
+        np.savez(given, source=pairs.source, target=pairs.target, rest=held_out.source.documents[rest])
+        subprocess.run([interpreter, "-c", SCRIPT, given, mapped], check=True)
+        with np.load(mapped) as arrays:
+            vectors = {name: unit_rows(arrays[name].astype(np.float32)) for name in arrays}
+    return {name: held_out.compare(rows, held_out.target.queries) for name, rows in vectors.items()}
+
+
+def main() -> None:
+    """Print the table of theirs and ours."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--python", default="python3.12", help="interpreter to make the environment with")
+    parser.add_argument("--environment", type=Path, default=Path(tempfile.gettempdir()) / "lead-migrate-peers")
+    parser.add_argument("--pairs", type=int, default=1_000)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    arguments = parser.parse_args()
+    interpreter = make_environment(arguments.python, arguments.environment)
+    tokens = {MINILM: load_embedder(TARGET_MODEL).token_table(), MPNET: None}
+    cells: dict[tuple[str, str], dict[str, list[Result]]] = {}
+    for name in SETS:
+        for old, new in DIRECTIONS:
+            read = read_set(arguments.data, name, [old], tokens[new], new)
+            found = cells.setdefault((name, f"{old} -> {new}"), {})
+            for seed in arguments.seeds:
+                held_out = HeldOut(read.collection, read.sources[old], read.target, read.texts, arguments.pairs, seed)
+                ours = results(held_out, OURS)
+                for column, result in [(STAYING, stay(held_out)), *judge_peers(interpreter, held_out).items(), *ours]:
+                    found.setdefault(column, []).append(result)
+            print(f"  {name} {old} -> {new}", file=sys.stderr, flush=True)
+    columns = list(dict.fromkeys(column for found in cells.values() for column in found))
+    for found in cells.values():  # not every map is there for unequal dimensions
+        found.update({column: [NOT_APPLICABLE] for column in columns if column not in found})
+    print_cells(cells, columns)
+    print(f"\n{arguments.pairs:,} pairs, seeds {arguments.seeds}; {', '.join(PACKAGES)}")
+
+
+if __name__ == "__main__":
+    main()

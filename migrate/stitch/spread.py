@@ -1,0 +1,57 @@
+"""Gives predictions the spread of true vectors, direction by direction.
+
+A regression shrinks most what it predicts worst, which are the finer distinctions: directions of the target space in
+which documents differ little. Documents are alike in them, so that their neighbours hardly notice; queries are more
+specific, and do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from migrate.stitch.text_features import Matrix
+from migrate.vectors import Vectors
+
+_LEAST_VARIANCE = 1e-6
+"""Of the greatest: directions with less hold rounding errors."""
+
+_LIMIT = 10.0
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Spread:
+    """The affine map `x @ matrix + offset` that stretches held-out predictions along the target's principal directions.
+
+    Along each they get the standard deviation that the true vectors have there, about the same mean. Where predictions
+    are right it changes nothing.
+
+    Attributes
+    ----------
+    matrix : (q, q)
+    offset : (q,)
+    """
+
+    matrix: Matrix
+    offset: Matrix
+
+    @classmethod
+    def fit(cls, predicted: Vectors, truth: Vectors) -> Self:
+        """Learn from predictions for pairs that they were not fitted on, (n, q), and their true vectors, (n, q)."""
+        true = truth.astype(np.float64)
+        mean = true.mean(axis=0)
+        true -= mean
+        variances, directions = np.linalg.eigh(true.T @ true)
+        kept = variances > _LEAST_VARIANCE * max(float(variances[-1]), np.finfo(float).tiny)
+        variances, directions = variances[kept], directions[:, kept]
+        found = np.square((predicted - mean) @ directions).sum(axis=0)
+        limit = _LIMIT**2
+        stretch = np.sqrt(variances / np.clip(found, variances / limit, variances * limit))
+        matrix = np.eye(len(mean)) + (directions * (stretch - 1)) @ directions.T
+        return cls(matrix, mean - mean @ matrix)
+
+    def of(self, vectors: Vectors) -> Vectors:
+        """The vectors, (m, q), stretched."""
+        return np.asarray(vectors @ self.matrix + self.offset, dtype=np.float32)

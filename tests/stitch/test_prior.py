@@ -1,0 +1,112 @@
+import numpy as np
+import pytest
+from scipy.stats import ortho_group
+
+from migrate.stitch.base import Pairing
+from migrate.stitch.kernel_ridge import RidgeText
+from migrate.stitch.linear import RELATIVE_GRID, Ridge, affine_map
+from migrate.stitch.prior import AffineMap
+from migrate.stitch.registry import new_stitch
+from migrate.stitch.select import select_stitch, tune
+from migrate.stitch.view_weights import Weighing
+
+P, Q = 30, 20
+
+
+def make_pairs(n, seed=1, noise=0.3):
+    rng = np.random.default_rng(seed)
+    matrix = np.random.default_rng(0).normal(size=(P, Q)) / np.sqrt(P)
+    x = rng.normal(size=(n, P)) + 0.5
+    return Pairing(x.astype(np.float32), (x @ matrix + 0.2 + noise * rng.normal(size=(n, Q))).astype(np.float32))
+
+
+@pytest.fixture(scope="module")
+def prior():
+    """What was learned from many other pairs of the same two models."""
+    pairs = make_pairs(2_000, seed=7)
+    return affine_map(new_stitch("ols").fit(pairs.source, pairs.target), P)
+
+
+def error(stitch, n=500):
+    new = make_pairs(n, seed=9, noise=0)
+    return float(np.square(stitch.transform(new.source) - new.target).mean())
+
+
+@pytest.mark.parametrize("share", [0.5, 1.0])
+def test_ridge_shrinks_towards_the_prior_as_the_closed_form_says(prior, share):
+    pairs, relative = make_pairs(25), RELATIVE_GRID[6:7]
+    stitch = Ridge(relative, share)
+    stitch.prior = prior
+    stitch.fit(pairs.source, pairs.target)
+    x, y = (rows.astype(np.float64) - rows.mean(axis=0, dtype=np.float64) for rows in (pairs.source, pairs.target))
+    penalty = relative[0] * np.square(x).sum() / min(len(x) - 1, P)
+    towards = share * prior.matrix
+    matrix = np.linalg.solve(x.T @ x + penalty * np.eye(P), x.T @ y + penalty * towards)
+    np.testing.assert_allclose(stitch.matrix_, matrix, atol=1e-5)
+    offset = pairs.target.mean(axis=0) - pairs.source.mean(axis=0) @ matrix
+    np.testing.assert_allclose(stitch.offset_, offset, atol=1e-5)
+
+
+def test_the_kernel_stitch_of_the_old_vector_alone_is_that_ridge(prior, make_world):
+    world, pairs = make_world(25), make_pairs(25)
+    texts = world.reader.read(world.texts)
+    stitch = RidgeText(Weighing({"vector": 1.0}, 0.1, 0.0, share=0.5))
+    stitch.prior = prior
+    stitch.fit(pairs.source, pairs.target, texts)
+    x, y = (rows.astype(np.float64) - rows.mean(axis=0, dtype=np.float64) for rows in (pairs.source, pairs.target))
+    penalty = 0.1 * np.square(x).sum() / len(x)
+    matrix = np.linalg.solve(x.T @ x + penalty * np.eye(P), x.T @ y + penalty * 0.5 * prior.matrix)
+    expected = (pairs.source - pairs.source.mean(axis=0)) @ matrix + pairs.target.mean(axis=0)
+    np.testing.assert_allclose(stitch.transform(pairs.source, texts), expected, atol=1e-4)
+    again = RidgeText().restore_saved(stitch.saved())
+    np.testing.assert_array_equal(again.transform(pairs.source, texts), stitch.transform(pairs.source, texts))
+
+
+def test_few_pairs_with_a_prior_do_what_many_do_without(prior):
+    few = make_pairs(40)
+    with_prior, without = (few.fit(tune("ridge", few, prior=one)[0]) for one in (prior, None))
+    assert with_prior.facts()["share of prior"] > 0
+    assert error(with_prior) < 0.5 * error(without)
+
+
+@pytest.mark.parametrize("spec", ["ridge", "kernel", "ridge+text"])
+@pytest.mark.parametrize("n", [40, 160])
+def test_a_random_prior_gets_no_weight(make_world, spec, n):
+    world, pairs = make_world(n), make_pairs(n)
+    pairs = world.pairing(pairs.source, pairs.target)
+    rng = np.random.default_rng(3)
+    random = AffineMap(rng.normal(size=(P, Q)) / np.sqrt(P), rng.normal(size=Q))
+    leaned, plain = (pairs.fit(tune(spec, pairs, prior=one)[0]) for one in (random, None))
+    np.testing.assert_array_equal(
+        leaned.transform(pairs.source, pairs.texts), plain.transform(pairs.source, pairs.texts)
+    )
+
+
+def test_texts_alone_lean_on_nothing(make_world, prior):
+    world, pairs = make_world(40), make_pairs(40)
+    pairs = world.pairing(pairs.source, pairs.target)
+    stitch = pairs.fit(tune("text", pairs, prior=prior)[0])
+    assert stitch.base_ is None
+
+
+def test_selection_hands_the_prior_to_its_candidates(prior):
+    pairs = make_pairs(60)
+    overlap = {
+        name: select_stitch(pairs, specs=["ridge"], prior=one).best.scores.overlap_at_10
+        for name, one in (("prior", prior), ("none", None))
+    }
+    assert overlap["prior"] > overlap["none"] + 0.02
+
+
+@pytest.mark.parametrize("spec", ["identity", "procrustes", "ols", "ridge", "lowrank:4"])
+def test_a_linear_stitch_is_its_matrix(spec):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(50, 8)).astype(np.float32)
+    y = (x @ ortho_group.rvs(8, random_state=0) + 1).astype(np.float32)
+    stitch = new_stitch(spec).fit(x, y)
+    np.testing.assert_allclose(affine_map(stitch, 8).of(x), stitch.transform(x), atol=1e-5)
+
+
+def test_a_stitch_that_is_not_linear_has_no_matrix():
+    pairs = make_pairs(30)
+    assert affine_map(new_stitch("kernel").fit(pairs.source, pairs.target), P) is None
