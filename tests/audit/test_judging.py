@@ -97,7 +97,8 @@ def as_beir(records, good, folder):
 def test_honest_grades_are_believed(good, drawn, capsys):
     grade(drawn, good.qrels)
     code, report, _ = audit(good, capsys, drawn)
-    assert (code, report["reference"]["doubts"]) == (0, [])
+    assert code in (0, 3) and report["reference"]["doubts"] == []
+    assert report["verdict"]["retention"]["lower"] > 0.9 and "not to be believed" not in report["verdict"]["sentence"]
 
 
 def test_grades_that_are_all_alike_make_no_store_safe(good, drawn, tmp_path, capsys):

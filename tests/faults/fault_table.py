@@ -747,14 +747,14 @@ ASSESS = ("assess", "store", "--target", "tfidf:16", "-q")
 
 REPORTS = [
     Fault(80, "a page in a folder that may not be written to", system.folder_without_writing,
-          (*AUDIT[:-3], "--html", "sealed/out", "-q"), 5,
+          (*AUDIT[:7], "--html", "sealed/out", "-q"), 5,
           "cannot write sealed/out: *sealed is not writable; check the permissions, or choose another "
           "place"),
     Fault(80, "a stitch in a folder that may not be written to", system.folder_without_writing,
           ("fit", "store", "--target", "tfidf:8", "-o", "sealed/out", "-q"), 5,
           "cannot write sealed/out: *sealed is not writable; check the permissions, or choose another "
           "place"),
-    Fault(80, "a report below a file", stores.write("file", b""), (*AUDIT[:-3], "--junit", "file/out", "-q"), 5,
+    Fault(80, "a report below a file", stores.write("file", b""), (*AUDIT[:7], "--junit", "file/out", "-q"), 5,
           "cannot write file/out: *file is not a folder; choose another place"),
     Fault(81, "a folder where a page should be", lambda p: (p / "out").mkdir(), (*ASSESS, "--html", "out", "--force"),
           2, "out: this is a folder, but the output is a file; choose another output"),
@@ -779,7 +779,7 @@ REPORTS = [
           "/dev/zero: expected the JSON report of an audit, found a pipe or a device; write it to a file"),
     Fault(84, "a report without a frontier", stores.write("audit.json", b"{}"), (*ASSESS, "--report", "audit.json"), 4,
           "audit.json: expected the report of an audit with --frontier, found none; run audit with it"),
-    Fault(85, "a metadata field that no document has", nothing, (*AUDIT, "--slice", "colour"), 0,
+    Fault(85, "a metadata field that no document has", nothing, (*AUDIT, "--slice", "colour"), 3,
           "note: --slice: expected documents with 'colour' in their metadata, found none among those that the"),
     Fault(86, "a store that has no words of the model", then(stores.remove("store/embedder.json"), stores.remove(
         "store/embedder.safetensors")), (*CHECK, "--full"), 4,
