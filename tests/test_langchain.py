@@ -17,6 +17,8 @@ from migrate.stores import open_store
 from migrate.stores.base import read_all
 from migrate.vectors import Document, Query
 
+pytestmark = pytest.mark.slow
+
 
 class Model(Embeddings):
     """A model of ours as LangChain wants it; remembers how it was called."""
@@ -147,7 +149,6 @@ def test_another_model_is_refused_by_its_dimension(folder, fitted, corpus):
         TranslatedEmbeddings(Model(other), fitted).embed_query("open a file")
 
 
-@pytest.mark.slow
 def test_the_module_stands_in_nobodys_way():
     """`migrate.langchain` is not `langchain`, and asking for one does not import the other."""
     code = """

@@ -52,6 +52,7 @@ def test_a_perfect_translation_retains_everything(metric, tmp_path):
     assert (comparison.wins, comparison.ties, comparison.losses) == (0, N_QUERIES, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("with_source", "bm25", "arms"),
     [

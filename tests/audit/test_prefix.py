@@ -23,6 +23,8 @@ from migrate.report.audit import audit_text
 from migrate.report.document import audit_document
 from migrate.stores import open_store
 
+pytestmark = pytest.mark.slow
+
 SMALL = "openai:text-embedding-3-small"
 
 
@@ -188,7 +190,6 @@ def complaint(capsys, code):
     return code, lines
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("words", ["0", "-3", "abc", "", "24,", "1.5", "24,0"])
 def test_other_numbers_are_refused_in_a_line(words, moved, beir, capsys):
     capsys.readouterr()
@@ -203,7 +204,6 @@ def test_other_numbers_are_refused_in_a_line(words, moved, beir, capsys):
         assert code == 2 and "--prefix" in lines[-1]
 
 
-@pytest.mark.slow
 def test_vectors_of_whole_documents_and_stores_without_texts_are_refused_in_a_line(
     source_folder, bare_folder, target_file, beir, own_cache, tmp_path, capsys
 ):
@@ -221,7 +221,6 @@ def test_vectors_of_whole_documents_and_stores_without_texts_are_refused_in_a_li
         assert found == code and len(lines) == 1 and message in lines[0], lines
 
 
-@pytest.mark.slow
 def test_an_audit_with_tfidf_has_the_arms(moved, beir, capsys):
     command = ["audit", moved / "new", "--reference", moved / "full", "--beir", beir, "-q", "--prefix", "4,1000"]
     assert lead_migrate(*command, "--report", moved / "report.json", "--html", moved / "page.html") in (0, 1, 3)
@@ -235,7 +234,6 @@ def test_an_audit_with_tfidf_has_the_arms(moved, beir, capsys):
     assert options["prefix:4"]["tokens"] == arms["prefix:4"]["tokens"]
 
 
-@pytest.mark.slow
 def test_a_store_of_first_tokens_is_audited_and_is_no_reference(moved, beir, capsys):
     base = ["embed", beir / "corpus.jsonl", "--no-chunks", "-q", "--model", "tfidf:24", "--prefix", "6"]
     assert lead_migrate(*base, "-o", moved / "heads") == 0
@@ -256,7 +254,6 @@ def test_a_store_of_first_tokens_is_audited_and_is_no_reference(moved, beir, cap
     )
 
 
-@pytest.mark.slow
 def test_a_server_is_asked_for_the_first_words_and_nothing_twice(
     source_folder, beir, own_cache, tmp_path, monkeypatch, capsys
 ):
@@ -286,7 +283,6 @@ def test_a_server_is_asked_for_the_first_words_and_nothing_twice(
         assert [text for text in server.billed if text != "word"] == [], "all is in the cache"
 
 
-@pytest.mark.slow
 def test_a_real_model_counts_its_tokens(beir, source_folder, own_cache, tmp_path):
     spec = "packaged:all-MiniLM-L6-v2"
     model = load_embedder(spec, device="cpu")

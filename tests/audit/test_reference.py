@@ -14,6 +14,8 @@ from migrate.manifest import Manifest
 from migrate.report.decision import advice
 from migrate.stores import open_store
 
+pytestmark = pytest.mark.slow
+
 ROWS = QuerySet(QUERIES, {query: {str(int(d[1:])): g for d, g in docs.items()} for query, docs in QRELS.items()}, "x")
 
 
@@ -115,7 +117,6 @@ def test_judgements_that_cannot_tell_good_vectors_from_chance_are_odd():
     assert "not significantly better than documents drawn at random" in doubt
 
 
-@pytest.mark.slow
 def test_a_reference_in_shorter_codes_is_a_lower_standard(tmp_path):
     import faiss
 

@@ -10,6 +10,8 @@ from migrate.report.audit import audit_text
 from migrate.report.document import audit_document
 from migrate.vectors import Document, Query
 
+pytestmark = pytest.mark.slow
+
 ARMS = [FULL, TRANSLATED, HYBRID, HYBRID_FULL, BM25, MEAN, RANDOM, "two-stage 20", "two-stage 100"]
 TRUTH = TARGET.embed_documents(DOCUMENTS).astype(float)
 ASKED = TARGET.embed_queries(QUERIES).astype(float)

@@ -15,6 +15,8 @@ from migrate.stores import open_store
 from migrate.translate import translate_store
 from migrate.vectors import Document
 
+pytestmark = pytest.mark.slow
+
 
 class Disturb:
     """Progress that does something when it is told of so many rows."""
@@ -53,7 +55,6 @@ def swap(path):
     path.write_bytes(content)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("act", [touch, swap])
 def test_a_source_that_changes_during_a_run_leaves_nothing(store, act):
     for path in sorted(store.iterdir()):
@@ -62,7 +63,6 @@ def test_a_source_that_changes_during_a_run_leaves_nothing(store, act):
         assert not any((store.parent / name).exists() for name in ("output", ".output.work"))
 
 
-@pytest.mark.slow
 def test_a_source_that_vanishes_during_a_run_is_told(store):
     path = sorted(store.iterdir())[-1]
     with pytest.raises(OutputError, match=f"{path.name}.*No such file"):

@@ -7,6 +7,8 @@ from migrate.embedders import load_embedder
 from migrate.errors import SpendingError
 from migrate.vectors import Document
 
+pytestmark = pytest.mark.slow
+
 SPEC = "openai:text-embedding-3-small"
 DOCUMENTS = [Document(f"d{number}", f"word{number} " * 10) for number in range(100)]
 

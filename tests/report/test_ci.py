@@ -14,6 +14,8 @@ from topics import make_store, noisy
 from migrate.cli.main import cli, run
 from migrate.report.suite import Case, State, Suite, annotation_lines, audit_suite, junit_xml
 
+pytestmark = pytest.mark.slow
+
 ACTION = Path(__file__).parents[2] / ".github" / "actions" / "lead-migrate" / "action.yml"
 MODEL = "openai:text-embedding-3-small"
 """Its dimension is known without asking it."""
@@ -102,7 +104,6 @@ def test_the_shell_of_the_action_ends_as_it_should(code, inconclusive, ends, tmp
     assert told == "check|my store|--model|tfidf:8|--github|--junit|out.xml|--force"
 
 
-@pytest.mark.slow
 def test_the_action_runs_the_real_command(tmp_path):
     """Not a stand-in: the command line itself, out of the shell of the action."""
     store = make_store(tmp_path / "store").folder

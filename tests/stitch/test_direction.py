@@ -15,6 +15,8 @@ from migrate.stitch.persistence import load_stitch
 from migrate.stores import create_store, open_store
 from migrate.translate import translate_store
 
+pytestmark = pytest.mark.slow
+
 SPECS = ["procrustes", "ols", "ridge", "lowrank", "lowrank:3", "adjoint", "adjoint:procrustes", "mean"]
 
 

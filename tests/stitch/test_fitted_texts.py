@@ -82,6 +82,7 @@ def saved(fitted, tmp_path):
     return tmp_path / "stitch"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("with_pieces", [True, False])
 @pytest.mark.parametrize("spec", ["kernel", *READERS])
 def test_a_loaded_stitch_translates_to_the_same_bytes(spec, with_pieces, make_fitted, batch, tmp_path):

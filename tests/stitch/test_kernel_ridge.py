@@ -297,6 +297,7 @@ def test_texts_that_are_the_same_leave_the_vectors_alone(make_world):
     np.testing.assert_allclose(fitted.transform(x, same), alone.transform(x, same), atol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stitch", STITCHES)
 def test_fitting_and_predicting_change_no_argument(world, stitch):
     x, y = mixed(world)

@@ -10,6 +10,8 @@ from migrate.stitch.registry import new_stitch
 from migrate.stitch.select import select_stitch, tune
 from migrate.stitch.view_weights import Weighing
 
+pytestmark = pytest.mark.slow
+
 P, Q = 30, 20
 
 

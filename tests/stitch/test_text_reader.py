@@ -52,6 +52,7 @@ def decayed(text):
     return [(word, (1 + place) ** -0.3) for place, word in enumerate(text.split())]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [1, 2, 5, 8, 150])
 def test_ngram_frequencies_are_those_of_scikit_learn(texts, n):
     some = texts[:n]
