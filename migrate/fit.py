@@ -11,9 +11,12 @@ import numpy as np
 
 from migrate.cost.meter import SpendingCap
 from migrate.cost.spending import SOURCE_MODEL, VIEW, PlannedModel, SpendingPlan
+from migrate.embedders import load_embedder
 from migrate.embedders.base import Embedder
 from migrate.embedders.kinds import runs_code
 from migrate.embedders.prefix import whole_embedder
+from migrate.embedders.registry import find_model
+from migrate.embedders.weights import has_packaged_model
 from migrate.errors import StitchError, StoreError, UsageError
 from migrate.manifest import Manifest, ModelIdentity, StitchFacts
 from migrate.selection import SAMPLE_SIZE, Pairs, QueryLog, Sample, choose_strategy, draw_sample, embed_pairs
@@ -34,12 +37,25 @@ from migrate.stitch.fitted import (
 from migrate.stitch.linear import Adjoint, affine_map
 from migrate.stitch.prior import AffineMap
 from migrate.stitch.registry import new_stitch
-from migrate.stitch.select import AUTO, AUTO_CANDIDATES, QUERY_CANDIDATES, select_query_stitch, select_stitch
-from migrate.stitch.text_reader import CORPUS_SIZE, TextReader
+from migrate.stitch.select import (
+    AUTO,
+    AUTO_CANDIDATES,
+    QUERY_CANDIDATES,
+    TriedViews,
+    select_query_stitch,
+    select_stitch,
+)
+from migrate.stitch.text_reader import CORPUS_SIZE, TextReader, view_of
 from migrate.stores.base import Store
 from migrate.stores.file_store import verify_files
 from migrate.threads import threads_for
 from migrate.vectors import Document, Progress, no_progress
+
+FREE_VIEW = "packaged:all-MiniLM-L6-v2"
+"""The free local model that is tried without being asked."""
+
+FEWEST_VIEWED = 100
+"""Pairs from which on it is tried: what it adds to fewer cannot be told from chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +76,9 @@ class FitOptions:
     source_model
         Recorded in the manifest; by default what the store's manifest says.
     views
-        Further models, by their specs, whose vectors a stitch that reads texts may use: a free local one where the
-        target is paid for, say. A translation embeds every text with them.
+        Further models, by their specs, whose vectors a stitch that reads texts may use. A translation embeds every text
+        with them. By default, None, a free local model is tried where one is installed and the target may cost money:
+        see `free_views`.
     seed
         Of the sample and of what is random in a fit.
     """
@@ -72,7 +89,7 @@ class FitOptions:
     strategy: str | None = None
     query_log: QueryLog | None = None
     source_model: ModelIdentity | None = None
-    views: Mapping[str, Embedder] = field(default_factory=dict)
+    views: Mapping[str, Embedder] | None = None
     prior: FittedStitch | None = None
     seed: int = 0
 
@@ -89,17 +106,18 @@ class FitOptions:
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class FitPlan(SpendingPlan[FittedStitch]):
-    """A fit that is still to be done; the target, the log's model and the views of `options` have meters in them."""
+    """A fit that is still to be done; the target, the log's model and the views have meters in them."""
 
     store: Store
     embedder: Embedder
     options: FitOptions
+    views: Mapping[str, Embedder]
     _samples: list[Sample] = field(default_factory=list, init=False, repr=False)
 
     @cached_property
     def models(self) -> tuple[PlannedModel, ...]:
         """The target and the views, for the sample; the source model, for the query log."""
-        log, views = self.options.query_log, self.options.views
+        log, views = self.options.query_log, self.views
         searched = [] if log is None or log.embedder is None else [(log.embedder, log.looked_up)]
         return (
             PlannedModel(self.embedder, self.cap, documents=self.expected_documents),
@@ -142,7 +160,7 @@ class FitPlan(SpendingPlan[FittedStitch]):
             return fit_query_pairs(pairs, specs, manifest=manifest, state=state, seed=seed, progress=progress)
         reads = store.info.has_texts and _may_read_texts(specs)
         with threads_for(len(pairs.source)):
-            reader = fit_reader(store, embedder, options.views, seed=seed) if reads else None
+            reader = fit_reader(store, embedder, self.views, seed=seed) if reads else None
         return fit_pairs(
             pairs,
             specs,
@@ -152,6 +170,7 @@ class FitPlan(SpendingPlan[FittedStitch]):
             texts=[document.text for document in sample.documents],
             reader=reader,
             prior=None if options.prior is None else _prior_map(options.prior),
+            trial=None if options.views is not None else store.info.count,
             progress=progress,
         )
 
@@ -188,15 +207,35 @@ def plan_fit(
     require_texts(store, embedder)
     _check_whole(embedder)
     _check_choice(options.specs, options.direction)
-    _check_views(options.views, options.specs, options.direction)
-    _check_texts(store, options.specs, options.views)
+    named = options.views or {}
+    _check_views(named, options.specs, options.direction)
+    _check_texts(store, options.specs, named)
     _check_prior(store, embedder, options)
-    views = {spec: cap.meter(view) for spec, view in options.views.items()}
+    chosen = free_views(store, embedder, options) if options.views is None else named
+    views = {spec: cap.meter(view) for spec, view in chosen.items()}
     log = options.query_log
     if log is not None and log.embedder is not None:
         log = replace(log, embedder=cap.meter(log.embedder))
-    metered = replace(options, views=views, query_log=log)
-    return FitPlan(store=store, embedder=cap.meter(embedder, price_usd_per_mtok), options=metered, cap=cap)
+    metered, target = replace(options, query_log=log), cap.meter(embedder, price_usd_per_mtok)
+    return FitPlan(store=store, embedder=target, options=metered, views=views, cap=cap)
+
+
+def free_views(store: Store, embedder: Embedder, options: FitOptions) -> dict[str, Embedder]:
+    """The free local model that a fit tries without being asked, by its spec; none where it would be of no use.
+
+    That is where the target may cost money, so that its own tokens are not at hand, where a stitch is chosen by `auto`
+    and may read texts, where there are `FEWEST_VIEWED` documents to judge it on, and where the store was not built
+    with that very model.
+    """
+    if options.direction != DOCUMENT or not store.info.has_texts or AUTO not in options.specs:
+        return {}
+    if embedder.profile.is_paid is False or min(options.size, store.info.count) < FEWEST_VIEWED:
+        return {}
+    recorded = store.info.manifest
+    source = options.source_model or (recorded.model if recorded else None)
+    if source is not None and find_model(source.spec.partition(":")[2]) == find_model(FREE_VIEW.partition(":")[2]):
+        return {}
+    return {FREE_VIEW: load_embedder(FREE_VIEW)} if has_packaged_model() else {}
 
 
 def fit_stitch(store: Store, embedder: Embedder, *, progress: Progress = no_progress, **options: Any) -> FittedStitch:
@@ -318,23 +357,33 @@ def fit_pairs(
     texts: Sequence[str] = (),
     reader: TextReader | None = None,
     prior: AffineMap | None = None,
+    trial: int | None = None,
     progress: Progress = no_progress,
 ) -> FittedStitch:
     """Choose among `specs` (none, or `auto`: all that apply) on held-out pairs, and fit the chosen one on all pairs.
 
     `texts` are those of the pairs; without a `reader` no stitch can read them. One that does gets a fallback that does
-    not.
+    not. Models of the reader that the chosen stitch does not use are left out of it. With `trial`, the number of
+    documents of the store, they are used only where they help beyond the error of what is measured, and where no more
+    than `MOST_VIEWED` documents would have to be embedded with them.
     """
     pairing = Pairing(pairs.source, pairs.target, None if reader is None else reader.read(texts))
     sample = TrueVectors(pairs.ids, pairs.target, pairs.copies)
     norm = fit_norm(pairs.target)
     with threads_for(len(pairing)):
         selection = select_stitch(pairing, specs=specs, seed=seed, prior=prior, progress=progress)
+        if reader is not None and reader.models and trial is not None:
+            bare = pairing.without_views(map(view_of, reader.models))
+            plain = select_stitch(bare, specs=specs, seed=seed, prior=prior, progress=progress)
+            views = TriedViews.compare(tuple(reader.models), selection, plain, documents=trial)
+            pairing, selection = (pairing, selection) if views.is_used else (bare, plain)
+            selection = replace(selection, tried=views)
         fitted = pairing.fit(selection.stitch or new_stitch(selection.chosen))
         fallback = fit_fallback(pairing, selection, seed=seed, prior=prior) if fitted.reads_texts else None
-    if fallback is None:
+    if fallback is None or reader is None:
         return FittedStitch(fitted, norm, sample, selection, manifest, state)
-    return FittedStitch(fitted, norm, sample, selection, manifest, state, reader, fallback)
+    used = reader.with_models(spec for spec in reader.models if view_of(spec) in fitted.views)
+    return FittedStitch(fitted, norm, sample, selection, manifest, state, used, fallback)
 
 
 def fit_reader(

@@ -93,7 +93,7 @@ def command(
             strategy=learning.strategy,
             query_log=learning.load_log(old),
             source_model=old.identity if old else None,
-            views={spec: model.for_source().load(spec) for spec in views},
+            views=options.load_views(views, model),
             prior=None if prior is None else load_stitch(prior),
             seed=general.seed,
         )
@@ -102,7 +102,7 @@ def command(
             "store": warn_of_store(opened, embedder, seed=general.seed, quiet=quiet),
             "sample": warn_of_plan(plan, quiet=quiet),
         }
-        for view in chosen.views.values():
+        for view in plan.views.values():
             warn_of_store(opened, view, seed=general.seed, quiet=quiet)
         paid.agree(plan, progress=progress)
         fitted = plan.run(cap_usd=paid.cap_usd, progress=progress)

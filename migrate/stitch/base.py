@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self, TypeAlias
 
@@ -130,6 +130,11 @@ class Stitch(ABC):
         """An unfitted copy with the options that are chosen once for a sample, not in every fit to a part of it."""
         return copy.copy(self)
 
+    @property
+    def views(self) -> Collection[str]:
+        """The views of the texts that the fitted stitch reads, by their names."""
+        return ()
+
     @abstractmethod
     def arrays(self) -> Arrays:
         """What `fit` learned."""
@@ -195,6 +200,10 @@ class Pairing:
     def take(self, rows: NDArray[np.int64]) -> Pairing:
         """The pairs in these rows."""
         return Pairing(self.source[rows], self.target[rows], None if self.texts is None else self.texts.take(rows))
+
+    def without_views(self, names: Iterable[str]) -> Pairing:
+        """The pairs, whose texts are not seen in these views."""
+        return Pairing(self.source, self.target, None if self.texts is None else self.texts.without(set(names)))
 
     def fit(self, stitch: Stitch) -> Stitch:
         """A copy of the stitch, fitted on all pairs and stretched by its `spread`."""

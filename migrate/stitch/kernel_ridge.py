@@ -298,6 +298,11 @@ class Additive(Stitch):
         self.offset_ = np.r_[spread.of(self.offset_[:q]), self.offset_[q:]]
         return self
 
+    @property
+    def views(self) -> Collection[str]:
+        """Those that have a weight, the old vector's among them."""
+        return [part.name for part in self.parts_]
+
     def with_reach(self, source: Vectors) -> Self:
         """Nothing to learn: `predict` has the posterior variance of the views."""
         return self

@@ -32,7 +32,7 @@ from migrate.stitch.fitted import (
 )
 from migrate.stitch.registry import new_stitch
 from migrate.stitch.scores import HeldOutScores
-from migrate.stitch.select import Candidate, LearningCurve, Selection
+from migrate.stitch.select import Candidate, LearningCurve, Selection, TriedViews
 from migrate.stitch.text_reader import READER_FILES, TextReader
 from migrate.vectors import squared_norms
 
@@ -107,12 +107,13 @@ def _with_prefix(tensors: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, 
 
 def _read_selection(facts: Mapping[str, Any]) -> Selection:
     candidates = (Candidate(**{**row, "scores": HeldOutScores(**row["scores"])}) for row in facts["candidates"])
-    confidence, curve = facts.get("confidence"), facts.get("curve")
+    confidence, curve, tried = (facts.get(key) for key in ("confidence", "curve", "tried"))
     return Selection(
         facts["chosen"],
         tuple(candidates),
         None if confidence is None else Confidence(**{**confidence, "coefficients": tuple(confidence["coefficients"])}),
         None if curve is None else LearningCurve(**{**curve, **{k: tuple(curve[k]) for k in ("pairs", "overlap")}}),
+        tried=None if tried is None else TriedViews(**{**tried, "specs": tuple(tried["specs"])}),
     )
 
 

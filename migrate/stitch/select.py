@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -141,6 +142,36 @@ class Candidate:
     is_control: bool = False
 
 
+MOST_VIEWED = 20_000
+"""Documents of a store up to which a free local model is used without being asked: a quarter of an hour of two cores."""
+
+
+@dataclass(frozen=True, slots=True)
+class TriedViews:
+    """What free local models add to a stitch: held-out overlap@10 with their views and without.
+
+    `documents` is how many a translation would have to embed with them.
+    """
+
+    specs: tuple[str, ...]
+    overlap_with: float
+    overlap_without: float
+    helps: bool
+    documents: int
+
+    @classmethod
+    def compare(cls, specs: tuple[str, ...], found: Selection, plain: Selection, *, documents: int) -> Self:
+        """Set what was chosen with the views beside what was chosen without."""
+        scores, bare = found.best.scores, plain.best.scores
+        helps = scores.overlap_at_10 - bare.overlap_at_10 > scores.overlap_error
+        return cls(specs, scores.overlap_at_10, bare.overlap_at_10, helps, documents)
+
+    @property
+    def is_used(self) -> bool:
+        """Whether they are worth the time."""
+        return self.helps and self.documents <= MOST_VIEWED
+
+
 @dataclass(frozen=True, slots=True)
 class Selection:
     """The scored candidates and the chosen one, with its confidence and its learning curve.
@@ -153,6 +184,7 @@ class Selection:
     confidence: Confidence | None = None
     curve: LearningCurve | None = None
     stitch: Stitch | None = field(default=None, compare=False, repr=False)
+    tried: TriedViews | None = None
 
     @property
     def best(self) -> Candidate:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -155,6 +155,12 @@ class TextRows:
     def take(self, rows: NDArray[np.int64]) -> TextRows:
         """Those of some of the documents."""
         return TextRows({name: view.take(rows) for name, view in self.views.items()})
+
+    def without(self, names: Collection[str]) -> TextRows:
+        """The same documents without some of the views."""
+        fewer = TextRows({name: view for name, view in self.views.items() if name not in names})
+        fewer._grams.update({name: gram for name, gram in self._grams.items() if name not in names})
+        return fewer
 
 
 def unit_terms(terms: Sparse) -> Sparse:

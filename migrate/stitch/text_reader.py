@@ -23,8 +23,8 @@ import unicodedata
 import zlib
 from array import array
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Self
@@ -335,8 +335,12 @@ class TextReader:
             views[TOKENS] = TermView(terms, self.pieces.vectors)
         if self.topics.size:
             views[TOPICS] = TermView(terms, self.topics)
-        views |= {f"model {spec}": DenseView(_embed(model, texts)) for spec, model in self.models.items()}
+        views |= {view_of(spec): DenseView(_embed(model, texts)) for spec, model in self.models.items()}
         return TextRows(views)
+
+    def with_models(self, specs: Iterable[str]) -> Self:
+        """The reader with these of its models alone."""
+        return replace(self, models={spec: self.models[spec] for spec in specs})
 
     def arrays(self) -> Arrays:
         """What was learned, except for the tokenizer."""
@@ -378,6 +382,11 @@ class TextReader:
         good = shapes == ((BUCKETS,), (terms,), terms, 2) and len(self.topics) in (0, terms)
         if not good or not all(np.isfinite(array).all() for array in self.arrays().values()):
             raise ValueError("frequencies, pieces and topics do not fit together or are not finite")
+
+
+def view_of(spec: str) -> str:
+    """The name of the view that the model of this spec gives."""
+    return f"model {spec}"
 
 
 def _embed(model: Embedder, texts: Sequence[str]) -> Vectors:

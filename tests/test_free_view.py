@@ -1,0 +1,128 @@
+"""A free local model is tried as a further view where the target is behind an API."""
+
+import sys
+
+import numpy as np
+import pytest
+from openai_server import OpenAIServer
+
+from migrate import fit
+from migrate.embedders import load_embedder
+from migrate.report.fit import fit_sentences
+from migrate.stitch import select
+from migrate.stitch.persistence import load_stitch
+from migrate.stores import open_store
+from migrate.stores.base import read_all
+from migrate.translate import translate_store
+
+pytestmark = pytest.mark.slow
+
+MODULE = """
+import numpy as np
+from langchain_core.embeddings import Embeddings
+from migrate.embedders import load_embedder
+from migrate.vectors import Document
+
+MODEL = load_embedder("packaged:all-MiniLM-L6-v2")
+ROTATION = np.linalg.qr(np.random.default_rng(0).normal(size=(384, 384)))[0].astype(np.float32)
+
+class Rotated(Embeddings):
+    def embed_documents(self, texts):
+        return (MODEL.embed_documents([Document(str(i), text) for i, text in enumerate(texts)]) @ ROTATION).tolist()
+
+    def embed_query(self, text):
+        return self.embed_documents([text])[0]
+"""
+
+
+@pytest.fixture(scope="module")
+def relative(tmp_path_factory):
+    """A model of which it is not known whether it costs money, and to which all-MiniLM-L6-v2 has much to say."""
+    folder = tmp_path_factory.mktemp("module")
+    (folder / "relative_of_minilm.py").write_text(MODULE)
+    sys.path.insert(0, str(folder))
+    yield "langchain:relative_of_minilm:Rotated"
+    sys.path.remove(str(folder))
+
+
+@pytest.fixture(scope="module")
+def store(source_folder):
+    return open_store(source_folder)
+
+
+@pytest.fixture(scope="module")
+def load(relative, tmp_path_factory):
+    """The target; what it was asked once is in a cache."""
+    cache = tmp_path_factory.mktemp("cache") / "cache.sqlite"
+    return lambda: load_embedder(relative, cache=cache)
+
+
+@pytest.fixture(scope="module")
+def fitted(store, load):
+    return fit.fit_stitch(store, load(), size=120)
+
+
+def test_it_is_used_where_it_helps(store, load, fitted, tmp_path):
+    tried = fitted.selection.tried
+    assert tried.is_used and tried.overlap_with > tried.overlap_without + 0.1
+    assert list(fitted.reader.models) == [fit.FREE_VIEW]
+    fitted.save(tmp_path / "stitch")
+    loaded = load_stitch(tmp_path / "stitch")
+    assert loaded.selection.tried == tried and list(loaded.reader.models) == [fit.FREE_VIEW]
+    unseen = [i for i, document in enumerate(store.documents()) if document.id not in set(fitted.sample.ids)]
+    assert len(unseen) == 30
+    truth = load().embed_documents(list(store.documents(unseen)))
+
+    def mean_cosine(stitch, name):
+        translate_store(store, stitch, tmp_path / name)
+        rows = read_all(open_store(tmp_path / name).scan()).vectors[unseen]
+        return float(np.einsum("ij,ij->i", rows, truth).mean())
+
+    without = fit.fit_stitch(store, load(), size=120, views={})
+    assert mean_cosine(loaded, "with") > mean_cosine(without, "without") + 0.05
+    (said,) = [line for line in fit_sentences(fitted.selection) if "was tried" in line]
+    assert "It is used" in said and f"{tried.overlap_without:.1%} without" in said
+
+
+def test_a_large_store_is_told_what_it_would_add(store, load, fitted, monkeypatch):
+    monkeypatch.setattr(select, "MOST_VIEWED", 100)
+    large = fit.fit_stitch(store, load(), size=120)
+    assert large.selection.tried == fitted.selection.tried and not large.selection.tried.is_used
+    assert not large.reader.models
+    (said,) = [line for line in fit_sentences(large.selection) if "was tried" in line]
+    assert said.endswith(f"name it by --view {fit.FREE_VIEW}")
+
+
+def test_it_is_left_out_where_it_does_not_help(store, monkeypatch, tmp_path):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789")
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path / "none"))
+    with OpenAIServer() as server:  # its vectors mean nothing
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        target = load_embedder("openai:text-embedding-3-small", dimensions=24)
+        fitted = fit.fit_stitch(store, target, size=120)
+    assert not fitted.selection.tried.helps
+    assert fitted.reader is None or not fitted.reader.models
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"views": {}}, {"size": 99}, {"stitch": "ridge+text"}, {"direction": "query"}],
+    ids=["told not to", "few pairs", "no choice", "queries"],
+)
+def test_it_is_not_tried_without_need(store, relative, options):
+    plan = fit.plan_fit(store, load_embedder(relative), fit.FitOptions(**options))
+    assert plan.views == {}
+
+
+def test_it_is_not_tried_for_a_local_target_nor_for_a_store_of_its_own(store, relative):
+    assert fit.plan_fit(store, load_embedder("tfidf:24")).views == {}
+    own = fit.FitOptions(source_model=load_embedder(fit.FREE_VIEW).identity)
+    assert fit.plan_fit(store, load_embedder(relative), own).views == {}
+    assert list(fit.plan_fit(store, load_embedder(relative)).views) == [fit.FREE_VIEW]
+
+
+def test_a_model_that_is_named_but_not_used_is_not_asked_again(store, tmp_path):
+    views = {fit.FREE_VIEW: load_embedder(fit.FREE_VIEW)}
+    fitted = fit.fit_stitch(store, load_embedder("tfidf:32"), stitch=["identity", "ridge+text"], size=120, views=views)
+    assert fitted.selection.tried is None
+    assert fitted.reader is None or not fitted.reader.models
