@@ -1,4 +1,4 @@
-"""True vectors beside translated ones in one index: should either be longer?
+"""What a change of length does to true vectors beside translated ones in one index.
 
     python benchmarks/beside.py DATA [--pairs 1000] [--seed 0]
 

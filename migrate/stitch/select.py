@@ -143,7 +143,7 @@ class Candidate:
 
 
 MOST_VIEWED = 20_000
-"""Documents of a store up to which a free local model is used without being asked: a quarter of an hour of two cores."""
+"""Documents of a store up to which a free local model is used unasked: a quarter of an hour of two cores."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -256,3 +256,10 @@ def test_a_pool_is_metered_announced_and_paid_for_once(source_folder, beir, serv
     server.billed.clear()
     assert lead_migrate(*command) in (0, 1, 3)
     assert [text for text in server.billed if text != "word"] == [], "all is in the cache"
+
+
+def test_no_view_is_for_not_trying_one_and_stands_alone(source_folder, tmp_path, capsys):
+    command = ["fit", source_folder, "--target", "tfidf:24", "--sample", 50, "--view", "none", "--view", SMALL]
+    assert run([*map(str, command), "-o", str(tmp_path / "stitch")]) == 2
+    assert "expected --view none alone, found 2 of them; leave none out" in capsys.readouterr().err
+    assert not (tmp_path / "stitch").exists()
