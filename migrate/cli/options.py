@@ -142,8 +142,8 @@ view = option(
     "views",
     multiple=True,
     metavar="SPEC",
-    help="Further model that the stitch may read the texts with; can be repeated. Where none is named and the target may "
-    "cost money, a free local model is tried if one is installed; `none` is for not trying.",
+    help="Further model that the stitch may read the texts with; can be repeated. Where none is named and the target "
+    "may cost money, a free local model is tried if one is installed; `none` is for not trying.",
 )
 sample = option(
     "--sample",
