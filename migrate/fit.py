@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -11,9 +11,10 @@ import numpy as np
 
 from migrate.cost.meter import SpendingCap
 from migrate.cost.spending import SOURCE_MODEL, VIEW, PlannedModel, SpendingPlan
+from migrate.cost.target import tally_of
 from migrate.embedders.base import Embedder
-from migrate.embedders.kinds import runs_code
-from migrate.embedders.prefix import whole_embedder
+from migrate.embedders.kinds import runs_code, split_prefix
+from migrate.embedders.prefix import PrefixEmbedder, first_of, whole_embedder
 from migrate.errors import StitchError, StoreError, UsageError
 from migrate.manifest import Manifest, ModelIdentity, StitchFacts
 from migrate.selection import SAMPLE_SIZE, Pairs, QueryLog, Sample, choose_strategy, draw_sample, embed_pairs
@@ -32,6 +33,7 @@ from migrate.stitch.fitted import (
     require_direction,
 )
 from migrate.stitch.linear import Adjoint, affine_map
+from migrate.stitch.prefix import PrefixCost
 from migrate.stitch.prior import AffineMap
 from migrate.stitch.registry import new_stitch
 from migrate.stitch.select import AUTO, AUTO_CANDIDATES, QUERY_CANDIDATES, select_query_stitch, select_stitch
@@ -62,6 +64,12 @@ class FitOptions:
     views
         Further models, by their specs, whose vectors a stitch that reads texts may use: a free local one where the
         target is paid for, say. A translation embeds every text with them.
+    prior
+        A stitch of the same two models from another corpus, which the fit may lean on.
+    prefix
+        The target embeds the first `prefix` tokens of the sample too, and a stitch may lean on these. One that does
+        is chosen where it should keep more than the same tokens spent on a larger sample; a translation then embeds
+        the first tokens of every text. A view of `prefix:TOKENS:TARGET` is the same.
     seed
         Of the sample and of what is random in a fit.
     """
@@ -74,6 +82,7 @@ class FitOptions:
     source_model: ModelIdentity | None = None
     views: Mapping[str, Embedder] = field(default_factory=dict)
     prior: FittedStitch | None = None
+    prefix: int | None = None
     seed: int = 0
 
     @property
@@ -89,11 +98,15 @@ class FitOptions:
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class FitPlan(SpendingPlan[FittedStitch]):
-    """A fit that is still to be done; the target, the log's model and the views of `options` have meters in them."""
+    """A fit that is still to be done; the target, the log's model and the views of `options` have meters in them.
+
+    `base` is the target, given the first tokens of each document, where these are to be tried.
+    """
 
     store: Store
     embedder: Embedder
     options: FitOptions
+    base: PrefixEmbedder | None = None
     _samples: list[Sample] = field(default_factory=list, init=False, repr=False)
 
     @cached_property
@@ -102,7 +115,7 @@ class FitPlan(SpendingPlan[FittedStitch]):
         log, views = self.options.query_log, self.options.views
         searched = [] if log is None or log.embedder is None else [(log.embedder, log.looked_up)]
         return (
-            PlannedModel(self.embedder, self.cap, documents=self.expected_documents),
+            PlannedModel(self.embedder, self.cap, documents=self._target_texts),
             *(PlannedModel(model, self.cap, SOURCE_MODEL, queries=queries) for model, queries in searched),
             *(PlannedModel(view, self.cap, VIEW, documents=self.expected_documents) for view in views.values()),
         )
@@ -129,6 +142,13 @@ class FitPlan(SpendingPlan[FittedStitch]):
             return draw_sample(self.store, self.options.size, seed=self.options.seed).documents
         return self.sample().documents
 
+    def _target_texts(self) -> Iterator[Document]:
+        """The sample, and its first tokens where these are tried."""
+        documents = self.expected_documents()
+        yield from documents
+        if self.base is not None:
+            yield from first_of(documents, self.embedder.profile.counter, self.base.tokens)
+
     def execute(self, progress: Progress) -> FittedStitch:
         """Embed the sample, judge the candidates on it, and fit the chosen one on all."""
         store, embedder, options = self.store, self.embedder, self.options
@@ -142,7 +162,7 @@ class FitPlan(SpendingPlan[FittedStitch]):
             return fit_query_pairs(pairs, specs, manifest=manifest, state=state, seed=seed, progress=progress)
         reads = store.info.has_texts and _may_read_texts(specs)
         with threads_for(len(pairs.source)):
-            reader = fit_reader(store, embedder, options.views, seed=seed) if reads else None
+            reader = fit_reader(store, embedder, options.views, self.base, seed=seed) if reads else None
         return fit_pairs(
             pairs,
             specs,
@@ -152,8 +172,17 @@ class FitPlan(SpendingPlan[FittedStitch]):
             texts=[document.text for document in sample.documents],
             reader=reader,
             prior=None if options.prior is None else _prior_map(options.prior),
+            prefix=None if self.base is None else self._prefix_cost(self.base, sample),
             progress=progress,
         )
+
+    def _prefix_cost(self, base: PrefixEmbedder, sample: Sample) -> PrefixCost:
+        """What the first tokens of the store cost, by those of the sample."""
+        tally = tally_of(self.embedder)
+        cut = first_of(sample.documents, self.embedder.loaded_profile().counter, base.tokens)
+        whole, first = tally.cost(sample.documents).tokens, tally.cost(cut).tokens
+        count = self.store.info.count
+        return PrefixCost(base.tokens, round(count * first / max(whole, 1)), count)
 
 
 def plan_fit(
@@ -183,6 +212,7 @@ def plan_fit(
         The prior is for other models.
     """
     options, cap = options or FitOptions(), cap or SpendingCap()
+    options, tokens = _split_views(options, embedder)
     choose_strategy(options.strategy, has_log=options.query_log is not None)
     verify_files(store)
     require_texts(store, embedder)
@@ -191,12 +221,15 @@ def plan_fit(
     _check_views(options.views, options.specs, options.direction)
     _check_texts(store, options.specs, options.views)
     _check_prior(store, embedder, options)
+    _check_prefix(store, options, tokens)
     views = {spec: cap.meter(view) for spec, view in options.views.items()}
     log = options.query_log
     if log is not None and log.embedder is not None:
         log = replace(log, embedder=cap.meter(log.embedder))
     metered = replace(options, views=views, query_log=log)
-    return FitPlan(store=store, embedder=cap.meter(embedder, price_usd_per_mtok), options=metered, cap=cap)
+    target = cap.meter(embedder, price_usd_per_mtok)
+    base = None if tokens is None else PrefixEmbedder(target, tokens)
+    return FitPlan(store=store, embedder=target, options=metered, base=base, cap=cap)
 
 
 def fit_stitch(store: Store, embedder: Embedder, *, progress: Progress = no_progress, **options: Any) -> FittedStitch:
@@ -208,6 +241,38 @@ def fit_stitch(store: Store, embedder: Embedder, *, progress: Progress = no_prog
         As `plan_fit`; as the embedders and `draw_sample`; a StitchError where there are fewer than two documents.
     """
     return plan_fit(store, embedder, FitOptions(**options)).run(progress=progress)
+
+
+def _split_views(options: FitOptions, embedder: Embedder) -> tuple[FitOptions, int | None]:
+    """The options without views that are first tokens by the target, and how many tokens these are."""
+    target = embedder.profile.spec
+    lengths = {
+        spec: tokens for spec in options.views for tokens, model in [split_prefix(spec)] if tokens and model == target
+    }
+    found = {*lengths.values(), *([] if options.prefix is None else [options.prefix])}
+    if len(found) > 1:
+        raise UsageError(f"expected one number of first tokens, found {sorted(found)}; name one --prefix")
+    views = {spec: view for spec, view in options.views.items() if spec not in lengths}
+    tokens = found.pop() if found else None
+    return replace(options, views=views, prefix=tokens), tokens
+
+
+def _check_prefix(store: Store, options: FitOptions, tokens: int | None) -> None:
+    """Make sure that first tokens can be had where a stitch reads them, and that one does where they are."""
+    named = [spec for spec in _named(options.specs) if new_stitch(spec).reads_prefix]
+    if tokens is None:
+        if named:
+            raise UsageError(
+                f"the {named[0]} stitch reads the first tokens of texts; say how many, such as --prefix 24"
+            )
+        return
+    if options.direction == QUERY or not (named or not options.specs or AUTO in options.specs):
+        raise UsageError("--prefix is for stitches that read first tokens, such as --stitch prefix+text; leave it out")
+    if not store.info.has_texts:
+        raise StoreError(
+            f"{store.info.location}: expected texts, whose first tokens --prefix embeds, found vectors only; put a "
+            "docs.jsonl beside the index, or leave out --prefix"
+        )
 
 
 def _check_choice(specs: Sequence[str], direction: Direction) -> None:
@@ -318,32 +383,44 @@ def fit_pairs(
     texts: Sequence[str] = (),
     reader: TextReader | None = None,
     prior: AffineMap | None = None,
+    prefix: PrefixCost | None = None,
     progress: Progress = no_progress,
 ) -> FittedStitch:
     """Choose among `specs` (none, or `auto`: all that apply) on held-out pairs, and fit the chosen one on all pairs.
 
     `texts` are those of the pairs; without a `reader` no stitch can read them. One that does gets a fallback that does
-    not.
+    not. `prior` is what stitches may lean on, `prefix` what the first tokens cost that the reader may have.
     """
     pairing = Pairing(pairs.source, pairs.target, None if reader is None else reader.read(texts))
     sample = TrueVectors(pairs.ids, pairs.target, pairs.copies)
     norm = fit_norm(pairs.target)
     with threads_for(len(pairing)):
-        selection = select_stitch(pairing, specs=specs, seed=seed, prior=prior, progress=progress)
+        selection = select_stitch(pairing, specs=specs, seed=seed, prior=prior, prefix=prefix, progress=progress)
         fitted = pairing.fit(selection.stitch or new_stitch(selection.chosen))
         fallback = fit_fallback(pairing, selection, seed=seed, prior=prior) if fitted.reads_texts else None
     if fallback is None:
-        return FittedStitch(fitted, norm, sample, selection, manifest, state)
-    return FittedStitch(fitted, norm, sample, selection, manifest, state, reader, fallback)
+        return FittedStitch(fitted, norm, sample, selection, manifest, state, prior=prior)
+    if reader is not None and not fitted.reads_prefix:
+        reader = reader.without_base()
+    return FittedStitch(fitted, norm, sample, selection, manifest, state, reader, fallback, prior)
 
 
 def fit_reader(
-    store: Store, embedder: Embedder, views: Mapping[str, Embedder] | None = None, *, seed: int = 0
+    store: Store,
+    embedder: Embedder,
+    views: Mapping[str, Embedder] | None = None,
+    base: PrefixEmbedder | None = None,
+    *,
+    seed: int = 0,
 ) -> TextReader:
     """What text-aware stitches learn from the texts of the store, up to `CORPUS_SIZE` of them, and from the target."""
     rows = np.sort(np.random.default_rng(seed).permutation(store.info.count)[:CORPUS_SIZE])
     texts = [document.text for document in store.documents(rows)]
-    return TextReader.fit(texts, embedder.token_table(), models=views, seed=seed)
+    models, spec = dict(views or {}), None
+    if base is not None:
+        spec = base.profile.spec
+        models[spec] = base
+    return TextReader.fit(texts, embedder.token_table(), models=models, base=spec, seed=seed)
 
 
 def fit_query_pairs(

@@ -47,7 +47,7 @@ _MAPS = {
 
 WEIGHTS_NAME = "weights.safetensors"
 SAMPLE_NAME = "sample.json"
-PREFIX, READER_PREFIX, FALLBACK_PREFIX = "stitch.", "reader.", "fallback."
+PREFIX, READER_PREFIX, FALLBACK_PREFIX, PRIOR_PREFIX = "stitch.", "reader.", "fallback.", "prior."
 SAMPLE_KEY = "sample.vectors"
 
 
@@ -185,7 +185,7 @@ class FittedStitch:
     models that normalise. `sample` is empty in a stitch for queries, because every document has an old vector.
     `state` holds the files that a target model fitted on the corpus needs to embed queries the same way later; they
     travel with the stitch and with every store it translates. `reader` turns texts into views; `fallback` is used where
-    there are no texts.
+    there are no texts. `prior` is the map from elsewhere that the fit might lean on, for the next fit.
     """
 
     stitch: Stitch
@@ -196,6 +196,7 @@ class FittedStitch:
     state: Mapping[str, bytes] = field(default_factory=dict)
     reader: TextReader | None = None
     fallback: Fallback | None = None
+    prior: AffineMap | None = None
 
     def __repr__(self) -> str:
         old, new = self.manifest.source_model, self.manifest.model
@@ -325,6 +326,8 @@ class FittedStitch:
         """Write the stitch into a new folder, atomically. Only the date in the manifest differs between equal fits."""
         spare = {} if self.fallback is None else self.fallback.stitch.saved()
         arrays = {**self._arrays(), **{FALLBACK_PREFIX + name: array for name, array in spare.items()}}
+        if self.prior is not None:
+            arrays |= {f"{PRIOR_PREFIX}matrix": self.prior.matrix, f"{PRIOR_PREFIX}offset": self.prior.offset}
         tensors = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
         with atomic_folder(Path(folder), force=force) as aside:
             write_bytes(aside / WEIGHTS_NAME, save(tensors))

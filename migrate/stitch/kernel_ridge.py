@@ -178,7 +178,10 @@ class Additive(Stitch):
             found = search.lean(found, prior)
             search.residual = (truth - found.share * prior).astype(np.float32)
         base = self._base_vectors(texts)
-        return found if base is None else search.lean(found, summarize_norms(target).mean * base[rows], "base_share")
+        if base is None:
+            return found
+        towards = summarize_norms(target).mean * base[rows].astype(np.float64)
+        return search.lean(found, towards, "base_share")
 
     def fit(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
         """Solve for all pairs, exactly or on landmarks.

@@ -23,8 +23,8 @@ import unicodedata
 import zlib
 from array import array
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Self
@@ -288,6 +288,7 @@ class TextReader:
     topics : (t, k) float32, from these terms to topics; empty for a store of few documents
     pieces : the tokenizer and the vectors of the target, None where it is not local
     models : further embedding models by their specs
+    base : the spec of the one among them that is the target, given the first tokens of each document; None without
     """
 
     ngram_idf: Vectors
@@ -295,6 +296,7 @@ class TextReader:
     topics: Vectors
     pieces: Pieces | None = None
     models: Mapping[str, Embedder] = field(default_factory=dict)
+    base: str | None = None
 
     @classmethod
     def fit(
@@ -303,6 +305,7 @@ class TextReader:
         table: TokenTable | None = None,
         *,
         models: Mapping[str, Embedder] | None = None,
+        base: str | None = None,
         seed: int = 0,
     ) -> Self:
         """Learn from texts, which should be drawn from all over the store; `CORPUS_SIZE` of them are enough."""
@@ -321,7 +324,12 @@ class TextReader:
             parts = [(weights, counts[:, used]) for weights, counts in parts]
         ngram_idf, term_idf = _inverse(ngrams, len(texts)), _inverse(terms, len(texts))
         topics = _find_topics([weights @ _times(counts, term_idf) for weights, counts in parts], len(texts), seed)
-        return cls(ngram_idf, term_idf, topics, pieces, models or {})
+        return cls(ngram_idf, term_idf, topics, pieces, models or {}, base)
+
+    def without_base(self) -> Self:
+        """The reader for a stitch that does not read first tokens, which are not embedded then."""
+        models = {spec: model for spec, model in self.models.items() if spec != self.base}
+        return replace(self, models=models, base=None)
 
     def read(self, texts: Sequence[str]) -> TextRows:
         """The views of some texts."""
@@ -335,8 +343,8 @@ class TextReader:
             views[TOKENS] = TermView(terms, self.pieces.vectors)
         if self.topics.size:
             views[TOPICS] = TermView(terms, self.topics)
-        views |= {f"model {spec}": DenseView(_embed(model, texts)) for spec, model in self.models.items()}
-        return TextRows(views)
+        views |= {_view_of(spec): DenseView(_embed(model, texts)) for spec, model in self.models.items()}
+        return TextRows(views, None if self.base is None else _view_of(self.base))
 
     def arrays(self) -> Arrays:
         """What was learned, except for the tokenizer."""
@@ -346,6 +354,8 @@ class TextReader:
             limit = -1 if self.pieces.limit is None else self.pieces.limit
             arrays |= {"pieces.kept": self.pieces.kept, "pieces.vectors": self.pieces.vectors}
             arrays["pieces.limit"] = np.array([limit], dtype=np.int32)
+        if self.base is not None:
+            arrays["base"] = np.array([list(self.models).index(self.base)], dtype=np.int32)
         return arrays
 
     def state(self) -> Mapping[str, bytes]:
@@ -354,8 +364,10 @@ class TextReader:
         return {**files, VIEWS_FILE: json.dumps(list(self.models)).encode()} if self.models else files
 
     @classmethod
-    def restore(cls, arrays: Arrays, state: Mapping[str, bytes]) -> Self:
-        """Take back what `arrays` and `state` gave."""
+    def restore(
+        cls, arrays: Arrays, state: Mapping[str, bytes], load_base: Callable[[str], Embedder] = load_embedder
+    ) -> Self:
+        """Take back what `arrays` and `state` gave; `load_base` loads the model of the base."""
         pieces = None
         if "pieces.kept" in arrays:
             limit = int(arrays["pieces.limit"][0])
@@ -364,8 +376,9 @@ class TextReader:
         specs = json.loads(state.get(VIEWS_FILE, b"[]"))
         if any(map(runs_code, specs)):
             raise ValueError("a view would run code of its own")
-        models = {spec: load_embedder(spec) for spec in specs}
-        reader = cls(arrays["ngram_idf"], arrays["term_idf"], arrays["topics"], pieces, models)
+        base = specs[int(arrays["base"][0])] if "base" in arrays else None
+        models = {spec: load_base(spec) if spec == base else load_embedder(spec) for spec in specs}
+        reader = cls(arrays["ngram_idf"], arrays["term_idf"], arrays["topics"], pieces, models, base)
         reader._check()
         return reader
 
@@ -380,10 +393,16 @@ class TextReader:
             raise ValueError("frequencies, pieces and topics do not fit together or are not finite")
 
 
+def _view_of(spec: str) -> str:
+    return f"model {spec}"
+
+
 def _embed(model: Embedder, texts: Sequence[str]) -> Vectors:
     """Unit vectors of the texts, (m, d); of a blank one, which no model embeds, zeros."""
-    vectors = np.zeros((len(texts), model.identity.dim), dtype=np.float32)
     rows = [row for row, text in enumerate(texts) if text.strip()]
+    if not rows:
+        return np.zeros((len(texts), model.quick_identity().dim), dtype=np.float32)
+    vectors = np.zeros((len(texts), model.identity.dim), dtype=np.float32)
     vectors[rows] = model.embed_documents([Document(str(row), texts[row]) for row in rows])
     return unit_rows(vectors)
 
