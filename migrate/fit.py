@@ -43,6 +43,9 @@ from migrate.stores.file_store import verify_files
 from migrate.threads import threads_for
 from migrate.vectors import Document, Progress, no_progress
 
+_LOOKED_UP = 500
+"""Documents beside the sample whose first tokens are looked up in the cache, to tell what they still cost."""
+
 
 @dataclass(frozen=True, slots=True)
 class FitOptions:
@@ -100,13 +103,15 @@ class FitOptions:
 class FitPlan(SpendingPlan[FittedStitch]):
     """A fit that is still to be done; the target, the log's model and the views of `options` have meters in them.
 
-    `base` is the target, given the first tokens of each document, where these are to be tried.
+    `base` is the target, given the first tokens of each document, where these are to be tried. `given` are the models
+    without meters that the stitch keeps to read texts with: what it embeds later is paid for then.
     """
 
     store: Store
     embedder: Embedder
     options: FitOptions
     base: PrefixEmbedder | None = None
+    given: Mapping[str, Embedder] = field(default_factory=dict)
     _samples: list[Sample] = field(default_factory=list, init=False, repr=False)
 
     @cached_property
@@ -163,7 +168,7 @@ class FitPlan(SpendingPlan[FittedStitch]):
         reads = store.info.has_texts and _may_read_texts(specs)
         with threads_for(len(pairs.source)):
             reader = fit_reader(store, embedder, options.views, self.base, seed=seed) if reads else None
-        return fit_pairs(
+        fitted = fit_pairs(
             pairs,
             specs,
             manifest=manifest,
@@ -175,14 +180,19 @@ class FitPlan(SpendingPlan[FittedStitch]):
             prefix=None if self.base is None else self._prefix_cost(self.base, sample),
             progress=progress,
         )
+        return fitted if fitted.reader is None else replace(fitted, reader=fitted.reader.with_models(self.given))
 
     def _prefix_cost(self, base: PrefixEmbedder, sample: Sample) -> PrefixCost:
-        """What the first tokens of the store cost, by those of the sample."""
+        """What the first tokens of the store cost, by those of the sample and by what others have in the cache."""
         tally = tally_of(self.embedder)
         cut = first_of(sample.documents, self.embedder.loaded_profile().counter, base.tokens)
         whole, first = tally.cost(sample.documents).tokens, tally.cost(cut).tokens
+        order = np.random.default_rng(self.options.seed).permutation(self.store.info.count)
+        others = order[~np.isin(order, sample.rows)][:_LOOKED_UP]
+        looked_up = list(self.store.documents(np.sort(others)))
+        unpaid = 1 - sum(base.known(looked_up, "document")) / max(len(looked_up), 1)
         count = self.store.info.count
-        return PrefixCost(base.tokens, round(count * first / max(whole, 1)), count)
+        return PrefixCost(base.tokens, round(unpaid * count * first / max(whole, 1)), count)
 
 
 def plan_fit(
@@ -228,8 +238,11 @@ def plan_fit(
         log = replace(log, embedder=cap.meter(log.embedder))
     metered = replace(options, views=views, query_log=log)
     target = cap.meter(embedder, price_usd_per_mtok)
-    base = None if tokens is None else PrefixEmbedder(target, tokens)
-    return FitPlan(store=store, embedder=target, options=metered, base=base, cap=cap)
+    base, given = None, dict(options.views)
+    if tokens is not None:
+        base, bare = PrefixEmbedder(target, tokens), PrefixEmbedder(embedder, tokens)
+        given[bare.profile.spec] = bare
+    return FitPlan(store=store, embedder=target, options=metered, base=base, given=given, cap=cap)
 
 
 def fit_stitch(store: Store, embedder: Embedder, *, progress: Progress = no_progress, **options: Any) -> FittedStitch:

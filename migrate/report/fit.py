@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from migrate.stitch.confidence import Confidence
 from migrate.stitch.fitted import best_of_vectors
+from migrate.stitch.prefix import PrefixWorth
 from migrate.stitch.select import MORE, LearningCurve, Selection
 from migrate.stores.confidence import unreliable
 
@@ -61,6 +62,7 @@ def fit_sentences(selection: Selection) -> list[str]:
         "what that means for queries is for the audit to say"
     ]
     sentences += _worth(selection)
+    sentences += _prefix(selection.prefix, selection.chosen) if selection.prefix is not None else []
     sentences += _curve(selection.curve) if selection.curve is not None else []
     sentences += _confidence(selection.confidence) if selection.confidence is not None else []
     return sentences
@@ -75,6 +77,21 @@ def _worth(selection: Selection) -> list[str]:
     return [
         f"the texts alone find {alone[0].scores.overlap_at_10:.1%}, the old vectors alone "
         f"{vectors.scores.overlap_at_10:.1%} ({vectors.stitch})"
+    ]
+
+
+def _prefix(worth: PrefixWorth, chosen: str) -> list[str]:
+    alone = "" if worth.alone is None else f", alone {worth.alone:.1%}"
+    outcome = (
+        f"{chosen} was chosen, and translate embeds those of every text"
+        if worth.is_used
+        else "they were left out, and translate does not embed them"
+    )
+    return [
+        f"the first {worth.tokens} tokens: with them the stitch finds {worth.with_prefix:.1%}{alone}, without "
+        f"{worth.without:.1%}; with the true vectors of the sample that is {worth.kept_with:.1%} of the store's "
+        f"neighbours, where as many tokens spent on {worth.pairs:,} further pairs should keep "
+        f"{worth.kept_with_pairs:.1%}: {outcome}"
     ]
 
 

@@ -331,6 +331,10 @@ class TextReader:
         models = {spec: model for spec, model in self.models.items() if spec != self.base}
         return replace(self, models=models, base=None)
 
+    def with_models(self, models: Mapping[str, Embedder]) -> Self:
+        """The reader with these in the place of its own models, as far as they are the same by their specs."""
+        return replace(self, models={spec: models.get(spec, model) for spec, model in self.models.items()})
+
     def read(self, texts: Sequence[str]) -> TextRows:
         """The views of some texts."""
         words = split_words(texts)
