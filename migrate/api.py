@@ -81,6 +81,7 @@ def fit(
     size: int = SAMPLE_SIZE,
     direction: Direction = DOCUMENT,
     prior: FittedStitch | str | Path | None = None,
+    prefix: int | None = None,
     seed: int = 0,
     max_cost_usd: float | None = MAX_COST_USD,
     progress: Progress = no_progress,
@@ -101,6 +102,9 @@ def fit(
         "document" maps the store's vectors into the target space, "query" new queries into the space of the store.
     prior
         A stitch of the same two models from another corpus, or its path, which the fit may lean on.
+    prefix
+        First tokens of each text to embed too, and to lean on where that keeps more than the same tokens spent on a
+        larger sample; a translation then embeds those of every text.
     seed
         Of the sample and of what is random in a fit.
     max_cost_usd
@@ -121,7 +125,7 @@ def fit(
     <FittedStitch ridge: tfidf:32 -> tfidf:24, 32 -> 24 dimensions, 100 pairs, held-out overlap@10 0...>
     """
     leaning = load_stitch(prior) if isinstance(prior, str | Path) else prior
-    options = FitOptions(direction=direction, stitch=stitch, size=size, prior=leaning, seed=seed)
+    options = FitOptions(direction=direction, stitch=stitch, size=size, prior=leaning, prefix=prefix, seed=seed)
     return plan_fit(_store(store), _model(target), options).run_within(max_cost_usd, progress=progress)
 
 

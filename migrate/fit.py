@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
 from migrate.cost.meter import SpendingCap
 from migrate.cost.spending import SOURCE_MODEL, VIEW, PlannedModel, SpendingPlan
+from migrate.cost.target import tally_of
 from migrate.embedders import load_embedder
 from migrate.embedders.base import Embedder
-from migrate.embedders.kinds import runs_code
-from migrate.embedders.prefix import whole_embedder
+from migrate.embedders.kinds import runs_code, split_prefix
+from migrate.embedders.prefix import PrefixEmbedder, first_of, whole_embedder
 from migrate.embedders.registry import find_model
 from migrate.embedders.weights import has_packaged_model
 from migrate.errors import StitchError, StoreError, UsageError
@@ -35,6 +36,7 @@ from migrate.stitch.fitted import (
     require_direction,
 )
 from migrate.stitch.linear import Adjoint, affine_map
+from migrate.stitch.prefix import PrefixCost
 from migrate.stitch.prior import AffineMap
 from migrate.stitch.registry import new_stitch
 from migrate.stitch.select import (
@@ -56,6 +58,8 @@ FREE_VIEW = "packaged:all-MiniLM-L6-v2"
 
 FEWEST_VIEWED = 100
 """Pairs from which on it is tried: what it adds to fewer cannot be told from chance."""
+_LOOKED_UP = 500
+"""Documents beside the sample whose first tokens are looked up in the cache, to tell what they still cost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,12 @@ class FitOptions:
         Further models, by their specs, whose vectors a stitch that reads texts may use. A translation embeds every text
         with them. By default, None, a free local model is tried where one is installed and the target may cost money:
         see `free_views`.
+    prior
+        A stitch of the same two models from another corpus, which the fit may lean on.
+    prefix
+        The target embeds the first `prefix` tokens of the sample too, and a stitch may lean on these. One that does
+        is chosen where it should keep more than the same tokens spent on a larger sample; a translation then embeds
+        the first tokens of every text. A view of `prefix:TOKENS:TARGET` is the same.
     seed
         Of the sample and of what is random in a fit.
     """
@@ -91,6 +101,7 @@ class FitOptions:
     source_model: ModelIdentity | None = None
     views: Mapping[str, Embedder] | None = None
     prior: FittedStitch | None = None
+    prefix: int | None = None
     seed: int = 0
 
     @property
@@ -106,12 +117,18 @@ class FitOptions:
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class FitPlan(SpendingPlan[FittedStitch]):
-    """A fit that is still to be done; the target, the log's model and the views have meters in them."""
+    """A fit that is still to be done; the target, the log's model and the views have meters in them.
+
+    `base` is the target, given the first tokens of each document, where these are to be tried. `given` are the models
+    without meters that the stitch keeps to read texts with: what it embeds later is paid for then.
+    """
 
     store: Store
     embedder: Embedder
     options: FitOptions
     views: Mapping[str, Embedder]
+    base: PrefixEmbedder | None = None
+    given: Mapping[str, Embedder] = field(default_factory=dict)
     _samples: list[Sample] = field(default_factory=list, init=False, repr=False)
 
     @cached_property
@@ -120,7 +137,7 @@ class FitPlan(SpendingPlan[FittedStitch]):
         log, views = self.options.query_log, self.views
         searched = [] if log is None or log.embedder is None else [(log.embedder, log.looked_up)]
         return (
-            PlannedModel(self.embedder, self.cap, documents=self.expected_documents),
+            PlannedModel(self.embedder, self.cap, documents=self._target_texts),
             *(PlannedModel(model, self.cap, SOURCE_MODEL, queries=queries) for model, queries in searched),
             *(PlannedModel(view, self.cap, VIEW, documents=self.expected_documents) for view in views.values()),
         )
@@ -147,6 +164,13 @@ class FitPlan(SpendingPlan[FittedStitch]):
             return draw_sample(self.store, self.options.size, seed=self.options.seed).documents
         return self.sample().documents
 
+    def _target_texts(self) -> Iterator[Document]:
+        """The sample, and its first tokens where these are tried."""
+        documents = self.expected_documents()
+        yield from documents
+        if self.base is not None:
+            yield from first_of(documents, self.embedder.profile.counter, self.base.tokens)
+
     def execute(self, progress: Progress) -> FittedStitch:
         """Embed the sample, judge the candidates on it, and fit the chosen one on all."""
         store, embedder, options = self.store, self.embedder, self.options
@@ -160,8 +184,8 @@ class FitPlan(SpendingPlan[FittedStitch]):
             return fit_query_pairs(pairs, specs, manifest=manifest, state=state, seed=seed, progress=progress)
         reads = store.info.has_texts and _may_read_texts(specs)
         with threads_for(len(pairs.source)):
-            reader = fit_reader(store, embedder, self.views, seed=seed) if reads else None
-        return fit_pairs(
+            reader = fit_reader(store, embedder, self.views, self.base, seed=seed) if reads else None
+        fitted = fit_pairs(
             pairs,
             specs,
             manifest=manifest,
@@ -171,8 +195,22 @@ class FitPlan(SpendingPlan[FittedStitch]):
             reader=reader,
             prior=None if options.prior is None else _prior_map(options.prior),
             trial=None if options.views is not None else store.info.count,
+            prefix=None if self.base is None else self._prefix_cost(self.base, sample),
             progress=progress,
         )
+        return fitted if fitted.reader is None else replace(fitted, reader=fitted.reader.with_models(self.given))
+
+    def _prefix_cost(self, base: PrefixEmbedder, sample: Sample) -> PrefixCost:
+        """What the first tokens of the store cost, by those of the sample and by what others have in the cache."""
+        tally = tally_of(self.embedder)
+        cut = first_of(sample.documents, self.embedder.loaded_profile().counter, base.tokens)
+        whole, first = tally.cost(sample.documents).tokens, tally.cost(cut).tokens
+        order = np.random.default_rng(self.options.seed).permutation(self.store.info.count)
+        others = order[~np.isin(order, sample.rows)][:_LOOKED_UP]
+        looked_up = list(self.store.documents(np.sort(others)))
+        unpaid = 1 - sum(base.known(looked_up, "document")) / max(len(looked_up), 1)
+        count = self.store.info.count
+        return PrefixCost(base.tokens, round(unpaid * count * first / max(whole, 1)), count)
 
 
 def plan_fit(
@@ -202,6 +240,7 @@ def plan_fit(
         The prior is for other models.
     """
     options, cap = options or FitOptions(), cap or SpendingCap()
+    options, tokens = _split_views(options, embedder)
     choose_strategy(options.strategy, has_log=options.query_log is not None)
     verify_files(store)
     require_texts(store, embedder)
@@ -211,13 +250,18 @@ def plan_fit(
     _check_views(named, options.specs, options.direction)
     _check_texts(store, options.specs, named)
     _check_prior(store, embedder, options)
+    _check_prefix(store, options, tokens)
     chosen = free_views(store, embedder, options) if options.views is None else named
     views = {spec: cap.meter(view) for spec, view in chosen.items()}
     log = options.query_log
     if log is not None and log.embedder is not None:
         log = replace(log, embedder=cap.meter(log.embedder))
     metered, target = replace(options, query_log=log), cap.meter(embedder, price_usd_per_mtok)
-    return FitPlan(store=store, embedder=target, options=metered, views=views, cap=cap)
+    base, given = None, dict(chosen)
+    if tokens is not None:
+        base, bare = PrefixEmbedder(target, tokens), PrefixEmbedder(embedder, tokens)
+        given[bare.profile.spec] = bare
+    return FitPlan(store=store, embedder=target, options=metered, views=views, base=base, given=given, cap=cap)
 
 
 def free_views(store: Store, embedder: Embedder, options: FitOptions) -> dict[str, Embedder]:
@@ -247,6 +291,37 @@ def fit_stitch(store: Store, embedder: Embedder, *, progress: Progress = no_prog
         As `plan_fit`; as the embedders and `draw_sample`; a StitchError where there are fewer than two documents.
     """
     return plan_fit(store, embedder, FitOptions(**options)).run(progress=progress)
+
+
+def _split_views(options: FitOptions, embedder: Embedder) -> tuple[FitOptions, int | None]:
+    """The options without views that are first tokens by the target, and how many tokens these are."""
+    target = embedder.profile.spec
+    named = options.views or {}
+    lengths = {spec: tokens for spec in named for tokens, model in [split_prefix(spec)] if tokens and model == target}
+    found = {*lengths.values(), *([] if options.prefix is None else [options.prefix])}
+    if len(found) > 1:
+        raise UsageError(f"expected one number of first tokens, found {sorted(found)}; name one --prefix")
+    views = None if options.views is None else {spec: view for spec, view in named.items() if spec not in lengths}
+    tokens = found.pop() if found else None
+    return replace(options, views=views, prefix=tokens), tokens
+
+
+def _check_prefix(store: Store, options: FitOptions, tokens: int | None) -> None:
+    """Make sure that first tokens can be had where a stitch reads them, and that one does where they are."""
+    named = [spec for spec in _named(options.specs) if new_stitch(spec).reads_prefix]
+    if tokens is None:
+        if named:
+            raise UsageError(
+                f"the {named[0]} stitch reads the first tokens of texts; say how many, such as --prefix 24"
+            )
+        return
+    if options.direction == QUERY or not (named or not options.specs or AUTO in options.specs):
+        raise UsageError("--prefix is for stitches that read first tokens, such as --stitch prefix+text; leave it out")
+    if not store.info.has_texts:
+        raise StoreError(
+            f"{store.info.location}: expected texts, whose first tokens --prefix embeds, found vectors only; put a "
+            "docs.jsonl beside the index, or leave out --prefix"
+        )
 
 
 def _check_choice(specs: Sequence[str], direction: Direction) -> None:
@@ -357,42 +432,54 @@ def fit_pairs(
     texts: Sequence[str] = (),
     reader: TextReader | None = None,
     prior: AffineMap | None = None,
+    prefix: PrefixCost | None = None,
     trial: int | None = None,
     progress: Progress = no_progress,
 ) -> FittedStitch:
     """Choose among `specs` (none, or `auto`: all that apply) on held-out pairs, and fit the chosen one on all pairs.
 
     `texts` are those of the pairs; without a `reader` no stitch can read them. One that does gets a fallback that does
-    not. Models of the reader that the chosen stitch does not use are left out of it. With `trial`, the number of
-    documents of the store, they are used only where they help beyond the error of what is measured, and where no more
-    than `MOST_VIEWED` documents would have to be embedded with them.
+    not. Models of the reader that the chosen stitch does not use are left out of it. `prior` is what stitches may lean
+    on, `prefix` what the first tokens cost that the reader may have. With `trial`, the number of documents of the store,
+    further models are used only where they help beyond the error of what is measured, and where no more than
+    `MOST_VIEWED` documents would have to be embedded with them.
     """
     pairing = Pairing(pairs.source, pairs.target, None if reader is None else reader.read(texts))
     sample = TrueVectors(pairs.ids, pairs.target, pairs.copies)
     norm = fit_norm(pairs.target)
     with threads_for(len(pairing)):
-        selection = select_stitch(pairing, specs=specs, seed=seed, prior=prior, progress=progress)
-        if reader is not None and reader.models and trial is not None:
-            bare = pairing.without_views(map(view_of, reader.models))
-            plain = select_stitch(bare, specs=specs, seed=seed, prior=prior, progress=progress)
-            views = TriedViews.compare(tuple(reader.models), selection, plain, documents=trial)
+        select = partial(select_stitch, specs=specs, seed=seed, prior=prior, prefix=prefix, progress=progress)
+        selection = select(pairing)
+        tried = [] if reader is None or trial is None else [spec for spec in reader.models if spec != reader.base]
+        if tried and trial is not None:
+            bare = pairing.without_views(map(view_of, tried))
+            plain = select(bare)
+            views = TriedViews.compare(tuple(tried), selection, plain, documents=trial)
             pairing, selection = (pairing, selection) if views.is_used else (bare, plain)
             selection = replace(selection, tried=views)
         fitted = pairing.fit(selection.stitch or new_stitch(selection.chosen))
         fallback = fit_fallback(pairing, selection, seed=seed, prior=prior) if fitted.reads_texts else None
     if fallback is None or reader is None:
-        return FittedStitch(fitted, norm, sample, selection, manifest, state)
-    used = reader.with_models(spec for spec in reader.models if view_of(spec) in fitted.views)
-    return FittedStitch(fitted, norm, sample, selection, manifest, state, used, fallback)
+        return FittedStitch(fitted, norm, sample, selection, manifest, state, prior=prior)
+    return FittedStitch(fitted, norm, sample, selection, manifest, state, reader.for_stitch(fitted), fallback, prior)
 
 
 def fit_reader(
-    store: Store, embedder: Embedder, views: Mapping[str, Embedder] | None = None, *, seed: int = 0
+    store: Store,
+    embedder: Embedder,
+    views: Mapping[str, Embedder] | None = None,
+    base: PrefixEmbedder | None = None,
+    *,
+    seed: int = 0,
 ) -> TextReader:
     """What text-aware stitches learn from the texts of the store, up to `CORPUS_SIZE` of them, and from the target."""
     rows = np.sort(np.random.default_rng(seed).permutation(store.info.count)[:CORPUS_SIZE])
     texts = [document.text for document in store.documents(rows)]
-    return TextReader.fit(texts, embedder.token_table(), models=views, seed=seed)
+    models, spec = dict(views or {}), None
+    if base is not None:
+        spec = base.profile.spec
+        models[spec] = base
+    return TextReader.fit(texts, embedder.token_table(), models=models, base=spec, seed=seed)
 
 
 def fit_query_pairs(

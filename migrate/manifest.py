@@ -125,7 +125,8 @@ class StoreFacts(_Facts):
     `index` is the name of the file of vectors, `documents_sha256` has the hash of each file that documents are read
     from, by its path. The others are of a store that was translated (`stitch` is the spec, `confidence_lowest` and
     `confidence_spearman` are of its stitch, `fallback` says what took the place of one that reads texts), filled in
-    from the cache, or stamped (`checked`). `chosen_by` has digests of the queries that chose documents.
+    from the cache, or stamped (`checked`). `chosen_by` has digests of the queries that chose documents. `first_tokens`
+    is how many tokens of each text the target embedded for the stitch to lean on.
     """
 
     made_by: str | None = _fact("made by", _TEXT)
@@ -139,6 +140,7 @@ class StoreFacts(_Facts):
     filled_in: str | None = _fact("filled in", _TEXT)
     checked: Mapping[str, Any] | None = _fact("checked", _TABLE_OR_NULL)
     chosen_by: tuple[str, ...] = _fact("chosen by queries", _TEXTS, ())
+    first_tokens: int | None = _fact("first tokens", _WHOLE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +151,7 @@ class StitchFacts(_Facts):
     store had any. What is noted when it is saved: `stitch` (the spec), `norm`, `kind_facts`, `selection` and that of
     the `fallback`, the names of its `arrays`, and the SHA-256 of its `files`. `reembedding` is the budget that it was
     fitted again with. `chosen_by` has digests of the queries that chose documents. `prior` is the SHA-256 of the stitch
-    that the fit might lean on.
+    that the fit might lean on, `first_tokens` how many tokens of each text it leans on.
     """
 
     fingerprint: Mapping[str, Any] | None = _fact("fingerprint", _TABLE)
@@ -166,6 +168,7 @@ class StitchFacts(_Facts):
     reembedding: Mapping[str, Any] | None = _fact("re-embedding", _TABLE)
     chosen_by: tuple[str, ...] = _fact("chosen by queries", _TEXTS, ())
     prior: str | None = _fact("prior", _TEXT)
+    first_tokens: int | None = _fact("first tokens", _WHOLE)
 
     @property
     def fitted_on(self) -> Mapping[str, Any]:

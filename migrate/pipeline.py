@@ -21,6 +21,7 @@ from migrate.cost.spending import SOURCE_MODEL, PlannedModel, SpendingPlan
 from migrate.embed import reembed_store
 from migrate.embed.reference import documents_left
 from migrate.embedders.base import Embedder
+from migrate.embedders.prefix import first_of
 from migrate.files import atomic_file, canonical_json, write_bytes, write_json
 from migrate.finished import RECORD, Finished, Kept, RunConfiguration, find_finished, find_kept, note_finished
 from migrate.fit import FitOptions, FitPlan, plan_fit
@@ -67,7 +68,7 @@ class MigrationRequest:
         complete or absent.
     source_embedder
         The model of the store: for the arm `stay`.
-    stitch, size, strategy, query_log
+    stitch, size, strategy, query_log, prefix
         As in `migrate.fit.FitOptions`.
     price_usd_per_mtok
         US dollars per million tokens of the target model; by default the registry's.
@@ -90,6 +91,7 @@ class MigrationRequest:
     size: int = SAMPLE_SIZE
     strategy: str | None = None
     query_log: QueryLog | None = None
+    prefix: int | None = None
     price_usd_per_mtok: float | None = None
     margin: float = MARGIN
     pool: PoolReference | None = PoolReference()  # noqa: RUF009 - frozen, and without state
@@ -129,6 +131,7 @@ class MigrationRequest:
             strategy=choose_strategy(self.strategy, has_log=self.query_log is not None),
             query_log=self.query_log,
             source_model=source_model,
+            prefix=self.prefix,
             seed=self.seed,
         )
 
@@ -146,6 +149,8 @@ class MigrationRequest:
             "query log": self.query_log and self.query_log.digest(),
             "source model": self._source_scope if self.query_log else None,
         }
+        if self.prefix is not None:  # runs from before there was one go on
+            options["prefix"] = self.prefix
         return Configuration("run", self.store.snapshot().as_json(), options)
 
     @property
@@ -195,7 +200,8 @@ class MigrationPlan(SpendingPlan[Migration]):
     def _texts_left(self) -> Iterator[Document]:
         """The sample, and all documents or about those of a pool, without what an earlier run has done.
 
-        A document of the sample comes twice, as it is embedded twice by an embedder without a cache.
+        A document of the sample comes twice, as it is embedded twice by an embedder without a cache. First tokens are
+        counted for all documents, though it may turn out that the stitch does not read them.
         """
         request = self.request
         folder, restart = self.request.folder, self.request.restart
@@ -204,6 +210,8 @@ class MigrationPlan(SpendingPlan[Migration]):
         done = {name for name in steps if (folder / name).exists()}
         if STITCH not in done:
             yield from self.fit.expected_documents()
+        if STORE not in done and request.prefix is not None:
+            yield from first_of(request.store.documents(), request.embedder.profile.counter, request.prefix)
         if not request.builds_reference:
             arms = 1 if request.source_embedder is None else 2
             yield from expected_documents(request.store, self.questions, arms, seed=request.seed)
@@ -223,7 +231,7 @@ class MigrationPlan(SpendingPlan[Migration]):
                 fitted = self.fit.execute(progress)
                 fitted.save(folder / STITCH, force=steps.force)
                 steps.note(STITCH)
-            saved = load_stitch(folder / STITCH)
+            saved = load_stitch(folder / STITCH).with_base(request.embedder)
             translation = _translate(store, saved, steps, progress)
             if request.builds_reference and steps.known(REFERENCE) is None:
                 reembed_store(

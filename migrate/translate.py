@@ -324,6 +324,7 @@ def _manifest(
         fallback=None if fallback is None else asdict(fallback),
         # What a store that was itself translated got by a log is better translated again.
         chosen_by=tuple(sorted(choosers_of(stitch, store.info.manifest))),
+        first_tokens=fitted.first_tokens,
     )
     return Manifest(
         kind="store",

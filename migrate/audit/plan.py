@@ -275,11 +275,12 @@ def plan_audit(request: AuditRequest) -> AuditPlan:
             )
     if request.bridge is not None:
         bridged_store(request.bridge, request.source, request.embedder.identity)
-    cap, trial, old = SpendingCap(), request.trial, request.source_embedder
+    cap, price = SpendingCap(), request.options.price_usd_per_mtok
+    trial, old = request.trial, request.source_embedder
     metered = replace(
         request,
-        embedder=cap.meter(request.embedder, request.options.price_usd_per_mtok),
+        embedder=cap.meter(request.embedder, price),
         source_embedder=old and cap.meter(old),
-        trial=trial and replace(trial, fitted=with_metered_views(trial.fitted, cap)),
+        trial=trial and replace(trial, fitted=with_metered_views(trial.fitted, cap, price)),
     )
     return AuditPlan(request=metered, query_set=request.judging, cap=cap)

@@ -121,7 +121,7 @@ def read_trial(frontier: FrontierOptions, source: str | None, model: ModelOption
     budgets = [Budget.parse(part) for part in frontier.shares.split(",")]
     if any(budget.unit != "share" for budget in budgets):
         raise UsageError(f"--frontier: expected shares of the store such as 10%,30%, found {frontier.shares!r}")
-    fitted = with_views(load_stitch(stitch), model)
+    fitted = with_views(load_stitch(stitch), stitch, model)
     if "confidence" in policies:
         require_confidence(fitted)  # refused before anything is spent
     log: Sequence[Query] = ()

@@ -95,6 +95,7 @@ def command(
             source_model=old.identity if old else None,
             views=options.load_views(views, model),
             prior=None if prior is None else load_stitch(prior),
+            prefix=learning.prefix,
             seed=general.seed,
         )
         plan = plan_fit(opened, embedder, chosen, price_usd_per_mtok=price)

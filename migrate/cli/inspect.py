@@ -34,6 +34,7 @@ def command(store: str, as_json: bool) -> None:
 def _facts(store: Store) -> dict[str, Any]:
     info = store.info
     model = info.manifest.model if info.manifest else None
+    first_tokens = info.manifest.store.first_tokens if info.manifest else None
     return {
         "store": info.location,
         "format": info.kind,
@@ -46,6 +47,7 @@ def _facts(store: Store) -> dict[str, Any]:
         "checksum": _checksum(store),
         "texts": info.has_texts,
         "model": model.spec if model else "unknown (no manifest)",
+        **({"first_tokens": first_tokens} if first_tokens else {}),
         **info.details,
         "notes": list(info.notes),
     }

@@ -135,7 +135,8 @@ stitch = option(
     default=["auto"],
     metavar="KIND",
     help="auto, or one of identity, mean, procrustes, ols, ridge, lowrank, lowrank:RANK, kernel, mlp:1 to mlp:7; "
-    "ridge+text, kernel+text and text read the documents too; for queries adjoint. Repeated: the best of these.",
+    "ridge+text, kernel+text and text read the documents too, prefix and prefix+text what --prefix embeds; for queries "
+    "adjoint. Repeated: the best of these.",
 )
 view = option(
     "--view",
@@ -181,6 +182,7 @@ class LearningOptions:
     strategy: str | None
     query_log: Path | None
     source_model: str | None
+    prefix: int | None
 
     def load_log(self, embedder: Embedder | None) -> QueryLog | None:
         """The query log, searched by `embedder` where the source model is at hand.
@@ -199,7 +201,14 @@ class LearningOptions:
         return None if self.query_log is None else QueryLog(read_query_log(self.query_log), embedder)
 
 
-learning_options = option_group(LearningOptions, "learning", stitch, sample, strategy, query_log, source_model)
+prefix = option(
+    "--prefix",
+    type=click.IntRange(1, 10**8),
+    metavar="N",
+    help="Also embed the first N tokens of each text, and lean on these where that keeps more than the same tokens "
+    "spent on a larger sample.",
+)
+learning_options = option_group(LearningOptions, "learning", stitch, sample, strategy, query_log, source_model, prefix)
 """Adds the options of `LearningOptions`."""
 
 

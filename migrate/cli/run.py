@@ -105,6 +105,7 @@ def command(
             size=learning.size,
             strategy=learning.strategy,
             query_log=learning.load_log(old),
+            prefix=learning.prefix,
             price_usd_per_mtok=price,
             margin=margin,
             pool=PoolReference(on_step=lambda step: advise(step.sentence, quiet=quiet)) if reference == POOL else None,

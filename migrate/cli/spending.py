@@ -9,6 +9,7 @@ import math
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -177,12 +178,17 @@ def cached_texts(model: ModelOptions, profile: Profile) -> CacheLookup | None:
     return lambda texts: embedder.known(texts, "document")
 
 
-def with_views(fitted: FittedStitch, model: ModelOptions) -> FittedStitch:
-    """The stitch, whose views that may cost money go by the command's cache and server."""
-    if fitted.reader is None:
+def with_views(fitted: FittedStitch, folder: Path, model: ModelOptions) -> FittedStitch:
+    """The stitch of `folder`, whose views that may cost money go by the command's cache and server.
+
+    So do first tokens, whoever embeds them: an audit or `embed --prefix` may have left them in the cache.
+    """
+    reader, target = fitted.reader, fitted.manifest.model
+    if reader is None:
         return fitted
     models = {
-        spec: view if view.profile.is_paid is False else model.for_source().load(spec)
-        for spec, view in fitted.reader.models.items()
+        spec: model.for_source().load(spec) for spec, view in reader.models.items() if view.profile.is_paid is not False
     }
-    return replace(fitted, reader=replace(fitted.reader, models=models))
+    if reader.base is not None and target is not None:
+        models[reader.base] = model.as_recorded(target).load(reader.base, state=folder)
+    return replace(fitted, reader=reader.with_models(models))

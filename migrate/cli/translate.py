@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from migrate.cost.spending import PlannedModel
     from migrate.embedders.base import Embedder
     from migrate.manifest import Manifest, ModelIdentity
-    from migrate.reembed import Announce, Choice, Reembedding, RefitPlan
+    from migrate.reembed import Announce, Choice, Reembedding, RefitPlan, TranslatePlan
     from migrate.stitch.fitted import FittedStitch
     from migrate.stores.base import Store
     from migrate.translate import Translation
@@ -231,7 +231,7 @@ def command(
     with progress_bar(quiet=quiet) as progress:
         opened = open_store(store, verify=True)
         paid = spending.open(quiet=quiet)
-        fitted = with_views(load_stitch(stitch), model)
+        fitted = with_views(load_stitch(stitch), stitch, model)
         reporter = _Reporter(paid, fitted, reembedding.policy, reembedding.folder(output), progress)
         refit = plan_budget(reembedding, opened, fitted, (stitch, output), model, general, reporter.announce())
         plan = plan_translate(
@@ -239,11 +239,14 @@ def command(
             fitted,
             output,
             refit=refit,
+            price_usd_per_mtok=reembedding.price,
             any_store=any_store,
             force=general.force,
             restart=general.restart,
         )
         paid.agree_on(plan.views, progress=progress)  # the target's texts are not chosen yet
+        if fitted.first_tokens is not None and opened.info.has_texts:
+            _say_first_tokens(fitted, plan, quiet=quiet)
         done = plan.run(cap_usd=paid.cap_usd, progress=progress)
     paid.finish()
     if general.as_json:
@@ -251,6 +254,16 @@ def command(
         return
     _show(done, opened, output)
     _advise_audit(opened, fitted, store, output, reembedding.target, quiet=quiet)
+
+
+def _say_first_tokens(fitted: FittedStitch, plan: TranslatePlan, *, quiet: bool) -> None:
+    """Say that all texts are embedded where no estimate does, as the model costs no money."""
+    if all(view.meter is None for view in plan.views):
+        advise(
+            f"to embed: the first {fitted.first_tokens} tokens of every text, without those in the cache; the model "
+            "costs no money",
+            quiet=quiet,
+        )
 
 
 def _advise_audit(

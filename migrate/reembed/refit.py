@@ -42,7 +42,8 @@ def refit(
 ) -> FittedStitch:
     """A stitch of `known`, the true vectors of the documents in `rows`, all (n,) that were paid for or copy one.
 
-    A stitch that `auto` chose is chosen anew: with more pairs another kind may be the best. The true vectors travel
+    A stitch that `auto` chose is chosen anew: with more pairs another kind may be the best. It may lean on the prior
+    and on the first tokens that the old one might lean on. The true vectors travel
     as they are; to scale them down, lest they outrank translated ones, only loses.
 
     `reader` turns texts into what a stitch reads of them, where the old one did not need one; `details` are added to
@@ -65,6 +66,7 @@ def refit(
         seed=seed,
         texts=texts,
         reader=reader,
+        prior=fitted.prior,
         progress=progress,
     )
     return replace(found, sample=known)
@@ -80,7 +82,8 @@ def refit_same_kind(
     pairs, texts = _pairs(store, known, rows, with_texts=fitted.reads_texts, seed=seed)
     read = fitted.reader.read(texts) if fitted.reader is not None and fitted.reads_texts else None
     pairing = Pairing(pairs.source, pairs.target, read)
-    stitch = pairing.fit(tune(fitted.stitch.spec, some_of(pairing, seed=seed), seed=seed)[0])
+    tuned, _ = tune(fitted.stitch.spec, some_of(pairing, seed=seed), seed=seed, prior=fitted.prior)
+    stitch = pairing.fit(tuned)
     unjudged = replace(fitted.selection, confidence=None, curve=None, stitch=None)
     return replace(fitted, stitch=stitch, norm=fit_norm(pairs.target), sample=known, selection=unjudged)
 

@@ -209,7 +209,7 @@ def plan_refit(
     cap = cap or SpendingCap()
     return RefitPlan(
         store=store,
-        fitted=with_metered_views(fitted, cap),
+        fitted=with_metered_views(fitted, cap, request.price_usd_per_mtok),
         embedder=cap.meter(embedder, request.price_usd_per_mtok),
         request=request,
         policy=policy,
@@ -245,12 +245,14 @@ def reembedded_stitch(
     return plan_refit(store, fitted, embedder, request, folder, force=force, announce=announce).run(progress=progress)
 
 
-def with_metered_views(fitted: FittedStitch, cap: SpendingCap) -> FittedStitch:
-    """The stitch, whose views that may cost money spend under a cap."""
-    if fitted.reader is None:
+def with_metered_views(fitted: FittedStitch, cap: SpendingCap, price_usd_per_mtok: float | None = None) -> FittedStitch:
+    """The stitch, whose views that may cost money spend under a cap; the price is of the target."""
+    reader = fitted.reader
+    if reader is None:
         return fitted
-    models = {spec: cap.meter(view) for spec, view in fitted.reader.models.items()}
-    return replace(fitted, reader=replace(fitted.reader, models=models))
+    prices = {} if reader.base is None else {reader.base: price_usd_per_mtok}
+    models = {spec: cap.meter(view, prices.get(spec)) for spec, view in reader.models.items()}
+    return replace(fitted, reader=reader.with_models(models))
 
 
 def _check_same(store: Store, fitted: FittedStitch, embedder: Embedder) -> None:

@@ -75,6 +75,7 @@ def plan_translate(
     output: Path,
     *,
     refit: RefitPlan | None = None,
+    price_usd_per_mtok: float | None = None,
     any_store: bool = False,
     runner: Runner = LOCAL,
     force: bool = False,
@@ -84,12 +85,13 @@ def plan_translate(
 
     Only views of the stitch that cost money make it cost any, or a `refit` (`plan_refit` for the same store and
     stitch), which is done first, under the same cap. Documents that an unfinished run has translated are not counted.
+    `price_usd_per_mtok`, of the target, is by default the registry's.
     A stitch with views is applied in this process alone, whatever `runner` says, so that their meters count everything.
     """
     cap = SpendingCap() if refit is None else refit.cap
     return TranslatePlan(
         store=store,
-        fitted=with_metered_views(fitted, cap),
+        fitted=with_metered_views(fitted, cap, price_usd_per_mtok),
         output=output,
         refit=refit,
         any_store=any_store,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from migrate.stitch.confidence import Confidence
 from migrate.stitch.fitted import best_of_vectors
+from migrate.stitch.prefix import PrefixWorth
 from migrate.stitch.select import MORE, LearningCurve, Selection, TriedViews
 from migrate.stores.confidence import unreliable
 
@@ -62,6 +63,7 @@ def fit_sentences(selection: Selection) -> list[str]:
     ]
     sentences += _worth(selection)
     sentences += [] if selection.tried is None else [_tried(selection.tried)]
+    sentences += _prefix(selection.prefix, selection.chosen) if selection.prefix is not None else []
     sentences += _curve(selection.curve) if selection.curve is not None else []
     sentences += _confidence(selection.confidence) if selection.confidence is not None else []
     return sentences
@@ -90,6 +92,21 @@ def _tried(views: TriedViews) -> str:
         return f"{against}. It is not used"
     more = f"embedding {views.documents:,} documents with it takes long; to use it, name it by --view"
     return f"{against}. It is not used, since {more} {views.specs[0]}"
+
+
+def _prefix(worth: PrefixWorth, chosen: str) -> list[str]:
+    alone = "" if worth.alone is None else f", alone {worth.alone:.1%}"
+    outcome = (
+        f"{chosen} was chosen, and translate embeds those of every text"
+        if worth.is_used
+        else "they were left out, and translate does not embed them"
+    )
+    return [
+        f"the first {worth.tokens} tokens: with them the stitch finds {worth.with_prefix:.1%}{alone}, without "
+        f"{worth.without:.1%}; with the true vectors of the sample that is {worth.kept_with:.1%} of the store's "
+        f"neighbours, where as many tokens spent on {worth.pairs:,} further pairs should keep "
+        f"{worth.kept_with_pairs:.1%}: {outcome}"
+    ]
 
 
 def _curve(curve: LearningCurve) -> list[str]:

@@ -62,6 +62,8 @@ class Stitch(ABC):
     """Of equally good stitches the one with the least is chosen: reading texts costs more than arithmetic."""
     reads_texts: ClassVar[bool] = False
     """Whether it needs the texts as well as the vectors; other stitches ignore them."""
+    reads_prefix: ClassVar[bool] = False
+    """Whether it also needs the first tokens of the texts, embedded by the target model: `TextRows.base`."""
     stretches: ClassVar[bool] = False
     """Whether its predictions may be stretched: see `stretch`."""
     reach: Reach | None = None

@@ -22,6 +22,9 @@ from safetensors import safe_open
 from safetensors.numpy import save
 
 from migrate.display import notebook_html
+from migrate.embedders.base import Embedder
+from migrate.embedders.kinds import split_prefix
+from migrate.embedders.prefix import PrefixEmbedder
 from migrate.errors import StitchError
 from migrate.files import atomic_folder, canonical_json, sha256_file, write_bytes, write_json
 from migrate.manifest import Manifest, StitchFacts
@@ -47,7 +50,7 @@ _MAPS = {
 
 WEIGHTS_NAME = "weights.safetensors"
 SAMPLE_NAME = "sample.json"
-PREFIX, READER_PREFIX, FALLBACK_PREFIX = "stitch.", "reader.", "fallback."
+PREFIX, READER_PREFIX, FALLBACK_PREFIX, PRIOR_PREFIX = "stitch.", "reader.", "fallback.", "prior."
 SAMPLE_KEY = "sample.vectors"
 
 
@@ -185,7 +188,7 @@ class FittedStitch:
     models that normalise. `sample` is empty in a stitch for queries, because every document has an old vector.
     `state` holds the files that a target model fitted on the corpus needs to embed queries the same way later; they
     travel with the stitch and with every store it translates. `reader` turns texts into views; `fallback` is used where
-    there are no texts.
+    there are no texts. `prior` is the map from elsewhere that the fit might lean on, for the next fit.
     """
 
     stitch: Stitch
@@ -196,6 +199,7 @@ class FittedStitch:
     state: Mapping[str, bytes] = field(default_factory=dict)
     reader: TextReader | None = None
     fallback: Fallback | None = None
+    prior: AffineMap | None = None
 
     def __repr__(self) -> str:
         old, new = self.manifest.source_model, self.manifest.model
@@ -214,6 +218,11 @@ class FittedStitch:
     def reads_texts(self) -> bool:
         """Whether `translate` needs the texts."""
         return self.stitch.reads_texts
+
+    @property
+    def first_tokens(self) -> int | None:
+        """How many tokens of each text are embedded to lean on; None where none are."""
+        return None if self.reader is None or self.reader.base is None else split_prefix(self.reader.base)[0]
 
     @property
     def dim(self) -> int:
@@ -242,6 +251,13 @@ class FittedStitch:
             )
         used, judged = self.fallback.stitch, self.fallback.selection
         return replace(self, stitch=used, selection=judged, reader=None, fallback=None)
+
+    def with_base(self, target: Embedder) -> FittedStitch:
+        """The stitch, whose first tokens are embedded by `target`, the model that it leads to."""
+        if self.reader is None or self.reader.base is None:
+            return self
+        base = PrefixEmbedder(target, self.first_tokens or 1)
+        return replace(self, reader=self.reader.with_models({self.reader.base: base}))
 
     def fallback_use(self) -> FallbackUse | None:
         """How much worse the fallback is, None where there is none."""
@@ -325,6 +341,8 @@ class FittedStitch:
         """Write the stitch into a new folder, atomically. Only the date in the manifest differs between equal fits."""
         spare = {} if self.fallback is None else self.fallback.stitch.saved()
         arrays = {**self._arrays(), **{FALLBACK_PREFIX + name: array for name, array in spare.items()}}
+        if self.prior is not None:
+            arrays |= {f"{PRIOR_PREFIX}matrix": self.prior.matrix, f"{PRIOR_PREFIX}offset": self.prior.offset}
         tensors = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
         with atomic_folder(Path(folder), force=force) as aside:
             write_bytes(aside / WEIGHTS_NAME, save(tensors))
@@ -340,6 +358,7 @@ class FittedStitch:
             fallback=None if self.fallback is None else _selection_facts(self.fallback.selection),
             stitch=self.stitch.spec,
             norm=self.norm,
+            first_tokens=self.first_tokens,
             kind_facts=self.stitch.facts() or self.manifest.stitch.kind_facts or {},
             selection=_selection_facts(self.selection),
             arrays=tuple(_array_names(folder / WEIGHTS_NAME)),

@@ -2,6 +2,7 @@
 
     text          the texts alone: the control that shows what the old vectors are worth
     ridge+text    the old vector, linearly and through a Gaussian kernel, and the texts
+    prefix+text   the same, and the first tokens of each text as the target model embeds them
     kernel        the old vector through a Gaussian kernel, no texts
     kernel+text   the old vector through a Gaussian kernel, and the texts
 
@@ -25,7 +26,7 @@ from migrate.stitch.kernel import GaussianPart, KernelSystem, Part, combined, ga
 from migrate.stitch.spread import Spread
 from migrate.stitch.text_features import DenseView, Matrix, TextRows, View, gram
 from migrate.stitch.view_weights import NEARBY, SEARCH_SIZE, Search, Weighing
-from migrate.vectors import Vectors, squared_norms, unit_rows
+from migrate.vectors import Vectors, squared_norms, summarize_norms, unit_rows
 
 VECTOR, NEAR = "vector", "near"
 
@@ -135,6 +136,7 @@ class Additive(Stitch):
         over them, and of the directions that explain the variance
     offset_ : (q + 1 + r,) float32, to be added to `k(x) @ alpha_`; at q what makes the variance of the mean
     base_ : (p, q) float32, the share of a prior's matrix that the rest is the residual of; None without
+    prefix_ : (q, q) float32, the same for the vectors of first tokens; None without
     penalty_ : the penalty of the fit, which for more pairs than the search looks at is tried again on all
     parts_ : the views, with the fit documents as they see them
     """
@@ -147,6 +149,7 @@ class Additive(Stitch):
     alpha_: Vectors
     offset_: Vectors
     base_: Vectors | None
+    prefix_: Vectors | None
     dim_: int
     penalty_: float
     parts_: tuple[Part, ...]
@@ -160,18 +163,25 @@ class Additive(Stitch):
         check_pairs(source, target)
         self._check_texts(source, texts)
         found = copy.copy(self)
-        found.weighing = self._weigh(self._kernels(source, texts), source, target)
+        found.weighing = self._weigh(self._kernels(source, texts), source, target, texts)
         return found
 
-    def _weigh(self, kernels: Kernels, source: Vectors, target: Vectors) -> Weighing:
+    def _weigh(self, kernels: Kernels, source: Vectors, target: Vectors, texts: TextRows | None) -> Weighing:
         rows = np.sort(np.random.default_rng(0).permutation(len(target))[:SEARCH_SIZE])
         grams = {name: kernel[np.ix_(rows, rows)] for name, kernel in kernels.grams.items()}
         start = {name: STARTING_WEIGHTS.get(name, 1.0) for name in grams}
-        search = Search(grams, target[rows].astype(np.float64))
+        truth = target[rows].astype(np.float64)
+        search = Search(grams, truth)
         found = search.best(start)
-        if self.prior is None or not self.reads_vectors:
+        if self.prior is not None and self.reads_vectors:
+            prior = self.prior.of(source[rows])
+            found = search.lean(found, prior)
+            search.residual = (truth - found.share * prior).astype(np.float32)
+        base = self._base_vectors(texts)
+        if base is None:
             return found
-        return search.lean(found, self.prior.of(source[rows]))
+        towards = summarize_norms(target).mean * base[rows].astype(np.float64)
+        return search.lean(found, towards, "base_share")
 
     def fit(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
         """Solve for all pairs, exactly or on landmarks.
@@ -187,9 +197,9 @@ class Additive(Stitch):
         if self.landmarks is not None or len(source) > LARGEST_EXACT:
             return self._fit_on_landmarks(source, target, texts)
         kernels = self._kernels(source, texts)
-        weighing = self.weighing = self.weighing or self._weigh(kernels, source, target)
+        weighing = self.weighing = self.weighing or self._weigh(kernels, source, target, texts)
         truth = target.astype(np.float64)
-        system = KernelSystem(kernels.total(weighing), truth - self._lean(weighing.share, source))
+        system = KernelSystem(kernels.total(weighing), truth - self._lean(weighing, source, target, texts))
         penalty = weighing.total_penalty
         if len(target) > SEARCH_SIZE:
             search = Search({"all": system.gram}, truth, system.target)
@@ -197,22 +207,38 @@ class Additive(Stitch):
         self._keep(kernels.parts(weighing), system, system.coefficients(penalty), system.means, penalty)
         return self
 
-    def _lean(self, share: float, source: Vectors) -> Matrix | float:
-        """What the share of the prior predicts, (n, q), which `predict` will add again; 0 without."""
-        self.base_, self._base_offset = None, np.zeros(self.dim_)
-        if self.prior is None or not share:
-            return 0.0
-        self.base_ = (share * self.prior.matrix).astype(np.float32)
-        self._base_offset = share * self.prior.offset
-        return share * self.prior.of(source)
+    def _lean(self, weighing: Weighing, source: Vectors, target: Vectors, texts: TextRows | None) -> Matrix:
+        """What the shares of the prior and of first tokens predict, (n, q), which `predict` will add again."""
+        self.base_, self.prefix_, self._base_offset = None, None, np.zeros(self.dim_)
+        if self.prior is not None and weighing.share:
+            self.base_ = (weighing.share * self.prior.matrix).astype(np.float32)
+            self._base_offset = weighing.share * self.prior.offset
+        if weighing.base_share and self._base_vectors(texts) is not None:
+            self.prefix_ = (weighing.base_share * summarize_norms(target).mean * np.eye(self.dim_)).astype(np.float32)
+        return self._leant_on(weighing, source, target, texts)
+
+    def _leant_on(self, weighing: Weighing, source: Vectors, target: Vectors, texts: TextRows | None) -> Matrix:
+        """What the weighing takes of a prior and of the vectors of first tokens, (n, q)."""
+        leant, base = np.zeros(target.shape), self._base_vectors(texts)
+        if self.prior is not None and weighing.share:
+            leant += weighing.share * self.prior.of(source)
+        if base is not None and weighing.base_share:
+            leant += weighing.base_share * summarize_norms(target).mean * base
+        return leant
+
+    def _base_vectors(self, texts: TextRows | None) -> Vectors | None:
+        return texts.base_vectors() if self.reads_prefix and texts is not None else None
 
     def _fit_on_landmarks(self, source: Vectors, target: Vectors, texts: TextRows | None) -> Self:
         rows = draw_landmarks(len(target), self.landmarks or LANDMARKS)
         kernels = self._kernels(source[rows], None if texts is None else texts.take(rows), self.mean_)
-        weighing = self.weighing = self.weighing or self._weigh(kernels, source[rows], target[rows])
+        if self.weighing is None:
+            some = None if texts is None else texts.take(rows)
+            self.weighing = self._weigh(kernels, source[rows], target[rows], some)
+        weighing = self.weighing
         every = Kernels(self._views(source, texts, self.mean_), kernels.scales, kernels.widths)
         penalty = weighing.total_penalty
-        residual = target.astype(np.float64) - self._lean(weighing.share, source)
+        residual = target.astype(np.float64) - self._lean(weighing, source, target, texts)
         alpha, means = solve_on_landmarks(every.parts(weighing), rows, residual, penalty)
         system = KernelSystem(kernels.total(weighing), residual)
         self._keep(kernels.parts(weighing), system, alpha, means, penalty)
@@ -229,18 +255,14 @@ class Additive(Stitch):
     ) -> Iterator[Prediction]:
         """As of any stitch, from one Gram matrix of all pairs: a fold is a part of it."""
         kernels = self._kernels(source, texts)
-        weighing = self.weighing or self._weigh(kernels, source, target)
-        total, residual = kernels.total(weighing), target.astype(np.float64)
-        base = weighing.share * self.prior.of(source) if self.prior is not None and weighing.share else None
-        if base is not None:
-            residual -= base
+        weighing = self.weighing or self._weigh(kernels, source, target, texts)
+        leant_on = self._leant_on(weighing, source, target, texts)
+        total, residual = kernels.total(weighing), target - leant_on
         for fit_rows, held_out in splits:
             system = KernelSystem(total[np.ix_(fit_rows, fit_rows)], residual[fit_rows])
             prior = np.diag(total)[held_out] if with_variance else None
             found = _predict(system, total[np.ix_(held_out, fit_rows)], prior, weighing.total_penalty)
-            if base is not None:
-                found = replace(found, vectors=(found.vectors + base[held_out]).astype(np.float32))
-            yield found
+            yield replace(found, vectors=(found.vectors + leant_on[held_out]).astype(np.float32))
 
     def _kernels(self, source: Vectors, texts: TextRows | None, mean: Vectors | None = None) -> Kernels:
         return measure(self._views(source, texts, _mean(source) if mean is None else mean), texts, self.gaussians)
@@ -257,7 +279,7 @@ class Additive(Stitch):
             centred = vectors - mean
             views[VECTOR] = DenseView(unit_rows(centred) if VECTOR in self.gaussians else centred)
         if self.reads_texts and texts is not None:
-            views |= texts.views
+            views |= {name: view for name, view in texts.views.items() if self.reads_prefix or name != texts.base}
         if NEAR in self.gaussians:  # last: the search for weights leaves it out where the others do without
             views[NEAR] = DenseView(unit_rows(vectors - mean))
         return views
@@ -287,6 +309,11 @@ class Additive(Stitch):
         predicted = np.ascontiguousarray(columns[:, :q] + self.offset_[:q])
         if self.base_ is not None:
             predicted += vectors @ self.base_
+        if self.prefix_ is not None and texts is not None:
+            base = texts.base_vectors()
+            if base is None:
+                raise StitchError(f"the {self.kind} stitch reads the first tokens of texts, found none; fit it again")
+            predicted += base @ self.prefix_
         return Prediction(predicted, prior - explained)
 
     def stretch(self, spread: Spread) -> Self:
@@ -294,6 +321,8 @@ class Additive(Stitch):
         q = self.dim_
         if self.base_ is not None:
             self.base_ = (self.base_ @ spread.matrix).astype(np.float32)
+        if self.prefix_ is not None:
+            self.prefix_ = (self.prefix_ @ spread.matrix).astype(np.float32)
         self.alpha_ = np.hstack([(self.alpha_[:, :q] @ spread.matrix).astype(np.float32), self.alpha_[:, q:]])
         self.offset_ = np.r_[spread.of(self.offset_[:q]), self.offset_[q:]]
         return self
@@ -317,6 +346,8 @@ class Additive(Stitch):
         arrays["dim"] = np.array([self.dim_], dtype=np.int64)
         if self.base_ is not None:
             arrays["base"] = self.base_
+        if self.prefix_ is not None:
+            arrays["prefix"] = self.prefix_
         for part in self.parts_:
             arrays |= part.arrays()
         return arrays
@@ -324,7 +355,7 @@ class Additive(Stitch):
     def restore(self, arrays: Arrays) -> Self:
         """Restore what `arrays` returned."""
         self.alpha_, self.offset_, self.mean_ = arrays["alpha"], arrays["offset"], arrays["mean"]
-        self.dim_, self.base_ = int(arrays["dim"][0]), arrays.get("base")
+        self.dim_, self.base_, self.prefix_ = int(arrays["dim"][0]), arrays.get("base"), arrays.get("prefix")
         self.parts_ = restore_parts(arrays, len(self.alpha_))
         if self.offset_.shape != self.alpha_.shape[1:] or not 0 < self.dim_ < len(self.offset_):
             raise ValueError(
@@ -332,6 +363,8 @@ class Additive(Stitch):
             )
         if self.base_ is not None and self.base_.shape != (len(self.mean_), self.dim_):
             raise ValueError(f"a base {self.base_.shape} for {len(self.mean_)} and {self.dim_} dimensions")
+        if self.prefix_ is not None and self.prefix_.shape != (self.dim_, self.dim_):
+            raise ValueError(f"a matrix for first tokens {self.prefix_.shape} for {self.dim_} dimensions")
         return self
 
     def facts(self) -> dict[str, float]:
@@ -341,7 +374,8 @@ class Additive(Stitch):
         weights = self.weighing.weights
         share = {} if self.prior is None else {"share of prior": self.weighing.share}
         shown = {f"weight {name}": weight for name, weight in weights.items()}
-        return {"lambda": self.penalty_ / sum(weights.values()), **shown, **share}
+        prefix = {"share of first tokens": self.weighing.base_share} if self.reads_prefix else {}
+        return {"lambda": self.penalty_ / sum(weights.values()), **shown, **share, **prefix}
 
 
 class Text(Additive):
@@ -360,6 +394,14 @@ class RidgeText(Additive):
     gaussians: ClassVar[frozenset[str]] = frozenset({NEAR})
     cost: ClassVar[int] = 9
     reads_texts: ClassVar[bool] = True
+
+
+class PrefixText(RidgeText):
+    """As `ridge+text`, with the first tokens as the target embeds them: as a view, and to fit the residual of."""
+
+    kind: ClassVar[str] = "prefix+text"
+    cost: ClassVar[int] = 12
+    reads_prefix: ClassVar[bool] = True
 
 
 class Kernel(Additive):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
+from migrate.embedders import load_embedder, recorded_options
 from migrate.errors import OutputError, StitchError, UsageError
 from migrate.files import describe_os_error, sha256_file
 from migrate.manifest import read_manifest
@@ -21,6 +23,7 @@ from migrate.stitch.confidence import Confidence
 from migrate.stitch.fitted import (
     FALLBACK_PREFIX,
     PREFIX,
+    PRIOR_PREFIX,
     READER_PREFIX,
     SAMPLE_KEY,
     SAMPLE_NAME,
@@ -30,6 +33,8 @@ from migrate.stitch.fitted import (
     TrueVectors,
     input_dim,
 )
+from migrate.stitch.prefix import PrefixWorth
+from migrate.stitch.prior import AffineMap
 from migrate.stitch.registry import new_stitch
 from migrate.stitch.scores import HeldOutScores
 from migrate.stitch.select import Candidate, LearningCurve, Selection, TriedViews
@@ -75,8 +80,13 @@ def load_stitch(folder: str | Path) -> FittedStitch:
         state = {n: (folder / n).read_bytes() for n in files if n not in (WEIGHTS_NAME, SAMPLE_NAME)}
         tokenizer = {name: state.pop(name) for name in READER_FILES if name in state}
         learned = _with_prefix(tensors, READER_PREFIX)
-        reader = TextReader.restore(learned, tokenizer) if learned else None
-        fitted = FittedStitch(stitch, norm, sample, selection, manifest, state, reader, fallback)
+        load_base = partial(
+            load_embedder, state=folder, **({} if manifest.model is None else recorded_options(manifest.model))
+        )
+        reader = TextReader.restore(learned, tokenizer, load_base) if learned else None
+        prior = _with_prefix(tensors, PRIOR_PREFIX)
+        leaning = AffineMap(prior["matrix"], prior["offset"]) if prior else None
+        fitted = FittedStitch(stitch, norm, sample, selection, manifest, state, reader, fallback, leaning)
         _check_loaded(folder, fitted, input_dim(manifest, source=str(folder)))
     except PermissionError as error:
         raise OutputError(f"cannot read {folder}: {describe_os_error(error)}; check the permissions") from error
@@ -107,12 +117,13 @@ def _with_prefix(tensors: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, 
 
 def _read_selection(facts: Mapping[str, Any]) -> Selection:
     candidates = (Candidate(**{**row, "scores": HeldOutScores(**row["scores"])}) for row in facts["candidates"])
-    confidence, curve, tried = (facts.get(key) for key in ("confidence", "curve", "tried"))
+    confidence, curve, prefix, tried = (facts.get(key) for key in ("confidence", "curve", "prefix", "tried"))
     return Selection(
         facts["chosen"],
         tuple(candidates),
         None if confidence is None else Confidence(**{**confidence, "coefficients": tuple(confidence["coefficients"])}),
         None if curve is None else LearningCurve(**{**curve, **{k: tuple(curve[k]) for k in ("pairs", "overlap")}}),
+        None if prefix is None else PrefixWorth(**prefix),
         tried=None if tried is None else TriedViews(**{**tried, "specs": tuple(tried["specs"])}),
     )
 
@@ -134,7 +145,11 @@ def _check_loaded(folder: Path, fitted: FittedStitch, source_dim: int) -> None:
 
 
 def _check_map(folder: Path, fitted: FittedStitch, source_dim: int) -> None:
-    arrays = (*fitted.stitch.saved().values(), squared_norms(fitted.sample.vectors))
+    arrays: tuple[NDArray[Any], ...] = (*fitted.stitch.saved().values(), squared_norms(fitted.sample.vectors))
+    if fitted.prior is not None:
+        arrays += (fitted.prior.matrix, fitted.prior.offset)
+        if (*fitted.prior.matrix.shape, *fitted.prior.offset.shape) != (source_dim, fitted.dim, fitted.dim):
+            raise StitchError(f"{folder}: the prior is of other dimensions than the stitch; fit it again")
     if not all(np.isfinite(array).all() for array in arrays) or not 0 < fitted.norm < np.inf:
         raise StitchError(f"{folder}: the weights of the stitch hold NaN or Inf; fit the stitch again")
     if fitted.reads_texts and fitted.reader is None:
@@ -156,5 +171,5 @@ def _check_sample(folder: Path, sample: TrueVectors) -> None:
 
 
 def _dim_of(stitch: Stitch, source_dim: int, reader: TextReader | None) -> int:
-    texts = None if reader is None else reader.read(["word"])
+    texts = None if reader is None else reader.read([""])  # nothing to embed for a further model
     return int(stitch.transform(np.zeros((1, source_dim), dtype=np.float32), texts).shape[1])

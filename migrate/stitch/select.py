@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from migrate.stitch.base import FOLDS, Pairing, Stitch, check_pairs, cross_predict
 from migrate.stitch.confidence import Confidence
 from migrate.stitch.linear import Adjoint, Identity, Mean, Procrustes, Ridge
+from migrate.stitch.prefix import Prefix, PrefixCost, PrefixWorth
 from migrate.stitch.prior import AffineMap
 from migrate.stitch.registry import find_kind, new_stitch
 from migrate.stitch.scores import HeldOutScores, Neighbours, score_predictions, standard_error
@@ -52,6 +53,9 @@ AUTO = "auto"
 
 AUTO_CANDIDATES = ("identity", "procrustes", "ols", "lowrank", "ridge", "ridge+text")
 """What `auto` chooses from, the cheaper to use first."""
+
+PREFIX_CANDIDATES = ("prefix", "prefix+text")
+"""What it chooses from besides where there are vectors of first tokens."""
 
 TEXT_CONTROL = "text"
 
@@ -176,13 +180,15 @@ class TriedViews:
 class Selection:
     """The scored candidates and the chosen one, with its confidence and its learning curve.
 
-    `stitch` is the chosen stitch, tuned but not fitted; None where the selection was loaded from a file.
+    `prefix` says what first tokens of documents are worth, where they were tried. `stitch` is the chosen stitch, tuned
+    but not fitted; None where the selection was loaded from a file.
     """
 
     chosen: str
     candidates: tuple[Candidate, ...]
     confidence: Confidence | None = None
     curve: LearningCurve | None = None
+    prefix: PrefixWorth | None = None
     stitch: Stitch | None = field(default=None, compare=False, repr=False)
     tried: TriedViews | None = None
 
@@ -205,6 +211,8 @@ def applicable(pairs: Pairing) -> list[str]:
     """The specs `auto` may choose from for these pairs."""
     same_dim = pairs.source.shape[1] == pairs.target.shape[1]
     usable = [spec for spec in AUTO_CANDIDATES if same_dim or spec != Identity.kind]
+    if pairs.texts is not None and pairs.texts.base is not None:
+        usable += PREFIX_CANDIDATES
     return [spec for spec in usable if pairs.texts is not None or not new_stitch(spec).reads_texts]
 
 
@@ -229,6 +237,7 @@ def select_stitch(
     specs: Sequence[str] = (),
     seed: int = 0,
     prior: AffineMap | None = None,
+    prefix: PrefixCost | None = None,
     progress: Progress = no_progress,
 ) -> Selection:
     """Cross-validate stitches and choose one.
@@ -243,7 +252,9 @@ def select_stitch(
     Controls are listed in the table but chosen only if they are in `specs`: `mean`; `random`, which gives each document
     the true vector of another; and, where there are texts, `text`, which shows what the old vectors contribute.
 
-    `prior` is a map from elsewhere that `ridge` and the kernel stitches may lean on.
+    `prior` is a map from elsewhere that `ridge` and the kernel stitches may lean on. `prefix` is what vectors of first
+    tokens cost: a stitch that reads them is chosen only where the same tokens, spent on a larger sample, should keep
+    less.
 
     Raises
     ------
@@ -257,16 +268,52 @@ def select_stitch(
     choices = sorted(candidates(specs, applicable(pairs)), key=_cost_of_use)
     neighbours = Neighbours(unit_rows(pairs.target), seed=seed)
     judged = [_judge(spec, pairs, neighbours, seed=seed, prior=prior) for spec in _reporting(choices, progress)]
-    chosen = _cheapest_of_the_best(judged)
+    plain = [candidate for candidate in judged if not candidate.stitch.reads_prefix] or judged
+    chosen = _cheapest_of_the_best(plain)
     controls = [spec for spec in (TEXT_CONTROL, Mean.kind) if spec not in choices]
     controls = [spec for spec in controls if pairs.texts is not None or not new_stitch(spec).reads_texts]
     table = [candidate.row for candidate in judged]
     table += [_judge(spec, pairs, neighbours, seed=seed, is_control=True).row for spec in controls]
     table.append(_random_control(pairs.target, seed=seed))
     progress("fit candidates", len(choices), len(choices))
-    confidence = Confidence.fit(cross_predict(chosen.stitch, pairs, seed=seed), pairs.target)
     curve = learning_curve(chosen.stitch, pairs, chosen.shares, neighbours, n_pairs=n_pairs, seed=seed)
-    return Selection(chosen.row.stitch, tuple(table), confidence, curve, chosen.stitch)
+    worth, readers = None, [candidate for candidate in judged if candidate.stitch.reads_prefix]
+    if prefix is not None and readers and len(readers) < len(judged):
+        reader = _cheapest_of_the_best(readers)
+        worth = _prefix_worth(prefix, readers, reader, chosen, curve, n_pairs=n_pairs)
+        if worth.is_used:
+            chosen = reader
+            curve = learning_curve(chosen.stitch, pairs, chosen.shares, neighbours, n_pairs=n_pairs, seed=seed)
+    confidence = Confidence.fit(cross_predict(chosen.stitch, pairs, seed=seed), pairs.target)
+    return Selection(chosen.row.stitch, tuple(table), confidence, curve, worth, chosen.stitch)
+
+
+def _prefix_worth(
+    cost: PrefixCost,
+    readers: Sequence[_Judged],
+    reader: _Judged,
+    plain: _Judged,
+    curve: LearningCurve | None,
+    *,
+    n_pairs: int,
+) -> PrefixWorth:
+    """Hold the best stitch that reads first tokens against the best other one with as many tokens' worth of pairs.
+
+    Documents of the sample have true vectors, which find all there is to find. First tokens are chosen where they keep
+    more by more than a standard error.
+    """
+    enlarged = min(n_pairs + cost.pairs, cost.documents)
+    judged_pairs = len(plain.shares) if curve is None else curve.pairs[-1] * FOLDS / (FOLDS - 1)
+    now, then = (float(np.log2(count / judged_pairs)) for count in (n_pairs, enlarged))
+    gain = 0.0 if curve is None else _gain_between(np.array(curve.overlap), now, then)
+    translated, translated_then = (1 - count / cost.documents for count in (n_pairs, enlarged))
+    without, with_prefix = plain.row.scores.overlap_at_10, reader.row.scores.overlap_at_10
+    kept_with = 1 - translated * (1 - with_prefix)
+    kept_with_pairs = 1 - translated_then * (1 - min(without + gain, 1))
+    error = translated * standard_error(reader.shares - plain.shares)
+    alone = next((one.row.scores.overlap_at_10 for one in readers if one.row.stitch == Prefix.kind), None)
+    is_used = kept_with > kept_with_pairs + error
+    return PrefixWorth(cost.tokens, cost.pairs, alone, with_prefix, without, kept_with, kept_with_pairs, is_used)
 
 
 def some_of(pairs: Pairing, *, seed: int = 0) -> Pairing:

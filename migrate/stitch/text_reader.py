@@ -23,7 +23,7 @@ import unicodedata
 import zlib
 from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, islice
@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 from migrate.embedders import Embedder, load_embedder
 from migrate.embedders.base import TokenTable
 from migrate.embedders.kinds import runs_code
-from migrate.stitch.base import Arrays
+from migrate.stitch.base import Arrays, Stitch
 from migrate.stitch.kernel import leading_directions
 from migrate.stitch.text_features import DenseView, Matrix, Sparse, TermView, TextRows, View, WordView, unit_terms
 from migrate.vectors import Document, Vectors, unit_rows
@@ -288,6 +288,7 @@ class TextReader:
     topics : (t, k) float32, from these terms to topics; empty for a store of few documents
     pieces : the tokenizer and the vectors of the target, None where it is not local
     models : further embedding models by their specs
+    base : the spec of the one among them that is the target, given the first tokens of each document; None without
     """
 
     ngram_idf: Vectors
@@ -295,6 +296,7 @@ class TextReader:
     topics: Vectors
     pieces: Pieces | None = None
     models: Mapping[str, Embedder] = field(default_factory=dict)
+    base: str | None = None
 
     @classmethod
     def fit(
@@ -303,6 +305,7 @@ class TextReader:
         table: TokenTable | None = None,
         *,
         models: Mapping[str, Embedder] | None = None,
+        base: str | None = None,
         seed: int = 0,
     ) -> Self:
         """Learn from texts, which should be drawn from all over the store; `CORPUS_SIZE` of them are enough."""
@@ -321,7 +324,17 @@ class TextReader:
             parts = [(weights, counts[:, used]) for weights, counts in parts]
         ngram_idf, term_idf = _inverse(ngrams, len(texts)), _inverse(terms, len(texts))
         topics = _find_topics([weights @ _times(counts, term_idf) for weights, counts in parts], len(texts), seed)
-        return cls(ngram_idf, term_idf, topics, pieces, models or {})
+        return cls(ngram_idf, term_idf, topics, pieces, models or {}, base)
+
+    def for_stitch(self, stitch: Stitch) -> Self:
+        """The reader with those of its models alone that a fitted stitch reads; others are not asked then."""
+        base = self.base if stitch.reads_prefix else None
+        models = {spec: model for spec, model in self.models.items() if spec == base or view_of(spec) in stitch.views}
+        return replace(self, models=models, base=base)
+
+    def with_models(self, models: Mapping[str, Embedder]) -> Self:
+        """The reader with these in the place of its own models, as far as they are the same by their specs."""
+        return replace(self, models={spec: models.get(spec, model) for spec, model in self.models.items()})
 
     def read(self, texts: Sequence[str]) -> TextRows:
         """The views of some texts."""
@@ -336,11 +349,7 @@ class TextReader:
         if self.topics.size:
             views[TOPICS] = TermView(terms, self.topics)
         views |= {view_of(spec): DenseView(_embed(model, texts)) for spec, model in self.models.items()}
-        return TextRows(views)
-
-    def with_models(self, specs: Iterable[str]) -> Self:
-        """The reader with these of its models alone."""
-        return replace(self, models={spec: self.models[spec] for spec in specs})
+        return TextRows(views, None if self.base is None else view_of(self.base))
 
     def arrays(self) -> Arrays:
         """What was learned, except for the tokenizer."""
@@ -350,6 +359,8 @@ class TextReader:
             limit = -1 if self.pieces.limit is None else self.pieces.limit
             arrays |= {"pieces.kept": self.pieces.kept, "pieces.vectors": self.pieces.vectors}
             arrays["pieces.limit"] = np.array([limit], dtype=np.int32)
+        if self.base is not None:
+            arrays["base"] = np.array([list(self.models).index(self.base)], dtype=np.int32)
         return arrays
 
     def state(self) -> Mapping[str, bytes]:
@@ -358,8 +369,10 @@ class TextReader:
         return {**files, VIEWS_FILE: json.dumps(list(self.models)).encode()} if self.models else files
 
     @classmethod
-    def restore(cls, arrays: Arrays, state: Mapping[str, bytes]) -> Self:
-        """Take back what `arrays` and `state` gave."""
+    def restore(
+        cls, arrays: Arrays, state: Mapping[str, bytes], load_base: Callable[[str], Embedder] = load_embedder
+    ) -> Self:
+        """Take back what `arrays` and `state` gave; `load_base` loads the model of the base."""
         pieces = None
         if "pieces.kept" in arrays:
             limit = int(arrays["pieces.limit"][0])
@@ -368,8 +381,9 @@ class TextReader:
         specs = json.loads(state.get(VIEWS_FILE, b"[]"))
         if any(map(runs_code, specs)):
             raise ValueError("a view would run code of its own")
-        models = {spec: load_embedder(spec) for spec in specs}
-        reader = cls(arrays["ngram_idf"], arrays["term_idf"], arrays["topics"], pieces, models)
+        base = specs[int(arrays["base"][0])] if "base" in arrays else None
+        models = {spec: load_base(spec) if spec == base else load_embedder(spec) for spec in specs}
+        reader = cls(arrays["ngram_idf"], arrays["term_idf"], arrays["topics"], pieces, models, base)
         reader._check()
         return reader
 
@@ -391,8 +405,10 @@ def view_of(spec: str) -> str:
 
 def _embed(model: Embedder, texts: Sequence[str]) -> Vectors:
     """Unit vectors of the texts, (m, d); of a blank one, which no model embeds, zeros."""
-    vectors = np.zeros((len(texts), model.identity.dim), dtype=np.float32)
     rows = [row for row, text in enumerate(texts) if text.strip()]
+    if not rows:
+        return np.zeros((len(texts), model.quick_identity().dim), dtype=np.float32)
+    vectors = np.zeros((len(texts), model.identity.dim), dtype=np.float32)
     vectors[rows] = model.embed_documents([Document(str(row), texts[row]) for row in rows])
     return unit_rows(vectors)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -32,13 +33,14 @@ _LEAST_GAIN = 0.002
 class Weighing:
     """Weights by view, the penalty in units of the mean diagonal, and the leave-one-out overlap@10 they give.
 
-    They are for what `share` of a prior leaves over.
+    They are for what `share` of a prior leaves over, or `base_share` of the vectors of first tokens.
     """
 
     weights: Mapping[str, float]
     penalty: float
     overlap: float
     share: float = 0.0
+    base_share: float = 0.0
 
     @property
     def total_penalty(self) -> float:
@@ -84,18 +86,19 @@ class Search:
                 best = better if better.overlap > best.overlap + _LEAST_GAIN else best
         return replace(best, weights={name: weight for name, weight in best.weights.items() if weight})
 
-    def lean(self, weighing: Weighing, prior: Matrix) -> Weighing:
+    def lean(self, weighing: Weighing, prior: Matrix, share_of: str = "share") -> Weighing:
         """The same weights on what a share of a prior leaves over, where that helps beyond its standard error.
 
-        `prior` is what it predicts, (n, q).
+        `prior` is what it predicts, (n, q), `share_of` the field of the weighing that says how much of it.
         """
         gram = combined([self.grams[name] for name in weighing.weights], list(weighing.weights.values()))
-        plain = self._shares(KernelSystem(gram, self.target).solve(weighing.total_penalty).residuals)
+        plain = self._shares(KernelSystem(gram, self.residual).solve(weighing.total_penalty).residuals)
         best, least = weighing, _LEAST_GAIN
         for share in SHARES:
-            system = KernelSystem(gram, (self.target - share * prior).astype(np.float32))
+            system = KernelSystem(gram, (self.residual - share * prior).astype(np.float32))
             for factor in _LEANING_PENALTIES:
-                tried = replace(weighing, penalty=weighing.penalty * factor, share=share)
+                changed: dict[str, Any] = {"penalty": weighing.penalty * factor, share_of: share}
+                tried = replace(weighing, **changed)
                 gain = self._shares(system.solve(tried.total_penalty).residuals) - plain
                 if gain.mean() > max(standard_error(gain), least):
                     best, least = replace(tried, overlap=float((plain + gain).mean())), float(gain.mean())

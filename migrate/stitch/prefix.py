@@ -1,0 +1,101 @@
+"""The first tokens of documents as the target model embeds them: as a stitch of their own, and what they are worth.
+
+They cost tokens for every document of a store, and so must beat what the same tokens buy otherwise: a larger sample,
+whose documents have true vectors besides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+
+from migrate.errors import StitchError
+from migrate.stitch.base import Arrays, Stitch, check_pairs
+from migrate.stitch.text_features import TextRows
+from migrate.vectors import Vectors, summarize_norms
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixCost:
+    """What the first `tokens` tokens of all `documents` of a store cost: as much as `pairs` further pairs would."""
+
+    tokens: int
+    pairs: int
+    documents: int
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixWorth:
+    """What first tokens are worth beside the same tokens spent on a larger sample.
+
+    `alone`, `with_prefix` and `without` are overlap@10 on held-out documents: of the raw vectors (None where they were
+    not tried), and of the best stitches with and without them. `kept_with` and `kept_with_pairs` are what the whole
+    store should keep, documents of the sample counting as kept: with first tokens, and with so many further pairs by
+    the learning curve. `is_used` says whether a stitch that reads them was chosen.
+    """
+
+    tokens: int
+    pairs: int
+    alone: float | None
+    with_prefix: float
+    without: float
+    kept_with: float
+    kept_with_pairs: float
+    is_used: bool
+
+
+class Prefix(Stitch):
+    """The vector of the first tokens as it is; of a text without any, the mean of the sample.
+
+    Attributes
+    ----------
+    mean_ : (q,) float32, the mean of the sample's true vectors
+    norm_ : the mean length of these
+    """
+
+    kind: ClassVar[str] = "prefix"
+    cost: ClassVar[int] = 11
+    reads_texts: ClassVar[bool] = True
+    reads_prefix: ClassVar[bool] = True
+    mean_: Vectors
+    norm_: float
+
+    def fit(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
+        """Learn how long the vectors are.
+
+        Raises
+        ------
+        StitchError
+            Fewer than two pairs, or no vectors of first tokens.
+        """
+        check_pairs(source, target)
+        _base(texts)
+        self.mean_, self.norm_ = target.mean(axis=0, dtype=np.float64).astype(np.float32), summarize_norms(target).mean
+        return self
+
+    def transform(self, vectors: Vectors, texts: TextRows | None = None) -> Vectors:
+        """The vectors of first tokens."""
+        base = _base(texts)
+        vectors = np.float32(self.norm_) * base
+        vectors[~np.any(base, axis=1)] = self.mean_
+        return vectors
+
+    def arrays(self) -> Arrays:
+        """Mean and length."""
+        return {"mean": self.mean_, "norm": np.array([self.norm_])}
+
+    def restore(self, arrays: Arrays) -> Self:
+        """Restore what `arrays` returned."""
+        self.mean_, self.norm_ = arrays["mean"], float(arrays["norm"][0])
+        return self
+
+
+def _base(texts: TextRows | None) -> Vectors:
+    base = None if texts is None else texts.base_vectors()
+    if base is None:
+        raise StitchError(
+            f"the {Prefix.kind} stitch reads the first tokens of texts, and there are none; name how many with --prefix"
+        )
+    return base
