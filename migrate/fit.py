@@ -440,8 +440,8 @@ def fit_pairs(
 
     `texts` are those of the pairs; without a `reader` no stitch can read them. One that does gets a fallback that does
     not. Models of the reader that the chosen stitch does not use are left out of it. `prior` is what stitches may lean
-    on, `prefix` what the first tokens cost that the reader may have. With `trial`, the number of documents of the store,
-    further models are used only where they help beyond the error of what is measured, and where no more than
+    on, `prefix` what the first tokens cost that the reader may have. With `trial`, the number of documents of the
+    store, further models are used only where they help beyond the error of what is measured, and where no more than
     `MOST_VIEWED` documents would have to be embedded with them.
     """
     pairing = Pairing(pairs.source, pairs.target, None if reader is None else reader.read(texts))
