@@ -315,9 +315,14 @@ _DECADES = 4
 _POINTS = 160
 
 
-def spectra(series: Mapping[str, Sequence[float]]) -> Chart:
-    """A line for each series, its values in units of its first, by logarithm; what is below 10⁻⁴ is left out."""
+def spectra(series: Mapping[str, Sequence[float]]) -> Chart | None:
+    """A line for each series, its values in units of its first, by logarithm; what is below 10⁻⁴ is left out.
+
+    None where nothing is above.
+    """
     lines = [Line(name, points) for name, values in series.items() if (points := _decades(values))]
+    if not lines:
+        return None
     return line_chart(
         "singular values of the stitches",
         lines,
@@ -333,7 +338,7 @@ def _decades(values: Sequence[float]) -> list[tuple[float, float]]:
         for rank, value in enumerate(values, 1)
         if value > values[0] * 10**-_DECADES > 0
     ]
-    return [*kept[:: max(len(kept) // _POINTS, 1)], *kept[-1:]]
+    return [*kept[: -1 : max(len(kept) // _POINTS, 1)], *kept[-1:]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -179,7 +179,7 @@ def _frontier_chart(frontier: Frontier) -> Chart:
         x_label="share of the documents that is re-embedded",
         y_label=measured,
         level=margin,
-        level_label="SAFE from",
+        level_label=f"SAFE from {margin:.3g}",
         x_form=percent,
     )
 
@@ -228,7 +228,7 @@ def _similarities(diagnostics: Diagnostics) -> dict[str, Any]:
     return {
         "similar_documents": next(iter(similarities.values())).documents,
         "similarity_rows": similarity_rows(similarities),
-        "spectra": spectra(values) if values else None,
+        "spectra": spectra(values),
     }
 
 

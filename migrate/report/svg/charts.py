@@ -21,6 +21,7 @@ from migrate.report.svg.frame import (
     series,
     short,
     text,
+    title,
 )
 
 _MOST_BARS = 400
@@ -60,7 +61,7 @@ class Interval:
 class IntervalChart:
     """A drawing for each row, which has its name and figure beside it, and one for the axis below them."""
 
-    title: str
+    name: str
     rows: Sequence[tuple[Interval, Drawing]]
     axis: Drawing
     label: str
@@ -84,7 +85,7 @@ class Line:
     bounds: Sequence[tuple[float, float]] = ()
 
 
-def interval_chart(title: str, rows: Sequence[Interval], *, margin: float | None, label: str) -> IntervalChart:
+def interval_chart(name: str, rows: Sequence[Interval], *, margin: float | None, label: str) -> IntervalChart:
     """One interval a row, against a margin."""
     top = max(1.05, *(min(row.upper, 2.0) for row in rows))
     foot = min(*(row.lower for row in rows), 1.0 if margin is None else margin)
@@ -94,7 +95,7 @@ def interval_chart(title: str, rows: Sequence[Interval], *, margin: float | None
     axis = Frame(span, height=1.0)  # nothing is drawn of what has no height
     note = [] if margin is None else [text(axis.at_x(margin), 34.0, f"margin {margin:g}", anchor="middle")]
     drawings = [(row, frame.drawing(row.words, *level, _interval(frame, row))) for row in rows]
-    return IntervalChart(title, drawings, axis.drawing("axis", *axis.x_axis(), *note), label)
+    return IntervalChart(name, drawings, axis.drawing("axis", *axis.x_axis(), *note), label)
 
 
 def _upright(frame: Frame, value: float) -> Element:
@@ -109,7 +110,7 @@ def _interval(frame: Frame, row: Interval) -> Element:
     return mark(row.words, line, element("circle", class_=kind, cx=middle, cy=y, r=5.5 if row.marked else 4.0))
 
 
-def cost_chart(title: str, points: Sequence[Point], *, margin: float, x_label: str, y_label: str) -> Chart:
+def cost_chart(name: str, points: Sequence[Point], *, margin: float, x_label: str, y_label: str) -> Chart:
     """Intervals of quality, each at its cost, and the margin as a line."""
     bounds = [min(edge, _HIGHEST) for point in points for edge in (point.interval.lower, point.interval.upper)]
     low, high = min(*bounds, margin), max(*bounds, margin)
@@ -120,10 +121,10 @@ def cost_chart(title: str, points: Sequence[Point], *, margin: float, x_label: s
     labels = _label_heights(frame, [point for point in points if point.kind != "minor"])
     return Chart(
         frame.drawing(
-            title,
+            name,
             *frame.x_axis(),
             *frame.y_axis(),
-            *frame.level(margin),
+            frame.level(margin),
             *(
                 _point(frame, point, sides, labels.get(point.interval.name))
                 for point, sides in zip(points, _side_by_side(frame, points), strict=True)
@@ -191,7 +192,7 @@ def _point(frame: Frame, point: Point, sides: tuple[float, float], label_y: floa
 
 
 def line_chart(
-    title: str,
+    name: str,
     lines: Sequence[Line],
     *,
     x_label: str,
@@ -208,13 +209,14 @@ def line_chart(
     pad = 0.06 * (max(ys) - min(ys) or 1.0)
     frame = Frame(_wide(0.0 if x_form is percent else min(xs), max(xs)), (min(ys) - pad, max(ys) + pad))
     drawing = frame.drawing(
-        title,
+        name,
         *frame.x_axis(x_form),
         *frame.y_axis(y_form),
         *(part for number, line in enumerate(lines) for part in _line(frame, line, number, x_form, y_form)),
-        *(frame.level(level, level_label) if level is not None else []),
+        *([] if level is None else [frame.level(level)]),
     )
-    return Chart(drawing, x_label, y_label, _legend([line.name for line in lines]) if len(lines) > 1 else ())
+    names = _legend([line.name for line in lines]) if len(lines) > 1 else []
+    return Chart(drawing, x_label, y_label, names if level is None else [*names, (level_label, "level")])
 
 
 def _legend(names: Sequence[str]) -> list[tuple[str, str]]:
@@ -246,7 +248,7 @@ def _line(frame: Frame, line: Line, number: int, x_form: Format, y_form: Format)
     return drawn
 
 
-def difference_chart(title: str, values: ArrayLike, names: Sequence[str], *, label: str) -> Chart:
+def difference_chart(name: str, values: ArrayLike, names: Sequence[str], *, label: str) -> Chart:
     """Differences from the least to the greatest, losses below the line and gains above it; (n,), n >= 1.
 
     Of more than can be told apart, as many as can be are drawn, evenly from the order.
@@ -264,18 +266,19 @@ def difference_chart(title: str, values: ArrayLike, names: Sequence[str], *, lab
     ]
     line = element("line", class_="axis", x1="0%", x2="100%", y1=frame.at_y(0), y2=frame.at_y(0))
     axis = frame.y_axis(lambda value: f"{value:+g}" if value else "0")
-    return Chart(frame.drawing(title, *axis, *bars, line), y_label=label)
+    return Chart(frame.drawing(name, *axis, *bars, line), y_label=label)
 
 
 def _bar(frame: Frame, place: int, value: float, words: str) -> Element:
     top, foot = sorted((frame.at_y(value), frame.at_y(0)))
     width = f"{100 / frame.x[1]:.3g}%"
     kind = "mark bad" if value < 0 else "mark good"
-    title = element("title", words=words)
-    return element("rect", title, class_=kind, x=frame.at_x(place), width=width, y=top, height=max(foot - top, 1.0))
+    return element(
+        "rect", title(words), class_=kind, x=frame.at_x(place), width=width, y=top, height=max(foot - top, 1.0)
+    )
 
 
-def histogram_chart(title: str, rows: Sequence[tuple[str, Sequence[float], Sequence[int]]], *, label: str) -> Chart:
+def histogram_chart(name: str, rows: Sequence[tuple[str, Sequence[float], Sequence[int]]], *, label: str) -> Chart:
     """Distributions over one axis: name, edges (b + 1,), counts (b,) each; areas are made equal."""
     shares = [np.array(counts) / max(sum(counts), 1) / np.diff(edges) for _, edges, counts in rows]
     low, high = min(edges[0] for _, edges, _ in rows), max(edges[-1] for _, edges, _ in rows)
@@ -284,7 +287,7 @@ def histogram_chart(title: str, rows: Sequence[tuple[str, Sequence[float], Seque
         mark(name, _steps(frame, edges, share, number))
         for number, ((name, edges, _), share) in enumerate(zip(rows, shares, strict=True))
     ]
-    return Chart(frame.drawing(title, *frame.x_axis(), *areas), label, legend=_legend([name for name, *_ in rows]))
+    return Chart(frame.drawing(name, *frame.x_axis(), *areas), label, legend=_legend([name for name, *_ in rows]))
 
 
 def _steps(frame: Frame, edges: Sequence[float], heights: np.ndarray, number: int) -> Element:
@@ -296,7 +299,7 @@ def _steps(frame: Frame, edges: Sequence[float], heights: np.ndarray, number: in
 
 
 def map_chart(
-    title: str,
+    name: str,
     clouds: Sequence[tuple[str, Sequence[tuple[float, float]]]],
     arrows: Sequence[tuple[str, tuple[float, float], tuple[float, float]]],
 ) -> Chart:
@@ -324,4 +327,4 @@ def map_chart(
     ]  # fmt: skip
     names = _legend([name for name, _ in clouds])
     names += [("moved most", "bad")] if arrows else []
-    return Chart(frame.drawing(title, *dots, *moves), legend=names)
+    return Chart(frame.drawing(name, *dots, *moves), legend=names)

@@ -77,11 +77,11 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
     return [round(n * step, 12) for n in range(int(first), floor(high / step + 1e-9) + 1)]
 
 
-def element(tag: str, *children: Element, words: str = "", **attributes: str | float) -> Element:
+def element(tag: str, *children: Element, **attributes: str | float) -> Element:
     """An element of a drawing; `class_` and `stroke_width` stand for `class` and `stroke-width`.
 
-    >>> tostring(element("text", words="a < b", x=1.0, class_="muted")).decode()
-    '<text x="1" class="muted">a &lt; b</text>'
+    >>> tostring(element("circle", cx=1.0, class_="muted")).decode()
+    '<circle cx="1" class="muted" />'
     """
     made = Element(
         tag,
@@ -90,19 +90,27 @@ def element(tag: str, *children: Element, words: str = "", **attributes: str | f
             for name, value in attributes.items()
         },
     )
-    made.text = words or None
     made.extend(children)
+    return made
+
+
+def title(words: str) -> Element:
+    """What an element says when it is pointed at."""
+    made = Element("title")
+    made.text = words
     return made
 
 
 def mark(name: str, *shapes: Element, at: str = "0%") -> Element:
     """Shapes that say what they are when they are pointed at. Where they stand at one place, x is in pixels from it."""
-    return element("svg", element("title", words=name), *shapes, class_="mark", x=at, overflow="visible")
+    return element("svg", title(name), *shapes, class_="mark", x=at, overflow="visible")
 
 
 def text(x: str | float, y: float, words: str, *, anchor: str = "start", muted: bool = False) -> Element:
     """A label."""
-    return element("text", words=words, x=x, y=y, text_anchor=anchor, **({"class_": "muted"} if muted else {}))
+    made = element("text", x=x, y=y, text_anchor=anchor, **({"class_": "muted"} if muted else {}))
+    made.text = words
+    return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,15 +164,14 @@ class Frame:
             lines.append(text(-8.0, y + 4, form(value), anchor="end", muted=True))
         return lines
 
-    def level(self, value: float, label: str = "") -> list[Element]:
+    def level(self, value: float) -> Element:
         """A dashed line from left to right, such as a margin."""
         y = self.at_y(value)
-        line = element("line", class_="level", x1="0%", x2="100%", y1=y, y2=y)
-        return [line, text("100%", y - 5, label, anchor="end")] if label else [line]
+        return element("line", class_="level", x1="0%", x2="100%", y1=y, y2=y)
 
-    def drawing(self, title: str, *parts: Element) -> Drawing:
-        """The chart; `title` is what it is read out as."""
-        svg = element("svg", *parts, role="img", aria_label=title, width="100%", height=self.height)
+    def drawing(self, name: str, *parts: Element) -> Drawing:
+        """The chart; `name` is what it is read out as."""
+        svg = element("svg", *parts, role="img", aria_label=name, width="100%", height=self.height)
         return Drawing(tostring(svg, encoding="unicode"))
 
 
