@@ -241,11 +241,11 @@ def _spaces(diagnostics: Diagnostics) -> dict[str, Any]:
         "map": map_chart("map of both spaces", [("true", spaces.true), ("translated", spaces.translated)], arrows),
         "variances": _variances(spaces),
         "mover_rows": [
-            ["moved most", "cosine with the true vector"],
+            ["document", "cosine with the true vector"],
             *([mover.doc_id, f"{mover.cosine:.3f}"] for mover in spaces.movers),
         ],
         "hub_rows": [
-            ["hubs", "documents", "skewness", "largest", "near none"],
+            ["arm", "documents", "skewness", "largest", "near none"],
             *(
                 [hubs.arm, f"{hubs.documents:,}", f"{hubs.skewness:.2f}", f"{hubs.largest}", f"{hubs.orphans:.1%}"]
                 for hubs in diagnostics.hubness
