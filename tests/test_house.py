@@ -62,6 +62,7 @@ HOMES = {
     "pickle": ["stores/"],
     "pyarrow": ["stores/documents/arrow"],
     "pandas": ["display.py", "audit/report", "cost/assess", "similarity/comparison"],
+    "jinja2": ["report/page"],
     "joblib": ["runners.py"],
     "rich": ["report/summary", "report/terminal"],
     "threadpoolctl": ["threads.py"],

@@ -103,6 +103,7 @@ def audit_store(
         },
         measure=evaluation.measure,
         query_ids=tuple(query.id for query in query_set.distinct),
+        query_texts=tuple(query.text for query in query_set.distinct),
         n_documents=prepared.n_documents,
         dataset=query_set.name,
         notes=(

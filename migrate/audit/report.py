@@ -35,7 +35,7 @@ class AuditReport:
     what was embedded where no full re-embed was, `made_from` what synthetic queries were made from, empty for others.
     `unjudged` are queries to judge next, where `AuditOptions.judge_next` asks for some. `reference_at` is the location
     of the full re-embed, None where none is left after the audit; `is_kept` says whether what was embedded is cached.
-    `caveats` belong beside the verdict.
+    `caveats` belong beside the verdict. `query_texts` are in the order of `query_ids`.
     """
 
     verdict: Verdict
@@ -60,6 +60,7 @@ class AuditReport:
     reference_at: str | None = None
     is_kept: bool = False
     caveats: tuple[str, ...] = ()
+    query_texts: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return (

@@ -11,6 +11,8 @@ import click
 from migrate.cli import options
 from migrate.cli.next_step import advise_next, model_words, path_beside, store_word
 from migrate.cli.options import GeneralOptions, ModelOptions, option, option_group
+from migrate.cli.pages import open_page, refuse_open
+from migrate.cli.pages import opens as open_option
 from migrate.cli.spending import cached_texts, usd
 from migrate.cli.terminal import progress_bar, show, show_json
 
@@ -64,6 +66,7 @@ class QualityOptions:
 @option_group(RateOptions, "speed", *_RATE_OPTIONS)
 @option_group(QualityOptions, "quality", *_QUALITY_OPTIONS)
 @option("--html", type=options.PATH, metavar="FILE", help="File to write the assessment to as an HTML page.")
+@open_option
 @options.price
 @options.model_options
 @options.general_options(options.seed, options.force, options.as_json, options.quiet)
@@ -75,6 +78,7 @@ def command(
     speed: RateOptions,
     quality: QualityOptions,
     html: Path | None,
+    opens: bool,
     price: float | None,
     model: ModelOptions,
     general: GeneralOptions,
@@ -93,6 +97,7 @@ def command(
     from migrate.report.assess import assess_document, assess_page, assess_text
     from migrate.stores import open_store
 
+    refuse_open(html, opens=opens)
     if html is not None:
         refuse_file(html, *options.local_paths(store, query_log, quality.stitch, quality.report), force=general.force)
     facts = find_target(target, price_usd_per_mtok=price, prefix=model.document_prefix, dimensions=model.dimensions)
@@ -112,6 +117,7 @@ def command(
     if html is not None:
         with atomic_file(html, force=general.force) as aside:
             write_bytes(aside, assess_page(assessment).encode())
+    open_page(html, opens=opens, quiet=general.quiet)
     if general.as_json:
         show_json(assess_document(assessment))
         return

@@ -19,6 +19,8 @@ from migrate.cli.options import (
     option_group,
     report_options,
 )
+from migrate.cli.pages import open_page, refuse_open
+from migrate.cli.pages import opens as open_option
 from migrate.cli.spending import SpendingOptions, spending_options, with_views
 from migrate.cli.terminal import advise, progress_bar
 from migrate.cli.unread import with_unread
@@ -317,6 +319,7 @@ class ArmOptions:
 @spending_options
 @options.model_options
 @report_options
+@open_option
 @options.general_options(options.seed, options.force, options.restart, options.as_json, options.verbose, options.quiet)
 def command(
     store: str,
@@ -331,6 +334,7 @@ def command(
     spending: SpendingOptions,
     model: ModelOptions,
     outputs: Outputs,
+    opens: bool,
     general: GeneralOptions,
 ) -> int:
     """Judge a translated STORE: SAFE (exit 0), NOT SAFE (1) or INCONCLUSIVE (3), with the numbers behind it.
@@ -358,6 +362,7 @@ def command(
     paths = options.local_paths(*read)
     against.refuse(paths)
     outputs.refuse(*paths, force=general.force)  # refused before anything is spent
+    refuse_open(outputs.html, opens=opens)
     if judge_next is not None:
         refuse_file(judge_next, *paths, force=general.force)
     with progress_bar(quiet=quiet) as progress:
@@ -408,4 +413,6 @@ def command(
             "to settle it with few judgements, let the audit draw what to judge: --queries LOG --judge-next FILE",
             quiet=quiet,
         )
-    return show_report(report, outputs, general, page=outputs.html)
+    code = show_report(report, outputs, general, page=outputs.html)
+    open_page(outputs.html, opens=opens, quiet=quiet)
+    return code

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
 
 from migrate.cli import options
 from migrate.cli.options import CI, ModelOptions, ci_options, option
+from migrate.cli.pages import open_page, refuse_open
+from migrate.cli.pages import opens as open_option
 from migrate.cli.terminal import progress_bar, show, show_json
 
 _ALL = "all"
@@ -35,6 +38,8 @@ sample = option(
 @spec
 @sample
 @option("--full", is_flag=True, help="Embed the sample even where a manifest answers.")
+@option("--html", type=options.PATH, metavar="FILE", help="File to write the finding to as a page for a browser.")
+@open_option
 @options.model_options
 @options.seed
 @ci_options
@@ -46,6 +51,8 @@ def command(
     spec: str,
     size: int | str | None,
     full: bool,
+    html: Path | None,
+    opens: bool,
     model: ModelOptions,
     seed: int,
     ci: CI,
@@ -58,12 +65,16 @@ def command(
     Exits with 0 if so, with 1 if not. A manifest whose hash is that of the index answers at once.
     """
     from migrate.check import check_store
-    from migrate.report.check import check_document, check_text
+    from migrate.files import atomic_file, refuse_file, write_bytes
+    from migrate.report.check import check_document, check_page, check_text
     from migrate.report.suite import check_suite
     from migrate.stores import open_store
     from migrate.stores.file_store import folder_of
 
+    refuse_open(html, opens=opens)
     ci.refuse(*options.local_paths(store), force=force)
+    if html is not None:
+        refuse_file(html, *options.local_paths(store), force=force)
     opened = open_store(store)
     with progress_bar(quiet=quiet) as progress:
         compatibility = check_store(
@@ -75,10 +86,14 @@ def command(
             progress=progress,
         )
     ci.leave(check_suite(compatibility), force=force)
+    if html is not None:
+        with atomic_file(html, force=force) as aside:
+            write_bytes(aside, check_page(compatibility).encode())
     if as_json:
         show_json(check_document(compatibility))
     else:
         show(check_text(compatibility))
+    open_page(html, opens=opens, quiet=quiet)
     return 0 if compatibility.compatible else 1
 
 

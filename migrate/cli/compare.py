@@ -11,6 +11,8 @@ import click
 
 from migrate.cli import options
 from migrate.cli.options import option
+from migrate.cli.pages import open_page, refuse_open
+from migrate.cli.pages import opens as open_option
 from migrate.cli.terminal import progress_bar, show, show_json
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 )
 @click.argument("stores", nargs=-1, required=True, type=options.STORE, metavar="STORE STORE...")
 @option("--html", type=options.PATH, metavar="FILE", help="Page to write, with heat maps of every measure.")
+@open_option
 @option(
     "--csv",
     "table",
@@ -50,6 +53,7 @@ if TYPE_CHECKING:
 def command(
     stores: tuple[str, ...],
     html: Path | None,
+    opens: bool,
     table: Path | None,
     sample: int,
     labels: Path | None,
@@ -70,6 +74,7 @@ def command(
     from migrate.similarity.comparison import compare_stores
     from migrate.stores import open_store
 
+    refuse_open(html, opens=opens)
     _refuse_outputs(html, table, options.local_paths(*stores, labels), force=force)
     by_id = None if labels is None else read_labels(labels)
     with progress_bar(quiet=quiet) as progress:
@@ -77,6 +82,7 @@ def command(
         comparison = compare_stores(opened, sample=sample, labels=by_id, seed=seed, progress=progress)
     _write(comparison, html, table, force=force)
     _show(comparison, as_json=as_json)
+    open_page(html, opens=opens, quiet=quiet)
 
 
 def _refuse_outputs(html: Path | None, table: Path | None, inputs: Sequence[Path], *, force: bool) -> None:

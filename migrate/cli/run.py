@@ -20,6 +20,8 @@ from migrate.cli.options import (
     ci_options,
     option,
 )
+from migrate.cli.pages import open_page
+from migrate.cli.pages import opens as open_option
 from migrate.cli.spending import SpendingOptions, spending_options
 from migrate.cli.terminal import advise, progress_bar, show
 from migrate.cli.unread import warn_of_plan, with_unread
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
 @spending_options
 @options.model_options
 @ci_options
+@open_option
 @options.general_options(options.seed, options.force, options.restart, options.as_json, options.verbose, options.quiet)
 def command(
     store: str,
@@ -64,6 +67,7 @@ def command(
     spending: SpendingOptions,
     model: ModelOptions,
     ci: CI,
+    opens: bool,
     general: GeneralOptions,
 ) -> int:
     """Fit, translate and audit; everything is left in one folder.
@@ -136,6 +140,7 @@ def command(
     if not general.as_json:
         choice = finished.document["choice"] if finished is not None else choice_document(done.report)
         _advise_step(choice["step"] if choice else None, store, output, target, judged, learning.source_model, quiet)
+    open_page(output / PAGE, opens=opens, quiet=quiet)
     return code
 
 

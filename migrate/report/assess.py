@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from html import escape
 from typing import Any
 
 from migrate.cost import Assessment
 from migrate.cost.estimate import dollars, duration
 from migrate.cost.plans import SAFE, TWO_STAGE, Plan
-from migrate.report.page import Section, html_page, html_sentence, html_table
+from migrate.report.page import render_page
 from migrate.report.svg.charts import Line, line_chart
-from migrate.report.svg.frame import percent
+from migrate.report.svg.frame import Chart, percent
 from migrate.report.terminal import WIDTH, table, wrap
 
 UNKNOWN = "-"
@@ -140,34 +139,28 @@ def assess_document(assessment: Assessment) -> dict[str, Any]:
 
 def assess_page(assessment: Assessment) -> str:
     """The page as one HTML document."""
-    safe = [
-        place for place, plan in enumerate(assessment.plans) if plan.known is not None and plan.known.outcome == SAFE
-    ]
-    costs = html_table(
-        [cost_head(assessment), *(cost_cells(plan, assessment) for plan in assessment.plans)], marked=safe
+    return render_page(
+        "assess.html",
+        assessment=assessment,
+        chart=_chart(assessment.plans),
+        costs=[cost_head(assessment), *(cost_cells(plan, assessment) for plan in assessment.plans)],
+        needs=[need_head(), *(need_cells(plan) for plan in assessment.plans)],
+        facts=store_facts(assessment),
+        safe=[
+            place
+            for place, plan in enumerate(assessment.plans)
+            if plan.known is not None and plan.known.outcome == SAFE
+        ],
     )
-    needs = [need_head(), *(need_cells(plan) for plan in assessment.plans)]
-    sections = [
-        Section("The plans", costs + _chart(assessment.plans)),
-        Section("What they need", html_table(needs, marked=safe, text_columns=(4,))),
-        Section("The store", html_table([["", ""], *([*fact] for fact in store_facts(assessment))], text_columns=(1,))),
-        Section("How this is known", _list(assessment.notes)),
-    ]
-    lead = "".join(f"<p>{html_sentence(answer)}</p>" for answer in assessment.answers)
-    return html_page("Cost", f"Moving {assessment.store.name} to {assessment.target.spec}", lead, sections)
 
 
-def _list(sentences: Sequence[str]) -> str:
-    return f"<ul>{''.join(f'<li>{escape(sentence)}</li>' for sentence in sentences)}</ul>"
-
-
-def _chart(plans: Sequence[Plan]) -> str:
+def _chart(plans: Sequence[Plan]) -> Chart | None:
     """Dollars, or tokens where there is no price, against the share re-embedded; a dot for each plan."""
     drawn = sorted((plan for plan in plans if plan.kind != TWO_STAGE), key=lambda plan: plan.share)
     in_usd = all(plan.usd is not None for plan in drawn)
     points = [(plan.share, float(plan.usd or 0) if in_usd else float(plan.tokens)) for plan in drawn]
     if not any(value for _, value in points):
-        return ""
+        return None
     unit = "dollars" if in_usd else "tokens"
     title = f"{unit} against the share re-embedded"
     return line_chart(

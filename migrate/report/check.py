@@ -1,4 +1,4 @@
-"""A check as plain text that fits 100 columns, the answer first, and as JSON."""
+"""A check as plain text that fits 100 columns, the answer first, as JSON, and as an HTML page."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from migrate.check.model import Compatibility, Example, Figures, Trial
 from migrate.check.stamp import Stamp
 from migrate.report.characters import printable
+from migrate.report.page import render_page
 from migrate.report.terminal import table, wrap
 
 SCHEMA_VERSION = 1
@@ -76,12 +77,39 @@ def _cut(text: str, width: int) -> str:
 
 def _trials(trials: tuple[Trial, ...]) -> str:
     """The ways that came nearest."""
-    best = sorted(trials, key=lambda trial: (-trial.agreeing / trial.tried, -trial.median_cosine))[:_SHOWN]
     rows = [
         [_cut(f"embedded {trial.meaning}", 70), f"{trial.agreeing} of {trial.tried}", f"{trial.median_cosine:.4f}"]
-        for trial in best
+        for trial in _nearest(trials)[:_SHOWN]
     ]
     return table([[f"the nearest of {len(trials)} other ways", "agree", "median cosine"], *rows])
+
+
+def _nearest(trials: tuple[Trial, ...]) -> list[Trial]:
+    return sorted(trials, key=lambda trial: (-trial.agreeing / trial.tried, -trial.median_cosine))
+
+
+def check_page(result: Compatibility) -> str:
+    """The page, complete in itself: the answer, what it rests on, and what was tried to explain it."""
+    trials = [] if result.compatible else _nearest(result.trials)
+    return render_page(
+        "check.html",
+        result=result,
+        basis=_BASES[result.basis],
+        finding_rows=[
+            ["looked at", "as expected", "what was there"],
+            *([finding.name, "yes" if finding.ok else "NO", finding.message] for finding in result.findings),
+        ],
+        failed=[place for place, finding in enumerate(result.findings) if not finding.ok],
+        figure_sentences=[] if result.figures is None else _figure_sentences(result.figures),
+        trial_rows=[
+            ["embedded", "agree", "of", "median cosine"],
+            *([trial.meaning, str(trial.agreeing), str(trial.tried), f"{trial.median_cosine:.4f}"] for trial in trials),
+        ],
+        example_rows=[
+            ["document", "row", "cosine", "taken for"],
+            *([one.doc_id, f"{one.row:,}", f"{one.cosine:.4f}", one.taken_for] for one in result.examples),
+        ],
+    )
 
 
 def check_document(result: Compatibility) -> dict[str, Any]:

@@ -1,10 +1,8 @@
-"""Compared stores as plain text that fits 100 columns.
+"""Compared stores as plain text that fits 100 columns, and in words: which way a stitch would work, and what limits it.
 
 Compared stores as one JSON document and as tables of commas: the source of truth for every other form.
 
-Singular values of several stitches as lines on a logarithmic scale, an inline picture.
-
-Compared stores as one HTML page: heat maps of every measure, tables, spectra.
+Compared stores as one HTML page: the words, heat maps of every measure, tables, spectra.
 """
 
 from __future__ import annotations
@@ -12,18 +10,20 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
-from html import escape
-from math import isfinite, log10, pi
+from dataclasses import asdict, dataclass
+from math import isfinite, log10, pi, sqrt
 from typing import Any
 
 from migrate import __version__
-from migrate.report.page import Section, html_page, html_table
-from migrate.report.svg.charts import Shading, heat_map, shorten
+from migrate.report.page import render_page
+from migrate.report.svg.charts import Line, line_chart
+from migrate.report.svg.frame import Chart, power_of_ten
 from migrate.report.terminal import filled_columns, table, wrap
 from migrate.similarity.comparison import StoresComparison
 from migrate.similarity.downstream import Accuracy, Downstream
 from migrate.similarity.measures import MEASURES, Matrix, Measure
+from migrate.similarity.spaces import Similarity
+from migrate.similarity.stitching import Stitching
 
 SCHEMA_VERSION = 1
 
@@ -45,6 +45,11 @@ def compare_document(comparison: StoresComparison) -> dict[str, Any]:
             {"from": ends[0], "to": ends[1], **asdict(stitch)}
             for (a, b), pair in comparison.pairs.items()
             for ends, stitch in (((a, b), pair.forth), ((b, a), pair.back))
+        ]
+        + [{"from": place, "to": place, **asdict(stitch)} for place, stitch in enumerate(comparison.own_stitches)],
+        "sentences": [
+            {"between": [a, b], "sentences": sentences}
+            for (a, b), sentences in comparison_sentences(comparison, [store.name for store in comparison.stores])
         ],
         "downstream": None if comparison.downstream is None else asdict(comparison.downstream),
         "notes": list(comparison.notes),
@@ -91,6 +96,13 @@ def _csv(rows: Sequence[Sequence[str]]) -> str:
 
 
 _LONGEST = 50
+_MOST_PAIRS = 3
+"""Pairs that a terminal has room to put into words."""
+
+_ENOUGH = 0.8
+"""Share of neighbours found below which stitches of vectors alone have not been SAFE: docs/benchmarks.md."""
+
+_WHOLE = 0.98
 _SMALL, _MIDDLING, _GREAT = 0.01, 10, 10_000
 _SPACES = {
     "cka": "CKA", "cka_distance": "arccos", "jaccard": "Jaccard@10", "rank_similarity": "rank@10",
@@ -115,6 +127,18 @@ def number(value: float | None) -> str:
     if 0 < size < _SMALL or size >= _GREAT:
         return f"{value:.2g}"
     return f"{value:.3f}" if size < _MIDDLING else f"{value:.1f}"
+
+
+def shorten(name: str, longest: int) -> str:
+    """The name, without its middle where it is longer than that.
+
+    >>> shorten("a-very-long-name", 9)
+    'a-ve…name'
+    """
+    if len(name) <= longest:
+        return name
+    tail = (longest - 1) // 2
+    return f"{name[: longest - 1 - tail]}…{name[-tail:]}"
 
 
 def tenths(value: float) -> str:
@@ -150,8 +174,82 @@ def compare_text(comparison: StoresComparison) -> str:
                 )
             ),
             *(["", labels_text(comparison, comparison.downstream)] if comparison.downstream else []),
+            *_words(comparison, letters),
         ]
     )
+
+
+def _words(comparison: StoresComparison, letters: Sequence[str]) -> list[str]:
+    """What the figures mean, where there are few enough pairs for a terminal."""
+    if len(comparison.pairs) > _MOST_PAIRS:
+        return ["", wrap("what this means for each pair: --html FILE")]
+    return ["", *(wrap(words) for _, several in comparison_sentences(comparison, letters) for words in several)]
+
+
+def comparison_sentences(
+    comparison: StoresComparison, names: Sequence[str]
+) -> Iterator[tuple[tuple[int, int], list[str]]]:
+    """For each pair, by these names, which way a stitch would work, whether one is needed, and what limits it."""
+    for (a, b), pair in comparison.pairs.items():
+        ends = names[a], names[b]
+        own = {name: comparison.own_stitches[place] for name, place in zip(ends, (a, b), strict=True)}
+        yield (a, b), [_direction(ends, pair), _sample_size(ends, pair), _own(own)]
+
+
+def _direction(ends: tuple[str, str], pair: Similarity) -> str:
+    a, b = ends
+    forth, back = (stitch.stitch.overlap_at_10 for stitch in (pair.forth, pair.back))
+    if abs(forth - back) < _noise(pair.forth):
+        which = "neither way is clearly better"
+    else:
+        which = f"{a} to {b} works better" if forth > back else f"{b} to {a} works better"
+    return (
+        f"a stitch from {a} to {b} finds {forth:.0%} of the 10 nearest neighbours that {b} has, one from {b} to {a} "
+        f"{back:.0%} of those that {a} has: {which}; {_what_to_do(pair)}"
+    )
+
+
+def _what_to_do(pair: Similarity) -> str:
+    plain, stitched = pair.forth.identity, pair.forth.stitch
+    if plain is not None and stitched.overlap_at_10 - plain.overlap_at_10 <= _noise(pair.forth):
+        return f"without a stitch, as they are, they share {plain.overlap_at_10:.0%}, and a stitch adds nothing to that"
+    enough = (
+        "vectors alone may be enough, which `audit` can say"
+        if max(stitched.overlap_at_10, pair.back.stitch.overlap_at_10) >= _ENOUGH
+        else "vectors alone lose much, so let the stitch read texts too, or re-embed a part"
+    )
+    return enough if plain is None else f"as they are, they share {plain.overlap_at_10:.0%}, so one is needed; {enough}"
+
+
+def _noise(stitch: Stitching) -> float:
+    """A difference of two shares that chance alone may make: twice the standard error of about 0.25 a document."""
+    return max(0.5 / sqrt(stitch.judged_on), 0.01)
+
+
+def _sample_size(ends: tuple[str, str], pair: Similarity) -> str:
+    forth = pair.forth.stitch.overlap_at_10 >= pair.back.stitch.overlap_at_10
+    stitch, (start, end) = (pair.forth, ends) if forth else (pair.back, ends[::-1])
+    whole, half = stitch.stitch.overlap_at_10, stitch.from_half.overlap_at_10
+    points = 100 * (whole - half)
+    more = (
+        f"that doubling brought {points:.1f} points, and more documents would bring some more"
+        if whole - half > _noise(stitch)
+        else "the number of documents is not what limits it"
+    )
+    return (
+        f"sample size: fitted on {stitch.fitted_on:,} documents, the stitch from {start} to {end} finds {whole:.1%}, "
+        f"on half of them {half:.1%}: {more}"
+    )
+
+
+def _own(own: Mapping[str, Stitching]) -> str:
+    shares = " and ".join(f"{name} finds {stitch.stitch.overlap_at_10:.1%}" for name, stitch in own.items())
+    lost = (
+        "so few documents do not span the dimensions, and a part of what stitches miss is owed to that"
+        if min(stitch.stitch.overlap_at_10 for stitch in own.values()) < _WHOLE
+        else "what a stitch between them misses is not lost by the fit itself"
+    )
+    return f"stitched to itself in the same way, {shares} of its own neighbours: {lost}"
 
 
 def space_rows(found: StoresComparison, names: Sequence[str]) -> list[list[str]]:
@@ -213,79 +311,66 @@ def _cells(accuracy: Accuracy | None) -> list[str]:
     return ["-", "-"] if accuracy is None else [number(accuracy.accuracy), number(accuracy.macro_f1)]
 
 
-_WIDTH, _HEIGHT = 640, 240
-_LEFT, _TOP, _BOTTOM, _RIGHT = 44, 12, 36, 150
 _DECADES = 4
 _POINTS = 160
-_COLOURS = 6
-_DASHES = ("", "6 3", "2 3")
 
 
-def spectra(series: Mapping[str, Sequence[float]]) -> str:
-    """An SVG element with a line for each series, its values in units of its first; what is below 10⁻⁴ is left out."""
-    most = max(map(len, series.values()))
-    names = "".join(_key(place, name) for place, name in enumerate(series))
-    lines = "".join(_line(place, values, most) for place, values in enumerate(series.values()))
-    height = max(_HEIGHT, _TOP + 18 * len(series) + _BOTTOM)
-    return (
-        f'<svg viewBox="0 0 {_WIDTH} {height}" style="max-width:{_WIDTH + 160}px" role="img" '
-        f'aria-label="Singular values of the stitches">{_axes(most)}{lines}{names}</svg>'
+def spectra(series: Mapping[str, Sequence[float]]) -> Chart | None:
+    """A line for each series, its values in units of its first, by logarithm; what is below 10⁻⁴ is left out.
+
+    None where nothing is above.
+    """
+    lines = [Line(name, points) for name, values in series.items() if (points := _decades(values))]
+    if not lines:
+        return None
+    return line_chart(
+        "singular values of the stitches",
+        lines,
+        x_label="singular value, by rank",
+        y_label="share of the greatest",
+        y_form=power_of_ten,
     )
 
 
-def _x(place: float, most: int) -> float:
-    return _LEFT + (_WIDTH - _LEFT - _RIGHT) * (place - 1) / max(most - 1, 1)
+def _decades(values: Sequence[float]) -> list[tuple[float, float]]:
+    kept = [
+        (float(rank), log10(value / values[0]))
+        for rank, value in enumerate(values, 1)
+        if value > values[0] * 10**-_DECADES > 0
+    ]
+    return [*kept[: -1 : max(len(kept) // _POINTS, 1)], *kept[-1:]]
 
 
-def _y(share: float) -> float:
-    return _TOP + (_HEIGHT - _TOP - _BOTTOM) * min(-log10(share) / _DECADES, 1)
+@dataclass(frozen=True, slots=True)
+class Shading:
+    """The value that is shaded faintest and the one that is shaded deepest, and what deeper means."""
+
+    faintest: float
+    deepest: float
+    deeper: str
+
+    def share(self, value: float) -> float:
+        """How far a value lies from the faintest, 0, to the deepest, 1."""
+        span = self.deepest - self.faintest
+        return min(max((value - self.faintest) / span, 0), 1) if span else 0.0
 
 
-def _axes(most: int) -> str:
-    right, bottom = _x(most, most), _y(10**-_DECADES)
-    parts = []
-    for decade in range(_DECADES + 1):
-        y = _y(10.0**-decade)
-        label = "1" if decade == 0 else f"{10.0**-decade:g}"
-        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{right:.1f}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(f'<text class="muted" x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{label}</text>')
-    for place in sorted({1, (most + 1) // 2, most}):
-        x = _x(place, most)
-        parts.append(f'<text class="muted" x="{x:.1f}" y="{bottom + 16:.1f}" text-anchor="middle">{place}</text>')
-    middle = (_LEFT + right) / 2
-    parts.append(
-        f'<text class="muted" x="{middle:.1f}" y="{bottom + 31:.1f}" text-anchor="middle">'
-        "singular value, by rank</text>"
-    )
-    return "".join(parts)
+@dataclass(frozen=True, slots=True)
+class HeatMap:
+    """A measure between all stores: figure and shade, 0-1, of each cell, row by row; no shade where there is none."""
+
+    measure: Measure
+    cells: Sequence[Sequence[tuple[str, float]]]
+    deeper: str
 
 
-def _style(place: int) -> str:
-    dash = _DASHES[place // _COLOURS % len(_DASHES)]
-    return f'stroke="var(--series-{place % _COLOURS + 1})" stroke-width="2"' + (
-        f' stroke-dasharray="{dash}"' if dash else ""
-    )
+def heat_map(measure: Measure, comparison: StoresComparison) -> HeatMap:
+    """The heat map of a measure."""
+    matrix = measure.matrix(comparison)
+    shading = shading_of(measure, matrix)
+    cells = [[(number(value), 0.0 if value is None else shading.share(value)) for value in row] for row in matrix]
+    return HeatMap(measure, cells, shading.deeper)
 
-
-def _line(place: int, values: Sequence[float], most: int) -> str:
-    step = max(len(values) // _POINTS, 1)
-    shares = [(rank, value / values[0]) for rank, value in enumerate(values, 1) if values[0] > 0]
-    points = [(rank, share) for rank, share in shares if share >= 10**-_DECADES]
-    kept = [*points[::step], *points[-1:]]
-    path = " ".join(f"{_x(rank, most):.1f},{_y(share):.1f}" for rank, share in kept)
-    return f'<polyline points="{path}" fill="none" {_style(place)}/>'
-
-
-def _key(place: int, name: str) -> str:
-    x, y = _WIDTH - _RIGHT + 14, _TOP + 6 + 18 * place
-    return (
-        f'<line x1="{x}" x2="{x + 18}" y1="{y}" y2="{y}" {_style(place)}/>'
-        f'<text x="{x + 24}" y="{y + 4}">{escape(shorten(name, 18))}</text>'
-    )
-
-
-_FEW = 8
-"""Stores up to which two heat maps stand side by side."""
 
 _LEAST = -1.0
 """A value from which on down the shade is the same: R² has no lower end."""
@@ -298,74 +383,45 @@ _CONTROLS = ("r2_mean", "r2_random")
 
 def compare_page(comparison: StoresComparison) -> str:
     """The page, complete in itself."""
-    spaces = [measure for measure in MEASURES if not measure.directed]
-    stitches = [measure for measure in MEASURES if measure.directed]
-    sections = [
-        Section("The stores", _stores(comparison)),
-        Section("How alike the spaces are", _maps(spaces, comparison)),
-        Section("What a stitch makes of them", _stitches(stitches, comparison)),
-        Section("Spectra", _spectra(comparison)),
-    ]
-    if comparison.downstream is not None:
-        sections.insert(3, Section("Labels", _labels(comparison)))
-    footer = f"lead-migrate {escape(__version__)}, seed {comparison.seed}"
-    return html_page("Comparison of vector stores", _title(comparison), _lead(comparison), sections, footer=footer)
+    names = [store.name for store in comparison.stores]
+    scored, controls = comparison.downstream, [measure for measure in MEASURES if measure.key in _CONTROLS]
+    maps = [heat_map(measure, comparison) for measure in MEASURES if measure not in controls]
+    return render_page(
+        "compare.html",
+        comparison=comparison,
+        version=__version__,
+        names=names,
+        letters=[letter(place) for place in range(len(names))],
+        order=[
+            (names[a], names[b], number(pair.cka))
+            for (a, b), pair in sorted(comparison.pairs.items(), key=lambda item: -item[1].cka)
+        ],
+        sentences=list(comparison_sentences(comparison, names)),
+        store_rows=_store_rows(comparison),
+        spaces=[shown for shown in maps if not shown.measure.directed],
+        stitches=[shown for shown in maps if shown.measure.directed],
+        first=next(iter(comparison.pairs.values())).forth,
+        controls=[(measure.title, _span(measure.matrix(comparison))) for measure in controls],
+        labels=None if scored is None else labels_sentence(comparison, scored),
+        label_rows=[] if scored is None else list(labels_rows(comparison, scored)),
+        spectra=spectra({names[b]: pair.back.singular_values for (a, b), pair in comparison.pairs.items() if a == 0}),
+    )
 
 
-def _title(comparison: StoresComparison) -> str:
-    return f"{len(comparison.stores)} spaces of the same {comparison.documents:,} documents"
-
-
-def _lead(comparison: StoresComparison) -> str:
-    names = [escape(store.name) for store in comparison.stores]
-    order = sorted(comparison.pairs, key=lambda pair: comparison.pairs[pair].cka)
-    sentences = [
-        f"{word} by CKA: <b>{names[a]}</b> and <b>{names[b]}</b> ({number(comparison.pairs[a, b].cka)})."
-        for word, (a, b) in (("Most alike", order[-1]), ("Least alike", order[0]))[: len(order)]
-    ]
-    return f'<p class="lead">{" ".join(sentences)}</p>'
-
-
-def _stores(comparison: StoresComparison) -> str:
-    head = ["store", "dim", "documents", "dimension near a document", "dimension by TwoNN", "read back"]
-    rows = [
-        [store.name, str(store.dim), f"{store.documents:,}", tenths(store.dimension), tenths(store.two_nn),
-         "exact" if store.exact else "approximate"]
-        for store in comparison.stores
+def _store_rows(comparison: StoresComparison) -> list[list[str]]:
+    return [
+        ["letter", "store", "dim", "documents", "local dimension", "TwoNN", "read back"],
+        *(
+            [letter(place), store.name, str(store.dim), f"{store.documents:,}", tenths(store.dimension),
+             tenths(store.two_nn), "exact" if store.exact else "approximate"]
+            for place, store in enumerate(comparison.stores)
+        ),
     ]  # fmt: skip
-    notes = "".join(f'<p class="note">{escape(note)}</p>' for note in comparison.notes)
-    about = (
-        "The intrinsic dimension near a document is the maximum likelihood estimate of Levina and Bickel from its 20 "
-        "nearest, the harmonic mean over documents; TwoNN (Facco et al.) takes the ratio of the two nearest distances."
-    )
-    return f'{html_table([head, *rows])}<p class="note">{about}</p>{notes}'
-
-
-def _stitches(measures: Sequence[Measure], comparison: StoresComparison) -> str:
-    first = next(iter(comparison.pairs.values())).forth
-    controls = [measure for measure in measures if measure.key in _CONTROLS]
-    spans = "; ".join(f"{escape(measure.title)}: {_span(measure.matrix(comparison))}" for measure in controls)
-    about = (
-        "An affine stitch, ridge with a penalty chosen by retrieval, from the store of the row to the store of the "
-        f"column: fitted on {first.fitted_on:,} documents, judged on {first.judged_on:,} others. Errors are in the "
-        f"target's own units. Controls, over all pairs: {spans}."
-    )
-    return f"<p>{about}</p>{_maps([measure for measure in measures if measure not in controls], comparison)}"
 
 
 def _span(matrix: Matrix) -> str:
     values = [value for line in matrix for value in line if value is not None]
     return f"{number(min(values))} to {number(max(values))}" if values else "-"
-
-
-def _maps(measures: Sequence[Measure], comparison: StoresComparison) -> str:
-    names = [store.name for store in comparison.stores]
-    maps = "".join(
-        f'<div><h3>{escape(measure.title)}</h3><p class="note">{escape(measure.meaning)}</p>'
-        f"{heat_map(measure.title, names, matrix, shading_of(measure, matrix), number)}</div>"
-        for measure, matrix in ((measure, measure.matrix(comparison)) for measure in measures)
-    )
-    return f'<div class="pair">{maps}</div>' if len(names) <= _FEW else maps
 
 
 def shading_of(measure: Measure, matrix: Matrix) -> Shading:
@@ -379,23 +435,3 @@ def shading_of(measure: Measure, matrix: Matrix) -> Shading:
     low, high = max(min(numbers), _LEAST), max(numbers)
     ends = (low, high) if measure.alike == "more" else (high, low)
     return Shading(*ends, "deeper: more alike")
-
-
-def _spectra(comparison: StoresComparison) -> str:
-    target = escape(comparison.stores[0].name)
-    series = {
-        comparison.stores[b].name: comparison.pairs[a, b].back.singular_values for a, b in comparison.pairs if a == 0
-    }
-    about = (
-        f"Singular values of the stitches to {target}, in units of the greatest. A line that falls early belongs to a "
-        "stitch that uses few directions."
-    )
-    return f"<p>{about}</p>{spectra(series)}"
-
-
-def _labels(comparison: StoresComparison) -> str:
-    scored = comparison.downstream
-    if scored is None:
-        return ""
-    rows = list(labels_rows(comparison, scored))
-    return f"<p>{escape(labels_sentence(comparison, scored))}</p>{html_table(rows, marked=[0])}"

@@ -6,21 +6,17 @@ Decision and first step say the same: both are of `migrate.audit.options.choose`
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from html import escape
 
 from migrate.audit.options import Choice, Option, Step, choose, options_of
 from migrate.audit.report import AuditReport
-from migrate.audit.results import FULL, PREFIX, STAY
-from migrate.audit.verdict import Outcome
+from migrate.audit.results import FULL, MEAN, PREFIX, RANDOM, STAY
+from migrate.audit.verdict import Bounds, Outcome
 from migrate.cost.estimate import dollars
-from migrate.report.page import Section, html_sentence, html_table
-from migrate.report.svg.frame import Frame, short, text
+from migrate.report.svg.charts import Interval, Point, cost_chart
+from migrate.report.svg.frame import Chart
 
 _MILLION = 1e6
-_HIGHEST = 1.5
-"""Retention above is drawn at the edge: a bound without limit would flatten everything else."""
-
-_LINE = 15.0
+_CONTROLS = (MEAN, RANDOM)
 
 
 def decision(report: AuditReport) -> str:
@@ -184,34 +180,78 @@ _PROVEN_STORE = "audit a store that says what it was translated for, as `transla
 _PROVEN_REFERENCE = "build a reference that is beyond doubt: `audit STORE --reference build` embeds every text"
 
 
-def decision_section(report: AuditReport) -> Section | None:
-    """The chart of all options, and their figures; None where no cost is known."""
-    options = [option for option in options_of(report) if option.cost < float("inf")]
+def decision_chart(report: AuditReport) -> Chart | None:
+    """What every option, arm and budget keeps, against its cost in all; None where too few costs are known.
+
+    Left out are the controls, and arms that are held against another standard than the full re-embed.
+    """
+    options = _with_costs(report)
     if len(options) < 2:
         return None
-    is_priced = all(option.usd is not None for option in options)
-    unit = "usd" if is_priced else "Mtok"
-    head = ["option", report.verdict.measured, "bounds", f"{unit} in all", f"{unit} still to pay", "SAFE"]
-    rows = [
-        [
-            option.name,
-            f"{option.retention.estimate:.3f}",
-            f"{option.retention.lower:.3f}..{option.retention.upper:.3f}",
-            f"{_amount(option, is_priced=is_priced):,.4f}",
-            _left(option, is_priced=is_priced),
-            "yes" if option.is_safe else "",
-        ]
+    is_priced = _is_priced(options)
+    points = [
+        Point(_interval(option.name, option.retention), _amount(option.usd, option.tokens, is_priced=is_priced),
+              "good" if option.is_safe else "muted")
         for option in options
-    ]
-    sentence = decision(report)
-    proof = "with what was embedded to prove it" if report.pool is not None else "the reference left aside"
-    return Section(
-        "Quality and cost",
-        f"{f'<p>{html_sentence(sentence)}</p>' if sentence else ''}{_chart(report, options, is_priced=is_priced)}"
-        f"<p>Costs are those of the target model for documents. In all is from the first text on, {proof}; still to "
-        "pay is what of it is left after this audit. A two-stage option costs more with every query: its figures are "
-        f"for {report.verdict.n_queries:,} of them.</p>{html_table([head, *rows])}",
+    ]  # fmt: skip
+    points += _further_points(report, {option.name for option in options}, is_priced=is_priced)
+    unit = "US dollars" if is_priced else "million tokens"
+    return cost_chart(
+        "what every option keeps, and what it costs",
+        points,
+        margin=report.verdict.margin,
+        x_label=f"cost in all, what is paid already included, {unit}",
+        y_label=report.verdict.measured,
     )
+
+
+def _with_costs(report: AuditReport) -> list[Option]:
+    return [option for option in options_of(report) if option.cost < float("inf")]
+
+
+def _is_priced(options: Sequence[Option]) -> bool:
+    return all(option.usd is not None for option in options)
+
+
+def _further_points(report: AuditReport, shown: set[str], *, is_priced: bool) -> Iterator[Point]:
+    """Arms that are no options, and the budgets of the frontier."""
+    for arm in report.arms:
+        comparison = report.comparisons.get(arm.name)
+        if comparison is None or comparison.standard != FULL or arm.name in {*shown, *_CONTROLS}:
+            continue
+        if (arm.usd if is_priced else arm.tokens) is not None:
+            cost = _amount(arm.usd, arm.tokens, is_priced=is_priced)
+            yield Point(_interval(arm.name, comparison.retention), cost, "other")
+    for budget in report.frontier.points if report.frontier is not None else ():
+        if not is_priced or budget.price_usd is not None:
+            name = f"{budget.share:.0%} re-embedded, chosen by {budget.policy}"
+            cost = _amount(budget.price_usd, budget.tokens, is_priced=is_priced)
+            yield Point(_interval(name, budget.verdict.retention), cost, "minor")
+
+
+def _interval(name: str, bounds: Bounds) -> Interval:
+    return Interval(name, bounds.lower, bounds.estimate, bounds.upper)
+
+
+def decision_rows(report: AuditReport) -> list[list[str]]:
+    """A head, and one row an option: what it keeps, what it costs in all, and what of that is still to be paid."""
+    options = _with_costs(report)
+    is_priced = _is_priced(options)
+    unit = "usd" if is_priced else "Mtok"
+    return [
+        ["option", report.verdict.measured, "bounds", f"{unit} in all", f"{unit} still to pay", "SAFE"],
+        *(
+            [
+                option.name,
+                f"{option.retention.estimate:.3f}",
+                f"{option.retention.lower:.3f}..{option.retention.upper:.3f}",
+                f"{_amount(option.usd, option.tokens, is_priced=is_priced):,.4f}",
+                _left(option, is_priced=is_priced),
+                "yes" if option.is_safe else "",
+            ]
+            for option in options
+        ),
+    ]
 
 
 def _left(option: Option, *, is_priced: bool) -> str:
@@ -219,52 +259,5 @@ def _left(option: Option, *, is_priced: bool) -> str:
     return "-" if left is None else f"{left if is_priced else left / _MILLION:,.4f}"
 
 
-def _amount(option: Option, *, is_priced: bool) -> float:
-    return (option.usd or 0.0) if is_priced else (option.tokens or 0.0) / _MILLION
-
-
-def _chart(report: AuditReport, options: Sequence[Option], *, is_priced: bool) -> str:
-    costs = [_amount(option, is_priced=is_priced) for option in options]
-    edges = [min(edge, _HIGHEST) for option in options for edge in (option.retention.lower, option.retention.upper)]
-    edges.append(report.verdict.margin)
-    pad = 0.06 * (max(edges) - min(edges) or 1.0)
-    frame = Frame((0.0, max(costs) or 1.0), (min(edges) - pad, max(edges) + pad), height=380, top=30, right=150)
-    unit = "US dollars" if is_priced else "million tokens"
-    names = _label_heights(frame, options, costs)
-    return frame.drawing(
-        "what every option keeps, and what it costs",
-        frame.x_axis(f"cost in all, what is paid already included, {unit}", short),
-        frame.y_axis(report.verdict.measured),
-        frame.level(report.verdict.margin, f"SAFE from {report.verdict.margin:.3g}"),
-        *(_point(frame, option, cost, y) for option, cost, y in zip(options, costs, names, strict=True)),
-    )
-
-
-def _label_heights(frame: Frame, options: Sequence[Option], costs: Sequence[float]) -> list[float]:
-    """Where each name stands, so that those of options of about one cost do not cover each other."""
-    heights: list[float] = [0.0] * len(options)
-    order = sorted(range(len(options)), key=lambda place: -options[place].retention.estimate)
-    placed: list[tuple[float, float]] = []
-    for place in order:
-        x, y = frame.at_x(costs[place]), frame.at_y(min(options[place].retention.estimate, _HIGHEST)) + 4
-        while any(abs(x - other) < 150 and abs(y - height) < _LINE for other, height in placed):
-            y += 1
-        heights[place] = y
-        placed.append((x, y))
-    return heights
-
-
-def _point(frame: Frame, option: Option, cost: float, name_y: float) -> str:
-    colour = "var(--good)" if option.is_safe else "var(--muted)"
-    low, middle, high = (
-        frame.at_y(min(value, _HIGHEST))
-        for value in (option.retention.lower, option.retention.estimate, option.retention.upper)
-    )
-    x = frame.at_x(cost)
-    words = f"{option.name}: {option.retention.estimate:.3f}"
-    return (
-        f"<g><title>{escape(words)}</title>"
-        f'<line x1="{x:g}" x2="{x:g}" y1="{low:g}" y2="{high:g}" style="stroke:{colour}" stroke-width="2"/>'
-        f'<circle cx="{x:g}" cy="{middle:g}" r="4.5" style="fill:{colour}"/>'
-        f"{text(x + 9, name_y, option.name, bold=option.is_safe)}</g>"
-    )
+def _amount(usd: float | None, tokens: float | None, *, is_priced: bool) -> float:
+    return (usd or 0.0) if is_priced else (tokens or 0.0) / _MILLION

@@ -10,10 +10,9 @@ from migrate.cost import Assessment
 from migrate.display import notebook_html
 from migrate.report.assess import cost_cells, cost_head
 from migrate.report.audit import quality_rows
-from migrate.report.characters import for_markup
 from migrate.report.compare import space_rows
 from migrate.report.decision import advice
-from migrate.report.page import html_table, html_words
+from migrate.report.page import render
 from migrate.report.terminal import candidates_rows
 from migrate.similarity.comparison import StoresComparison
 from migrate.stitch.fitted import FittedStitch
@@ -70,5 +69,4 @@ def _(done: Translation) -> str:
 
 
 def _answer(sentence: str, rows: Sequence[Sequence[str]], further: Sequence[str] = ()) -> str:
-    words = "".join(f"<p>{html_words(line)}</p>" for line in further)
-    return for_markup(f"<p><strong>{html_words(sentence)}</strong></p>{html_table(rows)}{words}")
+    return render("notebook.html", answer=sentence, rows=rows, further=further)

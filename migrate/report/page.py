@@ -1,4 +1,4 @@
-"""The shell of every HTML page: one file without outside parts, light and dark, fit to print. Not what stands in it.
+"""Templates as HTML: pages, each one file without outside parts, and pieces for notebooks.
 
 Findings as values that JSON holds: a dataclass is an object, a number without limit is null.
 """
@@ -6,17 +6,21 @@ Findings as values that JSON holds: a dataclass is an object, a number without l
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from enum import Enum
-from html import escape
-from importlib.resources import files
+from functools import cache
+from hashlib import sha256
 from math import isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from migrate.report.characters import for_markup
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 
 def as_plain(value: Any) -> Any:
@@ -40,85 +44,40 @@ def as_plain(value: Any) -> Any:
     return value
 
 
-_CSS = "page.css"
-_CODE = re.compile(r"`([^`]+)`")
 _SHORT = re.compile(r"[^a-z0-9]+")
-_MARKED = ' class="marked"'
-_BLANK = "data:,"
-"""An icon that is nothing: without one, a browser asks the server for it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A part of a page: a heading, and HTML that stands under it as it is."""
-
-    heading: str
-    body: str
-
-    @property
-    def anchor(self) -> str:
-        """What a link to the section names.
-
-        >>> Section("Where it hurts", "").anchor
-        'where-it-hurts'
-        """
-        return _SHORT.sub("-", self.heading.lower()).strip("-")
+def render_page(template: str, **context: Any) -> str:
+    """A page that needs no network: a template that extends `base.html`, with its values."""
+    script = _environment().get_template("page.js").render()
+    digest = b64encode(sha256(script.encode()).digest()).decode()
+    return render(template, headings=[], script=script, script_hash=digest, **context)
 
 
-def html_page(kind: str, title: str, lead: str, sections: Sequence[Section], *, footer: str = "") -> str:
-    """A page that needs no network. `kind` and `title` are texts; `lead`, the sections and `footer` are HTML."""
-    links = "".join(f'<a href="#{part.anchor}">{escape(part.heading)}</a>' for part in sections)
-    bodies = "\n".join(_section(part) for part in sections)
-    css = files("migrate.report").joinpath(_CSS).read_text(encoding="utf-8")
-    page = (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f'<title>{escape(title)}</title>\n<link rel="icon" href="{_BLANK}">\n<style>\n{css}</style>\n</head>\n<body>\n'
-        f'<header class="top"><p class="kind">{escape(kind)}</p><h1>{escape(title)}</h1>\n{lead}\n<nav>{links}</nav>'
-        f"</header>\n<main>\n{bodies}\n</main>\n<footer>{footer}</footer>\n</body>\n</html>\n"
+def render(template: str, **context: Any) -> str:
+    """A template of `migrate/report/templates` with its values; texts are escaped."""
+    return for_markup(_environment().get_template(template).render(**context))
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("migrate.report"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
     )
-    return for_markup(page)
+    environment.filters |= {"anchor": anchor, "formatted": format}
+    return environment
 
 
-def _section(part: Section) -> str:
-    return f'<section id="{part.anchor}">\n<h2>{escape(part.heading)}</h2>\n{part.body}\n</section>'
+def anchor(heading: str) -> str:
+    """What a link to a section names.
 
-
-def html_words(text: str) -> str:
-    """A sentence as HTML; what stands between backticks is code.
-
-    >>> html_words("run `a < b`")
-    'run <code>a &lt; b</code>'
+    >>> anchor("Where it hurts")
+    'where-it-hurts'
     """
-    return _CODE.sub(r"<code>\1</code>", escape(text))
-
-
-def html_sentence(words: str) -> str:
-    """Words as a sentence of its own, as HTML.
-
-    >>> html_sentence("stay for now")
-    'Stay for now.'
-    """
-    return html_words(f"{words[:1].upper()}{words[1:]}.")
-
-
-def html_table(rows: Sequence[Sequence[str]], *, marked: Sequence[int] = (), text_columns: Sequence[int] = ()) -> str:
-    """A table of texts, its first row the head. `marked` numbers the rows that stand out, from 0 below the head.
-
-    >>> print(html_table([["<arm>"]]))
-    <div class="scroll"><table><thead><tr><th>&lt;arm&gt;</th></tr></thead><tbody></tbody></table></div>
-    """
-    head, *body = rows
-    lines = "".join(
-        f"<tr{_MARKED if number in marked else ''}>{_cells(row, 'td', text_columns)}</tr>"
-        for number, row in enumerate(body)
-    )
-    return (
-        f'<div class="scroll"><table><thead><tr>{_cells(head, "th", text_columns)}</tr></thead>'
-        f"<tbody>{lines}</tbody></table></div>"
-    )
-
-
-def _cells(row: Sequence[str], tag: str, text_columns: Sequence[int]) -> str:
-    kinds = (' class="text"' if column in text_columns else "" for column in range(len(row)))
-    return "".join(f"<{tag}{kind}>{escape(cell)}</{tag}>" for kind, cell in zip(kinds, row, strict=True))
+    return _SHORT.sub("-", heading.lower()).strip("-")

@@ -13,7 +13,7 @@ from migrate.errors import DatasetError, UsageError
 from migrate.similarity.downstream import Downstream, judge_labels
 from migrate.similarity.matching import SAMPLE, Matched, match_documents
 from migrate.similarity.spaces import Similarity, Space, compare_described, describe_space
-from migrate.similarity.stitching import halves
+from migrate.similarity.stitching import Stitching, halves, judge_stitching
 from migrate.stores.base import Store
 from migrate.vectors import Progress, Vectors, no_progress
 
@@ -71,6 +71,8 @@ class StoresComparison:
     shared : documents that all of them have
     documents : how many of these were compared
     pairs : by the places of both stores, the earlier one first, which is a
+    own_stitches : of each store to itself, fitted and judged as between two: what it loses, it loses for want of
+        documents
     downstream : scores by labels, where these were given; the first store's vectors are the true ones
     notes : sentences for a person
     """
@@ -80,6 +82,7 @@ class StoresComparison:
     documents: int
     seed: int
     pairs: Mapping[tuple[int, int], Similarity]
+    own_stitches: tuple[Stitching, ...]
     downstream: Downstream | None
     notes: tuple[str, ...]
 
@@ -148,6 +151,7 @@ def compare_stores(
         documents=len(matched.ids),
         seed=seed,
         pairs=_compare_pairs(spaces, seed, progress),
+        own_stitches=tuple(judge_stitching(space.vectors, space.vectors, seed=seed) for space in spaces),
         downstream=downstream,
         notes=tuple(_notes(stores, names, matched)),
     )

@@ -25,8 +25,9 @@ class Measure:
     ----------
     key, title, meaning : name in files, name for a person, and one sentence
     alike : whether more or less of it means that spaces are more alike; None where it means neither
-    itself : what a space has with itself, by definition; None where there is nothing to say
+    itself : what a space has with itself, by definition or at best; None where there is nothing to say
     forth, back : from a to b and from b to a; these differ for measures of a stitch
+    own : of a stitch from a space to itself, which is fitted and judged as any other; None where `itself` is exact
     """
 
     key: str
@@ -36,6 +37,7 @@ class Measure:
     itself: float | None
     forth: Callable[[Similarity], float | None]
     back: Callable[[Similarity], float | None]
+    own: Callable[[Stitching], float | None] | None = None
 
     @property
     def directed(self) -> bool:
@@ -49,9 +51,10 @@ class Measure:
 
     def _between(self, comparison: StoresComparison, row: int, column: int) -> float | None:
         if row == column:
-            return self.itself
-        read = self.forth if row < column else self.back
-        value = read(comparison.pairs[min(row, column), max(row, column)])
+            value = self.itself if self.own is None else self.own(comparison.own_stitches[row])
+        else:
+            read = self.forth if row < column else self.back
+            value = read(comparison.pairs[min(row, column), max(row, column)])
         return value if value is not None and isfinite(value) else None
 
 
@@ -71,7 +74,7 @@ def _stitched(
     itself: float | None,
     of: Callable[[Stitching], float | None],
 ) -> Measure:
-    return Measure(key, title, meaning, alike, itself, lambda pair: of(pair.forth), lambda pair: of(pair.back))
+    return Measure(key, title, meaning, alike, itself, lambda pair: of(pair.forth), lambda pair: of(pair.back), of)
 
 
 MEASURES: tuple[Measure, ...] = (

@@ -56,6 +56,7 @@ class Stitching:
     ----------
     fitted_on, judged_on : documents, of which no one is in both
     stitch : `ridge`, its penalty chosen by retrieval
+    from_half : the same, fitted on the first half of those documents: how much their number matters
     mean : the control that knows the target's mean alone
     random : the control that draws from a Gaussian with the target's mean and deviation of each column
     identity : the vectors as they are; None where the dimensions differ
@@ -66,6 +67,7 @@ class Stitching:
     fitted_on: int
     judged_on: int
     stitch: Scores
+    from_half: Scores
     mean: Scores
     random: Scores
     identity: Scores | None
@@ -93,19 +95,25 @@ def judge_stitching(source: Vectors, target: Vectors, *, seed: int = 0) -> Stitc
     check_same_documents(source, target, FEWEST)
     train, test = halves(len(source), seed=seed)
     x, y, truth = source[train], target[train], target[test]
-    stitch = Ridge().tuned(x[:_PENALTY_PAIRS], y[:_PENALTY_PAIRS]).fit(x, y)
+    stitch = _fit(x, y)
+    half = max(len(x) // 2, 2)
     task = _Task(truth, seed=seed)
     as_it_is = source[test] if source.shape[1] == target.shape[1] else None
     return Stitching(
         fitted_on=len(train),
         judged_on=len(test),
         stitch=task.judge(stitch.transform(source[test])),
+        from_half=task.judge(_fit(x[:half], y[:half]).transform(source[test])),
         mean=task.judge(Mean().fit(x, y).transform(source[test])),
         random=task.judge(_gaussian(y, len(test), seed=seed)),
         identity=None if as_it_is is None else task.judge(as_it_is),
         singular_values=tuple(_singular_values(stitch.matrix_, x).tolist()),
         bias_norm=float(np.linalg.norm(stitch.offset_.astype(np.float64))),
     )
+
+
+def _fit(x: Vectors, y: Vectors) -> Ridge:
+    return Ridge().tuned(x[:_PENALTY_PAIRS], y[:_PENALTY_PAIRS]).fit(x, y)
 
 
 def halves(count: int, *, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -1,9 +1,11 @@
+from dataclasses import replace
+
 import pytest
 
 from migrate.check import Cause, Compatibility, Example, Figures, Finding, Trial
 from migrate.check.comparison import Share
 from migrate.manifest import ModelIdentity
-from migrate.report.check import check_document, check_text
+from migrate.report.check import check_document, check_page, check_text
 
 LONG = "Represent this sentence for searching relevant passages, whatever they are about: "
 
@@ -43,3 +45,19 @@ def test_the_document_holds_everything(found):
     assert (document["kind"], document["cause"], document["compatible"]) == ("check", "mixed store", False)
     assert len(document["trials"]) == 9 and document["figures"]["disagreeing"]["upper"] == 0.56
     assert [finding["name"] for finding in document["findings"]] == ["dimension", "vectors"]
+
+
+def test_the_page_says_the_answer_and_obeys_no_id(found):
+    hostile = replace(found, examples=(Example("<img src=x>", 1, 0.5, "a <b>"),), store="<script>")
+    page = check_page(hostile)
+    assert f"The vectors are not those of {found.model.spec}" in page
+    assert page.index("mixed store") < page.index("<table")
+    assert "<img" not in page and "&lt;img src=x&gt;" in page and page.count("<script") == 1
+    assert all(trial.meaning.replace("'", "&#39;") in page for trial in found.trials)
+    assert len(page) < 300_000
+
+
+def test_the_page_of_a_compatible_store_has_nothing_to_explain(found):
+    page = check_page(replace(found, cause=Cause.COMPATIBLE, examples=()))
+    assert f"The vectors are those of {found.model.spec}" in page
+    assert "What would explain it" not in page and "Documents that disagree" not in page

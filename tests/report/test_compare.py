@@ -2,24 +2,28 @@ import csv
 import html.parser
 import io
 import json
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 from stores_tools import make_store
 
 from migrate.report.compare import (
+    Shading,
     compare_document,
     compare_page,
     compare_text,
+    comparison_sentences,
+    heat_map,
     letter,
     long_csv,
     matrix_csv,
     shading_of,
     spectra,
 )
-from migrate.report.svg.charts import Shading, heat_map
 from migrate.similarity.comparison import compare_stores
 from migrate.similarity.measures import MEASURES
+from migrate.similarity.stitching import judge_stitching
 
 BY_KEY = {measure.key: measure for measure in MEASURES}
 
@@ -42,25 +46,31 @@ def found(tmp_path_factory):
 
 
 class Page(html.parser.HTMLParser):
-    """Open and closed tags, and what is said inside of titles of pictures."""
+    """Open and closed tags, links, tables as rows of texts, and all other texts."""
 
     def __init__(self, text):
         super().__init__()
-        self.open, self.pictures, self.texts, self.tips, self.links = [], 0, [], [], []
+        self.open, self.texts, self.links, self.tables = [], [], [], []
         self.feed(text)
 
     def handle_starttag(self, tag, attributes):
-        self.pictures += tag == "svg"
         self.links += [value for name, value in attributes if name in ("src", "href")]
-        if tag not in ("meta", "link", "rect", "line", "polyline", "br"):
+        if tag not in ("meta", "link"):
             self.open.append(tag)
+        if tag == "table":
+            self.tables.append([])
+        if tag == "tr":
+            self.tables[-1].append([])
+        if tag in ("td", "th"):
+            self.tables[-1][-1].append("")
 
     def handle_endtag(self, tag):
-        if tag in self.open:
-            assert self.open.pop() == tag
+        assert self.open.pop() == tag
 
     def handle_data(self, data):
-        (self.tips if self.open[-2:] == ["g", "title"] else self.texts).append(data)
+        if {"td", "th"} & set(self.open):
+            self.tables[-1][-1][-1] += data
+        self.texts.append(data)
 
 
 def test_text_fits_and_says_what_was_compared(found):
@@ -100,13 +110,58 @@ def test_tables_of_commas_hold_exact_figures(found):
 
 def test_the_page_is_whole_and_needs_nothing_from_outside(found):
     page = Page(compare_page(found))
-    assert page.open == ["html"] or page.open == []
+    assert page.open == []
     shown = [measure for measure in MEASURES if measure.key not in ("r2_mean", "r2_random")]
-    assert page.pictures == len(shown) + 1
+    maps = [table for table in page.tables if table[0] == ["", "A", "B", "C"]]
+    assert len(maps) == len(shown)
     assert all(link.startswith(("#", "data:")) for link in page.links)
-    assert f"old → other: {found.pairs[0, 2].cka:.3f}" in page.tips
+    cka = maps[len([measure for measure in shown if measure.directed])]
+    assert [row[0] for row in cka[1:]] == ["A old", f"B {found.stores[1].name}", "C other"]
+    assert cka[1][1:] == ["1.000", f"{found.pairs[0, 1].cka:.3f}", f"{found.pairs[0, 2].cka:.3f}"]
     assert {"Labels", "Spectra", "The stores"} <= set(page.texts)
     assert page.texts.count("probe macro-F1") == 1
+
+
+def test_the_diagonal_is_a_stitch_of_a_store_to_itself(found):
+    """30 documents are enough for 5 dimensions, and 2,000 dimensions are too many for them."""
+    assert [len(found.own_stitches), found.own_stitches[0].judged_on] == [3, 30]
+    r2 = BY_KEY["r2"].matrix(found)
+    assert [r2[place][place] for place in range(3)] == [own.stitch.r2 for own in found.own_stitches]
+    assert 0.99 < r2[0][0] < 1
+    wide = np.random.default_rng(0).normal(size=(60, 2_000)).astype(np.float32)
+    assert judge_stitching(wide, wide).stitch.r2 < 0.5
+
+
+def sentences_of(a, b, tmp_path):
+    ids = [f"d{row}" for row in range(len(a))]
+    stores = [make_store(tmp_path / name, ids, table.astype(np.float32)) for name, table in (("a", a), ("b", b))]
+    ((_, words),) = comparison_sentences(compare_stores(stores), "AB")
+    return words
+
+
+def test_the_better_direction_is_named(tmp_path):
+    """From ten dimensions to three of them everything is known, back hardly anything."""
+    x = np.random.default_rng(0).normal(size=(400, 10))
+    direction, size, own = sentences_of(x, x[:, :3], tmp_path)
+    assert "finds 100% of the 10 nearest neighbours that B has" in direction
+    assert "A to B works better; vectors alone may be enough" in direction
+    assert "the number of documents is not what limits it" in size
+    assert "A finds 100.0% and B finds 100.0%" in own and "not lost by the fit itself" in own
+
+
+def test_spaces_that_are_one_need_no_stitch(tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(400, 10))
+    direction, *_ = sentences_of(x, x + 0.01 * rng.normal(size=x.shape), tmp_path)
+    assert "neither way is clearly better" in direction and "a stitch adds nothing to that" in direction
+
+
+def test_too_few_documents_are_said_to_be_too_few(tmp_path):
+    rng = np.random.default_rng(0)
+    hidden = rng.normal(size=(120, 80))
+    _, size, own = sentences_of(hidden @ rng.normal(size=(80, 100)), hidden @ rng.normal(size=(80, 90)), tmp_path)
+    assert "more documents would bring some more" in size
+    assert "so few documents do not span the dimensions" in own
 
 
 def test_names_are_shown_and_not_obeyed(found):
@@ -120,20 +175,17 @@ def test_the_most_alike_is_shaded_deepest(found, key):
     matrix = measure.matrix(found)
     shading = shading_of(measure, matrix)
     values = sorted(v for row, line in enumerate(matrix) for col, v in enumerate(line) if row != col and v is not None)
-    shades = [shading.opacity(value) for value in values]
+    shades = [shading.share(value) for value in values]
     assert shades == sorted(shades, reverse=measure.alike == "less")
-    assert all(0 < shade < 0.6 for shade in shades)
+    assert len(set(shades)) > 1 and all(0 <= shade <= 1 for shade in shades)
 
 
-def test_a_heat_map_has_a_number_in_every_cell():
-    picture = heat_map(
-        "Likeness", ["a", "b"], [[1.0, 0.25], [None, 1.0]], Shading(0, 1, "deeper: more"), "{:.2f}".format
-    )
-    page = Page(picture)
-    assert page.tips == ["a → a: 1.00", "a → b: 0.25", "b → a: –", "b → b: 1.00"]
-    assert page.texts.count("0.25") == 1 and "1.00, deeper: more" in page.texts
-    assert picture.count('fill-opacity="0.000"') == 3  # the diagonal and what is not known
-    assert 'fill-opacity="0.175"' in picture
+def test_a_heat_map_has_a_figure_in_every_cell(found):
+    shown = heat_map(BY_KEY["r2_identity"], found)
+    assert [[figure for figure, _ in row].count("-") for row in shown.cells] == [1, 1, 2]
+    assert shown.cells[0][2] == ("-", 0.0)
+    assert shown.cells[0][0] == ("1.000", 1.0)
+    assert shown.deeper == "deeper: more alike"
 
 
 def test_equal_values_are_no_obstacle():
@@ -141,6 +193,7 @@ def test_equal_values_are_no_obstacle():
 
 
 def test_spectra_leave_out_what_is_below_the_scale():
-    picture = spectra({"one": [4.0, 2.0, 4e-5, 0.0], "none": [0.0, 0.0]})
-    first, second = (part.split('"')[1] for part in picture.split("<polyline ")[1:])
-    assert len(set(first.split())) == 2 and second == ""
+    chart = spectra({"one": [4.0, 2.0, 4e-5, 0.0], "none": [0.0, 0.0]})
+    said = [title.text for title in ElementTree.fromstring(chart.drawing).iter("title")]
+    assert said == ["one", "one: 1 at 1", "one: 0.5 at 2"]
+    assert spectra({"none": [0.0, 0.0]}) is None

@@ -1,6 +1,7 @@
 """The decision: the SAFE option that leaves least to pay, or staying; the first next step says the same."""
 
 from dataclasses import replace
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from migrate.audit.report import AuditReport
 from migrate.audit.results import FULL, STAY, TRANSLATED, ArmResult, Comparison
 from migrate.audit.verdict import Bounds, Outcome, Verdict
 from migrate.manifest import Manifest
-from migrate.report.decision import advice, decision, decision_section
+from migrate.report.decision import advice, decision, decision_chart, decision_rows
 
 TWO_STAGE = "two-stage 50"
 SURE, POOR = Bounds(0.98, 0.96, 1.0), Bounds(0.8, 0.75, 0.85)
@@ -147,15 +148,31 @@ def test_unknown_prices_are_left_out():
         "Mtok in all); a full re-embed would cost 9.00 Mtok more"
     )
     unknown = tuple(replace(one, usd=None, tokens=None) for one in report().arms)
-    assert decision_section(report(arms=unknown)) is None
+    assert decision_chart(report(arms=unknown)) is None
 
 
-def test_the_section_has_every_option_in_the_order_of_cost():
-    section = decision_section(report(two_stage=SURE))
-    assert section.heading == "Quality and cost"
-    names = ["stay", "translated", "two-stage 50", "full re-embed"]
-    places = [section.body.index(f"<td>{name}</td>") for name in names]
-    assert places == sorted(places)
-    assert "<th>usd in all</th><th>usd still to pay</th>" in section.body
-    assert "cost in all, what is paid already included" in section.body
-    assert "<td>100.0000</td><td>90.0000</td>" in section.body
+def test_the_table_has_every_option_in_the_order_of_cost():
+    head, *rows = decision_rows(report(two_stage=SURE))
+    assert head == ["option", "retention", "bounds", "usd in all", "usd still to pay", "SAFE"]
+    assert [row[0] for row in rows] == ["stay", "translated", "two-stage 50", "full re-embed"]
+    assert rows[-1][3:] == ["100.0000", "90.0000", "yes"]
+
+
+def test_the_chart_has_every_arm_that_is_held_against_the_full_reembed():
+    """With what it costs; controls, and what is held against another standard, have no place there."""
+    made = report(two_stage=SURE)
+    further = {
+        "BM25": Comparison(POOR, 1, 1, 1),
+        "mean": Comparison(POOR, 1, 1, 1),
+        "hybrid": Comparison(SURE, 1, 1, 1, "hybrid, full"),
+    }
+    made = replace(
+        made,
+        arms=(*made.arms, *(arm(name, 0.0) for name in further)),
+        comparisons={**made.comparisons, **further},
+    )
+    chart = decision_chart(made)
+    labels = {node.text for node in ElementTree.fromstring(chart.drawing).iter("text") if node.get("class") is None}
+    assert labels == {"stay", "translated", "two-stage 50", "full re-embed", "BM25"}
+    assert chart.x_label == "cost in all, what is paid already included, US dollars"
+    assert ("SAFE from 0.95", "level") in chart.legend

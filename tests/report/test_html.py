@@ -1,9 +1,12 @@
 """The page: valid, whole, without network, and shown by a real browser without complaint."""
 
+import html.parser
+import json
 import re
 import shutil
 import subprocess
 from dataclasses import replace
+from html import escape
 from xml.etree import ElementTree
 
 import numpy as np
@@ -11,9 +14,21 @@ import pytest
 from topics import DOCUMENTS, QRELS, QUERIES, SOURCE, audit, make_store, noisy
 
 from migrate.audit.query_set import QuerySet
+from migrate.check import Cause, Compatibility
+from migrate.manifest import ModelIdentity
+from migrate.report.check import check_page
 from migrate.report.html import audit_page
-from migrate.report.page import Section, html_page, html_table
-from migrate.report.svg.charts import Interval, Line, difference_chart, histogram_chart, interval_chart, line_chart
+from migrate.report.page import render
+from migrate.report.svg.charts import (
+    Interval,
+    Line,
+    Point,
+    cost_chart,
+    difference_chart,
+    histogram_chart,
+    interval_chart,
+    line_chart,
+)
 from migrate.report.svg.frame import Frame, ticks
 from migrate.vectors import Query
 
@@ -23,6 +38,44 @@ QUIET = (
     "--disable-background-networking", "--disable-component-update", "--disable-sync", "--window-size=1200,2000",
 )  # fmt: skip
 STRANGE = " <script>alert('x')</script> & \"quoted\""
+VOID = {"meta", "link", "input", "br"}
+
+with_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here")
+
+
+class Page(html.parser.HTMLParser):
+    """Every element by its tag and attributes, and the text of cells; an element that is left open is an error."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.elements, self.open, self.tables = [], [], []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attributes):
+        self.elements.append((tag, dict(attributes)))
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag == "table":
+            self.tables.append([])
+        if tag == "tr":
+            self.tables[-1].append([])
+        if tag in ("td", "th"):
+            self.tables[-1][-1].append("")
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_startendtag(self, tag, attributes):
+        self.elements.append((tag, dict(attributes)))
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] in ("td", "th"):
+            self.tables[-1][-1][-1] += data
+
+    def all(self, tag):
+        return [attributes for name, attributes in self.elements if name == tag]
 
 
 @pytest.fixture(scope="module")
@@ -42,24 +95,59 @@ def report(tmp_path_factory):
 
 
 def charts(page):
-    return [ElementTree.fromstring(svg) for svg in re.findall(r"<svg.*?</svg>", page, flags=re.DOTALL)]
+    """The outermost SVG elements."""
+    return [ElementTree.fromstring(svg) for svg in re.findall(r'<svg role="img".*?</svg>(?=</div>)', page, re.DOTALL)]
 
 
-def test_the_page_says_the_verdict_first(report):
+def tips(page):
+    return re.findall(r"<title>(.*?)</title>", page[page.index("<body>") :])
+
+
+def test_the_verdict_is_said_before_the_chart_and_the_chart_comes_before_the_table(report):
     page = audit_page(report)
-    assert page.index("NOT SAFE") < page.index("<svg")
-    assert page.index(f"{report.verdict.retention.estimate:.3f}") < page.index("<svg")
+    assert page.index("NOT SAFE") < page.index(f"{report.verdict.retention.estimate:.3f}") < page.index("<svg")
+    assert page.index("<svg") < page.index("<table") < page.index('id="where-it-hurts"') < page.index('id="the-arms"')
     for arm in report.arms:
         assert arm.name in page
     for missing in report.skipped_arms:
         assert missing in page
 
 
-def test_the_page_needs_no_network_and_runs_no_script(report):
+def test_the_page_is_well_formed_and_links_its_sections(report):
+    page = Page(audit_page(report))
+    anchors = [attributes["href"] for attributes in page.all("a")]
+    assert anchors == [f"#{attributes['id']}" for attributes in page.all("section")]
+    assert "#quality-and-cost" in anchors
+    assert {attributes.get("scope") for attributes in page.all("th")} == {"col", "row"}
+    arms = next(table for table in page.tables if table[0][0] == "arm")
+    assert [row[0] for row in arms[1:]] == [arm.name for arm in report.arms]
+
+
+def test_the_page_needs_no_network_and_allows_its_own_script_alone(report):
+    text = audit_page(report)
+    page = Page(text)
+    assert [attributes["href"] for attributes in page.all("link")] == ["data:,"]
+    assert not [
+        attributes for _, attributes in page.elements if {"src", "srcset", "action", "onload"} & set(attributes)
+    ]
+    assert not re.search(r"@import|url\(|https?://|//[a-z]+\.", text)
+    (policy,) = (a["content"] for a in page.all("meta") if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy.startswith("default-src 'none'")
+    assert page.all("script") == [{}]
+    assert len(text.encode()) < 300_000
+
+
+def test_what_queries_say_is_shown_and_not_obeyed(report):
     page = audit_page(report)
-    assert not re.search(r"<script|<link[^>]+href=\"(?!data:)|@import|url\(|src=|https?://", page)
     assert "&lt;script&gt;alert" in page
-    assert len(page.encode()) < 1_000_000
+    assert page.count("<script") == 1
+
+
+def test_ids_are_shown_and_not_obeyed(report):
+    hostile = "\"'><img src=x onerror=alert(1)>\x00"
+    page = audit_page(replace(report, query_ids=(hostile, *report.query_ids[1:]), dataset=hostile))
+    assert Page(page).all("img") == []
+    assert "&lt;img src=x" in page and "\x00" not in page
 
 
 def test_every_chart_is_valid_and_read_out(report):
@@ -71,6 +159,16 @@ def test_every_chart_is_valid_and_read_out(report):
         assert not re.search(r"\b(nan|inf|None)\b", text)
 
 
+def test_points_and_bars_say_what_they_are(report):
+    said = tips(audit_page(report))
+    difference = report.arm("translated").scores["nDCG@10"] - report.arm("full re-embed").scores["nDCG@10"]
+    worst = int(np.argmin(difference))
+    name = escape(f"{report.query_ids[worst]}, {report.query_texts[worst]}"[:40], quote=False)
+    assert any(tip.startswith(name) and tip.endswith(f"{difference[worst]:+.3f}") for tip in said)
+    bounds = report.comparisons["stay"].retention
+    assert f"stay: {bounds.estimate:.3f} ({bounds.lower:.3f} to {bounds.upper:.3f})" in said
+
+
 def test_a_provisional_report_has_a_page_too(report, tmp_path):
     translated, reference = (make_store(tmp_path / name, vectors=noisy(scale)) for name, scale in (("t", 1), ("r", 0)))
     page = audit_page(audit(translated, reference, QuerySet(QUERIES, None, "log")))
@@ -78,33 +176,142 @@ def test_a_provisional_report_has_a_page_too(report, tmp_path):
     assert charts(page)
 
 
-def test_ten_thousand_queries_stay_under_a_megabyte(report):
+def test_ten_thousand_queries_stay_a_small_page(report):
     """Every array of a report grows with the queries; what is drawn must not."""
     grown = tuple(
         replace(arm, scores={name: np.resize(values, 10_000) for name, values in arm.scores.items()})
         for arm in report.arms
     )
-    assert len(audit_page(replace(report, arms=grown)).encode()) < 1_000_000
+    ids = tuple(f"query {number}" for number in range(10_000))
+    page = audit_page(replace(report, arms=grown, query_ids=ids, query_texts=("a text of some length " * 9,) * 10_000))
+    assert len(page.encode()) < 300_000
+
+
+def test_without_costs_the_arms_are_drawn_first(report):
+    unknown = tuple(replace(arm, usd=None, tokens=None) for arm in report.arms)
+    page = audit_page(replace(report, arms=unknown))
+    assert page.index('class="chart intervals"') < page.index('id="where-it-hurts"')
+    assert "still to pay" not in page
+
+
+def browse(tmp_path, path, *arguments):
+    options = [*QUIET, f"--user-data-dir={tmp_path / 'profile'}", *arguments, path.as_uri()]
+    return subprocess.run([CHROMIUM, *options], capture_output=True, text=True, timeout=120, check=True)
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here")
+@with_browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_browser_shows_it_without_complaint(scheme, report, tmp_path):
     path, picture = tmp_path / "report.html", tmp_path / "report.png"
     path.write_text(audit_page(report), encoding="utf-8")
     look = [] if scheme == "light" else ["--blink-settings=preferredColorScheme=0"]
-
-    def browse(*arguments):
-        options = [*QUIET, *look, f"--user-data-dir={tmp_path / 'profile'}", *arguments, path.as_uri()]
-        return subprocess.run([CHROMIUM, *options], capture_output=True, text=True, timeout=120, check=True)
-
-    shown = browse("--dump-dom")
+    shown = browse(tmp_path, path, *look, "--dump-dom")
     assert "NOT SAFE" in shown.stdout and f"{report.verdict.retention.estimate:.3f}" in shown.stdout
     assert "CONSOLE" not in shown.stderr, shown.stderr
-    browse(f"--screenshot={picture}")
+    browse(tmp_path, path, *look, f"--screenshot={picture}")
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert picture.stat().st_size > 20_000, "an empty page is smaller"
+
+
+def ask_browser(tmp_path, page, script, *, width=1200, sandbox="allow-same-origin allow-scripts"):
+    """What a function of the page's window gives, in a frame of some width."""
+    path = tmp_path / "frame.html"
+    path.write_text(
+        f'<!doctype html><iframe sandbox="{sandbox}" style="border:0;width:{width}px;height:2000px" '
+        f'srcdoc="{escape(page)}"></iframe><pre></pre><script>onload = () => {{'
+        f"const page = frames[0].document, say = ({script})(page, frames[0]);"
+        'document.querySelector("pre").textContent = JSON.stringify(say); }</script>',
+        encoding="utf-8",
+    )
+    shown = browse(tmp_path, path, "--dump-dom").stdout
+    return json.loads(re.search(r"<pre>(.*)</pre>", shown, re.DOTALL)[1].replace("&amp;", "&").replace("&lt;", "<"))
+
+
+def table_page(rows):
+    """A page with one table, of these rows."""
+    page = check_page(Compatibility("store", ModelIdentity("model", 4, True), Cause.COMPATIBLE, "it is", "facts", ()))
+    table = render("notebook.html", answer="answer", rows=rows, further=())
+    return re.sub(r"<main>.*</main>", lambda _: f"<main>{table}</main>", page, flags=re.DOTALL)
+
+
+SORTED = """page => {
+  const table = page.querySelector("table"), said = [];
+  const column = () => [...table.tBodies[0].rows].map(row => row.cells[1].textContent);
+  const head = table.tHead.rows[0].cells[1], button = head.querySelector("button");
+  for (let click = 0; click < 3; click++) { button.click(); said.push([head.getAttribute("aria-sort"), column()]); }
+  return said;
+}"""
+
+
+@pytest.mark.slow
+@with_browser
+def test_heads_sort_by_numbers_with_units_and_absent_values_last(tmp_path):
+    values = ["2 MB", "-", "$1,000", "300 kB", "-0.5", ""]
+    page = table_page([["name", "value"], *([f"n{place}", value] for place, value in enumerate(values))])
+    up, down, back = ask_browser(tmp_path, page, SORTED)
+    assert up == ["ascending", ["-0.5", "$1,000", "300 kB", "2 MB", "-", ""]]
+    assert down == ["descending", ["2 MB", "300 kB", "$1,000", "-0.5", "-", ""]]
+    assert back == ["none", values]
+
+
+@pytest.mark.slow
+@with_browser
+def test_words_sort_as_words(tmp_path):
+    page = table_page(
+        [["name", "value"], *([f"n{place}", value] for place, value in enumerate(["b", "d10", "a", "d9"]))]
+    )
+    (_, up), *_ = ask_browser(tmp_path, page, SORTED)
+    assert up == ["a", "b", "d9", "d10"]
+
+
+@pytest.mark.slow
+@with_browser
+def test_a_long_table_has_a_box_that_filters_and_a_short_one_has_none(tmp_path):
+    rows = [["name", "value"], *([f"n{place}", f"<b>{place % 5}"] for place in range(13))]
+    script = """page => {
+      const box = page.querySelector("input");
+      if (!box) return null;
+      box.value = "<B>3 n8";
+      box.dispatchEvent(new Event("input"));
+      const shown = [...page.querySelectorAll("tbody tr")].filter(row => row.checkVisibility());
+      return shown.map(row => row.cells[0].textContent);
+    }"""
+    assert ask_browser(tmp_path, table_page(rows), script) == ["n8"]
+    assert ask_browser(tmp_path, table_page(rows[:-1]), script) is None
+
+
+@pytest.mark.slow
+@with_browser
+def test_marks_are_explained_on_hover_and_by_the_keyboard(report, tmp_path):
+    script = """(page, view) => {
+      const chart = page.querySelector("figure.chart"), marks = chart.querySelectorAll(".mark"), said = [];
+      const tip = page.querySelector("#tip"), look = () => said.push(tip.hidden ? null : tip.textContent);
+      look();
+      chart.focus(); look();
+      chart.dispatchEvent(new view.KeyboardEvent("keydown", {key: "ArrowRight"})); look();
+      marks[2].dispatchEvent(new view.PointerEvent("pointerenter")); look();
+      marks[2].dispatchEvent(new view.PointerEvent("pointerleave")); look();
+      return [said, [...marks].slice(0, 3).map(mark => mark.dataset.tip)];
+    }"""
+    said, names = ask_browser(tmp_path, audit_page(report), script)
+    assert said == [None, *names, None]
+    assert names[0].startswith("stay: ")
+
+
+@pytest.mark.slow
+@with_browser
+@pytest.mark.parametrize("sandbox", ["allow-same-origin allow-scripts", "allow-same-origin"])
+def test_a_telephone_shows_it_without_scrolling_sideways(sandbox, report, tmp_path):
+    """With scripts and without."""
+    script = """page => {
+      const root = page.documentElement;
+      const buttons = page.querySelectorAll("th button").length;
+      return [root.scrollWidth - root.clientWidth, buttons, page.querySelector("table").checkVisibility()];
+    }"""
+    beyond, buttons, is_shown = ask_browser(tmp_path, audit_page(report), script, width=390, sandbox=sandbox)
+    assert beyond == 0 and is_shown
+    assert bool(buttons) == ("scripts" in sandbox)
 
 
 @pytest.mark.parametrize(
@@ -116,41 +323,67 @@ def test_ticks_are_round_and_within(low, high, expected):
 
 
 def test_a_frame_maps_its_corners():
-    frame = Frame((0.0, 10.0), (5.0, 6.0), width=200, height=100, left=20, right=10, top=5, bottom=15)
-    assert (frame.at_x(0), frame.at_x(10)) == (20, 190)
-    assert (frame.at_y(5), frame.at_y(6)) == (85, 5)
+    frame = Frame((0.0, 10.0), (5.0, 6.0), height=100)
+    assert (frame.at_x(0), frame.at_x(10)) == ("0%", "100%")
+    assert (frame.at_y(5), frame.at_y(6)) == (100, 0)
 
 
 def test_intervals_stand_in_the_order_they_are_given_and_endless_bounds_end():
     chart = interval_chart("x", [Interval("a", 0.1, 0.5, np.inf), Interval("b", 0.2, 0.3, 0.4)], margin=0.9, label="l")
-    (root,) = charts(chart)
-    dots = [node for node in root.iter() if node.tag == "circle"]
-    assert float(dots[0].get("cy")) < float(dots[1].get("cy"))
-    assert all(0 <= float(node.get("x2")) <= 920 for node in root.iter() if node.tag == "line")
+    assert [row.name for row, _ in chart.rows] == ["a", "b"]
+    for _, drawing in chart.rows:
+        root = ElementTree.fromstring(drawing)
+        assert all(0 <= float(node.get("x2").rstrip("%")) <= 100 for node in root.iter("line"))
+
+
+def labels(chart):
+    root = ElementTree.fromstring(chart.drawing)
+    return [node for node in root.iter("text") if node.get("class") is None]
+
+
+def test_labels_of_options_of_one_cost_do_not_cover_each_other():
+    points = [Point(Interval(f"option {n}", 0.9, 0.95 + n / 1000, 1.0), 5.0, "good") for n in range(4)]
+    chart = cost_chart("x", [Point(Interval("stay", 0.5, 0.6, 0.7), 0.0, "muted"), *points], margin=0.95, x_label="c",
+                       y_label="r")  # fmt: skip
+    heights = sorted(float(label.get("y")) for label in labels(chart) if label.text.startswith("option"))
+    assert len(heights) == 4 and min(np.diff(heights)) >= 15
+    assert ("SAFE from 0.95", "level") in chart.legend
+
+
+def test_a_name_is_written_where_there_is_room():
+    points = [Point(Interval(name, 0.5, 0.6, 0.7), cost, "muted") for name, cost in (("left", 0.0), ("right", 9.0))]
+    chart = cost_chart("x", points, margin=0.95, x_label="c", y_label="r")
+    assert {label.text: label.get("text-anchor") for label in labels(chart)} == {"left": "start", "right": "end"}
 
 
 def test_charts_of_one_value_do_not_divide_by_nothing():
     drawn = [
-        difference_chart("x", [0.0], label="l"),
+        difference_chart("x", [0.0], ["q"], label="l"),
         line_chart("x", [Line("one", [(0.3, 0.9)])], x_label="x", y_label="y"),
         histogram_chart("x", [("a", (0.5, 0.5 + 1e-9), (3,))], label="l"),
+        cost_chart("x", [Point(Interval("a", 1.0, 1.0, 1.0), 0.0, "good")], margin=1.0, x_label="c", y_label="r"),
     ]
     for chart in drawn:
-        assert "nan" not in chart and charts(chart)
+        assert "nan" not in chart.drawing and ElementTree.fromstring(chart.drawing) is not None
 
 
 def test_losses_are_below_the_line():
-    (root,) = charts(difference_chart("x", [-0.5, 0.0, 0.25], label="l"))
-    bad, good = [node.get("d") for node in root.iter() if node.tag == "path"]
-    heights = [[float(y) for y in re.findall(r",([\d.]+)", path)] for path in (bad, good)]
-    assert max(heights[0]) > max(heights[1])
+    chart = difference_chart("x", [0.25, -0.5, 0.0], ["gains", "loses", "stays"], label="l")
+    bars = {bar[0].text: bar for bar in ElementTree.fromstring(chart.drawing).iter("rect")}
+    assert set(bars) == {"loses: -0.500", "gains: +0.250"}
+    middle = float(bars["loses: -0.500"].get("y"))
+    gain = bars["gains: +0.250"]
+    assert float(gain.get("y")) + float(gain.get("height")) == pytest.approx(middle)
+
+
+def test_of_too_many_bars_the_drawn_ones_are_queries_of_their_own():
+    values = np.linspace(-1, 1, 10_000)
+    chart = difference_chart("x", values, [f"q{n}" for n in range(10_000)], label="l")
+    said = [bar[0].text for bar in ElementTree.fromstring(chart.drawing).iter("rect")]
+    assert len(said) == 400 and said[0] == "q0: -1.000" and said[-1] == "q9999: +1.000"
 
 
 def test_a_table_escapes_and_marks():
-    assert '<tr class="marked"><td>&lt;b&gt;</td></tr>' in html_table([["h"], ["<b>"]], marked=[0])
-
-
-def test_a_page_links_its_sections():
-    page = html_page("kind", "A <title>", "<p>lead</p>", [Section("One & two", "<p>body</p>")])
-    assert '<a href="#one-two">One &amp; two</a>' in page and '<section id="one-two">' in page
-    assert "<title>A &lt;title&gt;</title>" in page
+    page = render("notebook.html", answer="a `b` <c>", rows=[["h"], ["<b>"]], further=["see `x`"])
+    assert "<td>&lt;b&gt;</td>" in page
+    assert "<strong>a <code>b</code> &lt;c&gt;</strong>" in page and "<p>see <code>x</code></p>" in page

@@ -1,122 +1,43 @@
-"""The charts of a report: intervals, lines with bounds, sorted differences, distributions, a map.
-
-A matrix as an inline picture: a number in every cell, the deeper the shade the more of it. Knows no measure.
-"""
+"""The charts of a report: intervals, points with bounds, lines, sorted differences, distributions, a map."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
+from xml.etree.ElementTree import Element
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from migrate.report.svg.frame import Format, Frame, legend, percent, series, short, text
+from migrate.report.svg.frame import (
+    Chart,
+    Drawing,
+    Format,
+    Frame,
+    dashes,
+    element,
+    mark,
+    percent,
+    series,
+    short,
+    text,
+    title,
+)
 
-_CELL_WIDTH, _CELL_HEIGHT = 58, 34
-_LETTER = 6.6
-_LONGEST = 18
-_SLOPE = 35
-_FAINTEST, _DEEPEST = 0.05, 0.55
-"""Opacity of the shade. At the deepest the ink of a number is still read, in light and in dark."""
+_MOST_BARS = 400
+_ROW = 26.0
+_HIGHEST = 1.5
+"""Retention above is drawn at the edge: a bound without limit would flatten everything else."""
 
-Matrix = Sequence[Sequence[float | None]]
-Show = Callable[[float], str]
+_NARROWEST = 300.0
+"""Pixels of the narrowest plot whose labels must not cover each other."""
 
+_CHARACTER, _LINE = 6.6, 15.0
+_NEAR, _APART = 1.0, 8.0
+"""Per cent of the width below which costs are about one, and pixels that such points stand apart."""
 
-@dataclass(frozen=True, slots=True)
-class Shading:
-    """The value that is shaded faintest and the one that is shaded deepest, and what deeper means."""
-
-    faintest: float
-    deepest: float
-    deeper: str
-
-    def share(self, value: float) -> float:
-        """How far a value lies from the faintest, 0, to the deepest, 1."""
-        span = self.deepest - self.faintest
-        return min(max((value - self.faintest) / span, 0), 1) if span else 0.0
-
-    def opacity(self, value: float) -> float:
-        """The shade of a value."""
-        return _FAINTEST + (_DEEPEST - _FAINTEST) * self.share(value)
-
-
-def heat_map(title: str, names: Sequence[str], matrix: Matrix, shading: Shading, show: Show) -> str:
-    """An SVG element: a row and a column for each name, in that order. The diagonal is not shaded; None is a dash."""
-    short = [shorten(name, _LONGEST) for name in names]
-    left = _LETTER * max(map(len, short)) + 12
-    top = 0.62 * _LETTER * max(map(len, short)) + 18
-    grid = _CELL_WIDTH * len(names), _CELL_HEIGHT * len(names)
-    width, height = left + grid[0] + 0.5 * top + 12, top + grid[1] + 44
-    cells = "".join(
-        _cell(left + _CELL_WIDTH * column, top + _CELL_HEIGHT * row, f"{names[row]} → {names[column]}", value, shading,
-              show, own=row == column)
-        for row, values in enumerate(matrix)
-        for column, value in enumerate(values)
-    )  # fmt: skip
-    return (
-        f'<svg viewBox="0 0 {width:.0f} {height:.0f}" style="max-width:{width:.0f}px" role="img" '
-        f'aria-label="{escape(title)}">{_heads(short, left, top)}{cells}'
-        f"{_legend(left, top + grid[1] + 16, shading, show)}</svg>"
-    )
-
-
-def shorten(name: str, longest: int) -> str:
-    """The name, without its middle where it is longer than that.
-
-    >>> shorten("a-very-long-name", 9)
-    'a-ve…name'
-    """
-    if len(name) <= longest:
-        return name
-    tail = (longest - 1) // 2
-    return f"{name[: longest - 1 - tail]}…{name[-tail:]}"
-
-
-def _heads(names: Sequence[str], left: float, top: float) -> str:
-    parts = []
-    for place, name in enumerate(names):
-        x, y = left + _CELL_WIDTH * (place + 0.5), top + _CELL_HEIGHT * (place + 0.5)
-        parts.append(f'<text x="{left - 8:.1f}" y="{y + 4:.1f}" text-anchor="end">{escape(name)}</text>')
-        parts.append(
-            f'<text x="{x:.1f}" y="{top - 8:.1f}" transform="rotate(-{_SLOPE} {x:.1f} {top - 8:.1f})">'
-            f"{escape(name)}</text>"
-        )
-    return "".join(parts)
-
-
-def _cell(x: float, y: float, pair: str, value: float | None, shading: Shading, show: Show, *, own: bool) -> str:
-    shown = "–" if value is None else show(value)
-    opacity = 0.0 if own or value is None else shading.opacity(value)
-    kind = ' class="muted"' if own or value is None else ""
-    return (
-        f"<g><title>{escape(pair)}: {shown}</title>"
-        f'<rect x="{x + 1:.1f}" y="{y + 1:.1f}" width="{_CELL_WIDTH - 2}" height="{_CELL_HEIGHT - 2}" rx="3" '
-        f'fill="var(--accent)" fill-opacity="{opacity:.3f}" stroke="var(--line)"/>'
-        f'<text{kind} x="{x + _CELL_WIDTH / 2:.1f}" y="{y + _CELL_HEIGHT / 2 + 4:.1f}" text-anchor="middle">'
-        f"{shown}</text></g>"
-    )
-
-
-def _legend(x: float, y: float, shading: Shading, show: Show) -> str:
-    low, high = show(shading.faintest), show(shading.deepest)
-    start = x + _LETTER * len(low) + 8
-    steps = "".join(
-        f'<rect x="{start + 14 * step:.1f}" y="{y:.1f}" width="14" height="12" fill="var(--accent)" '
-        f'fill-opacity="{_FAINTEST + (_DEEPEST - _FAINTEST) * step / 5:.3f}"/>'
-        for step in range(6)
-    )
-    return (
-        f'<g class="legend"><text class="muted" x="{x:.1f}" y="{y + 10:.1f}">{low}</text>{steps}'
-        f'<text class="muted" x="{start + 92:.1f}" y="{y + 10:.1f}">{high}, {escape(shading.deeper)}</text></g>'
-    )
-
-
-_ROW = 26
-_MOST_BARS = 600
-_CHARACTER = 6.6
+_KINDS = {"good": "SAFE", "muted": "not shown to be SAFE", "other": "no plan of its own", "minor": "a budget"}
+"""Of points: classes of the page, and what they mean."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +50,31 @@ class Interval:
     upper: float
     marked: bool = False
 
+    @property
+    def words(self) -> str:
+        """For whoever points at it."""
+        upper = f"{self.upper:.3f}" if self.upper < np.inf else "no limit"
+        return f"{self.name}: {self.estimate:.3f} ({self.lower:.3f} to {upper})"
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalChart:
+    """A drawing for each row, which has its name and figure beside it, and one for the axis below them."""
+
+    name: str
+    rows: Sequence[tuple[Interval, Drawing]]
+    axis: Drawing
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """An interval of quality at a cost. `kind` is one of `_KINDS`; `minor` has no label."""
+
+    interval: Interval
+    cost: float
+    kind: str
+
 
 @dataclass(frozen=True, slots=True)
 class Line:
@@ -139,42 +85,114 @@ class Line:
     bounds: Sequence[tuple[float, float]] = ()
 
 
-def interval_chart(title: str, rows: Sequence[Interval], *, margin: float | None, label: str) -> str:
+def interval_chart(name: str, rows: Sequence[Interval], *, margin: float | None, label: str) -> IntervalChart:
     """One interval a row, against a margin."""
     top = max(1.05, *(min(row.upper, 2.0) for row in rows))
-    left = min(max(len(row.name) for row in rows), 40) * _CHARACTER + 20
-    frame = Frame((0.0, top), (0.0, 1.0), height=_ROW * len(rows) + 66, left=left, right=58, top=22)
-    return frame.drawing(
-        title,
-        frame.x_axis(label),
-        *(_interval(frame, row, frame.top + _ROW * (place + 0.5)) for place, row in enumerate(rows)),
-        frame.upright(margin, f"margin {margin:g}") if margin is not None else "",
-    )
+    foot = min(*(row.lower for row in rows), 1.0 if margin is None else margin)
+    span = max(foot - 0.1 * (top - foot), 0.0), top
+    frame = Frame(span, height=_ROW)
+    level = [] if margin is None else [_upright(frame, margin)]
+    axis = Frame(span, height=1.0)  # nothing is drawn of what has no height
+    note = [] if margin is None else [text(axis.at_x(margin), 34.0, f"margin {margin:g}", anchor="middle")]
+    drawings = [(row, frame.drawing(row.words, *level, _interval(frame, row))) for row in rows]
+    return IntervalChart(name, drawings, axis.drawing("axis", *axis.x_axis(), *note), label)
 
 
-def _interval(frame: Frame, row: Interval, y: float) -> str:
-    colour = "var(--accent)" if row.marked else "var(--muted)"
+def _upright(frame: Frame, value: float) -> Element:
+    x = frame.at_x(value)
+    return element("line", class_="level", x1=x, x2=x, y1=-4, y2=frame.height + 4)
+
+
+def _interval(frame: Frame, row: Interval) -> Element:
     low, middle, high = (frame.at_x(min(value, frame.x[1])) for value in (row.lower, row.estimate, row.upper))
-    return (
-        f"<g><title>{escape(f'{row.name}: {row.estimate:.3f} ({row.lower:.3f} to {_bound(row.upper)})')}</title>"
-        f"{text(frame.left - 10, y + 4, _cut(row.name, 40), anchor='end', bold=row.marked)}"
-        f'<line x1="{low:g}" x2="{high:g}" y1="{y:g}" y2="{y:g}" style="stroke:{colour}" '
-        f'stroke-width="{4 if row.marked else 2.5}" stroke-linecap="round"/>'
-        f'<circle cx="{middle:g}" cy="{y:g}" r="{5.5 if row.marked else 4}" style="fill:{colour}"/>'
-        f"{text(frame.width, y + 4, f'{row.estimate:.3f}', anchor='end', bold=row.marked)}</g>"
+    y, kind = frame.height / 2, "accent" if row.marked else "muted"
+    line = element("line", class_=kind, x1=low, x2=high, y1=y, y2=y, stroke_width=4.0 if row.marked else 2.5)
+    return mark(row.words, line, element("circle", class_=kind, cx=middle, cy=y, r=5.5 if row.marked else 4.0))
+
+
+def cost_chart(name: str, points: Sequence[Point], *, margin: float, x_label: str, y_label: str) -> Chart:
+    """Intervals of quality, each at its cost, and the margin as a line."""
+    bounds = [min(edge, _HIGHEST) for point in points for edge in (point.interval.lower, point.interval.upper)]
+    low, high = min(*bounds, margin), max(*bounds, margin)
+    pad = 0.06 * (high - low or 1.0)
+    costs = [point.cost for point in points]
+    reach = max(costs) or 1.0
+    frame = Frame((-0.03 * reach, 1.03 * reach), (low - pad, high + pad), height=340)
+    labels = _label_heights(frame, [point for point in points if point.kind != "minor"])
+    return Chart(
+        frame.drawing(
+            name,
+            *frame.x_axis(),
+            *frame.y_axis(),
+            frame.level(margin),
+            *(
+                _point(frame, point, sides, labels.get(point.interval.name))
+                for point, sides in zip(points, _side_by_side(frame, points), strict=True)
+            ),
+        ),
+        x_label,
+        y_label,
+        [(name, kind) for kind, name in _KINDS.items() if any(point.kind == kind for point in points)]
+        + [(f"SAFE from {margin:.3g}", "level")],
     )
 
 
-def _bound(value: float) -> str:
-    return f"{value:.3f}" if value < np.inf else "no limit"
+def _side_by_side(frame: Frame, points: Sequence[Point]) -> list[tuple[float, float]]:
+    """How far from its cost each point stands, and its group's edge: those of about one cost do not cover each other.
+
+    In pixels; the edge is on the side of the labels.
+    """
+    sides = []
+    for point in points:
+        x = frame.across(point.cost)
+        group = [other for other in points if abs(frame.across(other.cost) - x) < _NEAR]
+        group.sort(key=lambda other: other.interval.estimate)
+        reach = _APART * (len(group) - 1) / 2
+        place = next(number for number, other in enumerate(group) if other is point)
+        sides.append((_APART * place - reach, -reach if _is_right(frame, point) else reach))
+    return sides
 
 
-def _cut(name: str, width: int) -> str:
-    return name if len(name) <= width else name[: width - 1] + "…"
+def _is_right(frame: Frame, point: Point) -> bool:
+    """Whether the label stands to the left of its point, as there is no room to the right."""
+    room = (100 - frame.across(point.cost)) / 100 * _NARROWEST
+    return room < _CHARACTER * len(point.interval.name) + 2 * _APART
+
+
+def _label_heights(frame: Frame, points: Sequence[Point]) -> dict[str, float]:
+    """Where the label of each point stands, so that none covers another on the narrowest plot."""
+    placed: list[tuple[float, float, float]] = []
+    heights = {}
+    for point in sorted(points, key=lambda point: -point.interval.estimate):
+        x = frame.across(point.cost) / 100 * _NARROWEST
+        width = _CHARACTER * len(point.interval.name) + 2 * _APART
+        left, right = (x - width, x) if _is_right(frame, point) else (x, x + width)
+        y = frame.at_y(min(point.interval.estimate, _HIGHEST)) + 4
+        while any(left < end and start < right and abs(y - height) < _LINE for start, end, height in placed):
+            y += 1
+        heights[point.interval.name] = y
+        placed.append((left, right, y))
+    return heights
+
+
+def _point(frame: Frame, point: Point, sides: tuple[float, float], label_y: float | None) -> Element:
+    row, (x, edge) = point.interval, sides
+    low, middle, high = (frame.at_y(min(value, _HIGHEST)) for value in (row.lower, row.estimate, row.upper))
+    shapes = [
+        element("line", class_=point.kind, x1=x, x2=x, y1=low, y2=high, stroke_width=2.0),
+        element("circle", class_=point.kind, cx=x, cy=middle, r=3.0 if label_y is None else 5.0),
+    ]
+    if label_y is not None:
+        is_right = _is_right(frame, point)
+        side = -1 if is_right else 1
+        if abs(label_y - 4 - middle) > _LINE / 2:  # far from its point, it needs something that leads there
+            shapes.append(element("line", class_="lead", x1=x, x2=edge + 9 * side, y1=middle, y2=label_y - 4))
+        shapes.append(text(edge + 11 * side, label_y, row.name, anchor="end" if is_right else "start"))
+    return mark(row.words, *shapes, at=frame.at_x(point.cost))
 
 
 def line_chart(
-    title: str,
+    name: str,
     lines: Sequence[Line],
     *,
     x_label: str,
@@ -182,113 +200,131 @@ def line_chart(
     level: float | None = None,
     level_label: str = "",
     x_form: Format = short,
-) -> str:
+    y_form: Format = short,
+) -> Chart:
     """Lines with bounds, and a level to hold them against."""
     xs = [x for line in lines for x, _ in line.points]
     ys = [y for line in lines for y in [*(y for _, y in line.points), *(b for pair in line.bounds for b in pair)]]
     ys += [] if level is None else [level]
     pad = 0.06 * (max(ys) - min(ys) or 1.0)
-    frame = Frame(
-        _wide(0.0 if x_form is percent else min(xs), max(xs)), (min(ys) - pad, max(ys) + pad), height=360, top=40
+    frame = Frame(_wide(0.0 if x_form is percent else min(xs), max(xs)), (min(ys) - pad, max(ys) + pad))
+    drawing = frame.drawing(
+        name,
+        *frame.x_axis(x_form),
+        *frame.y_axis(y_form),
+        *(part for number, line in enumerate(lines) for part in _line(frame, line, number, x_form, y_form)),
+        *([] if level is None else [frame.level(level)]),
     )
-    return frame.drawing(
-        title,
-        frame.x_axis(x_label, x_form),
-        frame.y_axis("" if len(lines) > 1 else y_label),
-        *(_line(frame, line, number) for number, line in enumerate(lines)),
-        frame.level(level, level_label) if level is not None else "",
-        legend(
-            [(line.name, series(number)) for number, line in enumerate(lines) if len(lines) > 1], x=frame.left, y=16
-        ),
-    )
+    names = _legend([line.name for line in lines]) if len(lines) > 1 else []
+    return Chart(drawing, x_label, y_label, names if level is None else [*names, (level_label, "level")])
+
+
+def _legend(names: Sequence[str]) -> list[tuple[str, str]]:
+    return [(name, f"series-{number % 6 + 1}") for number, name in enumerate(names)]
 
 
 def _wide(low: float, high: float) -> tuple[float, float]:
     return (low, high) if high > low else (low - 0.5, high + 0.5)
 
 
-def _line(frame: Frame, line: Line, number: int) -> str:
-    colour = series(number)
-    bars = "".join(
-        f'<line x1="{frame.at_x(x):g}" x2="{frame.at_x(x):g}" y1="{frame.at_y(low):g}" y2="{frame.at_y(high):g}" '
-        f'style="stroke:{colour}" stroke-width="1.5" opacity=".55"/>'
+def _line(frame: Frame, line: Line, number: int, x_form: Format, y_form: Format) -> list[Element]:
+    colour = f"stroke:{series(number)}"
+    bars = [
+        element("line", x1=frame.at_x(x), x2=frame.at_x(x), y1=frame.at_y(low), y2=frame.at_y(high), style=colour,
+                stroke_width=1.5, opacity=0.55)
         for (x, _), (low, high) in zip(line.points, line.bounds, strict=False)
+    ]  # fmt: skip
+    path = frame.path(line.points, fill="none", style=colour, stroke_width=2.0, stroke_dasharray=dashes(number))
+    drawn = [*bars, mark(line.name, path)]
+    if len(line.points) <= 40:
+        drawn += [
+            mark(
+                f"{line.name}: {y_form(round(y, 3))} at {x_form(x)}",
+                element("circle", cx=0, cy=frame.at_y(y), r=4.0, style=f"fill:{series(number)}"),
+                at=frame.at_x(x),
+            )
+            for x, y in line.points
+        ]
+    return drawn
+
+
+def difference_chart(name: str, values: ArrayLike, names: Sequence[str], *, label: str) -> Chart:
+    """Differences from the least to the greatest, losses below the line and gains above it; (n,), n >= 1.
+
+    Of more than can be told apart, as many as can be are drawn, evenly from the order.
+    """
+    differences = np.asarray(values, dtype=float)
+    order = np.argsort(differences, kind="stable")
+    if len(order) > _MOST_BARS:
+        order = order[np.linspace(0, len(order) - 1, _MOST_BARS).round().astype(int)]
+    reach = float(max(np.abs(differences).max(), 0.1))
+    frame = Frame((0.0, float(len(order))), (-reach, reach), height=240)
+    bars = [
+        _bar(frame, place, float(differences[row]), f"{names[row]}: {differences[row]:+.3f}")
+        for place, row in enumerate(order)
+        if differences[row]
+    ]
+    line = element("line", class_="axis", x1="0%", x2="100%", y1=frame.at_y(0), y2=frame.at_y(0))
+    axis = frame.y_axis(lambda value: f"{value:+g}" if value else "0")
+    return Chart(frame.drawing(name, *axis, *bars, line), y_label=label)
+
+
+def _bar(frame: Frame, place: int, value: float, words: str) -> Element:
+    top, foot = sorted((frame.at_y(value), frame.at_y(0)))
+    width = f"{100 / frame.x[1]:.3g}%"
+    kind = "mark bad" if value < 0 else "mark good"
+    return element(
+        "rect", title(words), class_=kind, x=frame.at_x(place), width=width, y=top, height=max(foot - top, 1.0)
     )
-    dots = "".join(
-        f'<circle cx="{frame.at_x(x):g}" cy="{frame.at_y(y):g}" r="4" style="fill:{colour}">'
-        f"<title>{escape(f'{line.name}: {y:.3f}')}</title></circle>"
-        for x, y in line.points
-        if len(line.points) <= 40
-    )
-    path = f'<path d="{frame.path(line.points)}" fill="none" style="stroke:{colour}" stroke-width="2"/>'
-    return bars + path + dots
 
 
-def difference_chart(title: str, values: ArrayLike, *, label: str) -> str:
-    """Differences from the least to the greatest, losses below the line and gains above it; (n,), n >= 1."""
-    ordered = np.sort(np.asarray(values, dtype=float))
-    if len(ordered) > _MOST_BARS:
-        ordered = np.quantile(ordered, np.linspace(0, 1, _MOST_BARS))
-    reach = float(max(np.abs(ordered).max(), 0.1))
-    frame = Frame((0.0, float(len(ordered))), (-reach, reach), height=280, top=24, bottom=14)
-    half = (frame.at_y(0) - frame.top), frame.at_y(0)
-    parts = (_area(frame, ordered, sign, colour) for sign, colour in ((-1, "var(--bad)"), (1, "var(--good)")))
-    line = f'<line class="axis" x1="{frame.left}" x2="{frame.width - frame.right}" y1="{half[1]}" y2="{half[1]}"/>'
-    return frame.drawing(title, frame.y_axis(label, lambda v: f"{v:+g}" if v else "0"), *parts, line)
-
-
-def _area(frame: Frame, ordered: np.ndarray, sign: int, colour: str) -> str:
-    shown = np.maximum(sign * ordered, 0) * sign
-    steps = [(x, float(y)) for place, y in enumerate(shown) for x in (float(place), float(place + 1))]
-    closed = [(0.0, 0.0), *steps, (float(len(shown)), 0.0)]
-    return f'<path d="{frame.path(closed)}Z" style="fill:{colour}" opacity=".8"/>'
-
-
-def histogram_chart(title: str, rows: Sequence[tuple[str, Sequence[float], Sequence[int]]], *, label: str) -> str:
+def histogram_chart(name: str, rows: Sequence[tuple[str, Sequence[float], Sequence[int]]], *, label: str) -> Chart:
     """Distributions over one axis: name, edges (b + 1,), counts (b,) each; areas are made equal."""
     shares = [np.array(counts) / max(sum(counts), 1) / np.diff(edges) for _, edges, counts in rows]
     low, high = min(edges[0] for _, edges, _ in rows), max(edges[-1] for _, edges, _ in rows)
-    frame = Frame(
-        _wide(low, high), (0.0, float(max(share.max() for share in shares)) * 1.05), height=260, left=16, top=34
-    )
-    parts = (
-        _steps(frame, edges, share, number)
-        for number, ((_, edges, _), share) in enumerate(zip(rows, shares, strict=True))
-    )
-    names = legend([(name, series(number)) for number, (name, _, _) in enumerate(rows)], x=frame.left, y=16)
-    return frame.drawing(title, frame.x_axis(label), *parts, names)
+    frame = Frame(_wide(low, high), (0.0, float(max(share.max() for share in shares)) * 1.05), height=190)
+    areas = [
+        mark(name, _steps(frame, edges, share, number))
+        for number, ((name, edges, _), share) in enumerate(zip(rows, shares, strict=True))
+    ]
+    return Chart(frame.drawing(name, *frame.x_axis(), *areas), label, legend=_legend([name for name, *_ in rows]))
 
 
-def _steps(frame: Frame, edges: Sequence[float], heights: np.ndarray, number: int) -> str:
+def _steps(frame: Frame, edges: Sequence[float], heights: np.ndarray, number: int) -> Element:
     steps = [(x, float(y)) for place, y in enumerate(heights) for x in (edges[place], edges[place + 1])]
-    closed = [(edges[0], 0.0), *steps, (edges[-1], 0.0)]
-    return (
-        f'<path d="{frame.path(closed)}Z" style="fill:{series(number)};stroke:{series(number)}" '
-        'fill-opacity=".22" stroke-width="1.5"/>'
+    colour = f"fill:{series(number)};stroke:{series(number)}"
+    return frame.path(
+        [(edges[0], 0.0), *steps, (edges[-1], 0.0)], closed=True, style=colour, fill_opacity=0.22, stroke_width=1.5
     )
 
 
 def map_chart(
-    title: str,
+    name: str,
     clouds: Sequence[tuple[str, Sequence[tuple[float, float]]]],
     arrows: Sequence[tuple[str, tuple[float, float], tuple[float, float]]],
-) -> str:
+) -> Chart:
     """Clouds of places, and named arrows from one place to another."""
     places = np.array([place for _, cloud in clouds for place in cloud] + [p for _, *ends in arrows for p in ends])
     (left, low), (right, high) = places.min(axis=0), places.max(axis=0)
-    frame = Frame(_wide(left, right), _wide(low, high), height=560, left=10, right=10, top=34, bottom=10)
-    dots = (
-        f'<g style="fill:{series(number)}" fill-opacity=".45">'
-        + "".join(f'<circle cx="{frame.at_x(x):.1f}" cy="{frame.at_y(y):.1f}" r="2.4"/>' for x, y in cloud)
-        + "</g>"
+    frame = Frame(_wide(left, right), _wide(low, high), height=480)
+    dots = [
+        element(
+            "g",
+            *(element("circle", cx=frame.at_x(x), cy=round(frame.at_y(y), 1), r=2.4) for x, y in cloud),
+            style=f"fill:{series(number)}",
+            fill_opacity=0.45,
+        )
         for number, (_, cloud) in enumerate(clouds)
-    )
-    moves = "".join(
-        f'<line x1="{frame.at_x(a[0]):.1f}" y1="{frame.at_y(a[1]):.1f}" x2="{frame.at_x(b[0]):.1f}" '
-        f'y2="{frame.at_y(b[1]):.1f}" style="stroke:var(--bad)" stroke-width="1.6"><title>{escape(name)}</title></line>'
-        f'<circle cx="{frame.at_x(b[0]):.1f}" cy="{frame.at_y(b[1]):.1f}" r="3.4" style="fill:var(--bad)"/>'
+    ]
+    moves = [
+        mark(
+            name,
+            element("line", class_="bad", x1=frame.at_x(a[0]), y1=frame.at_y(a[1]), x2=frame.at_x(b[0]),
+                    y2=frame.at_y(b[1]), stroke_width=1.6),
+            element("circle", class_="bad", cx=frame.at_x(b[0]), cy=frame.at_y(b[1]), r=3.4),
+        )
         for name, a, b in arrows
-    )
-    names = [(name, series(number)) for number, (name, _) in enumerate(clouds)]
-    names += [("moved most", "var(--bad)")] if arrows else []
-    return frame.drawing(title, *dots, moves, legend(names, x=frame.left, y=16))
+    ]  # fmt: skip
+    names = _legend([name for name, _ in clouds])
+    names += [("moved most", "bad")] if arrows else []
+    return Chart(frame.drawing(name, *dots, *moves), legend=names)

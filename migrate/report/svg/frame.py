@@ -1,15 +1,38 @@
-"""The frame of a chart: a scale each way, gridlines, labels. Colours are the page's own (`page.css`)."""
+"""The frame of a chart: a scale each way, gridlines, marks. Colours are the page's own (`templates/page.css`).
+
+A place across is in per cent of the width and a place down in pixels, so that a chart is as wide as its box and its
+text keeps its size on any screen. ElementTree writes the markup, and escapes what it is given.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from html import escape
 from math import floor, log10
+from xml.etree.ElementTree import Element, tostring
 
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 
 Format = Callable[[float], str]
+
+
+class Drawing(str):
+    """An SVG element as text, which templates take as it is."""
+
+    __slots__ = ()
+
+    def __html__(self) -> str:
+        return str(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A drawing, and what stands around it as text that wraps: names of its axes, and of its colours by class."""
+
+    drawing: Drawing
+    x_label: str = ""
+    y_label: str = ""
+    legend: Sequence[tuple[str, str]] = ()
 
 
 def short(value: float) -> str:
@@ -30,6 +53,15 @@ def percent(value: float) -> str:
     return f"{value:.0%}"
 
 
+def power_of_ten(value: float) -> str:
+    """A logarithm as the axis of a logarithmic scale shows it.
+
+    >>> power_of_ten(-2), power_of_ten(-0.5)
+    ('0.01', '0.32')
+    """
+    return f"{10**value:.2g}"
+
+
 def ticks(low: float, high: float, count: int = 5) -> list[float]:
     """Round numbers between two, about `count` of them.
 
@@ -45,97 +77,109 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
     return [round(n * step, 12) for n in range(int(first), floor(high / step + 1e-9) + 1)]
 
 
+def element(tag: str, *children: Element, **attributes: str | float) -> Element:
+    """An element of a drawing; `class_` and `stroke_width` stand for `class` and `stroke-width`.
+
+    >>> tostring(element("circle", cx=1.0, class_="muted")).decode()
+    '<circle cx="1" class="muted" />'
+    """
+    made = Element(
+        tag,
+        {
+            name.rstrip("_").replace("_", "-"): value if isinstance(value, str) else f"{value:g}"
+            for name, value in attributes.items()
+        },
+    )
+    made.extend(children)
+    return made
+
+
+def title(words: str) -> Element:
+    """What an element says when it is pointed at."""
+    made = Element("title")
+    made.text = words
+    return made
+
+
+def mark(name: str, *shapes: Element, at: str = "0%") -> Element:
+    """Shapes that say what they are when they are pointed at. Where they stand at one place, x is in pixels from it."""
+    return element("svg", title(name), *shapes, class_="mark", x=at, overflow="visible")
+
+
+def text(x: str | float, y: float, words: str, *, anchor: str = "start", muted: bool = False) -> Element:
+    """A label."""
+    made = element("text", x=x, y=y, text_anchor=anchor, **({"class_": "muted"} if muted else {}))
+    made.text = words
+    return made
+
+
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A plane of `width` x `height` with margins; `x` and `y` are what its edges stand for."""
+    """A plane `height` pixels high; `x` and `y` are what its edges stand for. Numbers of axes stand outside of it."""
 
     x: tuple[float, float]
-    y: tuple[float, float]
-    width: float = 920
-    height: float = 340
-    left: float = 56
-    right: float = 16
-    top: float = 14
-    bottom: float = 40
+    y: tuple[float, float] = (0.0, 1.0)
+    height: float = 300
 
-    def at_x(self, value: float) -> float:
-        """Where a value stands from the left, in pixels."""
+    def across(self, value: float) -> float:
+        """Where a value stands from the left, in per cent of the width."""
         low, high = self.x
-        return round(self.left + (value - low) / (high - low) * (self.width - self.left - self.right), 2)
+        return round(100 * (value - low) / (high - low), 2)
+
+    def at_x(self, value: float) -> str:
+        """The same as SVG has it."""
+        return f"{self.across(value):g}%"
 
     def at_y(self, value: float) -> float:
         """Where a value stands from the top, in pixels."""
         low, high = self.y
-        return round(
-            self.height - self.bottom - (value - low) / (high - low) * (self.height - self.top - self.bottom), 2
-        )
+        return round(self.height * (1 - (value - low) / (high - low)), 2)
 
-    def path(self, points: Sequence[tuple[float, float]]) -> str:
-        """A line through points, as the `d` of a path."""
-        return "M" + "L".join(f"{self.at_x(x):g},{self.at_y(y):g}" for x, y in points)
+    def path(
+        self, points: Sequence[tuple[float, float]], *, closed: bool = False, **attributes: str | float
+    ) -> Element:
+        """A line through points. It is stretched with the width, but its stroke is not."""
+        way = "M" + "L".join(f"{self.across(x):g},{self.at_y(y):g}" for x, y in points) + ("Z" if closed else "")
+        line = element("path", d=way, vector_effect="non-scaling-stroke", **attributes)
+        return element(
+            "svg", line, viewBox=f"0 0 100 {self.height:g}", preserveAspectRatio="none", height=self.height,
+            overflow="visible",
+        )  # fmt: skip
 
-    def x_axis(self, label: str, form: Format = short) -> str:
-        """Gridlines, numbers and the name of the horizontal axis."""
-        foot = self.height - self.bottom
-        lines = "".join(
-            f'<line class="grid" x1="{self.at_x(v):g}" x2="{self.at_x(v):g}" y1="{self.top:g}" y2="{foot:g}"/>'
-            f'<text class="muted" x="{self.at_x(v):g}" y="{foot + 15:g}" text-anchor="middle">{form(v)}</text>'
-            for v in ticks(*self.x)
-        )
-        middle = (self.left + self.width - self.right) / 2
-        return f"{lines}{text(middle, self.height - 6, label, anchor='middle', muted=True)}"
+    def x_axis(self, form: Format = short) -> list[Element]:
+        """Upright gridlines, with numbers below."""
+        lines = []
+        for value in ticks(*self.x):
+            x = self.at_x(value)
+            lines.append(element("line", class_="grid", x1=x, x2=x, y1=0, y2=self.height))
+            lines.append(text(x, self.height + 17, form(value), anchor="middle", muted=True))
+        return lines
 
-    def y_axis(self, label: str, form: Format = short) -> str:
-        """Gridlines, numbers and the name of the vertical axis, which stands above them."""
-        edge = self.width - self.right
-        lines = "".join(
-            f'<line class="grid" x1="{self.left:g}" x2="{edge:g}" y1="{self.at_y(v):g}" y2="{self.at_y(v):g}"/>'
-            f'<text class="muted" x="{self.left - 8:g}" y="{self.at_y(v) + 4:g}" text-anchor="end">{form(v)}</text>'
-            for v in ticks(*self.y)
-        )
-        return f"{lines}{text(self.left, self.top - 4, label, muted=True)}"
+    def y_axis(self, form: Format = short) -> list[Element]:
+        """Level gridlines, with numbers to the left."""
+        lines = []
+        for value in ticks(*self.y):
+            y = self.at_y(value)
+            lines.append(element("line", class_="grid", x1="0%", x2="100%", y1=y, y2=y))
+            lines.append(text(-8.0, y + 4, form(value), anchor="end", muted=True))
+        return lines
 
-    def upright(self, value: float, label: str = "") -> str:
-        """A dashed line from top to bottom, such as a margin."""
-        x = self.at_x(value)
-        return (
-            f'<line x1="{x:g}" x2="{x:g}" y1="{self.top:g}" y2="{self.height - self.bottom:g}" '
-            f'style="stroke:var(--bad)" stroke-dasharray="4 3"/>{text(x, self.top - 3, label, anchor="middle")}'
-        )
-
-    def level(self, value: float, label: str = "") -> str:
-        """A dashed line from left to right."""
+    def level(self, value: float) -> Element:
+        """A dashed line from left to right, such as a margin."""
         y = self.at_y(value)
-        edge = self.width - self.right
-        return (
-            f'<line x1="{self.left:g}" x2="{edge:g}" y1="{y:g}" y2="{y:g}" style="stroke:var(--bad)" '
-            f'stroke-dasharray="4 3"/>{text(edge, y - 4, label, anchor="end")}'
-        )
+        return element("line", class_="level", x1="0%", x2="100%", y1=y, y2=y)
 
-    def drawing(self, title: str, *parts: str) -> str:
-        """The chart; `title` is what it is read out as."""
-        return (
-            f'<svg viewBox="0 0 {self.width:g} {self.height:g}" role="img" aria-label="{escape(title)}">'
-            f"{''.join(parts)}</svg>"
-        )
-
-
-def text(x: float, y: float, words: str, *, anchor: str = "start", muted: bool = False, bold: bool = False) -> str:
-    """A label; nothing for no words."""
-    kind, weight = (' class="muted"' if muted else ""), (' font-weight="650"' if bold else "")
-    return f'<text{kind}{weight} x="{x:g}" y="{y:g}" text-anchor="{anchor}">{escape(words)}</text>' if words else ""
-
-
-def legend(names: Sequence[tuple[str, str]], *, x: float, y: float) -> str:
-    """Names with the colours they have, in a row."""
-    parts, at = [], x
-    for name, colour in names:
-        parts.append(f'<rect x="{at:g}" y="{y - 9:g}" width="10" height="10" rx="2" style="fill:{colour}"/>')
-        parts.append(text(at + 15, y, name))
-        at += 15 + 7.2 * len(name) + 18
-    return "".join(parts)
+    def drawing(self, name: str, *parts: Element) -> Drawing:
+        """The chart; `name` is what it is read out as."""
+        svg = element("svg", *parts, role="img", aria_label=name, width="100%", height=self.height)
+        return Drawing(tostring(svg, encoding="unicode"))
 
 
 def series(number: int) -> str:
     """The colour of a series, from 0."""
     return f"var(--series-{number % 6 + 1})"
+
+
+def dashes(number: int) -> str:
+    """How the line of a series is broken, from 0: colours come back after six."""
+    return ("", "6 3", "2 3")[number // 6 % 3]
