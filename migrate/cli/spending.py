@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from migrate.cli.options import ModelOptions, option, option_group
+from migrate.cli.options import COST, ModelOptions, option, option_group
 from migrate.cli.terminal import advise
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class SpendingOptions:
         return Spending(self, quiet)
 
 
-spending_options = option_group(SpendingOptions, "spending", *_OPTIONS)
+spending_options = option_group(SpendingOptions, "spending", *_OPTIONS, section=COST)
 """Adds the options of `SpendingOptions`."""
 
 
