@@ -63,7 +63,7 @@ HOMES = {
     "pyarrow": ["stores/documents/arrow"],
     "pandas": ["display.py", "audit/report", "cost/assess", "similarity/comparison"],
     "joblib": ["runners.py"],
-    "rich": ["report/summary", "report/terminal"],
+    "rich": ["cli/terminal", "report/summary", "report/terminal"],
     "threadpoolctl": ["threads.py"],
 }
 

@@ -17,6 +17,9 @@ NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 SECONDS = re.compile(r"(?<=  )(?:fit )?s(?=  |$)")
 """The head of a column of seconds."""
 
+PROGRESS = re.compile(r"[\w ]+: \d+/\S+ \[\S+<\S+, +\S+\]")
+"""What a slow machine prints besides."""
+
 
 def sessions(page):
     """Commands of the page's console blocks, in order, with the lines printed below each."""
@@ -91,7 +94,7 @@ def terminal(tmp_path_factory):
                 cwd=folder,
                 env=environment,
             )
-            printed[command] = done.stdout.splitlines()
+            printed[command] = [line for line in done.stdout.splitlines() if not PROGRESS.fullmatch(line)]
         return printed[command]
 
     return run

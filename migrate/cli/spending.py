@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from migrate.cli.options import COST, ModelOptions, option, option_group
-from migrate.cli.terminal import advise
+from migrate.cli.terminal import advise, bar_hidden
 
 if TYPE_CHECKING:
     from migrate.cost.count import CacheLookup
@@ -143,7 +143,9 @@ class Spending:
         beyond = f"expected to cost at most {dollars(self.options.max_cost)} (--max-cost), found {dollars(usd)}"
         if not sys.stdin.isatty():
             raise SpendingError(f"{beyond}; raise --max-cost, or agree with --yes")
-        if not click.confirm(f"This costs about {dollars(usd)}. Go on?", err=True):
+        with bar_hidden():
+            agreed = click.confirm(f"This costs about {dollars(usd)}. Go on?", err=True)
+        if not agreed:
             raise SpendingError(f"{beyond}, not agreed to; nothing was spent")
 
     def finish(self) -> None:
