@@ -231,15 +231,16 @@ def _live_bar() -> Iterator[Progress]:
         *columns, console=console, transient=True, expand=True, redirect_stdout=False, speed_estimate_period=600
     )
     task: TaskID | None = None
-    shown = ""
+    last = ("", 0)
 
     def report(stage: str, done: int, total: int | None) -> None:
-        nonlocal task, shown
-        if task is None or stage != shown:
+        nonlocal task, last
+        if task is None or _is_another(stage, done, last):
             if task is not None:
                 bar.remove_task(task)
             # What is done already, as by an earlier run, says nothing about the rate.
-            task, shown = bar.add_task(stage, total=total, completed=done), stage
+            task = bar.add_task(stage, total=total, completed=done)
+        last = (stage, done)
         bar.update(task, completed=done, total=total)
 
     with bar:
@@ -248,6 +249,11 @@ def _live_bar() -> Iterator[Progress]:
             yield report
         finally:
             _bar = None
+
+
+def _is_another(stage: str, done: int, last: tuple[str, int]) -> bool:
+    """Whether a report is the first of its stage: documents and queries are both embedded, one after the other."""
+    return stage != last[0] or done < last[1]
 
 
 def _figures(task: Task, *, compact: bool) -> str:
@@ -284,14 +290,13 @@ def _plain_lines() -> Iterator[Progress]:
     from tqdm import tqdm
 
     bar: tqdm[Any] | None = None
-    shown = ""
+    last = ("", 0)
 
     def report(stage: str, done: int, total: int | None) -> None:
-        nonlocal bar, shown
-        if bar is None or stage != shown:
+        nonlocal bar, last
+        if bar is None or _is_another(stage, done, last):
             if bar is not None:
                 bar.close()
-            shown = stage
             bar = tqdm(
                 desc=stage,
                 total=total,
@@ -302,6 +307,7 @@ def _plain_lines() -> Iterator[Progress]:
                 miniters=1,
                 bar_format="{desc}: {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_fmt}]",
             )
+        last = (stage, done)
         bar.total = total
         bar.update(done - bar.n)
 

@@ -163,6 +163,7 @@ def test_progress_in_a_pipe_is_a_line_from_time_to_time(monkeypatch, capsys):
         for done in range(5):
             report("embed", done, 4)
             time.sleep(0.03)
+        report("embed", 0, 4)  # other texts
         report("look around", 1, None)
     lines = capsys.readouterr().err.splitlines()
     done = [re.fullmatch(r"embed: (\d)/4 \[00:00<\S+, +\S+it/s\]", line) for line in lines]
