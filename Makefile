@@ -9,10 +9,10 @@ demo: .venv/with-demo
 	$(BIN)/lead-migrate demo
 
 quick: .venv/with-test
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadfile -m "not slow"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder -m "not slow"
 
 test: .venv/with-test
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadfile  # a core each
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder  # a core each
 
 lint: .venv/with-lint
 	$(BIN)/ruff check .

@@ -12,6 +12,15 @@ from migrate.embed import embed_corpus
 from migrate.embedders import load_embedder
 
 SOURCE_SPEC = "tfidf:32"
+LONGEST = "test_sessions.py"
+"""The module whose tests take longest; its tests cannot be done at the same time."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items):
+    """Modules with slow tests go first, so that no core is left with a long one while the others idle."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: (item.path.name != LONGEST, item.path not in slow))
 
 
 @pytest.fixture(scope="session")

@@ -64,7 +64,7 @@ HOMES = {
     "pandas": ["display.py", "audit/report", "cost/assess", "similarity/comparison"],
     "jinja2": ["report/page"],
     "joblib": ["runners.py"],
-    "rich": ["report/summary", "report/terminal"],
+    "rich": ["cli/terminal", "report/summary", "report/terminal"],
     "threadpoolctl": ["threads.py"],
 }
 

@@ -63,8 +63,8 @@ class QualityOptions:
 @options.target
 @options.query_log
 @option("--budget", type=usd, metavar="USD", help="Dollars to spend, such as $50: says what they buy.")
-@option_group(RateOptions, "speed", *_RATE_OPTIONS)
-@option_group(QualityOptions, "quality", *_QUALITY_OPTIONS)
+@option_group(RateOptions, "speed", *_RATE_OPTIONS, section="Speed")
+@option_group(QualityOptions, "quality", *_QUALITY_OPTIONS, section="Quality")
 @option("--html", type=options.PATH, metavar="FILE", help="File to write the assessment to as an HTML page.")
 @open_option
 @options.price

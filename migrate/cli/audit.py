@@ -305,13 +305,14 @@ class ArmOptions:
 @option_group(ReferenceOptions, "against", *_REFERENCE_OPTIONS)
 @options.query_options
 @option("--target", metavar="SPEC", help="Model to embed the queries with.  [default: the store's own]")
-@option_group(SourceOptions, "before", *_SOURCE_OPTIONS)
-@option_group(ArmOptions, "arms", *_ARM_OPTIONS)
-@option_group(FrontierOptions, "frontier", *_FRONTIER_OPTIONS)
+@option_group(SourceOptions, "before", *_SOURCE_OPTIONS, section="Before the migration")
+@option_group(ArmOptions, "arms", *_ARM_OPTIONS, section="Arms and verdict")
+@option_group(FrontierOptions, "frontier", *_FRONTIER_OPTIONS, section="Frontier")
 @option(
     "--judge-next",
     type=options.PATH,
     metavar="FILE",
+    section=options.QUERIES,
     help=f"Write up to {TO_JUDGE} queries of --queries FILE with documents to grade, drawn so that few judgements "
     "settle much. Replace each null by a grade, 0 for not relevant, and give the file back with --beir.",
 )

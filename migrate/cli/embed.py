@@ -94,10 +94,10 @@ class CorpusOptions:
 @click.argument("corpus")
 @option("--model", "spec", required=True, metavar="SPEC", help="Model to embed with.")
 @options.output
-@option_group(ChunkOptions, "cutting", *_CHUNK_OPTIONS)
+@option_group(ChunkOptions, "cutting", *_CHUNK_OPTIONS, section="Chunks")
 @option("--format", "store_format", type=click.Choice(["faiss", "langchain"]), default="faiss", help="Store to write.")
 @option("--metric", type=click.Choice(["ip", "l2"]), default="ip", help="How the index compares vectors.")
-@option_group(CorpusOptions, "part", *_CORPUS_OPTIONS)
+@option_group(CorpusOptions, "part", *_CORPUS_OPTIONS, section="Corpus")
 @options.price
 @spending_options
 @options.model_options

@@ -142,9 +142,10 @@ def run(arguments: Sequence[str] | None = None, *, program: str = PROGRAM) -> in
         return error.exit_code
     except (click.Abort, KeyboardInterrupt, _InterruptedRun) as error:
         return _interrupted(error)
-    except SystemExit:
-        # click exits with 1, which means NOT SAFE here, when the reader of our output went away
-        return 5
+    except SystemExit as error:
+        # click exits with 0 after shell completion, and when the reader of our output went away with 1, which means
+        # NOT SAFE here
+        return 5 if error.code else 0
     except (OSError, MemoryError) as error:
         _complain(_refusal(error))
         return 5

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from migrate.cli.terminal import advise
 
@@ -55,6 +56,10 @@ class Location(click.types.StringParamType):
             self.fail("expected a path or a URI, found nothing", param, ctx)
         return str(value)
 
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Let the shell complete a path."""
+        return [CompletionItem(incomplete, type="file")]
+
 
 STORE = Location()
 
@@ -77,19 +82,58 @@ class FiniteRange(click.FloatRange):
         return number
 
 
+LEARNING, QUERIES, COST, MODELS = "Sample and stitch", "Queries", "Cost", "Models"
+REPORTS, GENERAL = "Reports", "General"
+"""Titles of the sections of a help text that several commands share."""
+
+_NO_SECTION = "Options"
+
+
+class _Option(click.Option):
+    """An option that knows its section of the help text; one of None stands under "Options"."""
+
+    def __init__(self, *names: Any, section: str | None = None, **settings: Any) -> None:
+        super().__init__(*names, **settings)
+        self.section = section
+
+
+class _Command(click.Command):
+    """A command whose help text shows the options by section, all sections with the same columns."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the sections in the order of their first options, the general one last, with `--help`."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for param in self.get_params(ctx):
+            section = param.section if isinstance(param, _Option) else GENERAL
+            if isinstance(param, click.Option) and (record := param.get_help_record(ctx)):
+                sections.setdefault(section or _NO_SECTION, []).append(record)
+        sections[GENERAL] = sections.pop(GENERAL)
+        longest = max(len(names) for rows in sections.values() for names, _ in rows)
+        width = min(longest, 30)  # what click gives the first column at most
+        for title, rows in sections.items():
+            with formatter.section(title if len(sections) > 1 else _NO_SECTION):
+                formatter.write_dl([(names.ljust(width), text) for names, text in rows])
+
+
 def option(*names: str, **settings: Any) -> Callable[[Command], Command]:
-    """A click option that shows its default and is read from LEAD_MIGRATE_<OPTION> too."""
+    """A click option that shows its default and is read from LEAD_MIGRATE_<OPTION> too.
+
+    `section` is the title that it stands under in the help text.
+    """
     flag = next(name for name in names if name.startswith("--"))
     variable = "LEAD_MIGRATE_" + flag.split("/")[0].lstrip("-").replace("-", "_").upper()
     settings.setdefault("show_default", settings.get("default") is not None)
-    return click.option(*names, envvar=variable, **settings)
+    return click.option(*names, cls=_Option, envvar=variable, **settings)
 
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-def option_group(kind: type[Any], argument: str, *added: Decorator) -> Decorator:
-    """Add options to a command, which gets them as one `argument`: a dataclass of `kind` with a field for each."""
+def option_group(kind: type[Any], argument: str, *added: Decorator, section: str | None = None) -> Decorator:
+    """Add options to a command, which gets them as one `argument`: a dataclass of `kind` with a field for each.
+
+    Those that name no section of the help text stand in `section`.
+    """
     names = [field.name for field in fields(kind)]
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -101,6 +145,8 @@ def option_group(kind: type[Any], argument: str, *added: Decorator) -> Decorator
         wrapped: Callable[..., Any] = with_group
         for decorate in reversed(added):
             wrapped = decorate(wrapped)
+            newest: _Option = wrapped.__click_params__[-1]  # type: ignore[attr-defined]
+            newest.section = newest.section or section
         return wrapped
 
     return add
@@ -108,17 +154,23 @@ def option_group(kind: type[Any], argument: str, *added: Decorator) -> Decorator
 
 def command(name: str, summary: str, *, example: str) -> Callable[[Callable[..., Any]], click.Command]:
     """A click command with a summary for the list of commands, and an example at the end of its help."""
-    return click.command(name, short_help=summary, epilog=f"\b\nExample:\n  {example}")
+    return click.command(name, cls=_Command, short_help=summary, epilog=f"\b\nExample:\n  {example}")
 
 
 seed = option(
-    "--seed", type=click.IntRange(0, 2**32 - 1), default=0, help="Seed of everything that is drawn at random."
+    "--seed",
+    type=click.IntRange(0, 2**32 - 1),
+    default=0,
+    help="Seed of everything that is drawn at random.",
+    section=GENERAL,
 )
-force = option("--force", is_flag=True, help="Replace the output if it exists.")
-restart = option("--restart", is_flag=True, help="Discard what an earlier run left unfinished.")
-quiet = option("--quiet", "-q", is_flag=True, help="Show no progress and no advice.")
-verbose = option("--verbose", "-v", is_flag=True, help="Show every arm, slice and note too, after the verdict.")
-as_json = option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
+force = option("--force", is_flag=True, help="Replace the output if it exists.", section=GENERAL)
+restart = option("--restart", is_flag=True, help="Discard what an earlier run left unfinished.", section=GENERAL)
+quiet = option("--quiet", "-q", is_flag=True, help="Show no progress and no advice.", section=GENERAL)
+verbose = option(
+    "--verbose", "-v", is_flag=True, help="Show every arm, slice and note too, after the verdict.", section=GENERAL
+)
+as_json = option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.", section=GENERAL)
 output = option("--output", "-o", type=PATH, required=True, help="Folder to write.")
 margin = option(
     "--margin",
@@ -145,6 +197,7 @@ view = option(
     metavar="SPEC",
     help="Further model that the stitch may read the texts with; can be repeated. Where none is named and the target "
     "may cost money, a free local model is tried if one is installed; `none` is for not trying.",
+    section=LEARNING,
 )
 sample = option(
     "--sample",
@@ -170,6 +223,7 @@ price = option(
     type=FiniteRange(0, 1_000_000, min_open=True),
     metavar="USD",
     help="Dollars per million tokens of the target model.  [default: the registry's]",
+    section=COST,
 )
 
 
@@ -208,7 +262,9 @@ prefix = option(
     help="Also embed the first N tokens of each text, and lean on these where that keeps more than the same tokens "
     "spent on a larger sample.",
 )
-learning_options = option_group(LearningOptions, "learning", stitch, sample, strategy, query_log, source_model, prefix)
+learning_options = option_group(
+    LearningOptions, "learning", stitch, sample, strategy, query_log, source_model, prefix, section=LEARNING
+)
 """Adds the options of `LearningOptions`."""
 
 
@@ -306,7 +362,7 @@ class QueryOptions:
         )
 
 
-query_options = option_group(QueryOptions, "judged", beir, queries, split)
+query_options = option_group(QueryOptions, "judged", beir, queries, split, section=QUERIES)
 """Adds the options of `QueryOptions`."""
 
 parent_field = option(
@@ -410,7 +466,7 @@ def _file_aside() -> Path | None:
     return folder / "embeddings.sqlite"
 
 
-model_options = option_group(ModelOptions, "model", *_MODEL_OPTIONS)
+model_options = option_group(ModelOptions, "model", *_MODEL_OPTIONS, section=MODELS)
 """Adds the options of `ModelOptions`."""
 
 NO_VIEW = "none"
@@ -434,8 +490,10 @@ def load_views(specs: Sequence[str], model: ModelOptions) -> dict[str, Embedder]
 
 
 _SUMMARY = "GITHUB_STEP_SUMMARY"
-_REPORT = option("--report", type=PATH, metavar="FILE", help="File to write the JSON report to.")
-_HTML = option("--html", type=PATH, metavar="FILE", help="File to write the report to as a page for a browser.")
+_REPORT = option("--report", type=PATH, metavar="FILE", help="File to write the JSON report to.", section=REPORTS)
+_HTML = option(
+    "--html", type=PATH, metavar="FILE", help="File to write the report to as a page for a browser.", section=REPORTS
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -525,8 +583,15 @@ def ci_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     wrapped: Callable[..., Any] = with_ci
     for add in (
-        option("--github", is_flag=True, help="Annotate the run of GitHub Actions, and summarize it on its page."),
-        option("--junit", type=PATH, metavar="FILE", help="File to write the finding to as JUnit XML."),
+        option(
+            "--github",
+            is_flag=True,
+            help="Annotate the run of GitHub Actions, and summarize it on its page.",
+            section=REPORTS,
+        ),
+        option(
+            "--junit", type=PATH, metavar="FILE", help="File to write the finding to as JUnit XML.", section=REPORTS
+        ),
     ):
         wrapped = add(wrapped)
     return wrapped

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from migrate.cli.options import ModelOptions, option, option_group
-from migrate.cli.terminal import advise
+from migrate.cli.options import COST, ModelOptions, option, option_group
+from migrate.cli.terminal import advise, bar_hidden
 
 if TYPE_CHECKING:
     from migrate.cost.count import CacheLookup
@@ -74,7 +74,7 @@ class SpendingOptions:
         return Spending(self, quiet)
 
 
-spending_options = option_group(SpendingOptions, "spending", *_OPTIONS)
+spending_options = option_group(SpendingOptions, "spending", *_OPTIONS, section=COST)
 """Adds the options of `SpendingOptions`."""
 
 
@@ -144,7 +144,9 @@ class Spending:
         beyond = f"expected to cost at most {dollars(self.options.max_cost)} (--max-cost), found {dollars(usd)}"
         if not sys.stdin.isatty():
             raise SpendingError(f"{beyond}; raise --max-cost, or agree with --yes")
-        if not click.confirm(f"This costs about {dollars(usd)}. Go on?", err=True):
+        with bar_hidden():
+            agreed = click.confirm(f"This costs about {dollars(usd)}. Go on?", err=True)
+        if not agreed:
             raise SpendingError(f"{beyond}, not agreed to; nothing was spent")
 
     def finish(self) -> None:

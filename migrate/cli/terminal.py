@@ -18,6 +18,9 @@ from migrate.errors import OutputError
 from migrate.report.characters import printable, printable_json, printable_lines
 
 if TYPE_CHECKING:
+    from rich.progress import Progress as RichProgress
+    from rich.progress import Task
+
     from migrate.audit.report import AuditReport
     from migrate.vectors import Progress
 
@@ -26,6 +29,12 @@ PROGRAM = "lead-migrate"
 
 _NARROWEST = 40
 """Columns that everything is laid out for at least."""
+
+_WIDE_ENOUGH_FOR_A_BAR, _WIDE = 60, 80
+"""Columns from which progress has a bar, and figures in full."""
+
+_BAR_WIDTH = 8
+"""Columns of a bar at least."""
 
 _COLOURS = {"SAFE": "green", "NOT SAFE": "red", "INCONCLUSIVE": "yellow"}
 
@@ -80,7 +89,8 @@ def show(text: str, *, verdict: bool = False) -> None:
 
 def _print(text: str) -> None:
     try:
-        click.echo(text)
+        with bar_hidden():
+            click.echo(text)
     except BrokenPipeError:
         _discard(sys.stdout)
     except OSError as error:
@@ -93,7 +103,8 @@ def _print(text: str) -> None:
 def complain(text: str) -> None:
     """Print one line to stderr, whatever the text holds; where nobody can read it, go on."""
     try:
-        click.echo(printable(text), err=True)
+        with bar_hidden():
+            click.echo(printable(text), err=True)
     except OSError:
         _discard(sys.stderr)
 
@@ -142,22 +153,161 @@ def _coloured(line: str) -> str:
     return line
 
 
+_LINES_EVERY_S = 30.0
+"""Seconds between two lines of progress where no bar is drawn; a stage that takes less has none."""
+
+_bar: RichProgress | None = None
+"""The bar that is on the terminal now. There is one terminal, and so one bar."""
+
+
 @contextmanager
 def progress_bar(*, quiet: bool) -> Iterator[Progress]:
-    """A progress callback that draws one bar a stage on stderr, where stderr is a terminal."""
+    """A progress callback that shows how far each stage is, on stderr: done, total, rate and the time left.
+
+    A bar where a person looks on; elsewhere, as in a pipe or in CI, a line from time to time.
+    """
+    if quiet:
+        yield lambda _stage, _done, _total: None
+    elif _is_watched():
+        with _live_bar() as report:
+            yield report
+    else:
+        with _plain_lines() as report:
+            yield report
+
+
+@contextmanager
+def bar_hidden() -> Iterator[None]:
+    """Take the bar off the terminal, so that something else can be printed or asked."""
+    if _bar is None:
+        yield
+        return
+    _bar.stop()
+    try:
+        yield
+    finally:
+        _bar.start()
+
+
+def _is_watched() -> bool:
+    """Whether stderr is a terminal that can move its cursor, and nobody asked for plain text."""
+    environment = os.environ
+    plain = environment.get("NO_COLOR") or environment.get("CI", "").lower() not in ("", "0", "false")
+    wide = shutil.get_terminal_size().columns >= _NARROWEST
+    return sys.stderr.isatty() and wide and not plain and environment.get("TERM", "dumb") not in ("dumb", "unknown")
+
+
+@contextmanager
+def _live_bar() -> Iterator[Progress]:
+    from rich.console import Console
+    from rich.progress import BarColumn, ProgressColumn, TaskID
+    from rich.progress import Progress as RichProgress
+    from rich.table import Column
+    from rich.text import Text
+
+    global _bar
+    console = Console(file=sys.stderr, force_terminal=True, legacy_windows=False)
+    has_bar, compact = console.width >= _WIDE_ENOUGH_FOR_A_BAR, console.width < _WIDE
+
+    class Stage(ProgressColumn):
+        """What is done, in as many columns as the figures leave."""
+
+        def render(self, task: Task) -> Text:
+            stage = Text(task.description)
+            taken = 1 + len(_figures(task, compact=compact)) + (1 + _BAR_WIDTH if has_bar else 0)
+            stage.truncate(console.width - taken, overflow="ellipsis")
+            return stage
+
+    class Figures(ProgressColumn):
+        """Done, total, rate, and the time that is left."""
+
+        def render(self, task: Task) -> Text:
+            return Text(_figures(task, compact=compact), justify="right")
+
+    drawn = [BarColumn(bar_width=None, table_column=Column(ratio=1, min_width=_BAR_WIDTH))] if has_bar else []
+    columns = [Stage(Column(no_wrap=True)), *drawn, Figures(Column(no_wrap=True))]
+    # The rate is a mean of minutes, as a candidate or a batch may take one. stdout may lead elsewhere than the bar.
+    bar = RichProgress(
+        *columns, console=console, transient=True, expand=True, redirect_stdout=False, speed_estimate_period=600
+    )
+    task: TaskID | None = None
+    last = ("", 0)
+
+    def report(stage: str, done: int, total: int | None) -> None:
+        nonlocal task, last
+        if task is None or _is_another(stage, done, last):
+            if task is not None:
+                bar.remove_task(task)
+            # What is done already, as by an earlier run, says nothing about the rate.
+            task = bar.add_task(stage, total=total, completed=done)
+        last = (stage, done)
+        bar.update(task, completed=done, total=total)
+
+    with bar:
+        _bar = bar
+        try:
+            yield report
+        finally:
+            _bar = None
+
+
+def _is_another(stage: str, done: int, last: tuple[str, int]) -> bool:
+    """Whether a report is the first of its stage: documents and queries are both embedded, one after the other."""
+    return stage != last[0] or done < last[1]
+
+
+def _figures(task: Task, *, compact: bool) -> str:
+    """How far a stage is: `4,200/10,000 420/s 00:14 left`, or `4.20k/10.0k 420/s 00:14` in few columns."""
+    from tqdm import tqdm
+
+    def count(number: float) -> str:
+        return tqdm.format_sizeof(number) if compact and number >= 1000 else f"{number:,.0f}"
+
+    if task.total is None:
+        return f"{count(task.completed)} {tqdm.format_interval(task.elapsed or 0)}"
+    parts = [f"{count(task.completed)}/{count(task.total)}"]
+    if task.speed:
+        parts.append(f"{count(task.speed)}/s" if task.speed >= 1 else f"{1 / task.speed:,.0f} s each")
+    if task.time_remaining is not None:
+        parts.append(tqdm.format_interval(task.time_remaining) + ("" if compact else " left"))
+    return " ".join(parts)
+
+
+class _Lines:
+    """A file for tqdm whose every bar becomes a line."""
+
+    def write(self, text: str) -> None:
+        """Print the line, if there is one."""
+        if line := text.strip():
+            complain(line)
+
+    def flush(self) -> None:
+        """Nothing waits."""
+
+
+@contextmanager
+def _plain_lines() -> Iterator[Progress]:
     from tqdm import tqdm
 
     bar: tqdm[Any] | None = None
-    shown = ""
+    last = ("", 0)
 
     def report(stage: str, done: int, total: int | None) -> None:
-        nonlocal bar, shown
-        if bar is None or stage != shown:
+        nonlocal bar, last
+        if bar is None or _is_another(stage, done, last):
             if bar is not None:
                 bar.close()
-            shown = stage
-            # disable=None: tqdm draws on terminals only
-            bar = tqdm(desc=stage, total=total, disable=True if quiet else None, leave=False, file=sys.stderr)
+            bar = tqdm(
+                desc=stage,
+                total=total,
+                initial=done,
+                file=_Lines(),
+                delay=_LINES_EVERY_S,
+                mininterval=_LINES_EVERY_S,
+                miniters=1,
+                bar_format="{desc}: {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_fmt}]",
+            )
+        last = (stage, done)
         bar.total = total
         bar.update(done - bar.n)
 

@@ -101,7 +101,7 @@ class ReembedOptions:
         return Reembedding(budget, self.policy, log, self.price, seed)
 
 
-reembed_options = option_group(ReembedOptions, "reembedding", *_OPTIONS)
+reembed_options = option_group(ReembedOptions, "reembedding", *_OPTIONS, section="Re-embedding")
 """Adds the options of `ReembedOptions`."""
 
 

@@ -13,8 +13,9 @@ import sys
 import sysconfig
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -79,7 +80,7 @@ def stdlib_beir(*, max_docs: int = MAX_DOCS, seed: int = 0) -> DemoSet:
     if max_docs < 1:
         raise UsageError(f"max_docs: {max_docs} is too few; give at least 1")
     root = Path(sysconfig.get_path("stdlib"))
-    entries = _distinct(_entries(root))
+    entries = _distinct(root)
     if not entries:
         raise DatasetError(f"{root}: the sources of Python's standard library are not there; install them")
     drawn = np.random.default_rng(seed).choice(len(entries), size=min(max_docs, len(entries)), replace=False)
@@ -90,9 +91,10 @@ def stdlib_beir(*, max_docs: int = MAX_DOCS, seed: int = 0) -> DemoSet:
     )
 
 
-def _distinct(entries: Iterable[_Entry]) -> list[_Entry]:
+@cache  # thousands of files are parsed, and they do not change while Python runs
+def _distinct(root: Path) -> list[_Entry]:
     """Entries sorted by name, without any whose summary or body is not its own: several answers would be right."""
-    named = {entry.name: entry for entry in entries}
+    named = {entry.name: entry for entry in _entries(root)}
     summaries = Counter(_plain(entry.summary) for entry in named.values())
     bodies = Counter(_plain(entry.body) for entry in named.values())
     return [

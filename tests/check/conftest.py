@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 
+from migrate.embedders.cache import CachedEmbedder
 from migrate.embedders.sentence_transformers import SentenceTransformersEmbedder
 from migrate.stores import open_store
 from migrate.stores.create import create_store
@@ -14,8 +15,10 @@ COUNT = 48
 
 
 @pytest.fixture(scope="session")
-def minilm():
-    return SentenceTransformersEmbedder(packaged=True, device="cpu")
+def minilm(tmp_path_factory):
+    """The packaged model; what one test has embedded the others need not."""
+    model = SentenceTransformersEmbedder(packaged=True, device="cpu")
+    return CachedEmbedder(model, tmp_path_factory.mktemp("cache") / "embeddings.sqlite")
 
 
 @pytest.fixture(scope="session")
@@ -34,7 +37,7 @@ def texts(corpus):
 @pytest.fixture(scope="session")
 def by_hand(minilm):
     """Vectors as somebody else would make them: sentence-transformers asked directly."""
-    model = minilm.model
+    model = minilm.embedder.model
 
     def embed(texts):
         return model.encode(texts, show_progress_bar=False)

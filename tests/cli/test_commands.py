@@ -1,6 +1,7 @@
 """The commands as a user runs them: in this process, through the same entry as the console script."""
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -337,6 +338,37 @@ def test_every_option_is_explained_and_read_from_the_environment(name):
             assert parameter.help, parameter.name
             flag = next(text for text in parameter.opts if text.startswith("--"))
             assert parameter.envvar == "LEAD_MIGRATE_" + flag[2:].replace("-", "_").upper()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_shows_every_option_once_in_a_section_of_few(name, capsys):
+    assert run([name, "--help"]) == 0
+    described = capsys.readouterr().out.partition("\n\n  Example:")[0]
+    titles = re.findall(r"^(\w.*):$", described, re.MULTILINE)
+    sections = re.split(r"^\w.*:\n", described, flags=re.MULTILINE)[1:]
+    found = [re.findall(r"^  (?:-\w, )?(--[\w-]+)", section, re.MULTILINE) for section in sections]
+    options = [p for p in cli.get_command(click.Context(cli), name).params if isinstance(p, click.Option)]
+    flags = [next(text for text in option.opts if text.startswith("--")) for option in options]
+    assert sorted(flag for section in found for flag in section) == sorted([*flags, "--help"])
+    assert max(len(section) for section in found) <= 10
+    assert titles[-1] == ("General" if len(titles) > 1 else "Options")
+    assert len(set(titles)) == len(titles)
+    assert found[-1][-1] == "--help"
+
+
+def test_bash_gets_a_completion_script_that_completes(tmp_path):
+    tool = [sys.executable, "-c", "from migrate.cli.main import main; main()"]
+
+    def asked(**variables):
+        done = subprocess.run(
+            tool, capture_output=True, text=True, check=True, env=os.environ | variables, cwd=tmp_path
+        )
+        return done.stdout
+
+    assert "complete -o nosort -F _lead_migrate_completion lead-migrate" in asked(_LEAD_MIGRATE_COMPLETE="bash_source")
+    typed = {"_LEAD_MIGRATE_COMPLETE": "bash_complete", "COMP_CWORD": "2"}
+    assert asked(**typed, COMP_WORDS="lead-migrate fit --st") == "plain,--stitch\nplain,--strategy\n"
+    assert asked(**typed, COMP_WORDS="lead-migrate fit my-") == "file,my-\n"  # bash looks for files
 
 
 def test_shared_options_are_spelled_the_same_everywhere():

@@ -1,0 +1,178 @@
+"""Progress on stderr: a bar on a terminal, which leaves nothing behind; lines elsewhere."""
+
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+import time
+from itertools import pairwise
+
+import pytest
+
+from migrate.cli import terminal
+from migrate.cli.terminal import progress_bar
+
+TOOL = [sys.executable, "-m", "migrate"]
+PLAIN = ("NO_COLOR", "CI", "COLUMNS", "TERM")
+DRAWN = re.compile(r"\r\x1b\[2K([^\r\n\x1b]+)")
+"""A line that is drawn over another one."""
+
+
+def on_terminal(command, folder, columns=80, **variables):
+    """What a command writes to a terminal of so many columns, colours left out."""
+    environment = {name: value for name, value in os.environ.items() if name not in PLAIN}
+    environment |= {"TERM": "xterm-256color", "XDG_CACHE_HOME": str(folder / "cache"), **variables}
+    leader, follower = pty.openpty()
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    streams = {"stdin": follower, "stdout": follower, "stderr": follower}
+    with subprocess.Popen(command, **streams, cwd=folder, env=environment, start_new_session=True) as process:
+        os.close(follower)
+        written = b""
+        try:
+            while part := os.read(leader, 65_536):
+                written += part
+        except OSError:  # so Linux says that the other end is closed
+            pass
+    os.close(leader)
+    assert process.returncode in (0, 1, 3), written
+    return re.sub(r"\x1b\[[\d;]*m|\x1b\[\?25[lh]", "", written.decode())
+
+
+def lines_left(written):
+    """What a terminal shows in the end, line by line, however long; knows what the bar uses."""
+    lines, row, column = [""], 0, 0
+    for part in re.findall(r"\x1b\[\d*[A-Z]|[\r\n]|[^\x1b\r\n]+", written):
+        if part == "\r":
+            column = 0
+        elif part == "\n":
+            row, column = row + 1, 0
+            lines += [""] * (row == len(lines))
+        elif part == "\x1b[2K":
+            lines[row] = ""
+        elif part == "\x1b[1A":
+            row -= 1
+        else:
+            assert not part.startswith("\x1b"), part
+            lines[row] = lines[row][:column].ljust(column) + part + lines[row][column + len(part) :]
+            column += len(part)
+    return [line.rstrip() for line in lines]
+
+
+def without_seconds(lines):
+    return [re.sub(r"\d+\.\d+(?= s\b)", "-", line) for line in lines]
+
+
+@pytest.fixture(scope="module")
+def fitting(source_folder, tmp_path_factory):
+    """A command that embeds, fits and prints advice in between; what it prints into a pipe."""
+    command = [*TOOL, "fit", source_folder, "--target", "tfidf:24", "--sample", "60", "--no-cache", "-o", "stitch"]
+    folder = tmp_path_factory.mktemp("pipe")
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=folder, check=True)
+    return command, done.stdout
+
+
+def figures_of(drawn, stage):
+    return [line for line in drawn if line.startswith(stage)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("columns", [60, 100, 160])
+def test_a_bar_fits_the_terminal_and_nothing_is_glued_to_it(columns, fitting, tmp_path):
+    command, piped = fitting
+    written = on_terminal(command, tmp_path, columns)
+    drawn = [line.rstrip() for line in DRAWN.findall(written)]
+    candidates = figures_of(drawn, "fit candidates")
+    assert candidates and all(re.search(r" \d+/\d+\b", line) for line in candidates)
+    assert all("━" in line for line in candidates)
+    assert max(map(len, drawn)) <= columns
+    left = lines_left(written)
+    # The table's seconds may take more or fewer columns.
+    assert [line.split()[:3] for line in without_seconds(left)] == [
+        line.split()[:3] for line in without_seconds([*piped.splitlines(), ""])
+    ]
+    assert "━" not in piped and "\x1b" not in piped and "\r" not in piped
+
+
+@pytest.mark.slow
+def test_every_long_step_of_a_run_is_shown(source_folder, beir, tmp_path):
+    command = [*TOOL, "run", source_folder, "--target", "tfidf:24", "--beir", beir, "--stitch", "ridge", "-o", "out"]
+    written = on_terminal([*command, "--reference", "build", "--no-cache"], tmp_path, 40)
+    drawn = [line.rstrip() for line in DRAWN.findall(written)]
+    for stage in ("fit candidates", "translate", "embed", "rank"):
+        assert figures_of(drawn, stage), f"{stage}: {drawn}"
+    assert max(map(len, drawn)) <= 40
+    assert not {line for line in lines_left(written) if line in drawn}
+
+
+SLOWLY = """
+import sys
+import time
+from migrate.cli.terminal import advise, bar_hidden, progress_bar
+with progress_bar(quiet="quiet" in sys.argv) as report:
+    for done in range(5):
+        report("embed", 5_000 + 250 * done, 10_000)
+        time.sleep(0.12)
+        if done == 3:
+            advise("something worth knowing", quiet=False)
+    report("look around", 3, None)
+    time.sleep(0.2)
+"""
+
+
+@pytest.mark.parametrize(
+    "variables", [{}, {"NO_COLOR": "1"}, {"CI": "true"}, {"TERM": "dumb"}, {"COLUMNS": "39"}], ids=str
+)
+def test_no_cursor_is_moved_where_plain_text_is_wanted(variables, tmp_path):
+    written = on_terminal([sys.executable, "-c", SLOWLY], tmp_path, **variables)
+    assert ("\x1b" in written) == (not variables)
+    assert "something worth knowing" in lines_left(written)
+
+
+def test_quiet_draws_nothing(tmp_path):
+    assert on_terminal([sys.executable, "-c", SLOWLY, "quiet"], tmp_path) == "something worth knowing\r\n"
+
+
+@pytest.mark.parametrize(
+    ("columns", "shown"),
+    [
+        (40, r"embed +6\.00k/10\.0k [\d.k]+/s 00:0\d$"),
+        (60, r"embed ━+[╸╺]?━* 6\.00k/10\.0k [\d.k]+/s 00:0\d$"),
+        (100, r"embed ━+[╸╺]?━* 6,000/10,000 [\d,]+/s 00:0\d left$"),
+    ],
+)
+def test_a_bar_has_total_rate_and_time_left(columns, shown, tmp_path):
+    written = on_terminal([sys.executable, "-c", SLOWLY], tmp_path, columns)
+    drawn = [line.rstrip() for line in DRAWN.findall(written)]
+    assert any(re.match(shown, line) for line in drawn), drawn
+    assert any(re.match(r"look around .*\b3 00:00$", line) for line in drawn), drawn
+    assert "\n".join(lines_left(written)).rstrip("\n") == "something worth knowing"
+
+
+def test_what_an_earlier_run_did_does_not_make_the_rate(tmp_path):
+    rates = re.findall(r" ([\d,]+)/s", on_terminal([sys.executable, "-c", SLOWLY], tmp_path, 100))
+    assert rates and max(float(rate.replace(",", "")) for rate in rates) < 3_000  # 250 in 0.12 s at most
+
+
+def test_progress_in_a_pipe_is_a_line_from_time_to_time(monkeypatch, capsys):
+    monkeypatch.setattr(terminal, "_LINES_EVERY_S", 0.02)
+    with progress_bar(quiet=False) as report:
+        for done in range(5):
+            report("embed", done, 4)
+            time.sleep(0.03)
+        report("embed", 0, 4)  # other texts
+        report("look around", 1, None)
+    lines = capsys.readouterr().err.splitlines()
+    done = [re.fullmatch(r"embed: (\d)/4 \[00:00<\S+, +\S+it/s\]", line) for line in lines]
+    assert all(done) and len(lines) >= 4  # "look around" was over too soon
+    assert all(int(a[1]) <= int(b[1]) for a, b in pairwise(done))
+
+
+def test_a_short_stage_has_no_lines(capsys):
+    with progress_bar(quiet=False) as report:
+        report("embed", 0, 2)
+        report("embed", 2, 2)
+    assert capsys.readouterr().err == ""
