@@ -136,7 +136,7 @@ def _other_dimension(store: Store, embedder: Embedder, dimension: Finding, seed:
         return result
     try:
         shortened = _is_shortened(store, embedder, seed)
-    except RemoteError as error:
+    except (RemoteError, ModuleNotFoundError) as error:  # no key, or a light installation
         untried = f"whether these are the first {dim:,} dimensions of the model's could not be tried: {error}"
         return replace(result, notes=(*notes, untried))
     sentence = f"the store has the first {dim:,} of the model's {model.dim:,} dimensions; ask the model for as many"

@@ -9,6 +9,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
@@ -17,7 +18,7 @@ import click
 
 from migrate import __version__
 from migrate.cli.terminal import PROGRAM, Log, close_streams, complain, open_streams
-from migrate.errors import LeadMigrateError
+from migrate.errors import LeadMigrateError, UsageError
 from migrate.threads import limit_threads
 
 COMMANDS = (
@@ -149,6 +150,8 @@ def run(arguments: Sequence[str] | None = None, *, program: str = PROGRAM) -> in
     except (OSError, MemoryError) as error:
         _complain(_refusal(error))
         return 5
+    except ModuleNotFoundError as error:
+        return _not_installed(error)
     except Exception as error:  # the last resort: a user sees one line, never a traceback
         return _bug(error)
     return code if isinstance(code, int) else 0
@@ -171,6 +174,15 @@ def _interrupted(error: BaseException) -> int:
     hints = getattr(cause, "__notes__", None) or ["run the same command again; nothing unfinished was kept"]
     _complain(f"interrupted; {hints[0]}")
     return 143 if isinstance(cause, _Terminated) else 130
+
+
+def _not_installed(error: ModuleNotFoundError) -> int:
+    """A light installation, made for checks by manifest, was asked for more; anything of our own is a bug."""
+    library = (error.name or "").partition(".")[0]
+    if library in ("", "migrate") or find_spec(library) is not None:
+        return _bug(error)
+    _complain(f"{library} is not installed, and this needs it: install lead-migrate with all that it requires")
+    return UsageError.exit_code
 
 
 def _bug(error: Exception) -> int:

@@ -111,6 +111,8 @@ def _find_on_hub(name: str) -> ModelSource:
 
 def _cached_snapshot(name: str) -> Path | None:
     """The folder of the hub's cache that holds the main branch of a model."""
+    if find_spec("huggingface_hub") is None:  # a light installation, whose checks by manifest need no weights
+        return None
     from huggingface_hub import try_to_load_from_cache
 
     for file in ("modules.json", "config.json"):
@@ -167,6 +169,8 @@ def local_folder(name_or_path: str, *, packaged: bool = False) -> Path | None:
 
 
 def _hub_folder(name: str) -> Path | None:
+    if find_spec("huggingface_hub") is None:
+        return None
     from huggingface_hub import errors
 
     try:

@@ -1,22 +1,33 @@
 """What CI is left: JUnit, annotations, a summary, and the action that asks for them, its shell run for real."""
 
+import configparser
 import os
+import re
 import subprocess
 import sys
+from importlib.metadata import distribution
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 import yaml
+from topics import DOCUMENTS, make_store, noisy
 from topics import audit as audit_topics
-from topics import make_store, noisy
 
 from migrate.cli.main import cli, run
+from migrate.manifest import Manifest, ModelIdentity, StoreFacts
 from migrate.report.suite import Case, State, Suite, annotation_lines, audit_suite, junit_xml
+from migrate.stores.create import INDEX_NAME
+from migrate.stores.documents.jsonl import DOCS_NAME
+from migrate.stores.file_store import hash_files
+from migrate.vectors import unit_rows
 
 pytestmark = pytest.mark.slow
 
-ACTION = Path(__file__).parents[2] / ".github" / "actions" / "lead-migrate" / "action.yml"
+ROOT = Path(__file__).parents[2]
+ACTION = ROOT / ".github" / "actions" / "lead-migrate" / "action.yml"
+LIGHT = ACTION.with_name("light.txt").read_text().split()
 MODEL = "openai:text-embedding-3-small"
 """Its dimension is known without asking it."""
 
@@ -78,40 +89,100 @@ def test_a_check_is_a_case_of_its_answer_and_of_each_finding(tmp_path, monkeypat
     assert run(["check", store, "--model", MODEL, *options, "--force"]) == 1
 
 
+def step(identifier):
+    """A step of the action, by its id or its name."""
+    steps = yaml.safe_load(ACTION.read_text())["runs"]["steps"]
+    return next(step for step in steps if identifier in (step.get("id"), step["name"]))
+
+
+def run_shell(identifier, folder, environment):
+    """The shell of a step, as a runner starts it; returns what is done and the step's outputs."""
+    (folder / "output").unlink(missing_ok=True)
+    wanted = step(identifier)
+    assert set(environment) == set(wanted["env"])
+    command = ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", wanted["run"]]
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {"PATH": path, "GITHUB_OUTPUT": str(folder / "output"), **environment}
+    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
+    written = (folder / "output").read_text().splitlines() if (folder / "output").exists() else []
+    return done, dict(line.split("=", 1) for line in written)
+
+
 def run_action(tmp_path, code, *, inconclusive="fail", arguments="check 'my store' --model tfidf:8", program=None):
     """The action's own shell, with a lead-migrate that notes what it was given and exits as it is told."""
-    step = next(step for step in yaml.safe_load(ACTION.read_text())["runs"]["steps"] if step.get("id") == "run")
-    tools = tmp_path / "bin"
-    tools.mkdir()
+    tools = tmp_path / "venv" / "bin"
+    tools.mkdir(parents=True, exist_ok=True)
     fake = tools / "lead-migrate"
     told = f'import sys\nprint(*sys.argv[1:], sep="|")\nsys.exit({code})'
     fake.write_text(f"#!{sys.executable}\n{program or told}\n")
     fake.chmod(0o755)
-    given = {"ARGUMENTS": arguments, "JUNIT": "out.xml", "INCONCLUSIVE": inconclusive}
-    environment = {"PATH": f"{tools}:{os.environ['PATH']}", "GITHUB_OUTPUT": str(tmp_path / "output"), **given}
-    assert set(given) == set(step["env"])
-    command = ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", step["run"]]
-    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
-    return done.returncode, done.stdout.strip(), (tmp_path / "output").read_text().strip()
+    given = {"ARGUMENTS": arguments, "REPORTS": "out", "INCONCLUSIVE": inconclusive, "VENV": str(tmp_path / "venv")}
+    done, outputs = run_shell("run", tmp_path, given)
+    return done.returncode, done.stdout.strip(), outputs
+
+
+REAL = "from migrate.cli.main import main; main()"
+"""Not a stand-in: the command line itself."""
 
 
 @pytest.mark.parametrize(
     ("code", "inconclusive", "ends"), [(0, "fail", 0), (1, "pass", 1), (3, "fail", 3), (3, "pass", 0), (4, "pass", 4)]
 )
 def test_the_shell_of_the_action_ends_as_it_should(code, inconclusive, ends, tmp_path):
-    returned, told, output = run_action(tmp_path, code, inconclusive=inconclusive)
-    assert (returned, output) == (ends, f"exit-code={code}")
-    assert told == "check|my store|--model|tfidf:8|--github|--junit|out.xml|--force"
+    returned, told, outputs = run_action(tmp_path, code, inconclusive=inconclusive)
+    assert (returned, outputs) == (ends, {"exit-code": str(code)})
+    assert told == "check|my store|--model|tfidf:8|--github|--junit|out/1.xml|--force"
 
 
 def test_the_action_runs_the_real_command(tmp_path):
-    """Not a stand-in: the command line itself, out of the shell of the action."""
     store = make_store(tmp_path / "store").folder
-    real = "from migrate.cli.main import main; main()"
-    code, told, output = run_action(tmp_path, 0, arguments=f"check {store} --model {MODEL}", program=real)
-    assert (code, output) == (1, "exit-code=1")
+    code, told, outputs = run_action(tmp_path, 0, arguments=f"check {store} --model {MODEL}", program=REAL)
+    assert (code, outputs) == (1, {"exit-code": "1"})
     assert told.startswith(f"not compatible with {MODEL}: other dimension")
-    assert (tmp_path / "out.xml").read_bytes().startswith(b"<?xml")
+    assert (tmp_path / "out" / "1.xml").read_bytes().startswith(b"<?xml")
+
+
+def test_the_action_runs_each_line_and_ends_with_the_first_that_fails(tmp_path):
+    store = make_store(tmp_path / "a store").folder
+    lines = f"inspect-nothing x\n\n  \ncheck '{store}' --model {MODEL}\ncheck missing --model {MODEL}\n"
+    code, told, outputs = run_action(tmp_path, 0, arguments=lines, program=REAL)
+    assert (code, outputs) == (2, {"exit-code": "2"})
+    assert told.startswith(f"not compatible with {MODEL}: other dimension")
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["2.xml"]
+
+
+def test_undecided_commands_let_through_hide_none_that_fail(tmp_path):
+    program = "import sys; sys.exit(int(sys.argv[1]))"
+    for lines, ends in (("3\n0\n1\n4", 1), ("0\n3\n0", 0)):
+        code, _, outputs = run_action(tmp_path, 0, arguments=lines, program=program, inconclusive="pass")
+        assert (code, outputs["exit-code"]) == (ends, str(ends or 3))
+
+
+@pytest.mark.parametrize("lines", ["", "\n \n", "check 'my store"])
+def test_an_action_with_nothing_to_run_fails(lines, tmp_path):
+    code, told, _ = run_action(tmp_path, 0, arguments=lines)
+    assert code == 2
+    assert "|" not in told
+
+
+def test_the_pages_of_audits_and_runs_are_kept_for_upload(tmp_path):
+    store, reference = make_store(tmp_path / "t").folder, make_store(tmp_path / "r").folder
+    queries = tmp_path / "queries.txt"
+    queries.write_text("".join(f"which text is number {number}?\n" for number in range(30)))
+    asked = f"--queries {queries} --target tfidf:8"
+    lines = (
+        f"audit {store} --reference {reference} {asked}\n"
+        f"run {store} {asked} --sample 20 --stitch ridge -o made\n"
+        f"run {store} {asked} --sample 20 --stitch ridge --output=again\n"
+    )
+    _, told, _ = run_action(tmp_path, 0, arguments=lines)
+    assert "|--html|out/1.html|" in told
+    assert told.count("--html") == 1
+    for folder in ("made", "again"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "report.html").write_text(folder)
+    run_action(tmp_path, 0, arguments=lines)
+    assert [(tmp_path / "out" / f"{n}.html").read_text() for n in (2, 3)] == ["made", "again"]
 
 
 def test_the_shell_of_the_action_runs_nothing_that_stands_in_its_arguments(tmp_path):
@@ -120,23 +191,154 @@ def test_the_shell_of_the_action_runs_nothing_that_stands_in_its_arguments(tmp_p
     assert told.startswith("check|$(touch|made)")
 
 
+def wanted(tmp_path, **changed):
+    given = {"INSTALL": "light", "REQUIREMENT": "", "SOURCE": str(ROOT), "PLATFORM": "Linux-X64"}
+    return run_shell("wanted", tmp_path, given | changed)
+
+
+def test_an_installation_is_found_again_by_version_python_and_system(tmp_path):
+    first, again = wanted(tmp_path), wanted(tmp_path)
+    assert first[1] == again[1]
+    version = ".".join(map(str, sys.version_info[:3]))
+    assert first[1]["prefix"] == f"lead-migrate-light-Linux-X64-{version}-"
+    assert first[1]["key"].startswith(first[1]["prefix"])
+    source = tmp_path / "source"
+    (source / "migrate").mkdir(parents=True)
+    (source / ".github/actions/lead-migrate").mkdir(parents=True)
+    for name in ("setup.cfg", ".github/actions/lead-migrate/light.txt", "migrate/__init__.py"):
+        (source / name).write_bytes((ROOT / name).read_bytes())
+    others = [
+        wanted(tmp_path, INSTALL="full"),
+        wanted(tmp_path, PLATFORM="macOS-ARM64"),
+        wanted(tmp_path, REQUIREMENT="lead-migrate==0.1.0"),
+        wanted(tmp_path, SOURCE=str(source)),
+    ]
+    (source / "migrate/__init__.py").write_text("__version__ = '9'")
+    others.append(wanted(tmp_path, SOURCE=str(source)))
+    assert len({outputs["key"] for _, outputs in [first, *others]}) == 6
+    refused, outputs = wanted(tmp_path, INSTALL="small")
+    assert (refused.returncode, outputs) == (2, {})
+    assert refused.stdout.startswith("::error title=lead-migrate::install: expected full or light, found small")
+
+
+@pytest.fixture(scope="module")
+def light(tmp_path_factory):
+    """Runs the command line with nothing to import but what light.txt names."""
+    folder = tmp_path_factory.mktemp("light")
+    (folder / "migrate").symlink_to(ROOT / "migrate")
+    for name in map(required_name, LIGHT):
+        files = [Path(str(file)) for file in distribution(name).files if ".." not in file.parts]
+        for top in {file.parts[0] for file in files} - {"__pycache__"}:
+            (folder / top).symlink_to(distribution(name).locate_file(top))
+
+    def run_light(*arguments):
+        command = [sys.executable, "-S", "-m", "migrate", *map(str, arguments)]
+        environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(folder), "HOME": str(folder)}
+        return subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
+
+    return run_light
+
+
+def required_name(line):
+    return re.split(r"[<>=]", line)[0]
+
+
+def test_the_light_installation_is_a_part_of_the_full_one():
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    assert set(LIGHT) < set(config["options"]["install_requires"].split("\n"))
+
+
+@pytest.fixture
+def stamped(tmp_path):
+    """A store whose manifest says that it is of `MODEL`."""
+    vectors = unit_rows(np.random.default_rng(0).normal(size=(len(DOCUMENTS), 1536)).astype(np.float32))
+    folder = make_store(tmp_path / "stamped", vectors=vectors).folder
+    details = {**StoreFacts(made_by="embed").as_details(), **hash_files(folder, INDEX_NAME, (DOCS_NAME,))}
+    Manifest("store", model=ModelIdentity(MODEL, 1536, normalized=True), details=details).write(folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("model", "code", "answer"),
+    [
+        (MODEL, 0, f"compatible with {MODEL}: the manifest names {MODEL}"),
+        ("openai:text-embedding-ada-002", 1, "not compatible with openai:text-embedding-ada-002: manifest of another"),
+        ("all-MiniLM-L6-v2", 1, "not compatible with sentence-transformers:"),
+        ("openai:text-embedding-3-large", 1, "not compatible with openai:text-embedding-3-large: other dimension"),
+    ],
+)
+def test_the_light_installation_checks_by_the_manifest(model, code, answer, light, stamped, tmp_path):
+    done = light("check", stamped, "--model", model, "--github", "--junit", tmp_path / "junit.xml")
+    assert done.returncode == code, done.stderr
+    assert " ".join(done.stdout.split()).startswith(answer)
+    assert "not installed" not in done.stderr
+    assert (tmp_path / "junit.xml").exists()
+
+
+def test_a_light_installation_that_is_asked_for_more_says_what_is_missing(light, stamped, tmp_path):
+    (stamped / "lead-migrate.json").unlink()
+    for command in (["check", stamped, "--model", "tfidf:2"], ["fit", stamped, "--target", "tfidf:2", "-o", "x"]):
+        done = light(*command)
+        assert done.returncode in (2, 4)
+    assert done.stderr.splitlines()[-1] == (
+        "lead-migrate: sklearn is not installed, and this needs it: install lead-migrate with all that it requires"
+    )
+
+
+def test_the_hook_runs_the_real_command(light, stamped):
+    (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
+    program, *arguments = hook["entry"].split()
+    assert program == "lead-migrate"
+    assert light(*arguments, stamped, "--model", MODEL).returncode == 0
+    assert light(*arguments, stamped, "--model", "openai:text-embedding-ada-002").returncode == 1
+    names = [str(path.relative_to(stamped.parent)) for path in stamped.iterdir()]
+    assert len(names) == 3
+    assert all(re.search(hook["files"], name) for name in names)
+    assert not re.search(hook["files"], "src/app.py")
+
+
 def test_the_workflow_of_the_page_uses_the_action_as_it_is():
-    text = (ACTION.parents[3] / "docs" / "ci.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
     workflow = yaml.safe_load(text.split("```yaml\n")[1].split("```")[0])
-    (step,) = [step for step in workflow["jobs"]["check"]["steps"] if "lead-migrate" in step["uses"]]
-    path = step["uses"].partition("@")[0].removeprefix("OWNER/lead-migrate/")
-    assert ACTION.parents[3] / path == ACTION.parent
+    (used,) = [step for step in workflow["jobs"]["check"]["steps"] if "lead-migrate" in step["uses"]]
+    path = used["uses"].partition("@")[0].removeprefix("OWNER/lead-migrate/")
+    assert ROOT / path == ACTION.parent
     action = yaml.safe_load(ACTION.read_text())
-    assert set(step["with"]) <= set(action["inputs"])
-    command, *arguments = step["with"]["arguments"].split()
-    with cli.get_command(None, command).make_context(
-        command, [*arguments, "--github", "--junit", "x", "--force"]
-    ) as context:
+    assert set(used["with"]) <= set(action["inputs"])
+    stores = []
+    for line in used["with"]["arguments"].splitlines():
+        command, *arguments = line.split()
+        with cli.get_command(None, command).make_context(
+            command, [*arguments, "--github", "--junit", "x", "--force"]
+        ) as context:
+            stores.append(context.params["store"])
+    assert stores == ["my-store", "my-other-store"]
+
+
+def test_every_input_of_the_action_stands_on_the_page():
+    text = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([\w-]+)` \|", text, re.MULTILINE)
+    assert rows == list(yaml.safe_load(ACTION.read_text())["inputs"])
+
+
+def test_the_hook_of_the_page_is_the_one_that_is_there():
+    text = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
+    (repository,) = yaml.safe_load(text.split("```yaml\n")[2].split("```")[0])["repos"]
+    (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
+    (used,) = repository["hooks"]
+    assert used["id"] == hook["id"]
+    with cli.get_command(None, "check").make_context("check", list(used["args"])) as context:
         assert context.params["store"] == "my-store"
 
 
+def test_the_light_installation_of_the_page_is_that_of_the_action():
+    text = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
+    assert f"pip install {' '.join(map(required_name, LIGHT))}\n" in text
+
+
 def test_the_options_that_the_page_puts_into_pyproject_are_read(tmp_path, monkeypatch, capsys):
-    text = (ACTION.parents[3] / "docs" / "ci.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
     (tmp_path / "pyproject.toml").write_text(text.split("```toml\n")[1].split("```")[0])
     monkeypatch.chdir(tmp_path)
     assert run(["audit", "--help"]) == 0
