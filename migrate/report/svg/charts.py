@@ -33,7 +33,7 @@ _NARROWEST = 300.0
 """Pixels of the narrowest plot whose labels must not cover each other."""
 
 _CHARACTER, _LINE = 6.6, 15.0
-_NEAR, _APART = 1.0, 8.0
+_NEAR, _APART = 1.0, 11.0
 """Per cent of the width below which costs are about one, and pixels that such points stand apart."""
 
 _KINDS = {"good": "SAFE", "muted": "not shown to be SAFE", "other": "no plan of its own", "minor": "a budget"}
