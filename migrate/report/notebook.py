@@ -10,7 +10,7 @@ from migrate.cost import Assessment
 from migrate.display import notebook_html
 from migrate.report.assess import cost_cells, cost_head
 from migrate.report.audit import quality_rows
-from migrate.report.compare import space_rows
+from migrate.report.compare import comparison_sentences, space_rows
 from migrate.report.decision import advice
 from migrate.report.page import render
 from migrate.report.terminal import candidates_rows
@@ -42,8 +42,9 @@ def _(found: Assessment) -> str:
 @notebook_html.register
 def _(found: StoresComparison) -> str:
     answer = f"{len(found.stores)} spaces of the same {found.documents:,} documents"
-    rows = space_rows(found, [store.name for store in found.stores])
-    return _answer(answer, rows, [f"note: {note}" for note in found.notes])
+    names = [store.name for store in found.stores]
+    words = [sentence for _, several in comparison_sentences(found, names) for sentence in several]
+    return _answer(answer, space_rows(found, names), [*words, *(f"note: {note}" for note in found.notes)])
 
 
 @notebook_html.register

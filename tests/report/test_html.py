@@ -14,7 +14,7 @@ import pytest
 from topics import DOCUMENTS, QRELS, QUERIES, SOURCE, audit, make_store, noisy
 
 from migrate.audit.query_set import QuerySet
-from migrate.check import Cause, Compatibility
+from migrate.check import Cause, Compatibility, Finding
 from migrate.manifest import ModelIdentity
 from migrate.report.check import check_page
 from migrate.report.html import audit_page
@@ -309,9 +309,13 @@ def test_a_telephone_shows_it_without_scrolling_sideways(sandbox, report, tmp_pa
       const buttons = page.querySelectorAll("th button").length;
       return [root.scrollWidth - root.clientWidth, buttons, page.querySelector("table").checkVisibility()];
     }"""
-    beyond, buttons, is_shown = ask_browser(tmp_path, audit_page(report), script, width=390, sandbox=sandbox)
-    assert beyond == 0 and is_shown
-    assert bool(buttons) == ("scripts" in sandbox)
+    model = ModelIdentity("m" * 200, 4, True)
+    wide = Finding("vectors", False, "x" * 200)
+    check = check_page(Compatibility("s" * 200, model, Cause.MIXED, "it is " * 20, "facts", (wide,)))
+    for page in (audit_page(report), check):
+        beyond, buttons, is_shown = ask_browser(tmp_path, page, script, width=390, sandbox=sandbox)
+        assert beyond == 0 and is_shown
+        assert bool(buttons) == ("scripts" in sandbox)
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ _NARROWEST = 300.0
 """Pixels of the narrowest plot whose labels must not cover each other."""
 
 _CHARACTER, _LINE = 6.6, 15.0
-_NEAR, _APART = 1.0, 8.0
+_NEAR, _APART = 1.0, 11.0
 """Per cent of the width below which costs are about one, and pixels that such points stand apart."""
 
 _KINDS = {"good": "SAFE", "muted": "not shown to be SAFE", "other": "no plan of its own", "minor": "a budget"}
@@ -257,8 +257,8 @@ def difference_chart(name: str, values: ArrayLike, names: Sequence[str], *, labe
     order = np.argsort(differences, kind="stable")
     if len(order) > _MOST_BARS:
         order = order[np.linspace(0, len(order) - 1, _MOST_BARS).round().astype(int)]
-    reach = float(max(np.abs(differences).max(), 0.1))
-    frame = Frame((0.0, float(len(order))), (-reach, reach), height=240)
+    reach = min(float(differences.min()), -0.1), max(float(differences.max()), 0.1)
+    frame = Frame((0.0, float(len(order))), reach, height=240)
     bars = [
         _bar(frame, place, float(differences[row]), f"{names[row]}: {differences[row]:+.3f}")
         for place, row in enumerate(order)
@@ -271,7 +271,7 @@ def difference_chart(name: str, values: ArrayLike, names: Sequence[str], *, labe
 
 def _bar(frame: Frame, place: int, value: float, words: str) -> Element:
     top, foot = sorted((frame.at_y(value), frame.at_y(0)))
-    width = f"{100 / frame.x[1]:.3g}%"
+    width = f"{100 / frame.x[1] + 0.05:.3g}%"  # without gaps where browsers round
     kind = "mark bad" if value < 0 else "mark good"
     return element(
         "rect", title(words), class_=kind, x=frame.at_x(place), width=width, y=top, height=max(foot - top, 1.0)
