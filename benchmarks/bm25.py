@@ -1,7 +1,7 @@
-"""BM25 by rank-bm25, by this package, and by bm25s: seconds on a data set, and whether the rankings are the same.
+"""BM25 by rank-bm25, by this package, and by bm25s: seconds on SciFact, and whether the rankings are the same.
 
 pip install bm25s
-python benchmarks/bm25.py DATA/scifact
+python benchmarks/bm25.py DATA
 """
 
 from __future__ import annotations
@@ -70,11 +70,11 @@ def measured(
     return statistics.median(times), rankings
 
 
-def main(folder: Path) -> None:
+def main(data: Path) -> None:
     """Print a line for each."""
-    beir = load_beir(folder)
+    beir = load_beir(data / "scifact")
     documents, queries = list(beir.documents()), beir.queries
-    print(f"{folder}: {len(documents):,} documents, {len(queries):,} queries, the first {DEPTH}")
+    print(f"SciFact: {len(documents):,} documents, {len(queries):,} queries, the first {DEPTH}")
     methods = {"rank-bm25": by_rank_bm25, "this package": by_this_package, "bm25s": by_bm25s}
     base_s, truth = measured(by_this_package, documents, queries, ROUNDS)
     for name, method in methods.items():

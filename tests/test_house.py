@@ -219,3 +219,9 @@ def test_the_front_door_imports_nothing_but_itself():
 def test_importing_the_library_imports_no_heavy_library(module):
     allowed = {"numpy"}
     assert loaded_by(f"import {module}").isdisjoint(set(HEAVY) - allowed)
+
+
+def test_a_process_that_decodes_an_index_loads_no_other_kind_of_store():
+    code = "import sys, migrate.stores.faiss.worker\nprint('migrate.stores.registry' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
