@@ -86,10 +86,10 @@ def test_the_vectors_are_of_these_texts(demo):
     embedder = load_embedder(f"file:{FOLDER / VECTORS}")
     documents, queries = embedder.embed_documents(demo.documents), embedder.embed_queries(demo.queries)
     assert (embedder.identity.dim, embedder.identity.normalized) == (768, True)
-    own = np.einsum("ij,ij->i", queries, documents)
-    places = (queries @ documents.T > own[:, None]).sum(axis=1)
+    scores = queries @ documents.T
+    places = (scores > np.diagonal(scores)[:, None]).sum(axis=1)
     assert (places == 0).mean() > 0.5
-    assert (places < 10).mean() > 0.8
+    assert (places < 10).mean() > 0.9
 
 
 def test_it_is_small_and_says_where_it_comes_from():
