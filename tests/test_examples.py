@@ -53,9 +53,36 @@ def test_a_live_switch(tmp_path):
     assert "\ntranslated: bicycle, note" in out
 
 
+def test_the_notebook_runs_and_shows_its_results(tmp_path):
+    nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
+    pytest.importorskip("ipykernel")
+    notebook = nbformat.read(EXAMPLES / "notebook.ipynb", as_version=4)
+    assert not any(cell.get("outputs") for cell in notebook.cells), "strip the outputs: figures get old"
+    client = nbclient.NotebookClient(notebook, timeout=500, resources={"metadata": {"path": tmp_path}})
+    client.execute(env={**os.environ, "IPYTHONDIR": str(tmp_path / "ipython")})
+    results = [
+        (cell.source, output.data)
+        for cell in notebook.cells
+        if cell.cell_type == "code"
+        for output in cell.outputs
+        if output.output_type == "execute_result"
+    ]
+    shown = {source.split("(")[0].split("\n")[-1]: data for source, data in results}
+    assert "count=500" in shown["store.info"]["text/plain"]
+    pages = {name: data.get("text/html", "") for name, data in shown.items()}
+    assert "not compatible with sentence-transformers:" in pages["migrate.check"]
+    assert "<td>* " in pages["stitch"], "the stitch that was chosen"
+    assert "<td>500</td>" in pages["translation"]
+    assert re.match("<p><strong>(SAFE|NOT SAFE|INCONCLUSIVE): retention 0", pages["report"])
+    assert all(f"<td>{arm}</td>" in pages["report"] for arm in ("full re-embed", "translated", "stay"))
+    assert "<th>CKA</th>" in pages["migrate.compare"]
+    assert all(f"<td>{pair}</td>" in pages["migrate.compare"] for pair in ("old, new", "new, full"))
+    assert "<table" in pages["report.to_pandas"]
+
+
 def test_every_example_is_tested():
     tested = Path(__file__).read_text()
-    assert all(path.name in tested for path in EXAMPLES.glob("*.py"))
+    assert all(path.name in tested for path in [*EXAMPLES.glob("*.py"), *EXAMPLES.glob("*.ipynb")])
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda p: p.name)

