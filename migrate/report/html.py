@@ -10,7 +10,7 @@ import numpy as np
 from migrate.audit.diagnostics import Calibration, Diagnostics, Spaces
 from migrate.audit.frontier import SAMPLE, Frontier
 from migrate.audit.report import AuditReport
-from migrate.audit.results import FULL, MEAN, RANDOM, STAY, TRANSLATED
+from migrate.audit.results import FULL, MEAN, RANDOM, STAY, TRANSLATED, TWO_STAGE
 from migrate.audit.verdict import Outcome
 from migrate.report.audit import (
     METRICS,
@@ -71,6 +71,7 @@ def audit_page(report: AuditReport) -> str:
         decision=decision(report),
         steps=list(advice(report)),
         decision_rows=options,
+        has_two_stage=any(row[0].startswith(TWO_STAGE) for row in options),
         marked_options=[place for place, row in enumerate(options[1:]) if row[-1]],
         figures=list(_figures(report)),
         diagnostics=diagnostics,

@@ -194,6 +194,13 @@ def test_without_costs_the_arms_are_drawn_first(report):
     assert "still to pay" not in page
 
 
+def test_a_store_that_changes_no_answer_has_no_bars(report):
+    same = replace(report.arm("translated"), scores=report.arm("full re-embed").scores)
+    arms = tuple(same if arm.name == same.name else arm for arm in report.arms)
+    page = audit_page(replace(report, arms=arms))
+    assert "Each bar is a query" not in page and "Each bar is a query" in audit_page(report)
+
+
 def browse(tmp_path, path, *arguments):
     options = [*QUIET, f"--user-data-dir={tmp_path / 'profile'}", *arguments, path.as_uri()]
     return subprocess.run([CHROMIUM, *options], capture_output=True, text=True, timeout=120, check=True)
