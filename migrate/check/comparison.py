@@ -42,6 +42,8 @@ _LONELY = 0.5
 _MAJORITY = 0.5
 _PERMUTATIONS = 999
 _OTHERS = 256
+_STREAM = 1
+"""Tells the random numbers of a check from those of a fit."""
 _STRUCTURE = 64
 
 
@@ -219,8 +221,12 @@ def _correlation(left: NDArray[np.float64], right: NDArray[np.float64]) -> float
 
 
 def draw(store: Store, size: int, seed: int) -> tuple[Sample, Vectors]:
-    """Random documents with different texts, and their stored vectors, all finite and not zero."""
-    sample = draw_sample(store, size, strategy="random", seed=seed)
+    """Random documents with different texts, and their stored vectors, all finite and not zero.
+
+    They are others than a fit draws with the same seed: in a translated store those have true vectors.
+    """
+    own = int(np.random.SeedSequence([seed, _STREAM]).generate_state(1)[0])
+    sample = draw_sample(store, size, strategy="random", seed=own)
     batch = store.get(sample.rows)
     check_vectors(batch.ids, batch.vectors, source=store.info.location)
     return sample, batch.vectors

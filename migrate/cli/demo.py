@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from migrate.cli import options
+from migrate.cli import options, pages
 from migrate.cli.options import GeneralOptions, option
 from migrate.cli.terminal import advise, progress_bar, show, show_summary
 from migrate.cli.unread import with_unread
@@ -37,8 +37,11 @@ TARGET = "packaged:all-MiniLM-L6-v2"
 )
 @option("--docs", type=click.IntRange(min=300), help="Documents to take.  [default: all]")
 @option("--sample", "size", type=click.IntRange(min=2), default=250, help="Documents to embed again and learn from.")
+@pages.opens
 @options.general_options(options.seed, options.force, options.verbose, options.quiet)
-def command(source_spec: str | None, output: Path | None, docs: int | None, size: int, general: GeneralOptions) -> None:
+def command(
+    source_spec: str | None, output: Path | None, docs: int | None, size: int, opens: bool, general: GeneralOptions
+) -> None:
     """Move a store of Python's own documentation from all-mpnet-base-v2 to all-MiniLM-L6-v2, and judge the result.
 
     Documents are docstrings of the standard library, queries their summary lines, taken out of the documents. The old
@@ -99,6 +102,7 @@ def command(source_spec: str | None, output: Path | None, docs: int | None, size
     if general.verbose:
         show(f"\n{candidates_table(done.stitch.selection)}\n")
         show(audit_text(done.report), verdict=True)
+    pages.open_page(page, opens=opens, quiet=quiet)
 
 
 @contextmanager
