@@ -219,7 +219,7 @@ def refuse_existing(path: Path, *, force: bool) -> None:
         if os.path.lexists(_sidecar(path, "lock")):
             with suppress(LeadMigrateError, OSError), output_lock(path):
                 _sweep(path)
-        raise UsageError(f"{path} exists; choose another output, or replace it with --force")
+        raise UsageError(f"{path} exists; choose another output, or replace it with `force=True`")
 
 
 def refuse_link(path: Path) -> None:

@@ -143,7 +143,7 @@ def _read(folder: Path, made_from: RunConfiguration) -> dict[str, Any] | None:
     if others:
         raise UsageError(
             f"{folder}: expected a run of the same inputs and options, found a finished one with other values of "
-            f"{', '.join(others)}; choose another folder, or replace it with --force"
+            f"{', '.join(others)}; choose another folder, or replace it with `force=True`"
         )
     return facts
 

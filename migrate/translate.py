@@ -162,7 +162,7 @@ def _check_fits(store: Store, fingerprint: Snapshot, fitted: FittedStitch, *, an
     if difference is not None and not any_store:
         raise StitchError(
             f"{store.info.location}: the stitch was fitted on another store ({difference}); fit again, or allow it "
-            "with --any-store if the model is the same"
+            "with `any_store=True` if the model is the same"
         )
     return difference is None
 

@@ -160,7 +160,7 @@ def test_a_cache_that_grew_since_a_run_was_killed_is_told(translated, embedder, 
         with pytest.raises(KeyboardInterrupt):
             backfill_store(translated, embedder, tmp_path / "new")
     embedder.embed_documents(list(translated.documents()))
-    with pytest.raises(UsageError, match=r"other values of known texts; .* --restart"):
+    with pytest.raises(UsageError, match=r"other values of known texts; .* `restart=True`"):
         backfill_store(translated, embedder, tmp_path / "new")
     assert backfill_store(translated, embedder, tmp_path / "new", restart=True).n_left == 0
 

@@ -77,7 +77,7 @@ def test_two_documents_of_one_id_leave_nothing(tmp_path):
 
 def test_an_existing_store_is_kept_unless_forced(corpus, tmp_path):
     embed_corpus(lambda: corpus.documents, load_embedder(SPEC), tmp_path / "s")
-    with pytest.raises(UsageError, match="--force"):
+    with pytest.raises(UsageError, match="`force=True`"):
         embed_corpus(lambda: corpus.documents[:100], load_embedder(SPEC), tmp_path / "s")
     assert open_store(tmp_path / "s").info.count == 150
     embed_corpus(lambda: corpus.documents[:100], load_embedder(SPEC), tmp_path / "s", force=True)

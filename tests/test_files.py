@@ -92,7 +92,7 @@ def test_an_existing_output_is_refused_before_anything_is_done(atomic, tmp_path)
     (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
     before = names(tmp_path)
     for name in ("file", "folder", "dangling"):
-        with pytest.raises(UsageError, match=f"{name} exists; .*--force"), atomic(tmp_path / name):
+        with pytest.raises(UsageError, match=f"{name} exists; .*`force=True`"), atomic(tmp_path / name):
             pytest.fail("the body ran")
     assert names(tmp_path) == before
 

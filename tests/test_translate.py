@@ -109,7 +109,7 @@ def test_a_stitch_refuses_another_dimension(fitted, tmp_path):
 
 def test_a_stitch_refuses_another_store_unless_told(fitted, tmp_path):
     other = other_store(tmp_path / "s", 32, 151)
-    with pytest.raises(StitchError, match=r"150 vectors there, 151 here.*--any-store"):
+    with pytest.raises(StitchError, match=r"150 vectors there, 151 here.*`any_store=True`"):
         translate_store(other, fitted, tmp_path / "new")
     assert not (tmp_path / "new").exists()
     assert translate_store(other, fitted, tmp_path / "new", any_store=True).n_true == 0
@@ -147,7 +147,7 @@ def test_bad_vectors_are_named_and_nothing_is_left(fitted, store, forget_hashes,
 def test_an_existing_output_is_kept_unless_forced(store, fitted, tmp_path):
     (tmp_path / "new").mkdir()
     (tmp_path / "new" / "precious").write_text("mine")
-    with pytest.raises(UsageError, match="--force"):
+    with pytest.raises(UsageError, match="`force=True`"):
         translate_store(store, fitted, tmp_path / "new")
     assert (tmp_path / "new" / "precious").read_text() == "mine"
     translate_store(store, fitted, tmp_path / "new", force=True)
@@ -355,7 +355,7 @@ def test_an_index_alone_is_translated_by_the_fallback_without_true_vectors(sourc
     folder = tmp_path / "alone"
     folder.mkdir()
     (folder / "index.faiss").write_bytes((source_folder / "index.faiss").read_bytes())
-    with pytest.raises(StitchError, match="--any-store"):
+    with pytest.raises(StitchError, match="`any_store=True`"):
         translate_store(open_store(folder), reading, tmp_path / "new")
     done = translate_store(open_store(folder), reading, tmp_path / "new", any_store=True)
     assert done.n_true == 0 and done.fallback is not None

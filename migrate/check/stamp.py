@@ -68,7 +68,7 @@ def stamp_store(
         )
     path = files.folder / MANIFEST_NAME
     if not force and os.path.lexists(path):
-        raise UsageError(f"{path} exists: the store is stamped already; replace it with --force")
+        raise UsageError(f"{path} exists: the store is stamped already; replace it with `force=True`")
     before = store.snapshot()
     checked = None
     if not trust or not dimension_finding(store, embedder.identity).ok:

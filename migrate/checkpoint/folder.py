@@ -173,7 +173,7 @@ def discard(work: Work, output: Path) -> None:
         shutil.rmtree(work.path)
 
 
-_START_OVER: Final = "to discard the unfinished work and start over, add --restart"
+_START_OVER: Final = "to discard the unfinished work and start over, add `restart=True`"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -104,9 +105,26 @@ def complain(text: str) -> None:
     """Print one line to stderr, whatever the text holds; where nobody can read it, go on."""
     try:
         with bar_hidden():
-            click.echo(printable(text), err=True)
+            click.echo(printable(as_options(text)), err=True)
     except OSError:
         _discard(sys.stderr)
+
+
+_ARGUMENT = re.compile(r"`([a-z]+(?:_[a-z]+)*)=([^`\s]+)`|`([a-z]+(?:_[a-z]+)+)`")
+
+
+def as_options(message: str) -> str:
+    """A message of the library, which names its arguments, as it names options.
+
+    >>> as_options("is `base_url` right? Give `dimensions=8`, or replace it with `force=True`")
+    'is --base-url right? Give --dimensions 8, or replace it with --force'
+    """
+
+    def option(found: re.Match[str]) -> str:
+        flag = "--" + (found[1] or found[3]).replace("_", "-")
+        return flag if found[2] in (None, "True") else f"{flag} {found[2]}"
+
+    return _ARGUMENT.sub(option, message)
 
 
 class Log(logging.Handler):

@@ -321,7 +321,7 @@ def _with_text(documents: Iterable[Document], skipped: list[str], *, skip_blank:
             skipped.append(document.id)
         else:
             raise DatasetError(
-                f"document {document.id!r}: expected a text to embed, found none; drop it with --skip-bad"
+                f"document {document.id!r}: expected a text to embed, found none; drop it with `skip_bad=True`"
             )
 
 

@@ -274,16 +274,16 @@ class OpenAIEmbedder(Embedder):
         """As of any embedder; for a model that is not in the registry, the first answer is checked."""
         if self._expected is not None and self._expected.dim != dim:
             raise other_dimension(f"openai:{self.name}", self._expected.dim, dim, source, advice)
-        self._expected = Expected(dim, f"as {source} has", f"{advice}, or check --base-url")
+        self._expected = Expected(dim, f"as {source} has", f"{advice}, or check `base_url`")
 
     def _told_beforehand(self) -> Expected | None:
         """The dimension that the user chose, or else that of the registry."""
         if self.dimensions is not None:
-            advice = "leave out --dimensions, or name a model that gives vectors of that length"
-            return Expected(self.dimensions, "as --dimensions", advice)
+            advice = f"leave out `dimensions={self.dimensions}`, or name a model that gives vectors of that length"
+            return Expected(self.dimensions, "as asked for", advice)
         if self.facts is None:
             return None
-        advice = "if --base-url is right, give --dimensions {dim}"
+        advice = "if `base_url` is right, give `dimensions={dim}`"
         return Expected(self.facts.dim, f"as {self.name} gives by itself", advice)
 
     def _learn(self, texts: Sequence[str], vectors: Vectors) -> None:
@@ -307,7 +307,7 @@ class OpenAIEmbedder(Embedder):
         key = os.environ.get("OPENAI_API_KEY", "").strip()
         if not key and self.base_url is None:
             raise AuthenticationError(
-                f"openai:{self.name} needs a key; set OPENAI_API_KEY, or --base-url for a server of your own"
+                f"openai:{self.name} needs a key; set OPENAI_API_KEY, or `base_url` for a server of your own"
             )
         if not (key.isascii() and key.isprintable()):
             raise AuthenticationError("OPENAI_API_KEY holds characters that no key has; paste it again")
@@ -320,7 +320,7 @@ def _allow(_tokens: int) -> None:
 
 def _check_url(url: str | None) -> str | None:
     if url is not None and not url.startswith(("http://", "https://")):
-        raise UsageError(f"expected a --base-url such as http://localhost:8000/v1, found {url!r}")
+        raise UsageError(f"expected a `base_url` such as http://localhost:8000/v1, found {url!r}")
     return url
 
 

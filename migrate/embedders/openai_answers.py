@@ -84,7 +84,7 @@ class Sameness:
         if len(self._texts) >= _FEWEST_ALIKE:
             raise RemoteError(
                 f"{service}: the server returned one and the same vector for {len(self._texts)} different "
-                "texts; check the model behind --base-url"
+                "texts; check the model behind `base_url`"
             )
 
 
@@ -95,7 +95,7 @@ def read_answer(body: bytes, *, count: int, dim: int | None) -> Answer:
         facts = _parse(body)
         answer = Answer(_read_vectors(facts, body, count, dim), _read_tokens(facts))
     except _UnusableError as error:
-        advice = "check --base-url and the model behind it"
+        advice = "check `base_url` and the model behind it"
         raise TransientError(str(error), advice=advice, charged_tokens=_read_tokens(facts) or None) from error
     if dim is not None and answer.vectors.shape[1] != dim:
         raise OtherDimensionError(answer.vectors.shape[1], answer.tokens)
@@ -183,7 +183,7 @@ def _final_error(status: int, message: str, *, service: str, model: str) -> Lead
         # The server's own words are left out: they quote part of the key.
         return AuthenticationError(f"{service} refused the key (HTTP {status}); check OPENAI_API_KEY and its rights")
     if status == 404:
-        return RemoteError(f"{service} knows no model {model!r} (HTTP 404); check the model's name and --base-url")
+        return RemoteError(f"{service} knows no model {model!r} (HTTP 404); check the model's name and `base_url`")
     return RemoteError(f"{service} refused the request for {model!r} (HTTP {status}): {message}; check the options")
 
 

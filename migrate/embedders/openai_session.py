@@ -68,8 +68,8 @@ class Endpoint:
     def advice(self) -> str:
         """What a user can do when no server answers."""
         if self.base_url is None:
-            return "is this machine online? A server of your own needs --base-url"
-        return "is the server running, and is --base-url right?"
+            return "is this machine online? A server of your own needs `base_url`"
+        return "is the server running, and is `base_url` right?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Expected:
 
 def first_answer(dim: int) -> Expected:
     """What to expect of the later answers of a server after its first."""
-    return Expected(dim, "as earlier answers", "is another model behind --base-url now, or more than one?")
+    return Expected(dim, "as earlier answers", "is another model behind `base_url` now, or more than one?")
 
 
 async def _stay_with_server(response: Any) -> None:
@@ -270,7 +270,7 @@ def _overdue(error: BaseException, endpoint: Endpoint) -> TransientError:
         reason = f"no connection to {endpoint.address} within {min(_CONNECT_S, endpoint.timeout_s):g} s"
         return TransientError(reason, advice=endpoint.advice, is_unreached=True)
     reason = f"no answer from {endpoint.address} within {endpoint.timeout_s:g} s"
-    advice = "is the server busy, or is --base-url wrong? A smaller --batch-size asks less of it at a time"
+    advice = "is the server busy, or is `base_url` wrong? A smaller `batch_size` asks less of it at a time"
     return TransientError(reason, advice=advice, is_unreached=True)
 
 

@@ -88,7 +88,7 @@ def load_model(source: ModelSource, device: str) -> SentenceTransformer:
             return model.float().to(device).eval()
         except (RuntimeError, AssertionError) as error:
             raise UsageError(
-                f"device {device!r} is not usable here ({_first_line(error)}); try --device cpu"
+                f"device {device!r} is not usable here ({_first_line(error)}); try `device=cpu`"
             ) from error
 
 
@@ -102,7 +102,7 @@ def _loading_error(source: ModelSource, error: Exception) -> LeadMigrateError:
 def encoding_error(error: Exception, pass_size: int) -> LeadMigrateError:
     """The error of ours for a forward pass that failed with `pass_size` texts."""
     if isinstance(error, MemoryError) or "out of memory" in str(error).lower():
-        return UsageError(f"out of memory with {pass_size} texts at a time; choose a smaller --batch-size")
+        return UsageError(f"out of memory with {pass_size} texts at a time; choose a smaller `batch_size`")
     return InputError(f"the model failed on these texts: {_first_line(error)}")
 
 

@@ -128,11 +128,11 @@ def test_restart_discards_what_is_there(maker):
 
 def test_another_source_or_other_options_are_refused_and_the_work_stays(maker, tmp_path):
     maker.break_off()
-    with pytest.raises(StoreError, match=r"expected the source .* --restart"):
+    with pytest.raises(StoreError, match=r"expected the source .* `restart=True`"):
         maker.run(source=2, options=2)
-    with pytest.raises(UsageError, match=r"other values of speed; .* --restart"):
+    with pytest.raises(UsageError, match=r"other values of speed; .* `restart=True`"):
         maker.run(options=2)
-    with pytest.raises(UsageError, match=r"expected unfinished work of other, found some of test; .* --restart"):
+    with pytest.raises(UsageError, match=r"expected unfinished work of other, found some of test; .* `restart=True`"):
         make_folder(tmp_path / "out", lambda: Configuration("other", {"source": 1}), lambda _: {})
     assert names(tmp_path) == [".out.work"]
     maker.run()
@@ -167,11 +167,11 @@ def test_damaged_rows_are_made_again_and_told(maker, tmp_path, caplog):
 def test_an_output_that_is_there_is_refused_or_replaced(maker, tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine").write_text("precious")
-    with pytest.raises(UsageError, match="--force"):
+    with pytest.raises(UsageError, match="`force=True`"):
         maker.run()
     maker.break_off(force=True)
     assert names(tmp_path / "out") == ["mine"]
-    with pytest.raises(UsageError, match="--force"):
+    with pytest.raises(UsageError, match="`force=True`"):
         maker.run()
     maker.run(force=True)
     assert names(tmp_path) == ["out"]
@@ -183,7 +183,7 @@ def test_an_older_output_is_not_lost_by_a_restart_in_the_middle_of_its_replaceme
     maker.break_off()
     (work / "old").mkdir()  # where it waits between two renames
     (work / "old" / "mine").write_text("precious")
-    with pytest.raises(UsageError, match="--force"):
+    with pytest.raises(UsageError, match="`force=True`"):
         maker.run(restart=True)
     assert names(tmp_path / "out") == ["mine"]
 

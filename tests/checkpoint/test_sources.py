@@ -75,7 +75,7 @@ def test_a_source_that_changed_between_two_runs_is_refused(store):
         with pytest.raises(KeyboardInterrupt):
             translate(store, restart=True, progress=Disturb(1_200, interrupt))
         touch(path)
-        with pytest.raises(StoreError, match="--restart"):
+        with pytest.raises(StoreError, match="`restart=True`"):
             translate(store)
     assert translate(store, restart=True).count == 1_500
 
@@ -84,7 +84,7 @@ def test_another_stitch_is_refused(store):
     with pytest.raises(KeyboardInterrupt):
         translate(store, progress=Disturb(1_200, interrupt))
     fitted = replace(load_stitch(store.parent / "stitch"), norm=2.0)
-    with pytest.raises(UsageError, match=r"other values of stitch; .*--restart"):
+    with pytest.raises(UsageError, match=r"other values of stitch; .*`restart=True`"):
         translate_store(open_store(store), fitted, store.parent / "output")
 
 
@@ -99,7 +99,7 @@ def test_documents_that_changed_between_two_runs_are_refused(small_parts, folder
         del changed[200:]
     else:
         changed[3] = Document("x", changed[3].text) if change == "id" else Document(changed[3].id, "other")
-    with pytest.raises(StoreError, match=r"changed since .*--restart"):
+    with pytest.raises(StoreError, match=r"changed since .*`restart=True`"):
         migrate.embed.embed_corpus(lambda: changed, embedder, folder / "out")
     migrate.embed.embed_corpus(lambda: documents, embedder, folder / "out")
     assert embedder.bill.stat().st_size == 600

@@ -78,7 +78,7 @@ def test_a_wrong_answer_is_an_error_in_one_line(change, error, message, models, 
 def test_a_declared_dimension_saves_the_probe_and_is_held_against_vectors(models, documents):
     embedder = load_embedder(MAKE, dimensions=12)
     assert embedder.profile.dim == 12
-    with pytest.raises(VectorError, match="expected vectors of dimension 12, found 24; leave out --dimensions"):
+    with pytest.raises(VectorError, match="expected vectors of dimension 12, found 24; leave out `dimensions=12`"):
         embedder.embed_documents(documents("a"))
 
 

@@ -100,7 +100,7 @@ def test_restores_the_order_without_asking_again(server, embedder, documents):
         ("500", 4, "HTTP 500 (spoiled); try again later"),
         ("timeout", 3, "within 0.2 s; is the server busy"),
         ("truncated JSON", 3, "that is not a list of embeddings"),
-        ("too few", 3, "1 embeddings for 2 texts; check --base-url"),
+        ("too few", 3, "1 embeddings for 2 texts; check `base_url`"),
         ("same index", 3, "do not say which text each belongs to"),
         ("no index", 3, "do not say which text each belongs to"),
         ("NaN", 3, "an embedding that is zero, NaN or Inf"),
@@ -144,7 +144,7 @@ def test_gives_up_soon_on_a_server_that_is_not_there(waits, documents):
         OpenAIEmbedder("tiny", base_url=f"http://127.0.0.1:{port}/v1", retry=policy).embed_documents(documents("one"))
     assert str(caught.value) == (
         f"http://127.0.0.1:{port}/v1 failed 3 times, the last time with: nothing listens at 127.0.0.1:{port} "
-        "(connection refused); is the server running, and is --base-url right?"
+        "(connection refused); is the server running, and is `base_url` right?"
     )
     assert waits == [1.0, 2.0]
 
@@ -152,7 +152,7 @@ def test_gives_up_soon_on_a_server_that_is_not_there(waits, documents):
 def test_a_host_that_is_not_known_is_named(waits, documents):
     policy = RetryPolicy(clock=fake.ImpatientClock(waits))
     url = "http://no-such-host.invalid/v1"
-    with pytest.raises(RemoteError, match=r"the host of no-such-host\.invalid:80 is not known .*is --base-url right"):
+    with pytest.raises(RemoteError, match=r"the host of no-such-host\.invalid:80 is not known .*is `base_url` right"):
         OpenAIEmbedder("tiny", base_url=url, retry=policy).embed_documents(documents("one"))
     assert len(waits) == 2
 
@@ -161,7 +161,7 @@ def test_a_server_without_tls_is_told_from_one_that_is_not_there(server, waits, 
     policy = RetryPolicy(clock=fake.ImpatientClock(waits))
     url = server.url.replace("http:", "https:")
     address = url.split("/")[2]
-    with pytest.raises(RemoteError, match=f"no secure connection to {address} .*is --base-url right"):
+    with pytest.raises(RemoteError, match=f"no secure connection to {address} .*is `base_url` right"):
         OpenAIEmbedder("tiny", base_url=url, retry=policy).embed_documents(documents("one"))
     assert len(waits) == 2
 
@@ -331,8 +331,8 @@ def test_dimensions_are_asked_for(server, documents):
 @pytest.mark.parametrize(
     ("name", "dimensions", "expects", "told"),
     [
-        ("tiny", None, None, r"dimension 8 \(as earlier answers\), found 7; is another model behind --base-url now"),
-        ("tiny", 8, None, r"dimension 8 \(as --dimensions\), found 7; leave out --dimensions"),
+        ("tiny", None, None, r"dimension 8 \(as earlier answers\), found 7; is another model behind `base_url` now"),
+        ("tiny", 8, None, r"dimension 8 \(as asked for\), found 7; leave out `dimensions=8`"),
         (
             "text-embedding-3-small",
             None,
