@@ -267,21 +267,20 @@ def _prefix_worth(
 ) -> PrefixWorth:
     """Hold the best stitch that reads first tokens against the best other one with as many tokens' worth of pairs.
 
-    Documents of the sample have true vectors, which find all there is to find. First tokens are chosen where they keep
-    more by more than a standard error.
+    What the pairs would gain is extrapolated, within bounds; first tokens are left out where they gain less than the
+    lower one, or than two standard errors. Held-out documents as queries tell less of what they gain than short queries do.
     """
     enlarged = min(n_pairs + cost.pairs, cost.documents)
     judged_pairs = len(plain.shares) if curve is None else curve.pairs[-1] * FOLDS / (FOLDS - 1)
     now, then = (float(np.log2(count / judged_pairs)) for count in (n_pairs, enlarged))
     gain = 0.0 if curve is None else _gain_between(np.array(curve.overlap), now, then)
-    translated, translated_then = (1 - count / cost.documents for count in (n_pairs, enlarged))
+    surely = gain if curve is None or not curve.gain else gain * max(curve.low, 0) / curve.gain
     without, with_prefix = plain.row.scores.overlap_at_10, reader.row.scores.overlap_at_10
-    kept_with = 1 - translated * (1 - with_prefix)
-    kept_with_pairs = 1 - translated_then * (1 - min(without + gain, 1))
-    error = translated * standard_error(reader.shares - plain.shares)
+    gained = reader.shares - plain.shares
     alone = next((one.row.scores.overlap_at_10 for one in readers if one.row.stitch == Prefix.kind), None)
-    is_used = kept_with > kept_with_pairs + error
-    return PrefixWorth(cost.tokens, cost.pairs, alone, with_prefix, without, kept_with, kept_with_pairs, is_used)
+    pays_for_all = n_pairs + cost.pairs >= cost.documents
+    is_used = not pays_for_all and bool(gained.mean() > max(surely, 2 * standard_error(gained)))
+    return PrefixWorth(cost.tokens, enlarged - n_pairs, alone, with_prefix, without, without + gain, is_used)
 
 
 def some_of(pairs: Pairing, *, seed: int = 0) -> Pairing:
