@@ -267,19 +267,17 @@ def _prefix_worth(
 ) -> PrefixWorth:
     """Hold the best stitch that reads first tokens against the best other one with as many tokens' worth of pairs.
 
-    What the pairs would gain is extrapolated, within bounds; first tokens are left out where they gain less than the
-    lower one, or than two standard errors. Held-out documents as queries tell less of what they gain than short queries do.
+    First tokens are left out where they gain less than the pairs should, or than two standard errors.
     """
     enlarged = min(n_pairs + cost.pairs, cost.documents)
     judged_pairs = len(plain.shares) if curve is None else curve.pairs[-1] * FOLDS / (FOLDS - 1)
     now, then = (float(np.log2(count / judged_pairs)) for count in (n_pairs, enlarged))
     gain = 0.0 if curve is None else _gain_between(np.array(curve.overlap), now, then)
-    surely = gain if curve is None or not curve.gain else gain * max(curve.low, 0) / curve.gain
     without, with_prefix = plain.row.scores.overlap_at_10, reader.row.scores.overlap_at_10
     gained = reader.shares - plain.shares
     alone = next((one.row.scores.overlap_at_10 for one in readers if one.row.stitch == Prefix.kind), None)
     pays_for_all = n_pairs + cost.pairs >= cost.documents
-    is_used = not pays_for_all and bool(gained.mean() > max(surely, 2 * standard_error(gained)))
+    is_used = not pays_for_all and bool(gained.mean() > max(gain, 2 * standard_error(gained)))
     return PrefixWorth(cost.tokens, enlarged - n_pairs, alone, with_prefix, without, without + gain, is_used)
 
 
