@@ -85,6 +85,14 @@ class LearningCurve:
     low: float
     high: float
 
+    def gain_of(self, pairs: int, more: int) -> tuple[float, float, float]:
+        """What `more` pairs beyond `pairs` should add, and the bounds of that, as far from it as those of `gain`."""
+        judged = self.pairs[-1] * FOLDS / (FOLDS - 1)
+        start, end = (float(np.log2(count / judged)) for count in (pairs, pairs + more))
+        gain = _gain_between(np.array(self.overlap), start, end)
+        low, high = (0.0, 0.0) if not self.gain else (self.low / self.gain, self.high / self.gain)
+        return gain, gain * low, gain * high
+
 
 def learning_curve(
     stitch: Stitch,
@@ -270,9 +278,7 @@ def _prefix_worth(
     First tokens are left out where they gain less than the pairs should, or than two standard errors.
     """
     enlarged = min(n_pairs + cost.pairs, cost.documents)
-    judged_pairs = len(plain.shares) if curve is None else curve.pairs[-1] * FOLDS / (FOLDS - 1)
-    now, then = (float(np.log2(count / judged_pairs)) for count in (n_pairs, enlarged))
-    gain = 0.0 if curve is None else _gain_between(np.array(curve.overlap), now, then)
+    gain = 0.0 if curve is None else curve.gain_of(n_pairs, enlarged - n_pairs)[0]
     without, with_prefix = plain.row.scores.overlap_at_10, reader.row.scores.overlap_at_10
     gained = reader.shares - plain.shares
     alone = next((one.row.scores.overlap_at_10 for one in readers if one.row.stitch == Prefix.kind), None)
