@@ -230,7 +230,7 @@ def select_stitch(
 
     `prior` is a map from elsewhere that `ridge` and the kernel stitches may lean on. `prefix` is what vectors of first
     tokens cost: a stitch that reads them is chosen only where the same tokens, spent on a larger sample, should keep
-    less.
+    less; without it they are taken for paid.
 
     Raises
     ------
@@ -244,7 +244,7 @@ def select_stitch(
     choices = sorted(candidates(specs, applicable(pairs)), key=_cost_of_use)
     neighbours = Neighbours(unit_rows(pairs.target), seed=seed)
     judged = [_judge(spec, pairs, neighbours, seed=seed, prior=prior) for spec in _reporting(choices, progress)]
-    plain = [candidate for candidate in judged if not candidate.stitch.reads_prefix] or judged
+    plain = [candidate for candidate in judged if prefix is None or not candidate.stitch.reads_prefix] or judged
     chosen = _cheapest_of_the_best(plain)
     controls = [spec for spec in (TEXT_CONTROL, Mean.kind) if spec not in choices]
     controls = [spec for spec in controls if pairs.texts is not None or not new_stitch(spec).reads_texts]

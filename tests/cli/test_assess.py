@@ -110,7 +110,9 @@ def test_a_stitch_and_a_frontier_tell_what_is_known(source_folder, beir, corpus,
     lead_migrate("fit", source_folder, *target, "--sample", 60, "--stitch", "ridge", "-o", stitch)
     base = [source_folder, "--target", "tfidf:48", "--price", "1000000", "--rate", "1/h"]
     found = assessed(capsys, *base, "--stitch", stitch) if capsys.readouterr() else None
-    (known,) = [plan for plan in found["plans"] if plan["known"]]
+    known, *larger = [plan for plan in found["plans"] if plan["known"]]
+    assert [(plan["documents"] > 60, plan["known"]["measure"]) for plan in larger] == [(True, "expected overlap@10")]
+    assert known["known"]["estimate"] <= larger[0]["known"]["estimate"] <= larger[0]["known"]["upper"]
     scores = json.loads((stitch / "lead-migrate.json").read_text())["details"]["selection"]["candidates"][0]["scores"]
     assert known["documents"] == 60 and known["known"]["estimate"] == pytest.approx(scores["overlap_at_10"])
     assert "not known yet; the stitch" in found["answers"][0]
@@ -269,16 +271,16 @@ def fitted_folder(source_folder, tmp_path, capsys):
 
 
 def test_a_budget_in_tokens_says_what_to_expect_and_what_to_type(source_folder, fitted_folder, capsys):
-    command = [source_folder, "--target", "tfidf:24", "--stitch", fitted_folder, "--budget", "3000tok", "--prefix", "2"]
+    command = [source_folder, "--target", "tfidf:24", "--stitch", fitted_folder, "--budget", "9500tok", "--prefix", "2"]
     found = assessed(capsys, *command)
     plans = {plan["name"]: plan for plan in found["plans"]}
     first = {tokens: plans[f"60 and first {tokens} tokens of all"] for tokens in (2, 4)}
     sample = plans["full re-embed"]["tokens"] * 60 / plans["full re-embed"]["documents"]
     assert sample < first[2]["tokens"] < first[4]["tokens"]
     assert first[2]["known"] is None and first[4]["known"]["measure"] == "held-out overlap@10"
-    bought = plans["what 3,000 tokens buy"]
-    assert 0.95 * 3000 < bought["tokens"] <= 3000
-    assert any(answer.startswith("the most to expect of 3,000 tokens: ") for answer in found["answers"])
+    bought = plans["what 9,500 tokens buy"]
+    assert 0.95 * 9500 < bought["tokens"] <= 9500
+    assert any(answer.startswith("the most to expect of 9,500 tokens: ") for answer in found["answers"])
     assert lead_migrate("assess", *command) == 0
     assert re.search(r"^next: .* translate .*st -o ", capsys.readouterr().err, re.MULTILINE)
 
