@@ -5,6 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from migrate.datasets.stdlib import stdlib_beir
+from migrate.embed import embed_corpus
 from migrate.embedders import load_embedder
 from migrate.errors import StitchError, StoreError, UsageError
 from migrate.fit import FitOptions, fit_reader, fit_stitch, plan_fit
@@ -282,3 +284,67 @@ def test_a_prior_of_other_models_is_refused(store):
     stranger = replace(prior, manifest=replace(prior.manifest, model=other))
     with pytest.raises(StitchError, match=r"expected a prior of tfidf:24 .*, found one of somebody/else"):
         fit_stitch(store, load_embedder("tfidf:24"), prior=stranger)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"stitch": "prefix+text"}, "say how many, such as --prefix 24"),
+        ({"stitch": "ridge", "prefix": 5}, "--prefix is for stitches that read first tokens"),
+        ({"direction": "query", "prefix": 5}, "--prefix is for stitches that read first tokens"),
+        ({"prefix": 5, "views": {"prefix:6:tfidf:24": None}}, "one number of first tokens"),
+    ],
+)
+def test_first_tokens_that_nobody_reads_are_refused(store, options, message):
+    with pytest.raises(UsageError, match=message):
+        fit_stitch(store, load_embedder("tfidf:24"), **options)
+
+
+def test_first_tokens_need_texts_and_a_model_that_reads_them(store, bare_folder, target_file):
+    with pytest.raises(StoreError, match="expected texts, whose first tokens --prefix embeds"):
+        fit_stitch(open_store(bare_folder), file_target(target_file), prefix=5)
+    with pytest.raises(UsageError, match="name the model itself"):
+        fit_stitch(store, file_target(target_file), prefix=5)
+
+
+def test_a_view_of_first_tokens_by_the_target_is_leant_on(store, tmp_path):
+    views = {"prefix:4:tfidf:24": load_embedder("prefix:4:tfidf:24")}
+    fits = [
+        fit_stitch(store, load_embedder("tfidf:24"), stitch="prefix+text", size=60, **given)
+        for given in ({"prefix": 4}, {"views": views})
+    ]
+    assert [fitted.reader.base for fitted in fits] == ["prefix:4:tfidf:24"] * 2
+    fits[0].save(tmp_path / "stitch")
+    loaded = load_stitch(tmp_path / "stitch")
+    assert loaded.manifest.stitch.first_tokens == loaded.first_tokens == 4
+    some = np.arange(20)
+    batch, texts = store.get(some), [document.text for document in store.documents(some)]
+    found = [one.translate(batch, texts, source="test").vectors.tobytes() for one in (*fits, loaded)]
+    assert found == [found[0]] * 3
+
+
+@pytest.mark.slow
+def test_texts_without_a_head_are_translated_as_if_there_were_no_prefix(tmp_path):
+    """With MiniLM: titles and first sentences are worth their tokens, what all texts begin with is not."""
+    minilm = load_embedder("packaged:all-MiniLM-L6-v2", device="cpu", cache=tmp_path / "cache.sqlite")
+    texts = [
+        text for text in (" ".join(d.text.split()[:60]) for d in stdlib_beir(max_docs=600).documents) if len(text) > 200
+    ]
+    worth = {}
+    for name, lead in (
+        ("head", ""),
+        ("no head", "Copyright of the foundation; see the file of licences. All rights are reserved. "),
+    ):
+        documents = [Document(str(row), lead + text) for row, text in enumerate(texts[:250])]
+        embed_corpus(lambda documents=documents: iter(documents), load_embedder("tfidf:16"), tmp_path / name)
+        store = open_store(tmp_path / name)
+        fits = [
+            fit_stitch(store, minilm, size=150, stitch=["ridge+text", *own], **given)
+            for own, given in ((["prefix", "prefix+text"], {"prefix": 12}), ([], {}))
+        ]
+        worth[name] = fits[0].selection.prefix
+        batch, own = next(store.scan()), [document.text for document in documents]
+        vectors = [fitted.translate(batch, own, source="test").vectors for fitted in fits]
+        assert (vectors[0].tobytes() == vectors[1].tobytes()) == (not worth[name].is_used)
+    assert worth["head"].alone > 2 * worth["no head"].alone
+    assert not worth["no head"].is_used

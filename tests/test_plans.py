@@ -19,6 +19,7 @@ from migrate.fit import FitOptions, plan_fit
 from migrate.pipeline import MigrationRequest, finished_run, plan_migration
 from migrate.reembed import Budget, Reembedding, plan_refit, plan_translate
 from migrate.selection import QueryLog
+from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
 from migrate.translate import translate_store
 from migrate.vectors import Document
@@ -144,6 +145,42 @@ def test_views_and_source_models_share_the_cap(store, load, corpus, server):
     with pytest.raises(SpendingError):
         plan.run(cap_usd=1e-9)
     assert server.billed == []
+
+
+def test_first_tokens_are_priced_capped_and_paid_for_once(store, load, server, tmp_path):
+    options = FitOptions(stitch="prefix+text", size=SIZE, prefix=5)
+    plan = plan_fit(store, load(), options)
+    (estimate,) = plan.estimate().models
+    assert SIZE < estimate.documents <= 2 * SIZE  # a text of no more than five words is the same again
+    fitted = plan.run()
+    assert fitted.stitch.spec == "prefix+text" and fitted.first_tokens == 5
+    assert len(server.billed) == estimate.documents
+    fitted.save(tmp_path / "stitch")
+
+    loaded = load_stitch(tmp_path / "stitch").with_base(load())
+    translation = plan_translate(store, loaded, tmp_path / "out")
+    (first,) = translation.estimate().models
+    assert first.documents == store.info.count - SIZE and first.tokens > 0
+    with pytest.raises(SpendingError):
+        translation.run(cap_usd=first.usd / 5)
+    paid = len(server.billed)
+    assert estimate.documents < paid < estimate.documents + first.documents
+    again = load_stitch(tmp_path / "stitch").with_base(load())
+    plan_translate(store, again, tmp_path / "out").run(cap_usd=first.usd)
+    assert len(server.billed) == len(set(server.billed)) == estimate.documents + first.documents
+    assert open_store(tmp_path / "out").info.manifest.store.first_tokens == 5
+
+
+def test_a_migration_counts_the_first_tokens_of_all_documents(store, load, server, tmp_path, beir):
+    requests = [
+        MigrationRequest(store, load(), load_questions(str(beir)), tmp_path / "run", size=SIZE, prefix=prefix)
+        for prefix in (None, 5)
+    ]
+    without, with_prefix = (plan_migration(request).estimate() for request in requests)
+    assert with_prefix.models[0].documents > without.models[0].documents + store.info.count - SIZE
+    done = plan_migration(requests[1]).run()
+    assert done.stitch.selection.prefix is not None
+    assert len(server.billed) == len(set(server.billed))
 
 
 def test_the_cache_of_a_caller_counts_what_a_plan_embeds(store, load, server):

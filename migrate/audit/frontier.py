@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
+from numpy.typing import NDArray
 
 from migrate.audit.arms import FullReembed, PartlyReembedded, measure_arm
 from migrate.audit.inputs import AuditOptions, PreparedAudit
@@ -21,8 +23,9 @@ from migrate.audit.query_set import QuerySet, document_keys, independent
 from migrate.audit.results import FULL, TRANSLATED, ArmCost, ArmResult, Comparison, Evaluation
 from migrate.audit.retrieval import Retriever
 from migrate.audit.verdict import CONFIDENCE, Outcome, Verdict
-from migrate.cost import tally_of
+from migrate.cost import Cost, tally_of
 from migrate.embedders.base import Embedder
+from migrate.embedders.prefix import first_of
 from migrate.errors import InputError, StitchError, StoreError, UsageError
 from migrate.reembed.choice import CONFIDENCE as CONFIDENCE_POLICY
 from migrate.reembed.choice import (
@@ -50,8 +53,9 @@ SAMPLE = "sample"
 class Point:
     """One policy under one budget.
 
-    `documents` have true vectors, a `share` (0-1) of the store; all of them, the sample too, cost about `tokens` and
-    `price_usd`, None where no price is known. The verdict is on the store that comes of it, `arm` what it scores,
+    `documents` have true vectors, a `share` (0-1) of the store; all of them, the sample too, cost about `tokens`, a
+    `share_of_tokens` (0-1) of what a full re-embed does, and `price_usd`, None where no price is known. First tokens
+    that the stitch leans on are among these. The verdict is on the store that comes of it, `arm` what it scores,
     `comparison` how that compares with the full re-embed.
     """
 
@@ -59,6 +63,7 @@ class Point:
     share: float
     documents: int
     tokens: int
+    share_of_tokens: float
     price_usd: float | None
     verdict: Verdict
     arm: ArmResult
@@ -181,9 +186,9 @@ class BudgetTrials:
             policy, paid, refit_same_kind(self.store, self.fitted, pairs, np.flatnonzero(paid), seed=seed)
         )
 
-    def _point(self, policy: str, paid: np.ndarray, fitted: FittedStitch) -> Point:
+    def _point(self, policy: str, paid: NDArray[np.bool_], fitted: FittedStitch) -> Point:
         rows = np.flatnonzero(paid)
-        cost = self.retriever.inputs.tally.cost(self.store.documents(rows))
+        cost = self._cost(rows, fitted)
         share = len(rows) / self.store.info.count
         arm = PartlyReembedded(
             share,
@@ -194,7 +199,21 @@ class BudgetTrials:
         result = measure_arm(arm, arm.retrieve(self.retriever), self.retriever)
         verdict = self.evaluation.verdict(result, self._full, self.stay)
         comparison = self.evaluation.compare(result, self._full)
-        return Point(policy, share, len(rows), cost.tokens, cost.usd, verdict, result, comparison)
+        share_of_tokens = cost.tokens / max(self._whole.tokens, 1)
+        return Point(policy, share, len(rows), cost.tokens, share_of_tokens, cost.usd, verdict, result, comparison)
+
+    def _cost(self, rows: NDArray[np.int64], fitted: FittedStitch) -> Cost:
+        """What the documents in some rows cost, and the first tokens of all where the stitch leans on these."""
+        tally, first_tokens = self.retriever.inputs.tally, fitted.first_tokens
+        paid = self.store.documents(rows)
+        if first_tokens is None:
+            return tally.cost(paid)
+        return tally.cost(chain(paid, first_of(self.store.documents(), tally.target.counter, first_tokens)))
+
+    @cached_property
+    def _whole(self) -> Cost:
+        """What a full re-embed costs."""
+        return self.retriever.inputs.tally.cost(self.store.documents())
 
     @cached_property
     def _full(self) -> ArmResult:

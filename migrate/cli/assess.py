@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from migrate.cli import options
+from migrate.cli.audit import read_prefixes
 from migrate.cli.next_step import advise_next, model_words, path_beside, store_word
 from migrate.cli.options import GeneralOptions, ModelOptions, option, option_group
 from migrate.cli.pages import open_page, refuse_open
@@ -17,9 +18,9 @@ from migrate.cli.spending import cached_texts, usd
 from migrate.cli.terminal import progress_bar, show, show_json
 
 if TYPE_CHECKING:
-    from migrate.cost.plans import KnownPoint
     from migrate.cost.rates import Rate
     from migrate.cost.target import Target
+    from migrate.reembed import Budget
     from migrate.stores.base import Store
 
 
@@ -54,6 +55,24 @@ class QualityOptions:
     report: Path | None
 
 
+def budget_of(value: object) -> Budget:
+    """A budget in dollars, with or without the sign, or in tokens.
+
+    Raises
+    ------
+    click.BadParameter
+        It is neither.
+    """
+    from migrate.reembed import Budget
+
+    text = str(value).strip().replace(",", "")
+    if not text.endswith("tok"):
+        return Budget(usd(text), "usd")
+    if not text.removesuffix("tok").isdigit() or not int(text.removesuffix("tok")):
+        raise click.BadParameter(f"expected dollars such as $50, or tokens such as 300000tok, found {value!r}")
+    return Budget(int(text.removesuffix("tok")), "tokens")
+
+
 @options.command(
     "assess",
     "What moving a store would cost; spends nothing.",
@@ -62,7 +81,13 @@ class QualityOptions:
 @click.argument("store", type=options.STORE)
 @options.target
 @options.query_log
-@option("--budget", type=usd, metavar="USD", help="Dollars to spend, such as $50: says what they buy.")
+@option(
+    "--budget",
+    type=budget_of,
+    metavar="USD|TOKENS",
+    help="Dollars or tokens to spend, such as $50 or 300000tok: says what they buy, and with --stitch what to expect.",
+)
+@option("--prefix", metavar="24,64", help="Also count fits that lean on so many first tokens of all texts.")
 @option_group(RateOptions, "speed", *_RATE_OPTIONS, section="Speed")
 @option_group(QualityOptions, "quality", *_QUALITY_OPTIONS, section="Quality")
 @option("--html", type=options.PATH, metavar="FILE", help="File to write the assessment to as an HTML page.")
@@ -74,7 +99,8 @@ def command(
     store: str,
     target: str,
     query_log: Path | None,
-    budget: float | None,
+    budget: Budget | None,
+    prefix: str | None,
     speed: RateOptions,
     quality: QualityOptions,
     html: Path | None,
@@ -91,6 +117,7 @@ def command(
     Without it the limits of `--tier` hold.
     """
     from migrate.cost import assess_store
+    from migrate.cost.plans import FIRST_TOKENS, read_frontier, read_stitch_quality
     from migrate.cost.target import find_target
     from migrate.datasets.records import read_query_log
     from migrate.files import atomic_file, refuse_file, write_bytes
@@ -100,17 +127,22 @@ def command(
     refuse_open(html, opens=opens)
     if html is not None:
         refuse_file(html, *options.local_paths(store, query_log, quality.stitch, quality.report), force=general.force)
+    tokens = read_prefixes(prefix)
     facts = find_target(target, price_usd_per_mtok=price, prefix=model.document_prefix, dimensions=model.dimensions)
     with progress_bar(quiet=general.quiet) as progress:
         opened = open_store(store)
+        known = None if quality.stitch is None else read_stitch_quality(quality.stitch, opened, facts.spec)
         assessment = assess_store(
             opened,
             facts,
             rate=_rate(speed, facts, opened, model, seed=general.seed),
             queries=() if query_log is None else read_query_log(query_log),
-            measured=_measured(opened, facts, quality),
+            measured=[] if quality.report is None else read_frontier(quality.report, opened.info.count),
+            quality=known,
+            first_tokens=tokens,
             cached=cached_texts(model, facts),
-            budget_usd=budget,
+            budget_usd=budget.amount if budget is not None and budget.unit == "usd" else None,
+            budget_tokens=int(budget.amount) if budget is not None and budget.unit == "tokens" else None,
             texts_per_request=model.batch_size,
             progress=progress,
         )
@@ -122,8 +154,15 @@ def command(
         show_json(assess_document(assessment))
         return
     show(assess_text(assessment))
+    model_option = model_words("--target", target)
+    if quality.stitch is not None and budget is not None and assessment.best is not None:
+        words: list[str | Path] = [store_word(store), quality.stitch, "-o", path_beside(opened, "new")]
+        if assessment.best.kind != FIRST_TOKENS:
+            words += ["--reembed", str(budget), *model_option]
+        advise_next("translate", *words, also=("query_log", "price"), quiet=general.quiet)
+        return
     stitch_path = path_beside(opened, "stitch")
-    words = [store_word(store), "-o", stitch_path, *(model_words("--target", target) or ["--target", target])]
+    words = [store_word(store), "-o", stitch_path, *(model_option or ["--target", target])]
     advise_next("fit", *words, also=("query_log", "price"), but="rate", quiet=general.quiet)  # a rate means more here
 
 
@@ -155,10 +194,3 @@ def _uncached(model: ModelOptions) -> ModelOptions:
     from dataclasses import replace
 
     return replace(model, no_cache=True)
-
-
-def _measured(store: Store, target: Target, quality: QualityOptions) -> list[KnownPoint]:
-    from migrate.cost.plans import read_frontier, read_stitch_quality
-
-    points = [] if quality.stitch is None else [read_stitch_quality(quality.stitch, store, target.spec)]
-    return points if quality.report is None else [*points, *read_frontier(quality.report, store.info.count)]

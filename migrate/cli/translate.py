@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _OPTIONS = (
     option(
         "--reembed",
-        metavar="10%|5000|$20",
+        metavar="10%|5000|$20|300000tok",
         help="Embed so much of the store for real, the sample included, and fit the stitch again on all of it.",
     ),
     option(

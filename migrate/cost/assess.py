@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from datetime import date
 from typing import TYPE_CHECKING
 
-from migrate.cost.answers import answers
+from migrate.cost.answers import answers, priced
 from migrate.cost.chunks import Chunking, chunk_long
 from migrate.cost.count import CacheLookup, TextCount, count_texts
 from migrate.cost.estimate import dollars
@@ -17,7 +17,10 @@ from migrate.cost.plans import (
     KnownPoint,
     Plan,
     Pricing,
+    StitchQuality,
     StoreBytes,
+    best_within,
+    first_tokens_plan,
     make_plans,
     migrate_plan,
     store_bytes,
@@ -26,9 +29,11 @@ from migrate.cost.plans import (
 from migrate.cost.rates import Rate
 from migrate.cost.target import Target
 from migrate.display import data_frame, notebook_html
+from migrate.embedders.prefix import first_of
 from migrate.embedders.registry import prices_age
 from migrate.errors import StoreError
 from migrate.search.bm25 import bm25_run
+from migrate.selection import SAMPLE_SIZE
 from migrate.stores.base import Store, StoreInfo
 from migrate.vectors import Progress, Query, no_progress
 
@@ -44,7 +49,8 @@ class Assessment:
     """A store, what its texts are to the target, the plans side by side, and what to make of them.
 
     `size` is None where the target's dimension is not known, `rate` where nobody knows how fast it embeds.
-    `answers` are sentences, the most important first; `notes` are what a reader should know of the figures.
+    `answers` are sentences, the most important first; `notes` are what a reader should know of the figures. `best` is
+    the plan within a budget that most is expected of, as far as a fit or an audit says anything.
     """
 
     store: StoreInfo
@@ -56,6 +62,7 @@ class Assessment:
     plans: tuple[Plan, ...]
     answers: tuple[str, ...]
     notes: tuple[str, ...]
+    best: Plan | None = None
 
     def __repr__(self) -> str:
         full = self.plans[0]
@@ -86,14 +93,18 @@ def assess_store(
     measured: Sequence[KnownPoint] = (),
     cached: CacheLookup | None = None,
     budget_usd: float | None = None,
+    budget_tokens: int | None = None,
+    quality: StitchQuality | None = None,
+    first_tokens: Sequence[int] = (),
     texts_per_request: int | None = None,
     today: date | None = None,
     progress: Progress = no_progress,
 ) -> Assessment:
     """Count the store's texts and set the plans side by side.
 
-    `measured` is what an earlier fit or audit says of quality, `cached` tells which texts are paid for, `queries` are
-    those of a log.
+    `measured` is what an audit says of quality, `quality` what a fit does, `cached` tells which texts are paid for,
+    `queries` are those of a log. `first_tokens` are numbers of tokens that a stitch may lean on; that of `quality` is
+    among them.
 
     Raises
     ------
@@ -111,16 +122,37 @@ def assess_store(
         raise StoreError(f"{info.location}: expected documents with texts, found none that is not blank")
     size = None if target.dim is None else store_bytes(store, target.dim)
     pricing = Pricing(target, count, size, info.dim, rate, texts_per_request)
-    plans = make_plans(pricing, measured)
+    points = [*measured, *([] if quality is None or quality.leans else [quality.measured])]
+    plans = make_plans(pricing, points, quality=quality)
     full = plans[0]
-    if budget_usd is not None and full.usd and budget_usd < full.usd:
-        documents = int(budget_usd / full.usd * full.documents)
-        plans.append(migrate_plan(pricing, documents, f"what ${budget_usd:g} buys"))
+    pairs = min(SAMPLE_SIZE, full.documents) if quality is None else quality.pairs
+    tried = [] if quality is None or quality.selection.prefix is None else [quality.selection.prefix.tokens]
+    for tokens in sorted({*first_tokens, *tried}):
+        cut = count_texts(first_of(store.documents(), target.counter, tokens), target, lookup=cached, progress=progress)
+        known = None if quality is None else quality.with_first_tokens(tokens)
+        plans.append(first_tokens_plan(pricing, tokens, cut, pairs, known))
+    most, name = _most_tokens(full, budget_usd, budget_tokens)
+    if most is not None and most < full.tokens:
+        documents = int(most / full.tokens * full.documents)
+        known = None if quality is None else quality.expected(documents)
+        plans.append(migrate_plan(pricing, documents, f"what {name} {'buy' if budget_usd is None else 'buys'}", known))
     plans.append(_two_stage(store, pricing, queries, progress))
     chunking = chunk_long(count, target)
     sentences = answers(plans, pricing, budget_usd)
+    best = None if most is None else best_within(plans, most)
+    if best is not None and best.known is not None:
+        sentences += (f"the most to expect of {name}: {best.name} ({priced(best)}), {best.known.sentence}",)
     notes = _notes(pricing, chunking, store, today or date.today())
-    return Assessment(info, target, count, chunking, size, rate, tuple(plans), sentences, notes)
+    return Assessment(info, target, count, chunking, size, rate, tuple(plans), sentences, notes, best)
+
+
+def _most_tokens(full: Plan, usd: float | None, tokens: int | None) -> tuple[float | None, str]:
+    """The tokens of a budget, and how it is called; None where there is none, or no price."""
+    if tokens is not None:
+        return tokens, f"{tokens:,} tokens"
+    if usd is None or not full.usd:
+        return None, ""
+    return usd / full.usd * full.tokens, f"${usd:g}"
 
 
 def _two_stage(store: Store, pricing: Pricing, queries: Sequence[Query], progress: Progress) -> Plan:

@@ -26,6 +26,7 @@ from migrate.errors import InputError, OutputError, StitchError
 from migrate.files import describe_os_error, is_endless
 from migrate.selection.sample import MOST_PAIRS
 from migrate.stitch.persistence import load_stitch
+from migrate.stitch.select import Selection
 from migrate.stores.base import Store
 from migrate.stores.file_store import file_bytes
 
@@ -142,8 +143,47 @@ class KnownPoint:
         return f"{self.measure} {self.estimate:.3f} ({low}..{high}){by}"
 
 
-def read_stitch_quality(folder: Path, store: Store, spec: str) -> KnownPoint:
-    """The held-out overlap@10 of a stitch, with its 95 % bounds.
+@dataclass(frozen=True, slots=True)
+class StitchQuality:
+    """What a fit knows of the stitch that it made of some `pairs`: held-out overlap@10, with 95 % bounds."""
+
+    pairs: int
+    selection: Selection
+
+    @property
+    def measured(self) -> KnownPoint:
+        """What it found itself."""
+        scores = self.selection.best.scores
+        span, estimate = _Z * scores.overlap_error, scores.overlap_at_10
+        return KnownPoint(self.pairs, "held-out overlap@10", estimate, max(estimate - span, 0), min(estimate + span, 1))
+
+    def expected(self, documents: int) -> KnownPoint | None:
+        """What its learning curve says of more pairs; None where there is none, or where these are not more."""
+        curve, now = self.selection.curve, self.measured
+        if curve is None or self.leans or documents <= self.pairs:
+            return None
+        gain, low, high = curve.gain_of(self.pairs, documents - self.pairs)
+        lower, upper = (now.lower or 0) + min(low, gain), (now.upper or 1) + max(high, gain)
+        name = "expected overlap@10"
+        return KnownPoint(documents, name, min(now.estimate + gain, 1), max(lower, 0), min(upper, 1))
+
+    @property
+    def leans(self) -> bool:
+        """Whether the stitch leans on first tokens, which its figures are with."""
+        return self.selection.prefix is not None and self.selection.prefix.is_used
+
+    def with_first_tokens(self, tokens: int) -> KnownPoint | None:
+        """What it found with so many first tokens of each document; None where it did not try."""
+        worth = self.selection.prefix
+        if worth is None or worth.tokens != tokens:
+            return None
+        if self.leans:
+            return self.measured
+        return KnownPoint(self.pairs, "held-out overlap@10", worth.with_prefix, None, None)
+
+
+def read_stitch_quality(folder: Path, store: Store, spec: str) -> StitchQuality:
+    """What the fit of a stitch knows of it.
 
     Raises
     ------
@@ -160,11 +200,7 @@ def read_stitch_quality(folder: Path, store: Store, spec: str) -> KnownPoint:
     model = fitted.manifest.model
     if model is not None and split_spec(spec)[0] == "openai" and model.spec != spec:
         raise StitchError(f"{folder}: expected a stitch to {spec}, found one to {model.spec}; name that with --target")
-    scores = fitted.selection.best.scores
-    span = _Z * scores.overlap_error
-    estimate = scores.overlap_at_10
-    pairs = int(fitted.manifest.counts["pairs"])
-    return KnownPoint(pairs, "held-out overlap@10", estimate, max(estimate - span, 0), min(estimate + span, 1))
+    return StitchQuality(int(fitted.manifest.counts["pairs"]), fitted.selection)
 
 
 def read_frontier(path: Path, count: int) -> tuple[KnownPoint, ...]:
@@ -231,7 +267,7 @@ QUERIES = 1_000
 FEWEST_PAIRS = 40
 """Below these a fit draws no learning curve: too few to learn a map from."""
 
-FULL, MIGRATE, TWO_STAGE = "full re-embed", "migrate", "two-stage"
+FULL, MIGRATE, FIRST_TOKENS, TWO_STAGE = "full re-embed", "migrate", "first tokens", "two-stage"
 NO_DOWNTIME = "none"
 
 
@@ -328,8 +364,16 @@ def migrate_plan(pricing: Pricing, documents: int, name: str | None = None, meas
     return replace(plan, disk_bytes=disk, memory_bytes=memory)
 
 
-def make_plans(pricing: Pricing, measured: Sequence[KnownPoint], shares: Iterable[float] = SHARES) -> list[Plan]:
-    """The full re-embed, a migration for each share, and one for each point of which something is known."""
+def make_plans(
+    pricing: Pricing,
+    measured: Sequence[KnownPoint],
+    shares: Iterable[float] = SHARES,
+    quality: StitchQuality | None = None,
+) -> list[Plan]:
+    """The full re-embed, a migration for each share, and one for each point of which something is known.
+
+    Of the others `quality` says what to expect.
+    """
     total = pricing.count.to_embed
     at = {max(round(share * total), 1): f"migrate {share:.0%}" for share in shares if total}
     points = best_points(measured)
@@ -338,7 +382,25 @@ def make_plans(pricing: Pricing, measured: Sequence[KnownPoint], shares: Iterabl
         for number in near:
             del at[number]
         at[documents] = f"migrate {documents / max(total, 1):.0%}"
-    return [full_plan(pricing), *(migrate_plan(pricing, n, at[n], points.get(n)) for n in sorted(at))]
+    known = {n: points.get(n) or (None if quality is None else quality.expected(n)) for n in at}
+    return [full_plan(pricing), *(migrate_plan(pricing, n, at[n], known[n]) for n in sorted(at))]
+
+
+def first_tokens_plan(pricing: Pricing, tokens: int, cut: TextCount, pairs: int, known: KnownPoint | None) -> Plan:
+    """Embed the first tokens of all documents, counted by `cut`, beside a migration that leans on them."""
+    plan = migrate_plan(pricing, pairs, f"{pairs:,} and first {tokens} tokens of all", known)
+    cost = pricing.cost(FIRST_TOKENS, plan.name, plan.documents, plan.tokens + cut.tokens_to_embed)
+    return replace(plan, kind=FIRST_TOKENS, tokens=cost.tokens, usd=cost.usd, batch_usd=cost.batch_usd, minutes=None)
+
+
+def best_within(plans: Sequence[Plan], tokens: float) -> Plan | None:
+    """The plan of so many tokens at most of which most is expected; None where of none anything is.
+
+    Plans are compared by one measure: retention where an audit has measured it, else overlap@10.
+    """
+    able = [plan for plan in plans if plan.known is not None and plan.tokens <= tokens]
+    audited = [plan for plan in able if plan.known is not None and plan.known.outcome is not None]
+    return max(audited or able, key=lambda plan: plan.known.estimate if plan.known else 0.0, default=None)
 
 
 def best_points(points: Sequence[KnownPoint]) -> dict[int, KnownPoint]:

@@ -38,7 +38,7 @@ from migrate.stores.confidence import unreliable
 from migrate.translate import batch_rows, translated_batches
 from migrate.vectors import Document, Progress, Query, Vectors, no_progress
 
-_SPELLING = re.compile(r"(?P<usd>\$)?(?P<amount>\d+(\.\d+)?)(?P<percent>%)?")
+_SPELLING = re.compile(r"(?P<usd>\$)?(?P<amount>\d+(\.\d+)?)(?P<unit>%|tok)?")
 
 _BLOCK = 256
 """Documents that are counted at once."""
@@ -46,17 +46,17 @@ _BLOCK = 256
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """A share of the store (0-1), a number of documents, or US dollars.
+    """A share of the store (0-1), a number of documents, US dollars, or tokens of the target model.
 
     What was paid for before counts: 10 % are a tenth of the store with true vectors, the sample included.
     """
 
     amount: float
-    unit: Literal["share", "documents", "usd"]
+    unit: Literal["share", "documents", "usd", "tokens"]
 
     @classmethod
     def parse(cls, text: str) -> Budget:
-        """Read `10%`, `5000` or `$20`.
+        """Read `10%`, `5000`, `$20` or `300000tok`.
 
         >>> Budget.parse("10%")
         Budget(amount=0.1, unit='share')
@@ -67,19 +67,23 @@ class Budget:
             It is none of these, or nothing, or more than 100 %.
         """
         parsed = _SPELLING.fullmatch(text.strip().replace(",", ""))
-        if parsed is None or (parsed["usd"] and parsed["percent"]):
+        if parsed is None or (parsed["usd"] and parsed["unit"]):
             raise _not_a_budget(text)
-        amount = float(parsed["amount"])
-        if parsed["percent"]:
+        amount, is_share = float(parsed["amount"]), parsed["unit"] == "%"
+        if is_share:
             amount /= 100
-        whole = bool(parsed["usd"] or parsed["percent"]) or amount == int(amount)
-        if not amount > 0 or not isfinite(amount) or not whole or (parsed["percent"] and amount > 1):
+        whole = bool(parsed["usd"]) or is_share or amount == int(amount)
+        if not amount > 0 or not isfinite(amount) or not whole or (is_share and amount > 1):
             raise _not_a_budget(text)
-        return cls(amount, "usd" if parsed["usd"] else "share" if parsed["percent"] else "documents")
+        if parsed["unit"] == "tok":
+            return cls(amount, "tokens")
+        return cls(amount, "usd" if parsed["usd"] else "share" if is_share else "documents")
 
     def __str__(self) -> str:
         if self.unit == "share":
             return f"{100 * self.amount:g}%"
+        if self.unit == "tokens":
+            return f"{self.amount:.0f}tok"
         return f"${self.amount:g}" if self.unit == "usd" else f"{self.amount:.0f}"
 
     def choose(self, ranked: Iterable[Candidate], paid: Cost, count: int, tally: Tally) -> Iterator[Candidate]:
@@ -94,6 +98,10 @@ class Budget:
         """
         if self.unit == "usd":
             return self._choose_by_price(ranked, paid, tally)
+        if self.unit == "tokens":
+            if paid.tokens >= self.amount:
+                raise self._used_up(f"about {paid.tokens:,} tokens")
+            return self._while_it_lasts(ranked, paid.tokens, self.amount, tally)
         limit = round(self.amount * count) if self.unit == "share" else int(self.amount)
         if limit <= paid.documents:
             raise self._used_up(f"{paid.documents:,} of {count:,} documents")
@@ -108,15 +116,15 @@ class Budget:
             )
         if spent >= self.amount:
             raise self._used_up(f"about ${spent:.4f}")
-        return self._while_it_lasts(ranked, paid.tokens, tally.price, tally)
+        return self._while_it_lasts(ranked, paid.tokens, self.amount * 1e6 / tally.price, tally)
 
     def _while_it_lasts(
-        self, ranked: Iterable[Candidate], tokens: int, price: float, tally: Tally
+        self, ranked: Iterable[Candidate], tokens: int, most: float, tally: Tally
     ) -> Iterator[Candidate]:
         stream = iter(ranked)
         while block := list(islice(stream, _BLOCK)):
             sums = tokens + np.cumsum(tally.tokens([candidate.document for candidate in block]))
-            fits = int((sums * price / 1e6 <= self.amount).sum())
+            fits = int((sums <= most).sum())
             yield from block[:fits]
             if fits < len(block):
                 return
@@ -131,7 +139,8 @@ class Budget:
 
 def _not_a_budget(text: str) -> UsageError:
     return UsageError(
-        f"expected a budget such as 10% of the documents, 5000 documents or $20, found {text!r}; give one of these"
+        f"expected a budget such as 10% of the documents, 5000 documents, $20 or 300000tok (tokens), found {text!r}; "
+        "give one of these"
     )
 
 

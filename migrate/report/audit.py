@@ -138,7 +138,7 @@ def _hubs(hubness: Hubness) -> str:
 def frontier_text(frontier: Frontier) -> str:
     """One line a budget: policy, share, documents, money, retention with its bounds, verdict; the cheapest last."""
     priced = any(point.price_usd is not None for point in frontier.points)
-    head = ["re-embed by", "share", "documents", "tokens", *(["usd"] if priced else [])]
+    head = ["re-embed by", "documents", "share", "tokens", "share", *(["usd"] if priced else [])]
     rows = [_row(point, priced=priced) for point in frontier.points]
     notes = [wrap(f"note: {note}") for note in frontier.notes]
     measured = frontier.points[0].verdict.measured
@@ -153,9 +153,10 @@ def _row(point: Point, *, priced: bool) -> list[str]:
     price = "-" if point.price_usd is None else f"{point.price_usd:,.4f}"
     return [
         point.policy,
-        f"{point.share:.1%}",
         f"{point.documents:,}",
+        f"{point.share:.1%}",
         f"{point.tokens:,}",
+        f"{point.share_of_tokens:.1%}",
         *([price] if priced else []),
         f"{bounds.estimate:.3f}",
         f"{bounds.lower:.3f}..{bounds.upper:.3f}",
@@ -181,6 +182,7 @@ def _point_document(point: Point) -> dict[str, Any]:
     return {
         "policy": point.policy,
         "share": point.share,
+        "share_of_tokens": point.share_of_tokens,
         "documents": point.documents,
         "tokens": point.tokens,
         "price_usd": point.price_usd,

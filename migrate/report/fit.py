@@ -103,9 +103,8 @@ def _prefix(worth: PrefixWorth, chosen: str) -> list[str]:
     )
     return [
         f"the first {worth.tokens} tokens: with them the stitch finds {worth.with_prefix:.1%}{alone}, without "
-        f"{worth.without:.1%}; with the true vectors of the sample that is {worth.kept_with:.1%} of the store's "
-        f"neighbours, where as many tokens spent on {worth.pairs:,} further pairs should keep "
-        f"{worth.kept_with_pairs:.1%}: {outcome}"
+        f"{worth.without:.1%}, which as many tokens spent on {worth.pairs:,} further pairs should make "
+        f"{worth.with_pairs:.1%}: {outcome}"
     ]
 
 

@@ -172,12 +172,12 @@ def _frontier_chart(frontier: Frontier) -> Chart:
     for policy in policies or {SAMPLE: None}:
         own = [*start, *(point for point in frontier.points if point.policy == policy and policy != SAMPLE)]
         kept = [point.verdict.retention for point in own]
-        points = [(point.share, bounds.estimate) for point, bounds in zip(own, kept, strict=True)]
+        points = [(point.share_of_tokens, bounds.estimate) for point, bounds in zip(own, kept, strict=True)]
         lines.append(Line(policy, points, [(bounds.lower, bounds.upper) for bounds in kept]))
     return line_chart(
-        f"{measured} against the share re-embedded",
+        f"{measured} against the tokens embedded",
         lines,
-        x_label="share of the documents that is re-embedded",
+        x_label="tokens, as a share of a full re-embed's",
         y_label=measured,
         level=margin,
         level_label=f"SAFE from {margin:.3g}",

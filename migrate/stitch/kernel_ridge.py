@@ -272,6 +272,10 @@ class Additive(Stitch):
             raise StitchError(
                 f"the {self.kind} stitch reads texts, but there are none; choose a stitch of vectors only"
             )
+        if self.reads_prefix and self._base_vectors(texts) is None:
+            raise StitchError(
+                f"the {self.kind} stitch reads the first tokens of texts, and there are none; fit it again"
+            )
 
     def _views(self, vectors: Vectors, texts: TextRows | None, mean: Vectors) -> dict[str, View]:
         views: dict[str, View] = {}
@@ -309,10 +313,8 @@ class Additive(Stitch):
         predicted = np.ascontiguousarray(columns[:, :q] + self.offset_[:q])
         if self.base_ is not None:
             predicted += vectors @ self.base_
-        if self.prefix_ is not None and texts is not None:
-            base = texts.base_vectors()
-            if base is None:
-                raise StitchError(f"the {self.kind} stitch reads the first tokens of texts, found none; fit it again")
+        base = self._base_vectors(texts)
+        if self.prefix_ is not None and base is not None:
             predicted += base @ self.prefix_
         return Prediction(predicted, prior - explained)
 

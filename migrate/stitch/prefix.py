@@ -31,9 +31,8 @@ class PrefixWorth:
     """What first tokens are worth beside the same tokens spent on a larger sample.
 
     `alone`, `with_prefix` and `without` are overlap@10 on held-out documents: of the raw vectors (None where they were
-    not tried), and of the best stitches with and without them. `kept_with` and `kept_with_pairs` are what the whole
-    store should keep, documents of the sample counting as kept: with first tokens, and with so many further pairs by
-    the learning curve. `is_used` says whether a stitch that reads them was chosen.
+    not tried), and of the best stitches with and without them. `with_pairs` is what the latter should find with `pairs`
+    further pairs, by the learning curve. `is_used` says whether a stitch that reads first tokens was chosen.
     """
 
     tokens: int
@@ -41,8 +40,7 @@ class PrefixWorth:
     alone: float | None
     with_prefix: float
     without: float
-    kept_with: float
-    kept_with_pairs: float
+    with_pairs: float
     is_used: bool
 
 

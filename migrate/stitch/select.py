@@ -86,6 +86,14 @@ class LearningCurve:
     low: float
     high: float
 
+    def gain_of(self, pairs: int, more: int) -> tuple[float, float, float]:
+        """What `more` pairs beyond `pairs` should add, and the bounds of that, as far from it as those of `gain`."""
+        judged = self.pairs[-1] * FOLDS / (FOLDS - 1)
+        start, end = (float(np.log2(count / judged)) for count in (pairs, pairs + more))
+        gain = _gain_between(np.array(self.overlap), start, end)
+        low, high = (0.0, 0.0) if not self.gain else (self.low / self.gain, self.high / self.gain)
+        return gain, gain * low, gain * high
+
 
 def learning_curve(
     stitch: Stitch,
@@ -254,7 +262,7 @@ def select_stitch(
 
     `prior` is a map from elsewhere that `ridge` and the kernel stitches may lean on. `prefix` is what vectors of first
     tokens cost: a stitch that reads them is chosen only where the same tokens, spent on a larger sample, should keep
-    less.
+    less; without it they are taken for paid.
 
     Raises
     ------
@@ -268,7 +276,7 @@ def select_stitch(
     choices = sorted(candidates(specs, applicable(pairs)), key=_cost_of_use)
     neighbours = Neighbours(unit_rows(pairs.target), seed=seed)
     judged = [_judge(spec, pairs, neighbours, seed=seed, prior=prior) for spec in _reporting(choices, progress)]
-    plain = [candidate for candidate in judged if not candidate.stitch.reads_prefix] or judged
+    plain = [candidate for candidate in judged if prefix is None or not candidate.stitch.reads_prefix] or judged
     chosen = _cheapest_of_the_best(plain)
     controls = [spec for spec in (TEXT_CONTROL, Mean.kind) if spec not in choices]
     controls = [spec for spec in controls if pairs.texts is not None or not new_stitch(spec).reads_texts]
@@ -299,21 +307,16 @@ def _prefix_worth(
 ) -> PrefixWorth:
     """Hold the best stitch that reads first tokens against the best other one with as many tokens' worth of pairs.
 
-    Documents of the sample have true vectors, which find all there is to find. First tokens are chosen where they keep
-    more by more than a standard error.
+    First tokens are left out where they gain less than the pairs should, or than two standard errors.
     """
     enlarged = min(n_pairs + cost.pairs, cost.documents)
-    judged_pairs = len(plain.shares) if curve is None else curve.pairs[-1] * FOLDS / (FOLDS - 1)
-    now, then = (float(np.log2(count / judged_pairs)) for count in (n_pairs, enlarged))
-    gain = 0.0 if curve is None else _gain_between(np.array(curve.overlap), now, then)
-    translated, translated_then = (1 - count / cost.documents for count in (n_pairs, enlarged))
+    gain = 0.0 if curve is None else curve.gain_of(n_pairs, enlarged - n_pairs)[0]
     without, with_prefix = plain.row.scores.overlap_at_10, reader.row.scores.overlap_at_10
-    kept_with = 1 - translated * (1 - with_prefix)
-    kept_with_pairs = 1 - translated_then * (1 - min(without + gain, 1))
-    error = translated * standard_error(reader.shares - plain.shares)
+    gained = reader.shares - plain.shares
     alone = next((one.row.scores.overlap_at_10 for one in readers if one.row.stitch == Prefix.kind), None)
-    is_used = kept_with > kept_with_pairs + error
-    return PrefixWorth(cost.tokens, cost.pairs, alone, with_prefix, without, kept_with, kept_with_pairs, is_used)
+    pays_for_all = n_pairs + cost.pairs >= cost.documents
+    is_used = not pays_for_all and bool(gained.mean() > max(gain, 2 * standard_error(gained)))
+    return PrefixWorth(cost.tokens, enlarged - n_pairs, alone, with_prefix, without, without + gain, is_used)
 
 
 def some_of(pairs: Pairing, *, seed: int = 0) -> Pairing:

@@ -197,7 +197,7 @@ def point(policy, documents, outcome, price=None):
     verdict = Verdict(outcome, Bounds(0.9, 0.85, 0.95), 0.9, 100, None, None, False)
     arm = ArmResult(reembedded_name(documents / 100), "", {"nDCG@10": np.ones(3)}, 0.0)
     comparison = Comparison(verdict.retention, 0, 3, 0)
-    return Point(policy, documents / 100, documents, 10 * documents, price, verdict, arm, comparison)
+    return Point(policy, documents / 100, documents, 10 * documents, documents / 100, price, verdict, arm, comparison)
 
 
 SAFE, NOT_SAFE, OPEN = Outcome.SAFE, Outcome.NOT_SAFE, Outcome.INCONCLUSIVE

@@ -110,7 +110,9 @@ def test_a_stitch_and_a_frontier_tell_what_is_known(source_folder, beir, corpus,
     lead_migrate("fit", source_folder, *target, "--sample", 60, "--stitch", "ridge", "-o", stitch)
     base = [source_folder, "--target", "tfidf:48", "--price", "1000000", "--rate", "1/h"]
     found = assessed(capsys, *base, "--stitch", stitch) if capsys.readouterr() else None
-    (known,) = [plan for plan in found["plans"] if plan["known"]]
+    known, *larger = [plan for plan in found["plans"] if plan["known"]]
+    assert [(plan["documents"] > 60, plan["known"]["measure"]) for plan in larger] == [(True, "expected overlap@10")]
+    assert known["known"]["estimate"] <= larger[0]["known"]["estimate"] <= larger[0]["known"]["upper"]
     scores = json.loads((stitch / "lead-migrate.json").read_text())["details"]["selection"]["candidates"][0]["scores"]
     assert known["documents"] == 60 and known["known"]["estimate"] == pytest.approx(scores["overlap_at_10"])
     assert "not known yet; the stitch" in found["answers"][0]
@@ -257,3 +259,33 @@ def test_dollars_that_are_none_are_told(amount, source_folder, capsys):
 def test_a_rate_of_requests_does_not_lift_the_limit_of_tokens(source_folder, capsys):
     assert lead_migrate("assess", source_folder, "--target", SMALL, "--tier", "free", "--rate", "50/s") == 0
     assert "3,000 requests/min and 40,000 tokens/min" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.fixture
+def fitted_folder(source_folder, tmp_path, capsys):
+    """A stitch that tried first tokens and was told to lean on them."""
+    fit = ["fit", source_folder, "--target", "tfidf:24", "--sample", 60, "--prefix", 4, "-o", tmp_path / "st", "-q"]
+    assert lead_migrate(*fit, "--stitch", "ridge+text", "--stitch", "prefix+text") == 0
+    capsys.readouterr()
+    return tmp_path / "st"
+
+
+def test_a_budget_in_tokens_says_what_to_expect_and_what_to_type(source_folder, fitted_folder, capsys):
+    command = [source_folder, "--target", "tfidf:24", "--stitch", fitted_folder, "--budget", "9500tok", "--prefix", "2"]
+    found = assessed(capsys, *command)
+    plans = {plan["name"]: plan for plan in found["plans"]}
+    first = {tokens: plans[f"60 and first {tokens} tokens of all"] for tokens in (2, 4)}
+    sample = plans["full re-embed"]["tokens"] * 60 / plans["full re-embed"]["documents"]
+    assert sample < first[2]["tokens"] < first[4]["tokens"]
+    assert first[2]["known"] is None and first[4]["known"]["measure"] == "held-out overlap@10"
+    bought = plans["what 9,500 tokens buy"]
+    assert 0.95 * 9500 < bought["tokens"] <= 9500
+    assert any(answer.startswith("the most to expect of 9,500 tokens: ") for answer in found["answers"])
+    assert lead_migrate("assess", *command) == 0
+    assert re.search(r"^next: .* translate .*st -o ", capsys.readouterr().err, re.MULTILINE)
+
+
+@pytest.mark.parametrize("budget", ["0tok", "manytok", "-5", "1.5tok"])
+def test_a_budget_that_is_none_is_refused(source_folder, budget, capsys):
+    assert lead_migrate("assess", source_folder, "--target", "tfidf:24", f"--budget={budget}") == 2
+    assert "expected dollars such as $50" in capsys.readouterr().err

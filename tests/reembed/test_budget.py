@@ -34,15 +34,18 @@ def tally(price):
         ("5,000", 5000, "documents"),
         ("$20", 20, "usd"),
         ("$0.25", 0.25, "usd"),
+        ("300,000tok", 300_000, "tokens"),
     ],
 )
-def test_a_budget_is_a_share_a_number_or_dollars(text, amount, unit):
+def test_a_budget_is_a_share_a_number_dollars_or_tokens(text, amount, unit):
     found = Budget.parse(text)
     assert (found.amount, found.unit) == (pytest.approx(amount), unit)
     assert Budget.parse(str(found)) == found
 
 
-@pytest.mark.parametrize("text", ["", "0", "0%", "$0", "101%", "-5", "12.5", "$10%", "ten", "1e3", "10 %%"])
+@pytest.mark.parametrize(
+    "text", ["", "0", "0%", "$0", "101%", "-5", "12.5", "$10%", "ten", "1e3", "10 %%", "$5tok", "1.5tok", "0tok"]
+)
 def test_what_is_no_budget_is_told_what_one_looks_like(text):
     with pytest.raises(UsageError, match=r"expected a budget such as 10% .* 5000 .* \$20"):
         Budget.parse(text)
@@ -52,6 +55,12 @@ def test_what_is_no_budget_is_told_what_one_looks_like(text):
 def test_what_was_paid_counts(text, count):
     chosen = list(Budget.parse(text).choose(RANKED, PAID, 100, tally(None)))
     assert chosen == RANKED[:count]
+
+
+def test_tokens_buy_as_many_documents_as_they_allow():
+    assert list(Budget.parse("1750tok").choose(RANKED, PAID, 100, tally(None))) == RANKED[:7]
+    with pytest.raises(UsageError, match="about 1,000 tokens paid for already"):
+        Budget.parse("1000tok").choose(RANKED, PAID, 100, tally(None))
 
 
 def test_dollars_buy_as_many_documents_as_their_tokens_allow():

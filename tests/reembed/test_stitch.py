@@ -185,3 +185,32 @@ def test_a_row_without_its_true_vector_is_told(store, fitted):
     rows = np.flatnonzero(np.isin(read_all(store.scan()).ids, fitted.sample.ids))
     with pytest.raises(StitchError, match=f"expected the true vector of '{fitted.sample.ids[0]}'"):
         refit_same_kind(store, fitted, few, rows)
+
+
+def test_a_refit_leans_on_the_prior_that_the_fit_might_lean_on(store, target, tmp_path):
+    prior = fit_stitch(store, load_embedder("tfidf:24"), stitch="ridge", size=140, seed=1)
+    fit_stitch(store, target, stitch="ridge", size=20, prior=prior).save(tmp_path / "stitch")
+    loaded = load_stitch(tmp_path / "stitch")
+    found = reembedded_stitch(store, loaded, target, wanted("30%", policy="random"), tmp_path / "again")
+    assert found.manifest.stitch.kind_facts["share of prior"] > 0
+    np.testing.assert_array_equal(found.prior.matrix, loaded.prior.matrix)
+
+
+def test_a_refit_reads_the_first_tokens_that_the_fit_read(store, target, tmp_path):
+    fit_stitch(store, target, stitch="prefix+text", size=40, prefix=30).save(tmp_path / "stitch")
+    loaded = load_stitch(tmp_path / "stitch")
+    found = reembedded_stitch(store, loaded, target, wanted("50%", policy="random"), tmp_path / "again")
+    assert found.stitch.spec == "prefix+text" and found.first_tokens == 30
+    assert translate_store(store, found, tmp_path / "new").n_true == 75
+
+
+def test_a_budget_that_is_tried_leans_on_the_prior_too(store, target):
+    prior = fit_stitch(store, load_embedder("tfidf:24"), stitch="ridge", size=140, seed=1)
+    fitted = fit_stitch(store, target, stitch="ridge", size=20, prior=prior)
+    ids = [store.get(np.array([row])).ids[0] for row in range(30)]
+    known = TrueVectors(ids, target.embed_documents(list(store.documents(np.arange(30)))))
+    with_prior, without = (
+        refit_same_kind(store, one, known, np.arange(30)) for one in (fitted, dataclasses.replace(fitted, prior=None))
+    )
+    assert with_prior.stitch.facts()["share of prior"] > 0
+    assert "share of prior" not in without.stitch.facts()
