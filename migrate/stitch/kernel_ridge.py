@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StitchError
-from migrate.stitch.base import Arrays, Prediction, Split, Stitch, check_pairs
+from migrate.stitch.base import Arrays, Prediction, Split, StretchableStitch, check_pairs
 from migrate.stitch.kernel import GaussianPart, KernelSystem, Part, combined, gaussian, in_order, restore_parts, spread
 from migrate.stitch.spread import Spread
 from migrate.stitch.text_features import DenseView, Matrix, TextRows, View, gram
@@ -122,7 +122,7 @@ def solve_on_landmarks(
     return alpha, means
 
 
-class Additive(Stitch):
+class Additive(StretchableStitch):
     """Kernel ridge regression over views; `weighing` is found by `tuned`, or else by `fit`.
 
     `landmarks` is the number of landmarks; by default `LANDMARKS` for more than `LARGEST_EXACT` pairs, while fewer are
@@ -140,7 +140,6 @@ class Additive(Stitch):
     """
 
     reads_vectors: ClassVar[bool] = True
-    stretches: ClassVar[bool] = True
     gaussians: ClassVar[frozenset[str]] = frozenset()
     """Views of the old vector with a Gaussian kernel: `VECTOR` itself, or `NEAR` beside it."""
     mean_: Vectors

@@ -22,7 +22,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from migrate.errors import StitchError
-from migrate.stitch.base import Arrays, Stitch, centred, check_pairs
+from migrate.stitch.base import Arrays, Stitch, StretchableStitch, centred, check_pairs
 from migrate.stitch.prior import SHARES, AffineMap
 from migrate.stitch.scores import Neighbours, standard_error
 from migrate.stitch.spread import Spread
@@ -253,10 +253,9 @@ def best_penalty(source: Vectors, target: Vectors) -> Matrix:
     return RELATIVE_GRID[best : best + 1]
 
 
-class Affine(Stitch):
+class Affine(StretchableStitch):
     """A stitch of the form x @ matrix_ + offset_; subclasses say how the matrix is found from centred pairs."""
 
-    stretches: ClassVar[bool] = True
     matrix_: Vectors
     offset_: Vectors
 
@@ -405,7 +404,7 @@ def _narrow(rows: Matrix) -> Vectors:
     return np.asarray(rows, dtype=np.float32)
 
 
-class LowRank(Stitch):
+class LowRank(StretchableStitch):
     """Ridge whose fitted values are projected on their leading directions (Mukherjee & Zhu 2011).
 
     Without a rank, powers of two are tried and the one with the least leave-one-out error is kept; the projection
@@ -413,7 +412,6 @@ class LowRank(Stitch):
     """
 
     kind: ClassVar[str] = "lowrank"
-    stretches: ClassVar[bool] = True
     options: ClassVar[Sequence[str]] = ("lowrank:RANK",)
     cost: ClassVar[int] = 4
     down_: Vectors

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.stitch.base import FOLDS, Pairing, Stitch, check_pairs, cross_predict
+from migrate.stitch.base import FOLDS, Pairing, Stitch, StretchableStitch, check_pairs, cross_predict
 from migrate.stitch.confidence import Confidence
 from migrate.stitch.linear import Adjoint, Identity, Mean, Procrustes, Ridge
 from migrate.stitch.prior import AffineMap
@@ -259,7 +259,7 @@ def tune(spec: str, pairs: Pairing, *, seed: int = 0, prior: AffineMap | None = 
     stitch.prior = prior
     stitch = stitch.tuned(pairs.source, pairs.target, pairs.texts)
     vectors = cross_predict(stitch, pairs, seed=seed, with_variance=False).vectors
-    if stitch.stretches:
+    if isinstance(stitch, StretchableStitch):
         stitch.spread = Spread.fit(vectors, pairs.target)
         vectors = stitch.spread.of(vectors)
     return stitch, vectors

@@ -71,4 +71,8 @@ def test_a_stretched_stitch_predicts_what_its_predictions_stretched_are(make_wor
 @pytest.mark.parametrize("spec", ["identity", "mean"])
 def test_what_learns_no_map_is_not_stretched(make_world, spec):
     world = make_world(40)
-    assert tune(spec, Pairing(world.hidden, world.wordy))[0].spread is None
+    pairs = Pairing(world.hidden, world.wordy)
+    tuned, held_out = tune(spec, pairs)
+    np.testing.assert_array_equal(held_out, cross_predict(new_stitch(spec), pairs, with_variance=False).vectors)
+    plain = new_stitch(spec).fit(pairs.source, pairs.target)
+    np.testing.assert_array_equal(pairs.fit(tuned).transform(pairs.source), plain.transform(pairs.source))
