@@ -23,6 +23,7 @@ import numpy as np
 
 from migrate.errors import StitchError
 from migrate.stitch.base import Arrays, Stitch, StretchableStitch, centred, check_pairs
+from migrate.stitch.kernel_ridge import RidgeNear
 from migrate.stitch.prior import SHARES, AffineMap
 from migrate.stitch.scores import Neighbours, standard_error
 from migrate.stitch.spread import Spread
@@ -390,9 +391,11 @@ class Ridge(Affine):
 
 
 def affine_map(stitch: Stitch, dim: int) -> AffineMap | None:
-    """The map of a fitted stitch from `dim` dimensions as a matrix; None where it is none."""
+    """The map of a fitted stitch from `dim` dimensions as a matrix, or the nearest to it; None where there is none."""
     if isinstance(stitch, Affine):
         return AffineMap(stitch.matrix_.astype(np.float64), stitch.offset_.astype(np.float64))
+    if isinstance(stitch, RidgeNear):
+        return stitch.nearest_linear()
     if isinstance(stitch, LowRank):
         return AffineMap(stitch.down_.astype(np.float64) @ stitch.up_, stitch.offset_.astype(np.float64))
     if isinstance(stitch, Identity):

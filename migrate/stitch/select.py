@@ -49,7 +49,7 @@ _ALL_KEPT = 0.95
 AUTO = "auto"
 """The spec that means all candidates that suit the pairs."""
 
-AUTO_CANDIDATES = ("identity", "procrustes", "ols", "lowrank", "ridge", "ridge+text")
+AUTO_CANDIDATES = ("identity", "procrustes", "ols", "lowrank", "ridge", "ridge+near", "ridge+text")
 """What `auto` chooses from, the cheaper to use first."""
 
 TEXT_CONTROL = "text"
