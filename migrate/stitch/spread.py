@@ -50,8 +50,8 @@ class Spread:
         kept = variances > _LEAST_VARIANCE * max(float(variances[-1]), np.finfo(float).tiny)
         variances, directions = variances[kept], directions[:, kept]
         found = np.square((predicted - mean) @ directions).sum(axis=0)
-        limit = _LIMIT**2
-        stretch = np.sqrt(variances / np.clip(found, variances / limit, variances * limit)) ** _BEYOND
+        shortfall = np.sqrt(variances / np.maximum(found, variances / _LIMIT**2))
+        stretch = np.clip(shortfall**_BEYOND, 1 / _LIMIT, _LIMIT)
         matrix = np.eye(len(mean)) + (directions * (stretch - 1)) @ directions.T
         return cls(matrix, mean - mean @ matrix)
 
