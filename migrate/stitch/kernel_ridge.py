@@ -429,6 +429,12 @@ class RidgeText(Additive):
     cost: ClassVar[int] = 9
     reads_texts: ClassVar[bool] = True
 
+    def texts_alone(self) -> Text | None:
+        """The companion that reads the texts alone, as a stitch that is tuned; None where there is none."""
+        companions = () if self.weighing is None else self.weighing.companions
+        found = [one for _, one in companions if not one.weights.keys() <= {VECTOR, NEAR}]
+        return Text(found[0]) if found else None
+
 
 class RidgeNear(Additive):
     """The old vector, linearly and, where that helps, by its neighbourhood; no texts."""

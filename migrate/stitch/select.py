@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from migrate.stitch.base import FOLDS, Pairing, Stitch, StretchableStitch, check_pairs, cross_predict
 from migrate.stitch.confidence import Confidence
+from migrate.stitch.kernel_ridge import RidgeText
 from migrate.stitch.linear import Adjoint, Identity, Mean, Procrustes, Ridge
 from migrate.stitch.prior import AffineMap
 from migrate.stitch.registry import find_kind, new_stitch
@@ -229,7 +230,11 @@ def select_stitch(
     controls = [spec for spec in (TEXT_CONTROL, Mean.kind) if spec not in choices]
     controls = [spec for spec in controls if pairs.texts is not None or not new_stitch(spec).reads_texts]
     table = [candidate.row for candidate in judged]
-    table += [_judge(spec, pairs, neighbours, seed=seed, is_control=True).row for spec in controls]
+    readers = [one.stitch.texts_alone() for one in judged if isinstance(one.stitch, RidgeText)]
+    known = {TEXT_CONTROL: next(iter(readers), None)}
+    table += [
+        _judge(spec, pairs, neighbours, seed=seed, tuned=known.get(spec), is_control=True).row for spec in controls
+    ]
     table.append(_random_control(pairs.target, seed=seed))
     progress("fit candidates", len(choices), len(choices))
     confidence = Confidence.fit(cross_predict(chosen.stitch, pairs, seed=seed), pairs.target)
@@ -250,14 +255,18 @@ def _reporting(specs: Sequence[str], progress: Progress) -> Sequence[str]:
     return specs
 
 
-def tune(spec: str, pairs: Pairing, *, seed: int = 0, prior: AffineMap | None = None) -> tuple[Stitch, Vectors]:
+def tune(
+    spec: str, pairs: Pairing, *, seed: int = 0, prior: AffineMap | None = None, tuned: Stitch | None = None
+) -> tuple[Stitch, Vectors]:
     """An unfitted stitch with all that is chosen for these pairs, and its predictions for held-out ones, (n, q).
 
-    `prior` is what it may lean on.
+    `prior` is what it may lean on; `tuned` is one whose options are chosen already.
     """
-    stitch = new_stitch(spec)
-    stitch.prior = prior
-    stitch = stitch.tuned(pairs.source, pairs.target, pairs.texts)
+    if tuned is None:
+        stitch = new_stitch(spec)
+        stitch.prior = prior
+        tuned = stitch.tuned(pairs.source, pairs.target, pairs.texts)
+    stitch = tuned
     vectors = cross_predict(stitch, pairs, seed=seed, with_variance=False).vectors
     if isinstance(stitch, StretchableStitch):
         stitch.spread = Spread.fit(vectors, pairs.target)
@@ -272,10 +281,11 @@ def _judge(
     *,
     seed: int,
     prior: AffineMap | None = None,
+    tuned: Stitch | None = None,
     is_control: bool = False,
 ) -> _Judged:
     started = time.perf_counter()
-    stitch, vectors = tune(spec, pairs, seed=seed, prior=prior)
+    stitch, vectors = tune(spec, pairs, seed=seed, prior=prior, tuned=tuned)
     elapsed = time.perf_counter() - started
     shares = neighbours.overlap(unit_rows(vectors))
     scores = score_predictions(vectors, pairs.target, shares=shares)

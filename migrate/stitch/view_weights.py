@@ -28,6 +28,7 @@ _LEAST_GAIN = 0.002
 """Of overlap@10, for a weight to be changed: about half a standard error over 1,000 documents."""
 
 
+_COMPANIONS_PENALTIES = (1 / 3, 1.0, 3.0, 10.0)
 _TEXT_SHARES = (0.45, 0.3, 0.15)
 _OTHER_SHARES = (0.0, 0.15, 0.3)
 """Of the companions in the average. Regressions of different views err differently, so that their average is nearer."""
@@ -126,7 +127,8 @@ class Search:
         groups = [{n: own[n] for n in own if (n in texts) is is_text} for is_text in (True, False)]
         if not all(groups):
             return weighing
-        several = [weighing, *(self.best_penalty(weights) for weights in groups)]
+        penalties = [weighing.penalty * factor for factor in _COMPANIONS_PENALTIES]
+        several = [weighing, *(self.best_penalty(weights, penalties) for weights in groups)]
         predicted = [self.target - self._solved(one).astype(np.float32) for one in several]
         overlap = float(self._overlaps(predicted[0]).mean())
         for of_texts in _TEXT_SHARES:
