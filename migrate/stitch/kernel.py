@@ -30,8 +30,8 @@ class Part:
     Attributes
     ----------
     rows : (n, f) sparse or dense, the fit documents in this view
-    shares : where several regressions are averaged: what the coefficients of each are multiplied by in this view, the
-        one that knows a variance first; that one does not read the view if its share is 0
+    shares : where several regressions are averaged: what the coefficients of each are multiplied by in this view, first
+        those of the regression over all views
     """
 
     form: ClassVar[str] = "linear"
