@@ -97,7 +97,8 @@ class Search:
             tried = [self.best_penalty(weights, [best.penalty]) for weights in _changes(best.weights, name)]
             if tried:
                 better = max(tried, key=lambda weighing: weighing.overlap)
-                better = self.best_penalty(better.weights, [better.penalty * near for near in NEARBY])
+                near = self.best_penalty(better.weights, [better.penalty * factor for factor in NEARBY if factor != 1])
+                better = max(better, near, key=lambda weighing: (weighing.overlap, weighing.penalty))
                 best = better if better.overlap > best.overlap + _LEAST_GAIN else best
         return replace(best, weights={name: weight for name, weight in best.weights.items() if weight})
 
