@@ -1,62 +1,40 @@
 """Retrieval after a migration between two published models, in both directions, on two BEIR sets.
 
-    python benchmarks/models.py DATA [--pairs 1000] [--seeds 0 1 2]
+    python benchmarks/models.py DATA [--mpnet FOLDER] [--pairs 1000] [--seeds 0 1 2]
 
 DATA is as for `benchmarks/retrieval.py`, with `pairs/SET.mpnet.npz` (all-mpnet-base-v2) and `pairs/SET.minilm.npz`
-(all-MiniLM-L6-v2). The target's own token embeddings are read where it is MiniLM; those of mpnet are not at hand, so
-that direction is as if the target were behind an API.
+(all-MiniLM-L6-v2). The target's own token embeddings are read where it is MiniLM, and where it is mpnet if `--mpnet`
+names a folder of that model, as sentence-transformers writes it; without, that direction is as if the target were
+behind an API.
 
-Printed are retention of nDCG@10 and overlap@10 on the held-out collection, as `retrieval.py` has them. `staying` is
-the old model, asked in its own space.
+Printed are retention of nDCG@10 and overlap@10 on the held-out collection, as `retrieval.py` has them.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
-import time
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from retrieval import (
-    AUTO,
-    SETS,
-    TARGET_MODEL,
-    VECTORS,
-    HeldOut,
-    ReadSet,
-    Result,
-    print_cells,
-    read_set,
-    results,
-)
+from retrieval import AUTO, SETS, STAYING, TARGET_MODEL, VECTORS, judge_cell, print_cells, read_set
 
 from migrate.embedders import load_embedder
-from migrate.vectors import unit_rows
+from migrate.embedders.base import TokenTable
 
 MINILM, MPNET = "minilm", "mpnet"
+TOKENS_READ = 254
+"""Of a text, for the vectors in DATA; the model itself reads 382."""
+
 DIRECTIONS = ((MPNET, MINILM), (MINILM, MPNET))
-STITCHES = ("procrustes", "ridge", "text", "ridge+text", VECTORS, AUTO)
-STAYING = "staying"
+STITCHES = (STAYING, "procrustes", "ridge", "text", "ridge+text", VECTORS, AUTO)
 
 
-def stay(held_out: HeldOut) -> Result:
-    """The old model on what is left."""
-    old = held_out.source
-    return held_out.compare(unit_rows(old.documents[held_out.rows[1]]), unit_rows(old.queries))
-
-
-def judge_direction(
-    read: ReadSet, old: str, pairs: int, seeds: Sequence[int], stitches: Sequence[str]
-) -> dict[str, list[Result]]:
-    """Staying and every stitch, a result a seed."""
-    started, found = time.perf_counter(), dict[str, list[Result]]()
-    for seed in seeds:
-        held_out = HeldOut(read.collection, read.sources[old], read.target, read.texts, pairs, seed)
-        found.setdefault(STAYING, []).append(stay(held_out))
-        for stitch, result in results(held_out, stitches):
-            found.setdefault(stitch, []).append(result)
-    print(f"  {read.name} from {old}: {time.perf_counter() - started:.0f} s", file=sys.stderr, flush=True)
+def token_tables(mpnet: Path | None) -> dict[str, TokenTable | None]:
+    """The token embeddings of each target, where they are at hand."""
+    found: dict[str, TokenTable | None] = {MINILM: load_embedder(TARGET_MODEL).token_table(), MPNET: None}
+    table = None if mpnet is None else load_embedder(f"sentence-transformers:{mpnet}").token_table()
+    if table is not None:
+        found[MPNET] = replace(table, limit=TOKENS_READ)
     return found
 
 
@@ -64,11 +42,12 @@ def main() -> None:
     """Print the tables of each number of pairs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
+    parser.add_argument("--mpnet", type=Path, help="folder of all-mpnet-base-v2, for its token embeddings")
     parser.add_argument("--pairs", type=int, nargs="+", default=[1_000])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--stitches", nargs="+", default=list(STITCHES))
     arguments = parser.parse_args()
-    tokens = {MINILM: load_embedder(TARGET_MODEL).token_table(), MPNET: None}
+    tokens = token_tables(arguments.mpnet)
     read = {
         (name, old, new): read_set(arguments.data, name, [old], tokens[new], new)
         for name in SETS
@@ -76,11 +55,12 @@ def main() -> None:
     }
     for pairs in arguments.pairs:
         cells = {
-            (name, f"{old} -> {new}"): judge_direction(one, old, pairs, arguments.seeds, arguments.stitches)
+            (name, f"{old} -> {new}"): judge_cell(one, old, pairs, arguments.seeds, arguments.stitches)
             for (name, old, new), one in read.items()
         }
-        print_cells(cells, [STAYING, *arguments.stitches])
-        print(f"\n{pairs:,} pairs, seeds {arguments.seeds}; tokens of the target where it is {MINILM}")
+        print_cells(cells, arguments.stitches)
+        read_from = " and ".join(name for name, table in tokens.items() if table is not None)
+        print(f"\n{pairs:,} pairs, seeds {arguments.seeds}; tokens of the target where it is {read_from}")
 
 
 if __name__ == "__main__":

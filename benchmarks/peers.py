@@ -1,12 +1,13 @@
 """Other tools' maps beside ours, on the same pairs: rebasis and isotrieve, between two published models, both ways.
 
-    python benchmarks/peers.py DATA --python PYTHON3.12 [--environment FOLDER] [--pairs 1000] [--seeds 0]
+    python benchmarks/peers.py DATA --python PYTHON3.12 [--mpnet FOLDER]
+        [--environment FOLDER] [--pairs 1000] [--seeds 0]
 
-DATA is as for `benchmarks/models.py`. The peers are installed, in the versions below, into a virtual environment of
-their own at FOLDER, by PYTHON3.12 (rebasis needs 3.12 or 3.13); one that is there is used as it is. Each method of
-theirs gets the old and new vectors of the sample, as ours do, and maps the documents that are left; rebasis is asked
-for every map that its `auto` chooses among and that needs no torch. Neither reads texts: `vectors` is what ours does
-without, `auto` with them.
+DATA and `--mpnet` are as for `benchmarks/models.py`. The peers are installed, in the versions below, into a virtual
+environment of their own at FOLDER, by PYTHON3.12 (rebasis needs 3.12 or 3.13); one that is there is used as it is.
+Each method of theirs gets the old and new vectors of the sample, as ours do, and maps the documents that are left;
+rebasis is asked for every map that its `auto` chooses among and that needs no torch. Neither reads texts: `vectors` is
+what ours does without, `auto` with them.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from models import DIRECTIONS, MINILM, MPNET, STAYING, stay
+from models import DIRECTIONS, token_tables
 from retrieval import (
     AUTO,
     NOT_APPLICABLE,
     SETS,
-    TARGET_MODEL,
+    STAYING,
     VECTORS,
     HeldOut,
     Result,
@@ -32,11 +33,10 @@ from retrieval import (
     results,
 )
 
-from migrate.embedders import load_embedder
 from migrate.vectors import unit_rows
 
 PACKAGES = ("rebasis==0.1.0", "isotrieve==0.4.0")
-OURS = ("procrustes", "ridge", VECTORS, AUTO)
+OURS = (STAYING, "procrustes", "ridge", VECTORS, AUTO)
 
 # Run by the peers' own Python: reads the arrays `source`, `target` and `rest`, writes what each method maps `rest` to.
 SCRIPT = """
@@ -85,12 +85,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("--python", default="python3.12", help="interpreter to make the environment with")
+    parser.add_argument("--mpnet", type=Path, help="folder of all-mpnet-base-v2, for its token embeddings")
     parser.add_argument("--environment", type=Path, default=Path(tempfile.gettempdir()) / "lead-migrate-peers")
     parser.add_argument("--pairs", type=int, default=1_000)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     arguments = parser.parse_args()
     interpreter = make_environment(arguments.python, arguments.environment)
-    tokens = {MINILM: load_embedder(TARGET_MODEL).token_table(), MPNET: None}
+    tokens = token_tables(arguments.mpnet)
     cells: dict[tuple[str, str], dict[str, list[Result]]] = {}
     for name in SETS:
         for old, new in DIRECTIONS:
@@ -98,8 +99,7 @@ def main() -> None:
             found = cells.setdefault((name, f"{old} -> {new}"), {})
             for seed in arguments.seeds:
                 held_out = HeldOut(read.collection, read.sources[old], read.target, read.texts, arguments.pairs, seed)
-                ours = results(held_out, OURS)
-                for column, result in [(STAYING, stay(held_out)), *judge_peers(interpreter, held_out).items(), *ours]:
+                for column, result in [*results(held_out, OURS), *judge_peers(interpreter, held_out).items()]:
                     found.setdefault(column, []).append(result)
             print(f"  {name} {old} -> {new}", file=sys.stderr, flush=True)
     columns = list(dict.fromkeys(column for found in cells.values() for column in found))

@@ -11,7 +11,8 @@ without the documents that the stitch was fitted on, in the index and in the jud
 for the stitches that read texts, how well the confidence ranks the true errors of the held-out documents.
 
 The target's own token embeddings are read where a stitch reads texts, but not with `--no-tokens`, as it would be if the
-target were behind an API. `vectors` is `auto` among the stitches that read no texts.
+target were behind an API. `vectors` is `auto` among the stitches that read no texts; `staying`, if it is asked for,
+is the old model, asked in its own space.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from migrate.vectors import Batch, Document, Query, Vectors, unit_rows
 SETS = ("scifact", "nfcorpus")
 SPACES = ("tfidf:256", "wordpieces", "layer3-cls", "layer4-mean", "layer5-mean")
 TARGET, TARGET_MODEL = "minilm", "packaged:all-MiniLM-L6-v2"
-VECTORS, AUTO = "vectors", "auto"
+VECTORS, AUTO, STAYING = "vectors", "auto", "staying"
 STITCHES = ("mean", *AUTO_CANDIDATES, "text", VECTORS, AUTO)
 
 
@@ -189,6 +190,10 @@ class HeldOut:
             rank = spearman(selection.confidence.of(found).astype(np.float64), cosine)
         return replace(self.compare(translated, self.target.queries), rank=rank, chosen=selection.chosen)
 
+    def stay(self) -> Result:
+        """The old model on what is left."""
+        return self.compare(unit_rows(self.source.documents[self.rows[1]]), unit_rows(self.source.queries))
+
     def compare(self, documents: Vectors, queries: Vectors) -> Result:
         """Retrieval from what is left, by unit vectors of its documents, (m, d), and of all queries, (k, d)."""
         run = run_over(self.collection, self.rows[1], documents, queries)
@@ -198,9 +203,12 @@ class HeldOut:
 
 
 def results(held_out: HeldOut, stitches: Sequence[str]) -> Iterator[tuple[str, Result]]:
-    """Every stitch on one held-out collection; one that was chosen before is not fitted again."""
+    """Every stitch on one held-out collection, or staying; one that was chosen before is not fitted again."""
     known: dict[str, Result] = {}
     for spec in stitches:
+        if spec == STAYING:
+            yield spec, held_out.stay()
+            continue
         if spec == "identity" and spec not in applicable(held_out.pairing):
             yield spec, NOT_APPLICABLE
             continue

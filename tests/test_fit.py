@@ -173,7 +173,7 @@ def test_the_manifest_is_readable_json(store, tmp_path):
     fit_stitch(store, load_embedder("tfidf:24"), size=60).save(tmp_path / "stitch")
     facts = json.loads((tmp_path / "stitch" / "lead-migrate.json").read_text())
     names = [row["stitch"] for row in facts["details"]["selection"]["candidates"]]
-    assert names == ["procrustes", "ols", "lowrank", "ridge", "ridge+text", "text", "mean", "random"]
+    assert names == ["procrustes", "ols", "lowrank", "ridge", "ridge+near", "ridge+text", "text", "mean", "random"]
 
 
 def test_texts_are_read_where_that_is_asked_for(store):

@@ -64,14 +64,10 @@ class Stitch(ABC):
     """Whether it needs the texts as well as the vectors; other stitches ignore them."""
     reads_prefix: ClassVar[bool] = False
     """Whether it also needs the first tokens of the texts, embedded by the target model: `TextRows.base`."""
-    stretches: ClassVar[bool] = False
-    """Whether its predictions may be stretched: see `stretch`."""
     reach: Reach | None = None
     """The region that the sample covers, after `with_reach`."""
     prior: AffineMap | None = None
     """A map from elsewhere, which a stitch that knows how may lean on."""
-    spread: Spread | None = None
-    """How `Pairing.fit` and `cross_predict` stretch what it predicts; not used by `fit`."""
 
     @property
     def spec(self) -> str:
@@ -102,10 +98,6 @@ class Stitch(ABC):
         """
         self.reach = Reach.fit(source)
         return self
-
-    def stretch(self, spread: Spread) -> Self:
-        """Put the map of `spread` behind that of the fitted stitch, into what was learned; only if `stretches`."""
-        raise NotImplementedError(self.kind)
 
     def cross_predict(
         self,
@@ -171,6 +163,17 @@ class Stitch(ABC):
         return {}
 
 
+class StretchableStitch(Stitch):
+    """A stitch behind whose map a linear one can be put: selection gives its predictions the spread of true vectors."""
+
+    spread: Spread | None = None
+    """How `Pairing.fit` and `cross_predict` stretch what it predicts; not used by `fit`."""
+
+    @abstractmethod
+    def stretch(self, spread: Spread) -> Self:
+        """Put the map of `spread` behind that of the fitted stitch, into what was learned."""
+
+
 def check_pairs(source: Vectors, target: Vectors) -> None:
     """Make sure that there are at least two pairs, or raise StitchError."""
     if len(source) != len(target) or len(source) < 2:
@@ -210,7 +213,9 @@ class Pairing:
     def fit(self, stitch: Stitch) -> Stitch:
         """A copy of the stitch, fitted on all pairs and stretched by its `spread`."""
         fitted = copy.copy(stitch).fit(self.source, self.target, self.texts).with_reach(self.source)
-        return fitted if stitch.spread is None else fitted.stretch(stitch.spread)
+        if isinstance(fitted, StretchableStitch) and fitted.spread is not None:
+            return fitted.stretch(fitted.spread)
+        return fitted
 
 
 def fold_rows(n: int, *, folds: int = FOLDS, seed: int = 0) -> list[NDArray[np.int64]]:
@@ -249,7 +254,8 @@ def cross_predict(
             variance[rows] = prediction.variance
         if prediction.prior is not None:
             prior[rows] = prediction.prior
-    vectors = vectors if stitch.spread is None else stitch.spread.of(vectors)
+    if isinstance(stitch, StretchableStitch) and stitch.spread is not None:
+        vectors = stitch.spread.of(vectors)
     return Prediction(vectors, _if_complete(variance), _if_complete(prior))
 
 

@@ -30,12 +30,15 @@ class Part:
     Attributes
     ----------
     rows : (n, f) sparse or dense, the fit documents in this view
+    shares : where several regressions are averaged: what the coefficients of each are multiplied by in this view, first
+        those of the regression over all views
     """
 
     form: ClassVar[str] = "linear"
     name: str
     rows: Sparse | Vectors
     scale: float = 1.0
+    shares: tuple[float, ...] = ()
 
     def cross(self, rows: NDArray[np.int64]) -> Matrix:
         """The kernel between all fit documents and some of them, (n, m), float64."""
@@ -80,6 +83,8 @@ class Part:
         else:
             arrays |= {"data": rows.data, "indices": rows.indices.astype(np.int32)}
             arrays |= {"starts": rows.indptr.astype(np.int64), "width": np.array(rows.shape[1:], dtype=np.int64)}
+        if self.shares:
+            arrays["shares"] = np.array(self.shares, dtype=np.float64)
         return {f"{self.name}/{self.form}/{key}": array for key, array in arrays.items()}
 
 
@@ -91,7 +96,7 @@ class GaussianPart(Part):
     """
 
     form: ClassVar[str] = "gaussian"
-    width: float = 1.0
+    width: float = field(default=1.0, kw_only=True)
 
     def cross(self, rows: NDArray[np.int64]) -> Matrix:
         """The kernel between all fit documents and some of them, (n, m), float64."""
@@ -137,12 +142,13 @@ def _restore_part(prefix: str, arrays: Arrays, n: int) -> Part:
     rows = arrays[f"{prefix}/rows"] if f"{prefix}/rows" in arrays else _restore_sparse(prefix, arrays, n)
     if rows.ndim != 2 or rows.shape[0] != n:
         raise ValueError(f"expected {n} rows of {prefix}, found an array of shape {rows.shape}")
+    shares = tuple(arrays.get(f"{prefix}/shares", np.empty(0)).tolist())
     if form == GaussianPart.form:
         width = float(arrays[f"{prefix}/bandwidth"][0])
         if not width > 0:
             raise ValueError(f"a Gaussian kernel of width {width}")
-        return GaussianPart(name, rows, scale, width)
-    return Part(name, rows, scale)
+        return GaussianPart(name, rows, scale, shares, width=width)
+    return Part(name, rows, scale, shares)
 
 
 def _restore_sparse(prefix: str, arrays: Arrays, n: int) -> Sparse:

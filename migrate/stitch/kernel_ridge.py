@@ -1,10 +1,13 @@
 """Stitches that read texts: kernel ridge regression over a weighted sum of views, one of them the old vector.
 
     text          the texts alone: the control that shows what the old vectors are worth
+    ridge+near    the old vector, linearly and through a Gaussian kernel, no texts
     ridge+text    the old vector, linearly and through a Gaussian kernel, and the texts
     prefix+text   the same, and the first tokens of each text as the target model embeds them
     kernel        the old vector through a Gaussian kernel, no texts
     kernel+text   the old vector through a Gaussian kernel, and the texts
+
+`ridge+text` is an average of three regressions: over all views, over the texts alone, and over the old vector alone.
 
 Each view's kernel is divided by its spread over the sample, so that weights are comparable. Where there are too many
 pairs to solve the system exactly, coefficients are fitted for a random subset of them, the landmarks.
@@ -21,8 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StitchError
-from migrate.stitch.base import Arrays, Prediction, Split, Stitch, check_pairs
+from migrate.stitch.base import Arrays, Prediction, Split, StretchableStitch, check_pairs
 from migrate.stitch.kernel import GaussianPart, KernelSystem, Part, combined, gaussian, in_order, restore_parts, spread
+from migrate.stitch.prior import AffineMap
 from migrate.stitch.spread import Spread
 from migrate.stitch.text_features import DenseView, Matrix, TextRows, View, gram
 from migrate.stitch.view_weights import NEARBY, SEARCH_SIZE, Search, Weighing
@@ -34,6 +38,9 @@ VECTOR, NEAR = "vector", "near"
 LANDMARKS = 4_000
 
 _JITTER = 1e-8
+
+_LINEAR_PENALTY = 1e-3
+"""In units of the mean eigenvalue: for more dimensions than fit documents."""
 
 STARTING_WEIGHTS: Mapping[str, float] = {
     VECTOR: 1.0,
@@ -72,13 +79,15 @@ class Kernels:
     def parts(self, weighing: Weighing) -> list[Part]:
         """The views that have a weight, with these documents to predict from."""
         weights = [(name, weight) for name, weight in weighing.weights.items() if name in self.scales]
-        return [self._part(name, weight * self.scales[name]) for name, weight in weights]
+        return [self._part(name, weight, weighing) for name, weight in weights]
 
-    def _part(self, name: str, scale: float) -> Part:
-        rows = self.views[name].matrix()
+    def _part(self, name: str, weight: float, weighing: Weighing) -> Part:
+        rows, scale = self.views[name].matrix(), weight * self.scales[name]
+        relative = [share * one.weights.get(name, 0.0) / weight for share, one in weighing.companions]
+        shares = (weighing.own_share, *relative) if relative else ()
         if name in self.widths:
-            return GaussianPart(name, rows, scale, self.widths[name])
-        return Part(name, rows, scale)
+            return GaussianPart(name, rows, scale, shares, width=self.widths[name])
+        return Part(name, rows, scale, shares)
 
 
 def measure(views: Mapping[str, View], texts: TextRows | None, gaussians: Collection[str]) -> Kernels:
@@ -123,7 +132,7 @@ def solve_on_landmarks(
     return alpha, means
 
 
-class Additive(Stitch):
+class Additive(StretchableStitch):
     """Kernel ridge regression over views; `weighing` is found by `tuned`, or else by `fit`.
 
     `landmarks` is the number of landmarks; by default `LANDMARKS` for more than `LARGEST_EXACT` pairs, while fewer are
@@ -135,6 +144,7 @@ class Additive(Stitch):
     alpha_ : (n, q + 1 + r) float32, coefficients of the fit documents: of the prediction, of the mean of the kernel
         over them, and of the directions that explain the variance
     offset_ : (q + 1 + r,) float32, to be added to `k(x) @ alpha_`; at q what makes the variance of the mean
+    companions_ : (c, n, q) float32, coefficients of the prediction of each companion
     base_ : (p, q) float32, the share of a prior's matrix that the rest is the residual of; None without
     prefix_ : (q, q) float32, the same for the vectors of first tokens; None without
     penalty_ : the penalty of the fit, which for more pairs than the search looks at is tried again on all
@@ -142,12 +152,14 @@ class Additive(Stitch):
     """
 
     reads_vectors: ClassVar[bool] = True
-    stretches: ClassVar[bool] = True
+    has_companions: ClassVar[bool] = False
+    """Whether regressions over the texts alone and over the old vector alone may be averaged in."""
     gaussians: ClassVar[frozenset[str]] = frozenset()
     """Views of the old vector with a Gaussian kernel: `VECTOR` itself, or `NEAR` beside it."""
     mean_: Vectors
     alpha_: Vectors
     offset_: Vectors
+    companions_: Vectors
     base_: Vectors | None
     prefix_: Vectors | None
     dim_: int
@@ -176,12 +188,15 @@ class Additive(Stitch):
         if self.prior is not None and self.reads_vectors:
             prior = self.prior.of(source[rows])
             found = search.lean(found, prior)
-            search.residual = (truth - found.share * prior).astype(np.float32)
+            search.residual = (search.target - found.share * prior).astype(np.float32)
         base = self._base_vectors(texts)
-        if base is None:
+        if base is not None:
+            towards = summarize_norms(target).mean * base[rows].astype(np.float64)
+            found = search.lean(found, towards, "base_share")
+            search.residual = (search.residual - found.base_share * towards).astype(np.float32)
+        if not self.has_companions:
             return found
-        towards = summarize_norms(target).mean * base[rows].astype(np.float64)
-        return search.lean(found, towards, "base_share")
+        return search.accompanied(found, [name for name in grams if name not in (VECTOR, NEAR)])
 
     def fit(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
         """Solve for all pairs, exactly or on landmarks.
@@ -204,7 +219,12 @@ class Additive(Stitch):
         if len(target) > SEARCH_SIZE:
             search = Search({"all": system.gram}, truth, system.target)
             penalty = search.best_penalty({"all": 1.0}, [penalty * near for near in NEARBY]).penalty
-        self._keep(kernels.parts(weighing), system, system.coefficients(penalty), system.means, penalty)
+        solved = [(system.coefficients(penalty), system.means)]
+        factor = penalty / weighing.total_penalty
+        for _, one in weighing.companions:
+            companion = KernelSystem(kernels.total(one), system.target)
+            solved.append((companion.coefficients(one.total_penalty * factor), companion.means))
+        self._keep(kernels.parts(weighing), weighing, system, solved, penalty)
         return self
 
     def _lean(self, weighing: Weighing, source: Vectors, target: Vectors, texts: TextRows | None) -> Matrix:
@@ -239,9 +259,10 @@ class Additive(Stitch):
         every = Kernels(self._views(source, texts, self.mean_), kernels.scales, kernels.widths)
         penalty = weighing.total_penalty
         residual = target.astype(np.float64) - self._lean(weighing, source, target, texts)
-        alpha, means = solve_on_landmarks(every.parts(weighing), rows, residual, penalty)
+        several = [weighing, *(one for _, one in weighing.companions)]
+        solved = [solve_on_landmarks(every.parts(one), rows, residual, one.total_penalty) for one in several]
         system = KernelSystem(kernels.total(weighing), residual)
-        self._keep(kernels.parts(weighing), system, alpha, means, penalty)
+        self._keep(kernels.parts(weighing), weighing, system, solved, penalty)
         return self
 
     def cross_predict(
@@ -258,11 +279,17 @@ class Additive(Stitch):
         weighing = self.weighing or self._weigh(kernels, source, target, texts)
         leant_on = self._leant_on(weighing, source, target, texts)
         total, residual = kernels.total(weighing), target - leant_on
+        companions = [(share, one, kernels.total(one)) for share, one in weighing.companions]
         for fit_rows, held_out in splits:
             system = KernelSystem(total[np.ix_(fit_rows, fit_rows)], residual[fit_rows])
             prior = np.diag(total)[held_out] if with_variance else None
             found = _predict(system, total[np.ix_(held_out, fit_rows)], prior, weighing.total_penalty)
-            yield replace(found, vectors=(found.vectors + leant_on[held_out]).astype(np.float32))
+            vectors = weighing.own_share * found.vectors + leant_on[held_out]
+            for share, one, own in companions:
+                alone = KernelSystem(own[np.ix_(fit_rows, fit_rows)], residual[fit_rows])
+                kernel = own[np.ix_(held_out, fit_rows)]
+                vectors += share * _predict(alone, kernel, None, one.total_penalty).vectors
+            yield replace(found, vectors=vectors.astype(np.float32))
 
     def _kernels(self, source: Vectors, texts: TextRows | None, mean: Vectors | None = None) -> Kernels:
         return measure(self._views(source, texts, _mean(source) if mean is None else mean), texts, self.gaussians)
@@ -288,12 +315,26 @@ class Additive(Stitch):
             views[NEAR] = DenseView(unit_rows(vectors - mean))
         return views
 
-    def _keep(self, parts: Sequence[Part], system: KernelSystem, alpha: Matrix, means: Matrix, penalty: float) -> None:
-        """Put the columns of the prediction, of the mean and of the directions side by side."""
+    def _keep(
+        self,
+        parts: Sequence[Part],
+        weighing: Weighing,
+        system: KernelSystem,
+        solved: Sequence[tuple[Matrix, Matrix]],
+        penalty: float,
+    ) -> None:
+        """Put the columns of the prediction, of the mean and of the directions side by side.
+
+        `solved` are the coefficients and the means of the kernel, the own ones first and then those of each companion.
+        """
         directions = system.directions(penalty, DIRECTIONS)
+        alpha = solved[0][0]
         mean = np.full((len(alpha), 1), 1 / len(alpha))
         self.alpha_ = np.hstack([alpha, mean, directions]).astype(np.float32)
-        offset = np.r_[system.mean - means @ alpha + self._base_offset, system.means.mean(), -system.means @ directions]
+        self.companions_ = np.array([one for one, _ in solved[1:]], dtype=np.float32).reshape(-1, *alpha.shape)
+        shares = (weighing.own_share, *(share for share, _ in weighing.companions))
+        shift = np.sum([share * (means @ one) for share, (one, means) in zip(shares, solved, strict=True)], axis=0)
+        offset = np.r_[system.mean - shift + self._base_offset, system.means.mean(), -system.means @ directions]
         self.offset_ = offset.astype(np.float32)
         self.penalty_ = penalty
         self.parts_ = in_order(parts)
@@ -304,8 +345,8 @@ class Additive(Stitch):
         views = self._views(vectors, texts, self.mean_)
         columns = np.zeros((len(vectors), self.alpha_.shape[1]), dtype=np.float32)
         prior = np.zeros(len(vectors), dtype=np.float32)
-        for part in self.parts_:
-            columns += part.columns(views[part.name], self.alpha_)
+        for part, alpha in zip(self.parts_, self._coefficients, strict=True):
+            columns += part.columns(views[part.name], alpha)
             prior += part.diagonal(views[part.name])
         q = self.dim_
         prior += self.offset_[q] - 2 * columns[:, q]
@@ -318,9 +359,29 @@ class Additive(Stitch):
             predicted += base @ self.prefix_
         return Prediction(predicted, prior - explained)
 
+    @property
+    def _coefficients(self) -> list[Vectors]:
+        """What each part is multiplied by, (n, q + 1 + r); kept, since parts keep what they make of it."""
+        kept = self.__dict__.get("_mixed")
+        if kept is None or kept[0] is not self.alpha_ or kept[1] is not self.companions_:
+            kept = (self.alpha_, self.companions_, [self._mixed_for(part) for part in self.parts_])
+            self.__dict__["_mixed"] = kept
+        found: list[Vectors] = kept[2]
+        return found
+
+    def _mixed_for(self, part: Part) -> Vectors:
+        if not part.shares:
+            return self.alpha_
+        mixed, q = self.alpha_.copy(), self.dim_
+        mixed[:, :q] *= np.float32(part.shares[0])
+        for share, alpha in zip(part.shares[1:], self.companions_, strict=True):
+            mixed[:, :q] += np.float32(share) * alpha
+        return mixed
+
     def stretch(self, spread: Spread) -> Self:
         """Multiply the coefficients and the offset of the prediction."""
         q = self.dim_
+        self.companions_ = (self.companions_ @ spread.matrix).astype(np.float32)
         if self.base_ is not None:
             self.base_ = (self.base_ @ spread.matrix).astype(np.float32)
         if self.prefix_ is not None:
@@ -346,6 +407,8 @@ class Additive(Stitch):
         """Coefficients, offset, mean, and what each view saw of the fit documents."""
         arrays = {"alpha": self.alpha_, "offset": self.offset_, "mean": self.mean_}
         arrays["dim"] = np.array([self.dim_], dtype=np.int64)
+        if len(self.companions_):
+            arrays["companions"] = self.companions_
         if self.base_ is not None:
             arrays["base"] = self.base_
         if self.prefix_ is not None:
@@ -359,6 +422,11 @@ class Additive(Stitch):
         self.alpha_, self.offset_, self.mean_ = arrays["alpha"], arrays["offset"], arrays["mean"]
         self.dim_, self.base_, self.prefix_ = int(arrays["dim"][0]), arrays.get("base"), arrays.get("prefix")
         self.parts_ = restore_parts(arrays, len(self.alpha_))
+        none = np.empty((0, len(self.alpha_), self.dim_), dtype=np.float32)
+        self.companions_ = arrays.get("companions", none)
+        counts = {len(part.shares) for part in self.parts_} - {1 + len(self.companions_)}
+        if self.companions_.shape[1:] != none.shape[1:] or counts - ({0} if not len(self.companions_) else set()):
+            raise ValueError(f"coefficients of companions {self.companions_.shape} that views do not share")
         if self.offset_.shape != self.alpha_.shape[1:] or not 0 < self.dim_ < len(self.offset_):
             raise ValueError(
                 f"coefficients {self.alpha_.shape}, offset {self.offset_.shape} for {self.dim_} dimensions"
@@ -376,6 +444,7 @@ class Additive(Stitch):
         weights = self.weighing.weights
         share = {} if self.prior is None else {"share of prior": self.weighing.share}
         shown = {f"weight {name}": weight for name, weight in weights.items()}
+        shown |= {f"share {_name(one)}": share for share, one in self.weighing.companions}
         prefix = {"share of first tokens": self.weighing.base_share} if self.reads_prefix else {}
         return {"lambda": self.penalty_ / sum(weights.values()), **shown, **share, **prefix}
 
@@ -393,9 +462,36 @@ class RidgeText(Additive):
     """The old vector, linearly and, where that helps, by its neighbourhood, and the texts."""
 
     kind: ClassVar[str] = "ridge+text"
+    has_companions: ClassVar[bool] = True
     gaussians: ClassVar[frozenset[str]] = frozenset({NEAR})
     cost: ClassVar[int] = 9
     reads_texts: ClassVar[bool] = True
+
+    def texts_alone(self) -> Text | None:
+        """The companion that reads the texts alone, as a stitch that is tuned; None where there is none."""
+        companions = () if self.weighing is None else self.weighing.companions
+        found = [one for _, one in companions if not one.weights.keys() <= {VECTOR, NEAR}]
+        return Text(found[0]) if found else None
+
+
+class RidgeNear(Additive):
+    """The old vector, linearly and, where that helps, by its neighbourhood; no texts."""
+
+    kind: ClassVar[str] = "ridge+near"
+    gaussians: ClassVar[frozenset[str]] = frozenset({NEAR})
+    cost: ClassVar[int] = 6
+
+    def nearest_linear(self) -> AffineMap | None:
+        """The linear map that is nearest to this one on the fit documents; None where the vector has no weight."""
+        found = next((np.asarray(part.rows, dtype=np.float64) for part in self.parts_ if part.name == VECTOR), None)
+        if found is None:
+            return None
+        predicted = self.transform((found + self.mean_).astype(np.float32)).astype(np.float64)
+        rows, mean = found - found.mean(axis=0), found.mean(axis=0) + self.mean_
+        system = rows.T @ rows
+        system[np.diag_indices_from(system)] += _LINEAR_PENALTY * np.trace(system) / len(system)
+        matrix = np.linalg.solve(system, rows.T @ (predicted - predicted.mean(axis=0)))
+        return AffineMap(matrix, predicted.mean(axis=0) - mean @ matrix)
 
 
 class PrefixText(RidgeText):
@@ -421,6 +517,10 @@ class KernelText(Additive):
     cost: ClassVar[int] = 10
     gaussians: ClassVar[frozenset[str]] = frozenset({VECTOR})
     reads_texts: ClassVar[bool] = True
+
+
+def _name(companion: Weighing) -> str:
+    return "vector alone" if companion.weights.keys() <= {VECTOR, NEAR} else "texts alone"
 
 
 def _mean(vectors: Vectors) -> Vectors:

@@ -22,7 +22,8 @@ from typing import ClassVar, Self
 import numpy as np
 
 from migrate.errors import StitchError
-from migrate.stitch.base import Arrays, Stitch, centred, check_pairs
+from migrate.stitch.base import Arrays, Stitch, StretchableStitch, centred, check_pairs
+from migrate.stitch.kernel_ridge import RidgeNear
 from migrate.stitch.prior import SHARES, AffineMap
 from migrate.stitch.scores import Neighbours, standard_error
 from migrate.stitch.spread import Spread
@@ -253,10 +254,9 @@ def best_penalty(source: Vectors, target: Vectors) -> Matrix:
     return RELATIVE_GRID[best : best + 1]
 
 
-class Affine(Stitch):
+class Affine(StretchableStitch):
     """A stitch of the form x @ matrix_ + offset_; subclasses say how the matrix is found from centred pairs."""
 
-    stretches: ClassVar[bool] = True
     matrix_: Vectors
     offset_: Vectors
 
@@ -391,9 +391,11 @@ class Ridge(Affine):
 
 
 def affine_map(stitch: Stitch, dim: int) -> AffineMap | None:
-    """The map of a fitted stitch from `dim` dimensions as a matrix; None where it is none."""
+    """The map of a fitted stitch from `dim` dimensions as a matrix, or the nearest to it; None where there is none."""
     if isinstance(stitch, Affine):
         return AffineMap(stitch.matrix_.astype(np.float64), stitch.offset_.astype(np.float64))
+    if isinstance(stitch, RidgeNear):
+        return stitch.nearest_linear()
     if isinstance(stitch, LowRank):
         return AffineMap(stitch.down_.astype(np.float64) @ stitch.up_, stitch.offset_.astype(np.float64))
     if isinstance(stitch, Identity):
@@ -405,7 +407,7 @@ def _narrow(rows: Matrix) -> Vectors:
     return np.asarray(rows, dtype=np.float32)
 
 
-class LowRank(Stitch):
+class LowRank(StretchableStitch):
     """Ridge whose fitted values are projected on their leading directions (Mukherjee & Zhu 2011).
 
     Without a rank, powers of two are tried and the one with the least leave-one-out error is kept; the projection
@@ -413,7 +415,6 @@ class LowRank(Stitch):
     """
 
     kind: ClassVar[str] = "lowrank"
-    stretches: ClassVar[bool] = True
     options: ClassVar[Sequence[str]] = ("lowrank:RANK",)
     cost: ClassVar[int] = 4
     down_: Vectors

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.stitch.base import Arrays, Stitch, centred, check_pairs
+from migrate.stitch.base import Arrays, StretchableStitch, centred, check_pairs
 from migrate.stitch.spread import Spread
 from migrate.stitch.text_features import Matrix, TextRows
 from migrate.vectors import Vectors
@@ -256,7 +256,7 @@ def _judge(network: Network, held_out: _Pairs) -> Sequence[float]:
         return [float(network.loss(held_out.x, held_out.y))] if len(held_out) else []
 
 
-class Mlp(Stitch):
+class Mlp(StretchableStitch):
     """A multilayer perceptron: `layers` affine maps with a rectifier between each two, as wide as the wider space.
 
     The family of LEAD (Culp & Hernandez 2024, github.com/GatlenCulp/embedding_translation,
@@ -286,7 +286,6 @@ class Mlp(Stitch):
     """
 
     kind: ClassVar[str] = "mlp"
-    stretches: ClassVar[bool] = True
     options: ClassVar[Sequence[str]] = (f"mlp:1 to mlp:{MAX_LAYERS}",)
     cost: ClassVar[int] = 6
     layers_: Sequence[Layer]

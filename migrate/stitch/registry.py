@@ -11,7 +11,7 @@ from typing import Final
 from migrate.errors import UsageError
 from migrate.plugins import installed, load_plugin
 from migrate.stitch.base import Stitch
-from migrate.stitch.kernel_ridge import Kernel, KernelText, PrefixText, RidgeText, Text
+from migrate.stitch.kernel_ridge import Kernel, KernelText, PrefixText, RidgeNear, RidgeText, Text
 from migrate.stitch.linear import Adjoint, Identity, LowRank, Mean, OrdinaryLeastSquares, Procrustes, Ridge
 from migrate.stitch.mlp import Mlp
 from migrate.stitch.prefix import Prefix
@@ -21,7 +21,7 @@ KINDS: Final[dict[str, type[Stitch]]] = {
     kind.kind: kind
     for kind in (
         Identity, Mean, Procrustes, OrdinaryLeastSquares, Ridge, LowRank, Mlp, Adjoint,
-        Kernel, Text, RidgeText, KernelText, Prefix, PrefixText,
+        RidgeNear, Kernel, Text, RidgeText, KernelText, Prefix, PrefixText,
     )
 }  # fmt: skip
 """The built-in kinds by name."""

@@ -19,8 +19,9 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.stitch.base import FOLDS, Pairing, Stitch, check_pairs, cross_predict
+from migrate.stitch.base import FOLDS, Pairing, Stitch, StretchableStitch, check_pairs, cross_predict
 from migrate.stitch.confidence import Confidence
+from migrate.stitch.kernel_ridge import RidgeText
 from migrate.stitch.linear import Adjoint, Identity, Mean, Procrustes, Ridge
 from migrate.stitch.prefix import Prefix, PrefixCost, PrefixWorth
 from migrate.stitch.prior import AffineMap
@@ -51,7 +52,7 @@ _ALL_KEPT = 0.95
 AUTO = "auto"
 """The spec that means all candidates that suit the pairs."""
 
-AUTO_CANDIDATES = ("identity", "procrustes", "ols", "lowrank", "ridge", "ridge+text")
+AUTO_CANDIDATES = ("identity", "procrustes", "ols", "lowrank", "ridge", "ridge+near", "ridge+text")
 """What `auto` chooses from, the cheaper to use first."""
 
 PREFIX_CANDIDATES = ("prefix", "prefix+text")
@@ -281,7 +282,11 @@ def select_stitch(
     controls = [spec for spec in (TEXT_CONTROL, Mean.kind) if spec not in choices]
     controls = [spec for spec in controls if pairs.texts is not None or not new_stitch(spec).reads_texts]
     table = [candidate.row for candidate in judged]
-    table += [_judge(spec, pairs, neighbours, seed=seed, is_control=True).row for spec in controls]
+    readers = [one.stitch.texts_alone() for one in judged if isinstance(one.stitch, RidgeText)]
+    known = {TEXT_CONTROL: next(iter(readers), None)}
+    table += [
+        _judge(spec, pairs, neighbours, seed=seed, tuned=known.get(spec), is_control=True).row for spec in controls
+    ]
     table.append(_random_control(pairs.target, seed=seed))
     progress("fit candidates", len(choices), len(choices))
     curve = learning_curve(chosen.stitch, pairs, chosen.shares, neighbours, n_pairs=n_pairs, seed=seed)
@@ -332,16 +337,20 @@ def _reporting(specs: Sequence[str], progress: Progress) -> Sequence[str]:
     return specs
 
 
-def tune(spec: str, pairs: Pairing, *, seed: int = 0, prior: AffineMap | None = None) -> tuple[Stitch, Vectors]:
+def tune(
+    spec: str, pairs: Pairing, *, seed: int = 0, prior: AffineMap | None = None, tuned: Stitch | None = None
+) -> tuple[Stitch, Vectors]:
     """An unfitted stitch with all that is chosen for these pairs, and its predictions for held-out ones, (n, q).
 
-    `prior` is what it may lean on.
+    `prior` is what it may lean on; `tuned` is one whose options are chosen already.
     """
-    stitch = new_stitch(spec)
-    stitch.prior = prior
-    stitch = stitch.tuned(pairs.source, pairs.target, pairs.texts)
+    if tuned is None:
+        stitch = new_stitch(spec)
+        stitch.prior = prior
+        tuned = stitch.tuned(pairs.source, pairs.target, pairs.texts)
+    stitch = tuned
     vectors = cross_predict(stitch, pairs, seed=seed, with_variance=False).vectors
-    if stitch.stretches:
+    if isinstance(stitch, StretchableStitch):
         stitch.spread = Spread.fit(vectors, pairs.target)
         vectors = stitch.spread.of(vectors)
     return stitch, vectors
@@ -354,10 +363,11 @@ def _judge(
     *,
     seed: int,
     prior: AffineMap | None = None,
+    tuned: Stitch | None = None,
     is_control: bool = False,
 ) -> _Judged:
     started = time.perf_counter()
-    stitch, vectors = tune(spec, pairs, seed=seed, prior=prior)
+    stitch, vectors = tune(spec, pairs, seed=seed, prior=prior, tuned=tuned)
     elapsed = time.perf_counter() - started
     shares = neighbours.overlap(unit_rows(vectors))
     scores = score_predictions(vectors, pairs.target, shares=shares)

@@ -20,13 +20,16 @@ _LEAST_VARIANCE = 1e-6
 
 _LIMIT = 10.0
 
+_BEYOND = 1.25
+"""The power of the stretch. More of it gains nDCG@10 and loses overlap@10; up to here hardly any of the latter."""
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Spread:
     """The affine map `x @ matrix + offset` that stretches held-out predictions along the target's principal directions.
 
-    Along each they get the standard deviation that the true vectors have there, about the same mean. Where predictions
-    are right it changes nothing.
+    Along each they get the standard deviation that the true vectors have there, about the same mean, and a little more:
+    queries ask for what tells documents apart. Where predictions are right it changes nothing.
 
     Attributes
     ----------
@@ -47,8 +50,8 @@ class Spread:
         kept = variances > _LEAST_VARIANCE * max(float(variances[-1]), np.finfo(float).tiny)
         variances, directions = variances[kept], directions[:, kept]
         found = np.square((predicted - mean) @ directions).sum(axis=0)
-        limit = _LIMIT**2
-        stretch = np.sqrt(variances / np.clip(found, variances / limit, variances * limit))
+        shortfall = np.sqrt(variances / np.maximum(found, variances / _LIMIT**2))
+        stretch = np.clip(shortfall**_BEYOND, 1 / _LIMIT, _LIMIT)
         matrix = np.eye(len(mean)) + (directions * (stretch - 1)) @ directions.T
         return cls(matrix, mean - mean @ matrix)
 

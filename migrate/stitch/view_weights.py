@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,11 +29,23 @@ _LEAST_GAIN = 0.002
 """Of overlap@10, for a weight to be changed: about half a standard error over 1,000 documents."""
 
 
+_COMPANIONS_PENALTIES = (1 / 3, 1.0, 3.0, 10.0)
+_TEXT_SHARES = (0.45, 0.3, 0.15)
+_OTHER_SHARES = (0.0, 0.15, 0.3)
+"""Of the companions in the average. Regressions of different views err differently, so that their average is nearer."""
+
+_TEXTS_MAY_COST = 0.005
+"""Of overlap@10 among documents. Whole documents are alike in more than queries ask for; what texts tell of a document
+answers queries better than it finds its neighbours."""
+
+
 @dataclass(frozen=True, slots=True)
 class Weighing:
     """Weights by view, the penalty in units of the mean diagonal, and the leave-one-out overlap@10 they give.
 
-    They are for what `share` of a prior leaves over, or `base_share` of the vectors of first tokens.
+    They are for what `share` of a prior leaves over, or `base_share` of the vectors of first tokens. `companions` are
+    regressions of their own over some of the views; their predictions enter the average with the shares that stand
+    beside them, this one's with what is left of 1.
     """
 
     weights: Mapping[str, float]
@@ -41,6 +53,12 @@ class Weighing:
     overlap: float
     share: float = 0.0
     base_share: float = 0.0
+    companions: tuple[tuple[float, Weighing], ...] = ()
+
+    @property
+    def own_share(self) -> float:
+        """The share of the regression over all views in the average with its companions."""
+        return 1 - sum(share for share, _ in self.companions)
 
     @property
     def total_penalty(self) -> float:
@@ -82,7 +100,8 @@ class Search:
             tried = [self.best_penalty(weights, [best.penalty]) for weights in _changes(best.weights, name)]
             if tried:
                 better = max(tried, key=lambda weighing: weighing.overlap)
-                better = self.best_penalty(better.weights, [better.penalty * near for near in NEARBY])
+                near = self.best_penalty(better.weights, [better.penalty * factor for factor in NEARBY if factor != 1])
+                better = max(better, near, key=lambda weighing: (weighing.overlap, weighing.penalty))
                 best = better if better.overlap > best.overlap + _LEAST_GAIN else best
         return replace(best, weights={name: weight for name, weight in best.weights.items() if weight})
 
@@ -104,8 +123,41 @@ class Search:
                     best, least = replace(tried, overlap=float((plain + gain).mean())), float(gain.mean())
         return best
 
+    def accompanied(self, weighing: Weighing, texts: Collection[str]) -> Weighing:
+        """The weighing with companions: one that reads the views `texts` alone, and one that reads the others alone.
+
+        Of the shares whose average is not found worse by more than `_TEXTS_MAY_COST`, those with the most of the texts.
+        """
+        own = weighing.weights
+        groups = [{n: own[n] for n in own if (n in texts) is is_text} for is_text in (True, False)]
+        if not all(groups):
+            return weighing
+        penalties = [weighing.penalty * factor for factor in _COMPANIONS_PENALTIES]
+        several = [weighing, *(self.best_penalty(weights, penalties) for weights in groups)]
+        predicted = [self.target - self._solved(one).astype(np.float32) for one in several]
+        overlap = float(self._overlaps(predicted[0]).mean())
+        for of_texts in _TEXT_SHARES:
+            tried = []
+            for of_others in _OTHER_SHARES:
+                shares = (1 - of_texts - of_others, of_texts, of_others)
+                mean = np.sum([share * one for share, one in zip(shares, predicted, strict=True)], axis=0)
+                tried.append((float(self._overlaps(mean).mean()), shares))
+            found, best = max(tried)
+            if found >= overlap - _TEXTS_MAY_COST:
+                companions = zip(best[1:], several[1:], strict=True)
+                return replace(weighing, overlap=found, companions=tuple(pair for pair in companions if pair[0]))
+        return weighing
+
+    def _solved(self, weighing: Weighing) -> AnyMatrix:
+        """Leave-one-out residuals of the regression of a weighing alone, (n, q)."""
+        gram = combined([self.grams[name] for name in weighing.weights], list(weighing.weights.values()))
+        return KernelSystem(gram, self.residual).solve(weighing.total_penalty).residuals
+
+    def _overlaps(self, predicted: AnyMatrix) -> Matrix:
+        return self.neighbours.overlap(unit_rows(predicted.astype(np.float32)))
+
     def _shares(self, residuals: AnyMatrix) -> Matrix:
-        return self.neighbours.overlap(unit_rows((self.target - residuals).astype(np.float32)))
+        return self._overlaps(self.target - residuals)
 
 
 def _changes(weights: Mapping[str, float], name: str) -> list[dict[str, float]]:

@@ -440,7 +440,7 @@ def test_queries_get_the_prefix_that_the_store_was_made_for(source_folder, beir,
     [
         (["ridge", "lowrank:8", "procrustes"], {"procrustes", "lowrank:8", "ridge"}),
         (["ridge", "ridge+text", "ridge"], {"ridge", "ridge+text"}),
-        (["auto", "kernel"], {"procrustes", "ols", "lowrank", "ridge", "ridge+text", "kernel"}),
+        (["auto", "kernel"], {"procrustes", "ols", "lowrank", "ridge", "ridge+near", "ridge+text", "kernel"}),
     ],
 )
 def test_several_stitches_are_the_candidates(kinds, expected, source_folder, tmp_path, capsys):
