@@ -282,8 +282,8 @@ def select_stitch(
     controls = [spec for spec in (TEXT_CONTROL, Mean.kind) if spec not in choices]
     controls = [spec for spec in controls if pairs.texts is not None or not new_stitch(spec).reads_texts]
     table = [candidate.row for candidate in judged]
-    readers = [one.stitch.texts_alone() for one in judged if isinstance(one.stitch, RidgeText)]
-    known = {TEXT_CONTROL: next(iter(readers), None)}
+    found = [one.stitch for one in judged if one.row.stitch == RidgeText.kind]
+    known = {TEXT_CONTROL: next((one.texts_alone() for one in found if isinstance(one, RidgeText)), None)}
     table += [
         _judge(spec, pairs, neighbours, seed=seed, tuned=known.get(spec), is_control=True).row for spec in controls
     ]
