@@ -1,4 +1,5 @@
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -377,7 +378,7 @@ def test_the_search_looks_at_some_of_many_pairs(world, monkeypatch):
 def test_of_more_pairs_than_were_searched_all_have_a_say_in_the_penalty(world, monkeypatch, factor):
     x, y = mixed(world)
     texts = world.reader.read(world.texts)
-    right = RidgeText().tuned(x, y, texts).weighing
+    right = replace(RidgeText().tuned(x, y, texts).weighing, companions=())
     searched = Weighing(right.weights, right.penalty * factor, 0.0)
     plain_fit = RidgeText(right).fit(x, y, texts).transform(x, texts)
     off = RidgeText(searched).fit(x, y, texts).transform(x, texts)
