@@ -144,3 +144,20 @@ def test_the_linear_map_nearest_to_ridge_and_neighbourhood(pairs):
     wanted = bent.transform(pairs.source)
     assert np.square(nearest - wanted).mean() < np.square(ridge - wanted).mean()
     assert affine_map(bare.fit(RidgeNear(Weighing({NEAR: 1.0}, 0.1, 0.0))), 12) is None
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_order_and_rounding_of_few_pairs_change_neither_choice_nor_weights(world, seed):
+    rng = np.random.default_rng(seed)
+    source = unit_rows(world.hidden + 0.7 * world.wordy)
+    target = unit_rows(world.hidden + 2 * world.wordy + 0.02 * rng.normal(size=world.wordy.shape).astype(np.float32))
+    pairs = world.pairing(source, target)
+    rounded = world.pairing(source * (1 + 1e-7 * rng.choice([-1, 1], source.shape)).astype(np.float32), target)
+    first, *others = (select_stitch(one) for one in (pairs, pairs.take(rng.permutation(len(pairs))), rounded))
+    assert first.stitch.weighing.companions
+    for other in others:
+        assert other.chosen == first.chosen == "ridge+text"
+        found, expected = other.stitch.weighing, first.stitch.weighing
+        assert (found.weights, found.penalty) == (expected.weights, expected.penalty)
+        shares = [sum(share for share, _ in one.companions) for one in (found, expected)]
+        assert shares[0] == pytest.approx(shares[1], abs=0.15)
