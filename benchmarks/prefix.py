@@ -1,6 +1,6 @@
 """Documents by their first tokens, embedded by the target model: the simplest rival of a translation.
 
-    python benchmarks/prefix.py DATA --cache FOLDER [--sets nfcorpus ...] [--only arms|stitches]
+    python benchmarks/prefix.py DATA --cache FOLDER [--sets nfcorpus ...] [--only arms|stitches] [--spaces mpnet ...]
 
 DATA is that of `benchmarks/retrieval.py`; queries and whole documents are those of `pairs/SET.minilm.npz`. Documents
 are cut to their first 16, 24 and 64 tokens and embedded by all-MiniLM-L6-v2; the same is done with the second half of
@@ -13,8 +13,6 @@ the full re-embed, over all documents, those of the sample with their true vecto
 `ridge+text` on a sample, `more pairs` on one that is larger by as many tokens as first tokens of all documents cost,
 `prefix` these alone, `prefix+text` the stitch that leans on them; `fit` is which of them `fit --prefix` chooses on the
 smaller sample. The tokens are those of the three last, as a share of a full re-embed.
-
-With --target all-mpnet-base-v2's folder, the same from MiniLM to that model (`pairs/SET.mpnet.npz`).
 """
 
 from __future__ import annotations
@@ -135,11 +133,11 @@ class Trial:
         return [f"{self.read.name} {self.space}", f"{self.tokens}", tokens, *cells, chosen]
 
 
-def try_stitches(arguments: argparse.Namespace, embedder: Embedder, target: str, spaces: Sequence[str]) -> None:
+def try_stitches(arguments: argparse.Namespace, embedder: Embedder, spaces: Sequence[str]) -> None:
     """Print the second table."""
     counter, tally, rows = embedder.loaded_profile().counter, tally_of(embedder), []
     for name in arguments.sets:
-        read = read_set(arguments.data, name, spaces, embedder.token_table(), target)
+        read = read_set(arguments.data, name, spaces, embedder.token_table())
         documents = read.collection.documents
         whole = tally.cost(documents).tokens
         for tokens in arguments.tokens:
@@ -163,17 +161,13 @@ def main() -> None:
     parser.add_argument("--tokens", nargs="+", type=int, default=list(HALF_LENGTHS))
     parser.add_argument("--pairs", type=int, default=500)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--target", metavar="FOLDER", help="folder of all-mpnet-base-v2; default: MiniLM")
     arguments = parser.parse_args()
     started = time.perf_counter()
-    spec = arguments.target or TARGET_MODEL
-    embedder = load_embedder(spec, device="cpu", cache=arguments.cache / "embeddings.sqlite")
-    if arguments.only != "stitches" and arguments.target is None:
+    embedder = load_embedder(TARGET_MODEL, device="cpu", cache=arguments.cache / "embeddings.sqlite")
+    if arguments.only != "stitches":
         print_arms(arguments, embedder)
     if arguments.only != "arms":
-        target = TARGET if arguments.target is None else MPNET
-        spaces = (*SPACES, MPNET) if arguments.target is None else (TARGET,)
-        try_stitches(arguments, embedder, target, arguments.spaces or spaces)
+        try_stitches(arguments, embedder, arguments.spaces or (*SPACES, MPNET))
     print(f"\n{time.perf_counter() - started:.0f} s")
 
 

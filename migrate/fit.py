@@ -21,7 +21,7 @@ from migrate.embedders.weights import has_packaged_model
 from migrate.errors import StitchError, StoreError, UsageError
 from migrate.manifest import Manifest, ModelIdentity, StitchFacts
 from migrate.selection import SAMPLE_SIZE, Pairs, QueryLog, Sample, choose_strategy, draw_sample, embed_pairs
-from migrate.selection.query_log import digests_of
+from migrate.selection.query_log import choosers_of, digests_of
 from migrate.stitch.base import Pairing
 from migrate.stitch.fitted import (
     DIRECTIONS,
@@ -89,6 +89,8 @@ class FitOptions:
         The target embeds the first `prefix` tokens of the sample too, and a stitch may lean on these. One that does
         is chosen where it should keep more than the same tokens spent on a larger sample; a translation then embeds
         the first tokens of every text. A view of `prefix:TOKENS:TARGET` is the same.
+    grown_from
+        The stitch that was fitted before the store grew: the documents of its sample, which are paid for, come first.
     seed
         Of the sample and of what is random in a fit.
     """
@@ -102,6 +104,7 @@ class FitOptions:
     views: Mapping[str, Embedder] | None = None
     prior: FittedStitch | None = None
     prefix: int | None = None
+    grown_from: FittedStitch | None = None
     seed: int = 0
 
     @property
@@ -152,6 +155,7 @@ class FitPlan(SpendingPlan[FittedStitch]):
                     given.size,
                     strategy=given.strategy,
                     query_log=given.query_log,
+                    paid=() if given.grown_from is None else given.grown_from.sample.ids,
                     seed=given.seed,
                     progress=progress,
                 )
@@ -250,6 +254,7 @@ def plan_fit(
     _check_views(named, options.specs, options.direction)
     _check_texts(store, options.specs, named)
     _check_prior(store, embedder, options)
+    _check_grown(options)
     _check_prefix(store, options, tokens)
     chosen = free_views(store, embedder, options) if options.views is None else named
     views = {spec: cap.meter(view) for spec, view in chosen.items()}
@@ -405,6 +410,19 @@ def _check_prior(store: Store, embedder: Embedder, options: FitOptions) -> None:
     _prior_map(options.prior)
 
 
+def _check_grown(options: FitOptions) -> None:
+    """Make sure that there is room for new documents beside those of the earlier sample."""
+    earlier = options.grown_from
+    if earlier is None:
+        return
+    require_direction(earlier.manifest, DOCUMENT, source="--grown-from")
+    if options.size <= len(earlier.sample.ids):
+        raise UsageError(
+            f"--sample {options.size}: expected more than the {len(earlier.sample.ids):,} documents that the stitch of "
+            "--grown-from has true vectors of (they count), so that new ones come in; raise --sample"
+        )
+
+
 def _differ(one: ModelIdentity, other: ModelIdentity) -> bool:
     """Whether two models are different ones, as far as is known: a file of vectors does not name its model."""
     if one.spec.startswith("file:") or other.spec.startswith("file:"):
@@ -518,6 +536,7 @@ def require_texts(store: Store, embedder: Embedder | None = None) -> None:
 
 def _manifest(store: Store, embedder: Embedder, sample: Sample, options: FitOptions) -> Manifest:
     recorded, log = store.info.manifest, options.query_log
+    earlier = choosers_of(None if options.grown_from is None else options.grown_from.manifest)
     return Manifest(
         kind="stitch",
         model=embedder.identity,
@@ -529,7 +548,7 @@ def _manifest(store: Store, embedder: Embedder, sample: Sample, options: FitOpti
             direction=options.direction,
             sample={"strategy": sample.strategy, "from query log": sample.from_log},
             texts=store.info.has_texts,
-            chosen_by=tuple(sorted(digests_of(log.looked_up))) if log else (),
+            chosen_by=tuple(sorted(earlier | digests_of(log.looked_up if log else ()))),
             prior=None if options.prior is None else options.prior.digest(),
         ).as_details(),
     )

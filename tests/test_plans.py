@@ -12,9 +12,9 @@ from migrate.audit.query_set import load_questions
 from migrate.cli.spending import _MAX_COST_USD
 from migrate.cost.count import count_texts
 from migrate.cost.spending import MAX_COST_USD
-from migrate.embed import plan_embed, plan_reembed
+from migrate.embed import embed_corpus, plan_embed, plan_reembed
 from migrate.embedders import load_embedder
-from migrate.errors import SpendingError
+from migrate.errors import SpendingError, UsageError
 from migrate.fit import FitOptions, plan_fit
 from migrate.pipeline import MigrationRequest, finished_run, plan_migration
 from migrate.reembed import Budget, Reembedding, plan_refit, plan_translate
@@ -181,6 +181,21 @@ def test_a_migration_counts_the_first_tokens_of_all_documents(store, load, serve
     done = plan_migration(requests[1]).run()
     assert done.stitch.selection.prefix is not None
     assert len(server.billed) == len(set(server.billed))
+
+
+def test_a_fit_for_a_store_that_has_grown_pays_for_what_is_new(store, corpus, load, server, tmp_path):
+    half = tmp_path / "half"
+    embed_corpus(lambda: iter(list(corpus.documents)[:80]), load_embedder("tfidf:32"), half)
+    earlier = plan_fit(open_store(half), load(), FitOptions(stitch="ridge", size=SIZE)).run()
+    assert len(server.billed) == SIZE
+    options = FitOptions(stitch="ridge", size=SIZE + 20, grown_from=earlier)
+    plan = plan_fit(store, load(), options)
+    assert plan.estimate().models[0].documents == 20
+    fitted = plan.run()
+    assert len(server.billed) == SIZE + 20
+    assert set(earlier.sample.ids) < set(fitted.sample.ids)
+    with pytest.raises(UsageError, match="expected more than the 50 documents"):
+        plan_fit(store, load(), FitOptions(stitch="ridge", size=SIZE, grown_from=earlier))
 
 
 def test_the_cache_of_a_caller_counts_what_a_plan_embeds(store, load, server):

@@ -41,6 +41,12 @@ if TYPE_CHECKING:
     metavar="STITCH",
     help="Stitch of the same two models from another corpus, to lean on where that helps: worth most with few pairs.",
 )
+@option(
+    "--grown-from",
+    type=click.Path(path_type=Path),
+    metavar="STITCH",
+    help="Stitch fitted before STORE grew: its sample, which is in the cache, is taken again; --sample counts it.",
+)
 @options.learning_options
 @options.view
 @options.price
@@ -53,6 +59,7 @@ def command(
     output: Path,
     direction: Direction,
     prior: Path | None,
+    grown_from: Path | None,
     learning: LearningOptions,
     views: tuple[str, ...],
     price: float | None,
@@ -96,6 +103,7 @@ def command(
             views=options.load_views(views, model),
             prior=None if prior is None else load_stitch(prior),
             prefix=learning.prefix,
+            grown_from=None if grown_from is None else load_stitch(grown_from),
             seed=general.seed,
         )
         plan = plan_fit(opened, embedder, chosen, price_usd_per_mtok=price)

@@ -8,7 +8,7 @@ target model and pairs the result with the old vectors.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
@@ -169,6 +169,7 @@ def draw_sample(
     *,
     strategy: str | None = None,
     query_log: QueryLog | None = None,
+    paid: Collection[str] = (),
     seed: int = 0,
     progress: Progress = no_progress,
 ) -> Sample:
@@ -179,7 +180,8 @@ def draw_sample(
     `random` takes every document with equal chance. `diverse` takes documents far from each other in the store's
     space, out of a random pool (`migrate.selection.sample`). `query-log` takes those that the log's queries would find,
     best ranks first, and random ones where the log touches too few (`migrate.selection.query_log`). By default
-    the strategy is `query-log` where there is a log, else `random`.
+    the strategy is `query-log` where there is a log, else `random`. Documents whose ids are in `paid` come before all
+    others: those of an earlier sample, whose vectors are in the cache.
 
     Raises
     ------
@@ -200,6 +202,9 @@ def draw_sample(
     elif query_log is not None:
         first = query_log_rows(store, query_log, seed=seed, progress=progress)
         order = np.concatenate([first, order[~np.isin(order, first)]])
+    if paid:
+        known = _rows_of(store, paid)
+        order = np.concatenate([known, order[~np.isin(order, known)]])
     candidates = sorted(distinct_texts(store, order, size), key=lambda candidate: candidate.row)
     if not candidates:
         if store.info.has_texts:
@@ -208,6 +213,15 @@ def draw_sample(
     rows = np.array([candidate.row for candidate in candidates], dtype=np.int64)
     documents = tuple(candidate.document for candidate in candidates)
     return Sample(rows, documents, chosen, int(np.isin(rows, first).sum()))
+
+
+def _rows_of(store: Store, ids: Collection[str]) -> NDArray[np.int64]:
+    """The rows of some documents, ascending; ids that the store lacks are left out."""
+    wanted, found, done = frozenset(ids), list[int](), 0
+    for batch in store.scan():
+        found += [done + place for place, doc_id in enumerate(batch.ids) if doc_id in wanted]
+        done += len(batch)
+    return np.array(found, dtype=np.int64)
 
 
 def _diverse_rows(
