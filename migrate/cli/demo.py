@@ -53,7 +53,7 @@ def command(
     """
     from migrate.audit.query_set import QuerySet
     from migrate.datasets.beir import write_beir
-    from migrate.datasets.stdlib import FOLDER, VECTORS, stdlib_beir
+    from migrate.datasets.stdlib import FOLDER, VECTORS, VECTORS_MODEL, stdlib_beir
     from migrate.embed import embed_corpus
     from migrate.embedders import load_embedder
     from migrate.pipeline import PAGE, MigrationRequest, migrate
@@ -65,13 +65,13 @@ def command(
     with _folder(output) as folder, progress_bar(quiet=quiet) as progress:
         target = load_embedder(TARGET, cache=folder / "embeddings.sqlite")
         corpus = stdlib_beir(max_docs=docs, seed=seed, with_vectors=source_spec is None)
+        source = load_embedder(source_spec or f"file:{FOLDER / VECTORS}")
+        embed_corpus(lambda: corpus.documents, source, folder / "source", force=force, progress=progress)
         write_beir(folder / "beir", corpus.documents, corpus.queries, corpus.qrels, force=force)
         if source_spec is None:
             shutil.copyfile(FOLDER / VECTORS, folder / VECTORS)
-        source = load_embedder(source_spec or f"file:{folder / VECTORS}")
-        embed_corpus(lambda: corpus.documents, source, folder / "source", force=force, progress=progress)
         store = open_store(folder / "source")
-        old = source_spec or Path(VECTORS).stem
+        old = source_spec or VECTORS_MODEL
         advise(
             f"1. the store: {store.info.count:,} docstrings of Python's standard library, embedded with {old} "
             f"({store.info.dim} dimensions)",
