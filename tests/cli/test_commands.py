@@ -280,6 +280,7 @@ def test_an_openai_target_pays_for_the_sample_only_once(source_folder, tmp_path,
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with OpenAIServer() as server:
         options = ["--target", "openai:text-embedding-3-small", "--base-url", server.url, "--sample", "50"]
+        options += ["--stitch", "ridge"]
         for name in ("first", "second"):
             assert lead_migrate("fit", source_folder, *options, "-o", tmp_path / name) == 0
         assert len(server.texts_served) == 50
@@ -425,7 +426,8 @@ def test_queries_get_the_prefix_that_the_store_was_made_for(source_folder, beir,
     with OpenAIServer() as server:
         target = ["--target", "openai:text-embedding-3-small", "--base-url", server.url]
         prefixes = ["--query-prefix", "ask: ", "--document-prefix", "doc: "]
-        lead_migrate("fit", source_folder, *target, *prefixes, "--sample", "50", "-o", tmp_path / "stitch")
+        options = ["--sample", "50", "--stitch", "ridge"]
+        lead_migrate("fit", source_folder, *target, *prefixes, *options, "-o", tmp_path / "stitch")
         lead_migrate("translate", source_folder, tmp_path / "stitch", "-o", tmp_path / "new")
         options = ["--reference", "build", "--beir", beir, "--base-url", server.url]
         assert lead_migrate("audit", tmp_path / "new", *options) in (0, 1, 3)

@@ -123,6 +123,7 @@ with progress_bar(quiet="quiet" in sys.argv) as report:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "variables", [{}, {"NO_COLOR": "1"}, {"CI": "true"}, {"TERM": "dumb"}, {"COLUMNS": "39"}], ids=str
 )
@@ -136,6 +137,7 @@ def test_quiet_draws_nothing(tmp_path):
     assert on_terminal([sys.executable, "-c", SLOWLY, "quiet"], tmp_path) == "something worth knowing\r\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("columns", "shown"),
     [
@@ -152,6 +154,7 @@ def test_a_bar_has_total_rate_and_time_left(columns, shown, tmp_path):
     assert "\n".join(lines_left(written)).rstrip("\n") == "something worth knowing"
 
 
+@pytest.mark.slow
 def test_what_an_earlier_run_did_does_not_make_the_rate(tmp_path):
     rates = re.findall(r" ([\d,]+)/s", on_terminal([sys.executable, "-c", SLOWLY], tmp_path, 100))
     assert rates and max(float(rate.replace(",", "")) for rate in rates) < 3_000  # 250 in 0.12 s at most

@@ -61,12 +61,13 @@ COMMANDS = {
 }
 
 
-SLOW = ("check of other vectors", "audit", "audit of other vectors")
+SLOW = {"check of other vectors": "both", "audit": "both", "audit of other vectors": "a pipe"}
+"""These end as those before them, only later: one way of closing is enough for each."""
 
 
 @pytest.mark.parametrize(
     ("name", "closed"),
-    [(n, c) for n in COMMANDS for c in CLOSED if (n not in SLOW or c in ("both", "a pipe")) and c != "all"],
+    [(n, c) for n in COMMANDS for c in CLOSED if c == SLOW.get(n, c) and c != "all"],
 )
 def test_the_exit_code_stays_when_nobody_listens(name, closed, place):
     arguments, expected = COMMANDS[name]
