@@ -388,7 +388,7 @@ class TextReader:
         return reader
 
     def _check(self) -> None:
-        """Make sure that the arrays fit together."""
+        """Make sure that the arrays fit together, and that the tokenizer is one."""
         terms, vectors = (
             (BUCKETS, BUCKETS) if self.pieces is None else (len(self.pieces.kept), len(self.pieces.vectors))
         )
@@ -396,6 +396,8 @@ class TextReader:
         good = shapes == ((BUCKETS,), (terms,), terms, 2) and len(self.topics) in (0, terms)
         if not good or not all(np.isfinite(array).all() for array in self.arrays().values()):
             raise ValueError("frequencies, pieces and topics do not fit together or are not finite")
+        if self.pieces is not None:
+            self.pieces.counts(["word"])
 
 
 def view_of(spec: str) -> str:

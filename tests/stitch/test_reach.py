@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.stats import spearmanr
@@ -6,6 +8,7 @@ from migrate.stitch.base import Pairing, Prediction, cross_predict
 from migrate.stitch.confidence import Confidence
 from migrate.stitch.reach import DIRECTIONS, Reach
 from migrate.stitch.registry import KINDS, new_stitch
+from migrate.stitch.text_features import DenseView, TextRows
 from migrate.vectors import unit_rows
 
 
@@ -89,6 +92,9 @@ def test_stitches_of_vectors_alone_know_their_good_predictions_by_it(spec):
 def test_what_every_stitch_saves_gives_its_variance_back(spec, make_world):
     world = make_world(40)
     pairs = world.pairing(world.wordy, world.wordy)
+    if new_stitch(spec).reads_prefix:
+        first = {"first tokens": DenseView(unit_rows(world.wordy))}
+        pairs = replace(pairs, texts=TextRows({**pairs.texts.views, **first}, "first tokens"))
     fitted = pairs.fit(new_stitch(spec))
     expected = fitted.predict(world.wordy, pairs.texts)
     found = new_stitch(spec).restore_saved(fitted.saved()).predict(world.wordy, pairs.texts)
