@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -171,5 +172,8 @@ def _check_sample(folder: Path, sample: TrueVectors) -> None:
 
 
 def _dim_of(stitch: Stitch, source_dim: int, reader: TextReader | None) -> int:
-    texts = None if reader is None else reader.read([""])  # nothing to embed for a further model
+    texts = None
+    if reader is not None:
+        replace(reader, models={}, base=None).read(["word"])  # a tokenizer that cannot be read is found now
+        texts = reader.read([""])  # nothing to embed for a further model
     return int(stitch.transform(np.zeros((1, source_dim), dtype=np.float32), texts).shape[1])
