@@ -1,11 +1,11 @@
 import csv
-import html.parser
 import io
 import json
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from html_page import Page
 from stores_tools import make_store
 
 from migrate.report.compare import (
@@ -43,34 +43,6 @@ def found(tmp_path_factory):
     ]
     labels = {doc_id: "even" if row % 2 else "odd" for row, doc_id in enumerate(ids)}
     return compare_stores(stores, labels=labels)
-
-
-class Page(html.parser.HTMLParser):
-    """Open and closed tags, links, tables as rows of texts, and all other texts."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.open, self.texts, self.links, self.tables = [], [], [], []
-        self.feed(text)
-
-    def handle_starttag(self, tag, attributes):
-        self.links += [value for name, value in attributes if name in ("src", "href")]
-        if tag not in ("meta", "link"):
-            self.open.append(tag)
-        if tag == "table":
-            self.tables.append([])
-        if tag == "tr":
-            self.tables[-1].append([])
-        if tag in ("td", "th"):
-            self.tables[-1][-1].append("")
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if {"td", "th"} & set(self.open):
-            self.tables[-1][-1][-1] += data
-        self.texts.append(data)
 
 
 def test_text_fits_and_says_what_was_compared(found):

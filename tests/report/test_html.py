@@ -1,6 +1,5 @@
 """The page: valid, whole, without network, and shown by a real browser without complaint."""
 
-import html.parser
 import json
 import re
 import shutil
@@ -11,6 +10,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from html_page import Page
 from topics import DOCUMENTS, QRELS, QUERIES, SOURCE, audit, make_store, noisy
 
 from migrate.audit.query_set import QuerySet
@@ -38,44 +38,8 @@ QUIET = (
     "--disable-background-networking", "--disable-component-update", "--disable-sync", "--window-size=1200,2000",
 )  # fmt: skip
 STRANGE = " <script>alert('x')</script> & \"quoted\""
-VOID = {"meta", "link", "input", "br"}
 
 with_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here")
-
-
-class Page(html.parser.HTMLParser):
-    """Every element by its tag and attributes, and the text of cells; an element that is left open is an error."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.elements, self.open, self.tables = [], [], []
-        self.feed(text)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag, attributes):
-        self.elements.append((tag, dict(attributes)))
-        if tag not in VOID:
-            self.open.append(tag)
-        if tag == "table":
-            self.tables.append([])
-        if tag == "tr":
-            self.tables[-1].append([])
-        if tag in ("td", "th"):
-            self.tables[-1][-1].append("")
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_startendtag(self, tag, attributes):
-        self.elements.append((tag, dict(attributes)))
-
-    def handle_data(self, data):
-        if self.open and self.open[-1] in ("td", "th"):
-            self.tables[-1][-1][-1] += data
-
-    def all(self, tag):
-        return [attributes for name, attributes in self.elements if name == tag]
 
 
 @pytest.fixture(scope="module")
