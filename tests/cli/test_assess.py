@@ -154,7 +154,7 @@ def test_the_page_holds_answers_plans_and_a_drawing(source_folder, tmp_path, cap
     page = tmp_path / "cost.html"
     assert lead_migrate("assess", source_folder, "--target", SMALL, "--html", page) == 0
     html = page.read_text()
-    assert html.count("<svg") == 1 and html.count("<circle") == 6 and "better deal" in html
+    assert html.count('<svg role="img"') == 1 and html.count("<circle") == 6 and "better deal" in html
     assert "http" not in html.split("<svg")[1].split("</svg>")[0]
     code, line = complaint(capsys, "assess", source_folder, "--target", SMALL, "--html", page)
     assert code == 2 and "exists" in line
