@@ -196,7 +196,10 @@ class HeldOut:
 
     def compare(self, documents: Vectors, queries: Vectors) -> Result:
         """Retrieval from what is left, by unit vectors of its documents, (m, d), and of all queries, (k, d)."""
-        run = run_over(self.collection, self.rows[1], documents, queries)
+        return self.compare_run(run_over(self.collection, self.rows[1], documents, queries))
+
+    def compare_run(self, run: Run) -> Result:
+        """The same for answers that are there already."""
         scores, standard = (ndcg(one, self.qrels, self.asked, 10) for one in (run, self.full))
         share = float(overlap(run, self.full, self.asked, 10).mean())
         return Result(float(scores.mean() / standard.mean()), share)
