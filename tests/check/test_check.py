@@ -8,6 +8,7 @@ from migrate.check import Cause, check_store
 from migrate.embedders import load_embedder
 from migrate.errors import VectorError
 from migrate.manifest import Manifest
+from migrate.selection import draw_sample
 from migrate.stores import open_store
 from migrate.vectors import Document
 
@@ -78,6 +79,14 @@ def test_what_a_sample_could_miss_is_said_and_a_larger_one_finds_it(make_store, 
     small = check_store(store, model, sample=8, seed=3)
     assert small.compatible and small.figures.disagreeing.upper == pytest.approx(1 - 0.05 ** (1 / 8))
     assert check_store(store, model, sample=200).cause is Cause.MIXED
+
+
+def test_other_documents_are_looked_at_than_a_fit_draws(make_store, trees, vectors, model):
+    store = make_store(trees, -vectors)
+    for seed in range(5):
+        fitted_on = draw_sample(store, 12, strategy="random", seed=seed).rows.tolist()
+        looked_at = [example.row for example in check_store(store, model, sample=12, seed=seed).examples]
+        assert set(looked_at) - set(fitted_on), "a translated store has true vectors of the documents of the fit"
 
 
 def test_the_seed_decides_the_sample(make_store, trees, vectors, model):
