@@ -21,7 +21,7 @@ import argparse
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -83,8 +83,9 @@ class Space:
 
 
 def load_space(data: Path, name: str, space: str, collection: Collection) -> Space:
-    """A space from a file of vectors, or computed from the texts."""
-    spec = space if space.startswith("tfidf:") else f"file:{data / 'pairs' / f'{name}.{space}.npz'}"
+    """A space from a file of vectors, which is named or lies in DATA, or computed from the texts."""
+    path = Path(space) if space.endswith(".npz") else data / "pairs" / f"{name}.{space}.npz"
+    spec = space if space.startswith("tfidf:") else f"file:{path}"
     embedder = load_embedder(spec)
     embedder.fit(collection.documents)
     return Space(embedder.embed_documents(collection.documents), embedder.embed_queries(collection.queries))
@@ -271,11 +272,16 @@ class ReadSet:
 
 
 def read_set(
-    data: Path, name: str, spaces: Sequence[str], tokens: TokenTable | None, target_space: str = TARGET
+    data: Path,
+    name: str,
+    spaces: Sequence[str],
+    tokens: TokenTable | None,
+    target_space: str = TARGET,
+    only: Set[str] | None = None,
 ) -> ReadSet:
-    """Read a set, and print what the full re-embed does on it."""
+    """Read a set, or the documents of these ids `only`, and print what the full re-embed does on it."""
     beir = load_beir(data / name)
-    collection = Collection(beir, tuple(beir.documents()))
+    collection = Collection(beir, tuple(one for one in beir.documents() if only is None or one.id in only))
     target = load_space(data, name, target_space, collection)
     print_full_reembed(name, collection, target)
     sources = {space: load_space(data, name, space, collection) for space in spaces}
