@@ -254,7 +254,7 @@ def plan_fit(
     _check_views(named, options.specs, options.direction)
     _check_texts(store, options.specs, named)
     _check_prior(store, embedder, options)
-    _check_grown(options)
+    _check_grown(store, embedder, options)
     _check_prefix(store, options, tokens)
     chosen = free_views(store, embedder, options) if options.views is None else named
     views = {spec: cap.meter(view) for spec, view in chosen.items()}
@@ -410,12 +410,18 @@ def _check_prior(store: Store, embedder: Embedder, options: FitOptions) -> None:
     _prior_map(options.prior)
 
 
-def _check_grown(options: FitOptions) -> None:
-    """Make sure that there is room for new documents beside those of the earlier sample."""
+def _check_grown(store: Store, embedder: Embedder, options: FitOptions) -> None:
+    """Make sure that the earlier stitch is for this store and target, and that there is room for new documents."""
     earlier = options.grown_from
     if earlier is None:
         return
     require_direction(earlier.manifest, DOCUMENT, source="--grown-from")
+    model, dim = earlier.manifest.model, input_dim(earlier.manifest)
+    if dim != store.info.dim or (model is not None and _differ(model, embedder.identity)):
+        raise StitchError(
+            f"--grown-from: expected a stitch from {store.info.dim} dimensions to {embedder.identity.spec}, found one "
+            f"from {dim} to {model.spec if model else 'a model that is not named'}; name the stitch of this store"
+        )
     if options.size <= len(earlier.sample.ids):
         raise UsageError(
             f"--sample {options.size}: expected more than the {len(earlier.sample.ids):,} documents that the stitch of "

@@ -348,3 +348,10 @@ def test_texts_without_a_head_are_translated_as_if_there_were_no_prefix(tmp_path
         assert (vectors[0].tobytes() == vectors[1].tobytes()) == (not worth[name].is_used)
     assert worth["head"].alone > 2 * worth["no head"].alone
     assert not worth["no head"].is_used
+
+
+def test_a_stitch_of_another_target_is_none_to_grow_from(store):
+    earlier = fit_stitch(store, load_embedder("tfidf:24"), stitch="ridge", size=40)
+    other = load_embedder("packaged:all-MiniLM-L6-v2", device="cpu")
+    with pytest.raises(StitchError, match="--grown-from: expected a stitch from 32 dimensions to sentence-transf"):
+        plan_fit(store, other, FitOptions(stitch="ridge", size=60, grown_from=earlier))
