@@ -18,6 +18,8 @@ from migrate.cli.spending import cached_texts, usd
 from migrate.cli.terminal import progress_bar, show, show_json
 
 if TYPE_CHECKING:
+    from migrate.cost.plans import Plan
+    from migrate.cost.quality import StitchQuality
     from migrate.cost.rates import Rate
     from migrate.cost.target import Target
     from migrate.reembed import Budget
@@ -87,6 +89,12 @@ def budget_of(value: object) -> Budget:
     metavar="USD|TOKENS",
     help="Dollars or tokens to spend, such as $50 or 300000tok: says what they buy, and with --stitch what to expect.",
 )
+@option(
+    "--keep",
+    type=click.FloatRange(0, 1, min_open=True),
+    metavar="0-1",
+    help="Look for the cheapest plan to keep so much: of overlap@10 with --stitch, of retention with --report.",
+)
 @option("--prefix", metavar="24,64", help="Also count fits that lean on so many first tokens of all texts.")
 @option_group(RateOptions, "speed", *_RATE_OPTIONS, section="Speed")
 @option_group(QualityOptions, "quality", *_QUALITY_OPTIONS, section="Quality")
@@ -100,6 +108,7 @@ def command(
     target: str,
     query_log: Path | None,
     budget: Budget | None,
+    keep: float | None,
     prefix: str | None,
     speed: RateOptions,
     quality: QualityOptions,
@@ -117,7 +126,7 @@ def command(
     Without it the limits of `--tier` hold.
     """
     from migrate.cost import assess_store
-    from migrate.cost.plans import FIRST_TOKENS, read_frontier, read_stitch_quality
+    from migrate.cost.quality import read_frontier, read_stitch_quality
     from migrate.cost.target import find_target
     from migrate.datasets.records import read_query_log
     from migrate.files import atomic_file, refuse_file, write_bytes
@@ -125,6 +134,7 @@ def command(
     from migrate.stores import open_store
 
     refuse_open(html, opens=opens)
+    _check_keep(keep, budget, quality)
     if html is not None:
         refuse_file(html, *options.local_paths(store, query_log, quality.stitch, quality.report), force=general.force)
     tokens = read_prefixes(prefix)
@@ -140,6 +150,7 @@ def command(
             measured=[] if quality.report is None else read_frontier(quality.report, opened.info.count),
             quality=known,
             first_tokens=tokens,
+            keep=keep,
             cached=cached_texts(model, facts),
             budget_usd=budget.amount if budget is not None and budget.unit == "usd" else None,
             budget_tokens=int(budget.amount) if budget is not None and budget.unit == "tokens" else None,
@@ -154,16 +165,51 @@ def command(
         show_json(assess_document(assessment))
         return
     show(assess_text(assessment))
-    model_option = model_words("--target", target)
-    if quality.stitch is not None and budget is not None and assessment.best is not None:
-        words: list[str | Path] = [store_word(store), quality.stitch, "-o", path_beside(opened, "new")]
-        if assessment.best.kind != FIRST_TOKENS:
-            words += ["--reembed", str(budget), *model_option]
-        advise_next("translate", *words, also=("query_log", "price"), quiet=general.quiet)
+    place = _Place(opened, store_word(store), [*(model_words("--target", target) or ["--target", target])])
+    if quality.stitch is not None and assessment.best is not None and known is not None:
+        _advise_plan(place, quality.stitch, known, assessment.best, quiet=general.quiet)
         return
-    stitch_path = path_beside(opened, "stitch")
-    words = [store_word(store), "-o", stitch_path, *(model_option or ["--target", target])]
+    words: list[str | Path] = [place.word, "-o", path_beside(opened, "stitch"), *place.model]
     advise_next("fit", *words, also=("query_log", "price"), but="rate", quiet=general.quiet)  # a rate means more here
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A store, and how store and target are named on the command line."""
+
+    store: Store
+    word: str
+    model: list[str | Path]
+
+
+def _advise_plan(place: _Place, stitch: Path, quality: StitchQuality, best: Plan, *, quiet: bool) -> None:
+    """The command that a plan begins with: another fit where the stitch reads other things than the plan does."""
+    from migrate.cost.plans import FIRST_TOKENS, MIGRATE
+    from migrate.reembed.choice import CONFIDENCE, RANDOM
+
+    if best.kind in (FIRST_TOKENS, MIGRATE) and quality.leans != (best.kind == FIRST_TOKENS):
+        first = ["--prefix", str(best.first_tokens), "--stitch", "prefix+text"] if best.first_tokens else []
+        words: list[str | Path] = [place.word, *place.model, *first, "-o", path_beside(place.store, "stitch")]
+        advise_next("fit", *words, also=("query_log", "price"), but="rate", quiet=quiet)
+        return
+    words = [place.word, stitch, "-o", path_beside(place.store, "new")]
+    if best.documents and best.known is not None and best.kind in (FIRST_TOKENS, MIGRATE):
+        policy = ["--policy", best.known.policy] if best.known.policy in (CONFIDENCE, RANDOM) else []
+        words += ["--reembed", str(best.known.documents), *policy, *place.model]
+    advise_next("translate", *words, also=("query_log", "price"), quiet=quiet)
+
+
+def _check_keep(keep: float | None, budget: Budget | None, quality: QualityOptions) -> None:
+    """Make sure that something is known of what plans keep, and that one thing is looked for."""
+    from migrate.errors import UsageError
+
+    if keep is not None and quality.stitch is None and quality.report is None:
+        raise UsageError(
+            "--keep: expected something that says what plans keep, found neither --stitch nor --report; fit a stitch "
+            "first, and name it with --stitch"
+        )
+    if keep is not None and budget is not None:
+        raise UsageError("--keep and --budget ask for the cheapest plan and for the best one; leave one of them out")
 
 
 def _rate(speed: RateOptions, target: Target, store: Store, model: ModelOptions, *, seed: int) -> Rate | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from migrate.cost.estimate import dollars, duration
-from migrate.cost.plans import FULL, MIGRATE, SAFE, Plan, Pricing
+from migrate.cost.plans import FULL, MIGRATE, Plan, Pricing
+from migrate.cost.quality import SAFE
 from migrate.selection import SAMPLE_SIZE
 
 SMALL_USD = 1.0
@@ -49,8 +50,8 @@ def cheapest_safe(plans: Sequence[Plan], full: Plan, pricing: Pricing) -> str:
     if measured:
         plan = measured[0]
         return (
-            f"cheapest plan expected to be SAFE: not known yet; the stitch, of {plan.documents:,} documents, has "
-            f"{plan.quality}, and what that means for queries only an audit says (audit --frontier)"
+            f"cheapest plan expected to be SAFE: not known yet; of the stitch "
+            f"{plan.quality} is known, and what that means for queries only an audit says (audit --frontier)"
         )
     if _small(full):
         return f"cheapest plan expected to be SAFE: {FULL} ({priced(full)}); it is SAFE by definition"

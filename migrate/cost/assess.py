@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
 from typing import TYPE_CHECKING
@@ -12,20 +12,20 @@ from migrate.cost.chunks import Chunking, chunk_long
 from migrate.cost.count import CacheLookup, TextCount, count_texts
 from migrate.cost.estimate import dollars
 from migrate.cost.plans import (
-    DEPTH,
     QUERIES,
-    KnownPoint,
     Plan,
     Pricing,
-    StitchQuality,
     StoreBytes,
     best_within,
+    bought_plans,
+    cheapest_for,
     first_tokens_plan,
     make_plans,
-    migrate_plan,
+    mixed_plans,
     store_bytes,
     two_stage_plan,
 )
+from migrate.cost.quality import KnownPoint, StitchQuality
 from migrate.cost.rates import Rate
 from migrate.cost.target import Target
 from migrate.display import data_frame, notebook_html
@@ -34,6 +34,7 @@ from migrate.embedders.registry import prices_age
 from migrate.errors import StoreError
 from migrate.search.bm25 import bm25_run
 from migrate.selection import SAMPLE_SIZE
+from migrate.stitch.partial import DEPTH
 from migrate.stores.base import Store, StoreInfo
 from migrate.vectors import Progress, Query, no_progress
 
@@ -96,6 +97,7 @@ def assess_store(
     budget_tokens: int | None = None,
     quality: StitchQuality | None = None,
     first_tokens: Sequence[int] = (),
+    keep: float | None = None,
     texts_per_request: int | None = None,
     today: date | None = None,
     progress: Progress = no_progress,
@@ -104,7 +106,8 @@ def assess_store(
 
     `measured` is what an audit says of quality, `quality` what a fit does, `cached` tells which texts are paid for,
     `queries` are those of a log. `first_tokens` are numbers of tokens that a stitch may lean on; that of `quality` is
-    among them.
+    among them. With `keep` (0-1) the cheapest plan is looked for that should have so much overlap@10, or, where an
+    audit measured it, retention. A budget counts the sample of `quality`.
 
     Raises
     ------
@@ -117,57 +120,85 @@ def assess_store(
             f"{info.location}: expected texts, which are what is embedded, found vectors only; put a docs.jsonl "
             '({"id", "text"} a line) beside the index'
         )
-    count = count_texts(store.documents(), target, lookup=cached, total=info.count, progress=progress)
+    lookup = cached if quality is None else quality.paid(cached)
+    count = count_texts(store.documents(), target, lookup=lookup, total=info.count, progress=progress)
     if not count.distinct:
         raise StoreError(f"{info.location}: expected documents with texts, found none that is not blank")
     size = None if target.dim is None else store_bytes(store, target.dim)
     pricing = Pricing(target, count, size, info.dim, rate, texts_per_request)
-    points = [*measured, *([] if quality is None or quality.leans else [quality.measured])]
-    plans = make_plans(pricing, points, quality=quality)
+    plans = make_plans(pricing, measured, quality=quality)
     full = plans[0]
-    pairs = min(SAMPLE_SIZE, full.documents) if quality is None else quality.pairs
-    tried = [] if quality is None or quality.selection.prefix is None else [quality.selection.prefix.tokens]
-    for tokens in sorted({*first_tokens, *tried}):
-        cut = count_texts(first_of(store.documents(), target.counter, tokens), target, lookup=cached, progress=progress)
-        known = None if quality is None else quality.with_first_tokens(tokens)
-        plans.append(first_tokens_plan(pricing, tokens, cut, pairs, known))
-    most, name = _most_tokens(full, budget_usd, budget_tokens)
-    if most is not None and most < full.tokens:
-        documents = int(most / full.tokens * full.documents)
-        known = None if quality is None else quality.expected(documents)
-        plans.append(migrate_plan(pricing, documents, f"what {name} {'buy' if budget_usd is None else 'buys'}", known))
-    plans.append(_two_stage(store, pricing, queries, progress))
+    tried = [] if quality is None or quality.first_tokens is None else [quality.first_tokens]
+    cuts = {
+        tokens: count_texts(first_of(store.documents(), target.counter, tokens), target, lookup=lookup)
+        for tokens in sorted({*first_tokens, *tried})
+    }
+    plans += _first_tokens_plans(pricing, quality, cuts)
+    most, name = _most_tokens(pricing, budget_usd, budget_tokens)
+    paid = 0 if quality is None or most is None else count_texts(quality.texts_of(store), target).tokens_read
+    if most is not None and most < count.tokens_read:
+        plans += bought_plans(
+            pricing, quality, most - paid, f"what {name} {'buy' if budget_usd is None else 'buys'}", cuts
+        )
+    if keep is not None and quality is not None:
+        plans += mixed_plans(pricing, quality, keep, cuts)
+    plans.append(_two_stage(store, pricing, quality, queries, progress))
     chunking = chunk_long(count, target)
     sentences = answers(plans, pricing, budget_usd)
-    best = None if most is None else best_within(plans, most)
+    best, said = None, ""
+    if keep is not None:
+        best, said = cheapest_for(plans, keep), f"the cheapest way to {keep:g} that is known"
+    elif most is not None:
+        best, said = best_within(plans, most - paid), f"the most to expect of {name}"
     if best is not None and best.known is not None:
-        sentences += (f"the most to expect of {name}: {best.name} ({priced(best)}), {best.known.sentence}",)
+        sentences += (f"{said}: {best.name} ({priced(best)}), {best.known.sentence}",)
+    elif keep is not None:
+        sentences += (f"{said}: none; a full re-embed keeps all ({priced(full)})",)
     notes = _notes(pricing, chunking, store, today or date.today())
     return Assessment(info, target, count, chunking, size, rate, tuple(plans), sentences, notes, best)
 
 
-def _most_tokens(full: Plan, usd: float | None, tokens: int | None) -> tuple[float | None, str]:
+def _first_tokens_plans(
+    pricing: Pricing, quality: StitchQuality | None, cuts: Mapping[int, TextCount]
+) -> Iterator[Plan]:
+    """For each number of first tokens a fit that leans on them, of which `quality` may say what to expect."""
+    for tokens, cut in cuts.items():
+        if quality is None:
+            yield first_tokens_plan(pricing, tokens, cut, min(SAMPLE_SIZE, pricing.count.to_embed), None)
+            continue
+        known = None
+        if tokens == quality.first_tokens:
+            known = quality.expected(quality.pairs, pricing.count.distinct, first_tokens=True)
+        name = f"the sample, first {tokens} tokens of all"
+        yield first_tokens_plan(pricing, tokens, cut, 0, known, name=name)
+
+
+def _most_tokens(pricing: Pricing, usd: float | None, tokens: int | None) -> tuple[float | None, str]:
     """The tokens of a budget, and how it is called; None where there is none, or no price."""
     if tokens is not None:
         return tokens, f"{tokens:,} tokens"
-    if usd is None or not full.usd:
+    price = pricing.target.price_usd_per_mtok
+    if usd is None or not price:
         return None, ""
-    return usd / full.usd * full.tokens, f"${usd:g}"
+    return usd * 1e6 / price, f"${usd:g}"
 
 
-def _two_stage(store: Store, pricing: Pricing, queries: Sequence[Query], progress: Progress) -> Plan:
+def _two_stage(
+    store: Store, pricing: Pricing, quality: StitchQuality | None, queries: Sequence[Query], progress: Progress
+) -> Plan:
     """What 1,000 queries embed: at most 50 documents each; where there is a log, what its words find."""
-    total = pricing.count.to_embed
+    total, known = pricing.count.to_embed, None if quality is None else quality.two_stage()
     if not queries:
-        return two_stage_plan(pricing, min(QUERIES * DEPTH, total), 0, is_bound=True)
+        return two_stage_plan(pricing, min(QUERIES * DEPTH, total), 0, is_bound=True, known=known)
     log = queries[:QUERIES]
     tokens = round(int(pricing.target.counter.count([query.text for query in log]).sum()) * QUERIES / len(log))
     if store.info.count > _MOST_SEARCHED:
-        return two_stage_plan(pricing, min(QUERIES * DEPTH, total), tokens, is_bound=True)
+        return two_stage_plan(pricing, min(QUERIES * DEPTH, total), tokens, is_bound=True, known=known)
     progress("look up the query log", 0, len(log))
     run = bm25_run(list(store.documents()), log, depth=DEPTH)
     documents = len({doc_id for ranking in run.rankings.values() for doc_id in ranking})
-    return two_stage_plan(pricing, min(round(documents * QUERIES / len(log)), total), tokens, is_bound=False)
+    documents = min(round(documents * QUERIES / len(log)), total)
+    return two_stage_plan(pricing, documents, tokens, is_bound=False, known=known)
 
 
 def _notes(pricing: Pricing, chunking: Chunking | None, store: Store, today: date) -> tuple[str, ...]:

@@ -4,29 +4,21 @@ Bytes on disk and in memory, before there are any: simple sums, held against rea
 
 A flat index is told to the byte. What a coded index becomes in another dimension is for the writer to find; here its
 size goes with the dimension, and the figure is marked as about.
-
-What is known of quality: nothing before a fit, the fit's own interval after it, a frontier after an audit.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
-from pathlib import Path
-from typing import Any
 
 from migrate.cost.count import TextCount
+from migrate.cost.quality import NOTHING, REFERENCE, KnownPoint, StitchQuality
 from migrate.cost.rates import Rate, usd_of
 from migrate.cost.target import Target
-from migrate.embedders.kinds import split_spec
 from migrate.embedders.openai import MAX_REQUEST_TEXTS, MAX_REQUEST_TOKENS, fair_share
-from migrate.errors import InputError, OutputError, StitchError
-from migrate.files import describe_os_error, is_endless
 from migrate.selection.sample import MOST_PAIRS
-from migrate.stitch.persistence import load_stitch
-from migrate.stitch.select import Selection
+from migrate.stitch.partial import DEPTH
 from migrate.stores.base import Store
 from migrate.stores.file_store import file_bytes
 
@@ -112,158 +104,14 @@ def migrate_memory(size: StoreBytes, pairs: int, source_dim: int, dim: int, *, i
     return base + max(fit, translate) + 3 * (size.now - size.index_now)
 
 
-NOTHING = "nothing yet"
-REFERENCE = "the reference itself"
-SAFE = "SAFE"
-_Z = 1.96
-
-
-@dataclass(frozen=True, slots=True)
-class KnownPoint:
-    """What was measured with so many `documents` re-embedded.
-
-    `policy` is that of a frontier, None for the held-out figures of a fit. `estimate`, `lower` and `upper` (95 %) are
-    of `measure`, shares (0-1), a bound None where there is none; `outcome` is the audit's.
-    """
-
-    documents: int
-    measure: str
-    estimate: float
-    lower: float | None
-    upper: float | None
-    policy: str | None = None
-    outcome: str | None = None
-    is_cheapest_safe: bool = False
-
-    @property
-    def sentence(self) -> str:
-        """The figure in a few words."""
-        low, high = ("?" if bound is None else f"{bound:.3f}" for bound in (self.lower, self.upper))
-        by = "" if self.policy is None else f", {self.outcome} by {self.policy}"
-        return f"{self.measure} {self.estimate:.3f} ({low}..{high}){by}"
-
-
-@dataclass(frozen=True, slots=True)
-class StitchQuality:
-    """What a fit knows of the stitch that it made of some `pairs`: held-out overlap@10, with 95 % bounds."""
-
-    pairs: int
-    selection: Selection
-
-    @property
-    def measured(self) -> KnownPoint:
-        """What it found itself."""
-        scores = self.selection.best.scores
-        span, estimate = _Z * scores.overlap_error, scores.overlap_at_10
-        return KnownPoint(self.pairs, "held-out overlap@10", estimate, max(estimate - span, 0), min(estimate + span, 1))
-
-    def expected(self, documents: int) -> KnownPoint | None:
-        """What its learning curve says of more pairs; None where there is none, or where these are not more."""
-        curve, now = self.selection.curve, self.measured
-        if curve is None or self.leans or documents <= self.pairs:
-            return None
-        gain, low, high = curve.gain_of(self.pairs, documents - self.pairs)
-        lower, upper = (now.lower or 0) + min(low, gain), (now.upper or 1) + max(high, gain)
-        name = "expected overlap@10"
-        return KnownPoint(documents, name, min(now.estimate + gain, 1), max(lower, 0), min(upper, 1))
-
-    @property
-    def leans(self) -> bool:
-        """Whether the stitch leans on first tokens, which its figures are with."""
-        return self.selection.prefix is not None and self.selection.prefix.is_used
-
-    def with_first_tokens(self, tokens: int) -> KnownPoint | None:
-        """What it found with so many first tokens of each document; None where it did not try."""
-        worth = self.selection.prefix
-        if worth is None or worth.tokens != tokens:
-            return None
-        if self.leans:
-            return self.measured
-        return KnownPoint(self.pairs, "held-out overlap@10", worth.with_prefix, None, None)
-
-
-def read_stitch_quality(folder: Path, store: Store, spec: str) -> StitchQuality:
-    """What the fit of a stitch knows of it.
-
-    Raises
-    ------
-    StitchError
-        It was fitted on another store, or leads to another model.
-    """
-    fitted = load_stitch(folder)
-    difference = store.snapshot().difference(fitted.manifest.stitch.fitted_on)
-    if difference is not None:
-        raise StitchError(
-            f"{folder}: expected a stitch fitted on {store.info.location}, found one of another store ({difference}); "
-            "leave it out"
-        )
-    model = fitted.manifest.model
-    if model is not None and split_spec(spec)[0] == "openai" and model.spec != spec:
-        raise StitchError(f"{folder}: expected a stitch to {spec}, found one to {model.spec}; name that with --target")
-    return StitchQuality(int(fitted.manifest.counts["pairs"]), fitted.selection)
-
-
-def read_frontier(path: Path, count: int) -> tuple[KnownPoint, ...]:
-    """The points of an audit's frontier, over a store of `count` documents.
-
-    Raises
-    ------
-    InputError
-        The file is no report of an audit with a frontier, or of another store.
-    OutputError
-        It cannot be read.
-    """
-    frontier = _read_report(path).get("frontier")
-    if not isinstance(frontier, dict):
-        raise InputError(f"{path}: expected the report of an audit with --frontier, found none; run audit with it")
-    if frontier.get("documents") != count:
-        described = f"one of {frontier['documents']}" if "documents" in frontier else "one that does not say"
-        raise InputError(
-            f"{path}: expected the frontier of a store of {count:,} documents, found {described}; give the report of "
-            "this store"
-        )
-    try:
-        best, measured = frontier["cheapest_safe"], frontier.get("measured", "retention")
-        return tuple(_point(facts, best, measured) for facts in frontier["points"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{path}: expected the points of a frontier, found others ({error}); audit again") from error
-
-
-def _read_report(path: Path) -> dict[str, Any]:
-    if is_endless(path):
-        raise InputError(f"{path}: expected the JSON report of an audit, found a pipe or a device; write it to a file")
-    try:
-        report = json.loads(path.read_bytes())
-    except OSError as error:
-        raise OutputError(f"cannot read {path}: {describe_os_error(error)}; check the path") from error
-    except (ValueError, RecursionError) as error:
-        raise InputError(
-            f"{path}: expected the JSON report of an audit, found something else; check the path"
-        ) from error
-    return report if isinstance(report, dict) else {}
-
-
-def _point(facts: dict[str, Any], best: dict[str, Any] | None, measured: str) -> KnownPoint:
-    bounds = facts[measured]
-    same = best is not None and (best["policy"], best["documents"]) == (facts["policy"], facts["documents"])
-    return KnownPoint(
-        int(facts["documents"]),
-        measured,
-        float(bounds["estimate"]),
-        bounds["lower"],
-        bounds["upper"],
-        str(facts["policy"]),
-        str(facts["outcome"]),
-        same,
-    )
-
-
 SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)
 """Shares of the store that a migration may re-embed, each a plan."""
 
-DEPTH = 50
 _IN_FLIGHT = 8
 QUERIES = 1_000
+_NEAR = 1.05
+"""A share this much above the sample of a stitch is a plan of its own."""
+
 FEWEST_PAIRS = 40
 """Below these a fit draws no learning curve: too few to learn a map from."""
 
@@ -277,7 +125,7 @@ class Plan:
 
     `documents` are embedded, a `share` (0-1) of those with a text of their own, with `tokens` in `requests` (None for
     a local model). Money is None where no price is known, minutes and bytes where they cannot be. `quality` is what
-    is known of the result.
+    is known of the result; `first_tokens` of every document are embedded too.
     """
 
     kind: str
@@ -294,6 +142,7 @@ class Plan:
     quality: str
     known: KnownPoint | None = None
     downtime: str = NO_DOWNTIME
+    first_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,20 +196,28 @@ def full_plan(pricing: Pricing) -> Plan:
     )
 
 
-def migrate_plan(pricing: Pricing, documents: int, name: str | None = None, measured: KnownPoint | None = None) -> Plan:
-    """Embed so many documents, learn from them, and translate the others."""
+def migrate_plan(
+    pricing: Pricing,
+    documents: int,
+    name: str | None = None,
+    measured: KnownPoint | None = None,
+    *,
+    pairs: int | None = None,
+) -> Plan:
+    """Embed so many documents, learn from them, or from `pairs` with what was paid for, and translate the others."""
+    pairs = documents if pairs is None else pairs
     count, size, dim = pricing.count, pricing.size, pricing.target.dim
     share = documents / max(count.to_embed, 1)
     tokens = round(documents * pricing.tokens_per_document)
     plan = pricing.cost(MIGRATE, name or f"migrate {share:.0%}", documents, tokens)
     quality = measured.sentence if measured is not None else NOTHING
-    if documents < FEWEST_PAIRS:
+    if pairs < FEWEST_PAIRS:
         quality = "too few to learn from"
     plan = replace(plan, quality=quality, known=measured)
     if size is None or dim is None:
         return plan
-    disk = size.after + cache_bytes(documents, dim) + stitch_bytes(documents, pricing.source_dim, dim)
-    memory = migrate_memory(size, documents, pricing.source_dim, dim, is_local=pricing.target.is_local)
+    disk = size.after + cache_bytes(documents, dim) + stitch_bytes(pairs, pricing.source_dim, dim)
+    memory = migrate_memory(size, pairs, pricing.source_dim, dim, is_local=pricing.target.is_local)
     return replace(plan, disk_bytes=disk, memory_bytes=memory)
 
 
@@ -372,8 +229,11 @@ def make_plans(
 ) -> list[Plan]:
     """The full re-embed, a migration for each share, and one for each point of which something is known.
 
-    Of the others `quality` says what to expect.
+    Of the others `quality` says what to expect; its sample is paid for, and counts: a share is then of all documents
+    that will have true vectors.
     """
+    if quality is not None:
+        return [full_plan(pricing), *_plans_of_stitch(pricing, measured, shares, quality)]
     total = pricing.count.to_embed
     at = {max(round(share * total), 1): f"migrate {share:.0%}" for share in shares if total}
     points = best_points(measured)
@@ -382,15 +242,74 @@ def make_plans(
         for number in near:
             del at[number]
         at[documents] = f"migrate {documents / max(total, 1):.0%}"
-    known = {n: points.get(n) or (None if quality is None else quality.expected(n)) for n in at}
-    return [full_plan(pricing), *(migrate_plan(pricing, n, at[n], known[n]) for n in sorted(at))]
+    return [full_plan(pricing), *(migrate_plan(pricing, n, at[n], points.get(n)) for n in sorted(at))]
 
 
-def first_tokens_plan(pricing: Pricing, tokens: int, cut: TextCount, pairs: int, known: KnownPoint | None) -> Plan:
+def _plans_of_stitch(
+    pricing: Pricing, measured: Sequence[KnownPoint], shares: Iterable[float], quality: StitchQuality
+) -> list[Plan]:
+    """The stitch as it is, and with true vectors for larger shares of the store; what an audit found goes first."""
+    total, points = pricing.count.distinct, best_points(measured)
+    at = {round(share * total): f"migrate {share:.0%}" for share in shares if share * total > quality.pairs * _NEAR}
+    at |= {documents: f"migrate {documents / max(total, 1):.0%}" for documents in points}
+    at[quality.pairs] = f"the stitch as it is, {quality.pairs / max(total, 1):.0%}"
+    known = {n: points.get(n) or quality.expected(n, total, first_tokens=quality.leans) for n in at}
+    return [migrate_plan(pricing, max(n - quality.pairs, 0), at[n], known[n], pairs=n) for n in sorted(at)]
+
+
+def mixed_plans(
+    pricing: Pricing, quality: StitchQuality, wanted: float, cuts: Mapping[int, TextCount]
+) -> Iterator[Plan]:
+    """The plans that `wanted` overlap@10 may be expected of, for the fewest documents: without first tokens, and with.
+
+    `cuts` are the counts of first tokens, of the numbers that were looked at.
+    """
+    total = pricing.count.distinct
+    documents = quality.fewest(wanted, total)
+    if documents is not None:
+        point = quality.expected(documents, total)
+        yield migrate_plan(pricing, documents - quality.pairs, f"for {wanted:g}", point, pairs=documents)
+    tokens = quality.first_tokens
+    documents = None if tokens is None else quality.fewest(wanted, total, first_tokens=True)
+    if tokens is not None and documents is not None:
+        point = quality.expected(documents, total, first_tokens=True)
+        more, name = documents - quality.pairs, f"for {wanted:g}, first {tokens} tokens of all"
+        yield first_tokens_plan(pricing, tokens, cuts[tokens], more, point, name=name)
+
+
+def bought_plans(
+    pricing: Pricing, quality: StitchQuality | None, left: float, name: str, cuts: Mapping[int, TextCount]
+) -> Iterator[Plan]:
+    """What so many tokens, beside a stitch's sample, buy: more documents, or first tokens and the rest."""
+    each = pricing.tokens_per_document
+    pairs, total = (0, pricing.count.distinct) if quality is None else (quality.pairs, pricing.count.distinct)
+    documents = min(max(int(left / each), 0), pricing.count.to_embed) if each else 0
+    known = None if quality is None else quality.expected(pairs + documents, total)
+    yield migrate_plan(pricing, documents, name, known, pairs=pairs + documents)
+    tokens = None if quality is None else quality.first_tokens
+    if quality is None or tokens is None or left < cuts[tokens].tokens_to_embed:
+        return
+    more = min(int((left - cuts[tokens].tokens_to_embed) / each), pricing.count.to_embed) if each else 0
+    point = quality.expected(pairs + more, total, first_tokens=True)
+    yield first_tokens_plan(pricing, tokens, cuts[tokens], more, point, name=f"{name}, first {tokens} tokens of all")
+
+
+def first_tokens_plan(
+    pricing: Pricing, tokens: int, cut: TextCount, documents: int, known: KnownPoint | None, *, name: str | None = None
+) -> Plan:
     """Embed the first tokens of all documents, counted by `cut`, beside a migration that leans on them."""
-    plan = migrate_plan(pricing, pairs, f"{pairs:,} and first {tokens} tokens of all", known)
+    name = name or f"{documents:,} and first {tokens} tokens of all"
+    plan = migrate_plan(pricing, documents, name, known, pairs=known.documents if known else None)
     cost = pricing.cost(FIRST_TOKENS, plan.name, plan.documents, plan.tokens + cut.tokens_to_embed)
-    return replace(plan, kind=FIRST_TOKENS, tokens=cost.tokens, usd=cost.usd, batch_usd=cost.batch_usd, minutes=None)
+    return replace(
+        plan,
+        kind=FIRST_TOKENS,
+        tokens=cost.tokens,
+        usd=cost.usd,
+        batch_usd=cost.batch_usd,
+        minutes=None,
+        first_tokens=tokens,
+    )
 
 
 def best_within(plans: Sequence[Plan], tokens: float) -> Plan | None:
@@ -401,6 +320,14 @@ def best_within(plans: Sequence[Plan], tokens: float) -> Plan | None:
     able = [plan for plan in plans if plan.known is not None and plan.tokens <= tokens]
     audited = [plan for plan in able if plan.known is not None and plan.known.outcome is not None]
     return max(audited or able, key=lambda plan: plan.known.estimate if plan.known else 0.0, default=None)
+
+
+def cheapest_for(plans: Sequence[Plan], wanted: float) -> Plan | None:
+    """The plan of the fewest tokens that `wanted` is expected of, or more: of retention where an audit measured it."""
+    known = [plan for plan in plans if plan.known is not None]
+    audited = [plan for plan in known if plan.known is not None and plan.known.outcome is not None]
+    able = [plan for plan in audited or known if plan.known is not None and plan.known.estimate >= wanted]
+    return min(able, key=lambda plan: plan.tokens, default=None)
 
 
 def best_points(points: Sequence[KnownPoint]) -> dict[int, KnownPoint]:
@@ -417,10 +344,14 @@ def _rank(point: KnownPoint) -> tuple[bool, bool, float]:
     return point.outcome is not None, point.is_cheapest_safe, point.lower if point.lower is not None else -1.0
 
 
-def two_stage_plan(pricing: Pricing, documents: int, query_tokens: int, *, is_bound: bool) -> Plan:
+def two_stage_plan(
+    pricing: Pricing, documents: int, query_tokens: int, *, is_bound: bool, known: KnownPoint | None = None
+) -> Plan:
     """What 1,000 queries embed beside a translated store: `documents` for the first time, and themselves."""
     tokens = round(documents * pricing.tokens_per_document) + query_tokens
     at_most = ", at most" if is_bound else ""
     plan = pricing.cost(TWO_STAGE, f"two-stage {DEPTH}, {QUERIES:,} queries{at_most}", documents, tokens)
+    if known is not None:
+        plan = replace(plan, quality=known.sentence, known=known)
     dim = pricing.target.dim
     return plan if dim is None else replace(plan, disk_bytes=cache_bytes(documents, dim))

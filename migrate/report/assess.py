@@ -11,7 +11,8 @@ from typing import Any
 
 from migrate.cost import Assessment
 from migrate.cost.estimate import dollars, duration
-from migrate.cost.plans import SAFE, TWO_STAGE, Plan
+from migrate.cost.plans import TWO_STAGE, Plan
+from migrate.cost.quality import SAFE
 from migrate.report.page import render_page
 from migrate.report.svg.charts import Line, line_chart
 from migrate.report.svg.frame import Chart, percent

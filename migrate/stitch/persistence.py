@@ -34,6 +34,7 @@ from migrate.stitch.fitted import (
     TrueVectors,
     input_dim,
 )
+from migrate.stitch.partial import PartialCurve
 from migrate.stitch.prefix import PrefixWorth
 from migrate.stitch.prior import AffineMap
 from migrate.stitch.registry import new_stitch
@@ -119,14 +120,22 @@ def _with_prefix(tensors: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, 
 def _read_selection(facts: Mapping[str, Any]) -> Selection:
     candidates = (Candidate(**{**row, "scores": HeldOutScores(**row["scores"])}) for row in facts["candidates"])
     confidence, curve, prefix, tried = (facts.get(key) for key in ("confidence", "curve", "prefix", "tried"))
+    worth = None if prefix is None else PrefixWorth(**{**prefix, "partial": _read_partial(prefix.get("partial"))})
     return Selection(
         facts["chosen"],
         tuple(candidates),
         None if confidence is None else Confidence(**{**confidence, "coefficients": tuple(confidence["coefficients"])}),
         None if curve is None else LearningCurve(**{**curve, **{k: tuple(curve[k]) for k in ("pairs", "overlap")}}),
-        None if prefix is None else PrefixWorth(**prefix),
+        worth,
         tried=None if tried is None else TriedViews(**{**tried, "specs": tuple(tried["specs"])}),
+        partial=_read_partial(facts.get("partial")),
     )
+
+
+def _read_partial(facts: Mapping[str, Any] | None) -> PartialCurve | None:
+    if facts is None:
+        return None
+    return PartialCurve(**{**facts, **{name: tuple(facts[name]) for name in ("shares", "overlap")}})
 
 
 def _read_fallback(facts: Mapping[str, Any] | None, arrays: Mapping[str, NDArray[Any]]) -> Fallback | None:

@@ -13,6 +13,7 @@ import numpy as np
 
 from migrate.errors import StitchError
 from migrate.stitch.base import Arrays, Stitch, check_pairs
+from migrate.stitch.partial import PartialCurve
 from migrate.stitch.text_features import TextRows
 from migrate.vectors import Vectors, summarize_norms
 
@@ -32,7 +33,8 @@ class PrefixWorth:
 
     `alone`, `with_prefix` and `without` are overlap@10 on held-out documents: of the raw vectors (None where they were
     not tried), and of the best stitches with and without them. `with_pairs` is what the latter should find with `pairs`
-    further pairs, by the learning curve. `is_used` says whether a stitch that reads first tokens was chosen.
+    further pairs, by the learning curve. `is_used` says whether a stitch that reads first tokens was chosen; `partial`
+    is what the best of the others would keep with true vectors for a part of the store.
     """
 
     tokens: int
@@ -42,6 +44,7 @@ class PrefixWorth:
     without: float
     with_pairs: float
     is_used: bool
+    partial: PartialCurve | None = None
 
 
 class Prefix(Stitch):

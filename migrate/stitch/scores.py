@@ -72,15 +72,19 @@ class Neighbours:
         tops = [_top(similarities, self.k) for _, similarities in self._similarities(truth)]
         self._true = np.concatenate(tops)
 
-    def overlap(self, predicted: Vectors, queries: Vectors | None = None) -> NDArray[np.float64]:
+    def overlap(
+        self, predicted: Vectors, queries: Vectors | None = None, *, depth: int | None = None
+    ) -> NDArray[np.float64]:
         """Share of the true top k that the predictions, (n, q) of unit length, also have; one value a query.
 
-        The queries are the documents' true vectors, or `queries` in the space of `predicted`, (n, q).
+        The queries are the documents' true vectors, or `queries` in the space of `predicted`, (n, q). With a `depth`
+        the top `depth` of the predictions are looked at.
         """
+        depth = min(depth or self.k, len(self.truth) - 1)
         shares = np.empty(len(self.query_rows))
         for start, similarities in self._similarities(predicted, queries):
             true = self._true[start : start + len(similarities)]
-            shares[start : start + len(similarities)] = _hits(similarities, true).mean(axis=1)
+            shares[start : start + len(similarities)] = _hits(similarities, true, depth).mean(axis=1)
         return shares
 
     def _similarities(self, documents: Vectors, queries: Vectors | None = None) -> Iterator[tuple[int, Vectors]]:
@@ -100,13 +104,13 @@ def _top(similarities: Vectors, k: int) -> NDArray[np.int64]:
     return np.argpartition(-similarities, k - 1, axis=1)[:, :k]
 
 
-def _hits(similarities: Vectors, true: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which of the documents `true`, (m, k), are among the k best of each query.
+def _hits(similarities: Vectors, true: NDArray[np.int64], k: int) -> NDArray[np.bool_]:
+    """Which of the documents `true`, (m, j), are among the k best of each query.
 
     The k-th best similarity decides that, and is found in half the time of the k best documents. Only where others are
     as similar as the k-th best does it not say which of them are among the k.
     """
-    k, n = true.shape[1], similarities.shape[1]
+    n = similarities.shape[1]
     least = np.partition(similarities, n - k, axis=1)[:, n - k, None]
     hits = np.take_along_axis(similarities, true, axis=1) >= least
     for row in np.flatnonzero(np.count_nonzero(similarities >= least, axis=1) > k):

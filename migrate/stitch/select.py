@@ -23,6 +23,7 @@ from migrate.stitch.base import FOLDS, Pairing, Stitch, StretchableStitch, check
 from migrate.stitch.confidence import Confidence
 from migrate.stitch.kernel_ridge import RidgeText
 from migrate.stitch.linear import Adjoint, Identity, Mean, Procrustes, Ridge
+from migrate.stitch.partial import PartialCurve
 from migrate.stitch.prefix import Prefix, PrefixCost, PrefixWorth
 from migrate.stitch.prior import AffineMap
 from migrate.stitch.registry import find_kind, new_stitch
@@ -189,8 +190,9 @@ class TriedViews:
 class Selection:
     """The scored candidates and the chosen one, with its confidence and its learning curve.
 
-    `prefix` says what first tokens of documents are worth, where they were tried. `stitch` is the chosen stitch, tuned
-    but not fitted; None where the selection was loaded from a file.
+    `prefix` says what first tokens of documents are worth, where they were tried, `partial` what true vectors for a
+    part of the store should keep. `stitch` is the chosen stitch, tuned but not fitted; None where the selection was
+    loaded from a file.
     """
 
     chosen: str
@@ -200,6 +202,7 @@ class Selection:
     prefix: PrefixWorth | None = None
     stitch: Stitch | None = field(default=None, compare=False, repr=False)
     tried: TriedViews | None = None
+    partial: PartialCurve | None = None
 
     @property
     def best(self) -> Candidate:
@@ -293,12 +296,22 @@ def select_stitch(
     worth, readers = None, [candidate for candidate in judged if candidate.stitch.reads_prefix]
     if prefix is not None and readers and len(readers) < len(judged):
         reader = _cheapest_of_the_best(readers)
-        worth = _prefix_worth(prefix, readers, reader, chosen, curve, n_pairs=n_pairs)
+        worth, other = _prefix_worth(prefix, readers, reader, chosen, curve, n_pairs=n_pairs), reader
         if worth.is_used:
-            chosen = reader
+            chosen, other = reader, chosen
             curve = learning_curve(chosen.stitch, pairs, chosen.shares, neighbours, n_pairs=n_pairs, seed=seed)
-    confidence = Confidence.fit(cross_predict(chosen.stitch, pairs, seed=seed), pairs.target)
-    return Selection(chosen.row.stitch, tuple(table), confidence, curve, worth, chosen.stitch)
+        worth = replace(worth, partial=_look_closer(other.stitch, pairs, neighbours, seed=seed)[1])
+    confidence, partial = _look_closer(chosen.stitch, pairs, neighbours, seed=seed)
+    return Selection(chosen.row.stitch, tuple(table), confidence, curve, worth, chosen.stitch, partial=partial)
+
+
+def _look_closer(
+    stitch: Stitch, pairs: Pairing, neighbours: Neighbours, *, seed: int
+) -> tuple[Confidence, PartialCurve]:
+    """How sure a stitch is of what it predicts, and what true vectors for a part of the documents would keep."""
+    prediction = cross_predict(stitch, pairs, seed=seed)
+    confidence = Confidence.fit(prediction, pairs.target)
+    return confidence, PartialCurve.measure(prediction, pairs.target, neighbours, confidence, seed=seed)
 
 
 def _prefix_worth(

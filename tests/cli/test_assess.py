@@ -110,12 +110,16 @@ def test_a_stitch_and_a_frontier_tell_what_is_known(source_folder, beir, corpus,
     lead_migrate("fit", source_folder, *target, "--sample", 60, "--stitch", "ridge", "-o", stitch)
     base = [source_folder, "--target", "tfidf:48", "--price", "1000000", "--rate", "1/h"]
     found = assessed(capsys, *base, "--stitch", stitch) if capsys.readouterr() else None
-    known, *larger = [plan for plan in found["plans"] if plan["known"]]
-    assert [(plan["documents"] > 60, plan["known"]["measure"]) for plan in larger] == [(True, "expected overlap@10")]
-    assert known["known"]["estimate"] <= larger[0]["known"]["estimate"] <= larger[0]["known"]["upper"]
-    scores = json.loads((stitch / "lead-migrate.json").read_text())["details"]["selection"]["candidates"][0]["scores"]
-    assert known["documents"] == 60 and known["known"]["estimate"] == pytest.approx(scores["overlap_at_10"])
-    assert "not known yet; the stitch" in found["answers"][0]
+    known, larger, two_stage = [plan for plan in found["plans"] if plan["known"]]
+    assert (known["documents"], larger["documents"]) == (0, 15), "the 60 of the sample are paid for"
+    assert {plan["known"]["measure"] for plan in (known, larger, two_stage)} == {"expected overlap@10"}
+    assert known["known"]["estimate"] <= larger["known"]["estimate"] <= larger["known"]["upper"]
+    selection = json.loads((stitch / "lead-migrate.json").read_text())["details"]["selection"]
+    kept, overlap = selection["partial"], selection["candidates"][0]["scores"]["overlap_at_10"]
+    assert kept["overlap"][0] == pytest.approx(overlap) and kept["overlap"][-1] == 1
+    assert known["known"]["estimate"] == pytest.approx(np.interp(60 / 150, kept["shares"], kept["overlap"]))
+    assert two_stage["known"]["estimate"] == kept["two_stage"] > overlap
+    assert "not known yet; of the stitch" in found["answers"][0]
     lead_migrate("translate", source_folder, stitch, "-o", tmp_path / "new")
     lead_migrate("embed", beir / "corpus.jsonl", "--model", target[1], "--no-chunks", "-o", tmp_path / "full")
     lead_migrate(
@@ -126,7 +130,7 @@ def test_a_stitch_and_a_frontier_tell_what_is_known(source_folder, beir, corpus,
     capsys.readouterr()
     found = assessed(capsys, *base, "--stitch", stitch, "--report", report)
     safe = [plan for plan in found["plans"] if plan["known"] and plan["known"]["is_cheapest_safe"]]
-    assert [plan["documents"] for plan in safe] == [best["documents"]]
+    assert [plan["known"]["documents"] for plan in safe] == [best["documents"]]
     assert f"expected to be SAFE: {safe[0]['name']}" in found["answers"][0]
     lead_migrate("assess", *base, "--report", report)
     text = capsys.readouterr().out
@@ -274,15 +278,36 @@ def test_a_budget_in_tokens_says_what_to_expect_and_what_to_type(source_folder, 
     command = [source_folder, "--target", "tfidf:24", "--stitch", fitted_folder, "--budget", "9500tok", "--prefix", "2"]
     found = assessed(capsys, *command)
     plans = {plan["name"]: plan for plan in found["plans"]}
-    first = {tokens: plans[f"60 and first {tokens} tokens of all"] for tokens in (2, 4)}
-    sample = plans["full re-embed"]["tokens"] * 60 / plans["full re-embed"]["documents"]
-    assert sample < first[2]["tokens"] < first[4]["tokens"]
-    assert first[2]["known"] is None and first[4]["known"]["measure"] == "held-out overlap@10"
-    bought = plans["what 9,500 tokens buy"]
-    assert 0.95 * 9500 < bought["tokens"] <= 9500
+    first = {tokens: plans[f"the sample, first {tokens} tokens of all"] for tokens in (2, 4)}
+    assert 0 < first[2]["tokens"] < first[4]["tokens"]
+    assert first[2]["known"] is None and first[4]["known"]["measure"] == "expected overlap@10"
+    bought, mixed = plans["what 9,500 tokens buy"], plans["what 9,500 tokens buy, first 4 tokens of all"]
+    sample = found["texts"]["cached_tokens"]
+    assert found["texts"]["cached"] == 60 and plans["full re-embed"]["documents"] == 90
+    for plan in (bought, mixed):
+        assert 0.9 * 9500 < sample + plan["tokens"] <= 1.02 * 9500, "the sample counts"
+    assert mixed["documents"] < bought["documents"]
     assert any(answer.startswith("the most to expect of 9,500 tokens: ") for answer in found["answers"])
     assert lead_migrate("assess", *command) == 0
     assert re.search(r"^next: .* translate .*st -o ", capsys.readouterr().err, re.MULTILINE)
+
+
+def test_the_cheapest_plan_for_a_quality_is_found_and_typed(source_folder, fitted_folder, capsys):
+    command = [source_folder, "--target", "tfidf:24", "--stitch", fitted_folder, "--no-cache"]
+    found = assessed(capsys, *command, "--keep", 0.9)
+    plans = [plan for plan in found["plans"] if plan["known"] and plan["known"]["estimate"] >= 0.9]
+    best = min(plans, key=lambda plan: plan["tokens"])
+    assert any(plan["name"].startswith("for 0.9") for plan in plans)
+    assert f"the cheapest way to 0.9 that is known: {best['name']}" in found["answers"][-1]
+    for plan in plans:
+        if plan["name"] == "for 0.9":
+            assert plan["known"]["estimate"] == pytest.approx(0.9, abs=0.02), "and no more than that"
+    lead_migrate("assess", *command, "--keep", 0.9)
+    assert re.search(r"^next: .* (translate|fit) ", capsys.readouterr().err, re.MULTILINE)
+    code, line = complaint(capsys, "assess", *command[:3], "--keep", 0.9)
+    assert code == 2 and "found neither --stitch nor --report" in line
+    code, line = complaint(capsys, "assess", *command, "--keep", 0.8, "--budget", "$5")
+    assert code == 2 and "leave one of them out" in line
 
 
 @pytest.mark.parametrize("budget", ["0tok", "manytok", "-5", "1.5tok"])

@@ -1,0 +1,211 @@
+"""What is known of the quality of a migration: nothing before a fit, the fit's own figures after it, then an audit's.
+
+A fit measures on held-out pairs of its sample. From these, its learning curve and the share of the store that will have
+true vectors comes what to expect of a plan: inside the sample, where ten neighbours are farther apart than in the
+store. Only an audit says what that means for queries.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from migrate.cost.count import CacheLookup
+from migrate.embedders.kinds import split_spec
+from migrate.errors import InputError, OutputError, StitchError
+from migrate.files import describe_os_error, is_endless
+from migrate.stitch.partial import PartialCurve
+from migrate.stitch.persistence import load_stitch
+from migrate.stitch.select import Selection
+from migrate.stores.base import Store
+from migrate.vectors import Document, Text
+
+NOTHING = "nothing yet"
+REFERENCE = "the reference itself"
+SAFE = "SAFE"
+EXPECTED = "expected overlap@10"
+_Z = 1.96
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPoint:
+    """What was measured with so many `documents` re-embedded.
+
+    `policy` is that of a frontier, None for the held-out figures of a fit. `estimate`, `lower` and `upper` (95 %) are
+    of `measure`, shares (0-1), a bound None where there is none; `outcome` is the audit's.
+    """
+
+    documents: int
+    measure: str
+    estimate: float
+    lower: float | None
+    upper: float | None
+    policy: str | None = None
+    outcome: str | None = None
+    is_cheapest_safe: bool = False
+
+    @property
+    def sentence(self) -> str:
+        """The figure in a few words."""
+        low, high = ("?" if bound is None else f"{bound:.3f}" for bound in (self.lower, self.upper))
+        span = "" if self.lower is None and self.upper is None else f" ({low}..{high})"
+        by = "" if self.policy is None else f", {self.outcome} by {self.policy}"
+        return f"{self.measure} {self.estimate:.3f}{span}{by}"
+
+
+@dataclass(frozen=True, slots=True)
+class StitchQuality:
+    """What a fit knows of the stitch that it made of some `pairs`.
+
+    `sample` are the ids of the documents that are paid for.
+    """
+
+    pairs: int
+    selection: Selection
+    sample: frozenset[str] = field(default=frozenset(), repr=False)
+
+    @property
+    def leans(self) -> bool:
+        """Whether the stitch leans on first tokens, which its figures are with."""
+        return self.selection.prefix is not None and self.selection.prefix.is_used
+
+    @property
+    def first_tokens(self) -> int | None:
+        """How many first tokens of each document it has tried to lean on."""
+        return None if self.selection.prefix is None else self.selection.prefix.tokens
+
+    def expected(self, documents: int, store: int, *, first_tokens: bool = False) -> KnownPoint | None:
+        """What to expect of true vectors for `documents` of the documents of a `store`, those of the sample among them.
+
+        None where the fit says nothing: of a stitch with `first_tokens` or without that it did not try, of one that
+        was saved before it noted what true vectors keep, or of fewer documents than it has.
+        """
+        partial = self._partial(first_tokens=first_tokens)
+        if partial is None or documents < self.pairs:
+            return None
+        share, best = min(documents / max(store, 1), 1.0), self.selection.best.scores
+        gain, low, high = self._gain(documents - self.pairs, first_tokens=first_tokens)
+        rest, estimate = 1 - share, partial.at(share)
+        span = _Z * best.overlap_error
+        bounds = (estimate + rest * (min(low, gain) - span), estimate + rest * (max(high, gain) + span))
+        lower, upper = (min(max(bound, 0.0), 1.0) for bound in bounds)
+        return KnownPoint(documents, EXPECTED, min(estimate + rest * gain, 1.0), lower, upper)
+
+    def fewest(self, wanted: float, store: int, *, first_tokens: bool = False) -> int | None:
+        """The fewest documents with true vectors of which `wanted` may be expected, or more; None where unknown."""
+        low, high = self.pairs - 1, store
+        if self.expected(store, store, first_tokens=first_tokens) is None:
+            return None
+        while high - low > 1:
+            middle = (low + high) // 2
+            point = self.expected(middle, store, first_tokens=first_tokens)
+            low, high = (low, middle) if point is not None and point.estimate >= wanted else (middle, high)
+        return high
+
+    def two_stage(self) -> KnownPoint | None:
+        """What to expect where the best translated documents of each query are ranked by true vectors."""
+        partial = self.selection.partial
+        return None if partial is None else KnownPoint(self.pairs, EXPECTED, partial.two_stage, None, None)
+
+    def texts_of(self, store: Store) -> Iterator[Document]:
+        """The documents of the sample."""
+        return (document for document in store.documents() if document.id in self.sample)
+
+    def paid(self, lookup: CacheLookup | None) -> CacheLookup:
+        """What tells which texts are paid for: those of the sample, and what `lookup` finds."""
+
+        def is_paid(texts: Sequence[Text]) -> list[bool]:
+            own = [text.id in self.sample for text in texts]
+            return own if lookup is None else [one or other for one, other in zip(own, lookup(texts), strict=True)]
+
+        return is_paid
+
+    def _partial(self, *, first_tokens: bool) -> PartialCurve | None:
+        if first_tokens == self.leans:
+            return self.selection.partial
+        return None if self.selection.prefix is None else self.selection.prefix.partial
+
+    def _gain(self, more: int, *, first_tokens: bool) -> tuple[float, float, float]:
+        """What so many more pairs should add to translated vectors; nothing is known of the way not taken."""
+        curve = self.selection.curve
+        known = curve is not None and more > 0 and first_tokens == self.leans
+        return curve.gain_of(self.pairs, more) if curve is not None and known else (0.0, 0.0, 0.0)
+
+
+def read_stitch_quality(folder: Path, store: Store, spec: str) -> StitchQuality:
+    """What the fit of a stitch knows of it.
+
+    Raises
+    ------
+    StitchError
+        It was fitted on another store, or leads to another model.
+    """
+    fitted = load_stitch(folder)
+    difference = store.snapshot().difference(fitted.manifest.stitch.fitted_on)
+    if difference is not None:
+        raise StitchError(
+            f"{folder}: expected a stitch fitted on {store.info.location}, found one of another store ({difference}); "
+            "leave it out"
+        )
+    model = fitted.manifest.model
+    if model is not None and split_spec(spec)[0] == "openai" and model.spec != spec:
+        raise StitchError(f"{folder}: expected a stitch to {spec}, found one to {model.spec}; name that with --target")
+    return StitchQuality(int(fitted.manifest.counts["pairs"]), fitted.selection, frozenset(fitted.sample.row_of))
+
+
+def read_frontier(path: Path, count: int) -> tuple[KnownPoint, ...]:
+    """The points of an audit's frontier, over a store of `count` documents.
+
+    Raises
+    ------
+    InputError
+        The file is no report of an audit with a frontier, or of another store.
+    OutputError
+        It cannot be read.
+    """
+    frontier = _read_report(path).get("frontier")
+    if not isinstance(frontier, dict):
+        raise InputError(f"{path}: expected the report of an audit with --frontier, found none; run audit with it")
+    if frontier.get("documents") != count:
+        described = f"one of {frontier['documents']}" if "documents" in frontier else "one that does not say"
+        raise InputError(
+            f"{path}: expected the frontier of a store of {count:,} documents, found {described}; give the report of "
+            "this store"
+        )
+    try:
+        best, measured = frontier["cheapest_safe"], frontier.get("measured", "retention")
+        return tuple(_point(facts, best, measured) for facts in frontier["points"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{path}: expected the points of a frontier, found others ({error}); audit again") from error
+
+
+def _read_report(path: Path) -> dict[str, Any]:
+    if is_endless(path):
+        raise InputError(f"{path}: expected the JSON report of an audit, found a pipe or a device; write it to a file")
+    try:
+        report = json.loads(path.read_bytes())
+    except OSError as error:
+        raise OutputError(f"cannot read {path}: {describe_os_error(error)}; check the path") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(
+            f"{path}: expected the JSON report of an audit, found something else; check the path"
+        ) from error
+    return report if isinstance(report, dict) else {}
+
+
+def _point(facts: dict[str, Any], best: dict[str, Any] | None, measured: str) -> KnownPoint:
+    bounds = facts[measured]
+    same = best is not None and (best["policy"], best["documents"]) == (facts["policy"], facts["documents"])
+    return KnownPoint(
+        int(facts["documents"]),
+        measured,
+        float(bounds["estimate"]),
+        bounds["lower"],
+        bounds["upper"],
+        str(facts["policy"]),
+        str(facts["outcome"]),
+        same,
+    )
