@@ -176,7 +176,7 @@ class HeldOut:
         if spec == VECTORS:
             return select_stitch(Pairing(pairs.source, pairs.target), seed=self.seed)
         if spec not in KINDS or not KINDS[spec].reads_texts:
-            return Selection(spec, (), stitch=tune(spec, pairs, seed=self.seed)[0])
+            return Selection(spec, (), tuned={spec: tune(spec, pairs, seed=self.seed)[0]})
         return select_stitch(pairs, specs=[spec], seed=self.seed)
 
     def judge(self, selection: Selection) -> Result:

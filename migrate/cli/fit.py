@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -139,7 +139,7 @@ def _document(
     from migrate.report.fit import WITHOUT_TEXTS
 
     use, confidence = fitted.fallback_use(), fitted.selection.confidence
-    facts = {**asdict(replace(fitted.selection, stitch=None)), "stitch": str(output), "direction": direction}
+    facts = {**fitted.selection.facts(), "stitch": str(output), "direction": direction}
     facts["fallback"] = None if use is None else asdict(use)
     facts["over_limit"] = {what: None if counted is None else counted.facts for what, counted in unread.items()}
     facts["without_texts"] = asdict(WITHOUT_TEXTS) if bare else None

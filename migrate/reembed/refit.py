@@ -84,7 +84,7 @@ def refit_same_kind(
     pairing = Pairing(pairs.source, pairs.target, read)
     tuned, _ = tune(fitted.stitch.spec, some_of(pairing, seed=seed), seed=seed, prior=fitted.prior)
     stitch = pairing.fit(tuned)
-    unjudged = replace(fitted.selection, confidence=None, curve=None, stitch=None)
+    unjudged = replace(fitted.selection, confidence=None, curve=None, partial=None, tuned={})
     return replace(fitted, stitch=stitch, norm=fit_norm(pairs.target), sample=known, selection=unjudged)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from migrate.stitch.confidence import Confidence
-from migrate.stitch.fitted import best_of_vectors
 from migrate.stitch.prefix import PrefixWorth
 from migrate.stitch.select import MORE, LearningCurve, Selection, TriedViews
 from migrate.stores.confidence import unreliable
@@ -72,7 +71,7 @@ def fit_sentences(selection: Selection) -> list[str]:
 def _worth(selection: Selection) -> list[str]:
     """The texts alone and the vectors alone, where both were tried."""
     alone = [row for row in selection.candidates if row.stitch == "text"]
-    vectors = best_of_vectors(selection)
+    vectors = selection.best_of_vectors
     if not alone or vectors is None:
         return []
     return [

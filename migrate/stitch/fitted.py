@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
@@ -30,8 +30,8 @@ from migrate.files import atomic_folder, canonical_json, sha256_file, write_byte
 from migrate.manifest import Manifest, StitchFacts
 from migrate.stitch.base import Pairing, Prediction, Stitch
 from migrate.stitch.prior import AffineMap
-from migrate.stitch.registry import find_kind, new_stitch
-from migrate.stitch.select import Candidate, Selection, select_stitch
+from migrate.stitch.registry import new_stitch
+from migrate.stitch.select import Selection, select_stitch
 from migrate.stitch.text_features import TextRows
 from migrate.stitch.text_reader import TextReader
 from migrate.vectors import Batch, Vectors, as_vectors, check_vectors, summarize_norms
@@ -83,21 +83,11 @@ class FallbackUse:
 
 def fit_fallback(pairs: Pairing, selection: Selection, *, seed: int = 0, prior: AffineMap | None = None) -> Fallback:
     """Fit the best stitch of the old vectors alone: of the candidates of `selection`, or of all where it has none."""
-    best = best_of_vectors(selection)
+    best = selection.best_of_vectors
     bare = Pairing(pairs.source, pairs.target)
-    judged = select_stitch(bare, specs=() if best is None else (best.stitch,), seed=seed, prior=prior)
+    specs = () if best is None else (best.stitch,)
+    judged = select_stitch(bare, specs=specs, seed=seed, prior=prior, tuned=selection.tuned)
     return Fallback(bare.fit(judged.stitch or new_stitch(judged.chosen)), judged)
-
-
-def best_of_vectors(selection: Selection) -> Candidate | None:
-    """The candidate with the best held-out overlap@10 out of those that read the old vectors alone."""
-    plain = [row for row in selection.candidates if _reads_vectors_only(row)]
-    return max(plain, key=lambda row: row.scores.overlap_at_10, default=None)
-
-
-def _reads_vectors_only(row: Candidate) -> bool:
-    kind = find_kind(row.stitch)
-    return kind is not None and not kind.reads_texts and not row.is_control
 
 
 def direction_of(manifest: Manifest, *, source: str = "stitch") -> Direction:
@@ -386,8 +376,7 @@ def fit_norm(target: Vectors) -> float:
 
 def _selection_facts(selection: Selection) -> dict[str, Any]:
     """The selection without its timings, which differ from run to run."""
-    facts = asdict(replace(selection, stitch=None))
-    del facts["stitch"]
+    facts = selection.facts()
     for row in facts["candidates"]:
         del row["fit_s"]
     return facts

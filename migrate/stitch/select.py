@@ -12,9 +12,9 @@ do not aim at these.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Self
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -191,8 +191,8 @@ class Selection:
     """The scored candidates and the chosen one, with its confidence and its learning curve.
 
     `prefix` says what first tokens of documents are worth, where they were tried, `partial` what true vectors for a
-    part of the store should keep. `stitch` is the chosen stitch, tuned but not fitted; None where the selection was
-    loaded from a file.
+    part of the store should keep. `tuned` are stitches by their specs, tuned but not fitted: the chosen one, and the
+    best of the old vectors alone; none where the selection was loaded from a file.
     """
 
     chosen: str
@@ -200,7 +200,7 @@ class Selection:
     confidence: Confidence | None = None
     curve: LearningCurve | None = None
     prefix: PrefixWorth | None = None
-    stitch: Stitch | None = field(default=None, compare=False, repr=False)
+    tuned: Mapping[str, Stitch] = field(default_factory=dict, compare=False, repr=False)
     tried: TriedViews | None = None
     partial: PartialCurve | None = None
 
@@ -208,6 +208,28 @@ class Selection:
     def best(self) -> Candidate:
         """The row of the chosen one."""
         return next(row for row in self.candidates if row.stitch == self.chosen)
+
+    @property
+    def stitch(self) -> Stitch | None:
+        """The chosen stitch, tuned but not fitted, where it is known."""
+        return self.tuned.get(self.chosen)
+
+    @property
+    def best_of_vectors(self) -> Candidate | None:
+        """The candidate with the best held-out overlap@10 out of those that read the old vectors alone."""
+        plain = [row for row in self.candidates if _reads_vectors_only(row)]
+        return max(plain, key=lambda row: row.scores.overlap_at_10, default=None)
+
+    def facts(self) -> dict[str, Any]:
+        """What a file keeps of it."""
+        facts = asdict(replace(self, tuned={}))
+        del facts["tuned"]
+        return facts
+
+
+def _reads_vectors_only(row: Candidate) -> bool:
+    kind = find_kind(row.stitch)
+    return kind is not None and not kind.reads_texts and not row.is_control
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,6 +272,7 @@ def select_stitch(
     seed: int = 0,
     prior: AffineMap | None = None,
     prefix: PrefixCost | None = None,
+    tuned: Mapping[str, Stitch] | None = None,
     progress: Progress = no_progress,
 ) -> Selection:
     """Cross-validate stitches and choose one.
@@ -266,7 +289,7 @@ def select_stitch(
 
     `prior` is a map from elsewhere that `ridge` and the kernel stitches may lean on. `prefix` is what vectors of first
     tokens cost: a stitch that reads them is chosen only where the same tokens, spent on a larger sample, should keep
-    less; without it they are taken for paid.
+    less; without it they are taken for paid. What `tuned` has of the candidates, on the same pairs, is not tuned again.
 
     Raises
     ------
@@ -279,7 +302,11 @@ def select_stitch(
     n_pairs, pairs = len(pairs), some_of(pairs, seed=seed)
     choices = sorted(candidates(specs, applicable(pairs)), key=_cost_of_use)
     neighbours = Neighbours(unit_rows(pairs.target), seed=seed)
-    judged = [_judge(spec, pairs, neighbours, seed=seed, prior=prior) for spec in _reporting(choices, progress)]
+    given = tuned or {}
+    judged = [
+        _judge(spec, pairs, neighbours, seed=seed, prior=prior, tuned=given.get(spec))
+        for spec in _reporting(choices, progress)
+    ]
     plain = [candidate for candidate in judged if prefix is None or not candidate.stitch.reads_prefix] or judged
     chosen = _cheapest_of_the_best(plain)
     controls = [spec for spec in (TEXT_CONTROL, Mean.kind) if spec not in choices]
@@ -302,7 +329,10 @@ def select_stitch(
             curve = learning_curve(chosen.stitch, pairs, chosen.shares, neighbours, n_pairs=n_pairs, seed=seed)
         worth = replace(worth, partial=_look_closer(other.stitch, pairs, neighbours, seed=seed)[1])
     confidence, partial = _look_closer(chosen.stitch, pairs, neighbours, seed=seed)
-    return Selection(chosen.row.stitch, tuple(table), confidence, curve, worth, chosen.stitch, partial=partial)
+    found_by_spec = {one.row.stitch: one.stitch for one in judged}
+    selection = Selection(chosen.row.stitch, tuple(table), confidence, curve, worth, found_by_spec, partial=partial)
+    kept = {row.stitch for row in (chosen.row, selection.best_of_vectors) if row is not None}
+    return replace(selection, tuned={spec: stitch for spec, stitch in found_by_spec.items() if spec in kept})
 
 
 def _look_closer(
@@ -362,6 +392,8 @@ def tune(
         stitch.prior = prior
         tuned = stitch.tuned(pairs.source, pairs.target, pairs.texts)
     stitch = tuned
+    if isinstance(stitch, StretchableStitch):
+        stitch.spread = None  # what an earlier round has found; it is found anew
     vectors = cross_predict(stitch, pairs, seed=seed, with_variance=False).vectors
     if isinstance(stitch, StretchableStitch):
         stitch.spread = Spread.fit(vectors, pairs.target)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from migrate.stitch.base import Pairing
-from migrate.stitch.fitted import FallbackUse, best_of_vectors, fit_fallback
+from migrate.stitch.fitted import FallbackUse, fit_fallback
 from migrate.stitch.scores import HeldOutScores
 from migrate.stitch.select import Candidate, Selection, select_stitch, tune
 
@@ -28,8 +28,8 @@ def test_the_best_of_vectors_is_neither_a_control_nor_a_reader_of_texts():
         row("text", 0.8, True),
         row("mean", 0.7, True),
     )
-    assert best_of_vectors(Selection("ridge+text", rows)).stitch == "lowrank:3"
-    assert best_of_vectors(Selection("ridge+text", rows[2:])) is None
+    assert Selection("ridge+text", rows).best_of_vectors.stitch == "lowrank:3"
+    assert Selection("ridge+text", rows[2:]).best_of_vectors is None
 
 
 def test_the_fallback_is_the_best_candidate_of_vectors_fitted_on_all_pairs(pairs):
