@@ -21,6 +21,7 @@ from migrate.check.check import SAMPLE_SIZE as CHECKED
 from migrate.check.check import ManifestUse
 from migrate.check.facts import check_revision
 from migrate.cost import Assessment, assess_store
+from migrate.cost.quality import stitch_quality
 from migrate.cost.rates import Rate, tier_rate
 from migrate.cost.spending import MAX_COST_USD
 from migrate.cost.target import find_target
@@ -28,7 +29,7 @@ from migrate.embedders import load_embedder, recorded_options
 from migrate.embedders.base import Embedder
 from migrate.errors import LeadMigrateError, UsageError
 from migrate.fit import FitOptions, plan_fit
-from migrate.reembed import plan_translate
+from migrate.reembed import Budget, plan_translate
 from migrate.selection import SAMPLE_SIZE
 from migrate.similarity.comparison import StoresComparison, compare_stores
 from migrate.similarity.matching import SAMPLE as COMPARED
@@ -316,7 +317,9 @@ def assess(
     *,
     price_usd_per_mtok: float | None = None,
     rate: str | None = None,
-    budget_usd: float | None = None,
+    budget: str | None = None,
+    stitch: FittedStitch | str | Path | None = None,
+    keep: float | None = None,
     progress: Progress = no_progress,
 ) -> Assessment:
     """Tell what moving a store would cost, in tokens, dollars, hours and bytes. Spends nothing, and asks no server.
@@ -331,8 +334,12 @@ def assess(
         Dollars for a million tokens; by default what is known of the model.
     rate
         How fast texts are embedded, such as 3000/min or 1000000tok/min; by default what OpenAI allows in its tier 1.
-    budget_usd
-        Dollars to spend: a plan says what they buy.
+    budget
+        Dollars or tokens to spend, such as $50 or 300000tok: plans say what they buy.
+    stitch
+        One that was fitted on the store, or its path: says what to expect of the plans.
+    keep
+        With a `stitch`, the overlap@10 to expect (0-1): `best` is then the cheapest plan that should have it.
     progress
         Called with a step, how much of it is done, and how much there is.
 
@@ -354,7 +361,22 @@ def assess(
     )
     limits = tier_rate() if facts.is_api else None
     known = limits if rate is None else Rate.parse(rate).completed(limits)
-    return assess_store(_store(store), facts, rate=known, budget_usd=budget_usd, progress=progress)
+    opened, money = _store(store), None if budget is None else Budget.parse(budget)
+    if money is not None and money.unit not in ("usd", "tokens"):
+        raise UsageError(f"expected a budget in dollars such as $50, or in tokens such as 300000tok, found {budget!r}")
+    fitted = load_stitch(stitch) if isinstance(stitch, str | Path) else stitch
+    if keep is not None and (fitted is None or budget is not None):
+        raise UsageError("keep goes with a stitch, which says what to expect, and without a budget")
+    return assess_store(
+        opened,
+        facts,
+        rate=known,
+        budget_usd=None if money is None or money.unit != "usd" else money.amount,
+        budget_tokens=None if money is None or money.unit != "tokens" else int(money.amount),
+        quality=None if fitted is None else stitch_quality(fitted, opened, facts.spec),
+        keep=keep,
+        progress=progress,
+    )
 
 
 def compare(

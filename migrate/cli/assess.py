@@ -126,11 +126,12 @@ def command(
     Without it the limits of `--tier` hold.
     """
     from migrate.cost import assess_store
-    from migrate.cost.quality import read_frontier, read_stitch_quality
+    from migrate.cost.quality import read_frontier, read_stay, stitch_quality
     from migrate.cost.target import find_target
     from migrate.datasets.records import read_query_log
     from migrate.files import atomic_file, refuse_file, write_bytes
     from migrate.report.assess import assess_document, assess_page, assess_text
+    from migrate.stitch.persistence import load_stitch
     from migrate.stores import open_store
 
     refuse_open(html, opens=opens)
@@ -141,7 +142,8 @@ def command(
     facts = find_target(target, price_usd_per_mtok=price, prefix=model.document_prefix, dimensions=model.dimensions)
     with progress_bar(quiet=general.quiet) as progress:
         opened = open_store(store)
-        known = None if quality.stitch is None else read_stitch_quality(quality.stitch, opened, facts.spec)
+        fitted = None if quality.stitch is None else load_stitch(quality.stitch)
+        known = None if fitted is None else stitch_quality(fitted, opened, facts.spec, source=str(quality.stitch))
         assessment = assess_store(
             opened,
             facts,
@@ -151,6 +153,7 @@ def command(
             quality=known,
             first_tokens=tokens,
             keep=keep,
+            stay=None if quality.report is None else read_stay(quality.report),
             cached=cached_texts(model, facts),
             budget_usd=budget.amount if budget is not None and budget.unit == "usd" else None,
             budget_tokens=int(budget.amount) if budget is not None and budget.unit == "tokens" else None,

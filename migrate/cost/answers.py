@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from migrate.cost.estimate import dollars, duration
-from migrate.cost.plans import FULL, MIGRATE, Plan, Pricing
+from migrate.cost.plans import FULL, MIGRATE, STAY, Plan, Pricing
 from migrate.cost.quality import SAFE
 from migrate.selection import SAMPLE_SIZE
 
@@ -26,7 +26,7 @@ _AUDIT = (
 def answers(plans: Sequence[Plan], pricing: Pricing, budget_usd: float | None = None) -> tuple[str, ...]:
     """What to do, what it is worth, and what a budget buys."""
     full = next(plan for plan in plans if plan.kind == FULL)
-    sentences = [cheapest_safe(plans, full, pricing), full_or_not(plans, full)]
+    sentences = [cheapest_safe(plans, full, pricing), full_or_not(plans, full), stay_or_not(plans)]
     if budget_usd is not None:
         sentences.append(_budget_sentence(full, budget_usd))
     return tuple(sentences)
@@ -34,7 +34,7 @@ def answers(plans: Sequence[Plan], pricing: Pricing, budget_usd: float | None = 
 
 def cheapest_safe(plans: Sequence[Plan], full: Plan, pricing: Pricing) -> str:
     """The cheapest plan expected to be SAFE, as far as anything is known."""
-    measured = [plan for plan in plans if plan.known is not None]
+    measured = [plan for plan in plans if plan.known is not None and plan.kind != STAY]
     judged = [plan for plan in measured if plan.known is not None and plan.known.outcome is not None]
     best = next((plan for plan in judged if plan.known is not None and plan.known.is_cheapest_safe), None)
     if best is not None and best.known is not None:
@@ -72,7 +72,8 @@ def full_or_not(plans: Sequence[Plan], full: Plan) -> str:
         return "a full re-embed costs nothing more: every text is in the embedding cache already"
     if why := _small(full):
         return f"a full re-embed is the better deal here: {why}; nothing else keeps all of the quality"
-    tenth = next((plan for plan in plans if plan.kind == MIGRATE and plan.share >= _TENTH), plans[1])
+    migrations = [plan for plan in plans if plan.kind == MIGRATE]
+    tenth = next((plan for plan in migrations if plan.share >= _TENTH), migrations[-1])
     if full.usd is None and full.minutes is None:
         return (
             f"a full re-embed embeds {full.tokens:,} tokens, {tenth.name} {tenth.tokens:,}; without a price or a rate "
@@ -81,6 +82,26 @@ def full_or_not(plans: Sequence[Plan], full: Plan) -> str:
     return (
         f"a full re-embed ({priced(full)}) is the better deal where the loss of quality is worth more than the "
         f"difference to {tenth.name} ({priced(tenth)}); {_AUDIT}"
+    )
+
+
+def stay_or_not(plans: Sequence[Plan]) -> str:
+    """Whether to move at all, as far as anything is known."""
+    stay = next(plan for plan in plans if plan.kind == STAY)
+    if stay.known is None:
+        return (
+            "staying costs nothing, and where the old model can still answer queries it is the first thing to beat: "
+            f"between two published models it kept {stay.quality.removeprefix('elsewhere ')} of the new model's "
+            "nDCG@10, more than a translation in three of four moves. Move because the old model goes away, or where "
+            "an audit says that the new one is better"
+        )
+    moves = [plan for plan in plans if plan.known is not None and plan.known.measure == stay.known.measure]
+    best = max((plan for plan in moves if plan is not stay), key=lambda plan: plan.quality_known, default=None)
+    if best is None or best.quality_known > stay.quality_known:
+        return f"staying has kept {stay.known.sentence}"
+    return (
+        f"staying is the better deal while the old model answers queries: {stay.known.sentence}, {best.name} "
+        f"{best.known.sentence if best.known else ''}"
     )
 
 

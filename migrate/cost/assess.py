@@ -22,6 +22,7 @@ from migrate.cost.plans import (
     first_tokens_plan,
     make_plans,
     mixed_plans,
+    stay_plan,
     store_bytes,
     two_stage_plan,
 )
@@ -98,16 +99,17 @@ def assess_store(
     quality: StitchQuality | None = None,
     first_tokens: Sequence[int] = (),
     keep: float | None = None,
+    stay: KnownPoint | None = None,
     texts_per_request: int | None = None,
     today: date | None = None,
     progress: Progress = no_progress,
 ) -> Assessment:
     """Count the store's texts and set the plans side by side.
 
-    `measured` is what an audit says of quality, `quality` what a fit does, `cached` tells which texts are paid for,
-    `queries` are those of a log. `first_tokens` are numbers of tokens that a stitch may lean on; that of `quality` is
-    among them. With `keep` (0-1) the cheapest plan is looked for that should have so much overlap@10, or, where an
-    audit measured it, retention. A budget counts the sample of `quality`.
+    `measured` is what an audit says of quality, `stay` what it says of the old model, `quality` what a fit does.
+    `cached` tells which texts are paid for, `queries` are those of a log. `first_tokens` are numbers of tokens that a
+    stitch may lean on; that of `quality` is among them. With `keep` (0-1) the cheapest plan is looked for that should
+    have so much overlap@10, or, where an audit measured it, retention. A budget counts the sample of `quality`.
 
     Raises
     ------
@@ -142,6 +144,7 @@ def assess_store(
         )
     if keep is not None and quality is not None:
         plans += mixed_plans(pricing, quality, keep, cuts)
+    plans.insert(1, stay_plan(pricing, stay))
     plans.append(_two_stage(store, pricing, quality, queries, progress))
     chunking = chunk_long(count, target)
     sentences = answers(plans, pricing, budget_usd)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from migrate.cost.count import TextCount
-from migrate.cost.quality import NOTHING, REFERENCE, KnownPoint, StitchQuality
+from migrate.cost.quality import NOTHING, REFERENCE, STAYED, KnownPoint, StitchQuality
 from migrate.cost.rates import Rate, usd_of
 from migrate.cost.target import Target
 from migrate.embedders.openai import MAX_REQUEST_TEXTS, MAX_REQUEST_TOKENS, fair_share
@@ -115,7 +115,7 @@ _NEAR = 1.05
 FEWEST_PAIRS = 40
 """Below these a fit draws no learning curve: too few to learn a map from."""
 
-FULL, MIGRATE, FIRST_TOKENS, TWO_STAGE = "full re-embed", "migrate", "first tokens", "two-stage"
+FULL, STAY, MIGRATE, FIRST_TOKENS, TWO_STAGE = "full re-embed", "stay", "migrate", "first tokens", "two-stage"
 NO_DOWNTIME = "none"
 
 
@@ -143,6 +143,11 @@ class Plan:
     known: KnownPoint | None = None
     downtime: str = NO_DOWNTIME
     first_tokens: int | None = None
+
+    @property
+    def quality_known(self) -> float:
+        """What is expected or was measured; 0 where nothing is known."""
+        return 0.0 if self.known is None else self.known.estimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +199,13 @@ def full_plan(pricing: Pricing) -> Plan:
     return replace(
         plan, quality=REFERENCE, disk_bytes=size.after + cache_bytes(count.to_embed, dim), memory_bytes=memory
     )
+
+
+def stay_plan(pricing: Pricing, known: KnownPoint | None) -> Plan:
+    """Leave everything as it is: what a move has to beat."""
+    plan = pricing.cost(STAY, STAY, 0, 0)
+    quality = STAYED if known is None else known.sentence
+    return replace(plan, quality=quality, known=known, disk_bytes=0, minutes=0.0)
 
 
 def migrate_plan(
@@ -317,16 +329,16 @@ def best_within(plans: Sequence[Plan], tokens: float) -> Plan | None:
 
     Plans are compared by one measure: retention where an audit has measured it, else overlap@10.
     """
-    able = [plan for plan in plans if plan.known is not None and plan.tokens <= tokens]
+    able = [plan for plan in plans if plan.known is not None and plan.kind != STAY and plan.tokens <= tokens]
     audited = [plan for plan in able if plan.known is not None and plan.known.outcome is not None]
-    return max(audited or able, key=lambda plan: plan.known.estimate if plan.known else 0.0, default=None)
+    return max(audited or able, key=lambda plan: plan.quality_known, default=None)
 
 
 def cheapest_for(plans: Sequence[Plan], wanted: float) -> Plan | None:
     """The plan of the fewest tokens that `wanted` is expected of, or more: of retention where an audit measured it."""
-    known = [plan for plan in plans if plan.known is not None]
+    known = [plan for plan in plans if plan.known is not None and plan.kind != STAY]
     audited = [plan for plan in known if plan.known is not None and plan.known.outcome is not None]
-    able = [plan for plan in audited or known if plan.known is not None and plan.known.estimate >= wanted]
+    able = [plan for plan in audited or known if plan.quality_known >= wanted]
     return min(able, key=lambda plan: plan.tokens, default=None)
 
 

@@ -17,14 +17,17 @@ from migrate.cost.count import CacheLookup
 from migrate.embedders.kinds import split_spec
 from migrate.errors import InputError, OutputError, StitchError
 from migrate.files import describe_os_error, is_endless
+from migrate.stitch.fitted import FittedStitch
 from migrate.stitch.partial import PartialCurve
-from migrate.stitch.persistence import load_stitch
 from migrate.stitch.select import Selection
 from migrate.stores.base import Store
 from migrate.vectors import Document, Text
 
 NOTHING = "nothing yet"
 REFERENCE = "the reference itself"
+STAYED = "elsewhere 0.88 to 1.13"
+"""Of the new model's nDCG@10, between two published models and both ways: `benchmarks/models.py` prints it."""
+
 SAFE = "SAFE"
 EXPECTED = "expected overlap@10"
 _Z = 1.96
@@ -135,24 +138,23 @@ class StitchQuality:
         return curve.gain_of(self.pairs, more) if curve is not None and known else (0.0, 0.0, 0.0)
 
 
-def read_stitch_quality(folder: Path, store: Store, spec: str) -> StitchQuality:
-    """What the fit of a stitch knows of it.
+def stitch_quality(fitted: FittedStitch, store: Store, spec: str, *, source: str = "stitch") -> StitchQuality:
+    """What the fit of a stitch knows of it; `source` names it in errors.
 
     Raises
     ------
     StitchError
         It was fitted on another store, or leads to another model.
     """
-    fitted = load_stitch(folder)
     difference = store.snapshot().difference(fitted.manifest.stitch.fitted_on)
     if difference is not None:
         raise StitchError(
-            f"{folder}: expected a stitch fitted on {store.info.location}, found one of another store ({difference}); "
+            f"{source}: expected a stitch fitted on {store.info.location}, found one of another store ({difference}); "
             "leave it out"
         )
     model = fitted.manifest.model
     if model is not None and split_spec(spec)[0] == "openai" and model.spec != spec:
-        raise StitchError(f"{folder}: expected a stitch to {spec}, found one to {model.spec}; name that with --target")
+        raise StitchError(f"{source}: expected a stitch to {spec}, found one to {model.spec}; name that with --target")
     return StitchQuality(int(fitted.manifest.counts["pairs"]), fitted.selection, frozenset(fitted.sample.row_of))
 
 
@@ -180,6 +182,25 @@ def read_frontier(path: Path, count: int) -> tuple[KnownPoint, ...]:
         return tuple(_point(facts, best, measured) for facts in frontier["points"])
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path}: expected the points of a frontier, found others ({error}); audit again") from error
+
+
+def read_stay(path: Path) -> KnownPoint | None:
+    """What an audit's report says of staying with the old model; None where it does not.
+
+    Raises
+    ------
+    InputError
+        The file is no JSON.
+    OutputError
+        It cannot be read.
+    """
+    report = _read_report(path)
+    measured = (report.get("verdict") or {}).get("measured")
+    for option in report.get("options") or ():
+        bounds = option.get(measured) if option.get("name") == "stay" else None
+        if bounds is not None:
+            return KnownPoint(0, str(measured), float(bounds["estimate"]), bounds["lower"], bounds["upper"])
+    return None
 
 
 def _read_report(path: Path) -> dict[str, Any]:

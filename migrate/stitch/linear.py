@@ -296,6 +296,21 @@ class Affine(StretchableStitch):
         return self
 
 
+def thin_svd(matrix: Matrix) -> tuple[Matrix, Matrix, Matrix]:
+    """The thin singular value decomposition of a matrix, (n, m): U, S and Vᵀ.
+
+    LAPACK's divide and conquer, which NumPy takes, gives up on some matrices of a low rank, such as those of a store
+    of few documents; its QR iteration is slower, and does not.
+    """
+    try:
+        left, values, right = np.linalg.svd(matrix, full_matrices=False)
+    except np.linalg.LinAlgError:
+        from scipy.linalg import svd
+
+        left, values, right = svd(matrix, full_matrices=False, lapack_driver="gesvd")
+    return left, values, right
+
+
 class Procrustes(Affine):
     """Rotation, scale and shift (Schönemann 1966; with scale, Schönemann & Carroll 1970).
 
@@ -308,7 +323,7 @@ class Procrustes(Affine):
 
     def solve(self, x: Matrix, y: Matrix, mean: Matrix) -> Matrix:
         """Scale times U Vᵀ, from the singular value decomposition U S Vᵀ of xᵀy."""
-        left, singular, right = np.linalg.svd(x.T @ y, full_matrices=False)
+        left, singular, right = thin_svd(x.T @ y)
         spread = float(np.einsum("ij,ij->", x, x))
         scale = singular.sum() / spread if spread > 0 else 0.0
         rotation: Matrix = scale * (left @ right)
@@ -447,7 +462,7 @@ class LowRank(StretchableStitch):
         x, source_mean = centred(source)
         y, target_mean = centred(target)
         path = ridge_path(x, y, loss=retrieval_loss(y, target_mean), relative=self.penalties)
-        directions = np.linalg.svd(x @ path.coefficients, full_matrices=False)[2].T
+        directions = thin_svd(x @ path.coefficients)[2].T
         up = directions[:, : self._choose_rank(path, y, directions)]
         down = path.coefficients @ up
         self.down_, self.up_ = down.astype(np.float32), up.T.astype(np.float32)

@@ -59,7 +59,7 @@ def test_nothing_is_asked_and_no_key_is_needed(source_folder, server, tmp_path, 
 def test_plans_stand_side_by_side(source_folder, capsys):
     found = assessed(capsys, source_folder, "--target", SMALL, "--price", 1000, "--rate", "1000tok/min")
     plans = {plan["name"]: plan for plan in found["plans"]}
-    names = ["full re-embed", *(f"migrate {share}%" for share in (1, 5, 10, 20, 50))]
+    names = ["full re-embed", "stay", *(f"migrate {share}%" for share in (1, 5, 10, 20, 50))]
     assert list(plans) == [*names, "two-stage 50, 1,000 queries, at most"]
     full, tenth = plans["full re-embed"], plans["migrate 10%"]
     assert (full["documents"], tenth["documents"]) == (150, 15)
@@ -158,7 +158,7 @@ def test_the_page_holds_answers_plans_and_a_drawing(source_folder, tmp_path, cap
     page = tmp_path / "cost.html"
     assert lead_migrate("assess", source_folder, "--target", SMALL, "--html", page) == 0
     html = page.read_text()
-    assert html.count('<svg role="img"') == 1 and html.count("<circle") == 6 and "better deal" in html
+    assert html.count('<svg role="img"') == 1 and html.count("<circle") == 7 and "better deal" in html
     assert "http" not in html.split("<svg")[1].split("</svg>")[0]
     code, line = complaint(capsys, "assess", source_folder, "--target", SMALL, "--html", page)
     assert code == 2 and "exists" in line

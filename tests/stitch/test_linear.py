@@ -246,3 +246,17 @@ def test_arrays_are_all_that_a_stitch_needs_to_be_restored(make):
     if fitted.arrays():
         with pytest.raises(KeyError):
             make().restore({})
+
+
+def test_a_decomposition_that_lapack_gives_up_on_is_done_the_slow_way(monkeypatch):
+    """Divide and conquer fails on some matrices of a low rank: that of a real store of 216 documents was one."""
+    generator = np.random.default_rng(3)
+    x = generator.normal(size=(20, 32)).astype(np.float32)
+    y = x @ np.linalg.qr(generator.normal(size=(32, 32)))[0].astype(np.float32)
+    usual = Procrustes().fit(x, y).transform(x)
+
+    def give_up(*_, **__):
+        raise np.linalg.LinAlgError("SVD did not converge")
+
+    monkeypatch.setattr("numpy.linalg.svd", give_up)
+    np.testing.assert_allclose(Procrustes().fit(x, y).transform(x), usual, atol=1e-5)
