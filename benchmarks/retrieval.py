@@ -39,6 +39,7 @@ from migrate.stitch.base import Pairing
 from migrate.stitch.confidence import spearman
 from migrate.stitch.registry import KINDS
 from migrate.stitch.select import AUTO_CANDIDATES, Selection, applicable, select_stitch, tune
+from migrate.stitch.sphere import Sphere
 from migrate.stitch.text_features import TextRows
 from migrate.stitch.text_reader import TextReader
 from migrate.vectors import Batch, Document, Query, Vectors, unit_rows
@@ -185,7 +186,7 @@ class HeldOut:
         rest = self.rows[1]
         fitted = self.pairing.fit(selection.stitch)
         found = fitted.predict(self.source.documents[rest], self.texts.take(rest) if fitted.reads_texts else None)
-        rank, translated = np.nan, unit_rows(found.vectors)
+        rank, translated = np.nan, Sphere.fit(self.pairing.target).of(found.vectors)
         if selection.confidence is not None:
             cosine = np.einsum("ij,ij->i", translated, unit_rows(self.target.documents[rest])).astype(np.float64)
             rank = spearman(selection.confidence.of(found).astype(np.float64), cosine)

@@ -8,6 +8,7 @@ from typing import Self
 import numpy as np
 
 from migrate.stitch.base import Prediction
+from migrate.stitch.sphere import Sphere
 from migrate.stitch.text_features import Matrix
 from migrate.stores.confidence import LEAST_SPEARMAN
 from migrate.vectors import Vectors, squared_norms, unit_rows
@@ -87,7 +88,7 @@ def _least_squares(signals: Matrix, cosine: Matrix) -> Matrix:
 
 
 def _cosines(predicted: Vectors, truth: Vectors) -> Matrix:
-    return np.asarray(np.einsum("ij,ij->i", unit_rows(predicted), unit_rows(truth)), dtype=np.float64)
+    return np.asarray(np.einsum("ij,ij->i", Sphere.fit(truth).of(predicted), unit_rows(truth)), dtype=np.float64)
 
 
 def ranks(values: Matrix) -> Matrix:

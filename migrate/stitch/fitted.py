@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
@@ -32,6 +33,7 @@ from migrate.stitch.base import Pairing, Prediction, Stitch
 from migrate.stitch.prior import AffineMap
 from migrate.stitch.registry import new_stitch
 from migrate.stitch.select import Selection, select_stitch
+from migrate.stitch.sphere import Sphere
 from migrate.stitch.text_features import TextRows
 from migrate.stitch.text_reader import TextReader
 from migrate.vectors import Batch, Vectors, as_vectors, check_vectors, summarize_norms
@@ -224,6 +226,11 @@ class FittedStitch:
         """Whether it maps documents or queries."""
         return direction_of(self.manifest)
 
+    @cached_property
+    def _sphere(self) -> Sphere:
+        """Where the true vectors of the sample lie."""
+        return Sphere.fit(self.sample.vectors)
+
     def without_texts(self, *, source: str = "stitch") -> FittedStitch:
         """The stitch for a store without texts, `source`: the fallback in the place of one that reads them.
 
@@ -275,7 +282,10 @@ class FittedStitch:
         confidence = (
             np.full(len(batch), np.nan, dtype=np.float32) if estimator is None else estimator.of(prediction, squares)
         )
-        out = self._of_norm(prediction.vectors, squares, batch.vectors)
+        if self._sphere.radius is None:
+            out = self._of_norm(prediction.vectors, squares, batch.vectors)
+        else:
+            out = self._sphere.of(prediction.vectors, norm=self.norm, squares=squares)
         if patch:
             positions, rows = self.sample.positions(batch.ids)
             out[positions] = self.sample.vectors[rows]

@@ -237,10 +237,10 @@ def retrieval_loss(y: Matrix, mean: Matrix) -> Loss:
 
     @cache
     def neighbours() -> Neighbours:
-        return Neighbours(unit_rows(truth))
+        return Neighbours(truth)
 
     def loss(residuals: Matrix) -> float:
-        return 1 - float(neighbours().overlap(unit_rows(truth - residuals.astype(np.float32))).mean())
+        return 1 - float(neighbours().overlap(truth - residuals.astype(np.float32)).mean())
 
     return loss
 
@@ -370,11 +370,11 @@ class Ridge(Affine):
         tuned, path = copy.copy(self), plain
         tuned.share = 0.0
         if self.prior is not None:
-            predicted, judge, best = self.prior.of(source), Neighbours(unit_rows(target)), 0.0
-            shares = judge.overlap(unit_rows(_narrow(target - plain.loo_residuals)))
+            predicted, judge, best = self.prior.of(source), Neighbours(target), 0.0
+            shares = judge.overlap(_narrow(target - plain.loo_residuals))
             for share in SHARES:
                 leaned = ridge_path(x, centred(_narrow(target - share * predicted))[0], loss=loss)
-                gain = judge.overlap(unit_rows(_narrow(target - leaned.loo_residuals))) - shares
+                gain = judge.overlap(_narrow(target - leaned.loo_residuals)) - shares
                 if gain.mean() > max(standard_error(gain), best):
                     tuned.share, path, best = share, leaned, float(gain.mean())
         tuned.penalties = RELATIVE_GRID[path.best : path.best + 1]

@@ -10,7 +10,7 @@ import numpy as np
 from migrate.stitch.base import Prediction
 from migrate.stitch.confidence import Confidence
 from migrate.stitch.scores import Neighbours
-from migrate.vectors import Vectors, unit_rows
+from migrate.vectors import Vectors
 
 SHARES = (0.1, 0.25, 0.5, 0.75)
 DEPTH = 50
@@ -36,7 +36,7 @@ class PartialCurve:
         cls, prediction: Prediction, truth: Vectors, neighbours: Neighbours, confidence: Confidence, *, seed: int = 0
     ) -> Self:
         """Put a part of the predictions right, (n, q), by their true vectors, (n, q), and search among them."""
-        predicted, true = unit_rows(prediction.vectors), unit_rows(truth)
+        predicted, true = prediction.vectors, truth
         order = np.random.default_rng(seed).permutation(len(true))
         if confidence.is_usable:
             order = np.argsort(confidence.of(prediction), kind="stable")

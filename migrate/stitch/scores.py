@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.stitch.sphere import Sphere
 from migrate.vectors import Vectors, unit_rows
 
 _QUERIES = 1_000
@@ -35,18 +36,24 @@ class HeldOutScores:
 
 
 def score_predictions(
-    predicted: Vectors, truth: Vectors, *, seed: int = 0, shares: NDArray[np.float64] | None = None
+    predicted: Vectors,
+    truth: Vectors,
+    *,
+    seed: int = 0,
+    shares: NDArray[np.float64] | None = None,
+    sphere: Sphere | None = None,
 ) -> HeldOutScores:
     """Score raw predictions, (n, q), against the true vectors, (n, q).
 
-    `shares` is `Neighbours.overlap` of the predictions, where it has been computed already.
+    `shares` is `Neighbours.overlap` of the predictions, where it has been computed already, `sphere` where predictions
+    are put before cosines are taken, if anywhere.
     """
     difference = predicted.astype(np.float64) - truth
     squared = float(np.einsum("ij,ij->", difference, difference))
     spread = float(np.square(truth - truth.mean(axis=0, dtype=np.float64)).sum())
-    unit_predicted, unit_truth = unit_rows(predicted), unit_rows(truth)
+    unit_predicted, unit_truth = unit_rows(predicted) if sphere is None else sphere.of(predicted), unit_rows(truth)
     if shares is None:
-        shares = Neighbours(unit_truth, seed=seed).overlap(unit_predicted)
+        shares = Neighbours(truth, seed=seed).overlap(predicted)
     return HeldOutScores(
         cosine=float(np.einsum("ij,ij->i", unit_predicted, unit_truth).mean(dtype=np.float64)),
         mse=squared / truth.size,
@@ -64,22 +71,23 @@ class Neighbours:
     """
 
     def __init__(self, truth: Vectors, *, k: int = 10, seed: int = 0) -> None:
-        """Find the true neighbours; `truth` is (n, q) with rows of unit length."""
+        """Find the true neighbours by the cosines of true vectors, (n, q)."""
         n = len(truth)
         self.k = min(k, n - 1)
-        self.truth = truth
+        self.truth, self.sphere = unit_rows(truth), Sphere.fit(truth)
         self.query_rows = np.sort(np.random.default_rng(seed).permutation(n)[:_QUERIES])
-        tops = [_top(similarities, self.k) for _, similarities in self._similarities(truth)]
+        tops = [_top(similarities, self.k) for _, similarities in self._similarities(self.truth)]
         self._true = np.concatenate(tops)
 
     def overlap(
         self, predicted: Vectors, queries: Vectors | None = None, *, depth: int | None = None
     ) -> NDArray[np.float64]:
-        """Share of the true top k that the predictions, (n, q) of unit length, also have; one value a query.
+        """Share of the true top k that raw predictions, (n, q), also have on the sphere; one value a query.
 
-        The queries are the documents' true vectors, or `queries` in the space of `predicted`, (n, q). With a `depth`
-        the top `depth` of the predictions are looked at.
+        The queries are the true vectors of the documents. With `queries`, (n, q), `predicted` are vectors of documents,
+        both of unit length and in one other space. With a `depth` the top `depth` of the predictions are looked at.
         """
+        predicted = self.sphere.of(predicted) if queries is None else predicted
         depth = min(depth or self.k, len(self.truth) - 1)
         shares = np.empty(len(self.query_rows))
         for start, similarities in self._similarities(predicted, queries):

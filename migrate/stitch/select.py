@@ -115,7 +115,7 @@ def learning_curve(
     if len(pairs) < _FEWEST:
         return None
     smaller = [cross_predict(stitch, pairs, share=share, seed=seed, with_variance=False).vectors for share in _SHARES]
-    steps = np.column_stack([*(neighbours.overlap(unit_rows(vectors)) for vectors in smaller), shares])
+    steps = np.column_stack([*map(neighbours.overlap, smaller), shares])
     learned_from = (1 - 1 / FOLDS) * len(pairs)
     there = n_pairs or len(pairs)
     current, target = (float(np.log2(count / len(pairs))) for count in (there, there + MORE))
@@ -301,7 +301,7 @@ def select_stitch(
     check_pairs(pairs.source, pairs.target)
     n_pairs, pairs = len(pairs), some_of(pairs, seed=seed)
     choices = sorted(candidates(specs, applicable(pairs)), key=_cost_of_use)
-    neighbours = Neighbours(unit_rows(pairs.target), seed=seed)
+    neighbours = Neighbours(pairs.target, seed=seed)
     given = tuned or {}
     judged = [
         _judge(spec, pairs, neighbours, seed=seed, prior=prior, tuned=given.get(spec))
@@ -414,8 +414,8 @@ def _judge(
     started = time.perf_counter()
     stitch, vectors = tune(spec, pairs, seed=seed, prior=prior, tuned=tuned)
     elapsed = time.perf_counter() - started
-    shares = neighbours.overlap(unit_rows(vectors))
-    scores = score_predictions(vectors, pairs.target, shares=shares)
+    shares = neighbours.overlap(vectors)
+    scores = score_predictions(vectors, pairs.target, shares=shares, sphere=neighbours.sphere)
     return _Judged(Candidate(spec, scores, elapsed, is_control), stitch, shares)
 
 
@@ -484,7 +484,7 @@ class _Judge:
 
     def __init__(self, source: Vectors, target: Vectors, seed: int) -> None:
         self.source, self.target, self.seed = source, target, seed
-        self._neighbours = Neighbours(unit_rows(source), seed=seed)
+        self._neighbours = Neighbours(source, seed=seed)
         self._documents = unit_rows(target)
 
     def stitch(self, spec: str, *, is_control: bool = False) -> Candidate:

@@ -12,7 +12,6 @@ from migrate.stitch.kernel import KernelSystem, centre, combined
 from migrate.stitch.prior import SHARES
 from migrate.stitch.scores import Neighbours, standard_error
 from migrate.stitch.text_features import AnyMatrix, Matrix
-from migrate.vectors import unit_rows
 
 SEARCH_SIZE = 1_000
 """Pairs that the search looks at: more of them change the choice little and cost with their cube."""
@@ -78,7 +77,7 @@ class Search:
         self.grams = {name: centre(matrix).astype(np.float32) for name, matrix in grams.items()}
         self.target = target.astype(np.float32)
         self.residual = self.target if residual is None else residual.astype(np.float32)
-        self.neighbours = Neighbours(unit_rows(self.target))
+        self.neighbours = Neighbours(self.target)
 
     def best_penalty(self, weights: Mapping[str, float], penalties: Sequence[float] = PENALTIES) -> Weighing:
         """The penalty with the best overlap; ties go to the larger."""
@@ -154,7 +153,7 @@ class Search:
         return KernelSystem(gram, self.residual).solve(weighing.total_penalty).residuals
 
     def _overlaps(self, predicted: AnyMatrix) -> Matrix:
-        return self.neighbours.overlap(unit_rows(predicted.astype(np.float32)))
+        return self.neighbours.overlap(predicted.astype(np.float32))
 
     def _shares(self, residuals: AnyMatrix) -> Matrix:
         return self._overlaps(self.target - residuals)
@@ -168,5 +167,5 @@ def _changes(weights: Mapping[str, float], name: str) -> list[dict[str, float]]:
 
 def overlap_of(target: AnyMatrix, residuals: AnyMatrix, neighbours: Neighbours | None = None) -> float:
     """Overlap@10 of leave-one-out predictions, (n, q), inside the sample."""
-    truth = neighbours or Neighbours(unit_rows(target.astype(np.float32)))
-    return float(truth.overlap(unit_rows((target - residuals).astype(np.float32, copy=False))).mean())
+    truth = neighbours or Neighbours(target.astype(np.float32))
+    return float(truth.overlap((target - residuals).astype(np.float32, copy=False)).mean())
