@@ -29,7 +29,7 @@ from migrate.stitch.text_features import TextRows
 from migrate.stitch.text_reader import TextReader
 from migrate.stores import open_store
 from migrate.stores.base import read_all
-from migrate.vectors import Vectors, unit_rows
+from migrate.vectors import Vectors
 
 TARGET_MODEL = "packaged:all-MiniLM-L6-v2"
 FEWEST = 90
@@ -56,8 +56,8 @@ class Move:
         else:
             found = tune(spec, pairing, seed=seed)[0]
         vectors = pairing.fit(found).transform(self.source[rest], self.texts.take(rest))
-        neighbours = Neighbours(unit_rows(self.target[rest]), seed=seed)
-        return float(neighbours.overlap(unit_rows(vectors)).mean()), found.spec
+        neighbours = Neighbours(self.target[rest], seed=seed)
+        return float(neighbours.overlap(vectors).mean()), found.spec
 
 
 def moves(folder: Path) -> Iterator[Move]:
