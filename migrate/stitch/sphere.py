@@ -41,7 +41,9 @@ class Sphere:
 
     @classmethod
     def fit(cls, truth: Vectors) -> Self:
-        """Learn from true vectors, (n, q), n >= 1."""
+        """Learn from true vectors, (n, q); of none nothing is known, and their mean is 0."""
+        if not len(truth):
+            return cls(np.zeros(truth.shape[1], dtype=np.float32), None)
         mean = truth.mean(axis=0, dtype=np.float64).astype(np.float32)
         norms = summarize_norms(truth)
         is_sphere = norms.maximum - norms.minimum <= _EQUAL * norms.mean

@@ -110,7 +110,10 @@ def test_a_loaded_stitch_that_is_saved_again_is_the_same(saved, tmp_path):
 
 def test_the_manifest_tells_weights_confidence_and_curve(saved, fitted):
     details = json.loads((saved / MANIFEST_NAME).read_bytes())["details"]
-    assert set(details["facts"]) == {"lambda", *(f"weight {name}" for name in fitted.stitch.weighing.weights)}
+    weighing = fitted.stitch.weighing
+    shares = {name for name in details["facts"] if name.startswith("share ")}
+    assert set(details["facts"]) - shares == {"lambda", *(f"weight {name}" for name in weighing.weights)}
+    assert len(shares) == len(weighing.companions)
     assert details["selection"]["confidence"]["spearman"] == fitted.selection.confidence.spearman
     assert details["selection"]["curve"]["pairs"] == list(fitted.selection.curve.pairs)
     assert details["files"][TOKENIZER_FILE] == sha256_file(saved / TOKENIZER_FILE)
