@@ -32,6 +32,7 @@ COMMANDS = (
     "backfill",
     "audit",
     "compare",
+    "carry",
     "private",
     "run",
     "demo",

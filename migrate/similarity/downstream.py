@@ -67,7 +67,7 @@ def judge_labels(spaces: Sequence[Vectors], labels: Sequence[str], *, seed: int 
     true = spaces[0]
     usable = [space[test] if space.shape[1] == true.shape[1] else None for space in spaces]
     truth = numbers[test]
-    judges = [fit(true[train], numbers[train]) for fit in (_Probe, _Nearest)]
+    judges = [fit(true[train], numbers[train]) for fit in (LinearProbe, NearestNeighbours)]
     probe, knn = (
         [None if vectors is None else _score(truth, judge.predict(vectors)) for vectors in usable] for judge in judges
     )
@@ -75,7 +75,7 @@ def judge_labels(spaces: Sequence[Vectors], labels: Sequence[str], *, seed: int 
     return Downstream(len(kinds), len(train), len(test), float((truth == majority).mean()), tuple(probe), tuple(knn))
 
 
-class _Probe:
+class LinearProbe:
     """Logistic regression on vectors in units of the training vectors' mean norm: its strength then fits any store."""
 
     def __init__(self, vectors: Vectors, numbers: NDArray[np.int64]) -> None:
@@ -91,10 +91,17 @@ class _Probe:
             self._model.fit(vectors / self._scale, numbers)
 
     def predict(self, vectors: Vectors) -> NDArray[np.int64]:
+        """The class of each row, (m,)."""
         return np.asarray(self._model.predict(vectors / self._scale), dtype=np.int64)
 
+    def scores(self, vectors: Vectors) -> NDArray[np.float64]:
+        """Of two classes, how far each row lies on the side of the second, (m,)."""
+        return np.asarray(self._model.decision_function(vectors / self._scale), dtype=np.float64)
 
-class _Nearest:
+
+class NearestNeighbours:
+    """Majority of the 10 nearest by cosine."""
+
     def __init__(self, vectors: Vectors, numbers: NDArray[np.int64]) -> None:
         from sklearn.neighbors import KNeighborsClassifier
 
@@ -102,6 +109,7 @@ class _Nearest:
         self._model.fit(unit_rows(vectors), numbers)
 
     def predict(self, vectors: Vectors) -> NDArray[np.int64]:
+        """The class of each row, (m,)."""
         return np.asarray(self._model.predict(unit_rows(vectors)), dtype=np.int64)
 
 
