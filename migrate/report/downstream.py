@@ -32,7 +32,7 @@ def downstream_sentences(audit: DownstreamAudit) -> Iterator[str]:
     """What the table does not say, the outcome last."""
     yield (
         f"{audit.labels} labels, trained on {audit.trained_on:,} documents and judged on others, each label "
-        f"counting for the same; the most frequent one is that of {audit.majority:.1%}"
+        f"counting for the same; {audit.majority:.1%} of these have the most frequent one"
     )
     if audit.left_out:
         yield f"{audit.left_out:,} labelled documents with true vectors in the translated store judge nothing"

@@ -159,6 +159,22 @@ def test_the_side_of_the_stitch_cannot_read_what_it_gets(world):
         other.decrypt([world / "answer" / "0000000-000.seal"], 64, TARGET_DIM)
 
 
+def test_one_query_more_than_there_are_dimensions_recovers_the_stitch(tmp_path):
+    """As the page says: encryption hides the weights from reading, not from who asks enough."""
+    rng, scheme = np.random.default_rng(8), Scheme()
+    matrix, offset = rng.normal(size=(12, 5)), rng.normal(size=5)
+    scheme.make_keys(tmp_path)
+    holder = Holder(scheme, tmp_path / ckks.SECRET_NAME)
+    asked = np.vstack([np.zeros(12), np.eye(12)]).astype(np.float32)
+    holder.encrypt(asked, [tmp_path / "x"])
+    product = EncryptedMap(scheme, matrix, offset, tmp_path / ckks.TURNS_NAME)
+    with product.strip(range(1)) as strip:
+        strip.apply([tmp_path / "x"], [tmp_path / "y"])
+    answers = holder.decrypt([tmp_path / "y"], 13, 5)
+    np.testing.assert_allclose(answers[0], offset, atol=1e-5)
+    np.testing.assert_allclose(answers[1:] - answers[0], matrix, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
