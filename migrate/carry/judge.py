@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.similarity.downstream import LinearProbe
-from migrate.similarity.roc import Bounded, Mask, Matrix, auc, auc_difference
+from migrate.similarity.roc import Z_95, Bounded, Mask, Matrix, auc, auc_difference
 from migrate.stitch.base import fold_rows
 from migrate.stitch.prior import AffineMap
 from migrate.vectors import Vectors
@@ -93,7 +93,7 @@ class Judge:
         """Judge a direction, (p,): `maps` are of all pairs and of resamples, `folds` of all but each fold."""
         judged = self._mask(name)
         cosine = _settled(row, maps) if judged is None else self._shifted(judged, folds)
-        chance = 2 / float(np.sqrt(self._new.shape[1]))
+        chance = Z_95 / float(np.sqrt(self._new.shape[1]))
         refused = None
         if cosine.lower < chance:
             refused = f"its cosine may be {cosine.lower:.2f}, as that of a random direction"
