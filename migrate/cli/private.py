@@ -1,4 +1,4 @@
-"""`lead-migrate private`: translation where neither side sees what the other holds."""
+"""`lead-migrate private`: translation where neither side shows the other what it holds."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ class _InOrder(click.Group):
 
 @click.group("private", cls=_InOrder, short_help="Translate encrypted vectors.")
 def command() -> None:
-    """Translate vectors by a stitch that somebody else holds; neither side sees what the other has.
+    """Translate vectors by a stitch that somebody else holds; neither side shows the other what it has.
 
     Who holds the vectors makes a keyring and encrypts; who holds the stitch translates what is encrypted; the former
-    decrypts. The stitch must be affine (--stitch ridge, procrustes, ols, lowrank). Needs TenSEAL: pip install
+    decrypts. The stitch must be affine (--stitch ridge, procrustes, ols, lowrank). Answers to more vectors than there
+    are dimensions give it away; decrypted results that go back can give away the key. Needs TenSEAL: pip install
     'lead-migrate[private]'.
     """
 

@@ -19,7 +19,7 @@ def downstream_text(audit: DownstreamAudit) -> str:
 
 def downstream_rows(audit: DownstreamAudit) -> list[list[str]]:
     """A head, and a row a task: right answers by true and by translated vectors, and what is kept of them."""
-    head = ["trained on true vectors", "documents", "true", "translated", "kept", "at least", "at most", ""]
+    head = ["trained on true vectors", "documents", "true", "translated", "kept", "at least", "at most", "outcome"]
     return [head, *(_row(task) for task in audit.tasks)]
 
 
