@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from migrate.cli.main import cli
+from migrate.cli.main import cli, leaf_commands
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -58,10 +58,7 @@ def command_reference() -> str:
     """Every command as its `--help` describes it, in Markdown."""
     root = click.Context(cli, info_name="lead-migrate", **cli.context_settings)
     contexts = [root]
-    for name in cli.list_commands(root):
-        command = cli.get_command(root, name)
-        assert command is not None  # noqa: S101 - it is in the list
-        contexts.append(click.Context(command, info_name=name, parent=root))
+    contexts += [click.Context(command, info_name=name, parent=root) for name, command in leaf_commands().items()]
     return "\n\n".join(part for context in contexts for part in _described(context)) + "\n"
 
 

@@ -19,7 +19,7 @@ from migrate.files import describe_os_error, is_endless, write_json
 MANIFEST_NAME = "lead-migrate.json"
 FORMAT_VERSION = 1
 
-Kind = Literal["store", "stitch", "report"]
+Kind = Literal["store", "stitch", "report", "keyring", "ciphertext"]
 
 _OWN_HASH = "manifest_sha256"
 
@@ -192,7 +192,38 @@ class ReportFacts(_Facts):
     resamples: int | None = _fact("resamples", _WHOLE)
 
 
-_FACTS: Final[Mapping[Kind, type[_Facts]]] = {"store": StoreFacts, "stitch": StitchFacts, "report": ReportFacts}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyringFacts(_Facts):
+    """What the manifest of a keyring says of it: the random name of its keys, and the SHA-256 of its `files`."""
+
+    key: str | None = _fact("key", _TEXT)
+    files: Mapping[str, str] | None = _fact("files", _HASHES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CiphertextFacts(_Facts):
+    """What the manifest of encrypted vectors says of them.
+
+    `key` names the keys, `store` is a keyed hash of the store that only the holder of the secret key can compute,
+    `norm_bound` a power of 2 that no vector's norm is above. Translated ones have the `norm` to bring the decrypted
+    vectors to, and the spec of the `stitch`. `files` have their SHA-256.
+    """
+
+    key: str | None = _fact("key", _TEXT)
+    store: str | None = _fact("store", _TEXT)
+    norm_bound: float | None = _fact("norm bound", _NUMBER)
+    norm: float | None = _fact("norm", _NUMBER)
+    stitch: str | None = _fact("stitch", _TEXT)
+    files: Mapping[str, str] | None = _fact("files", _HASHES)
+
+
+_FACTS: Final[Mapping[Kind, type[_Facts]]] = {
+    "store": StoreFacts,
+    "stitch": StitchFacts,
+    "report": ReportFacts,
+    "keyring": KeyringFacts,
+    "ciphertext": CiphertextFacts,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +261,16 @@ class Manifest:
     def report(self) -> ReportFacts:
         """The details of a report, typed."""
         return ReportFacts.parse(self.details, self._name)
+
+    @property
+    def keyring(self) -> KeyringFacts:
+        """The details of a keyring, typed."""
+        return KeyringFacts.parse(self.details, self._name)
+
+    @property
+    def ciphertext(self) -> CiphertextFacts:
+        """The details of encrypted vectors, typed."""
+        return CiphertextFacts.parse(self.details, self._name)
 
     @property
     def chosen_by(self) -> tuple[str, ...]:

@@ -20,9 +20,9 @@ FLOORS = {
     "redirects": 0, "display": 0,
     "stores": 1, "embedders": 1, "datasets": 1, "checkpoint": 1,
     "stitch": 2, "search": 2,
-    "selection": 3, "similarity": 3,
+    "selection": 3, "similarity": 3, "private": 3,
     "cost": 4,
-    "fit": 5, "translate": 5, "embed": 5, "langchain": 5, "check": 5,
+    "fit": 5, "translate": 5, "embed": 5, "langchain": 5, "check": 5, "carry": 5,
     "reembed": 6, "backfill": 6, "testing": 6,
     "audit": 7,
     "report": 8,
@@ -66,6 +66,7 @@ HOMES = {
     "joblib": ["runners.py"],
     "rich": ["cli/terminal", "report/summary", "report/terminal"],
     "threadpoolctl": ["threads.py"],
+    "tenseal": ["private/ckks"],
 }
 
 HEAVY = (
@@ -79,6 +80,7 @@ HEAVY = (
     "sentence_transformers",
     "openai",
     "numpy",
+    "tenseal",
     "tqdm",
 )
 
@@ -171,7 +173,7 @@ def test_every_required_package_is_used_and_every_import_is_required():
     brought = {"transformers", "tokenizers", "huggingface_hub", "scipy"}
     outside = imported - set(sys.stdlib_module_names) - {"migrate"} - brought
     # Needed for some files only; what needs it asks for the extra by name
-    optional = {"pyarrow": "parquet", "tiktoken": "tokens", "pandas": "pandas", "pytest": "test"}
+    optional = {"pyarrow": "parquet", "tiktoken": "tokens", "pandas": "pandas", "pytest": "test", "tenseal": "private"}
     for name, extra in optional.items():
         assert any(line.startswith(name) for line in config["options.extras_require"][extra].split("\n"))
     assert modules == outside - set(optional)

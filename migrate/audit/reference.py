@@ -177,6 +177,28 @@ def prove_pool(
     return ReferenceProof(tuple(evidence), tuple(doubts))
 
 
+def prove_rows(translated: Store, reference: Store, keys: tuple[Keys, Keys], *, seed: int = 0) -> ReferenceProof:
+    """As `prove_reference`, without a model: by manifests and by the true vectors of the translated store alone.
+
+    Raises
+    ------
+    StoreError
+        It is not a full re-embed of these documents by the model that the store was translated for.
+    """
+    _refuse_same_place(reference, {"the store that is audited": translated})
+    _refuse_same_bytes(translated, reference)
+    manifest, model = reference.info.manifest, target_of(translated)
+    if manifest is not None:
+        _refuse_translation(reference, manifest)
+        if model is not None and manifest.model not in (None, model):
+            _refuse_other_model(reference, manifest, [model])
+    rows = _matching_rows(translated, reference, keys, seed)
+    n_true = 0 if rows is None else _check_true_rows(translated, reference, rows)
+    if n_true:
+        return ReferenceProof((f"{n_true:,} true vectors of the translated store agree with it",), ())
+    return ReferenceProof((), (_unproven(reference, rows),))
+
+
 def check_source(source: Store, embedder: Embedder, *, seed: int = 0, progress: Progress = no_progress) -> None:
     """Make sure that the source store is of the model that is to answer it: the arm `stay` is worth nothing else.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from migrate.audit.diagnostics import Diagnostics
+from migrate.audit.downstream import DownstreamAudit
 from migrate.audit.frontier import Frontier
 from migrate.audit.held_out import HeldOut
 from migrate.audit.judging import Unjudged
@@ -14,7 +15,7 @@ from migrate.audit.measures import Scores
 from migrate.audit.pool import PoolSummary
 from migrate.audit.reference import ReferenceProof
 from migrate.audit.results import NDCG, REEMBEDDED, STAY, ArmResult, Comparison
-from migrate.audit.verdict import FEWEST_QUERIES, Bounds, Verdict
+from migrate.audit.verdict import FEWEST_QUERIES, Bounds, Outcome, Verdict
 from migrate.display import data_frame, notebook_html
 from migrate.errors import UsageError
 from migrate.manifest import Manifest
@@ -35,7 +36,8 @@ class AuditReport:
     what was embedded where no full re-embed was, `made_from` what synthetic queries were made from, empty for others.
     `unjudged` are queries to judge next, where `AuditOptions.judge_next` asks for some. `reference_at` is the location
     of the full re-embed, None where none is left after the audit; `is_kept` says whether what was embedded is cached.
-    `caveats` belong beside the verdict. `query_texts` are in the order of `query_ids`.
+    `caveats` belong beside the verdict. `query_texts` are in the order of `query_ids`. `downstream` is
+    what trained models keep, where documents have labels; the verdict is on retrieval alone, `outcome` on both.
     """
 
     verdict: Verdict
@@ -61,6 +63,7 @@ class AuditReport:
     is_kept: bool = False
     caveats: tuple[str, ...] = ()
     query_texts: tuple[str, ...] = ()
+    downstream: DownstreamAudit | None = None
 
     def __repr__(self) -> str:
         return (
@@ -94,6 +97,13 @@ class AuditReport:
             return ""
         queries = f", by synthetic queries ({self.made_from})" if self.made_from else ""
         return f"nothing is judged, so this rests on {self.measure} with the full re-embed{queries}"
+
+    @property
+    def outcome(self) -> Outcome:
+        """That of the verdict, and of `downstream` if it is worse."""
+        outcomes = {self.verdict.outcome} | ({self.downstream.outcome} if self.downstream else set())
+        worst_first = (Outcome.NOT_SAFE, Outcome.INCONCLUSIVE, Outcome.SAFE)
+        return next(outcome for outcome in worst_first if outcome in outcomes)
 
     @property
     def headline(self) -> str:

@@ -22,16 +22,17 @@ from migrate.cli.options import (
 from migrate.cli.pages import open_page, refuse_open
 from migrate.cli.pages import opens as open_option
 from migrate.cli.spending import SpendingOptions, spending_options, with_views
-from migrate.cli.terminal import advise, progress_bar
+from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.unread import with_unread
-from migrate.cli.verdict import load_model_of, show_report
+from migrate.cli.verdict import EXIT_CODES, load_model_of, show_report
 
 if TYPE_CHECKING:
+    from migrate.audit.downstream import DownstreamAudit
     from migrate.audit.inputs import AuditOptions, PoolReference
     from migrate.audit.plan import FrontierTrial
     from migrate.embedders.base import Embedder
     from migrate.stores.base import Store
-    from migrate.vectors import Query
+    from migrate.vectors import Progress, Query
 
 BUILD, POOL = "build", "pool"
 TO_JUDGE = 300
@@ -203,6 +204,83 @@ _ARM_OPTIONS = (
 )
 
 
+_TRAINED_OPTIONS = (
+    option(
+        "--labels",
+        type=options.PATH,
+        metavar="FILE",
+        help="Labels of documents, as `compare` takes them: what is trained on the true vectors of --reference is "
+        "judged on translated ones. With or without queries.",
+    ),
+    option(
+        "--outside",
+        type=options.PATH,
+        metavar="FILE",
+        help="Ids, one a line, of documents that do not belong among those with --labels: a detector is to find them.",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedOptions:
+    """Documents to train on, and those that do not belong among them."""
+
+    labels: Path | None
+    outside: Path | None
+
+    def audit(
+        self, translated: Store, reference: str, arms: ArmOptions, *, prove: bool, seed: int, progress: Progress
+    ) -> DownstreamAudit | None:
+        """What trained models keep; None without labels.
+
+        Raises
+        ------
+        DatasetError, StoreError, VectorError, OutputError
+            As `audit_downstream`, `read_labels` and `read_ids`.
+        """
+        from migrate.audit.downstream import audit_downstream
+        from migrate.datasets.records import read_ids, read_labels
+        from migrate.stores import open_store
+
+        if self.labels is None:
+            return None
+        return audit_downstream(
+            translated,
+            open_store(reference, verify=True),
+            read_labels(self.labels),
+            outside=() if self.outside is None else read_ids(self.outside),
+            margin=arms.margin,
+            prove=prove,
+            seed=seed,
+            progress=progress,
+        )
+
+    def refuse(self, reference: str) -> None:
+        """Make sure, before anything is spent, that there is something to train on.
+
+        Raises
+        ------
+        UsageError
+            There are no labels to go with the rest, or the reference is no store.
+        DatasetError, OutputError
+            A file cannot be read.
+        """
+        from migrate.datasets.records import read_ids, read_labels
+        from migrate.errors import UsageError
+
+        if self.outside is not None and self.labels is None:
+            raise UsageError("--outside goes with --labels; add --labels, or leave it out")
+        if self.labels is not None and reference in (BUILD, POOL):
+            raise UsageError(
+                f"--labels: expected a full re-embed as --reference to train on, found {reference}; give a store, such "
+                "as --save-reference keeps"
+            )
+        if self.labels is not None:
+            read_labels(self.labels)
+        if self.outside is not None:
+            read_ids(self.outside)
+
+
 @dataclass(frozen=True, slots=True)
 class ReferenceOptions:
     """What the store is compared with."""
@@ -307,6 +385,7 @@ class ArmOptions:
 @option("--target", metavar="SPEC", help="Model to embed the queries with.  [default: the store's own]")
 @option_group(SourceOptions, "before", *_SOURCE_OPTIONS, section="Before the migration")
 @option_group(ArmOptions, "arms", *_ARM_OPTIONS, section="Arms and verdict")
+@option_group(TrainedOptions, "trained", *_TRAINED_OPTIONS, section="What was trained")
 @option_group(FrontierOptions, "frontier", *_FRONTIER_OPTIONS, section="Frontier")
 @option(
     "--judge-next",
@@ -329,6 +408,7 @@ def command(
     target: str | None,
     before: SourceOptions,
     arms: ArmOptions,
+    trained: TrainedOptions,
     frontier: FrontierOptions,
     judge_next: Path | None,
     price: float | None,
@@ -343,6 +423,9 @@ def command(
     With --reference pool, it embeds a small part of the documents, and more only until the verdict is settled or
     --max-cost is reached; what is SAFE by judged queries then is SAFE against a full re-embed.
 
+    With --labels, classifiers trained on the reference's vectors, and with --outside a detector, are judged on
+    translated ones; the exit code is that of the worse finding. Without queries, that is all that is judged.
+
     With --frontier, it also says what re-embedding a part of --source would keep, and the cheapest budget that is SAFE.
     """
     from dataclasses import replace
@@ -355,12 +438,16 @@ def command(
     from migrate.stitch.persistence import load_stitch
     from migrate.stores import open_store
 
+    trained.refuse(against.reference)
+    if trained.labels is not None and not judged.are_named:
+        return _by_labels(store, against.reference, trained, arms, outputs, general)
+    judged.require()
     quiet = general.quiet
     audit_options = replace(arms.audit_options(price, general.seed), judge_next=TO_JUDGE if judge_next else 0)
     prefixes = read_prefixes(arms.prefix)
     trial = read_trial(frontier, before.source, model)
     read = (store, against.reference, judged.location, before.source, frontier.stitch, frontier.query_log)
-    paths = options.local_paths(*read)
+    paths = options.local_paths(*read, trained.labels, trained.outside)
     against.refuse(paths)
     outputs.refuse(*paths, force=general.force)  # refused before anything is spent
     refuse_open(outputs.html, opens=opens)
@@ -397,6 +484,8 @@ def command(
         if against.is_embedded or prefixes or any(model.meter is not None for model in plan.models):
             paid.agree(plan, progress=progress)
         report = plan.run(cap_usd=paid.cap_usd, progress=progress)
+        kept = trained.audit(translated, against.reference, arms, prove=False, seed=general.seed, progress=progress)
+        report = replace(report, downstream=kept)
     paid.finish()
     if judge_next is not None:
         with atomic_file(judge_next, force=general.force) as aside:
@@ -417,3 +506,36 @@ def command(
     code = show_report(report, outputs, general, page=outputs.html)
     open_page(outputs.html, opens=opens, quiet=quiet)
     return code
+
+
+def _by_labels(
+    store: str,
+    reference: str,
+    trained: TrainedOptions,
+    arms: ArmOptions,
+    outputs: Outputs,
+    general: GeneralOptions,
+) -> int:
+    """What trained models keep, where no queries are asked: no model is needed, and nothing is spent."""
+    from migrate.errors import UsageError
+    from migrate.files import atomic_file, write_json
+    from migrate.report.downstream import downstream_document, downstream_text
+    from migrate.report.suite import downstream_suite
+    from migrate.stores import open_store
+
+    if outputs.html is not None:
+        raise UsageError("--html: the page is one of queries; add --beir or --queries, or leave it out")
+    outputs.refuse(*options.local_paths(store, reference, trained.labels, trained.outside), force=general.force)
+    with progress_bar(quiet=general.quiet) as progress:
+        translated = open_store(store, verify=True)
+        kept = trained.audit(translated, reference, arms, prove=True, seed=general.seed, progress=progress)
+    assert kept is not None  # noqa: S101 - there are labels
+    if general.as_json:
+        show_json(downstream_document(kept))
+    else:
+        show(downstream_text(kept))
+    if outputs.report is not None:
+        with atomic_file(outputs.report, force=general.force) as aside:
+            write_json(aside, downstream_document(kept))
+    outputs.ci.leave(downstream_suite(kept), force=general.force)
+    return EXIT_CODES[kept.outcome.value]

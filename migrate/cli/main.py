@@ -32,6 +32,8 @@ COMMANDS = (
     "backfill",
     "audit",
     "compare",
+    "carry",
+    "private",
     "run",
     "demo",
 )
@@ -54,7 +56,7 @@ class _LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; an interruption goes past click, which would print an empty line."""
-        self._warn_of_variables(ctx)
+        self._warn_of_variables()
         ctx.default_map = self._defaults(ctx)
         try:
             return super().invoke(ctx)
@@ -62,11 +64,7 @@ class _LazyGroup(click.Group):
             raise _InterruptedRun from error
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        module = importlib.import_module(f"migrate.cli.{cmd_name}")
-        command: click.Command = module.command
-        return command
+        return _load(cmd_name) if cmd_name in COMMANDS else None
 
     def _defaults(self, ctx: click.Context) -> dict[str, Any]:
         """What the pyproject.toml of the project around us says, where it says something."""
@@ -75,19 +73,40 @@ class _LazyGroup(click.Group):
         path = ctx.params.get("config") or find_configuration(Path.cwd())
         if path is None:
             return {}
-        return dict(read_defaults(path, self._every_command(ctx)))
+        defaults: dict[str, Any] = {}
+        for name, values in read_defaults(path, leaf_commands()).items():
+            *groups, last = name.split()
+            place = defaults
+            for group in groups:
+                place = place.setdefault(group, {})
+            place[last] = values
+        return defaults
 
-    def _warn_of_variables(self, ctx: click.Context) -> None:
+    def _warn_of_variables(self) -> None:
         """Name what is set for us and would be passed over, such as a misspelled option."""
         if not any(name.startswith("LEAD_MIGRATE_") for name in os.environ):
             return
         from migrate.cli.configuration import unknown_variables
 
-        for sentence in unknown_variables(os.environ, self._every_command(ctx).values()):
+        for sentence in unknown_variables(os.environ, leaf_commands().values()):
             complain(sentence)
 
-    def _every_command(self, ctx: click.Context) -> dict[str, click.Command]:
-        return {name: command for name in COMMANDS if (command := self.get_command(ctx, name))}
+
+def leaf_commands() -> dict[str, click.Command]:
+    """Every command that does something, by its name as it is typed: `fit`, `private keygen`."""
+    leaves: dict[str, click.Command] = {}
+    for name in COMMANDS:
+        command = _load(name)
+        if isinstance(command, click.Group):
+            leaves |= {f"{name} {part}": leaf for part, leaf in command.commands.items()}
+        else:
+            leaves[name] = command
+    return leaves
+
+
+def _load(name: str) -> click.Command:
+    command: click.Command = importlib.import_module(f"migrate.cli.{name}").command
+    return command
 
 
 @click.group(

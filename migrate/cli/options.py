@@ -318,7 +318,7 @@ class QueryOptions:
     Raises
     ------
     UsageError
-        Neither are named, or both.
+        Both are named.
     """
 
     beir: str | None
@@ -328,13 +328,29 @@ class QueryOptions:
     def __post_init__(self) -> None:
         from migrate.errors import UsageError
 
-        if self.beir is None and self.queries is None:
+        if self.beir is not None and self.queries is not None:
+            raise UsageError("--beir and --queries exclude each other; leave one out")
+
+    @property
+    def are_named(self) -> bool:
+        """Whether there are any."""
+        return self.beir is not None or self.queries is not None
+
+    def require(self) -> None:
+        """Make sure that there are any.
+
+        Raises
+        ------
+        UsageError
+            None are named.
+        """
+        from migrate.errors import UsageError
+
+        if not self.are_named:
             raise UsageError(
                 "no queries are named: give judged ones with --beir DIR or any with --queries FILE, or have them made "
                 "with --queries synthetic"
             )
-        if self.beir is not None and self.queries is not None:
-            raise UsageError("--beir and --queries exclude each other; leave one out")
 
     @property
     def location(self) -> str | None:

@@ -89,6 +89,7 @@ def command(
     from migrate.stores import open_store
 
     quiet, force = general.quiet, general.force
+    judged.require()
     read = options.local_paths(store, judged.location)
     refuse_overlap(output, *read)
     ci.refuse(*read, force=force)

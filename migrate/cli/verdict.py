@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from migrate.manifest import ModelIdentity
     from migrate.stores.base import Store
 
-_EXIT_CODES = {"SAFE": 0, "NOT SAFE": 1, "INCONCLUSIVE": 3}
+EXIT_CODES = {"SAFE": 0, "NOT SAFE": 1, "INCONCLUSIVE": 3}
 
 
 def load_model_of(store: Store, spec: str | None, flag: str, options: ModelOptions) -> Embedder:
@@ -105,7 +105,7 @@ def show_report(report: AuditReport, outputs: Outputs, general: GeneralOptions, 
             with atomic_file(outputs.html, force=general.force) as aside:
                 write_bytes(aside, audit_page(report).encode())
         outputs.ci.leave(audit_suite(report), force=general.force)
-    return _EXIT_CODES[report.verdict.outcome.value]
+    return EXIT_CODES[report.outcome.value]
 
 
 def show_finished(finished: Finished, ci: CI, general: GeneralOptions) -> int:
@@ -117,4 +117,4 @@ def show_finished(finished: Finished, ci: CI, general: GeneralOptions) -> int:
     if general.verbose and not general.as_json:
         show(f"\n{finished.details}", verdict=True)
     ci.leave(finished.suite, force=general.force)
-    return _EXIT_CODES[finished.outcome]
+    return EXIT_CODES[finished.outcome]

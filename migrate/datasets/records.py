@@ -179,6 +179,25 @@ def read_labels(path: Path) -> dict[str, str]:
     return labels
 
 
+def read_ids(path: Path) -> tuple[str, ...]:
+    """Ids of documents, each once: one a line, or JSONL with an id under `_id` or `id`.
+
+    Raises
+    ------
+    DatasetError
+        The file is missing or holds no id, or a line is no object with one.
+    OutputError
+        The operating system refused to read it.
+    """
+    if path.suffix in (".jsonl", ".json"):
+        ids = dict.fromkeys(record_id(record, place) for place, record in read_records(path))
+    else:
+        ids = dict.fromkeys(line.strip() for _, line in read_lines(path) if line.strip())
+    if not ids:
+        raise DatasetError(f"{path}: the file has no ids; write a document's id on each line")
+    return tuple(ids)
+
+
 def _label_records(path: Path) -> Iterator[tuple[str, str, str]]:
     for place, record in read_records(path):
         label = record.get("label")

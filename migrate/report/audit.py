@@ -26,6 +26,7 @@ from migrate.audit.results import (
 from migrate.audit.slices import Slice
 from migrate.audit.verdict import Bounds, Verdict
 from migrate.report.decision import advice, decision
+from migrate.report.downstream import downstream_text
 from migrate.report.page import as_plain
 from migrate.report.terminal import WIDTH, filled_columns, table, wrap
 
@@ -215,6 +216,7 @@ def audit_text(report: AuditReport) -> str:
     tables = [quality_table(report), agreement_table(report)]
     parts = [*first, subject, *tables, wrap(legend(report)), diagnostics_text(report.diagnostics, report.measure)]
     parts += [frontier_text(report.frontier)] if report.frontier else []
+    parts += [downstream_text(report.downstream)] if report.downstream else []
     return "\n\n".join([*filter(None, parts), "\n".join(map(wrap, sentences(report)))])
 
 

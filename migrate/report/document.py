@@ -17,6 +17,7 @@ from migrate.audit.verdict import Verdict
 from migrate.report.audit import frontier_document
 from migrate.report.compare import number
 from migrate.report.decision import advice, decision
+from migrate.report.downstream import downstream_facts
 from migrate.report.page import as_plain
 from migrate.similarity import Similarity
 from migrate.similarity.measures import MEASURES
@@ -82,6 +83,7 @@ def audit_document(report: AuditReport) -> dict[str, Any]:
         "manifest": as_plain(report.manifest),
         **({} if report.pool is None else {"pool": _pool(report.pool)}),
         **({} if report.frontier is None else {"frontier": frontier_document(report.frontier)}),
+        **({} if report.downstream is None else {"downstream": downstream_facts(report.downstream)}),
     }
 
 

@@ -25,6 +25,7 @@ from migrate.report.audit import (
 from migrate.report.compare import spectra
 from migrate.report.decision import advice, decision, decision_chart, decision_rows
 from migrate.report.document import similarity_rows
+from migrate.report.downstream import downstream_rows, downstream_sentences
 from migrate.report.page import render_page
 from migrate.report.svg.charts import (
     Interval,
@@ -85,6 +86,8 @@ def audit_page(report: AuditReport) -> str:
         agreement_rows=agreement_rows(report),
         frontier_chart=_frontier_chart(report.frontier) if report.frontier else None,
         pool_rows=_pool_rows(report),
+        downstream_rows=None if report.downstream is None else downstream_rows(report.downstream),
+        downstream_sentences=[] if report.downstream is None else list(downstream_sentences(report.downstream)),
         remarks=list(sentences(report))[:-1],
         provenance=_provenance(report),
         **_calibration(diagnostics.calibration),

@@ -17,12 +17,14 @@ from enum import StrEnum
 from pathlib import PurePath
 from xml.etree import ElementTree
 
+from migrate.audit.downstream import DownstreamAudit
 from migrate.audit.report import AuditReport
 from migrate.audit.verdict import Outcome
 from migrate.check.model import Compatibility
 from migrate.report.audit import quality_rows, sentences
 from migrate.report.characters import for_markup, printable
 from migrate.report.check import answer_line
+from migrate.report.downstream import downstream_rows, downstream_sentence, task_sentence
 
 MARKS = {"passed": "✅", "failed": "❌", "open": "⚠️"}
 """What a person sees of a state at a glance."""
@@ -130,6 +132,7 @@ def audit_suite(report: AuditReport) -> Suite:
         span = f"{gain.estimate:+.3f} {report.measure} (95 % bounds {gain.lower:+.3f} to {gain.upper:+.3f})"
         state = State.FAILED if verdict.worse_than_stay else State.PASSED
         cases.append(Case("not worse than staying", state, f"against staying: {span}"))
+    cases += [] if report.downstream is None else downstream_cases(report.downstream)
     bounds = verdict.retention
     properties = {
         verdict.measured: f"{bounds.estimate:.6f}",
@@ -143,14 +146,30 @@ def audit_suite(report: AuditReport) -> Suite:
     return Suite("lead-migrate audit", f"audit of {report.dataset}", cases, _audit_markdown(report), properties)
 
 
+def downstream_cases(audit: DownstreamAudit) -> list[Case]:
+    """What trained models keep, a case a task."""
+    return [Case(task.task, _STATES[task.outcome], task_sentence(task)) for task in audit.tasks]
+
+
+def downstream_suite(audit: DownstreamAudit) -> Suite:
+    """What trained models keep, where no queries are asked."""
+    markdown = f"## {MARKS[_STATES[audit.outcome]]} lead-migrate: {_downstream_markdown(audit)}"
+    return Suite("lead-migrate audit", "audit by labels", downstream_cases(audit), markdown)
+
+
+def _downstream_markdown(audit: DownstreamAudit) -> str:
+    return f"{downstream_sentence(audit)}\n\n{markdown_table(downstream_rows(audit))}\n\n"
+
+
 def _audit_markdown(report: AuditReport) -> str:
     *others, verdict = sentences(report)
     notes = "\n".join(f"- {sentence}" for sentence in others)
     provisional = report.verdict.provisional and report.verdict.outcome is Outcome.SAFE
     mark = MARKS[State.OPEN if provisional else _STATES[report.verdict.outcome]]
     caveats = "".join(f"{caveat}\n\n" for caveat in report.caveats)
+    downstream = "" if report.downstream is None else _downstream_markdown(report.downstream)
     return (
-        f"## {mark} lead-migrate: {verdict}\n\n{caveats}{markdown_table(quality_rows(report))}\n\n"
+        f"## {mark} lead-migrate: {verdict}\n\n{caveats}{markdown_table(quality_rows(report))}\n\n{downstream}"
         f"<details><summary>Remarks</summary>\n\n{notes}\n\n</details>\n"
     )
 

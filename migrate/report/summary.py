@@ -13,6 +13,7 @@ from migrate.audit.verdict import Outcome
 from migrate.cost.estimate import dollars
 from migrate.report.characters import printable
 from migrate.report.decision import advice, decision
+from migrate.report.downstream import downstream_sentence
 from migrate.report.terminal import WIDTH, printed, wrap
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ def _parts(report: AuditReport, page: Path | None, width: int) -> Iterator[Rende
     yield _table(report, width)
     yield ""
     yield from (_lines(sentence, width) for sentence in _sentences(report))
+    if report.downstream is not None:
+        yield _lines(downstream_sentence(report.downstream), width)
     where = f"the whole report: {page}" if page is not None else "the whole report: --html FILE for a page"
     yield _lines(f"{where}; --verbose for all arms, slices and notes here", width)
 

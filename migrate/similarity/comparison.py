@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from migrate.display import data_frame, notebook_html
-from migrate.errors import DatasetError, UsageError
+from migrate.errors import UsageError
 from migrate.similarity.downstream import Downstream, judge_labels
 from migrate.similarity.matching import SAMPLE, Matched, match_documents
 from migrate.similarity.spaces import Similarity, Space, compare_described, describe_space
@@ -169,8 +169,6 @@ def _compare_pairs(spaces: Sequence[Space], seed: int, progress: Progress) -> di
 
 def _by_labels(matched: Matched, labels: Mapping[str, str], *, seed: int) -> Downstream:
     rows = [row for row, doc_id in enumerate(matched.ids) if doc_id in labels]
-    if not rows:
-        raise DatasetError("none of the documents that are compared has a label; check the ids of the labels")
     labelled: list[Vectors] = [vectors[rows] for vectors in matched.vectors]
     return judge_labels(labelled, [labels[matched.ids[row]] for row in rows], seed=seed)
 

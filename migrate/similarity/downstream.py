@@ -15,6 +15,7 @@ from migrate.vectors import Vectors, squared_norms, unit_rows
 NEIGHBOURS = 10
 _STEPS = 1_000
 _STRENGTH = 10.0
+_LET_PASS = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +57,12 @@ def judge_labels(spaces: Sequence[Vectors], labels: Sequence[str], *, seed: int 
     DatasetError
         There are fewer than two labels with two documents each.
     """
-    kinds, numbers = np.unique(np.asarray(labels, dtype=object).astype(str), return_inverse=True)
-    repeated = int((np.bincount(numbers) > 1).sum())
-    if repeated < 2:
-        raise DatasetError(
-            f"too few labels: of the {len(kinds)} labels of {len(numbers)} compared documents {repeated} "
-            "occur twice or more, and two must; check the labels"
-        )
-    train, test = _divide(numbers, seed)
+    kinds, numbers = number_labels(labels)
+    train, test = divide(numbers, seed)
     true = spaces[0]
     usable = [space[test] if space.shape[1] == true.shape[1] else None for space in spaces]
     truth = numbers[test]
-    judges = [fit(true[train], numbers[train]) for fit in (_Probe, _Nearest)]
+    judges = [fit(true[train], numbers[train]) for fit in (LinearProbe, NearestNeighbours)]
     probe, knn = (
         [None if vectors is None else _score(truth, judge.predict(vectors)) for vectors in usable] for judge in judges
     )
@@ -75,7 +70,27 @@ def judge_labels(spaces: Sequence[Vectors], labels: Sequence[str], *, seed: int 
     return Downstream(len(kinds), len(train), len(test), float((truth == majority).mean()), tuple(probe), tuple(knn))
 
 
-class _Probe:
+def number_labels(labels: Sequence[str]) -> tuple[NDArray[np.str_], NDArray[np.int64]]:
+    """The labels that there are, and the number of each document's.
+
+    Raises
+    ------
+    DatasetError
+        Fewer than two occur twice.
+    """
+    if not len(labels):
+        raise DatasetError("none of the documents that are compared has a label; check the ids of the labels")
+    kinds, numbers = np.unique(np.asarray(labels, dtype=object).astype(str), return_inverse=True)
+    repeated = int((np.bincount(numbers) > 1).sum())
+    if repeated < 2:
+        raise DatasetError(
+            f"too few labels: of the {len(kinds)} labels of {len(numbers)} compared documents {repeated} "
+            "occur twice or more, and two must; check the labels"
+        )
+    return kinds, numbers
+
+
+class LinearProbe:
     """Logistic regression on vectors in units of the training vectors' mean norm: its strength then fits any store."""
 
     def __init__(self, vectors: Vectors, numbers: NDArray[np.int64]) -> None:
@@ -91,10 +106,17 @@ class _Probe:
             self._model.fit(vectors / self._scale, numbers)
 
     def predict(self, vectors: Vectors) -> NDArray[np.int64]:
+        """The class of each row, (m,)."""
         return np.asarray(self._model.predict(vectors / self._scale), dtype=np.int64)
 
+    def scores(self, vectors: Vectors) -> NDArray[np.float64]:
+        """Of two classes, how far each row lies on the side of the second, (m,)."""
+        return np.asarray(self._model.decision_function(vectors / self._scale), dtype=np.float64)
 
-class _Nearest:
+
+class NearestNeighbours:
+    """Majority of the 10 nearest by cosine."""
+
     def __init__(self, vectors: Vectors, numbers: NDArray[np.int64]) -> None:
         from sklearn.neighbors import KNeighborsClassifier
 
@@ -102,7 +124,27 @@ class _Nearest:
         self._model.fit(unit_rows(vectors), numbers)
 
     def predict(self, vectors: Vectors) -> NDArray[np.int64]:
+        """The class of each row, (m,)."""
         return np.asarray(self._model.predict(unit_rows(vectors)), dtype=np.int64)
+
+
+class OutsideDetector:
+    """The Euclidean distance of unit vectors to the tenth nearest of those that belong (Sun, Ming, Zhu & Li 2022).
+
+    `threshold` is what 95 % of these keep below, each held against the others.
+    """
+
+    def __init__(self, vectors: Vectors) -> None:
+        from sklearn.neighbors import NearestNeighbors
+
+        self._k = min(NEIGHBOURS, len(vectors) - 1)
+        self._model: Any = NearestNeighbors(n_neighbors=self._k, algorithm="brute").fit(unit_rows(vectors))
+        own = self._model.kneighbors()[0][:, -1]  # without the vector itself
+        self.threshold = float(np.quantile(own, _LET_PASS))
+
+    def distances(self, vectors: Vectors) -> NDArray[np.float64]:
+        """How far each row lies from those that belong, (m,)."""
+        return np.asarray(self._model.kneighbors(unit_rows(vectors))[0][:, -1], dtype=np.float64)
 
 
 def _score(truth: NDArray[np.int64], guess: NDArray[np.int64]) -> Accuracy:
@@ -111,7 +153,7 @@ def _score(truth: NDArray[np.int64], guess: NDArray[np.int64]) -> Accuracy:
     return Accuracy(float((truth == guess).mean()), float(f1_score(truth, guess, average="macro")))
 
 
-def _divide(numbers: NDArray[np.int64], seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def divide(numbers: NDArray[np.int64], seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Every other document of each label, in random order; the odd one of a label is trained on."""
     order = np.random.default_rng(seed).permutation(len(numbers))
     order = order[np.argsort(numbers[order], kind="stable")]

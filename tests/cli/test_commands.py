@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from openai_server import OpenAIServer
 
-from migrate.cli.main import COMMANDS, cli, run
+from migrate.cli.main import leaf_commands, run
 from migrate.cli.options import ModelOptions
 from migrate.embedders import load_embedder
 from migrate.stores import open_store
@@ -40,6 +40,9 @@ def vectors_file(corpus, tmp_path):
         queries=embedder.embed_queries(corpus.queries),
     )
     return path
+
+
+LEAVES = leaf_commands()
 
 
 def lead_migrate(*arguments):
@@ -289,8 +292,13 @@ def test_an_openai_target_pays_for_the_sample_only_once(source_folder, tmp_path,
 
 
 def help_example(name):
-    command = cli.get_command(click.Context(cli), name)
-    return command.epilog.split("Example:\n")[1].strip()
+    return LEAVES[name].epilog.split("Example:\n")[1].strip()
+
+
+def steps_before(name):
+    """The commands whose examples write what the example of this one reads."""
+    names = list(LEAVES)
+    return [other for other in names[: names.index(name)] if other.split()[:-1] == name.split()[:-1] != []]
 
 
 @pytest.fixture
@@ -310,10 +318,14 @@ def prepared(tmp_path, monkeypatch, beir, source_folder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", LEAVES)
 def test_the_example_of_the_help_works(name, prepared, monkeypatch, capsys):
     if name == "audit":
         (prepared / "translated").rename(prepared / "new-store")
+    if name.startswith("private"):
+        lead_migrate("fit", "my-store", "--target", "tfidf:48", "--stitch", "ridge", "--force", "-o", "my-stitch")
+    if name == "carry":
+        np.savez("concepts.npz", concept=np.eye(32)[0])
     if name == "stamp":
         (prepared / "my-store" / "lead-migrate.json").unlink()
     with OpenAIServer() as server:
@@ -322,18 +334,20 @@ def test_the_example_of_the_help_works(name, prepared, monkeypatch, capsys):
             options = ["--target", "openai:tiny", "--sample", "20", "--force"]
             assert lead_migrate("fit", "my-store", *options, "-o", "my-stitch") == 0
             assert lead_migrate("translate", "my-store", "my-stitch", "-o", "new-store") == 0
+        for earlier in steps_before(name):
+            assert run(shlex.split(help_example(earlier))[1:]) == 0
         program, *arguments = shlex.split(help_example(name))
         assert program == "lead-migrate"
         if "-o" in arguments:
             shutil.rmtree(arguments[arguments.index("-o") + 1], ignore_errors=True)
         code = run(arguments)
     captured = capsys.readouterr()
-    assert code in ((0, 1, 3) if name in ("audit", "run") else (0,)), captured.err
+    assert code in ((0, 1, 3) if name in ("audit", "run", "carry") else (0,)), captured.err
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", LEAVES)
 def test_every_option_is_explained_and_read_from_the_environment(name):
-    command = cli.get_command(click.Context(cli), name)
+    command = LEAVES[name]
     for parameter in command.params:
         if isinstance(parameter, click.Option):
             assert parameter.help, parameter.name
@@ -341,14 +355,14 @@ def test_every_option_is_explained_and_read_from_the_environment(name):
             assert parameter.envvar == "LEAD_MIGRATE_" + flag[2:].replace("-", "_").upper()
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", LEAVES)
 def test_the_help_shows_every_option_once_in_a_section_of_few(name, capsys):
-    assert run([name, "--help"]) == 0
+    assert run([*name.split(), "--help"]) == 0
     described = capsys.readouterr().out.partition("\n\n  Example:")[0]
     titles = re.findall(r"^(\w.*):$", described, re.MULTILINE)
     sections = re.split(r"^\w.*:\n", described, flags=re.MULTILINE)[1:]
     found = [re.findall(r"^  (?:-\w, )?(--[\w-]+)", section, re.MULTILINE) for section in sections]
-    options = [p for p in cli.get_command(click.Context(cli), name).params if isinstance(p, click.Option)]
+    options = [p for p in LEAVES[name].params if isinstance(p, click.Option)]
     flags = [next(text for text in option.opts if text.startswith("--")) for option in options]
     assert sorted(flag for section in found for flag in section) == sorted([*flags, "--help"])
     assert max(len(section) for section in found) <= 10
@@ -374,15 +388,15 @@ def test_bash_gets_a_completion_script_that_completes(tmp_path):
 
 def test_shared_options_are_spelled_the_same_everywhere():
     seen = {}
-    for name in COMMANDS:
-        for parameter in cli.get_command(click.Context(cli), name).params:
+    for name in LEAVES:
+        for parameter in LEAVES[name].params:
             if isinstance(parameter, click.Option):
                 seen.setdefault(parameter.name, set()).add(tuple(parameter.opts))
     assert {name: spellings for name, spellings in seen.items() if len(spellings) > 1} == {}
 
 
 def test_model_options_have_a_flag_each():
-    flags = {p.name for p in cli.get_command(click.Context(cli), "fit").params}
+    flags = {p.name for p in LEAVES["fit"].params}
     assert set(ModelOptions.__dataclass_fields__) <= flags
 
 

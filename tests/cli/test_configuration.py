@@ -41,6 +41,13 @@ def test_options_for_all_commands_and_for_one(project, capsys):
     assert "judge by. [default: test]" in shown(capsys, "run", "--help")[1]
 
 
+def test_a_command_of_a_group_has_a_table_by_its_whole_name(project, capsys):
+    project.write_text('[tool.lead-migrate."private encrypt"]\nkeys = "nowhere"\n')
+    code, _, error = shown(capsys, "private", "encrypt", "store", "-o", "out")
+    assert code == 4 and "store" in error, "--keys is required, and stands in the file"
+    assert "--keys" in shown(capsys, "private", "decrypt", "answer", "store", "-o", "out")[2]
+
+
 def test_what_is_typed_or_in_the_environment_goes_first(project, source_folder, tmp_path, monkeypatch, capsys):
     project.write_text('[tool.lead-migrate.fit]\ntarget = "tfidf:16"\nstitch = "nonsense"\n')
     arguments = ["fit", str(source_folder), "--sample", "60", "-o", str(tmp_path / "stitch")]

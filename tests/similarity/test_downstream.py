@@ -5,7 +5,7 @@ from sklearn.metrics import accuracy_score, f1_score
 from sklearn.neighbors import KNeighborsClassifier
 
 from migrate.errors import DatasetError
-from migrate.similarity.downstream import _divide, judge_labels
+from migrate.similarity.downstream import divide, judge_labels
 from migrate.vectors import unit_rows
 
 
@@ -21,7 +21,7 @@ def test_scores_are_those_of_classifiers_trained_on_true_vectors():
     other = (true + np.random.default_rng(1).normal(size=true.shape)).astype(np.float32)
     found = judge_labels([true, other], labels, seed=7)
     kinds = np.array(labels)
-    known, asked = _divide(np.unique(kinds, return_inverse=True)[1], 7)
+    known, asked = divide(np.unique(kinds, return_inverse=True)[1], 7)
     scale = np.linalg.norm(true[known], axis=1).mean()
     probe = LogisticRegression(C=10, max_iter=1_000).fit(true[known] / scale, kinds[known])
     knn = KNeighborsClassifier(10).fit(unit_rows(true[known]), kinds[known])
@@ -36,7 +36,7 @@ def test_scores_are_those_of_classifiers_trained_on_true_vectors():
 
 def test_each_label_is_divided_evenly():
     numbers = np.array([0] * 7 + [1] * 4 + [2])
-    known, asked = _divide(numbers, 3)
+    known, asked = divide(numbers, 3)
     assert sorted([*known, *asked]) == list(range(12))
     assert np.bincount(numbers[known]).tolist() == [4, 2, 1]
     assert np.bincount(numbers[asked], minlength=3).tolist() == [3, 2, 0]

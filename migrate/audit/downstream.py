@@ -1,0 +1,314 @@
+"""Whether what was trained on true vectors keeps working on translated ones: a linear probe, kNN, an outside detector.
+
+All are trained on the vectors of the reference, as a model of the new space would be, with one half of the documents
+that have a label. The other half is judged twice, by its true and by its translated vectors, and what counts is the
+share of the former's right answers that the latter keep. Documents whose true vectors the translated store holds judge
+nothing: there is nothing to lose.
+
+The detector finds documents from outside by the distance to the tenth nearest of those it was trained on (Sun, Ming,
+Zhu & Li 2022). Its threshold lets 95 % of these pass: a translation that moves all vectors a little off their place
+raises false alarms, however well it keeps their order.
+
+Every label counts for the same, however many documents have it (balanced accuracy): where 95 % have one label, a guess
+would keep nearly everything of plain accuracy. Bounds are those of the verdict (`migrate.audit.verdict`): right answers
+are scores of 0 and 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.audit.query_set import Keys
+from migrate.audit.reference import prove_rows
+from migrate.audit.verdict import (
+    FEWEST_QUERIES,
+    MARGIN,
+    Bounds,
+    Outcome,
+    Weighting,
+    difference_bounds,
+    retention_bounds,
+)
+from migrate.errors import DatasetError, VectorError
+from migrate.similarity.downstream import LinearProbe, NearestNeighbours, OutsideDetector, divide, number_labels
+from migrate.similarity.roc import Bounded, auc
+from migrate.stores.base import Store
+from migrate.stores.confidence import stored_confidence
+from migrate.vectors import Progress, Vectors, check_vectors, no_progress
+
+MOST = 10_000
+"""Labelled documents, and documents from outside, that are read at most; drawn at random from more."""
+
+FEWEST_OF_A_LABEL = 5
+"""Judged documents with a label that the label needs to count; a rarer one would weigh too much."""
+
+_FOUND = 0.1
+"""Share of the documents from outside that a detector of any use finds: twice its false alarms."""
+
+PROBE, KNN, INSIDE, OUTSIDE = "linear probe", "kNN", "inside documents let pass", "outside documents found"
+
+Correct = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What of a task is kept.
+
+    Attributes
+    ----------
+    task : what is done, such as `linear probe`
+    judged_on : documents
+    true, translated : share of right answers by true vectors, and by translated ones; of classifiers, the mean of that
+        share over the labels
+    bounds : of translated over true
+    doubt : why nothing can be said, although there are figures; None where it can
+    outcome : SAFE where the lower bound is at least the margin, NOT SAFE where the upper one is below it
+    """
+
+    task: str
+    judged_on: int
+    true: float
+    translated: float
+    bounds: Bounds
+    doubt: str | None
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class DownstreamAudit:
+    """What trained models keep.
+
+    Attributes
+    ----------
+    tasks : the probe, kNN, and the two sides of the detector where there are documents from outside
+    margin : share of right answers to keep
+    labels : how many there are with enough documents to judge by
+    trained_on : documents
+    majority : share of the judged documents with the most frequent label, which a guess gets right
+    left_out : documents that judge nothing, as they have true vectors
+    outside_true, outside_translated : AUC of the detector's distance by true and by translated vectors
+    doubts : why the reference may be none; nothing is SAFE then
+    """
+
+    tasks: tuple[Kept, ...]
+    margin: float
+    labels: int
+    trained_on: int
+    majority: float
+    left_out: int
+    outside_true: Bounded | None = None
+    outside_translated: Bounded | None = None
+    doubts: tuple[str, ...] = ()
+
+    @property
+    def outcome(self) -> Outcome:
+        """NOT SAFE where a task is, SAFE where all are and the reference is one, else INCONCLUSIVE."""
+        outcomes = {task.outcome for task in self.tasks}
+        if Outcome.NOT_SAFE in outcomes:
+            return Outcome.NOT_SAFE
+        return Outcome.SAFE if outcomes == {Outcome.SAFE} and not self.doubts else Outcome.INCONCLUSIVE
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Documents that both stores have: row i of `true` and of `translated`, (n, q), is of `ids[i]`.
+
+    `is_true` says which have their true vectors in the translated store too.
+    """
+
+    ids: Sequence[str]
+    true: Vectors
+    translated: Vectors
+    is_true: NDArray[np.bool_]
+
+    def take(self, rows: NDArray[np.int64]) -> _Rows:
+        return _Rows([self.ids[row] for row in rows], self.true[rows], self.translated[rows], self.is_true[rows])
+
+    def without_true(self) -> NDArray[np.int64]:
+        return np.flatnonzero(~self.is_true)
+
+
+def audit_downstream(
+    translated: Store,
+    reference: Store,
+    labels: Mapping[str, str],
+    *,
+    outside: Collection[str] = (),
+    margin: float = MARGIN,
+    prove: bool = True,
+    seed: int = 0,
+    progress: Progress = no_progress,
+) -> DownstreamAudit:
+    """Train on the reference's vectors of labelled documents, and judge the translated ones.
+
+    `labels` are by document id; `outside` are ids of documents that do not belong among these, which a detector is to
+    find. With `prove` the reference is held against the true vectors of the translated store; leave it to an audit by
+    queries, which does more.
+
+    Raises
+    ------
+    DatasetError
+        Fewer than two labels occur twice, or too few documents are left to judge.
+    StoreError, VectorError
+        The reference is none for this store; a vector is zero or not finite, or of another dimension.
+    """
+    if translated.info.dim != reference.info.dim:
+        raise VectorError(
+            f"{reference.info.location}: expected vectors of dimension {translated.info.dim}, as in "
+            f"{translated.info.location}, found {reference.info.dim}; give a full re-embed as reference"
+        )
+    keys = _keys(translated), _keys(reference)
+    doubts = prove_rows(translated, reference, keys, seed=seed).doubts if prove else ()
+    rng = np.random.default_rng(seed)
+    strange = set(outside)
+    labelled = _read(translated, reference, keys, [i for i in labels if i not in strange], rng)
+    progress("judge labels", 1, 3)
+    _, numbers = number_labels([labels[doc_id] for doc_id in labelled.ids])
+    train, test = divide(numbers, seed)
+    judged = _frequent(numbers, test[~labelled.is_true[test]])
+    _check_enough(len(judged), "labelled", len(test))
+    majority = (numbers[judged] == np.bincount(numbers[train]).argmax()).astype(np.float64)
+    judge = _Judge(labelled.take(judged), margin, seed, _balanced(numbers[judged]))
+    tasks = []
+    for name, fit in ((PROBE, LinearProbe), (KNN, NearestNeighbours)):
+        predict = fit(labelled.true[train], numbers[train]).predict
+        tasks.append(judge.kept(name, partial(_agrees, predict, numbers[judged]), guess=majority))
+    progress("judge labels", 2, 3)
+    found: tuple[list[Kept], Bounded | None, Bounded | None] = ([], None, None)
+    if strange:
+        others = _read(translated, reference, keys, list(strange), rng)
+        found = _detect(labelled.true[train], labelled.take(judged), others, margin, seed)
+    progress("judge labels", 3, 3)
+    return DownstreamAudit(
+        (*tasks, *found[0]),
+        margin,
+        len(np.unique(numbers[judged])),
+        len(train),
+        float(majority.mean()),
+        int(labelled.is_true[test].sum()),
+        *found[1:],
+        doubts,
+    )
+
+
+def _frequent(numbers: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The rows whose label is that of enough of them."""
+    return rows[np.bincount(numbers[rows], minlength=numbers.max() + 1)[numbers[rows]] >= FEWEST_OF_A_LABEL]
+
+
+def _balanced(numbers: NDArray[np.int64]) -> Weighting:
+    """Weights by which every label counts for the same."""
+    values = len(numbers) / np.bincount(numbers)[numbers] / len(np.unique(numbers)) if len(numbers) else np.ones(1)
+    return Weighting(values, float(values.max()))
+
+
+def _agrees(
+    predict: Callable[[Vectors], NDArray[np.int64]], numbers: NDArray[np.int64], rows: Vectors
+) -> NDArray[np.bool_]:
+    return np.asarray(predict(rows) == numbers)
+
+
+class _Judge:
+    """Compares what a trained model makes of true and of translated vectors of the same documents."""
+
+    def __init__(self, rows: _Rows, margin: float, seed: int, weighting: Weighting) -> None:
+        self._rows, self._margin, self._seed, self._weighting = rows, margin, seed, weighting
+
+    def kept(
+        self,
+        task: str,
+        is_right: Callable[[Vectors], NDArray[np.bool_]],
+        *,
+        guess: Correct | None = None,
+        doubt: str | None = None,
+    ) -> Kept:
+        """What is kept of a task; `is_right` says which vectors are answered rightly, `guess` which a guess gets."""
+        true, translated = (is_right(rows).astype(np.float64) for rows in (self._rows.true, self._rows.translated))
+        bounds = retention_bounds(translated, true, seed=self._seed, weighting=self._weighting)
+        if guess is not None:
+            gain = difference_bounds(true, guess, seed=self._seed, weighting=self._weighting)
+            if gain.lower <= 0:
+                doubt = "by true vectors it is not shown to be better than a guess, so there is nothing to keep"
+        outcome = _outcome(bounds, self._margin) if doubt is None else Outcome.INCONCLUSIVE
+        return Kept(task, len(true), self._mean(true), self._mean(translated), bounds, doubt, outcome)
+
+    def _mean(self, right: Correct) -> float:
+        return float(self._weighting.of(right).mean())
+
+
+def _outcome(bounds: Bounds, margin: float) -> Outcome:
+    if bounds.lower >= margin:
+        return Outcome.SAFE
+    return Outcome.NOT_SAFE if bounds.upper < margin else Outcome.INCONCLUSIVE
+
+
+def _detect(
+    train: Vectors, inside: _Rows, others: _Rows, margin: float, seed: int
+) -> tuple[list[Kept], Bounded, Bounded]:
+    """What a detector keeps on either side, and the AUC of its distances by true and by translated vectors."""
+    outside = others.take(others.without_true())
+    _check_enough(len(outside.ids), "outside", len(others.ids))
+    detector = OutsideDetector(train)
+    positive = np.arange(len(inside.ids) + len(outside.ids)) >= len(inside.ids)
+    areas = [
+        auc(np.concatenate([detector.distances(rows) for rows in pair]), positive)
+        for pair in ((inside.true, outside.true), (inside.translated, outside.translated))
+    ]
+    found = float((detector.distances(outside.true) > detector.threshold).mean())
+    doubt = None
+    if areas[0].lower <= 0.5 or found < _FOUND:
+        doubt = f"by true vectors it finds {found:.1%} of them, so there is nothing to keep"
+    return (
+        [
+            _Judge(inside, margin, seed, _even(inside)).kept(
+                INSIDE, lambda rows: detector.distances(rows) <= detector.threshold
+            ),
+            _Judge(outside, margin, seed, _even(outside)).kept(
+                OUTSIDE, lambda rows: detector.distances(rows) > detector.threshold, doubt=doubt
+            ),
+        ],
+        areas[0],
+        areas[1],
+    )
+
+
+def _even(rows: _Rows) -> Weighting:
+    return Weighting(np.ones(len(rows.ids)), 1.0)
+
+
+def _check_enough(count: int, what: str, found: int) -> None:
+    if count < FEWEST_QUERIES:
+        raise DatasetError(
+            f"too few {what} documents to judge by: expected {FEWEST_QUERIES} or more with translated vectors, found "
+            f"{count} among {found}; give more"
+        )
+
+
+def _keys(store: Store) -> Keys:
+    return {doc_id: doc_id for batch in store.scan() for doc_id in batch.ids}
+
+
+def _read(
+    translated: Store, reference: Store, keys: tuple[Keys, Keys], ids: Sequence[str], rng: np.random.Generator
+) -> _Rows:
+    """Up to 10,000 of these documents, of those that both stores have, in an order that is always the same."""
+    mine, other = ({doc_id: row for row, doc_id in enumerate(names)} for names in keys)
+    shared = np.array(sorted(doc_id for doc_id in set(ids) if doc_id in mine and doc_id in other), dtype=object)
+    if not len(shared):
+        none = np.empty((0, translated.info.dim), np.float32)
+        return _Rows([], none, none, np.empty(0, bool))
+    chosen = sorted(rng.permutation(shared)[:MOST])
+    rows, places = (np.array([row_of[doc_id] for doc_id in chosen], dtype=np.int64) for row_of in (mine, other))
+    vectors = []
+    for store, where in ((reference, places), (translated, rows)):
+        batch = store.get(where)
+        check_vectors(batch.ids, batch.vectors, source=store.info.location)
+        vectors.append(batch.vectors.copy())
+    confidence = stored_confidence(translated)
+    is_true = np.zeros(len(rows), dtype=bool) if confidence is None else confidence[rows] == 1
+    return _Rows(chosen, vectors[0], vectors[1], is_true)

@@ -1,0 +1,253 @@
+"""Carries directions and probes, which were found in the old space, into the new one, and judges them on the sample.
+
+A direction is a displacement: a difference of two vectors, such as a concept, a filter or what steers a model (Emb2Emb,
+Mai et al. 2020). The offset of a stitch x A + b drops out of a difference, so a direction d becomes d A.
+
+A probe scores a vector, w·x + c; it is a covector. With the map back y B + a, fitted on the same pairs, a new vector
+scores w·(y B + a) + c, so w becomes w Bᵀ and c becomes c + w·a. Sent the way of a direction, it would be wrong unless A
+were orthogonal.
+
+The map A is not the stitch's own matrix. A stitch may bend, read texts, or be stretched so that translated vectors are
+found as often as true ones; what a displacement becomes on average is what a ridge fitted on the same sample says. The
+identity stays the identity.
+"""
+
+from __future__ import annotations
+
+import copy
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.carry.judge import Judge, Judgement, Kind, Pairs
+from migrate.embedders.file import read_arrays
+from migrate.errors import InputError, StitchError, StoreError
+from migrate.similarity.roc import Matrix
+from migrate.stitch.base import Stitch
+from migrate.stitch.fitted import DOCUMENT, FittedStitch, require_direction
+from migrate.stitch.linear import Identity, Ridge, affine_map
+from migrate.stitch.prior import AffineMap
+from migrate.stores.base import Store
+from migrate.vectors import Progress, Vectors, check_vectors, no_progress
+
+INTERCEPT: Final = ".intercept"
+"""What follows the name of a probe in the name of its intercepts."""
+
+FEWEST_PAIRS: Final = 20
+_RESAMPLES: Final = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What was carried: arrays by name, in the new space, and a judgement of every row that was given.
+
+    `pairs` is how many documents of the sample judged. An array of which one row is refused is left out.
+    """
+
+    pairs: int
+    directions: Mapping[str, Vectors]
+    probes: Mapping[str, Vectors]
+    judgements: tuple[Judgement, ...]
+    left_out: tuple[str, ...]
+
+
+def read_rows(path: Path, dim: int, *, intercepts: bool = False) -> dict[str, Vectors]:
+    """The arrays of an .npz file by name: each a vector, (dim,), or rows, (k, dim), float32.
+
+    With `intercepts` there may be `NAME.intercept`, one number for each row of NAME.
+
+    Raises
+    ------
+    InputError
+        The file is none, or holds nothing, another shape, or what is not finite.
+    VectorError
+        A row is zero.
+    OutputError
+        It cannot be read.
+    """
+    arrays = read_arrays(path)
+    names = [name for name in arrays if not (intercepts and name.endswith(INTERCEPT))]
+    if not names:
+        raise InputError(
+            f"{path}: expected arrays with a vector or rows of vectors, found none; save some with numpy.savez"
+        )
+    rows = {}
+    for name in names:
+        array = arrays[name]
+        if array.dtype.kind not in "fiu" or array.ndim not in (1, 2) or array.shape[-1] != dim or not array.size:
+            raise InputError(
+                f"{path}: {name}: expected vectors of the store's dimension, {dim}, found {array.dtype} of shape "
+                f"{array.shape}; give what was found in the old space"
+            )
+        rows[name] = np.ascontiguousarray(array, dtype=np.float32)
+        table = np.atleast_2d(rows[name])
+        check_vectors(range(len(table)), table, source=f"{path}: {name}", noun="row")
+        rows.update(_intercept(path, name, arrays, len(table)) if intercepts else {})
+    strange = sorted(set(arrays) - set(rows))
+    if strange:
+        raise InputError(f"{path}: {strange[0]}: there is no array of that name without {INTERCEPT}; rename it")
+    return rows
+
+
+def _intercept(path: Path, name: str, arrays: Mapping[str, NDArray[Any]], count: int) -> dict[str, Vectors]:
+    """The intercepts of a probe; zeros where there are none."""
+    key = name + INTERCEPT
+    found = arrays.get(key, np.zeros(count))
+    if found.dtype.kind not in "fiu" or found.size != count or not np.isfinite(found).all():
+        raise InputError(
+            f"{path}: {key}: expected {count} finite numbers, one a row of {name}, found others; correct it"
+        )
+    return {key: np.asarray(found, dtype=np.float32).reshape(-1)}
+
+
+def write_rows(path: Path, rows: Mapping[str, Vectors]) -> None:
+    """Write arrays as `read_rows` reads them. NumPy's own `savez` cannot write one that is called `file`."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, array in rows.items():
+            with archive.open(f"{name}.npy", "w") as file:
+                np.lib.format.write_array(file, array, allow_pickle=False)
+
+
+def carry(
+    store: Store,
+    fitted: FittedStitch,
+    *,
+    directions: Mapping[str, Vectors] | None = None,
+    probes: Mapping[str, Vectors] | None = None,
+    labels: Mapping[str, str] | None = None,
+    seed: int = 0,
+    progress: Progress = no_progress,
+) -> Carried:
+    """Carry directions and probes of the old space of `store` by the stitch that was fitted on it.
+
+    Arrays are vectors, (p,), or rows, (k, p); a probe NAME has its intercepts, (k,), under `NAME.intercept`. With
+    `labels`, by document id, a direction or probe whose name is a label is judged by who has that label.
+
+    Refused is a direction that cannot be told from a random one, a probe or a direction with labels whose AUC may be
+    that of chance, and one that is significantly worse than what the labels of the sample alone teach in the new space.
+
+    Raises
+    ------
+    StitchError
+        The stitch is for queries, for another store, or its sample is too small to judge by.
+    StoreError, VectorError
+        The store lacks documents of the sample, or holds a vector that is zero or not finite.
+    """
+    pairs = _read_pairs(store, fitted)
+    forth = _unfitted(fitted, pairs)
+    judge = Judge(pairs, labels or {}, seed)
+    judgements: list[Judgement] = []
+    moved: dict[Kind, dict[str, Vectors]] = {"direction": {}, "probe": {}}
+    if directions:
+        maps = [_map_of(forth, pairs, rows) for rows in _resamples(forth, len(pairs), seed)]
+        folds = [(_map_of(forth, pairs, fit), held_out) for fit, held_out in judge.folds]
+        for done, (name, rows) in enumerate(directions.items()):
+            moved["direction"][name] = (rows.astype(np.float64) @ maps[0].matrix).astype(np.float32)
+            for label, row in _rows(name, rows):
+                judgements.append(judge.direction(name, label, row, maps, folds))
+            progress("judge directions", done + 1, len(directions))
+    if probes:
+        back = _BackMap(pairs, is_identity=isinstance(fitted.stitch, Identity))
+        whole = back.of(np.arange(len(pairs)))
+        folds = [(back.of(fit), held_out) for fit, held_out in judge.folds]
+        names = [name for name in probes if not name.endswith(INTERCEPT)]
+        for done, name in enumerate(names):
+            weights, biases = _rows_of(probes[name]), probes[name + INTERCEPT].astype(np.float64)
+            moved["probe"][name] = (weights @ whole.matrix.T).astype(np.float32).reshape(*probes[name].shape[:-1], -1)
+            moved["probe"][name + INTERCEPT] = (biases + weights @ whole.offset).astype(np.float32)
+            for (label, row), bias in zip(_rows(name, probes[name]), biases, strict=True):
+                judgements.append(judge.probe(name, label, row, float(bias), folds))
+            progress("judge probes", done + 1, len(names))
+    return _carried(len(pairs), moved, judgements)
+
+
+def _carried(pairs: int, moved: dict[Kind, dict[str, Vectors]], judgements: Sequence[Judgement]) -> Carried:
+    refused = {(row.kind, row.array) for row in judgements if row.refused}
+    for kind, name in refused:
+        moved[kind].pop(name)
+        moved[kind].pop(name + INTERCEPT, None)
+    left_out = tuple(sorted(name for _, name in refused))
+    return Carried(pairs, moved["direction"], moved["probe"], tuple(judgements), left_out)
+
+
+def _rows_of(rows: Vectors) -> Matrix:
+    return np.atleast_2d(rows).astype(np.float64)
+
+
+def _rows(name: str, rows: Vectors) -> Iterator[tuple[str, Matrix]]:
+    """Each row with its name."""
+    for place, row in enumerate(_rows_of(rows)):
+        yield (name if rows.ndim == 1 or len(rows) == 1 else f"{name}[{place}]"), row
+
+
+def _read_pairs(store: Store, fitted: FittedStitch) -> Pairs:
+    require_direction(fitted.manifest, DOCUMENT, source=store.info.location)
+    difference = store.snapshot().difference(fitted.manifest.stitch.fitted_on)
+    if difference is not None:
+        raise StitchError(
+            f"{store.info.location}: the stitch was fitted on another store ({difference}); give the stitch's own"
+        )
+    rows_of, ids, rows, old = fitted.sample.row_of, [], [], []
+    sampled = set(fitted.sample.ids)
+    for batch in store.scan():
+        for place, doc_id in enumerate(batch.ids):
+            if doc_id in sampled:
+                ids.append(doc_id)
+                rows.append(rows_of[doc_id])
+                old.append(batch.vectors[place].copy())
+    if len(ids) < len(sampled):
+        raise StoreError(f"{store.info.location}: lacks {len(sampled) - len(ids)} documents of the sample; fit again")
+    if len(ids) < FEWEST_PAIRS:
+        raise StitchError(
+            f"{store.info.location}: the stitch was fitted on {len(ids)} documents, and {FEWEST_PAIRS} are needed to "
+            "judge by; fit one on more"
+        )
+    vectors = np.stack(old)
+    check_vectors(ids, vectors, source=store.info.location)
+    return Pairs(ids, vectors, fitted.sample.vectors[rows])
+
+
+def _unfitted(fitted: FittedStitch, pairs: Pairs) -> Stitch:
+    """What directions are carried by, with all that is chosen once for the sample: a ridge, or nothing."""
+    if isinstance(fitted.stitch, Identity):
+        return fitted.stitch
+    ridge = Ridge()
+    ridge.prior = fitted.prior
+    return ridge.tuned(pairs.old, pairs.new)
+
+
+def _affine(stitch: Stitch, dim: int) -> AffineMap:
+    found = affine_map(stitch, dim)
+    assert found is not None  # noqa: S101 - a ridge or the identity
+    return found
+
+
+def _map_of(stitch: Stitch, pairs: Pairs, rows: NDArray[np.int64]) -> AffineMap:
+    return _affine(copy.copy(stitch).fit(pairs.old[rows], pairs.new[rows]), pairs.old.shape[1])
+
+
+def _resamples(stitch: Stitch, count: int, seed: int) -> Iterator[NDArray[np.int64]]:
+    """All rows, and then draws with replacement; the latter only where they could make a difference."""
+    rng = np.random.default_rng(seed)
+    yield np.arange(count)
+    for _ in range(0 if isinstance(stitch, Identity) else _RESAMPLES):
+        yield rng.integers(count, size=count)
+
+
+class _BackMap:
+    """Maps from the new space to the old one, fitted on some of the pairs; the identity where the stitch is that."""
+
+    def __init__(self, pairs: Pairs, *, is_identity: bool) -> None:
+        self._pairs = pairs
+        self._tuned = None if is_identity else Ridge().tuned(pairs.new, pairs.old)
+
+    def of(self, rows: NDArray[np.int64]) -> AffineMap:
+        dim = self._pairs.new.shape[1]
+        if self._tuned is None:
+            return AffineMap(np.eye(dim), np.zeros(dim))
+        return _affine(copy.copy(self._tuned).fit(self._pairs.new[rows], self._pairs.old[rows]), dim)

@@ -1,0 +1,165 @@
+"""`lead-migrate private`: translation where neither side shows the other what it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from migrate.cli import options
+from migrate.cli.options import option
+from migrate.cli.terminal import advise, progress_bar, show, show_json
+
+if TYPE_CHECKING:
+    from migrate.private.exchange import Exchanged
+    from migrate.vectors import Progress
+
+
+class _InOrder(click.Group):
+    """A group that lists its commands in the order in which they are used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+
+@click.group("private", cls=_InOrder, short_help="Translate encrypted vectors.")
+def command() -> None:
+    """Translate vectors by a stitch that somebody else holds; neither side shows the other what it has.
+
+    Who holds the vectors makes a keyring and encrypts; who holds the stitch translates what is encrypted; the former
+    decrypts. The stitch must be affine (--stitch ridge, procrustes, ols, lowrank). Answers to more vectors than there
+    are dimensions give it away; decrypted results that go back can give away the key. Needs TenSEAL: pip install
+    'lead-migrate[private]'.
+    """
+
+
+_keys = option(
+    "--keys", type=options.PATH, required=True, help="Keyring of `private keygen`; it never leaves this side."
+)
+
+
+@command.add_command
+@options.command(
+    "keygen", "Make a keyring, on the side of the vectors.", example="lead-migrate private keygen -o my-keys"
+)
+@options.output
+@options.force
+@options.as_json
+def keygen(output: Path, force: bool, as_json: bool) -> None:
+    """Draw a secret key, and the keys with which the other side can compute, but not read.
+
+    One keyring serves any number of stores of any dimension.
+    """
+    from migrate.files import refuse_output
+    from migrate.private.exchange import make_keyring
+    from migrate.report.private import keyring_text
+
+    refuse_output(output, force=force)
+    path = make_keyring(output, force=force)
+    if as_json:
+        show_json({"schema_version": 1, "kind": "private keygen", "path": str(path)})
+    else:
+        show(keyring_text(path))
+
+
+@command.add_command
+@options.command(
+    "encrypt",
+    "Encrypt the vectors of a store.",
+    example="lead-migrate private encrypt my-store --keys my-keys -o to-translate",
+)
+@click.argument("store", type=options.STORE)
+@_keys
+@options.output
+@options.force
+@options.as_json
+@options.quiet
+def encrypt(store: str, keys: Path, output: Path, force: bool, as_json: bool, quiet: bool) -> None:
+    """Encrypt all vectors of STORE into a folder for the holder of the stitch.
+
+    The folder tells how many vectors there are, their dimension, the power of 2 above their norms, and the name of
+    their model; not their ids nor texts, and no secret key is in it.
+    """
+    from migrate.files import refuse_output
+    from migrate.private.exchange import encrypt_store
+    from migrate.stores import open_store
+
+    refuse_output(output, *options.local_paths(store, keys), force=force)
+    opened = open_store(store)
+    _step(
+        "encrypt", lambda progress: encrypt_store(opened, keys, output, force=force, progress=progress), as_json, quiet
+    )
+
+
+@command.add_command
+@options.command(
+    "translate",
+    "Translate encrypted vectors, on the side of the stitch.",
+    example="lead-migrate private translate to-translate my-stitch -o to-decrypt",
+)
+@click.argument("encrypted", type=options.PATH)
+@click.argument("stitch", type=options.PATH)
+@options.output
+@options.force
+@options.as_json
+@options.quiet
+def translate(encrypted: Path, stitch: Path, output: Path, force: bool, as_json: bool, quiet: bool) -> None:
+    """Translate what `private encrypt` has written by an affine STITCH, without being able to read it."""
+    from migrate.files import refuse_output
+    from migrate.private.exchange import translate_ciphertext
+    from migrate.stitch.persistence import load_stitch
+
+    refuse_output(output, encrypted, stitch, force=force)
+    fitted = load_stitch(stitch)
+    _step(
+        "translate",
+        lambda progress: translate_ciphertext(encrypted, fitted, output, force=force, progress=progress),
+        as_json,
+        quiet,
+    )
+
+
+@command.add_command
+@options.command(
+    "decrypt",
+    "Decrypt translated vectors into a store.",
+    example="lead-migrate private decrypt to-decrypt my-store --keys my-keys -o new-store",
+)
+@click.argument("translated", type=options.PATH)
+@click.argument("store", type=options.STORE)
+@_keys
+@options.output
+@options.force
+@options.as_json
+@options.quiet
+def decrypt(translated: Path, store: str, keys: Path, output: Path, force: bool, as_json: bool, quiet: bool) -> None:
+    """Decrypt what `private translate` has written, into a store like STORE, the one that was encrypted.
+
+    Ids, texts, metric and format are those of STORE; the vectors have the norm of the new model's.
+    """
+    from migrate.files import refuse_output
+    from migrate.private.exchange import decrypt_store
+    from migrate.stores import open_store
+
+    refuse_output(output, translated, *options.local_paths(store, keys), force=force)
+    opened = open_store(store)
+    _step(
+        "decrypt",
+        lambda progress: decrypt_store(translated, opened, keys, output, force=force, progress=progress),
+        as_json,
+        quiet,
+    )
+
+
+def _step(step: str, work: Callable[[Progress], Exchanged], as_json: bool, quiet: bool) -> None:
+    from migrate.report.private import exchanged_document, exchanged_text, next_sentence
+
+    with progress_bar(quiet=quiet) as progress:
+        done = work(progress)
+    if as_json:
+        show_json(exchanged_document(step, done))
+    else:
+        show(exchanged_text(step, done))
+        advise(next_sentence(step), quiet=quiet)

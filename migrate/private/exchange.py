@@ -1,0 +1,326 @@
+"""The four steps of a private translation, and the folders that travel.
+
+`make_keyring` and `encrypt_store` are for who holds the vectors, `translate_ciphertext` is for who holds the stitch,
+and `decrypt_store` for the former again. The keyring stays at home. A ciphertext goes out with the keys for turning and
+the number of vectors, their dimension, a bound of their norms and their model's name; no ids, no texts, no secret key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from migrate.errors import InputError, ManifestError, StitchError, StoreError, VectorError
+from migrate.files import atomic_folder, canonical_json, copy_file, sha256_file
+from migrate.manifest import CiphertextFacts, KeyringFacts, Manifest, StoreFacts, read_manifest
+from migrate.private.ckks import GROUP, LARGEST, SECRET_NAME, TURNS_NAME, EncryptedMap, Holder, Scheme, blocks_of
+from migrate.stitch.fitted import DOCUMENT, FittedStitch, input_dim, require_direction
+from migrate.stitch.linear import Affine, Identity, LowRank, affine_map
+from migrate.stitch.prior import AffineMap
+from migrate.stores.base import Store
+from migrate.stores.binary_reader import read_errors
+from migrate.stores.file_store import hash_written, verify_files
+from migrate.vectors import Batch, Progress, Vectors, check_vectors, no_progress
+
+KEYRING: Final = "keyring"
+CIPHERTEXT: Final = "ciphertext"
+
+
+@dataclass(frozen=True, slots=True)
+class Exchanged:
+    """What a step has written: `path` with `count` vectors of dimension `dim`, in `bytes`."""
+
+    path: Path
+    count: int
+    dim: int
+    bytes: int
+
+
+def make_keyring(output: Path, *, force: bool = False) -> Path:
+    """Draw a secret key and the keys for turning that belong to it, and write both to the folder `output`.
+
+    Raises
+    ------
+    UsageError, OutputError, LockedError
+        TenSEAL is not installed; or the folder exists, cannot be written or is being written.
+    """
+    scheme = Scheme()
+    with atomic_folder(output, force=force) as aside:
+        scheme.make_keys(aside)
+        facts = KeyringFacts(key=secrets.token_hex(16), files=_hashes(aside))
+        Manifest(kind=KEYRING, details=facts.as_details()).write(aside)
+    return output
+
+
+def encrypt_store(
+    store: Store, keyring: Path, output: Path, *, force: bool = False, progress: Progress = no_progress
+) -> Exchanged:
+    """Encrypt all vectors of `store` into the folder `output`, which may be given away.
+
+    Raises
+    ------
+    ManifestError, InputError
+        The keyring is none, or is damaged.
+    StoreError, VectorError
+        The store is unreadable or changed meanwhile; or a vector is zero, not finite, or too long.
+    UsageError, OutputError, LockedError
+        TenSEAL is not installed; or the output exists, cannot be written, or is being written.
+    """
+    scheme, facts = Scheme(), _read_keyring(keyring)
+    holder = Holder(scheme, keyring / SECRET_NAME)
+    verify_files(store)
+    before, info = store.snapshot(), store.info
+    longest = 0.0
+    with atomic_folder(output, force=force) as aside:
+        copy_file(keyring / TURNS_NAME, aside / TURNS_NAME)
+        for group, batch in enumerate(store.scan(batch_size=GROUP)):
+            squares = check_vectors(batch.ids, batch.vectors, source=info.location)
+            longest = max(longest, float(np.sqrt(squares.max())))
+            _check_range(longest, info.location)
+            holder.encrypt(batch.vectors, _paths(aside, group, range(blocks_of(info.dim))))
+            progress("encrypt", group * GROUP + len(batch), info.count)
+        store.check_unchanged(before)
+        told = CiphertextFacts(
+            key=facts.key,
+            store=_seal_of(store, keyring),
+            norm_bound=float(2.0 ** np.ceil(np.log2(longest))),
+            files=_hashes(aside),
+        )
+        Manifest(
+            kind=CIPHERTEXT,
+            model=None if info.manifest is None else info.manifest.model,
+            counts={"vectors": info.count, "dim": info.dim},
+            details=told.as_details(),
+        ).write(aside)
+    return Exchanged(output, info.count, info.dim, _size(output))
+
+
+def translate_ciphertext(
+    ciphertext: Path, fitted: FittedStitch, output: Path, *, force: bool = False, progress: Progress = no_progress
+) -> Exchanged:
+    """Translate encrypted vectors by an affine stitch, without a key to read them, into the folder `output`.
+
+    True vectors of the stitch's sample are not put in: whose vectors these are is not known.
+
+    Raises
+    ------
+    ManifestError, InputError
+        The ciphertext is none, is damaged, or was translated already.
+    StitchError
+        The stitch is not affine, reads texts, is one for queries, or is for vectors of another dimension or model.
+    UsageError, OutputError, LockedError
+        TenSEAL is not installed; or the output exists, cannot be written, or is being written.
+    """
+    scheme = Scheme()
+    manifest, facts = _read_ciphertext(ciphertext)
+    if facts.norm is not None:
+        raise InputError(f"{ciphertext}: these vectors are translated already; `private decrypt` them where the key is")
+    count, dim = manifest.counts["vectors"], manifest.counts["dim"]
+    affine = _check_stitch(fitted, manifest, facts)
+    encrypted = EncryptedMap(scheme, affine.matrix, affine.offset, ciphertext / TURNS_NAME)
+    groups = -(-count // GROUP)
+    with atomic_folder(output, force=force) as aside:
+        for done, blocks in enumerate(encrypted.strips):
+            with encrypted.strip(blocks) as strip:
+                for group in range(groups):
+                    strip.apply(_paths(ciphertext, group, range(blocks_of(dim))), _paths(aside, group, blocks))
+                    progress("translate", done * groups + group + 1, len(encrypted.strips) * groups)
+        told = CiphertextFacts(
+            key=facts.key,
+            store=facts.store,
+            norm_bound=facts.norm_bound,
+            norm=fitted.norm,
+            stitch=fitted.stitch.spec,
+            files=_hashes(aside),
+        )
+        Manifest(
+            kind=CIPHERTEXT,
+            model=fitted.manifest.model,
+            source_model=fitted.manifest.source_model,
+            counts={"vectors": count, "dim": fitted.dim},
+            details=told.as_details(),
+        ).write(aside)
+    return Exchanged(output, count, fitted.dim, _size(output))
+
+
+def decrypt_store(
+    ciphertext: Path,
+    store: Store,
+    keyring: Path,
+    output: Path,
+    *,
+    force: bool = False,
+    progress: Progress = no_progress,
+) -> Exchanged:
+    """Decrypt translated vectors, bring them to the new model's norm, and write a store like `store` of them.
+
+    The new store has the ids, texts and metric of `store`, which must be the one that was encrypted.
+
+    Raises
+    ------
+    ManifestError, InputError
+        Keyring or ciphertext are none, are damaged, do not belong together, or nothing was translated yet.
+    StoreError
+        The store is not the one that was encrypted, or has changed.
+    VectorError
+        What comes out is zero or not finite.
+    UsageError, OutputError, LockedError
+        TenSEAL is not installed; or the output exists, cannot be written, or is being written.
+    """
+    scheme, own = Scheme(), _read_keyring(keyring)
+    manifest, facts = _read_ciphertext(ciphertext)
+    if facts.key != own.key:
+        raise InputError(
+            f"{ciphertext}: expected vectors encrypted with {keyring}, found some of another keyring; give the "
+            "keyring that they were encrypted with"
+        )
+    if facts.norm is None:
+        raise InputError(f"{ciphertext}: these vectors are not translated yet; that is `private translate`")
+    verify_files(store)
+    before = store.snapshot()
+    if facts.store != _seal_of(store, keyring):
+        raise StoreError(
+            f"{store.info.location}: expected the store that was encrypted, found another or a changed one; give that "
+            "one, or encrypt this one"
+        )
+    holder, dim = Holder(scheme, keyring / SECRET_NAME), manifest.counts["dim"]
+    with atomic_folder(output, force=force) as aside:
+        writer = store.destination(aside, dim)
+        start = 0
+        for batch in _decrypted(ciphertext, store, holder, dim):
+            squares = check_vectors(batch.ids, batch.vectors, source=f"{ciphertext} after decryption")
+            scale = facts.norm / np.sqrt(squares)
+            vectors: Vectors = np.multiply(batch.vectors, scale[:, None], dtype=np.float32)
+            writer.write(start, Batch(batch.ids, vectors))
+            start += len(batch)
+            progress("decrypt", start, store.info.count)
+        writer.finish()
+        store.check_unchanged(before)
+        _decrypted_manifest(manifest, facts, store, before.rows_sha256, aside).write(aside)
+    return Exchanged(output, store.info.count, dim, _size(output))
+
+
+def _decrypted(ciphertext: Path, store: Store, holder: Holder, dim: int) -> Iterator[Batch]:
+    for group, batch in enumerate(store.scan(batch_size=GROUP)):
+        paths = _paths(ciphertext, group, range(blocks_of(dim)))
+        yield Batch(batch.ids, holder.decrypt(paths, len(batch), dim))
+
+
+def _decrypted_manifest(
+    answer: Manifest, facts: CiphertextFacts, store: Store, rows_sha256: str, folder: Path
+) -> Manifest:
+    made = StoreFacts(made_by="private decrypt", stitch=facts.stitch)
+    return Manifest(
+        kind="store",
+        model=answer.model,
+        source_model=answer.source_model or (store.info.manifest.model if store.info.manifest else None),
+        inputs={"source rows": rows_sha256},
+        counts={"documents": store.info.count, "true vectors": 0},
+        details={**made.as_details(), **hash_written(store, folder)},
+    )
+
+
+def _paths(folder: Path, group: int, blocks: Sequence[int]) -> list[Path]:
+    return [folder / f"{group:07}-{block:03}.seal" for block in blocks]
+
+
+def _hashes(folder: Path) -> dict[str, str]:
+    return {path.name: sha256_file(path) for path in sorted(folder.iterdir())}
+
+
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.iterdir())
+
+
+def _read_keyring(folder: Path) -> KeyringFacts:
+    facts = read_manifest(folder, KEYRING).keyring
+    if facts.key is None or facts.files is None or facts.files.keys() != {SECRET_NAME, TURNS_NAME}:
+        raise ManifestError(f"{folder}: the manifest of the keyring lacks a key; make a new one, and encrypt again")
+    _check_files(folder, facts.files)
+    return facts
+
+
+def _read_ciphertext(folder: Path) -> tuple[Manifest, CiphertextFacts]:
+    """The manifest and its facts, after making sure that all files are there and whole."""
+    manifest = read_manifest(folder, CIPHERTEXT)
+    facts = manifest.ciphertext
+    count, dim = (manifest.counts.get(name, 0) for name in ("vectors", "dim"))
+    if count < 1 or dim < 1 or None in (facts.key, facts.norm_bound) or facts.files is None:
+        raise ManifestError(f"{folder}: the manifest of the ciphertext says too little; encrypt the store again")
+    if facts.norm is not None and not 0 < facts.norm < np.inf:
+        raise ManifestError(f"{folder}: expected a norm above 0 in the manifest, found {facts.norm}; translate again")
+    expected = {
+        path.name for group in range(-(-count // GROUP)) for path in _paths(folder, group, range(blocks_of(dim)))
+    }
+    if facts.norm is None:
+        expected.add(TURNS_NAME)
+    if facts.files.keys() != expected:
+        raise ManifestError(
+            f"{folder}: expected {len(expected)} files for {count:,} vectors of dimension {dim}, found "
+            f"{len(facts.files)} in the manifest; copy the folder again"
+        )
+    _check_files(folder, facts.files)
+    return manifest, facts
+
+
+def _check_files(folder: Path, files: Mapping[str, str]) -> None:
+    for name, digest in files.items():
+        path = folder / name
+        if not path.is_file():
+            raise InputError(f"{path}: the manifest names this file, and it is not there; copy the folder again")
+        with read_errors(path):
+            actual = sha256_file(path)
+        if actual != digest:
+            raise InputError(
+                f"{path}: its SHA-256 is not the one in the manifest; it was cut or damaged, copy it again"
+            )
+
+
+def _check_range(norm: float, location: str) -> None:
+    if norm > LARGEST:
+        raise VectorError(
+            f"{location}: expected vectors of norm {LARGEST:,.0f} at most, which encryption has room for, found one of "
+            f"{norm:,.0f}; scale them down"
+        )
+
+
+def _check_stitch(fitted: FittedStitch, manifest: Manifest, facts: CiphertextFacts) -> AffineMap:
+    """The map of the stitch, after making sure that it may be applied to these vectors."""
+    require_direction(fitted.manifest, DOCUMENT, source="private translate")
+    if fitted.reads_texts:
+        raise StitchError(
+            f"the {fitted.stitch.spec} stitch reads texts, which are not there under encryption; fit one of vectors "
+            "alone, such as --stitch ridge"
+        )
+    affine = affine_map(fitted.stitch, fitted.dim) if isinstance(fitted.stitch, Affine | LowRank | Identity) else None
+    if affine is None:
+        raise StitchError(
+            f"the {fitted.stitch.spec} stitch is not affine, and only affine ones can be applied under encryption; fit "
+            "one with --stitch ridge, procrustes, ols or lowrank"
+        )
+    expected, dim = input_dim(fitted.manifest), manifest.counts["dim"]
+    if expected != dim:
+        raise StitchError(f"the stitch expects vectors of dimension {expected}, found encrypted ones of {dim}")
+    names = [None if model is None else model.spec for model in (fitted.manifest.source_model, manifest.model)]
+    if None not in names and names[0] != names[1]:
+        raise StitchError(
+            f"the stitch is for vectors of {names[0]}, found encrypted ones of {names[1]}; take a stitch of that model"
+        )
+    reach = float(facts.norm_bound or 0) * float(np.linalg.norm(affine.matrix, axis=0).max())
+    if reach + float(np.abs(affine.offset).max()) > LARGEST:
+        raise StitchError("the stitch makes values larger than encryption has room for; scale the vectors down")
+    return affine
+
+
+def _seal_of(store: Store, keyring: Path) -> str:
+    """Recognises the store later, and tells nobody without the secret key anything of it."""
+    fingerprint = {name: value for name, value in store.snapshot().fingerprint.items() if name != "texts_sha256"}
+    secret = (keyring / SECRET_NAME).read_bytes()
+    return hmac.new(hashlib.sha256(secret).digest(), canonical_json(fingerprint).encode(), hashlib.sha256).hexdigest()

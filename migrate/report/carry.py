@@ -1,0 +1,67 @@
+"""What was carried into the new space, and what it is worth there, as text and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from migrate.carry.carry import INTERCEPT, Carried
+from migrate.carry.judge import Judgement
+from migrate.report.terminal import filled_columns, table, wrap
+from migrate.similarity.roc import Bounded
+
+
+def carry_text(done: Carried) -> str:
+    """How many were carried, by what, a table of what each is worth, and why some are left out."""
+    parts = [wrap(_sentence(done)), "", table(filled_columns(_table_rows(done.judgements)))]
+    if any(row.judged_by == "decisions" for row in done.judgements):
+        parts += ["", wrap("without labels of its name, a probe is judged by its own decisions in the old space")]
+    reasons = [wrap(f"left out: {row.name}: {row.refused}") for row in done.judgements if row.refused]
+    return "\n".join([*parts, *([""] if reasons else []), *reasons])
+
+
+def _sentence(done: Carried) -> str:
+    kinds = (("direction", done.directions), ("probe", done.probes))
+    counts = []
+    for kind, kept in kinds:
+        given = {row.array for row in done.judgements if row.kind == kind}
+        if given:
+            there = sum(not name.endswith(INTERCEPT) for name in kept)
+            counts.append(f"{there} of {len(given)} {kind}{'s' if len(given) != 1 else ''}")
+    return f"carried {' and '.join(counts)}, by the {done.pairs:,} documents of the stitch's sample"
+
+
+def _table_rows(judgements: Sequence[Judgement]) -> list[list[str]]:
+    head = ["", "cosine", "at least", "AUC before", "AUC after", "at least ", "from labels alone"]
+    return [head, *([*_cells(row)] for row in judgements)]
+
+
+def _cells(row: Judgement) -> list[str]:
+    return [
+        f"{'  ' if row.refused is None else 'x '}{row.name}",
+        *_bounded(row.cosine),
+        _figure(row.before),
+        *_bounded(row.after),
+        _figure(row.refit),
+    ]
+
+
+def _bounded(value: Bounded | None) -> list[str]:
+    return ["-", "-"] if value is None else [f"{value.estimate:.3f}", f"{value.lower:.3f}"]
+
+
+def _figure(value: Bounded | None) -> str:
+    return "-" if value is None else f"{value.estimate:.3f}"
+
+
+def carry_document(done: Carried) -> dict[str, Any]:
+    """The same as JSON."""
+    return {
+        "schema_version": 1,
+        "kind": "carry",
+        "pairs": done.pairs,
+        "carried": {"directions": sorted(done.directions), "probes": sorted(done.probes)},
+        "left_out": list(done.left_out),
+        "judgements": [asdict(row) for row in done.judgements],
+    }

@@ -1,0 +1,84 @@
+"""What trained models keep on translated vectors, as text and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from migrate.audit.downstream import DownstreamAudit, Kept
+from migrate.audit.verdict import Outcome
+from migrate.report.page import as_plain
+from migrate.report.terminal import table, wrap
+from migrate.similarity.roc import Bounded
+
+
+def downstream_text(audit: DownstreamAudit) -> str:
+    """A table of the tasks, and what it rests on."""
+    return "\n".join([table(downstream_rows(audit)), "", *map(wrap, downstream_sentences(audit))])
+
+
+def downstream_rows(audit: DownstreamAudit) -> list[list[str]]:
+    """A head, and a row a task: right answers by true and by translated vectors, and what is kept of them."""
+    head = ["trained on true vectors", "documents", "true", "translated", "kept", "at least", "at most", "outcome"]
+    return [head, *(_row(task) for task in audit.tasks)]
+
+
+def _row(task: Kept) -> list[str]:
+    figures = (task.true, task.translated, task.bounds.estimate, task.bounds.lower, task.bounds.upper)
+    return [task.task, f"{task.judged_on:,}", *(f"{figure:.3f}" for figure in figures), task.outcome.value]
+
+
+def downstream_sentences(audit: DownstreamAudit) -> Iterator[str]:
+    """What the table does not say, the outcome last."""
+    yield (
+        f"{audit.labels} labels, trained on {audit.trained_on:,} documents and judged on others, each label "
+        f"counting for the same; {audit.majority:.1%} of these have the most frequent one"
+    )
+    if audit.left_out:
+        yield f"{audit.left_out:,} labelled documents with true vectors in the translated store judge nothing"
+    if audit.outside_true is not None and audit.outside_translated is not None:
+        yield (
+            f"documents from outside are told from the others with an AUC of {_area(audit.outside_true)} by true "
+            f"vectors, and {_area(audit.outside_translated)} by translated ones"
+        )
+    yield from (f"{task.task}: {task.doubt}" for task in audit.tasks if task.doubt)
+    yield from (f"doubt: {doubt}" for doubt in audit.doubts)
+    yield downstream_sentence(audit)
+
+
+def _area(area: Bounded) -> str:
+    return f"{area.estimate:.3f} (at least {area.lower:.3f})"
+
+
+def downstream_sentence(audit: DownstreamAudit) -> str:
+    """The outcome, and the task that decides it."""
+    worst = min(audit.tasks, key=_rank)
+    if audit.outcome is Outcome.SAFE:
+        least = min(task.bounds.lower for task in audit.tasks)
+        return f"SAFE for what was trained: every task keeps at least {least:.3f}, and {audit.margin:g} is asked for"
+    if audit.outcome is Outcome.INCONCLUSIVE and audit.doubts and worst.outcome is Outcome.SAFE:
+        return "INCONCLUSIVE for what was trained: the reference is not proven to be one"
+    return f"{audit.outcome} for what was trained: {task_sentence(worst)}"
+
+
+def _rank(task: Kept) -> tuple[int, float]:
+    order = [Outcome.NOT_SAFE, Outcome.INCONCLUSIVE, Outcome.SAFE]
+    return order.index(task.outcome), task.bounds.lower
+
+
+def task_sentence(task: Kept) -> str:
+    """What is kept of a task, or why that cannot be said."""
+    if task.doubt is not None:
+        return f"{task.task}: {task.doubt}"
+    bounds = task.bounds
+    return f"{task.task} keeps {bounds.estimate:.3f}, 95 % bounds {bounds.lower:.3f} to {bounds.upper:.3f}"
+
+
+def downstream_facts(audit: DownstreamAudit) -> dict[str, Any]:
+    """The same as JSON."""
+    return {"outcome": audit.outcome.value, "sentence": downstream_sentence(audit), **as_plain(audit)}
+
+
+def downstream_document(audit: DownstreamAudit) -> dict[str, Any]:
+    """A document of its own, for an audit by labels alone."""
+    return {"schema_version": 1, "kind": "audit by labels", **downstream_facts(audit)}

@@ -1,0 +1,224 @@
+"""What trained models keep of translated vectors: figures by scikit-learn, outcomes by translations made to fail."""
+
+import json
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import balanced_accuracy_score, roc_auc_score
+from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
+
+from migrate.audit.downstream import INSIDE, KNN, OUTSIDE, PROBE, audit_downstream
+from migrate.audit.verdict import Outcome
+from migrate.cli.main import run
+from migrate.errors import DatasetError, VectorError
+from migrate.similarity.downstream import divide
+from migrate.stores import create_store, open_store
+from migrate.vectors import Document, unit_rows
+
+COUNT, DIM = 600, 16
+IDS = [f"d{row:03}" for row in range(COUNT)]
+
+
+def make(folder, vectors):
+    folder.mkdir()
+    writer = create_store(folder, format="faiss", dim=vectors.shape[1])
+    writer.append([Document(doc_id, f"text of {doc_id}") for doc_id in IDS], vectors.astype(np.float32))
+    writer.finish()
+    return open_store(folder)
+
+
+def world(shares=(0.5, 0.3, 0.2), spread=0.7, seed=0):
+    """Vectors around the centre of each label; the last 100 documents are from outside."""
+    rng = np.random.default_rng(seed)
+    numbers = rng.choice(len(shares), size=COUNT, p=shares)
+    vectors = rng.normal(size=(len(shares), DIM))[numbers] + spread * rng.normal(size=(COUNT, DIM))
+    vectors[-100:] = 1.5 * rng.normal(size=(100, DIM)) - 1.5
+    labels = {doc_id: "abc"[number] for doc_id, number in zip(IDS[:-100], numbers, strict=False)}
+    return vectors.astype(np.float32), labels
+
+
+def tasks(found):
+    return {task.task: task for task in found.tasks}
+
+
+def test_right_answers_are_those_of_scikit_learn(tmp_path):
+    true, labels = world()
+    translated = true + 0.8 * np.random.default_rng(1).normal(size=true.shape).astype(np.float32)
+    found = audit_downstream(make(tmp_path / "t", translated), make(tmp_path / "r", true), labels, prove=False, seed=3)
+    kinds = np.array(list(labels.values()))
+    train, test = divide(np.unique(kinds, return_inverse=True)[1], 3)
+    scale = np.linalg.norm(true[train], axis=1).mean()
+    probe = LogisticRegression(C=10, max_iter=1_000).fit(true[train] / scale, kinds[train])
+    knn = KNeighborsClassifier(10).fit(unit_rows(true[train]), kinds[train])
+    for name, model, seen in ((PROBE, probe, lambda v: v / scale), (KNN, knn, unit_rows)):
+        task = tasks(found)[name]
+        for figure, vectors in ((task.true, true), (task.translated, translated)):
+            expected = balanced_accuracy_score(kinds[test], model.predict(seen(vectors[test])))
+            assert figure == pytest.approx(expected, abs=0.01)
+        assert task.bounds.lower < task.translated / task.true < task.bounds.upper
+    assert (found.labels, found.trained_on, found.left_out) == (3, len(train), 0)
+
+
+def test_a_detector_is_that_of_scikit_learn(tmp_path):
+    true, labels = world()
+    translated = true + 0.3 * np.random.default_rng(1).normal(size=true.shape).astype(np.float32)
+    outside = IDS[-100:]
+    found = audit_downstream(
+        make(tmp_path / "t", translated), make(tmp_path / "r", true), labels, outside=outside, prove=False
+    )
+    train, test = divide(np.unique(list(labels.values()), return_inverse=True)[1], 0)
+    model = NearestNeighbors(n_neighbors=10).fit(unit_rows(true[train]))
+    threshold = np.quantile(model.kneighbors()[0][:, -1], 0.95)
+    for vectors, area, side in (
+        (true, found.outside_true, "true"),
+        (translated, found.outside_translated, "translated"),
+    ):
+        inside, strange = (model.kneighbors(unit_rows(vectors[rows]))[0][:, -1] for rows in (test, slice(-100, None)))
+        labelled = np.r_[np.zeros(len(inside)), np.ones(100)]
+        assert area.estimate == pytest.approx(roc_auc_score(labelled, np.r_[inside, strange]), abs=1e-6)
+        assert getattr(tasks(found)[INSIDE], side) == pytest.approx((inside <= threshold).mean(), abs=0.01)
+        assert getattr(tasks(found)[OUTSIDE], side) == pytest.approx((strange > threshold).mean(), abs=0.01)
+
+
+def test_a_faithful_translation_is_safe_and_a_random_one_is_not(tmp_path):
+    true, labels = world(spread=0.4)
+    reference, outside = make(tmp_path / "r", true), IDS[-100:]
+    near = true + 0.01 * np.random.default_rng(1).normal(size=true.shape)
+    random = np.random.default_rng(2).normal(size=true.shape)
+    outcomes = [
+        audit_downstream(make(tmp_path / name, vectors), reference, labels, outside=outside, prove=False).outcome
+        for name, vectors in (("near", near), ("random", random))
+    ]
+    assert outcomes == [Outcome.SAFE, Outcome.NOT_SAFE]
+
+
+def test_a_shift_of_all_vectors_raises_false_alarms(tmp_path):
+    """The order of the distances stays, and so does the AUC; a threshold that was set on true vectors does not hold."""
+    true, labels = world(spread=0.4)
+    moved = true + 2 * np.eye(DIM)[0]
+    found = audit_downstream(
+        make(tmp_path / "t", moved), make(tmp_path / "r", true), labels, outside=IDS[-100:], prove=False
+    )
+    assert tasks(found)[INSIDE].outcome is Outcome.NOT_SAFE
+    assert found.outside_translated.estimate > 0.9
+
+
+def test_a_rare_label_that_is_lost_is_seen(tmp_path):
+    """Plain accuracy would keep 0.95 or more of its share."""
+    true, labels = world(shares=(0.97, 0.03), spread=0.3)
+    rare = np.array([labels.get(doc_id) == "b" for doc_id in IDS])
+    lost = true.copy()
+    lost[rare] = true[:-100][~rare[:-100]][: rare.sum()]
+    found = audit_downstream(make(tmp_path / "t", lost), make(tmp_path / "r", true), labels, prove=False)
+    assert found.majority > 0.95
+    assert tasks(found)[KNN].outcome is Outcome.NOT_SAFE
+    assert tasks(found)[KNN].translated == pytest.approx(0.5, abs=0.02)
+
+
+def test_labels_that_nothing_can_learn_settle_nothing(tmp_path):
+    true, labels = world()
+    chance = dict(zip(labels, np.random.default_rng(5).choice(["x", "y"], len(labels)), strict=True))
+    store = make(tmp_path / "r", true)
+    found = audit_downstream(make(tmp_path / "t", true), store, chance, prove=False)
+    assert {task.outcome for task in found.tasks} == {Outcome.INCONCLUSIVE}
+    assert all("better than a guess" in task.doubt for task in found.tasks)
+
+
+def test_too_little_to_judge_by_is_refused(tmp_path):
+    true, labels = world()
+    translated, reference = make(tmp_path / "t", true), make(tmp_path / "r", true)
+    few = dict(list(labels.items())[:30])
+    with pytest.raises(DatasetError, match="too few labelled documents"):
+        audit_downstream(translated, reference, few, prove=False)
+    with pytest.raises(DatasetError, match="too few outside documents"):
+        audit_downstream(translated, reference, labels, outside=IDS[-5:], prove=False)
+    with pytest.raises(DatasetError, match="none of the documents"):
+        audit_downstream(translated, reference, {"strange": "a"}, prove=False)
+    with pytest.raises(VectorError, match="expected vectors of dimension 16"):
+        audit_downstream(translated, make(tmp_path / "short", true[:, :8]), labels, prove=False)
+
+
+@pytest.fixture(scope="module")
+def moved(corpus, source_folder, tmp_path_factory):
+    """A translated store with true vectors in it, its reference, labels and ids from outside."""
+    folder = tmp_path_factory.mktemp("moved")
+    source = open_store(source_folder)
+    ids = [doc_id for batch in source.scan() for doc_id in batch.ids]
+    rng = np.random.default_rng(0)
+    numbers = np.arange(len(ids)) % 2
+    vectors = (rng.normal(size=(2, 12))[numbers] + 0.3 * rng.normal(size=(len(ids), 12))).astype(np.float32)
+    np.savez(folder / "target.npz", doc_ids=np.array(ids), docs=vectors, query_ids=np.array(["q"]), queries=vectors[:1])
+    spec = f"file:{folder / 'target.npz'}"
+    for command in (
+        ["fit", source_folder, "--target", spec, "--sample", "30", "--stitch", "ridge", "-o", folder / "stitch"],
+        ["translate", source_folder, folder / "stitch", "-o", folder / "new"],
+    ):
+        assert run([str(part) for part in (*command, "-q")]) == 0
+    writer_folder = folder / "full"
+    writer_folder.mkdir()
+    writer = create_store(writer_folder, format="faiss", dim=12)
+    writer.append(list(source.documents()), vectors)
+    writer.finish()
+    (folder / "labels.tsv").write_text("".join(f"{i}\t{'ab'[n]}\n" for i, n in zip(ids, numbers, strict=True)))
+    (folder / "outside.txt").write_text("\n".join(ids[:5]) + "\n")
+    return folder
+
+
+def test_without_queries_the_labels_are_all_that_is_judged(moved, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(moved)
+    out = ["--report", str(tmp_path / "r.json"), "--junit", str(tmp_path / "j.xml")]
+    code = run(["audit", "new", "--reference", "full", "--labels", "labels.tsv", "-q", "--json", *out])
+    document = json.loads(capsys.readouterr().out)
+    assert (document["outcome"], code) == ("NOT SAFE", 1)  # of texts and random vectors nothing can be learned
+    assert 0 < document["left_out"] < 30  # the sample's, in the half that judges
+    assert json.loads((tmp_path / "r.json").read_text()) == document
+    assert "linear probe" in (tmp_path / "j.xml").read_text()
+
+
+def test_with_queries_the_exit_code_is_that_of_the_worse_finding(source_folder, beir, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    source = str(source_folder)
+    judged = ["--beir", str(beir), "--two-stage", "none", "-q", "--json"]
+    assert run(["fit", source, "--target", "tfidf:24", "--sample", "60", "-o", "stitch", "-q"]) == 0
+    assert run(["translate", source, "stitch", "-o", "new", "-q"]) == 0
+    capsys.readouterr()
+    alone = run(["audit", "new", "--reference", "build", "--save-reference", "full", *judged])
+    assert "downstream" not in json.loads(capsys.readouterr().out)
+    ids = [doc_id for batch in open_store("new").scan() for doc_id in batch.ids]
+    (tmp_path / "labels.tsv").write_text("".join(f"{doc_id}\t{n % 2}\n" for n, doc_id in enumerate(ids)))
+    labels = ["--reference", "full", "--labels", "labels.tsv"]
+    by_labels = run(["audit", "new", *labels, "-q", "--json"])
+    document = json.loads(capsys.readouterr().out)
+    both = run(["audit", "new", *labels, *judged, "--html", "page.html", "--junit", "cases.xml"])
+    assert both == next(code for code in (1, 3, 0) if code in (alone, by_labels))
+    found = json.loads(capsys.readouterr().out)["downstream"]
+    assert found == {key: document[key] for key in found}
+    assert "What trained models keep" in (tmp_path / "page.html").read_text()
+    assert 'name="linear probe"' in (tmp_path / "cases.xml").read_text()
+
+
+def test_a_store_is_no_reference_of_itself(moved, monkeypatch, capsys):
+    monkeypatch.chdir(moved)
+    assert run(["audit", "full", "--reference", "full", "--labels", "labels.tsv", "-q"]) == 4
+    assert "expected" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["--reference", "full", "--outside", "outside.txt"], 2, "--outside goes with --labels"),
+        (["--reference", "pool", "--labels", "labels.tsv"], 2, "expected a full re-embed as --reference"),
+        (["--reference", "full"], 2, "no queries are named"),
+        (["--reference", "full", "--labels", "missing"], 4, "missing"),
+        (["--reference", "full", "--labels", "labels.tsv", "--html", "x.html"], 2, "--html"),
+        (["--reference", "full", "--labels", "labels.tsv", "--outside", "target.npz"], 4, "target.npz"),
+        (["--reference", "full", "--labels", "labels.tsv", "--outside", "outside.txt"], 4, "too few outside documents"),
+        (["--reference", "new", "--labels", "labels.tsv"], 4, "expected"),
+    ],
+)
+def test_what_goes_together_is_told_in_one_line(arguments, code, words, moved, monkeypatch, capsys):
+    monkeypatch.chdir(moved)
+    assert run(["audit", "new", *arguments, "-q"]) == code
+    told = capsys.readouterr().err
+    assert words in told and told.count("\n") == 1
