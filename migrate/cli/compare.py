@@ -46,6 +46,14 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Labels of documents, as JSONL with id and label or two columns: classifiers are trained on the first store.",
 )
+@option(
+    "--stitch",
+    "stitches",
+    multiple=True,
+    default=["ridge"],
+    metavar="KIND",
+    help="ridge, ols, procrustes, lowrank, lowrank:RANK, kernel, mlp:1 to mlp:7. Repeated: each of these.",
+)
 @options.seed
 @options.force
 @options.as_json
@@ -57,6 +65,7 @@ def command(
     table: Path | None,
     sample: int,
     labels: Path | None,
+    stitches: tuple[str, ...],
     seed: int,
     force: bool,
     as_json: bool,
@@ -66,9 +75,9 @@ def command(
 
     CKA, its angle, neighbours shared and their order, cosines of pairs, local geometry and intrinsic dimension say how
     alike two spaces are. R², errors, the stitching penalty (the share of true neighbours that is missed), spectrum and
-    bias say what an affine stitch makes of one in the other, both ways, on documents that it was not fitted on; beside
-    them stand the target's mean, a random Gaussian, and the vectors as they are. With --labels, a linear probe and kNN
-    trained on the first store's vectors classify those of the others.
+    bias say what a stitch (--stitch) makes of one in the other, both ways, and of each store in itself, on documents
+    that it was not fitted on; beside them stand the target's mean, a random Gaussian, and the vectors as they are.
+    With --labels, a linear probe and kNN trained on the first store's vectors classify those of the others.
     """
     from migrate.datasets.records import read_labels
     from migrate.similarity.comparison import compare_stores
@@ -79,7 +88,9 @@ def command(
     by_id = None if labels is None else read_labels(labels)
     with progress_bar(quiet=quiet) as progress:
         opened = [open_store(store, verify=True) for store in stores]
-        comparison = compare_stores(opened, sample=sample, labels=by_id, seed=seed, progress=progress)
+        comparison = compare_stores(
+            opened, sample=sample, stitches=stitches, labels=by_id, seed=seed, progress=progress
+        )
     _write(comparison, html, table, force=force)
     _show(comparison, as_json=as_json)
     open_page(html, opens=opens, quiet=quiet)
@@ -106,8 +117,9 @@ def _refuse_outputs(html: Path | None, table: Path | None, inputs: Sequence[Path
 def _write(comparison: StoresComparison, html: Path | None, table: Path | None, *, force: bool) -> None:
     """Each output whole or not at all."""
     from migrate.files import atomic_file, atomic_folder, write_bytes
-    from migrate.report.compare import compare_page, long_csv, matrix_csv
-    from migrate.similarity.measures import MEASURES
+    from migrate.report.compare import long_csv, marginals_csv, matrix_csv
+    from migrate.report.compare_page import compare_page
+    from migrate.similarity.measures import figures_of
 
     with ExitStack() as outputs:
         if html is not None:
@@ -116,8 +128,10 @@ def _write(comparison: StoresComparison, html: Path | None, table: Path | None, 
             write_bytes(outputs.enter_context(atomic_file(table, force=force)), long_csv(comparison).encode())
         elif table is not None:
             folder = outputs.enter_context(atomic_folder(table, force=force))
-            for measure in MEASURES:
-                write_bytes(folder / f"{measure.key}.csv", matrix_csv(measure, comparison).encode())
+            for figures in figures_of(comparison):
+                name = figures.name.replace(" ", "-").replace(":", "-")
+                write_bytes(folder / f"{name}.csv", matrix_csv(figures, comparison).encode())
+            write_bytes(folder / "marginals.csv", marginals_csv(comparison).encode())
 
 
 def _show(comparison: StoresComparison, *, as_json: bool) -> None:

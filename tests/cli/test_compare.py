@@ -55,11 +55,24 @@ def test_a_sample_is_the_same_for_the_same_seed(stores, capsys):
 def test_page_and_tables_are_written(stores, capsys):
     assert run(["compare", "a", "b", "--html", "page.html", "--csv", "figures"]) == 0
     assert Path("page.html").read_text().startswith("<!doctype html>")
-    assert {path.stem for path in Path("figures").iterdir()} == {measure.key for measure in MEASURES}
+    assert {path.stem for path in Path("figures").iterdir()} == {"marginals", *(measure.key for measure in MEASURES)}
     assert run(["compare", "a", "b", "--csv", "figures.csv"]) == 0
     with Path("figures.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert {row["measure"] for row in rows} == {measure.key for measure in MEASURES}
+
+
+def test_several_stitches_are_fitted(stores, capsys):
+    kinds = ["--stitch", "ridge", "--stitch", "ols", "--stitch", "procrustes", "--stitch", "lowrank:2"]
+    assert run(["compare", "a", "b", *kinds, "--json", "--csv", "figures"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    r2 = {one["stitch"]: one["matrix"][0][1] for one in document["measures"] if one["key"] == "r2"}
+    assert list(r2) == ["ridge", "ols", "procrustes", "lowrank:2"]
+    assert r2["ols"] == pytest.approx(1) and r2["lowrank:2"] < 0.95 and r2["procrustes"] < 0.95
+    assert [one["key"] for one in document["measures"]].count("r2_identity") == 1
+    assert {"r2.csv", "r2-lowrank-2.csv", "penalty-ols.csv"} <= {path.name for path in Path("figures").iterdir()}
+    assert run(["compare", "a", "b", *kinds]) == 0
+    assert "stitches: lowrank:2, fitted on 20" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("output", [["--html", "out"], ["--csv", "out"], ["--csv", "out.csv"]])
@@ -79,6 +92,10 @@ def test_an_output_is_replaced_only_when_told(stores, output, capsys):
         (["a", "b", "--html", "a/page.html"], 2, "overlaps"),
         (["a", "b", "--html", "x", "--csv", "x"], 2, "two different outputs"),
         (["a", "b", "--labels", "none.tsv"], 4, "no such file"),
+        (["a", "b", "--stitch", "ridge+text"], 2, "stitches of vectors alone"),
+        (["a", "b", "--stitch", "auto"], 2, "found 'auto'"),
+        (["a", "b", "--stitch", "adjoint"], 2, "found 'adjoint'"),
+        (["a", "b", "--stitch", "mlp"], 2, "mlp:1 to mlp:7"),
     ],
 )
 def test_what_cannot_be_compared_is_one_line(stores, arguments, code, message, capsys):

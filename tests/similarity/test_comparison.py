@@ -43,6 +43,23 @@ def test_matrices_stand_the_right_way_round(found):
     assert [cka[place][place] for place in range(3)] == [1, 1, 1]
 
 
+def test_the_penalty_above_self_is_that_of_the_target_less(stores):
+    found = compare_stores(stores, seed=1, stitches=["ridge", "ols", "ridge"])
+    assert found.specs == ("ridge", "ols")
+    penalty, above = (BY_KEY[key].matrix(found, "ols") for key in ("penalty", "penalty_above_self"))
+    for a in range(3):
+        for b in range(3):
+            assert above[a][b] == pytest.approx(penalty[a][b] - penalty[b][b])
+    assert found.pairs[0, 2].back == found.stitches["ridge"][2, 0]
+    assert found.own_stitches[2] == found.stitches["ridge"][2, 2]
+
+
+def test_tables_of_pandas_have_a_column_for_each_stitch(stores):
+    frame = compare_stores(stores, stitches=["ridge", "ols"]).to_pandas()
+    assert {"cka", "r2", "r2 ols", "r2_mean"} <= set(frame.columns) and "r2_mean ols" not in frame.columns
+    assert len(frame) == 6
+
+
 def test_there_is_no_figure_where_dimensions_differ(found):
     identity = BY_KEY["r2_identity"].matrix(found)
     assert identity[0][2] is None and identity[1][0] is not None
