@@ -12,9 +12,11 @@ from dataclasses import asdict
 from math import isfinite, sqrt
 from typing import Any
 
+from migrate.report.page import as_plain
 from migrate.report.terminal import filled_columns, table, wrap
-from migrate.similarity.comparison import StoresComparison
+from migrate.similarity.comparison import LocalDocument, StoresComparison
 from migrate.similarity.downstream import Accuracy, Downstream
+from migrate.similarity.groups import Contrast, Groups, Interval
 from migrate.similarity.measures import MEASURES, Between, Figures, Matrix, figures_of
 from migrate.similarity.spaces import Similarity
 from migrate.similarity.stitching import Stitching
@@ -45,9 +47,92 @@ def compare_document(comparison: StoresComparison) -> dict[str, Any]:
             {"between": [a, b], "sentences": sentences}
             for (a, b), sentences in comparison_sentences(comparison, [store.name for store in comparison.stores])
         ],
+        "local_dimensions": [
+            {end: [_local_document(document, comparison) for document in getattr(local, end)] for end in _ENDS}
+            for local in comparison.local
+        ],
+        "groups": None if comparison.groups is None else as_plain(comparison.groups),
         "downstream": None if comparison.downstream is None else asdict(comparison.downstream),
         "notes": list(comparison.notes),
     }
+
+
+_ENDS = ("lowest", "highest")
+
+
+def _local_document(document: LocalDocument, comparison: StoresComparison) -> dict[str, Any]:
+    return {**asdict(document), "text": comparison.texts.get(document.id)}
+
+
+def dimensions_csv(comparison: StoresComparison) -> str:
+    """Documents by local dimension: store, which end, id, dimension, and the ids of the nearest, in as many columns."""
+    rows = [
+        [store.name, end, document.id, _exact(document.dimension), *document.neighbours]
+        for store, local in zip(comparison.stores, comparison.local, strict=True)
+        for end in _ENDS
+        for document in getattr(local, end)
+    ]
+    nearest = max((len(row) for row in rows), default=4) - 4
+    return _csv([["store", "end", "id", "dimension", *(f"nearest_{n}" for n in range(1, nearest + 1))], *rows])
+
+
+def groups_csv(groups: Groups) -> str:
+    """Measures within groups and between: measure, where, mean and its 95 % bounds."""
+    rows = [
+        [contrast.key, where, *(_exact(value) for value in (interval.lower, interval.mean, interval.upper))]
+        for contrast in groups.contrasts
+        for where, interval in _contrast_parts(contrast)
+    ]
+    distances = [
+        ["layer_distance", f"{start} to {end}", "", _exact(distance), ""]
+        for start, line in zip(groups.places, groups.layer_distances, strict=True)
+        for end, distance in zip(groups.places, line, strict=True)
+        if distance is not None and start != end
+    ]
+    return _csv([["measure", "where", "lower", "mean", "upper"], *rows, *distances])
+
+
+def _contrast_parts(contrast: Contrast) -> Iterator[tuple[str, Interval]]:
+    named = (("within", contrast.within), ("between", contrast.between), ("difference", contrast.difference))
+    yield from ((where, interval) for where, interval in named if interval is not None)
+
+
+def group_rows(groups: Groups) -> list[list[str]]:
+    """A head, and for each measure its means within groups, between them, and the difference, with bounds."""
+    rows = [[contrast.title, *_intervals(contrast)] for contrast in groups.contrasts]
+    return [["measure", "within", "between", "within less between"], *rows]
+
+
+def _intervals(contrast: Contrast) -> Iterator[str]:
+    for interval in (contrast.within, contrast.between, contrast.difference):
+        if interval is None:
+            yield "-"
+        else:
+            yield f"{number(interval.mean)} ({number(interval.lower)} to {number(interval.upper)})"
+
+
+def distance_rows(groups: Groups) -> list[list[str]]:
+    """A head, and the distance of layers from each group to each; no rows where no two have as many stores."""
+    names = list(groups.places)
+    rows = [[name, *map(number, line)] for name, line in zip(names, groups.layer_distances, strict=True)]
+    known = [value for row, line in enumerate(groups.layer_distances) for value in line[:row] if value is not None]
+    return [["", *names], *rows] if known else []
+
+
+def _group_text(groups: Groups) -> Iterator[str]:
+    listed = ", ".join(f"{name} ({len(places)})" for name, places in groups.places.items())
+    yield "\n" + wrap(f"groups of stores: {listed}; means over pairs, with 95 % bounds from drawing stores")
+    yield "\n" + table(group_rows(groups))
+    if distance_rows(groups):
+        yield "\nlayer by layer: the root of the summed squared angles\n"
+        yield table(distance_rows(groups))
+
+
+def _lowest_sentences(comparison: StoresComparison, letters: Sequence[str]) -> Iterator[str]:
+    for name, local in zip(letters, comparison.local, strict=True):
+        few = ", ".join(f"{shorten(document.id, 20)} {tenths(document.dimension)}" for document in local.lowest[:3])
+        if few:
+            yield f"lowest local dimension in {name}: {few}"
 
 
 def _stitch_document(stitch: Stitching) -> dict[str, Any]:
@@ -227,6 +312,9 @@ def compare_text(comparison: StoresComparison) -> str:
             *(part for spec in comparison.specs for part in _stitch_text(comparison, spec, letters)),
             "",
             wrap(f"controls: {controls_sentence(comparison)}"),
+            *([] if comparison.groups is None else _group_text(comparison.groups)),
+            "",
+            *map(wrap, _lowest_sentences(comparison, letters)),
             *(["", labels_text(comparison, comparison.downstream)] if comparison.downstream else []),
             *_words(comparison, letters),
         ]

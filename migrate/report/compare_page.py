@@ -11,7 +11,9 @@ from migrate.report.compare import (
     chance_sentence,
     comparison_sentences,
     controls_sentence,
+    distance_rows,
     extremes_sentences,
+    group_rows,
     kind_rows,
     labels_rows,
     labels_sentence,
@@ -185,6 +187,10 @@ def compare_page(comparison: StoresComparison) -> str:
         controls=[heat_map(figures) for figures in every if figures.measure.is_control],
         control_sentence=controls_sentence(comparison),
         chance_sentence=chance_sentence(comparison, names),
+        groups=comparison.groups,
+        group_rows=[] if comparison.groups is None else group_rows(comparison.groups),
+        distance_rows=[] if comparison.groups is None else distance_rows(comparison.groups),
+        local=[_local_rows(comparison, place) for place in range(len(names))],
         labels=None if scored is None else labels_sentence(comparison, scored),
         label_rows=[] if scored is None else list(labels_rows(comparison, scored)),
     )
@@ -224,6 +230,25 @@ def _charts(comparison: StoresComparison, spec: str) -> Iterator[tuple[str, Char
         )
     curves = {name: stitch.loss_curve for name, stitch in to_first.items()}
     yield f"The loss of the networks to {names[0]}, epoch by epoch; training draws noise anew.", loss_curves(curves)
+
+
+_FEW = 8
+"""Documents of each end to show on the page."""
+
+
+def _local_rows(comparison: StoresComparison, place: int) -> list[list[str]]:
+    """A head, and documents of low and of high dimension with how their texts begin, and their nearest."""
+    local, texts = comparison.local[place], comparison.texts
+    documents = (*local.lowest[:_FEW], *reversed(local.highest[:_FEW]))
+    shown = [
+        [tenths(document.dimension), _document(document.id, texts), "; ".join(document.neighbours)]
+        for document in documents
+    ]
+    return [["dimension", "document", "nearest"], *shown] if shown else []
+
+
+def _document(doc_id: str, texts: Mapping[str, str]) -> str:
+    return f"{doc_id}: {texts[doc_id]}" if texts.get(doc_id) else doc_id
 
 
 def _store_rows(comparison: StoresComparison) -> list[list[str]]:

@@ -168,6 +168,10 @@ MEASURES: tuple[Measure, ...] = (
 """All of them, as they are shown."""
 
 
+CONTRASTED = ("cka", "cka_distance", "jaccard", "relative_orientation", "r2", "penalty")
+"""Keys of the measures that groups of stores are compared by."""
+
+
 @dataclass(frozen=True, slots=True)
 class Between:
     """A figure from one store to another, by their places."""

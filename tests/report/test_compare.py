@@ -40,7 +40,8 @@ def found(tmp_path_factory):
         for place, name, table in zip("abc", names, tables, strict=True)
     ]
     labels = {doc_id: "even" if row % 2 else "odd" for row, doc_id in enumerate(ids)}
-    return compare_stores(stores, labels=labels, stitches=["ridge", "mlp:2"])
+    groups = {"these": [0, 1], "those": [2]}
+    return compare_stores(stores, labels=labels, stitches=["ridge", "mlp:2"], groups=groups)
 
 
 def figures(comparison, name):
@@ -135,6 +136,7 @@ def test_the_page_is_whole_and_needs_nothing_from_outside(found):
     assert [row[0] for row in cka[1:]] == ["A old", f"B {found.stores[1].name}", "C other", "a Gaussian"]
     assert cka[1][1:] == ["1.000", f"{found.pairs[0, 1].cka:.3f}", f"{found.pairs[0, 2].cka:.3f}"]
     assert {"Labels", "Spectra", "Spectra and losses", "The stores", "The stitches"} <= set(page.texts)
+    assert {"Groups of stores", "Where the local dimension is low, and where it is high"} <= set(page.texts)
     assert page.texts.count("probe macro-F1") == 1
 
 
