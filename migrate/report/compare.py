@@ -16,7 +16,7 @@ from migrate.report.page import as_plain
 from migrate.report.terminal import filled_columns, table, wrap
 from migrate.similarity.comparison import LocalDocument, StoresComparison
 from migrate.similarity.downstream import Accuracy, Downstream
-from migrate.similarity.groups import Contrast, Groups, Interval
+from migrate.similarity.groups import FEWEST_DRAWN, Contrast, Groups, Interval
 from migrate.similarity.measures import MEASURES, Between, Figures, Matrix, figures_of
 from migrate.similarity.spaces import Similarity
 from migrate.similarity.stitching import Stitching
@@ -97,6 +97,13 @@ def _contrast_parts(contrast: Contrast) -> Iterator[tuple[str, Interval]]:
     yield from ((where, interval) for where, interval in named if interval is not None)
 
 
+def bounds_sentence(groups: Groups) -> str:
+    """Where the bounds come from, or why there are none."""
+    if groups.contrasts[0].between.lower is None:
+        return f"means over pairs, without bounds, which need {FEWEST_DRAWN} stores in each group"
+    return "means over pairs, with 95 % bounds from drawing stores from their groups"
+
+
 def group_rows(groups: Groups) -> list[list[str]]:
     """A head, and for each measure its means within groups, between them, and the difference, with bounds."""
     rows = [[contrast.title, *_intervals(contrast)] for contrast in groups.contrasts]
@@ -107,6 +114,8 @@ def _intervals(contrast: Contrast) -> Iterator[str]:
     for interval in (contrast.within, contrast.between, contrast.difference):
         if interval is None:
             yield "-"
+        elif interval.lower is None:
+            yield number(interval.mean)
         else:
             yield f"{number(interval.mean)} ({number(interval.lower)} to {number(interval.upper)})"
 
@@ -121,7 +130,7 @@ def distance_rows(groups: Groups) -> list[list[str]]:
 
 def _group_text(groups: Groups) -> Iterator[str]:
     listed = ", ".join(f"{name} ({len(places)})" for name, places in groups.places.items())
-    yield "\n" + wrap(f"groups of stores: {listed}; means over pairs, with 95 % bounds from drawing stores")
+    yield "\n" + wrap(f"groups of stores: {listed}; {bounds_sentence(groups)}")
     yield "\n" + table(group_rows(groups))
     if distance_rows(groups):
         yield "\nlayer by layer: the root of the summed squared angles\n"

@@ -8,6 +8,7 @@ from math import log10, pi
 
 from migrate import __version__
 from migrate.report.compare import (
+    bounds_sentence,
     chance_sentence,
     comparison_sentences,
     controls_sentence,
@@ -188,6 +189,7 @@ def compare_page(comparison: StoresComparison) -> str:
         control_sentence=controls_sentence(comparison),
         chance_sentence=chance_sentence(comparison, names),
         groups=comparison.groups,
+        bounds_sentence="" if comparison.groups is None else bounds_sentence(comparison.groups),
         group_rows=[] if comparison.groups is None else group_rows(comparison.groups),
         distance_rows=[] if comparison.groups is None else distance_rows(comparison.groups),
         local=[_local_rows(comparison, place) for place in range(len(names))],

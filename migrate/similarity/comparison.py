@@ -266,7 +266,12 @@ def _first_texts(stores: Sequence[Store], matched: Matched, local: Sequence[Loca
     }
     rows = [row for row, doc_id in enumerate(matched.ids) if doc_id in listed]
     texts = stores[place].documents(matched.rows[place][rows])
-    return {document.id: " ".join(document.text.split())[:_TEXT_LISTED] for document in texts}
+    return {document.id: _beginning(document.text) for document in texts}
+
+
+def _beginning(text: str) -> str:
+    whole = " ".join(text.split())
+    return whole if len(whole) <= _TEXT_LISTED else whole[: _TEXT_LISTED - 1] + "…"
 
 
 def _compare_pairs(

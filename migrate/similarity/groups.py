@@ -17,13 +17,17 @@ Places = Mapping[str, Sequence[int]]
 """The stores of each group by their places, in the order of layers where they are layers."""
 
 
+FEWEST_DRAWN = 3
+"""Stores of each group that bounds need: with two, every draw gives the same pair or none."""
+
+
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A mean over pairs of stores, with 95 % bounds."""
+    """A mean over pairs of stores, with 95 % bounds; these are None where groups are too small to tell."""
 
-    lower: float
+    lower: float | None
     mean: float
-    upper: float
+    upper: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +87,8 @@ def contrast(
 
     `matrix`, (n, n), has the figures between stores; both directions count, the diagonal does not. Bounds are
     percentiles of a bootstrap: stores are drawn with replacement from their groups, and a store drawn twice makes no
-    pair with itself. Pairs share stores, so that drawing pairs would give bounds that are too narrow. Few stores a
-    group leave wide bounds, two hardly any.
+    pair with itself. Pairs share stores, so that drawing pairs would give bounds that are too narrow. Where a group has
+    fewer than three stores there are no bounds.
     """
     rng = np.random.default_rng(seed)
     counts = np.zeros((draws, len(matrix)))
@@ -97,9 +101,14 @@ def contrast(
     same = label[:, None] == label
     everyone = np.vstack([(label >= 0).astype(float), counts])  # the first row is the stores as they are
     within, between = (_means(matrix, known & mask, everyone) for mask in (same, ~same))
+    bounded = min(map(len, groups)) >= FEWEST_DRAWN
     if not np.isfinite(within[0]):
-        return None, _interval(between), None
-    return _interval(within), _interval(between), _interval(within - between)
+        return None, _interval(between, bounded=bounded), None
+    return (
+        _interval(within, bounded=bounded),
+        _interval(between, bounded=bounded),
+        _interval(within - between, bounded=bounded),
+    )
 
 
 def _means(matrix: NDArray[np.float64], mask: NDArray[np.bool_], counts: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -111,11 +120,13 @@ def _means(matrix: NDArray[np.float64], mask: NDArray[np.bool_], counts: NDArray
     return np.asarray(np.divide(sums, pairs, where=pairs > 0, out=np.full(len(counts), np.nan)))
 
 
-def _interval(values: NDArray[np.float64]) -> Interval:
+def _interval(values: NDArray[np.float64], *, bounded: bool) -> Interval:
     """The first value with the percentiles of the others; a draw without a pair does not count."""
+    if not bounded:
+        return Interval(None, float(values[0]), None)
     drawn = values[1:][np.isfinite(values[1:])]
     tail = 50 * (1 - _LEVEL)
-    low, high = np.percentile(drawn, [tail, 100 - tail]) if drawn.size else (values[0], values[0])
+    low, high = np.percentile(drawn, [tail, 100 - tail])
     return Interval(float(low), float(values[0]), float(high))
 
 

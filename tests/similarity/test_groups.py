@@ -46,10 +46,11 @@ def test_groups_that_differ_have_a_difference_that_is_sure():
     assert 0.5 < difference.lower < difference.mean < difference.upper < 0.7
 
 
-def test_what_has_no_figure_does_not_count():
+def test_what_has_no_figure_does_not_count_and_few_stores_have_no_bounds():
     matrix = np.array([[1.0, 0.5, np.nan], [0.5, 1.0, 0.2], [np.nan, 0.2, 1.0]])
     within, between, _ = contrast(matrix, [[0, 1], [2]])
     assert (within.mean, between.mean) == (0.5, pytest.approx(0.2))
+    assert (within.lower, between.upper) == (None, None)
     assert contrast(matrix, [[0], [1]])[0] is None
 
 
