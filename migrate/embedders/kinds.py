@@ -157,9 +157,9 @@ def parse_spec(spec: str) -> tuple[str, str]:
         raise UsageError(
             f"expected a number of tokens and one model, such as {_PREFIX}:24:all-MiniLM-L6-v2, found {spec!r}"
         )
-    if kind == _LAYER:
+    if spec.startswith(f"{_LAYER}:"):
         raise UsageError(
-            f"expected a layer, how to pool it, and one model, such as {_LAYER}:4:all-MiniLM-L6-v2 or "
+            f"expected one layer, how to pool it, and one model, such as {_LAYER}:4:all-MiniLM-L6-v2 or "
             f"{_LAYER}:4:cls:all-MiniLM-L6-v2, found {spec!r}"
         )
     if kind in BUILT_IN or kind in installed(ENTRY_POINTS):
