@@ -146,17 +146,17 @@ def biased_cka(a: Vectors, b: Vectors) -> float:
         The two differ in length, or there are fewer than 4 documents.
     """
     check_same_documents(a, b, FEWEST)
-    x, y = (side - side.mean(axis=0, dtype=np.float64) for side in (a, b))
+    x, y = ((side - side.mean(axis=0, dtype=np.float64)).astype(np.float32) for side in (a, b))
     both, a_with_itself, b_with_itself = _cross_energy(x, y), _cross_energy(x, x), _cross_energy(y, y)
     return float(both / np.sqrt(a_with_itself * b_with_itself)) if a_with_itself > 0 and b_with_itself > 0 else 0.0
 
 
-def _cross_energy(x: Matrix, y: Matrix) -> float:
+def _cross_energy(x: Vectors, y: Vectors) -> float:
     """‖XᵀY‖², by way of the smaller of the products that give it."""
     if len(x) < min(x.shape[1], y.shape[1]):
-        return float(np.einsum("ij,ij->", x @ x.T, y @ y.T))
+        return float(np.einsum("ij,ij->", x @ x.T, y @ y.T, dtype=np.float64))
     product = x.T @ y
-    return float(np.einsum("ij,ij->", product, product))
+    return float(np.einsum("ij,ij->", product, product, dtype=np.float64))
 
 
 @dataclass(frozen=True, slots=True)
