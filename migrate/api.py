@@ -382,7 +382,9 @@ def assess(
 def compare(
     *stores: StoreLike,
     sample: int = COMPARED,
+    stitches: Sequence[str] = ("ridge",),
     labels: Mapping[str, str] | None = None,
+    groups: Mapping[str, Sequence[int]] | None = None,
     seed: int = 0,
     progress: Progress = no_progress,
 ) -> StoresComparison:
@@ -394,8 +396,12 @@ def compare(
         Stores, or their paths.
     sample
         Documents to compare at most.
+    stitches
+        Stitches of vectors alone to fit between every two stores, such as ridge, ols, procrustes, lowrank or mlp:2.
     labels
         Of documents, by id: classifiers trained on the first store's vectors are tried on those of the others.
+    groups
+        Stores that belong together, by their places in `stores`, from 0.
     seed
         Of the sample, and of what is random in the measures.
     progress
@@ -413,7 +419,9 @@ def compare(
     <StoresComparison of my-store, my-store (2): 150 documents, CKA 1.000>
     """
     opened = [_store(store, verify=True) for store in stores]
-    return compare_stores(opened, sample=sample, labels=labels, seed=seed, progress=progress)
+    return compare_stores(
+        opened, sample=sample, stitches=stitches, labels=labels, groups=groups, seed=seed, progress=progress
+    )
 
 
 def _store(store: StoreLike, *, verify: bool = False) -> Store:

@@ -297,6 +297,17 @@ def _content_hash(facts: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(read_back, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
+def artefact_kind(folder: Path) -> str | None:
+    """What the manifest of a folder says that it is; None where there is none that can be read."""
+    path = folder / MANIFEST_NAME
+    try:
+        facts = None if is_endless(path) else json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    kind = facts.get("kind") if isinstance(facts, dict) else None
+    return kind if isinstance(kind, str) else None
+
+
 def read_manifest(folder: Path, kind: Kind) -> Manifest:
     """Read the manifest of a folder.
 

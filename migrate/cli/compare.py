@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     "How alike the spaces of stores are.",
     example="lead-migrate compare my-store translated --html spaces.html",
 )
-@click.argument("stores", nargs=-1, required=True, type=options.STORE, metavar="STORE STORE...")
+@click.argument("stores", nargs=-1, type=options.STORE, metavar="STORE STORE...")
 @option("--html", type=options.PATH, metavar="FILE", help="Page to write, with heat maps of every measure.")
 @open_option
 @option(
@@ -46,6 +46,22 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Labels of documents, as JSONL with id and label or two columns: classifiers are trained on the first store.",
 )
+@option(
+    "--stitch",
+    "stitches",
+    multiple=True,
+    default=["ridge"],
+    metavar="KIND",
+    help="ridge, ols, procrustes, lowrank, lowrank:RANK, kernel, mlp:1 to mlp:7. Repeated: each of these.",
+)
+@option(
+    "--group",
+    "groups",
+    multiple=True,
+    metavar="NAME=STORE,STORE",
+    help="Stores that belong together, such as the layers of a model in their order, to set against other groups. "
+    "Stores named here need not be named before.",
+)
 @options.seed
 @options.force
 @options.as_json
@@ -57,6 +73,8 @@ def command(
     table: Path | None,
     sample: int,
     labels: Path | None,
+    stitches: tuple[str, ...],
+    groups: tuple[str, ...],
     seed: int,
     force: bool,
     as_json: bool,
@@ -66,23 +84,44 @@ def command(
 
     CKA, its angle, neighbours shared and their order, cosines of pairs, local geometry and intrinsic dimension say how
     alike two spaces are. R², errors, the stitching penalty (the share of true neighbours that is missed), spectrum and
-    bias say what an affine stitch makes of one in the other, both ways, on documents that it was not fitted on; beside
-    them stand the target's mean, a random Gaussian, and the vectors as they are. With --labels, a linear probe and kNN
-    trained on the first store's vectors classify those of the others.
+    bias say what a stitch (--stitch) makes of one in the other, both ways, and of each store in itself, on documents
+    that it was not fitted on; beside them stand the target's mean, a random Gaussian, and the vectors as they are.
+    With --labels, a linear probe and kNN trained on the first store's vectors classify those of the others. With
+    --group, repeated, measures within groups of stores are set against those between them.
     """
     from migrate.datasets.records import read_labels
     from migrate.similarity.comparison import compare_stores
     from migrate.stores import open_store
 
+    stores, places = _with_groups(stores, groups)
     refuse_open(html, opens=opens)
     _refuse_outputs(html, table, options.local_paths(*stores, labels), force=force)
     by_id = None if labels is None else read_labels(labels)
     with progress_bar(quiet=quiet) as progress:
         opened = [open_store(store, verify=True) for store in stores]
-        comparison = compare_stores(opened, sample=sample, labels=by_id, seed=seed, progress=progress)
+        comparison = compare_stores(
+            opened, sample=sample, stitches=stitches, labels=by_id, groups=places, seed=seed, progress=progress
+        )
     _write(comparison, html, table, force=force)
     _show(comparison, as_json=as_json)
     open_page(html, opens=opens, quiet=quiet)
+
+
+def _with_groups(stores: tuple[str, ...], groups: Sequence[str]) -> tuple[tuple[str, ...], dict[str, list[int]] | None]:
+    """All stores, those that only groups name last, and the places of each group's."""
+    from migrate.errors import UsageError
+
+    named: dict[str, list[str]] = {}
+    for group in groups:
+        name, sign, members = group.partition("=")
+        locations = [location for location in members.split(",") if location]
+        if not sign or not name or not locations or name in named:
+            raise UsageError(f"--group: expected a name of its own and stores, such as old=a,b, found {group!r}")
+        named[name] = locations
+    only_there = dict.fromkeys(one for members in named.values() for one in members if one not in stores)
+    everything = (*stores, *only_there)
+    places = {name: [everything.index(location) for location in members] for name, members in named.items()}
+    return everything, places or None
 
 
 def _refuse_outputs(html: Path | None, table: Path | None, inputs: Sequence[Path], *, force: bool) -> None:
@@ -106,8 +145,9 @@ def _refuse_outputs(html: Path | None, table: Path | None, inputs: Sequence[Path
 def _write(comparison: StoresComparison, html: Path | None, table: Path | None, *, force: bool) -> None:
     """Each output whole or not at all."""
     from migrate.files import atomic_file, atomic_folder, write_bytes
-    from migrate.report.compare import compare_page, long_csv, matrix_csv
-    from migrate.similarity.measures import MEASURES
+    from migrate.report.compare import dimensions_csv, groups_csv, long_csv, marginals_csv, matrix_csv
+    from migrate.report.compare_page import compare_page
+    from migrate.similarity.measures import figures_of
 
     with ExitStack() as outputs:
         if html is not None:
@@ -116,8 +156,13 @@ def _write(comparison: StoresComparison, html: Path | None, table: Path | None, 
             write_bytes(outputs.enter_context(atomic_file(table, force=force)), long_csv(comparison).encode())
         elif table is not None:
             folder = outputs.enter_context(atomic_folder(table, force=force))
-            for measure in MEASURES:
-                write_bytes(folder / f"{measure.key}.csv", matrix_csv(measure, comparison).encode())
+            for figures in figures_of(comparison):
+                name = figures.name.replace(" ", "-").replace(":", "-")
+                write_bytes(folder / f"{name}.csv", matrix_csv(figures, comparison).encode())
+            write_bytes(folder / "marginals.csv", marginals_csv(comparison).encode())
+            write_bytes(folder / "dimensions.csv", dimensions_csv(comparison).encode())
+            if comparison.groups is not None:
+                write_bytes(folder / "groups.csv", groups_csv(comparison.groups).encode())
 
 
 def _show(comparison: StoresComparison, *, as_json: bool) -> None:

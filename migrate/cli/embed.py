@@ -93,6 +93,17 @@ class CorpusOptions:
 )
 @click.argument("corpus")
 @option("--model", "spec", required=True, metavar="SPEC", help="Model to embed with.")
+@option(
+    "--layer",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Give the vectors of layer N of a model that runs here, from 0, as the model layer:N:SPEC does.",
+)
+@option(
+    "--pooling",
+    type=click.Choice(["mean", "cls", "max", "lasttoken", "weightedmean"]),
+    help="How the tokens of that layer become one vector.  [default: as the model does it]",
+)
 @options.output
 @option_group(ChunkOptions, "cutting", *_CHUNK_OPTIONS, section="Chunks")
 @option("--format", "store_format", type=click.Choice(["faiss", "langchain"]), default="faiss", help="Store to write.")
@@ -105,6 +116,8 @@ class CorpusOptions:
 def command(
     corpus: str,
     spec: str,
+    layer: int | None,
+    pooling: str | None,
     output: Path,
     cutting: ChunkOptions,
     store_format: Literal["faiss", "langchain"],
@@ -124,7 +137,6 @@ def command(
 
     from migrate.cost.chunks import chunk_size, count_unread, room
     from migrate.embed import Origin, plan_embed
-    from migrate.embedders.kinds import prefix_spec
     from migrate.files import refuse_overlap
 
     quiet = general.quiet
@@ -133,7 +145,7 @@ def command(
     with progress_bar(quiet=quiet) as progress:
         read, files = _reader(corpus, part, general.seed, progress)
         shortened = None if part.max_docs is None else [part.max_docs, part.split, general.seed]
-        spec = spec if part.first_tokens is None else prefix_spec(part.first_tokens, spec)
+        spec = _spec_of(spec, layer, pooling, part.first_tokens)
         paid, embedder = spending.open(quiet=quiet), model.load(spec, seed=general.seed, asks_again=False)
         target = embedder.loaded_profile()
         whole = cutting.no_chunks
@@ -178,6 +190,20 @@ def command(
         show_json({"schema_version": 1, "kind": "embed", **facts})
     else:
         show(f"{done.path}: {done.count:,} vectors of dimension {done.dim}")
+
+
+def _spec_of(spec: str, layer: int | None, pooling: str | None, first_tokens: int | None) -> str:
+    """The model's spec with the layer and the first tokens that options name."""
+    from migrate.embedders.kinds import Layer, layer_spec, prefix_spec, split_prefix
+    from migrate.errors import UsageError
+
+    if pooling is not None and layer is None:
+        raise UsageError("--pooling: expected --layer N beside it, found none; name the layer that is to be pooled")
+    if layer is not None:
+        tokens, bare = split_prefix(spec)
+        spec = layer_spec(Layer(layer, pooling), bare)
+        spec = spec if tokens is None else prefix_spec(tokens, spec)
+    return spec if first_tokens is None else prefix_spec(first_tokens, spec)
 
 
 def _reader(

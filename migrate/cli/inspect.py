@@ -1,7 +1,8 @@
-"""`lead-migrate inspect`: what is in a store."""
+"""`lead-migrate inspect`: what is in a store, or in a stitch."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,13 +15,23 @@ if TYPE_CHECKING:
     from migrate.stores.base import Store
 
 
-@options.command("inspect", "What is in a store.", example="lead-migrate inspect my-store/")
-@click.argument("store", type=options.STORE)
+@options.command("inspect", "What is in a store or a stitch.", example="lead-migrate inspect my-store/")
+@click.argument("store", type=options.STORE, metavar="STORE|STITCH")
 @options.as_json
 def command(store: str, as_json: bool) -> None:
-    """Tell what is in STORE: format, index, vectors, metric, norms, texts, model, and anything odd."""
-    from migrate.stores import open_store
+    """Tell what is in STORE: format, index, vectors, metric, norms, texts, model, and anything odd.
 
+    Of STITCH, a folder that `fit` wrote: what it maps and reads, how it was judged, the singular values and bias of
+    each layer, and the loss curve of a network.
+    """
+    from migrate.manifest import artefact_kind
+    from migrate.stores import open_store
+    from migrate.stores.registry import path_in
+
+    path = path_in(store)
+    if path is not None and artefact_kind(path) == "stitch":
+        _show_stitch(path, as_json=as_json)
+        return
     facts = _facts(open_store(store))
     if as_json:
         show_json({"schema_version": 1, "kind": "inspect", **facts})
@@ -29,6 +40,20 @@ def command(store: str, as_json: bool) -> None:
     for name, value in facts.items():
         for line in value if isinstance(value, list) else [value]:
             show(f"{name.replace('_', ' '):{width}}  {_text(line)}")
+
+
+def _show_stitch(folder: Path, *, as_json: bool) -> None:
+    from migrate.report.stitch import stitch_document, stitch_rows
+    from migrate.stitch.persistence import load_stitch
+
+    document = stitch_document(str(folder), load_stitch(folder))
+    if as_json:
+        show_json({"schema_version": 1, "kind": "inspect", **document})
+        return
+    rows = list(stitch_rows(document))
+    width = max(len(name) for name, _ in rows)
+    for name, line in rows:
+        show(f"{name:{width}}  {printable(line)}")
 
 
 def _facts(store: Store) -> dict[str, Any]:

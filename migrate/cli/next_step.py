@@ -55,17 +55,18 @@ def _typed(context: click.Context, names: Set[str]) -> Iterator[str]:
 
 def model_words(flag: str, spec: str | None) -> list[str | Path]:
     """The option that names a model that no artefact is enough for: a file, a folder, code; none for other models."""
-    from migrate.embedders.kinds import prefix_spec, runs_code, split_prefix, split_spec
+    from migrate.embedders.kinds import runs_code, split_spec
 
-    if spec is not None and runs_code(spec):
+    if spec is None:
+        return []
+    if runs_code(spec):
         return [flag, spec]
-    tokens, _ = split_prefix(spec or "")
-    provider, name = split_spec(spec or "")
+    provider, name = split_spec(spec)
     path = Path(name).expanduser()
     if provider not in ("file", "sentence-transformers") or not name or not path.exists():
         return []
-    placed = f"{provider}:{path.absolute()}"
-    return [flag, placed if tokens is None else prefix_spec(tokens, placed)]
+    around = spec.removesuffix(f"{provider}:{name}")  # first tokens, a layer
+    return [flag, f"{around}{provider}:{path.absolute()}"]
 
 
 def is_out_of_sight(model: ModelIdentity | None) -> bool:

@@ -7,6 +7,7 @@
     tfidf:DIM                            lexical, learned from the corpus: no network, no model
     langchain:MODULE:CLASS               any LangChain `Embeddings`: a class, an object, or a function that makes one
     prefix:TOKENS:SPEC                   the first tokens of each document by another model (`PrefixEmbedder`)
+    layer:N:SPEC, layer:N:cls:SPEC       layer N of a model that runs here, pooled as the model does it, or by cls
 
 A bare name is looked up in the model registry. Installed packages may bring further kinds: see `kinds`.
 """
@@ -17,7 +18,15 @@ from pathlib import Path
 from typing import TypedDict
 
 from migrate.embedders.base import Embedder, Role
-from migrate.embedders.kinds import LoadOptions, find_kind, kind_of, parse_spec, split_prefix, split_spec
+from migrate.embedders.kinds import (
+    LoadOptions,
+    find_kind,
+    kind_of,
+    parse_spec,
+    split_layer,
+    split_prefix,
+    split_spec,
+)
 from migrate.embedders.profile import Profile
 from migrate.embedders.registry import ModelFacts, find_model, known_models
 from migrate.errors import UsageError
@@ -94,8 +103,11 @@ def load_embedder(
         A saved state or a file cannot be read.
     """
     tokens, spec = split_prefix(spec)
+    layer, spec = split_layer(spec)
     kind_name, name = parse_spec(spec)
     kind = find_kind(kind_name)
+    if layer is not None and not kind.takes_layers:
+        raise UsageError(f"{spec} has no layers to choose from; models of sentence-transformers: and packaged: have")
     if batch_size is not None and batch_size < 1:
         raise UsageError(f"the batch size must be at least 1, not {batch_size}")
     if dimensions is not None and (not kind.takes_dimensions or dimensions < 1):
@@ -105,7 +117,7 @@ def load_embedder(
     if (document_prefix or query_prefix) and not kind.takes_prefixes:
         raise UsageError(f"{spec} takes no prefixes; they are for models that were trained with them")
     options = LoadOptions(
-        base_url, device, batch_size, concurrency, rate, dimensions, document_prefix, query_prefix, state, seed
+        base_url, device, batch_size, concurrency, rate, dimensions, document_prefix, query_prefix, layer, state, seed
     )
     embedder = kind.load(name, options)
     if cache is not None and embedder.cacheable:

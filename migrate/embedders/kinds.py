@@ -28,6 +28,12 @@ ENTRY_POINTS = "lead_migrate.embedders"
 _PREFIX = "prefix"
 _PREFIX_SPEC = re.compile(f"{_PREFIX}:([1-9][0-9]{{0,8}}):(.+)", re.DOTALL)
 
+POOLINGS = ("mean", "cls", "max", "lasttoken", "weightedmean")
+"""How the vectors of tokens become one."""
+
+_LAYER = "layer"
+_LAYER_SPEC = re.compile(f"{_LAYER}:(0|[1-9][0-9]{{0,3}}):(?:({'|'.join(POOLINGS)}):)?(.+)", re.DOTALL)
+
 BUILT_IN = {
     "sentence-transformers": "migrate.embedders.sentence_transformers:KIND",
     "packaged": "migrate.embedders.sentence_transformers:PACKAGED",
@@ -36,6 +42,14 @@ BUILT_IN = {
     "tfidf": "migrate.embedders.tfidf:KIND",
     "langchain": "migrate.embedders.langchain:KIND",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A layer of a network, from 0, the input embeddings, and how its tokens are pooled; None for the model's way."""
+
+    number: int
+    pooling: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +64,7 @@ class LoadOptions:
     dimensions: int | None = None
     document_prefix: str | None = None
     query_prefix: str | None = None
+    layer: Layer | None = None
     state: Path | None = None
     seed: int = 0
 
@@ -64,7 +79,7 @@ class EmbedderKind:
         Makes the embedder of a name, which is what follows the kind in a spec. Raises UsageError for a wrong name.
     example
         A name to show in messages.
-    takes_prefixes, takes_dimensions
+    takes_prefixes, takes_dimensions, takes_layers
         Whether these options apply to it.
     runs_code
         Whether the name says which code to run. Such a spec is accepted from the user, never from a file.
@@ -74,6 +89,7 @@ class EmbedderKind:
     example: str
     takes_prefixes: bool = False
     takes_dimensions: bool = False
+    takes_layers: bool = False
     runs_code: bool = False
 
 
@@ -96,16 +112,35 @@ def split_prefix(spec: str) -> tuple[int | None, str]:
     return (None, spec) if match is None else (int(match[1]), match[2])
 
 
+def layer_spec(layer: Layer, spec: str) -> str:
+    """The spec of a layer of a model.
+
+    >>> layer_spec(Layer(4, "cls"), "packaged:all-MiniLM-L6-v2")
+    'layer:4:cls:packaged:all-MiniLM-L6-v2'
+    """
+    return ":".join([_LAYER, str(layer.number), *([layer.pooling] if layer.pooling else []), spec])
+
+
+def split_layer(spec: str) -> tuple[Layer | None, str]:
+    """The layer of a model that vectors are of, None for what the model gives, and the spec without that.
+
+    >>> split_layer("layer:4:tfidf:64"), split_layer("tfidf:64")
+    ((Layer(number=4, pooling=None), 'tfidf:64'), (None, 'tfidf:64'))
+    """
+    match = _LAYER_SPEC.fullmatch(spec)
+    return (None, spec) if match is None else (Layer(int(match[1]), match[2]), match[3])
+
+
 def split_spec(spec: str) -> tuple[str, str]:
     """Kind and name of a spec as manifests record it; no kind where it has none, as that of a caller's own embedder.
 
-    Of a model that is given the first tokens of documents, those of the model.
+    Of a layer of a model, and of one that is given the first tokens of documents, those of the model.
 
     >>> split_spec("file:vectors.npz"), split_spec("my own"), split_spec("prefix:24:tfidf:64")
     (('file', 'vectors.npz'), ('', 'my own'), ('tfidf', '64'))
     """
-    tokens, bare = split_prefix(spec)
-    if tokens is not None:
+    bare = split_layer(split_prefix(spec)[1])[1]
+    if bare != spec:
         return split_spec(bare)
     kind, colon, name = spec.partition(":")
     return (kind, name) if colon else ("", spec)
@@ -121,6 +156,11 @@ def parse_spec(spec: str) -> tuple[str, str]:
     if spec.startswith(f"{_PREFIX}:"):
         raise UsageError(
             f"expected a number of tokens and one model, such as {_PREFIX}:24:all-MiniLM-L6-v2, found {spec!r}"
+        )
+    if spec.startswith(f"{_LAYER}:"):
+        raise UsageError(
+            f"expected one layer, how to pool it, and one model, such as {_LAYER}:4:all-MiniLM-L6-v2 or "
+            f"{_LAYER}:4:cls:all-MiniLM-L6-v2, found {spec!r}"
         )
     if kind in BUILT_IN or kind in installed(ENTRY_POINTS):
         if not name:

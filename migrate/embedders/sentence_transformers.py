@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from migrate.embedders.base import Embedder, Role, TokenTable, Variant, require_texts
-from migrate.embedders.kinds import EmbedderKind, LoadOptions
+from migrate.embedders.kinds import POOLINGS, EmbedderKind, Layer, LoadOptions, layer_spec
 from migrate.embedders.profile import Profile, estimate_word_pieces
 from migrate.embedders.registry import ModelFacts, find_model
 from migrate.embedders.tokens import make_counter, read_tokenizer
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 _NOISY_LOGGERS = ("transformers", "sentence_transformers", "huggingface_hub", "torch", "httpx", "httpx2")
 
 
-POOLINGS: Final = ("mean", "cls", "max", "lasttoken", "weightedmean")
 LENGTHS: Final = (128, 256, 384, 512)
 """Tokens at which well-known wrappers of models cut texts off."""
 
@@ -146,6 +145,45 @@ def quiet() -> Iterator[None]:
             transformers_logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
+def at_layer(model: SentenceTransformer, layer: Layer, *, spec: str) -> SentenceTransformer:
+    """A model with the same weights whose vectors are of a layer; what comes after pooling is left out, but the norm.
+
+    Hidden states are counted as transformers does: 0 are the input embeddings, the last is the network's output.
+
+    Raises
+    ------
+    UsageError
+        The network has no such layer, or none at all.
+    """
+    from sentence_transformers import SentenceTransformer
+    from torch import nn
+
+    parts = list(model)
+    pooling: Any = next((part for part in parts if type(part).__name__ == "Pooling"), None)
+    config = getattr(getattr(parts[0], "auto_model", None), "config", None)
+    last = getattr(config, "num_hidden_layers", None)
+    if pooling is None or config is None or last is None:
+        raise UsageError(f"{spec}: the model has no layers that are pooled; leave the layer out")
+    if layer.number > last:
+        raise UsageError(f"{spec}: expected a layer from 0 to {last}, found {layer.number}")
+    config.output_hidden_states = True
+
+    class Hidden(nn.Module):  # type: ignore[misc, unused-ignore]
+        def forward(self, features: dict[str, Any]) -> dict[str, Any]:
+            return {**features, "token_embeddings": features.pop("all_layer_embeddings")[layer.number]}
+
+    facts = pooling.get_config_dict()
+    prompts = {name: prompt for name, prompt in model.prompts.items() if prompt is not None}
+    with quiet():
+        mode = layer.pooling or facts.get("pooling_mode") or pooling.get_pooling_mode_str()
+        pooled = type(pooling)(config.hidden_size, pooling_mode=mode, include_prompt=pooling.include_prompt)
+        norm = [part for part in parts[-1:] if type(part).__name__ == "Normalize"]
+        layered = SentenceTransformer(
+            modules=[parts[0], Hidden(), pooled, *norm], device=str(model.device), prompts=prompts
+        )
+    return layered.eval()
+
+
 def other_poolings(model: SentenceTransformer) -> Iterator[tuple[str, SentenceTransformer]]:
     """Each pooling that the model does not use, by name, with a model that does; none for a model without pooling."""
     from sentence_transformers import SentenceTransformer
@@ -212,6 +250,11 @@ def _dim(facts: ModelFacts | None, folder: Path | None) -> int | None:
     return next((dim for dim in reversed(dims) if isinstance(dim, int)), None)
 
 
+def _hidden_size(folder: Path | None) -> int | None:
+    size = None if folder is None else _read(folder / "config.json").get("hidden_size")
+    return size if isinstance(size, int) else None
+
+
 def _prefix(
     role: Role, explicit: str | None, facts: ModelFacts | None, prompts: Callable[[], Mapping[str, str | None]]
 ) -> str:
@@ -267,6 +310,8 @@ class SentenceTransformersEmbedder(Embedder):
         Texts in one forward pass.
     packaged
         Take all-MiniLM-L6-v2 out of the package that carries it, and remember it under its name on the hub.
+    layer
+        Give the vectors of this layer; None gives those of the model.
     """
 
     def __init__(
@@ -278,9 +323,11 @@ class SentenceTransformersEmbedder(Embedder):
         query_prefix: str | None = None,
         batch_size: int = 32,
         packaged: bool = False,
+        layer: Layer | None = None,
     ) -> None:
         self.name = PACKAGED_MODEL if packaged else name
         self.packaged = packaged
+        self.layer = layer
         self.device = device
         self.document_prefix = document_prefix
         self.query_prefix = query_prefix
@@ -305,9 +352,10 @@ class SentenceTransformersEmbedder(Embedder):
         RemoteError
             The hub cannot be reached, or broke off.
         UsageError
-            The device is not there.
+            The device is not there, or the layer.
         """
-        return load_model(self.source, pick_device(self.device))
+        model = load_model(self.source, pick_device(self.device))
+        return model if self.layer is None else at_layer(model, self.layer, spec=self.source.name)
 
     @cached_property
     def identity(self) -> ModelIdentity:
@@ -315,13 +363,17 @@ class SentenceTransformersEmbedder(Embedder):
         facts = find_model(self.source.name)
         document_prefix, query_prefix = self._prefixes(facts, lambda: self.model.prompts)
         return ModelIdentity(
-            spec=f"sentence-transformers:{self.source.name}",
+            spec=self._spec_of(self.source.name),
             dim=dimension_of(self.model),
             normalized=is_normalizing(self.model),
             revision=weights_revision(self.source),
             document_prefix=document_prefix,
             query_prefix=query_prefix,
         )
+
+    def _spec_of(self, name: str, kind: str = "sentence-transformers") -> str:
+        spec = f"{kind}:{name}"
+        return spec if self.layer is None else layer_spec(self.layer, spec)
 
     def _prefixes(self, facts: ModelFacts | None, prompts: Callable[[], Mapping[str, str | None]]) -> tuple[str, str]:
         return (
@@ -330,9 +382,12 @@ class SentenceTransformersEmbedder(Embedder):
         )
 
     def quick_identity(self) -> ModelIdentity:
-        """Out of the registry and the hash of the weights on this machine: neither torch nor a network is needed."""
+        """Out of the registry and the hash of the weights on this machine: neither torch nor a network is needed.
+
+        Of a layer the registry knows nothing.
+        """
         facts = find_model(self.name)
-        if facts is None or (Path(self.name).expanduser().exists() and not self.packaged):
+        if self.layer is not None or facts is None or (Path(self.name).expanduser().exists() and not self.packaged):
             return self.identity
         source = self.source if self.packaged else packaged_source(facts.name) or ModelSource(facts.name)
         document_prefix, query_prefix = self._prefixes(facts, dict)
@@ -353,9 +408,9 @@ class SentenceTransformersEmbedder(Embedder):
         tokenizer = None if folder is None else folder / _TOKENIZER
         document_prefix, query_prefix = self._prefixes(facts, lambda: _file_prompts(folder))
         return Profile(
-            f"{kind}:{name}",
+            self._spec_of(name, kind),
             kind=kind,
-            dim=_dim(facts, folder),
+            dim=_dim(facts, folder) if self.layer is None else _hidden_size(folder),
             document_prefix=document_prefix,
             query_prefix=query_prefix,
             max_tokens=_max_tokens(facts, folder),
@@ -445,6 +500,7 @@ def _load(name: str, options: LoadOptions, *, packaged: bool = False) -> Sentenc
         query_prefix=options.query_prefix,
         batch_size=options.batch_size or 32,
         packaged=packaged,
+        layer=options.layer,
     )
 
 
@@ -454,5 +510,5 @@ def _load_packaged(name: str, options: LoadOptions) -> SentenceTransformersEmbed
     return _load(name, options, packaged=True)
 
 
-KIND = EmbedderKind(_load, "intfloat/e5-base-v2", takes_prefixes=True)
-PACKAGED = EmbedderKind(_load_packaged, PACKAGED_NAME, takes_prefixes=True)
+KIND = EmbedderKind(_load, "intfloat/e5-base-v2", takes_prefixes=True, takes_layers=True)
+PACKAGED = EmbedderKind(_load_packaged, PACKAGED_NAME, takes_prefixes=True, takes_layers=True)

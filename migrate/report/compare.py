@@ -1,8 +1,6 @@
 """Compared stores as plain text that fits 100 columns, and in words: which way a stitch would work, and what limits it.
 
 Compared stores as one JSON document and as tables of commas: the source of truth for every other form.
-
-Compared stores as one HTML page: the words, heat maps of every measure, tables, spectra.
 """
 
 from __future__ import annotations
@@ -10,18 +8,16 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from math import isfinite, log10, pi, sqrt
+from dataclasses import asdict
+from math import isfinite, sqrt
 from typing import Any
 
-from migrate import __version__
-from migrate.report.page import render_page
-from migrate.report.svg.charts import Line, line_chart
-from migrate.report.svg.frame import Chart, power_of_ten
+from migrate.report.page import as_plain
 from migrate.report.terminal import filled_columns, table, wrap
-from migrate.similarity.comparison import StoresComparison
+from migrate.similarity.comparison import LocalDocument, StoresComparison
 from migrate.similarity.downstream import Accuracy, Downstream
-from migrate.similarity.measures import MEASURES, Matrix, Measure
+from migrate.similarity.groups import FEWEST_DRAWN, Contrast, Groups, Interval
+from migrate.similarity.measures import MEASURES, Between, Figures, Matrix, figures_of
 from migrate.similarity.spaces import Similarity
 from migrate.similarity.stitching import Stitching
 
@@ -40,45 +36,193 @@ def compare_document(comparison: StoresComparison) -> dict[str, Any]:
             {**asdict(store), "dimension": _known(store.dimension), "two_nn": _known(store.two_nn)}
             for store in comparison.stores
         ],
-        "measures": [_measure_document(measure, comparison) for measure in MEASURES],
+        "stitches_fitted": list(comparison.specs),
+        "measures": [_measure_document(figures) for figures in figures_of(comparison)],
         "stitches": [
-            {"from": ends[0], "to": ends[1], **asdict(stitch)}
-            for (a, b), pair in comparison.pairs.items()
-            for ends, stitch in (((a, b), pair.forth), ((b, a), pair.back))
-        ]
-        + [{"from": place, "to": place, **asdict(stitch)} for place, stitch in enumerate(comparison.own_stitches)],
+            {"from": a, "to": b, **_stitch_document(stitch)}
+            for fitted in comparison.stitches.values()
+            for (a, b), stitch in fitted.items()
+        ],
         "sentences": [
             {"between": [a, b], "sentences": sentences}
             for (a, b), sentences in comparison_sentences(comparison, [store.name for store in comparison.stores])
         ],
+        "local_dimensions": [
+            {end: [_local_document(document, comparison) for document in getattr(local, end)] for end in _ENDS}
+            for local in comparison.local
+        ],
+        "groups": None if comparison.groups is None else as_plain(comparison.groups),
         "downstream": None if comparison.downstream is None else asdict(comparison.downstream),
         "notes": list(comparison.notes),
     }
 
 
-def _measure_document(measure: Measure, comparison: StoresComparison) -> dict[str, Any]:
+_ENDS = ("lowest", "highest")
+
+
+def _local_document(document: LocalDocument, comparison: StoresComparison) -> dict[str, Any]:
+    return {**asdict(document), "text": comparison.texts.get(document.id)}
+
+
+def dimensions_csv(comparison: StoresComparison) -> str:
+    """Documents by local dimension: store, which end, id, dimension, and the ids of the nearest, in as many columns."""
+    rows = [
+        [store.name, end, document.id, _exact(document.dimension), *document.neighbours]
+        for store, local in zip(comparison.stores, comparison.local, strict=True)
+        for end in _ENDS
+        for document in getattr(local, end)
+    ]
+    nearest = max((len(row) for row in rows), default=4) - 4
+    return _csv([["store", "end", "id", "dimension", *(f"nearest_{n}" for n in range(1, nearest + 1))], *rows])
+
+
+def groups_csv(groups: Groups) -> str:
+    """Measures within groups and between: measure, where, mean and its 95 % bounds."""
+    rows = [
+        [contrast.key, where, *(_exact(value) for value in (interval.lower, interval.mean, interval.upper))]
+        for contrast in groups.contrasts
+        for where, interval in _contrast_parts(contrast)
+    ]
+    distances = [
+        ["layer_distance", f"{start} to {end}", "", _exact(distance), ""]
+        for start, line in zip(groups.places, groups.layer_distances, strict=True)
+        for end, distance in zip(groups.places, line, strict=True)
+        if distance is not None and start != end
+    ]
+    return _csv([["measure", "where", "lower", "mean", "upper"], *rows, *distances])
+
+
+def _contrast_parts(contrast: Contrast) -> Iterator[tuple[str, Interval]]:
+    named = (("within", contrast.within), ("between", contrast.between), ("difference", contrast.difference))
+    yield from ((where, interval) for where, interval in named if interval is not None)
+
+
+def bounds_sentence(groups: Groups) -> str:
+    """Where the bounds come from, or why there are none."""
+    if groups.contrasts[0].between.lower is None:
+        return f"means over pairs, without bounds, which need {FEWEST_DRAWN} stores in each group"
+    return "means over pairs, with 95 % bounds from drawing stores from their groups"
+
+
+def group_rows(groups: Groups) -> list[list[str]]:
+    """A head, and for each measure its means within groups, between them, and the difference, with bounds."""
+    rows = [[contrast.title, *_intervals(contrast)] for contrast in groups.contrasts]
+    return [["measure", "within", "between", "within less between"], *rows]
+
+
+def _intervals(contrast: Contrast) -> Iterator[str]:
+    for interval in (contrast.within, contrast.between, contrast.difference):
+        if interval is None:
+            yield "-"
+        elif interval.lower is None:
+            yield number(interval.mean)
+        else:
+            yield f"{number(interval.mean)} ({number(interval.lower)} to {number(interval.upper)})"
+
+
+def distance_rows(groups: Groups) -> list[list[str]]:
+    """A head, and the distance of layers from each group to each; no rows where no two have as many stores."""
+    names = list(groups.places)
+    rows = [[name, *map(number, line)] for name, line in zip(names, groups.layer_distances, strict=True)]
+    known = [value for row, line in enumerate(groups.layer_distances) for value in line[:row] if value is not None]
+    return [["", *names], *rows] if known else []
+
+
+def _group_text(groups: Groups) -> Iterator[str]:
+    listed = ", ".join(f"{name} ({len(places)})" for name, places in groups.places.items())
+    yield "\n" + wrap(f"groups of stores: {listed}; {bounds_sentence(groups)}")
+    yield "\n" + table(group_rows(groups))
+    if distance_rows(groups):
+        yield "\nlayer by layer: the root of the summed squared angles\n"
+        yield table(distance_rows(groups))
+
+
+def _lowest_sentences(comparison: StoresComparison, letters: Sequence[str]) -> Iterator[str]:
+    for name, local in zip(letters, comparison.local, strict=True):
+        few = ", ".join(f"{shorten(document.id, 20)} {tenths(document.dimension)}" for document in local.lowest[:3])
+        if few:
+            yield f"lowest local dimension in {name}: {few}"
+
+
+def _stitch_document(stitch: Stitching) -> dict[str, Any]:
+    """All facts; an affine stitch has its one layer as `singular_values` and `bias_norm`."""
+    return {
+        **asdict(stitch),
+        "layers": [] if stitch.affine else [asdict(layer) for layer in stitch.layers],
+        "singular_values": stitch.singular_values,
+        "bias_norm": stitch.bias_norm,
+        "mae_explained": stitch.mae_explained,
+    }
+
+
+def _measure_document(figures: Figures) -> dict[str, Any]:
+    measure = figures.measure
     facts = {name: getattr(measure, name) for name in ("key", "title", "meaning", "alike", "directed")}
-    return {**facts, "matrix": [list(row) for row in measure.matrix(comparison)]}
+    means = {"by_source": figures.by_source, "by_target": figures.by_target} if measure.directed else {}
+    return {
+        **facts,
+        "stitch": figures.stitch,
+        "matrix": [list(row) for row in figures.matrix],
+        "mean": figures.mean,
+        "best": _between_document(figures.best),
+        "worst": _between_document(figures.worst),
+        **means,
+        **({} if figures.chance is None else {"gaussian": list(figures.chance)}),
+    }
 
 
-def matrix_csv(measure: Measure, comparison: StoresComparison) -> str:
-    """One matrix with the names of the stores: a row is from, a column to; empty where there is no figure."""
+def _between_document(between: Between | None) -> dict[str, Any] | None:
+    return None if between is None else {"from": between.start, "to": between.end, "value": between.value}
+
+
+GAUSSIAN = "a Gaussian"
+"""Stands in the place of a store where figures are of a Gaussian of its shape."""
+
+
+def matrix_csv(figures: Figures, comparison: StoresComparison) -> str:
+    """One matrix with the names of the stores: a row is from, a column to; empty where there is no figure.
+
+    A last row has the figures of a Gaussian, where there are some.
+    """
     names = [store.name for store in comparison.stores]
-    rows = zip(names, measure.matrix(comparison), strict=True)
-    return _csv([["from", *names], *([name, *map(_exact, values)] for name, values in rows)])
+    rows = [[name, *map(_exact, values)] for name, values in zip(names, figures.matrix, strict=True)]
+    chance = [] if figures.chance is None else [[GAUSSIAN, *map(_exact, figures.chance)]]
+    return _csv([["from", *names], *rows, *chance])
+
+
+def marginals_csv(comparison: StoresComparison) -> str:
+    """The means of every measure of stitches by source and by target: measure, stitch, store, from it, to it."""
+    names = [store.name for store in comparison.stores]
+    rows = [
+        [figures.measure.key, figures.stitch or "", name, _exact(source), _exact(target)]
+        for figures in figures_of(comparison)
+        if figures.measure.directed
+        for name, source, target in zip(names, figures.by_source, figures.by_target, strict=True)
+    ]
+    return _csv([["measure", "stitch", "store", "from_it", "to_it"], *rows])
 
 
 def long_csv(comparison: StoresComparison) -> str:
-    """All matrices as one table: measure, from, to, value; without the values that are not there."""
+    """All matrices as one table: measure, from, to, value, stitch; without the values that are not there."""
     names = [store.name for store in comparison.stores]
     rows = [
-        [measure.key, names[row], names[column], _exact(value)]
-        for measure in MEASURES
-        for row, values in enumerate(measure.matrix(comparison))
-        for column, value in enumerate(values)
+        [figures.measure.key, start, end, _exact(value), figures.stitch or ""]
+        for figures in figures_of(comparison)
+        for start, end, value in _cells_of(figures, names)
         if value is not None
     ]
-    return _csv([["measure", "from", "to", "value"], *rows])
+    return _csv([["measure", "from", "to", "value", "stitch"], *rows])
+
+
+def _cells_of(figures: Figures, names: Sequence[str]) -> Iterator[tuple[str, str, float | None]]:
+    """Every cell with the names of its row and its column; of the means by source and target one name is empty."""
+    for name, line in zip(names, figures.matrix, strict=True):
+        yield from ((name, end, value) for end, value in zip(names, line, strict=True))
+    if figures.chance is not None:
+        yield from ((GAUSSIAN, name, value) for name, value in zip(names, figures.chance, strict=True))
+    if figures.measure.directed:
+        yield from ((name, "", value) for name, value in zip(names, figures.by_source, strict=True))
+        yield from (("", name, value) for name, value in zip(names, figures.by_target, strict=True))
 
 
 def _known(value: float) -> float | None:
@@ -102,16 +246,25 @@ _MOST_PAIRS = 3
 _ENOUGH = 0.8
 """Share of neighbours found below which stitches of vectors alone have not been SAFE: docs/benchmarks.md."""
 
+_MEAN_ONLY = 0.05
+"""R² up to which a stitch does little more than to give the target's mean."""
+
 _WHOLE = 0.98
 _SMALL, _MIDDLING, _GREAT = 0.01, 10, 10_000
 _SPACES = {
-    "cka": "CKA", "cka_distance": "arccos", "jaccard": "Jaccard@10", "rank_similarity": "rank@10",
-    "relative_orientation": "orientation", "local_geometry": "local geom.", "dimension_agreement": "dimension",
+    "cka": "CKA", "cka_biased": "biased", "cka_distance": "arccos", "jaccard": "Jaccard@10",
+    "rank_similarity": "rank@10", "relative_orientation": "orientation", "local_geometry": "local geom.",
+    "dimension_agreement": "dimension",
 }  # fmt: skip
 _STITCHES = {
-    "r2": "R²", "r2_mean": "R² mean", "r2_random": "R² random", "mse": "MSE", "mae": "MAE", "penalty": "penalty",
-    "r2_identity": "R² as is", "penalty_identity": "pen. as is", "bias_norm": "bias", "effective_rank": "rank",
+    "r2": "R²", "mse": "MSE", "mae_explained": "MAE expl.", "penalty": "penalty", "penalty_above_self": "above self",
+    "penalty_identity": "as is", "bias_norm": "bias", "mean_norm": "mean", "spread": "spread",
+    "effective_rank": "rank",
 }  # fmt: skip
+_CONTROLS = ("r2_mean", "r2_random")
+_JUDGES = ("r2", "penalty")
+"""Measures whose best and worst pairs and means by source and target are shown."""
+
 _BY_KEY = {measure.key: measure for measure in MEASURES}
 
 
@@ -155,10 +308,6 @@ def compare_text(comparison: StoresComparison) -> str:
          tenths(store.two_nn)]
         for mark, store in zip(letters, comparison.stores, strict=True)
     ]  # fmt: skip
-    pairs = [(a, b) for a, b in comparison.pairs]
-    both = [place for a, b in pairs for place in ((a, b), (b, a))]
-    first = comparison.pairs[pairs[0]].forth
-    judged = f"stitches: ridge, fitted on {first.fitted_on:,} documents and judged on {first.judged_on:,} others"
     return "\n".join(
         [
             f"{len(comparison.stores)} spaces of the same {comparison.documents:,} documents\n",
@@ -167,16 +316,87 @@ def compare_text(comparison: StoresComparison) -> str:
             *(wrap(f"note: {note}") for note in comparison.notes),
             "\nspaces\n",
             table(space_rows(comparison, letters)),
-            f"\n{judged}\n",
-            table(
-                filled_columns(
-                    [["from→to", *_STITCHES.values()], *_rows(comparison, both, letters, "→", list(_STITCHES))]
-                )
-            ),
+            "",
+            wrap(chance_sentence(comparison, letters)),
+            *(part for spec in comparison.specs for part in _stitch_text(comparison, spec, letters)),
+            "",
+            wrap(f"controls: {controls_sentence(comparison)}"),
+            *([] if comparison.groups is None else _group_text(comparison.groups)),
+            "",
+            *map(wrap, _lowest_sentences(comparison, letters)),
             *(["", labels_text(comparison, comparison.downstream)] if comparison.downstream else []),
             *_words(comparison, letters),
         ]
     )
+
+
+def _stitch_text(comparison: StoresComparison, spec: str, letters: Sequence[str]) -> Iterator[str]:
+    """What a stitch does in each direction and from a store to itself, and what is made of that."""
+    first = next(iter(comparison.stitches[spec].values()))
+    yield (f"\nstitches: {spec}, fitted on {first.fitted_on:,} documents and judged on {first.judged_on:,} others\n")
+    places = sorted(comparison.stitches[spec], key=lambda ends: (ends[0] == ends[1], min(ends), max(ends), ends))
+    rows = _rows(comparison, places, letters, "→", list(_STITCHES), spec)
+    yield table(filled_columns([["from→to", *_STITCHES.values()], *rows]))
+    yield ""
+    yield from map(wrap, extremes_sentences(comparison, letters, spec))
+    if len(comparison.stores) > 2:
+        yield ""
+        yield table(marginal_rows(comparison, letters, spec))
+
+
+def _of_stitch(comparison: StoresComparison, keys: Sequence[str], spec: str) -> list[Figures]:
+    """The figures of these measures by this stitch, in the order of the keys."""
+    found = {figures.measure.key: figures for figures in figures_of(comparison) if figures.stitch in (spec, None)}
+    return [found[key] for key in keys]
+
+
+def extremes_sentences(comparison: StoresComparison, names: Sequence[str], spec: str) -> Iterator[str]:
+    """Between which stores a stitch works best and worst, by these names."""
+    for figures in _of_stitch(comparison, _JUDGES, spec):
+        best, worst = figures.best, figures.worst
+        if best is not None and worst is not None:
+            yield (
+                f"{figures.measure.title}: best {names[best.start]} to {names[best.end]} {number(best.value)}, worst "
+                f"{names[worst.start]} to {names[worst.end]} {number(worst.value)}"
+            )
+
+
+def marginal_rows(comparison: StoresComparison, names: Sequence[str], spec: str) -> list[list[str]]:
+    """A head, and for each store the means over all others, from it and to it."""
+    judged = _of_stitch(comparison, (*_JUDGES, "penalty_above_self"), spec)
+    columns = [values for figures in judged for values in (figures.by_source, figures.by_target)]
+    head = [f"{_STITCHES[figures.measure.key]} {way}" for figures in judged for way in ("from", "to")]
+    return [["mean", *head], *([name, *(number(column[row]) for column in columns)] for row, name in enumerate(names))]
+
+
+def kind_rows(comparison: StoresComparison) -> list[list[str]]:
+    """A head, and for each kind of stitch the means over all pairs of stores."""
+    keys = ("r2", "mae_explained", "penalty", "penalty_above_self", "spread")
+    titles = [figures.measure.title for figures in _of_stitch(comparison, keys, comparison.specs[0])]
+    rows = [
+        [spec, *(number(figures.mean) for figures in _of_stitch(comparison, keys, spec))] for spec in comparison.specs
+    ]
+    return [["stitch", *titles], *rows]
+
+
+def chance_sentence(comparison: StoresComparison, names: Sequence[str]) -> str:
+    """CKA of each store with a Gaussian, by these names."""
+    each = "; ".join(
+        f"{name} {number(chance.cka)}, biased {number(chance.cka_biased)}"
+        for name, chance in zip(names, comparison.chance, strict=True)
+    )
+    return f"CKA with a Gaussian of the same shape, which is chance: {each}"
+
+
+def controls_sentence(comparison: StoresComparison) -> str:
+    """What the controls reach, over all pairs."""
+    spans = (figures for figures in figures_of(comparison) if figures.measure.key in _CONTROLS)
+    return "; ".join(f"{figures.measure.title} {_span(figures.matrix)}" for figures in spans)
+
+
+def _span(matrix: Matrix) -> str:
+    values = [value for line in matrix for value in line if value is not None]
+    return f"{number(min(values))} to {number(max(values))}" if values else "-"
 
 
 def _words(comparison: StoresComparison, letters: Sequence[str]) -> list[str]:
@@ -193,7 +413,7 @@ def comparison_sentences(
     for (a, b), pair in comparison.pairs.items():
         ends = names[a], names[b]
         own = {name: comparison.own_stitches[place] for name, place in zip(ends, (a, b), strict=True)}
-        yield (a, b), [_direction(ends, pair), _sample_size(ends, pair), _own(own)]
+        yield (a, b), [_direction(ends, pair), _sample_size(ends, pair), _own(own), _more_than_mean(ends, pair)]
 
 
 def _direction(ends: tuple[str, str], pair: Similarity) -> str:
@@ -252,6 +472,20 @@ def _own(own: Mapping[str, Stitching]) -> str:
     return f"stitched to itself in the same way, {shares} of its own neighbours: {lost}"
 
 
+def _more_than_mean(ends: tuple[str, str], pair: Similarity) -> str:
+    """Whether the stitches do more than to give the target's mean, whose norm the bias of such a one would have."""
+    each = []
+    for start, end, stitch in ((*ends, pair.forth), (*ends[::-1], pair.back)):
+        bias = "" if stitch.bias_norm is None else f", its bias norm is {number(stitch.bias_norm)}"
+        each.append(
+            f"from {start} to {end} it gives {stitch.stitch.spread:.0%} of the target's variance{bias}, and the norm "
+            f"of the target's mean is {number(stitch.mean_norm)}"
+        )
+    least = min(pair.forth.stitch.r2, pair.back.stitch.r2)
+    answer = "no" if least > _MEAN_ONLY else "nearly, one way or both"
+    return f"is the stitch only a mean estimator? {answer}: {'; '.join(each)}"
+
+
 def space_rows(found: StoresComparison, names: Sequence[str]) -> list[list[str]]:
     """One row a pair of stores, by these names: what their spaces have in common."""
     return filled_columns([["pair", *_SPACES.values()], *_rows(found, list(found.pairs), names, "–", list(_SPACES))])
@@ -272,8 +506,9 @@ def _rows(
     letters: Sequence[str],
     sign: str,
     keys: Sequence[str],
+    spec: str | None = None,
 ) -> Iterator[list[str]]:
-    matrices = [_BY_KEY[key].matrix(comparison) for key in keys]
+    matrices = [_BY_KEY[key].matrix(comparison, spec) for key in keys]
     for a, b in places:
         yield [f"{letters[a]}{sign}{letters[b]}", *(number(matrix[a][b]) for matrix in matrices)]
 
@@ -309,129 +544,3 @@ def labels_rows(comparison: StoresComparison, scored: Downstream) -> Iterator[li
 
 def _cells(accuracy: Accuracy | None) -> list[str]:
     return ["-", "-"] if accuracy is None else [number(accuracy.accuracy), number(accuracy.macro_f1)]
-
-
-_DECADES = 4
-_POINTS = 160
-
-
-def spectra(series: Mapping[str, Sequence[float]]) -> Chart | None:
-    """A line for each series, its values in units of its first, by logarithm; what is below 10⁻⁴ is left out.
-
-    None where nothing is above.
-    """
-    lines = [Line(name, points) for name, values in series.items() if (points := _decades(values))]
-    if not lines:
-        return None
-    return line_chart(
-        "singular values of the stitches",
-        lines,
-        x_label="singular value, by rank",
-        y_label="share of the greatest",
-        y_form=power_of_ten,
-    )
-
-
-def _decades(values: Sequence[float]) -> list[tuple[float, float]]:
-    kept = [
-        (float(rank), log10(value / values[0]))
-        for rank, value in enumerate(values, 1)
-        if value > values[0] * 10**-_DECADES > 0
-    ]
-    return [*kept[: -1 : max(len(kept) // _POINTS, 1)], *kept[-1:]]
-
-
-@dataclass(frozen=True, slots=True)
-class Shading:
-    """The value that is shaded faintest and the one that is shaded deepest, and what deeper means."""
-
-    faintest: float
-    deepest: float
-    deeper: str
-
-    def share(self, value: float) -> float:
-        """How far a value lies from the faintest, 0, to the deepest, 1."""
-        span = self.deepest - self.faintest
-        return min(max((value - self.faintest) / span, 0), 1) if span else 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class HeatMap:
-    """A measure between all stores: figure and shade, 0-1, of each cell, row by row; no shade where there is none."""
-
-    measure: Measure
-    cells: Sequence[Sequence[tuple[str, float]]]
-    deeper: str
-
-
-def heat_map(measure: Measure, comparison: StoresComparison) -> HeatMap:
-    """The heat map of a measure."""
-    matrix = measure.matrix(comparison)
-    shading = shading_of(measure, matrix)
-    cells = [[(number(value), 0.0 if value is None else shading.share(value)) for value in row] for row in matrix]
-    return HeatMap(measure, cells, shading.deeper)
-
-
-_LEAST = -1.0
-"""A value from which on down the shade is the same: R² has no lower end."""
-
-_FAR = {"cka_distance": pi / 2, "penalty": 1.0, "penalty_identity": 1.0}
-"""What spaces have that have nothing in common, where it is not 0."""
-
-_CONTROLS = ("r2_mean", "r2_random")
-
-
-def compare_page(comparison: StoresComparison) -> str:
-    """The page, complete in itself."""
-    names = [store.name for store in comparison.stores]
-    scored, controls = comparison.downstream, [measure for measure in MEASURES if measure.key in _CONTROLS]
-    maps = [heat_map(measure, comparison) for measure in MEASURES if measure not in controls]
-    return render_page(
-        "compare.html",
-        comparison=comparison,
-        version=__version__,
-        names=names,
-        letters=[letter(place) for place in range(len(names))],
-        order=[
-            (names[a], names[b], number(pair.cka))
-            for (a, b), pair in sorted(comparison.pairs.items(), key=lambda item: -item[1].cka)
-        ],
-        sentences=list(comparison_sentences(comparison, names)),
-        store_rows=_store_rows(comparison),
-        spaces=[shown for shown in maps if not shown.measure.directed],
-        stitches=[shown for shown in maps if shown.measure.directed],
-        first=next(iter(comparison.pairs.values())).forth,
-        controls=[(measure.title, _span(measure.matrix(comparison))) for measure in controls],
-        labels=None if scored is None else labels_sentence(comparison, scored),
-        label_rows=[] if scored is None else list(labels_rows(comparison, scored)),
-        spectra=spectra({names[b]: pair.back.singular_values for (a, b), pair in comparison.pairs.items() if a == 0}),
-    )
-
-
-def _store_rows(comparison: StoresComparison) -> list[list[str]]:
-    return [
-        ["letter", "store", "dim", "documents", "local dimension", "TwoNN", "read back"],
-        *(
-            [letter(place), store.name, str(store.dim), f"{store.documents:,}", tenths(store.dimension),
-             tenths(store.two_nn), "exact" if store.exact else "approximate"]
-            for place, store in enumerate(comparison.stores)
-        ),
-    ]  # fmt: skip
-
-
-def _span(matrix: Matrix) -> str:
-    values = [value for line in matrix for value in line if value is not None]
-    return f"{number(min(values))} to {number(max(values))}" if values else "-"
-
-
-def shading_of(measure: Measure, matrix: Matrix) -> Shading:
-    """From the value least alike to the most alike, with what strangers have and what a space has with itself."""
-    values = [value for row, line in enumerate(matrix) for column, value in enumerate(line) if row != column]
-    numbers = [value for value in values if value is not None] or [0.0]
-    if measure.itself is not None:
-        numbers += [measure.itself, _FAR.get(measure.key, 0.0)]
-    if measure.alike is None:
-        return Shading(min(numbers), max(numbers), "deeper: more")
-    low, high = max(min(numbers), _LEAST), max(numbers)
-    ends = (low, high) if measure.alike == "more" else (high, low)
-    return Shading(*ends, "deeper: more alike")

@@ -20,7 +20,7 @@ from migrate.report.decision import advice, decision
 from migrate.report.downstream import downstream_facts
 from migrate.report.page import as_plain
 from migrate.similarity import Similarity
-from migrate.similarity.measures import MEASURES
+from migrate.similarity.measures import ABOVE_SELF, MEASURES
 
 
 def similarity_rows(similarities: Mapping[str, Similarity]) -> list[list[str]]:
@@ -28,6 +28,7 @@ def similarity_rows(similarities: Mapping[str, Similarity]) -> list[list[str]]:
     rows = [
         [measure.title, measure.meaning, *(number(measure.forth(similarity)) for similarity in similarities.values())]
         for measure in MEASURES
+        if measure is not ABOVE_SELF
     ]
     return [["measure", "says", *similarities], *rows]
 
@@ -37,7 +38,7 @@ def similarity_document(similarities: Mapping[str, Similarity]) -> dict[str, Any
     return {
         name: {
             "documents": similarity.documents,
-            **{measure.key: measure.forth(similarity) for measure in MEASURES},
+            **{measure.key: measure.forth(similarity) for measure in MEASURES if measure is not ABOVE_SELF},
             "singular_values": similarity.forth.singular_values,
         }
         for name, similarity in similarities.items()

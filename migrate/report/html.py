@@ -22,7 +22,7 @@ from migrate.report.audit import (
     quality_rows,
     sentences,
 )
-from migrate.report.compare import spectra
+from migrate.report.compare_page import spectra
 from migrate.report.decision import advice, decision, decision_chart, decision_rows
 from migrate.report.document import similarity_rows
 from migrate.report.downstream import downstream_rows, downstream_sentences

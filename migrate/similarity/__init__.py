@@ -1,6 +1,7 @@
 """How similar embedding spaces are: functions of two arrays, and the comparison of stores of the same documents."""
 
 from migrate.similarity.comparison import StoresComparison, compare_stores
+from migrate.similarity.groups import Groups
 from migrate.similarity.neighbours import neighbour_jaccard, rank_similarity
 from migrate.similarity.spaces import (
     Similarity,
@@ -13,6 +14,7 @@ from migrate.similarity.spaces import (
 from migrate.similarity.stitching import Stitching, judge_stitching
 
 __all__ = [
+    "Groups",
     "Similarity",
     "Stitching",
     "StoresComparison",

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, permutations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from migrate.display import data_frame, notebook_html
 from migrate.errors import UsageError
 from migrate.similarity.downstream import Downstream, judge_labels
+from migrate.similarity.groups import Contrast, Groups, Places, check_groups, contrast, layer_distances
 from migrate.similarity.matching import SAMPLE, Matched, match_documents
-from migrate.similarity.spaces import Similarity, Space, compare_described, describe_space
-from migrate.similarity.stitching import Stitching, halves, judge_stitching
+from migrate.similarity.spaces import ChanceCka, Similarity, Space, chance_cka, compare_described, describe_space
+from migrate.similarity.stitching import RIDGE, Stitching, check_stitch, halves, judge_stitching
 from migrate.stores.base import Store
 from migrate.vectors import Progress, Vectors, no_progress
 
@@ -61,6 +64,30 @@ class Compared:
     two_nn: float
 
 
+LISTED = 20
+"""Documents to list of each store, from the lowest local dimension on, and as many from the highest on down."""
+
+_NEIGHBOURS_LISTED = 5
+_TEXT_LISTED = 80
+
+
+@dataclass(frozen=True, slots=True)
+class LocalDocument:
+    """A document with the intrinsic dimension near it, and the ids of its nearest documents, the nearest first."""
+
+    id: str
+    dimension: float
+    neighbours: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LocalDocuments:
+    """Documents of one store where its local dimension is lowest, and where it is highest, the most extreme first."""
+
+    lowest: tuple[LocalDocument, ...]
+    highest: tuple[LocalDocument, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class StoresComparison:
     """Stores compared.
@@ -71,8 +98,13 @@ class StoresComparison:
     shared : documents that all of them have
     documents : how many of these were compared
     pairs : by the places of both stores, the earlier one first, which is a
-    own_stitches : of each store to itself, fitted and judged as between two: what it loses, it loses for want of
-        documents
+    stitches : by spec, and by the places of the stores that it leads from and to. Those of a store to itself are
+        fitted and judged as between two: what they lose, they lose for want of documents. The first spec is that of
+        `pairs`
+    chance : CKA of each store with a Gaussian of its shape
+    local : of each store, documents by their local dimension, out of those that it is measured near
+    texts : by id, how the texts of the documents in `local` begin, where a store has texts
+    groups : measures within groups of stores and between them, where these were named
     downstream : scores by labels, where these were given; the first store's vectors are the true ones
     notes : sentences for a person
     """
@@ -82,9 +114,24 @@ class StoresComparison:
     documents: int
     seed: int
     pairs: Mapping[tuple[int, int], Similarity]
-    own_stitches: tuple[Stitching, ...]
+    stitches: Mapping[str, Mapping[tuple[int, int], Stitching]]
+    chance: tuple[ChanceCka, ...]
+    local: tuple[LocalDocuments, ...]
+    texts: Mapping[str, str]
+    groups: Groups | None
     downstream: Downstream | None
     notes: tuple[str, ...]
+
+    @property
+    def specs(self) -> tuple[str, ...]:
+        """The stitches that were fitted, the one of `pairs` first."""
+        return tuple(self.stitches)
+
+    @property
+    def own_stitches(self) -> tuple[Stitching, ...]:
+        """Those of each store to itself, of the first kind."""
+        fitted = self.stitches[self.specs[0]]
+        return tuple(fitted[place, place] for place in range(len(self.stores)))
 
     def __repr__(self) -> str:
         names = [store.name for store in self.stores]
@@ -100,15 +147,17 @@ class StoresComparison:
     def to_pandas(self) -> DataFrame:
         """One row a pair of stores and direction, a column a measure (`migrate.similarity.measures`); needs pandas.
 
+        Of further stitches the columns are named `MEASURE SPEC`.
+
         Raises
         ------
         UsageError
             It is not installed.
         """
-        from migrate.similarity.measures import MEASURES  # which reads comparisons
+        from migrate.similarity.measures import figures_of  # which reads comparisons
 
         names = [store.name for store in self.stores]
-        matrices = {measure.key: measure.matrix(self) for measure in MEASURES}
+        matrices = {figures.name: figures.matrix for figures in figures_of(self)}
         return data_frame(
             [
                 {"from": names[row], "to": names[column]}
@@ -122,16 +171,21 @@ def compare_stores(
     stores: Sequence[Store],
     *,
     sample: int = SAMPLE,
+    stitches: Sequence[str] = (RIDGE,),
     labels: Mapping[str, str] | None = None,
+    groups: Places | None = None,
     seed: int = 0,
     progress: Progress = no_progress,
 ) -> StoresComparison:
     """Compare every pair of stores on up to `sample` documents that all have; `labels` are by document id.
 
+    `stitches` are specs of stitches that read vectors alone: each is fitted between every two stores, both ways.
+    `groups` are stores by their places; measures within them are set against those between them.
+
     Raises
     ------
     UsageError
-        There are fewer than two stores.
+        There are fewer than two stores, a stitch is none of vectors alone, or groups are as in `check_groups`.
     StoreError
         They share fewer than 10 ids.
     VectorError
@@ -141,30 +195,114 @@ def compare_stores(
     """
     if len(stores) < 2:
         raise UsageError(f"a comparison needs two or more stores, found {len(stores)}; name another")
+    specs = list(dict.fromkeys(stitches)) or [RIDGE]
+    for spec in specs:
+        check_stitch(spec)
+    if groups is not None:
+        check_groups(groups, len(stores))
     matched = match_documents(stores, sample=sample, seed=seed, progress=progress)
     spaces = [describe_space(vectors, seed=seed) for vectors in matched.vectors]
     downstream = None if labels is None else _by_labels(matched, labels, seed=seed)
     names = distinct_names([store.info.location for store in stores])
-    return StoresComparison(
+    pairs = _compare_pairs(spaces, specs[0], seed, progress)
+    local = tuple(_local_documents(space, matched.ids) for space in spaces)
+    comparison = StoresComparison(
         stores=tuple(_facts(*facts) for facts in zip(names, stores, spaces, strict=True)),
         shared=matched.shared,
         documents=len(matched.ids),
         seed=seed,
-        pairs=_compare_pairs(spaces, seed, progress),
-        own_stitches=tuple(judge_stitching(space.vectors, space.vectors, seed=seed) for space in spaces),
+        pairs=pairs,
+        stitches=_fit_stitches(spaces, specs, pairs, seed, progress),
+        chance=tuple(chance_cka(space.vectors, seed=seed) for space in spaces),
+        local=local,
+        texts=_first_texts(stores, matched, local),
+        groups=None,
         downstream=downstream,
         notes=tuple(_notes(stores, names, matched)),
     )
+    return comparison if groups is None else replace(comparison, groups=_compare_groups(comparison, groups))
 
 
-def _compare_pairs(spaces: Sequence[Space], seed: int, progress: Progress) -> dict[tuple[int, int], Similarity]:
+def _compare_groups(comparison: StoresComparison, places: Places) -> Groups:
+    from migrate.similarity.measures import CONTRASTED, MEASURES  # which reads comparisons
+
+    matrices = {
+        measure: np.array(measure.matrix(comparison), dtype=float) for measure in MEASURES if measure.key in CONTRASTED
+    }
+    members = list(places.values())
+    contrasts = tuple(
+        Contrast(measure.key, measure.title, *contrast(matrix, members, seed=comparison.seed))
+        for measure, matrix in matrices.items()
+    )
+    angles = next(matrix for measure, matrix in matrices.items() if measure.key == "cka_distance")
+    return Groups(places, contrasts, layer_distances(angles, members))
+
+
+def _local_documents(space: Space, ids: Sequence[str]) -> LocalDocuments:
+    known = np.flatnonzero(np.isfinite(space.local))
+    order = known[np.argsort(space.local[known], kind="stable")]
+    documents = [
+        LocalDocument(
+            ids[space.near.query_rows[place]],
+            float(space.local[place]),
+            tuple(ids[row] for row in space.near.rows[place][:_NEIGHBOURS_LISTED]),
+        )
+        for place in (*order[:LISTED], *order[::-1][:LISTED])
+    ]
+    middle = min(LISTED, len(order))
+    return LocalDocuments(tuple(documents[:middle]), tuple(documents[middle:]))
+
+
+def _first_texts(stores: Sequence[Store], matched: Matched, local: Sequence[LocalDocuments]) -> dict[str, str]:
+    """How the listed documents begin, as the first store with texts has them."""
+    place = next((place for place, store in enumerate(stores) if store.info.has_texts), None)
+    if place is None:
+        return {}
+    listed = {
+        doc_id
+        for documents in local
+        for document in (*documents.lowest, *documents.highest)
+        for doc_id in (document.id, *document.neighbours)
+    }
+    rows = [row for row, doc_id in enumerate(matched.ids) if doc_id in listed]
+    texts = stores[place].documents(matched.rows[place][rows])
+    return {document.id: _beginning(document.text) for document in texts}
+
+
+def _beginning(text: str) -> str:
+    whole = " ".join(text.split())
+    return whole if len(whole) <= _TEXT_LISTED else whole[: _TEXT_LISTED - 1] + "…"
+
+
+def _compare_pairs(
+    spaces: Sequence[Space], stitch: str, seed: int, progress: Progress
+) -> dict[tuple[int, int], Similarity]:
     places = list(combinations(range(len(spaces)), 2))
     similarities = {}
     for done, (a, b) in enumerate(places):
         progress("compare spaces", done, len(places))
-        similarities[a, b] = compare_described(spaces[a], spaces[b], seed=seed)
+        similarities[a, b] = compare_described(spaces[a], spaces[b], stitch=stitch, seed=seed)
     progress("compare spaces", len(places), len(places))
     return similarities
+
+
+def _fit_stitches(
+    spaces: Sequence[Space],
+    specs: Sequence[str],
+    pairs: Mapping[tuple[int, int], Similarity],
+    seed: int,
+    progress: Progress,
+) -> dict[str, dict[tuple[int, int], Stitching]]:
+    """All that `pairs` do not have yet: stitches of other kinds, and those of a space to itself."""
+    forth = {(specs[0], a, b): pair.forth for (a, b), pair in pairs.items()}
+    known = forth | {(specs[0], b, a): pair.back for (a, b), pair in pairs.items()}
+    wanted = [(spec, a, b) for spec in specs for a in range(len(spaces)) for b in range(len(spaces))]
+    left = [key for key in wanted if key not in known]
+    for done, (spec, a, b) in enumerate(left):
+        progress("fit stitches", done, len(left))
+        known[spec, a, b] = judge_stitching(spaces[a].vectors, spaces[b].vectors, stitch=spec, seed=seed)
+    progress("fit stitches", len(left), len(left))
+    return {spec: {(a, b): known[spec, a, b] for one, a, b in wanted if one == spec} for spec in specs}
 
 
 def _by_labels(matched: Matched, labels: Mapping[str, str], *, seed: int) -> Downstream:

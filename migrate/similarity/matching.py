@@ -56,11 +56,12 @@ def pearson(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
 class Matched:
     """Documents by id: row i of each of `vectors`, (n, dim of the store), is `ids[i]`; `shared` is how many there are.
 
-    The order is random, by the seed.
+    `rows`, (n,) each, are their rows in the stores. The order is random, by the seed.
     """
 
     ids: tuple[str, ...]
     vectors: tuple[Vectors, ...]
+    rows: tuple[NDArray[np.int64], ...]
     shared: int
 
 
@@ -87,9 +88,10 @@ def match_documents(
     for store in stores:
         check_stamps(store)
     # Two ids with one hash are as good as impossible; if it happens they are left out.
-    kept = [row for row, ids in enumerate(zip(*(ids for ids, _ in read), strict=True)) if len(set(ids)) == 1]
+    kept = [row for row, ids in enumerate(zip(*(ids for ids, *_ in read), strict=True)) if len(set(ids)) == 1]
     ids = tuple(read[0][0][row] for row in kept)
-    return Matched(ids, tuple(np.ascontiguousarray(vectors[kept]) for _, vectors in read), len(shared))
+    vectors = tuple(np.ascontiguousarray(vectors[kept]) for _, vectors, _ in read)
+    return Matched(ids, vectors, tuple(rows[kept] for *_, rows in read), len(shared))
 
 
 def _keys(store: Store, seed: int, progress: Progress, number: int, total: int) -> Keys:
@@ -103,12 +105,13 @@ def _keys(store: Store, seed: int, progress: Progress, number: int, total: int) 
     return np.frombuffer(bytes(digests), dtype=np.uint64)
 
 
-def _take(store: Store, keys: Keys, shared: Keys) -> tuple[Sequence[str], Vectors]:
-    """Ids and vectors in the order of `shared`; the store has all of them."""
-    distinct, rows = np.unique(keys, return_index=True)
-    batch = store.get(rows[np.searchsorted(distinct, shared)].astype(np.int64))
+def _take(store: Store, keys: Keys, shared: Keys) -> tuple[Sequence[str], Vectors, NDArray[np.int64]]:
+    """Ids, vectors and rows in the order of `shared`; the store has all of them."""
+    distinct, first = np.unique(keys, return_index=True)
+    rows = first[np.searchsorted(distinct, shared)].astype(np.int64)
+    batch = store.get(rows)
     check_vectors(batch.ids, batch.vectors, source=store.info.location)
-    return list(batch.ids), batch.vectors
+    return list(batch.ids), batch.vectors, rows
 
 
 def _too_few_shared(stores: Sequence[Store], shared: int) -> StoreError:

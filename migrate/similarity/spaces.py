@@ -17,7 +17,7 @@ from migrate.similarity import dimension
 from migrate.similarity.dimension import local_dimensions, mean_dimension, two_nn_dimension
 from migrate.similarity.matching import check_same_documents, pearson, some_rows
 from migrate.similarity.neighbours import NEIGHBOURS, Nearest, find_nearest, jaccard_of, rank_similarity_of
-from migrate.similarity.stitching import Stitching, judge_stitching
+from migrate.similarity.stitching import RIDGE, Stitching, gaussian_like, judge_stitching
 from migrate.stitch.text_features import Matrix
 from migrate.vectors import Vectors, unit_rows
 
@@ -133,6 +133,46 @@ def linear_cka(a: Vectors, b: Vectors, *, batch_size: int = BATCH_SIZE, seed: in
     return float(both / np.sqrt(a_with_itself * b_with_itself)) if a_with_itself > 0 and b_with_itself > 0 else 0.0
 
 
+def biased_cka(a: Vectors, b: Vectors) -> float:
+    """Linear CKA of two spaces, (n, p) and (n, q), by the biased estimator, from all documents at once.
+
+    Kornblith et al. 2019, eq. 5: ‖AᵀB‖² / (‖AᵀA‖ ‖BᵀB‖), Frobenius norms of centred A and B. It is the figure that is
+    mostly published, and rises with p / n and q / n towards 1 whatever the spaces are: see what a Gaussian has. A space
+    without any spread has 0.
+
+    Raises
+    ------
+    VectorError
+        The two differ in length, or there are fewer than 4 documents.
+    """
+    check_same_documents(a, b, FEWEST)
+    x, y = ((side - side.mean(axis=0, dtype=np.float64)).astype(np.float32) for side in (a, b))
+    both, a_with_itself, b_with_itself = _cross_energy(x, y), _cross_energy(x, x), _cross_energy(y, y)
+    return float(both / np.sqrt(a_with_itself * b_with_itself)) if a_with_itself > 0 and b_with_itself > 0 else 0.0
+
+
+def _cross_energy(x: Vectors, y: Vectors) -> float:
+    """‖XᵀY‖², by way of the smaller of the products that give it."""
+    if len(x) < min(x.shape[1], y.shape[1]):
+        return float(np.einsum("ij,ij->", x @ x.T, y @ y.T, dtype=np.float64))
+    product = x.T @ y
+    return float(np.einsum("ij,ij->", product, product, dtype=np.float64))
+
+
+@dataclass(frozen=True, slots=True)
+class ChanceCka:
+    """CKA of a space with independent Gaussian vectors of its shape: what is owed to the numbers alone."""
+
+    cka: float
+    cka_biased: float
+
+
+def chance_cka(vectors: Vectors, *, seed: int = 0) -> ChanceCka:
+    """CKA of (n, d) with n vectors from a Gaussian that has the mean and the deviation of each column."""
+    drawn = gaussian_like(vectors, len(vectors), seed=seed)
+    return ChanceCka(linear_cka(vectors, drawn, seed=seed), biased_cka(vectors, drawn))
+
+
 def cka_distance(cka: float) -> float:
     """The angle arccos(CKA) in radians, from 0 (alike) to about π/2 (unlike): Williams et al. 2021.
 
@@ -173,7 +213,8 @@ class Similarity:
     Attributes
     ----------
     documents : how many were compared
-    cka : linear CKA, from all of them
+    cka : linear CKA by the unbiased estimator, from all of them
+    cka_biased : the same by the biased one
     cka_distance : arccos of it, in radians
     jaccard, rank_similarity : of the 10 nearest documents
     relative_orientation : correlation of the cosines of pairs of documents
@@ -185,6 +226,7 @@ class Similarity:
 
     documents: int
     cka: float
+    cka_biased: float
     cka_distance: float
     jaccard: float
     rank_similarity: float
@@ -197,7 +239,7 @@ class Similarity:
     back: Stitching
 
 
-def compare_spaces(a: Vectors, b: Vectors, *, seed: int = 0) -> Similarity:
+def compare_spaces(a: Vectors, b: Vectors, *, stitch: str = RIDGE, seed: int = 0) -> Similarity:
     """Compare (n, p) and (n, q), finite and without zero rows, whose rows i are of one document.
 
     Measures whose cost grows with the square or the cube of n use up to 1,000 query documents, drawn by `seed` and
@@ -207,9 +249,11 @@ def compare_spaces(a: Vectors, b: Vectors, *, seed: int = 0) -> Similarity:
     ------
     VectorError
         The two differ in length, or there are fewer than 4 documents.
+    UsageError
+        `stitch` is none of vectors alone.
     """
     check_same_documents(a, b, FEWEST)
-    return compare_described(describe_space(a, seed=seed), describe_space(b, seed=seed), seed=seed)
+    return compare_described(describe_space(a, seed=seed), describe_space(b, seed=seed), stitch=stitch, seed=seed)
 
 
 def describe_space(vectors: Vectors, *, seed: int = 0) -> Space:
@@ -219,13 +263,14 @@ def describe_space(vectors: Vectors, *, seed: int = 0) -> Space:
     return Space(vectors, near, local_dimensions(near))
 
 
-def compare_described(a: Space, b: Space, *, seed: int = 0) -> Similarity:
+def compare_described(a: Space, b: Space, *, stitch: str = RIDGE, seed: int = 0) -> Similarity:
     """As `compare_spaces`, of spaces that are described already."""
     cka = linear_cka(a.vectors, b.vectors, seed=seed)
     a_near, b_near = a.near.first(NEIGHBOURS), b.near.first(NEIGHBOURS)
     return Similarity(
         documents=len(a.vectors),
         cka=cka,
+        cka_biased=biased_cka(a.vectors, b.vectors),
         cka_distance=cka_distance(cka),
         jaccard=jaccard_of(a_near, b_near),
         rank_similarity=rank_similarity_of(a_near, b_near),
@@ -234,8 +279,8 @@ def compare_described(a: Space, b: Space, *, seed: int = 0) -> Similarity:
         dimension_agreement=_agreement(a.local, b.local),
         dimensions=(a.dimension, b.dimension),
         two_nn=(a.two_nn, b.two_nn),
-        forth=judge_stitching(a.vectors, b.vectors, seed=seed),
-        back=judge_stitching(b.vectors, a.vectors, seed=seed),
+        forth=judge_stitching(a.vectors, b.vectors, stitch=stitch, seed=seed),
+        back=judge_stitching(b.vectors, a.vectors, stitch=stitch, seed=seed),
     )
 
 

@@ -1,4 +1,4 @@
-"""Fits an affine stitch between two spaces and scores it: errors beside controls, penalty, spectrum and bias."""
+"""Fits a stitch between two spaces and scores it: errors beside controls, penalty, spectra and biases."""
 
 from __future__ import annotations
 
@@ -7,17 +7,21 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.errors import UsageError
 from migrate.similarity.matching import check_same_documents, some_rows
 from migrate.similarity.neighbours import NEIGHBOURS, nearest_by_cosine
-from migrate.stitch.base import centred
-from migrate.stitch.linear import Mean, Ridge
+from migrate.stitch.base import Stitch
+from migrate.stitch.linear import Adjoint, Identity, Mean
+from migrate.stitch.mlp import Mlp
+from migrate.stitch.registry import new_stitch
 from migrate.stitch.scores import score_predictions
-from migrate.stitch.text_features import Matrix
+from migrate.stitch.spectrum import LayerSpectrum, layer_spectra
 from migrate.vectors import Vectors, unit_rows
 
 MOST_PAIRS = 2_000
 """The most documents to fit a stitch on, and the most to judge it on."""
 
+RIDGE = "ridge"
 _PENALTY_PAIRS = 1_000
 FEWEST = 4
 
@@ -31,12 +35,14 @@ class Scores:
     mse, mae : mean over rows and columns of the squared and of the absolute difference
     r2 : 1 - squared error / squared deviation from the mean of the truth, all columns together
     overlap_at_10 : mean share of the 10 true neighbours that the predictions find, with true vectors as queries
+    spread : variance of the predictions over that of the truth, all columns together; 0 where all are one vector
     """
 
     mse: float
     mae: float
     r2: float
     overlap_at_10: float
+    spread: float
 
     @property
     def penalty(self) -> float:
@@ -50,20 +56,24 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class Stitching:
-    """An affine stitch from one space to another, fitted on some documents and judged on others.
+    """A stitch from one space to another, fitted on some documents and judged on others.
 
     Attributes
     ----------
+    spec : which stitch, such as `ridge`, whose penalty is chosen by retrieval
     fitted_on, judged_on : documents, of which no one is in both
-    stitch : `ridge`, its penalty chosen by retrieval
+    stitch : how near its predictions are
     from_half : the same, fitted on the first half of those documents: how much their number matters
     mean : the control that knows the target's mean alone
     random : the control that draws from a Gaussian with the target's mean and deviation of each column
     identity : the vectors as they are; None where the dimensions differ
-    singular_values : of the stitch's matrix, the greatest first, as many as the pairs allow
-    bias_norm : Euclidean norm of the stitch's offset
+    mean_norm : Euclidean norm of the mean of the target vectors that it was fitted on
+    layers : spectrum and bias of each layer: one of an affine stitch, none of one that has no such layers
+    loss_curve : of a network, for each epoch its number, the mean loss while it trained and, where pairs were held
+        out, the loss on these
     """
 
+    spec: str
     fitted_on: int
     judged_on: int
     stitch: Scores
@@ -71,49 +81,92 @@ class Stitching:
     mean: Scores
     random: Scores
     identity: Scores | None
-    singular_values: tuple[float, ...]
-    bias_norm: float
+    mean_norm: float
+    layers: tuple[LayerSpectrum, ...]
+    loss_curve: tuple[tuple[float, ...], ...] = ()
 
     @property
-    def effective_rank(self) -> float:
-        """The exponential of the entropy of the singular values' shares (Roy & Vetterli 2007)."""
-        values = np.array(self.singular_values)
-        shares = values[values > 0] / values.sum()
-        return float(np.exp(-(shares * np.log(shares)).sum())) if shares.size else 0.0
+    def mae_explained(self) -> float | None:
+        """1 - the stitch's mean absolute error / that of the target's mean; None where the mean makes no error."""
+        return 1 - self.stitch.mae / self.mean.mae if self.mean.mae > 0 else None
+
+    @property
+    def affine(self) -> LayerSpectrum | None:
+        """The one layer of an affine stitch."""
+        return self.layers[0] if len(self.layers) == 1 else None
+
+    @property
+    def singular_values(self) -> tuple[float, ...]:
+        """Those of an affine stitch's matrix, the greatest first, as many as the pairs allow; none of another."""
+        return () if self.affine is None else self.affine.singular_values
+
+    @property
+    def bias_norm(self) -> float | None:
+        """Euclidean norm of an affine stitch's offset."""
+        return None if self.affine is None else self.affine.bias_norm
+
+    @property
+    def effective_rank(self) -> float | None:
+        """That of an affine stitch's matrix."""
+        return None if self.affine is None else self.affine.effective_rank
 
 
-def judge_stitching(source: Vectors, target: Vectors, *, seed: int = 0) -> Stitching:
+def check_stitch(spec: str) -> None:
+    """Make sure that a stitch can be fitted between two spaces of which nothing is known but vectors.
+
+    Raises
+    ------
+    UsageError
+        There is no such stitch; it reads texts, maps queries, or is one of the controls.
+    """
+    try:
+        stitch = new_stitch(spec)
+    except UsageError:
+        stitch = None
+    if stitch is None or stitch.reads_texts or isinstance(stitch, Adjoint | Identity | Mean):
+        raise UsageError(
+            "spaces are compared by stitches of vectors alone: ridge, ols, procrustes, lowrank, lowrank:RANK, kernel "
+            f"or mlp:1 to mlp:7; found {spec!r} (the mean and the vectors as they are always stand beside them)"
+        )
+
+
+def judge_stitching(source: Vectors, target: Vectors, *, stitch: str = RIDGE, seed: int = 0) -> Stitching:
     """Fit a stitch from (n, p) to (n, q) on one half of the documents, and judge it on the other.
 
-    Each half is drawn by `seed` and has up to 2,000 documents; the penalty of the ridge is chosen on up to 1,000.
+    Each half is drawn by `seed` and has up to 2,000 documents; the penalty of a ridge is chosen on up to 1,000.
 
     Raises
     ------
     VectorError
         The two differ in length, or there are fewer than 4 documents.
+    UsageError
+        As `check_stitch`.
     """
+    check_stitch(stitch)
     check_same_documents(source, target, FEWEST)
     train, test = halves(len(source), seed=seed)
     x, y, truth = source[train], target[train], target[test]
-    stitch = _fit(x, y)
+    fitted = _fit(stitch, x, y)
     half = max(len(x) // 2, 2)
     task = _Task(truth, seed=seed)
     as_it_is = source[test] if source.shape[1] == target.shape[1] else None
     return Stitching(
+        spec=stitch,
         fitted_on=len(train),
         judged_on=len(test),
-        stitch=task.judge(stitch.transform(source[test])),
-        from_half=task.judge(_fit(x[:half], y[:half]).transform(source[test])),
+        stitch=task.judge(fitted.transform(source[test])),
+        from_half=task.judge(_fit(stitch, x[:half], y[:half]).transform(source[test])),
         mean=task.judge(Mean().fit(x, y).transform(source[test])),
-        random=task.judge(_gaussian(y, len(test), seed=seed)),
+        random=task.judge(gaussian_like(y, len(test), seed=seed)),
         identity=None if as_it_is is None else task.judge(as_it_is),
-        singular_values=tuple(_singular_values(stitch.matrix_, x).tolist()),
-        bias_norm=float(np.linalg.norm(stitch.offset_.astype(np.float64))),
+        mean_norm=float(np.linalg.norm(y.mean(axis=0, dtype=np.float64))),
+        layers=layer_spectra(fitted, source.shape[1], x),
+        loss_curve=tuple(map(tuple, fitted.loss_curve_.tolist())) if isinstance(fitted, Mlp) else (),
     )
 
 
-def _fit(x: Vectors, y: Vectors) -> Ridge:
-    return Ridge().tuned(x[:_PENALTY_PAIRS], y[:_PENALTY_PAIRS]).fit(x, y)
+def _fit(spec: str, x: Vectors, y: Vectors) -> Stitch:
+    return new_stitch(spec).tuned(x[:_PENALTY_PAIRS], y[:_PENALTY_PAIRS]).fit(x, y)
 
 
 def halves(count: int, *, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -121,19 +174,6 @@ def halves(count: int, *, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int6
     order = np.random.default_rng(seed).permutation(count)
     middle = count // 2
     return order[:middle][:MOST_PAIRS], order[middle:][:MOST_PAIRS]
-
-
-def _singular_values(matrix: Vectors, source: Vectors) -> Matrix:
-    """Singular values of a stitch's matrix, (p, q), fitted on (n, p), the greatest first: min(n, p, q) of them.
-
-    The matrix maps nothing outside of what the centred pairs span, so with few pairs a small one has the same values.
-    They are the roots of eigenvalues: what is below 10⁻⁸ of the greatest is rounding.
-    """
-    whole = matrix.astype(np.float64)
-    if len(source) < len(whole):
-        whole = np.linalg.qr(centred(source)[0].T)[0].T @ whole
-    gram = whole @ whole.T if len(whole) <= whole.shape[1] else whole.T @ whole
-    return np.asarray(np.sqrt(np.maximum(np.linalg.eigvalsh(gram)[::-1], 0)))
 
 
 class _Task:
@@ -149,13 +189,20 @@ class _Task:
         same = self._nearest(predicted)[:, :, None] == self._true[:, None, :]
         scores = score_predictions(predicted, self.truth, shares=same.any(axis=2).mean(axis=1))
         mae = float(np.abs(predicted.astype(np.float64) - self.truth).mean())
-        return Scores(scores.mse, mae, scores.r2, scores.overlap_at_10)
+        deviation = _variance(self.truth)
+        spread = _variance(predicted) / deviation if deviation > 0 else 0.0
+        return Scores(scores.mse, mae, scores.r2, scores.overlap_at_10, spread)
 
     def _nearest(self, documents: Vectors) -> NDArray[np.int64]:
         return nearest_by_cosine(self._queries, unit_rows(documents), self._query_rows, NEIGHBOURS)
 
 
-def _gaussian(target: Vectors, count: int, *, seed: int) -> Vectors:
-    rows = target.astype(np.float64)
+def _variance(vectors: Vectors) -> float:
+    return float(vectors.var(axis=0, dtype=np.float64).sum())
+
+
+def gaussian_like(vectors: Vectors, count: int, *, seed: int) -> Vectors:
+    """`count` vectors from a Gaussian whose columns have the mean and the deviation of those of (n, d)."""
+    rows = vectors.astype(np.float64)
     drawn = np.random.default_rng(seed).standard_normal((count, rows.shape[1]))
     return np.asarray(drawn * rows.std(axis=0) + rows.mean(axis=0), dtype=np.float32)

@@ -55,11 +55,51 @@ def test_a_sample_is_the_same_for_the_same_seed(stores, capsys):
 def test_page_and_tables_are_written(stores, capsys):
     assert run(["compare", "a", "b", "--html", "page.html", "--csv", "figures"]) == 0
     assert Path("page.html").read_text().startswith("<!doctype html>")
-    assert {path.stem for path in Path("figures").iterdir()} == {measure.key for measure in MEASURES}
+    assert {path.stem for path in Path("figures").iterdir()} == {
+        "marginals",
+        "dimensions",
+        *(measure.key for measure in MEASURES),
+    }
     assert run(["compare", "a", "b", "--csv", "figures.csv"]) == 0
     with Path("figures.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert {row["measure"] for row in rows} == {measure.key for measure in MEASURES}
+
+
+def test_several_stitches_are_fitted(stores, capsys):
+    kinds = ["--stitch", "ridge", "--stitch", "ols", "--stitch", "procrustes", "--stitch", "lowrank:2"]
+    assert run(["compare", "a", "b", *kinds, "--json", "--csv", "figures"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    r2 = {one["stitch"]: one["matrix"][0][1] for one in document["measures"] if one["key"] == "r2"}
+    assert list(r2) == ["ridge", "ols", "procrustes", "lowrank:2"]
+    assert r2["ols"] == pytest.approx(1) and r2["lowrank:2"] < 0.95 and r2["procrustes"] < 0.95
+    assert [one["key"] for one in document["measures"]].count("r2_identity") == 1
+    assert {"r2.csv", "r2-lowrank-2.csv", "penalty-ols.csv"} <= {path.name for path in Path("figures").iterdir()}
+    assert run(["compare", "a", "b", *kinds]) == 0
+    assert "stitches: lowrank:2, fitted on 20" in capsys.readouterr().out
+
+
+def test_groups_are_set_against_each_other(stores, capsys):
+    named = ["--group", "first=a,b", "--group", "second=e,c"]
+    make_store(Path("e"), IDS, np.random.default_rng(2).normal(size=(40, 5)).astype(np.float32))
+    assert run(["compare", "c", *named, "--html", "page.html", "--csv", "figures"]) == 0
+    text = capsys.readouterr().out
+    assert "groups of stores: first (2), second (2)" in text and "layer by layer" in text
+    assert max(map(len, text.split("\n"))) <= 100
+    assert "Groups of stores" in Path("page.html").read_text()
+    run(["compare", "c", *named, "--json"])
+    document = json.loads(capsys.readouterr().out)
+    assert [store["name"] for store in document["stores"]] == ["c", "a", "b", "e"]
+    assert document["groups"]["places"] == {"first": [1, 2], "second": [3, 0]}
+    angles = next(one["matrix"] for one in document["measures"] if one["key"] == "cka_distance")
+    expected = np.hypot(angles[1][3], angles[2][0])
+    assert document["groups"]["layer_distances"][0][1] == pytest.approx(expected)
+    with Path("figures/groups.csv").open(newline="") as file:
+        rows = {(row["measure"], row["where"]): row["mean"] for row in csv.DictReader(file)}
+    assert float(rows["layer_distance", "first to second"]) == pytest.approx(expected)
+    with Path("figures/dimensions.csv").open(newline="") as file:
+        first = next(csv.DictReader(file))
+    assert first["id"] == document["local_dimensions"][0]["lowest"][0]["id"]
 
 
 @pytest.mark.parametrize("output", [["--html", "out"], ["--csv", "out"], ["--csv", "out.csv"]])
@@ -79,6 +119,15 @@ def test_an_output_is_replaced_only_when_told(stores, output, capsys):
         (["a", "b", "--html", "a/page.html"], 2, "overlaps"),
         (["a", "b", "--html", "x", "--csv", "x"], 2, "two different outputs"),
         (["a", "b", "--labels", "none.tsv"], 4, "no such file"),
+        (["a", "b", "--stitch", "ridge+text"], 2, "stitches of vectors alone"),
+        (["a", "b", "--group", "x=a"], 2, "two or more with stores, found 1"),
+        (["a", "b", "--group", "x"], 2, "such as old=a,b"),
+        (["a", "b", "--group", "x=a,b", "--group", "x=c"], 2, "a name of its own"),
+        (["--group", "x=a,b", "--group", "y=b,c"], 2, "a store is in one group"),
+        ([], 2, "two or more stores, found 0"),
+        (["a", "b", "--stitch", "auto"], 2, "found 'auto'"),
+        (["a", "b", "--stitch", "adjoint"], 2, "found 'adjoint'"),
+        (["a", "b", "--stitch", "mlp"], 2, "mlp:1 to mlp:7"),
     ],
 )
 def test_what_cannot_be_compared_is_one_line(stores, arguments, code, message, capsys):

@@ -5,24 +5,22 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from browser import ask_browser, browse, with_browser
 from html_page import Page
 from stores_tools import make_store
 
 from migrate.report.compare import (
-    Shading,
     compare_document,
-    compare_page,
     compare_text,
     comparison_sentences,
-    heat_map,
     letter,
     long_csv,
+    marginals_csv,
     matrix_csv,
-    shading_of,
-    spectra,
 )
+from migrate.report.compare_page import Shading, compare_page, heat_map, loss_curves, shading_of, spectra
 from migrate.similarity.comparison import compare_stores
-from migrate.similarity.measures import MEASURES
+from migrate.similarity.measures import MEASURES, figures_of
 from migrate.similarity.stitching import judge_stitching
 
 BY_KEY = {measure.key: measure for measure in MEASURES}
@@ -42,7 +40,12 @@ def found(tmp_path_factory):
         for place, name, table in zip("abc", names, tables, strict=True)
     ]
     labels = {doc_id: "even" if row % 2 else "odd" for row, doc_id in enumerate(ids)}
-    return compare_stores(stores, labels=labels)
+    groups = {"these": [0, 1], "those": [2]}
+    return compare_stores(stores, labels=labels, stitches=["ridge", "mlp:2"], groups=groups)
+
+
+def figures(comparison, name):
+    return next(one for one in figures_of(comparison) if one.name == name)
 
 
 def test_text_fits_and_says_what_was_compared(found):
@@ -51,7 +54,9 @@ def test_text_fits_and_says_what_was_compared(found):
     assert text.startswith("3 spaces of the same 60 documents\n")
     assert "A–B" in text and "C→B" in text and "old (true)" in text
     line = next(line for line in text.split("\n") if line.startswith("A→C"))
-    assert line.split()[7:9] == ["-", "-"]  # no identity between 5 and 3 dimensions
+    assert line.split()[6] == "-"  # no identity between 5 and 3 dimensions
+    assert "stitches: mlp:2, fitted on 30 documents" in text and "A→A" in text
+    assert "CKA with a Gaussian of the same shape" in text
 
 
 def test_letters_go_on_after_z():
@@ -61,36 +66,77 @@ def test_letters_go_on_after_z():
 def test_the_document_is_json_and_has_every_matrix(found):
     document = json.loads(json.dumps(compare_document(found), allow_nan=False))
     assert (document["schema_version"], document["kind"]) == (1, "compare")
-    matrices = {one["key"]: one["matrix"] for one in document["measures"]}
+    matrices = {one["key"]: one["matrix"] for one in document["measures"] if one["stitch"] in (None, "ridge")}
     assert set(matrices) == set(BY_KEY)
     assert matrices["r2"][2][0] == found.pairs[0, 2].back.stitch.r2
     assert matrices["r2_identity"][0][2] is None
     stitch = next(one for one in document["stitches"] if (one["from"], one["to"]) == (2, 1))
     assert stitch["singular_values"] == list(found.pairs[1, 2].back.singular_values)
     assert document["downstream"]["probe"][2] is None
+    (network,) = (s for s in document["stitches"] if (s["spec"], s["from"], s["to"]) == ("mlp:2", 0, 2))
+    assert [len(layer["singular_values"]) for layer in network["layers"]] == [5, 3] and network["singular_values"] == []
+    assert len(network["loss_curve"][0]) == 3
+
+
+def test_the_document_has_extremes_and_means_by_source_and_target(found):
+    r2 = next(m for m in compare_document(found)["measures"] if (m["key"], m["stitch"]) == ("r2", "ridge"))
+    matrix = np.array(r2["matrix"])
+    off = matrix[~np.eye(3, dtype=bool)]
+    assert (r2["best"]["value"], r2["worst"]["value"]) == (off.max(), off.min())
+    assert matrix[r2["worst"]["from"], r2["worst"]["to"]] == off.min()
+    np.testing.assert_allclose(r2["by_source"], (matrix.sum(axis=1) - np.diag(matrix)) / 2)
+    np.testing.assert_allclose(r2["by_target"], (matrix.sum(axis=0) - np.diag(matrix)) / 2)
+    penalty = figures(found, "penalty")
+    assert penalty.best.value == min(
+        v for row, line in enumerate(penalty.matrix) for col, v in enumerate(line) if row != col
+    )
+    assert figures(found, "bias_norm").best is None
+
+
+def test_a_gaussian_stands_below_cka_alone(found):
+    by_key = {m["key"]: m for m in compare_document(found)["measures"]}
+    assert by_key["cka"]["gaussian"] == [chance.cka for chance in found.chance]
+    assert by_key["cka_biased"]["gaussian"] == [chance.cka_biased for chance in found.chance]
+    assert "gaussian" not in by_key["jaccard"]
+    assert list(csv.reader(io.StringIO(matrix_csv(figures(found, "cka"), found))))[-1][0] == "a Gaussian"
+    page = Page(compare_page(found))
+    rows = [row for table in page.tables for row in table if row[0] == "a Gaussian"]
+    assert len(rows) == 2 and rows[0][1] == f"{found.chance[0].cka:.3f}"
 
 
 def test_tables_of_commas_hold_exact_figures(found):
-    rows = list(csv.reader(io.StringIO(matrix_csv(BY_KEY["penalty"], found))))
+    rows = list(csv.reader(io.StringIO(matrix_csv(figures(found, "penalty"), found))))
     assert rows[0] == ["from", *(one.name for one in found.stores)]
     assert float(rows[1][3]) == found.pairs[0, 2].forth.stitch.penalty
-    assert list(csv.reader(io.StringIO(matrix_csv(BY_KEY["r2_identity"], found))))[1][3] == ""
-    long = {tuple(row[:3]): row[3] for row in csv.reader(io.StringIO(long_csv(found)))}
-    assert float(long["cka", "old", "other"]) == found.pairs[0, 2].cka
-    assert ("r2_identity", "old", "other") not in long
+    assert list(csv.reader(io.StringIO(matrix_csv(figures(found, "r2_identity"), found))))[1][3] == ""
+    long = {(*row[:3], row[4]): row[3] for row in csv.reader(io.StringIO(long_csv(found)))}
+    assert float(long["cka", "old", "other", ""]) == found.pairs[0, 2].cka
+    assert ("r2_identity", "old", "other", "") not in long
+    assert float(long["r2", "old", "other", "mlp:2"]) == found.stitches["mlp:2"][0, 2].stitch.r2
+    assert float(long["r2", "old", "", "ridge"]) == figures(found, "r2").by_source[0]
+    assert float(long["r2", "", "old", "ridge"]) == figures(found, "r2").by_target[0]
+    assert float(long["cka", "a Gaussian", "old", ""]) == found.chance[0].cka
+    means = {tuple(row[:3]): row[3:] for row in csv.reader(io.StringIO(marginals_csv(found)))}
+    assert [float(value) for value in means["penalty", "mlp:2", "other"]] == [
+        figures(found, "penalty mlp:2").by_source[2],
+        figures(found, "penalty mlp:2").by_target[2],
+    ]
 
 
 def test_the_page_is_whole_and_needs_nothing_from_outside(found):
     page = Page(compare_page(found))
     assert page.open == []
-    shown = [measure for measure in MEASURES if measure.key not in ("r2_mean", "r2_random")]
+    shown = [
+        one for one in figures_of(found) if one.measure.key not in ("r2_mean", "r2_random") and one.mean is not None
+    ]
     maps = [table for table in page.tables if table[0] == ["", "A", "B", "C"]]
     assert len(maps) == len(shown)
     assert all(link.startswith(("#", "data:")) for link in page.links)
-    cka = maps[len([measure for measure in shown if measure.directed])]
-    assert [row[0] for row in cka[1:]] == ["A old", f"B {found.stores[1].name}", "C other"]
+    cka = maps[len([one for one in shown if one.measure.directed])]
+    assert [row[0] for row in cka[1:]] == ["A old", f"B {found.stores[1].name}", "C other", "a Gaussian"]
     assert cka[1][1:] == ["1.000", f"{found.pairs[0, 1].cka:.3f}", f"{found.pairs[0, 2].cka:.3f}"]
-    assert {"Labels", "Spectra", "The stores"} <= set(page.texts)
+    assert {"Labels", "Spectra", "Spectra and losses", "The stores", "The stitches"} <= set(page.texts)
+    assert {"Groups of stores", "Where the local dimension is low, and where it is high"} <= set(page.texts)
     assert page.texts.count("probe macro-F1") == 1
 
 
@@ -114,7 +160,7 @@ def sentences_of(a, b, tmp_path):
 def test_the_better_direction_is_named(tmp_path):
     """From ten dimensions to three of them everything is known, back hardly anything."""
     x = np.random.default_rng(0).normal(size=(400, 10))
-    direction, size, own = sentences_of(x, x[:, :3], tmp_path)
+    direction, size, own, _ = sentences_of(x, x[:, :3], tmp_path)
     assert "finds 100% of the 10 nearest neighbours that B has" in direction
     assert "A to B works better; vectors alone may be enough" in direction
     assert "the number of documents is not what limits it" in size
@@ -131,9 +177,19 @@ def test_spaces_that_are_one_need_no_stitch(tmp_path):
 def test_too_few_documents_are_said_to_be_too_few(tmp_path):
     rng = np.random.default_rng(0)
     hidden = rng.normal(size=(120, 80))
-    _, size, own = sentences_of(hidden @ rng.normal(size=(80, 100)), hidden @ rng.normal(size=(80, 90)), tmp_path)
+    _, size, own, _ = sentences_of(hidden @ rng.normal(size=(80, 100)), hidden @ rng.normal(size=(80, 90)), tmp_path)
     assert "more documents would bring some more" in size
     assert "so few documents do not span the dimensions" in own
+
+
+def test_a_stitch_that_gives_only_the_mean_is_said_to(tmp_path):
+    rng = np.random.default_rng(0)
+    *_, related = sentences_of(rng.normal(size=(400, 10)), rng.normal(size=(400, 5)) + 3, tmp_path / "unrelated")
+    assert related.startswith("is the stitch only a mean estimator? nearly, one way or both: ")
+    assert "the norm of the target's mean is 6.7" in related
+    x = rng.normal(size=(400, 10))
+    *_, related = sentences_of(x, x @ rng.normal(size=(10, 10)), tmp_path / "related")
+    assert related.startswith("is the stitch only a mean estimator? no: from A to B it gives 100% of")
 
 
 def test_names_are_shown_and_not_obeyed(found):
@@ -153,11 +209,18 @@ def test_the_most_alike_is_shaded_deepest(found, key):
 
 
 def test_a_heat_map_has_a_figure_in_every_cell(found):
-    shown = heat_map(BY_KEY["r2_identity"], found)
+    shown = heat_map(figures(found, "r2_identity"))
     assert [[figure for figure, _ in row].count("-") for row in shown.cells] == [1, 1, 2]
     assert shown.cells[0][2] == ("-", 0.0)
     assert shown.cells[0][0] == ("1.000", 1.0)
     assert shown.deeper == "deeper: more alike"
+
+
+def test_squared_errors_are_shaded_by_order_of_magnitude():
+    shading = shading_of(BY_KEY["mse"], ((1e-6, 1e-2), (1.0, 1e-6)))
+    assert [round(shading.share(value), 3) for value in (1.0, 1e-2, 1e-3, 1e-6, 0.0)] == [0, 0.333, 0.5, 1, 1]
+    assert "order of magnitude" in shading.deeper
+    assert shading_of(BY_KEY["mse"], ((0.0, 0.0), (0.0, 0.0))).share(0.0) == 0
 
 
 def test_equal_values_are_no_obstacle():
@@ -169,3 +232,27 @@ def test_spectra_leave_out_what_is_below_the_scale():
     said = [title.text for title in ElementTree.fromstring(chart.drawing).iter("title")]
     assert said == ["one", "one: 1 at 1", "one: 0.5 at 2"]
     assert spectra({"none": [0.0, 0.0]}) is None
+
+
+def test_loss_curves_have_both_losses():
+    chart = loss_curves({"a": [(1, 0.9, 2.0), (2, 0.8, 1.5)], "b": [(1, 0.5)], "c": []})
+    assert [name for name, _ in chart.legend] == ["a, held out", "a, training", "b, training"]
+    said = [title.text for title in ElementTree.fromstring(chart.drawing).iter("title")]
+    assert "a, held out: 1.5 at 2" in said
+    assert loss_curves({"c": []}) is None
+
+
+@pytest.mark.slow
+@with_browser
+def test_a_browser_shows_it_and_a_telephone_without_scrolling_sideways(found, tmp_path):
+    path = tmp_path / "spaces.html"
+    path.write_text(compare_page(found), encoding="utf-8")
+    shown = browse(tmp_path, path, "--dump-dom")
+    assert "penalty above self" in shown.stdout and "CONSOLE" not in shown.stderr, shown.stderr
+    script = """page => {
+      const root = page.documentElement, cell = page.querySelector("table.heat tbody td");
+      const drawn = page.querySelectorAll("svg[role=img]").length;
+      return [root.scrollWidth - root.clientWidth, getComputedStyle(cell).backgroundColor, drawn];
+    }"""
+    beyond, colour, drawn = ask_browser(tmp_path, compare_page(found), script, width=390)
+    assert beyond == 0 and colour != "rgba(0, 0, 0, 0)" and drawn == 4

@@ -1,15 +1,13 @@
 """The page: valid, whole, without network, and shown by a real browser without complaint."""
 
-import json
 import re
-import shutil
-import subprocess
 from dataclasses import replace
 from html import escape
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from browser import ask_browser, browse, with_browser
 from html_page import Page
 from topics import DOCUMENTS, QRELS, QUERIES, SOURCE, audit, make_store, noisy
 
@@ -32,14 +30,7 @@ from migrate.report.svg.charts import (
 from migrate.report.svg.frame import Frame, ticks
 from migrate.vectors import Query
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-QUIET = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--enable-logging=stderr",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--window-size=1200,2000",
-)  # fmt: skip
 STRANGE = " <script>alert('x')</script> & \"quoted\""
-
-with_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here")
 
 
 @pytest.fixture(scope="module")
@@ -165,11 +156,6 @@ def test_a_store_that_changes_no_answer_has_no_bars(report):
     assert "Each bar is a query" not in page and "Each bar is a query" in audit_page(report)
 
 
-def browse(tmp_path, path, *arguments):
-    options = [*QUIET, f"--user-data-dir={tmp_path / 'profile'}", *arguments, path.as_uri()]
-    return subprocess.run([CHROMIUM, *options], capture_output=True, text=True, timeout=120, check=True)
-
-
 @pytest.mark.slow
 @with_browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -183,20 +169,6 @@ def test_a_browser_shows_it_without_complaint(scheme, report, tmp_path):
     browse(tmp_path, path, *look, f"--screenshot={picture}")
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert picture.stat().st_size > 20_000, "an empty page is smaller"
-
-
-def ask_browser(tmp_path, page, script, *, width=1200, sandbox="allow-same-origin allow-scripts"):
-    """What a function of the page's window gives, in a frame of some width."""
-    path = tmp_path / "frame.html"
-    path.write_text(
-        f'<!doctype html><iframe sandbox="{sandbox}" style="border:0;width:{width}px;height:2000px" '
-        f'srcdoc="{escape(page)}"></iframe><pre></pre><script>onload = () => {{'
-        f"const page = frames[0].document, say = ({script})(page, frames[0]);"
-        'document.querySelector("pre").textContent = JSON.stringify(say); }</script>',
-        encoding="utf-8",
-    )
-    shown = browse(tmp_path, path, "--dump-dom").stdout
-    return json.loads(re.search(r"<pre>(.*)</pre>", shown, re.DOTALL)[1].replace("&amp;", "&").replace("&lt;", "<"))
 
 
 def table_page(rows):

@@ -3,7 +3,7 @@ import pytest
 from scipy.stats import ortho_group
 
 from migrate.errors import VectorError
-from migrate.similarity.spaces import cka_distance, linear_cka, unbiased_hsic
+from migrate.similarity.spaces import biased_cka, chance_cka, cka_distance, linear_cka, unbiased_hsic
 
 
 def make(n=60, p=8, q=5, seed=0):
@@ -103,3 +103,23 @@ def test_documents_must_be_the_same_and_four():
         linear_cka(x[:3], y[:3])
     with pytest.raises(VectorError, match="minibatches"):
         linear_cka(x, y, batch_size=3)
+
+
+@pytest.mark.parametrize(("n", "p", "q"), [(60, 8, 5), (20, 40, 30), (20, 40, 5)])
+def test_biased_cka_is_that_of_centred_gram_matrices(n, p, q):
+    """Kornblith et al. 2019, eq. 3 and 4: tr(KHLH) over the root of tr(KHKH) tr(LHLH)."""
+    x, y = make(n=n, p=p, q=q)
+    centre = np.eye(n) - 1 / n
+    k, l = (centre @ side.astype(float) @ side.T.astype(float) @ centre for side in (x, y))  # noqa: E741
+    expected = np.trace(k @ l) / np.sqrt(np.trace(k @ k) * np.trace(l @ l))
+    assert biased_cka(x, y) == pytest.approx(expected, abs=1e-6)
+    assert biased_cka(x, np.ones_like(x)) == 0
+
+
+def test_a_gaussian_is_alike_by_the_biased_estimator_alone():
+    """Of n documents in d dimensions, independent Gaussians have about d / (n + d), here 1/2, without bias 0."""
+    x = np.random.default_rng(5).normal(size=(400, 400)).astype(np.float32)
+    chance = chance_cka(x, seed=1)
+    assert chance.cka_biased == pytest.approx(0.5, abs=0.02)
+    assert chance.cka == pytest.approx(0, abs=0.02)
+    assert chance_cka(x, seed=1) == chance

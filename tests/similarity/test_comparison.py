@@ -6,8 +6,12 @@ from stores_tools import make_store
 
 from migrate.errors import DatasetError, UsageError
 from migrate.similarity.comparison import compare_stores, distinct_names
+from migrate.similarity.dimension import local_dimensions
+from migrate.similarity.matching import match_documents
 from migrate.similarity.measures import MEASURES
+from migrate.similarity.neighbours import find_nearest
 from migrate.similarity.spaces import compare_spaces
+from migrate.vectors import unit_rows
 
 BY_KEY = {measure.key: measure for measure in MEASURES}
 
@@ -28,8 +32,6 @@ def found(stores):
 
 def test_every_pair_is_compared_on_the_shared_documents(stores, found):
     assert list(found.pairs) == [(0, 1), (0, 2), (1, 2)]
-    from migrate.similarity.matching import match_documents
-
     tables = match_documents(stores, seed=1).vectors
     assert found.pairs[0, 2] == compare_spaces(tables[0], tables[2], seed=1)
     assert [(one.name, one.dim, one.documents) for one in found.stores] == [("a", 5, 60), ("b", 5, 60), ("c", 3, 60)]
@@ -41,6 +43,47 @@ def test_matrices_stand_the_right_way_round(found):
     cka = BY_KEY["cka"].matrix(found)
     assert cka[0][1] == cka[1][0] == found.pairs[0, 1].cka
     assert [cka[place][place] for place in range(3)] == [1, 1, 1]
+
+
+def test_the_penalty_above_self_is_that_of_the_target_less(stores):
+    found = compare_stores(stores, seed=1, stitches=["ridge", "ols", "ridge"])
+    assert found.specs == ("ridge", "ols")
+    penalty, above = (BY_KEY[key].matrix(found, "ols") for key in ("penalty", "penalty_above_self"))
+    for a in range(3):
+        for b in range(3):
+            assert above[a][b] == pytest.approx(penalty[a][b] - penalty[b][b])
+    assert found.pairs[0, 2].back == found.stitches["ridge"][2, 0]
+    assert found.own_stitches[2] == found.stitches["ridge"][2, 2]
+
+
+def test_tables_of_pandas_have_a_column_for_each_stitch(stores):
+    frame = compare_stores(stores, stitches=["ridge", "ols"]).to_pandas()
+    assert {"cka", "r2", "r2 ols", "r2_mean"} <= set(frame.columns) and "r2_mean ols" not in frame.columns
+    assert len(frame) == 6
+
+
+def test_documents_are_listed_by_their_dimension_with_their_neighbours(stores):
+    found = compare_stores(stores, seed=1)
+    matched = match_documents(stores, seed=1)
+    near = find_nearest(unit_rows(matched.vectors[0]), 20)
+    dimensions = local_dimensions(near)
+    order = np.argsort(dimensions)
+    lowest = found.local[0].lowest
+    assert [document.id for document in lowest] == [matched.ids[row] for row in order[:20]]
+    np.testing.assert_allclose([document.dimension for document in lowest], dimensions[order[:20]])
+    assert lowest[0].neighbours == tuple(matched.ids[row] for row in near.rows[order[0]][:5])
+    assert found.local[0].highest[0].id == matched.ids[order[-1]]
+    assert found.texts[lowest[0].neighbours[4]] == f"text of {lowest[0].neighbours[4]}"
+
+
+def test_groups_have_the_figures_of_the_matrices(stores):
+    found = compare_stores(stores, seed=1, groups={"first": [0, 1], "second": [2]}).groups
+    whole = compare_stores(stores, seed=1)
+    cka = next(contrast for contrast in found.contrasts if contrast.key == "cka")
+    matrix = BY_KEY["cka"].matrix(whole)
+    assert cka.within.mean == pytest.approx(matrix[0][1])
+    assert cka.between.mean == pytest.approx((matrix[0][2] + matrix[1][2]) / 2)
+    assert found.layer_distances == ((0.0, None), (None, 0.0)) and whole.groups is None
 
 
 def test_there_is_no_figure_where_dimensions_differ(found):

@@ -1,12 +1,15 @@
 import numpy as np
 import pytest
 from scipy.stats import entropy, ortho_group
+from sklearn.dummy import DummyRegressor
+from sklearn.linear_model import LinearRegression
 from sklearn.metrics import mean_absolute_error, mean_squared_error, r2_score
 from sklearn.metrics.pairwise import cosine_similarity
 
-from migrate.errors import VectorError
-from migrate.similarity.stitching import halves, judge_stitching
+from migrate.errors import UsageError, VectorError
+from migrate.similarity.stitching import check_stitch, halves, judge_stitching
 from migrate.stitch.linear import Ridge
+from migrate.stitch.mlp import Mlp
 
 
 def make(n=240, noise=0.2, seed=0):
@@ -112,3 +115,62 @@ def test_four_documents_are_needed():
     x, y = make()
     with pytest.raises(VectorError, match="same 4 or more"):
         judge_stitching(x[:3], y[:3])
+
+
+def test_mae_explained_spread_and_mean_norm_are_those_of_scikit_learn():
+    x, y = make(n=300)
+    known, asked = halves(len(x), seed=2)
+    predicted = Ridge().fit(x[known], y[known]).transform(x[asked])
+    mean = DummyRegressor().fit(x[known], y[known]).predict(x[asked])
+    found = judge_stitching(x, y, seed=2)
+    shares = [mean_absolute_error(y[asked], guess) for guess in (predicted, mean)]
+    assert found.mae_explained == pytest.approx(1 - shares[0] / shares[1], rel=1e-5)
+    assert found.stitch.spread == pytest.approx(np.trace(np.cov(predicted.T)) / np.trace(np.cov(y[asked].T)), rel=1e-5)
+    assert found.mean.spread == pytest.approx(0, abs=1e-9) and found.random.spread == pytest.approx(1, abs=0.2)
+    assert found.mean_norm == pytest.approx(np.linalg.norm(mean[0]), rel=1e-5)
+    assert judge_stitching(x, np.ones_like(y)).mae_explained is None
+
+
+def test_ols_is_that_of_scikit_learn():
+    x, y = make(n=300)
+    known, asked = halves(len(x), seed=0)
+    model = LinearRegression().fit(x[known].astype(float), y[known])
+    found = judge_stitching(x, y, stitch="ols")
+    assert found.stitch.r2 == pytest.approx(
+        r2_score(y[asked], model.predict(x[asked]), multioutput="variance_weighted"), rel=1e-5
+    )
+    np.testing.assert_allclose(found.singular_values, np.linalg.svd(model.coef_, compute_uv=False), rtol=1e-4)
+    assert found.bias_norm == pytest.approx(np.linalg.norm(model.intercept_), rel=1e-4)
+    assert found.spec == "ols"
+
+
+def test_procrustes_stretches_all_directions_alike_and_a_low_rank_has_few():
+    x, y = make(n=300)
+    values = judge_stitching(x, y, stitch="procrustes").singular_values
+    np.testing.assert_allclose(values, values[0], rtol=1e-3)
+    low = np.array(judge_stitching(x, y, stitch="lowrank:2").singular_values)
+    assert (low[:2] > 1e-3).all() and (low[2:] < 1e-6 * low[0]).all()
+
+
+def test_a_network_has_the_spectra_of_its_layers_and_its_loss_curve():
+    x, y = make(n=120)
+    known, _ = halves(len(x), seed=0)
+    network = Mlp(2).fit(x[known], y[known])
+    found = judge_stitching(x, y, stitch="mlp:2")
+    assert len(found.layers) == 2
+    for layer, own in zip(network.layers_, found.layers, strict=True):
+        expected = np.linalg.svd(layer.weights.astype(float), compute_uv=False)
+        np.testing.assert_allclose(own.singular_values, expected, rtol=1e-5)
+        assert own.bias_norm == pytest.approx(np.linalg.norm(layer.biases), rel=1e-5)
+    np.testing.assert_array_equal(np.array(found.loss_curve, dtype=np.float32), network.loss_curve_)
+    assert (found.singular_values, found.bias_norm, found.effective_rank) == ((), None, None)
+    single = judge_stitching(x, y, stitch="mlp:1")
+    assert single.bias_norm is not None and len(single.singular_values) == 5
+
+
+@pytest.mark.parametrize(
+    "spec", ["auto", "text", "ridge+text", "prefix", "adjoint", "identity", "mean", "mlp", "mlp:8", ""]
+)
+def test_stitches_that_no_two_spaces_can_have_are_refused(spec):
+    with pytest.raises(UsageError, match="stitches of vectors alone"):
+        check_stitch(spec)

@@ -1,0 +1,130 @@
+"""A saved stitch as facts: what it maps, what it reads, how it was judged, what its layers look like."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from migrate.report.compare import number
+from migrate.report.page import as_plain
+from migrate.stitch.fitted import DOCUMENT, FittedStitch, input_dim
+from migrate.stitch.mlp import Mlp
+from migrate.stitch.select import Selection
+from migrate.stitch.spectrum import LayerSpectrum, layer_spectra
+
+_ENERGY = 0.9
+_SHOWN = {"layers", "epochs", "held_out_loss"}
+"""Facts of a network that its layers and its curve tell already."""
+
+_BARS = "▁▂▃▄▅▆▇█"
+_WIDTH = 40
+
+
+def stitch_document(folder: str, fitted: FittedStitch) -> dict[str, Any]:
+    """Everything that `inspect` tells of a stitch, as values that JSON holds."""
+    manifest, best = fitted.manifest, fitted.selection.best
+    models = {"from_model": manifest.source_model, "to_model": manifest.model}
+    if fitted.direction != DOCUMENT:
+        models = {"from_model": manifest.model, "to_model": manifest.source_model}
+    dim, curve = input_dim(manifest), fitted.stitch.loss_curve_ if isinstance(fitted.stitch, Mlp) else None
+    facts = {
+        "stitch": folder,
+        "spec": fitted.stitch.spec,
+        "maps": "documents" if fitted.direction == DOCUMENT else "queries",
+        **{name: None if model is None else model.spec for name, model in models.items()},
+        "from_dimension": dim,
+        "to_dimension": fitted.dim,
+        "output_norm": fitted.norm,
+        "pairs": manifest.counts.get("pairs", len(fitted.sample.ids)),
+        "true_vectors": len(fitted.sample.ids),
+        "views": sorted(fitted.stitch.views),
+        "reads_texts": fitted.reads_texts,
+        "without_texts": None if fitted.fallback is None else fitted.fallback.stitch.spec,
+        "held_out": asdict(best.scores),
+        "candidates": _candidates(fitted.selection),
+        "mean_norm": _mean_norm(fitted),
+        "layers": [{**asdict(layer), **_summary(layer)} for layer in layer_spectra(fitted.stitch, dim)],
+        "loss_curve": [] if curve is None else curve.tolist(),
+        "facts": dict(fitted.stitch.facts() or manifest.stitch.kind_facts or {}),
+        "arrays": {name: list(array.shape) for name, array in fitted.stitch.saved().items()},
+        "files": sorted(manifest.stitch.files or ()),
+        "made_by": f"lead-migrate {manifest.tool_version}",
+    }
+    plain: dict[str, Any] = as_plain(facts)
+    return plain
+
+
+def _candidates(selection: Selection) -> dict[str, float]:
+    return {row.stitch: row.scores.overlap_at_10 for row in selection.candidates}
+
+
+def _mean_norm(fitted: FittedStitch) -> float | None:
+    """Norm of the mean of the sample's true vectors, which a bias that only gives the mean has; None without any."""
+    vectors = fitted.sample.vectors
+    return float(np.linalg.norm(vectors.mean(axis=0, dtype=np.float64))) if len(vectors) else None
+
+
+def _summary(layer: LayerSpectrum) -> dict[str, float]:
+    """The effective rank, and how many directions have nine tenths of the energy."""
+    energy = np.cumsum(np.square(layer.singular_values))
+    enough = int(np.searchsorted(energy, _ENERGY * energy[-1])) + 1 if energy.size and energy[-1] > 0 else 0
+    return {"effective_rank": layer.effective_rank, "directions_for_90_percent": enough}
+
+
+def stitch_rows(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What stands in the document, as names and lines for a person."""
+    of = document
+    yield "stitch", of["stitch"]
+    yield "spec", of["spec"]
+    yield "maps", f"{of['maps']}: {of['from_model'] or 'a model that is not named'} -> {of['to_model'] or '?'}"
+    yield "dimensions", f"{of['from_dimension']:,} -> {of['to_dimension']:,}, vectors of length {of['output_norm']:.4g}"
+    yield "pairs", f"{of['pairs']:,}, of {of['true_vectors']:,} the true vectors are kept"
+    yield "views", ", ".join(of["views"]) or "the old vector alone"
+    if of["without_texts"]:
+        yield "without texts", of["without_texts"]
+    judged = of["held_out"]
+    yield "held out", f"overlap@10 {judged['overlap_at_10']:.3f}, R² {judged['r2']:.3f}, cosine {judged['cosine']:.3f}"
+    yield "candidates", ", ".join(f"{spec} {overlap:.3f}" for spec, overlap in of["candidates"].items())
+    if of["mean_norm"] is not None:
+        yield "mean norm", f"{number(of['mean_norm'])}, of the true vectors' mean"
+    yield from _layer_rows(of["layers"])
+    if of["loss_curve"]:
+        yield "loss curve", curve_sentence(of["loss_curve"])
+    for name, value in of["facts"].items():
+        if name not in _SHOWN:
+            yield name, f"{value:.4g}" if isinstance(value, int | float) else str(value)
+    yield "files", f"as in the manifest: {', '.join(of['files'])}"
+    yield "made by", of["made_by"]
+
+
+def _layer_rows(layers: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    if not layers:
+        yield "layers", "none: a sum of kernels, which has no matrix"
+    for place, layer in enumerate(layers, 1):
+        values = layer["singular_values"]
+        yield (
+            "map" if len(layers) == 1 else f"layer {place}",
+            f"{len(values):,} singular values from {number(values[0])} to {number(values[-1])}, effective rank "
+            f"{number(layer['effective_rank'])}, 90 % of the energy in {layer['directions_for_90_percent']:,}, bias "
+            f"norm {number(layer['bias_norm'])}",
+        )
+
+
+def curve_sentence(curve: Sequence[Sequence[float]]) -> str:
+    """A loss curve in words, and drawn; its last column is what training stopped by.
+
+    >>> curve_sentence([[1, 0.9, 2.0], [2, 0.8, 1.5], [3, 0.7, 1.75]])
+    '3 epochs, held-out loss 2.000 at first, least 1.500 at epoch 2  █▁▅'
+    """
+    losses = [row[-1] for row in curve]
+    kind = "held-out" if len(curve[0]) > 2 else "training"
+    least = min(losses)
+    at = int(curve[losses.index(least)][0])
+    kept = losses if len(losses) <= _WIDTH else [losses[round(x)] for x in np.linspace(0, len(losses) - 1, _WIDTH)]
+    span = max(kept) - min(kept) or 1.0
+    drawn = "".join(_BARS[round((loss - min(kept)) / span * (len(_BARS) - 1))] for loss in kept)
+    figures = f"{kind} loss {number(losses[0])} at first, least {number(least)} at epoch {at}"
+    return f"{len(losses)} epochs, {figures}  {drawn}"

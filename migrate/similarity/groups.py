@@ -1,0 +1,147 @@
+"""Groups of stores, such as the layers of one model: how alike they are within a group and between groups."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.errors import UsageError
+
+DRAWS = 2_000
+_LEVEL = 0.95
+
+Places = Mapping[str, Sequence[int]]
+"""The stores of each group by their places, in the order of layers where they are layers."""
+
+
+FEWEST_DRAWN = 3
+"""Stores of each group that bounds need: with two, every draw gives the same pair or none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A mean over pairs of stores, with 95 % bounds; these are None where groups are too small to tell."""
+
+    lower: float | None
+    mean: float
+    upper: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Contrast:
+    """A measure within groups and between them.
+
+    Attributes
+    ----------
+    key, title : of the measure
+    within : over all pairs of one group; None where no group has two stores
+    between : over all pairs of different groups
+    difference : within less between
+    """
+
+    key: str
+    title: str
+    within: Interval | None
+    between: Interval
+    difference: Interval | None
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Groups of stores compared.
+
+    Attributes
+    ----------
+    places : the stores of each group
+    contrasts : each measure within and between
+    layer_distances : between groups of equally many stores, layer by layer; None between others
+    """
+
+    places: Places
+    contrasts: tuple[Contrast, ...]
+    layer_distances: tuple[tuple[float | None, ...], ...]
+
+
+def check_groups(places: Places, stores: int) -> None:
+    """Make sure that groups can be set against each other.
+
+    Raises
+    ------
+    UsageError
+        There is one only, or one without stores; or a store is in two, or twice in one.
+    """
+    everything = [place for group in places.values() for place in group]
+    if len(places) < 2 or not all(places.values()):
+        raise UsageError(f"groups are compared with each other: expected two or more with stores, found {len(places)}")
+    if len(set(everything)) != len(everything) or not set(everything) <= set(range(stores)):
+        raise UsageError("a store is in one group, and once; take it out of the other")
+
+
+def contrast(
+    matrix: NDArray[np.float64], groups: Sequence[Collection[int]], *, seed: int = 0, draws: int = DRAWS
+) -> tuple[Interval | None, Interval, Interval | None]:
+    """Means of a measure within and between groups of stores, and their difference, with 95 % bounds.
+
+    `matrix`, (n, n), has the figures between stores; both directions count, the diagonal does not. Bounds are
+    percentiles of a bootstrap: stores are drawn with replacement from their groups, and a store drawn twice makes no
+    pair with itself. Pairs share stores, so that drawing pairs would give bounds that are too narrow. Where a group has
+    fewer than three stores there are no bounds.
+    """
+    rng = np.random.default_rng(seed)
+    counts = np.zeros((draws, len(matrix)))
+    label = np.full(len(matrix), -1)
+    for number, members in enumerate(groups):
+        places = list(members)
+        label[places] = number
+        counts[:, places] = rng.multinomial(len(places), np.full(len(places), 1 / len(places)), size=draws)
+    known = np.isfinite(matrix) & ~np.eye(len(matrix), dtype=bool) & (label[:, None] >= 0) & (label >= 0)
+    same = label[:, None] == label
+    everyone = np.vstack([(label >= 0).astype(float), counts])  # the first row is the stores as they are
+    within, between = (_means(matrix, known & mask, everyone) for mask in (same, ~same))
+    bounded = min(map(len, groups)) >= FEWEST_DRAWN
+    if not np.isfinite(within[0]):
+        return None, _interval(between, bounded=bounded), None
+    return (
+        _interval(within, bounded=bounded),
+        _interval(between, bounded=bounded),
+        _interval(within - between, bounded=bounded),
+    )
+
+
+def _means(matrix: NDArray[np.float64], mask: NDArray[np.bool_], counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Mean over the pairs in `mask` for each row of counts, (b, n): a pair counts as often as both its stores meet."""
+    sums, pairs = (
+        np.einsum("bi,ij,bj->b", counts, np.where(mask, values, 0), counts, optimize=True)
+        for values in (matrix, np.ones_like(matrix))
+    )
+    return np.asarray(np.divide(sums, pairs, where=pairs > 0, out=np.full(len(counts), np.nan)))
+
+
+def _interval(values: NDArray[np.float64], *, bounded: bool) -> Interval:
+    """The first value with the percentiles of the others; a draw without a pair does not count."""
+    if not bounded:
+        return Interval(None, float(values[0]), None)
+    drawn = values[1:][np.isfinite(values[1:])]
+    tail = 50 * (1 - _LEVEL)
+    low, high = np.percentile(drawn, [tail, 100 - tail])
+    return Interval(float(low), float(values[0]), float(high))
+
+
+def layer_distances(
+    angles: NDArray[np.float64], groups: Sequence[Sequence[int]]
+) -> tuple[tuple[float | None, ...], ...]:
+    """The root of the summed squared angles over layers, between groups of equally many stores in the order of layers.
+
+    `angles`, (n, n), are arccos CKA between stores. It is a metric where the angle is: the one on pairs of networks
+    that Williams et al. 2021 get from theirs on pairs of layers. 0 on the diagonal, None where the numbers differ.
+    """
+    return tuple(
+        tuple(
+            None if len(a) != len(b) else 0.0 if a is b else float(np.linalg.norm(angles[list(a), list(b)]))
+            for b in groups
+        )
+        for a in groups
+    )

@@ -1,0 +1,64 @@
+"""What the layers of a fitted stitch look like: singular values and bias norms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.stitch.base import Stitch, centred
+from migrate.stitch.linear import Adjoint, affine_map
+from migrate.stitch.mlp import Mlp
+from migrate.stitch.text_features import Matrix
+from migrate.vectors import Vectors
+
+
+@dataclass(frozen=True, slots=True)
+class LayerSpectrum:
+    """An affine map, `x @ matrix + bias`: the singular values of its matrix, the greatest first, and its bias's norm.
+
+    `singular_values` of a map that was fitted on few pairs are as many as these span.
+    """
+
+    singular_values: tuple[float, ...]
+    bias_norm: float
+
+    @property
+    def effective_rank(self) -> float:
+        """The exponential of the entropy of the singular values' shares (Roy & Vetterli 2007)."""
+        values = np.array(self.singular_values)
+        shares = values[values > 0] / values.sum()
+        return float(np.exp(-(shares * np.log(shares)).sum())) if shares.size else 0.0
+
+
+def layer_spectra(stitch: Stitch, dim: int, source: Vectors | None = None) -> tuple[LayerSpectrum, ...]:
+    """The layers of a fitted stitch from `dim` dimensions, the first one first; none where it is not made of such.
+
+    An affine stitch has one layer, an MLP several. `source`, (n, p), is what an affine one was fitted on, if that is
+    known: with n < p the decomposition is then a smaller one.
+    """
+    if isinstance(stitch, Mlp):
+        return tuple(
+            LayerSpectrum(_values(layer.weights.astype(np.float64)), _norm(layer.biases)) for layer in stitch.layers_
+        )
+    if isinstance(stitch, Adjoint):
+        return (LayerSpectrum(_values(stitch.matrix_.astype(np.float64)), 0.0),)
+    affine = affine_map(stitch, dim)
+    if affine is None:
+        return ()
+    matrix = affine.matrix
+    if source is not None and len(source) < len(matrix):
+        # It maps nothing outside of what the centred pairs span.
+        matrix = np.linalg.qr(centred(source)[0].T)[0].T @ matrix
+    return (LayerSpectrum(_values(matrix), _norm(affine.offset)),)
+
+
+def _values(matrix: Matrix) -> tuple[float, ...]:
+    """Singular values of (p, q), from the greatest, as roots of eigenvalues: below 10⁻⁸ of that is rounding."""
+    gram = matrix @ matrix.T if len(matrix) <= matrix.shape[1] else matrix.T @ matrix
+    return tuple(np.sqrt(np.maximum(np.linalg.eigvalsh(gram)[::-1], 0)).tolist())
+
+
+def _norm(bias: NDArray[np.floating]) -> float:
+    return float(np.linalg.norm(bias.astype(np.float64)))

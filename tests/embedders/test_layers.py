@@ -1,0 +1,132 @@
+"""Layers of a network as models: what transformers itself gives for them, and how specs name them."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModel, AutoTokenizer
+
+from migrate.cli.embed import command as embed_command
+from migrate.cli.main import run
+from migrate.embedders import load_embedder, parse_spec, recorded_options
+from migrate.embedders.kinds import POOLINGS, Layer, layer_spec, split_layer, split_prefix, split_spec
+from migrate.embedders.sentence_transformers import packaged_model_path
+from migrate.errors import UsageError
+from migrate.stores import open_store
+from migrate.vectors import Document
+
+MINILM = "packaged:all-MiniLM-L6-v2"
+TEXTS = ["A cat sits on the mat.", "A kitten is lying on a rug, and it purrs.", "Interest rates rose.", "x"]
+DOCUMENTS = [Document(f"d{row}", text) for row, text in enumerate(TEXTS)]
+
+
+@pytest.fixture(scope="module")
+def hidden():
+    """The hidden states of all layers and the mask, as transformers gives them."""
+    folder = str(packaged_model_path())
+    tokens = AutoTokenizer.from_pretrained(folder)(TEXTS, padding=True, return_tensors="pt")
+    model = AutoModel.from_pretrained(folder, dtype=torch.float32).eval()
+    with torch.no_grad():
+        states = model(**tokens, output_hidden_states=True).hidden_states
+    return [state.numpy() for state in states], tokens["attention_mask"].numpy()[:, :, None]
+
+
+def unit(rows):
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("number", [0, 3, 6])
+def test_a_layer_is_the_mean_of_its_hidden_states(hidden, number):
+    states, mask = hidden
+    expected = unit((states[number] * mask).sum(axis=1) / mask.sum(axis=1))
+    found = load_embedder(f"layer:{number}:{MINILM}", device="cpu").embed_documents(DOCUMENTS)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_a_pooling_of_its_own(hidden):
+    states, mask = hidden
+    for pooling, expected in (
+        ("cls", states[3][:, 0]),
+        ("max", np.where(mask, states[3], -np.inf).max(axis=1)),
+        ("mean", (states[3] * mask).sum(axis=1) / mask.sum(axis=1)),
+    ):
+        found = load_embedder(f"layer:3:{pooling}:{MINILM}", device="cpu").embed_documents(DOCUMENTS)
+        np.testing.assert_allclose(found, unit(expected), atol=1e-5)
+
+
+def test_the_last_layer_is_the_model():
+    last, whole = (
+        load_embedder(spec, device="cpu").embed_documents(DOCUMENTS) for spec in (f"layer:6:{MINILM}", MINILM)
+    )
+    np.testing.assert_array_equal(last, whole)
+
+
+def test_the_layer_is_in_the_identity_and_so_in_the_cache(tmp_path):
+    models = [load_embedder(f"layer:{n}:{MINILM}", device="cpu", cache=tmp_path / "c.sqlite") for n in (2, 5)]
+    specs = [model.identity.spec for model in models]
+    assert specs == [f"layer:{n}:sentence-transformers:sentence-transformers/all-MiniLM-L6-v2" for n in (2, 5)]
+    first, second = (model.embed_documents(DOCUMENTS) for model in models)
+    assert np.abs(first - second).max() > 0.01
+    np.testing.assert_array_equal(models[0].embed_documents(DOCUMENTS), first)
+    assert models[0].identity.dim == models[0].profile.dim == 384 and models[0].identity.normalized
+    assert models[0].profile.counter.exact
+    assert recorded_options(models[0].identity)["document_prefix"] == ""
+
+
+def test_specs_are_read_and_written():
+    spec = f"layer:4:cls:{MINILM}"
+    assert split_layer(spec) == (Layer(4, "cls"), MINILM)
+    assert layer_spec(*split_layer(spec)) == spec
+    assert split_spec(f"prefix:24:{spec}") == ("packaged", "all-MiniLM-L6-v2")
+    assert split_prefix(f"prefix:24:{spec}") == (24, spec)
+    assert next(o.type.choices for o in embed_command.params if o.name == "pooling") == POOLINGS
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (f"layer:x:{MINILM}", "expected one layer, how to pool it"),
+        ("layer:4", "expected one layer, how to pool it"),
+        (f"layer:3:layer:4:{MINILM}", "expected one layer, how to pool it"),
+        ("layer:4:median:" + MINILM, "unknown model"),
+        ("layer:4:tfidf:64", "tfidf:64 has no layers"),
+        ("layer:4:openai:text-embedding-3-small", "has no layers"),
+    ],
+)
+def test_what_no_layer_is_is_refused(spec, message):
+    with pytest.raises(UsageError, match=message):
+        load_embedder(spec)
+
+
+def test_a_layer_beyond_the_last_is_refused():
+    with pytest.raises(UsageError, match="expected a layer from 0 to 6, found 7"):
+        load_embedder(f"layer:7:{MINILM}", device="cpu").embed_documents(DOCUMENTS)
+    with pytest.raises(UsageError, match="expected one layer"):
+        parse_spec("layer:-1:" + MINILM)
+
+
+def test_first_tokens_of_a_layer(hidden):
+    cut = load_embedder(f"prefix:2:layer:3:{MINILM}", device="cpu").embed_documents(DOCUMENTS[:1])
+    short = load_embedder(f"layer:3:{MINILM}", device="cpu").embed_documents([Document("d", "A cat")])
+    np.testing.assert_allclose(cut, short, atol=1e-6)
+
+
+def test_the_command_embeds_a_layer_and_the_manifest_names_it(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    lines = (json.dumps({"id": document.id, "text": document.text}) for document in DOCUMENTS)
+    (tmp_path / "docs.jsonl").write_text("\n".join(lines))
+    asked = ["embed", "docs.jsonl", "--model", MINILM, "--no-chunks", "--no-cache", "--device", "cpu", "-q"]
+    assert run([*asked, "--layer", "3", "--pooling", "cls", "-o", "store"]) == 0
+    store = open_store(tmp_path / "store")
+    spec = "layer:3:cls:sentence-transformers:sentence-transformers/all-MiniLM-L6-v2"
+    assert store.info.manifest.model.spec == spec
+    expected = load_embedder(f"layer:3:cls:{MINILM}", device="cpu").embed_documents(DOCUMENTS)
+    np.testing.assert_allclose(store.get(np.arange(4)).vectors, expected, atol=1e-6)
+    assert run(["check", "store", "--model", f"layer:3:cls:{MINILM}", "--device", "cpu", "-q"]) == 0
+    assert run(["check", "store", "--model", MINILM, "--device", "cpu", "-q"]) == 1
+    capsys.readouterr()
+    assert run([*asked, "--pooling", "cls", "-o", "other"]) == 2
+    assert "--layer N" in capsys.readouterr().err and not (tmp_path / "other").exists()
+    assert run([*asked, "--layer", "9", "-o", "other"]) == 2
+    assert "from 0 to 6, found 9" in capsys.readouterr().err and not (tmp_path / "other").exists()

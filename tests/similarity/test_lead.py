@@ -1,0 +1,62 @@
+"""The experiment of `benchmarks/lead.py` on two made sets and three made models, of which one set lacks one."""
+
+import json
+import sys
+
+import lead
+import numpy as np
+import pytest
+
+from migrate.datasets.beir import write_beir
+from migrate.vectors import Document, Query
+
+SIZES = {"first": 40, "second": 30}
+
+
+@pytest.fixture
+def data(tmp_path):
+    rng = np.random.default_rng(0)
+    (tmp_path / "pairs").mkdir()
+    for name, size in SIZES.items():
+        ids = [f"d{row}" for row in range(size)]
+        documents = [Document(doc_id, f"text of {doc_id}") for doc_id in ids]
+        write_beir(tmp_path / name, documents, [Query("q", "text")], {"q": {"d0": 1}})
+        x = rng.normal(size=(size, 4))
+        spaces = {"a": x, "b": x @ rng.normal(size=(4, 3)), **({"c": x[:, :2]} if name == "first" else {})}
+        for space, vectors in spaces.items():
+            arrays = {"doc_ids": ids, "docs": vectors.astype(np.float32), "query_ids": ["q"]}
+            np.savez(tmp_path / "pairs" / f"{name}.{space}.npz", **arrays, queries=vectors[:1].astype(np.float32))
+    return tmp_path
+
+
+def test_models_and_sets_become_one_page(data, monkeypatch, capsys):
+    page = data / "page.html"
+    monkeypatch.setattr(sys, "argv", ["lead.py", str(data), "--html", str(page), "--stitch", "ridge", "ols"])
+    assert lead.main() == 0
+    text = capsys.readouterr().out
+    assert "c is left out of second: " in text
+    rows = [line.split() for line in text.splitlines() if line.startswith(("first, ", "second, "))]
+    assert [(row[0], row[1], row[3]) for row in rows] == [
+        ("first,", "3", "ridge"), ("first,", "3", "ols"), ("second,", "2", "ridge"), ("second,", "2", "ols")
+    ]  # fmt: skip
+    assert "2 spaces of the same 70 documents" in text
+    assert "2 spaces of the same 70 documents" in page.read_text()
+
+
+def test_stores_are_found_again(data, monkeypatch, capsys):
+    kept = data / "stores"
+    monkeypatch.setattr(sys, "argv", ["lead.py", str(data), "--stores", str(kept), "--sets", "first"])
+    assert lead.main() == 0
+    written = {path: path.stat().st_mtime_ns for path in kept.rglob("index.faiss")}
+    assert len(written) == 3
+    assert lead.main() == 0
+    assert {path: path.stat().st_mtime_ns for path in kept.rglob("index.faiss")} == written
+    line = json.loads((kept / "first" / "a" / "docs.jsonl").read_text().splitlines()[0])
+    assert line["id"] == "d0"
+
+
+def test_the_experiment_of_lead_has_17_models_and_6_sets(data):
+    models, sets = lead.models_of(data, ["lead", "tfidf:8"]), lead.sets_of(data, ["lead"])
+    assert len(models) == 18 and models[0] == "sentence-transformers:intfloat/e5-small-v2" and models[-1] == "tfidf:8"
+    assert models[16] == "openai:text-embedding-3-large" and len(sets) == 6
+    assert lead.models_of(data, None) == ["a", "b", "c"] and lead.sets_of(data, None) == ["first", "second"]
