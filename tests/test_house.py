@@ -17,7 +17,7 @@ PACKAGE = ROOT / "migrate"
 # A module imports from floors below its own, and from its own room.
 FLOORS = {
     "errors": 0, "plugins": 0, "runners": 0, "vectors": 0, "files": 0, "manifest": 0, "threads": 0,
-    "redirects": 0, "display": 0,
+    "redirects": 0, "display": 0, "locations": 0,
     "stores": 1, "embedders": 1, "datasets": 1, "checkpoint": 1,
     "stitch": 2, "search": 2,
     "selection": 3, "similarity": 3,

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.errors import StoreError
+from migrate.errors import StoreError, UsageError
 from migrate.manifest import Manifest
 from migrate.stores.row_file import RowFile
 from migrate.vectors import Batch, Document, Vectors
@@ -184,9 +184,24 @@ class Store(ABC):
             The store holds no texts.
         """
 
-    @abstractmethod
+    @property
+    def folder(self) -> Path | None:
+        """The folder with what lies beside the store (manifest, confidence, state of the model); None without one."""
+        return None
+
     def destination(self, location: Path, dim: int, resume: Resume = FROM_THE_START) -> StoreWriter:
-        """A writer of a store of the same kind, with the same ids, texts and metric and vectors of dimension `dim`."""
+        """A writer of a store of the same kind, with the same ids, texts and metric and vectors of dimension `dim`.
+
+        Raises
+        ------
+        UsageError
+            A store of this kind lies in no folder: `migrate.stores.outputs` is for those.
+        """
+        kind = self.info.location.partition(":")[0]
+        raise UsageError(
+            f"{location}: a store of this kind is not kept in a folder; name the output {kind}:SERVER#NAME, or "
+            "faiss:FOLDER for a FAISS index of the same documents"
+        )
 
     def snapshot(self) -> Snapshot:
         """Hash up to 64 rows, evenly spread from the first to the last, and the texts."""

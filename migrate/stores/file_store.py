@@ -108,9 +108,8 @@ def as_files(store: Store) -> FileStore | None:
 
 
 def folder_of(store: Store) -> Path | None:
-    """The folder that the store lies in, if it lies in files."""
-    files = as_files(store)
-    return None if files is None else files.folder
+    """The folder with what lies beside the store; see `Store.folder`."""
+    return store.folder
 
 
 def verify_files(store: Store) -> tuple[str, ...]:
