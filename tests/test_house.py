@@ -58,7 +58,8 @@ HOMES = {
     "rank_bm25": ["search/bm25"],
     "langchain_core": ["embedders/langchain", "langchain.py"],
     "langchain_text_splitters": ["datasets/chunking"],
-    "sqlite3": ["embedders/", "stores/documents/sqlite_file"],
+    "sqlite3": ["embedders/", "stores/chroma", "stores/documents/sqlite_file"],
+    "chromadb": ["stores/chroma"],
     "pickle": ["stores/"],
     "pyarrow": ["stores/documents/arrow"],
     "pandas": ["display.py", "audit/report", "cost/assess", "similarity/comparison"],
@@ -171,7 +172,7 @@ def test_every_required_package_is_used_and_every_import_is_required():
     brought = {"transformers", "tokenizers", "huggingface_hub", "scipy"}
     outside = imported - set(sys.stdlib_module_names) - {"migrate"} - brought
     # Needed for some files only; what needs it asks for the extra by name
-    optional = {"pyarrow": "parquet", "tiktoken": "tokens", "pandas": "pandas", "pytest": "test"}
+    optional = {"pyarrow": "parquet", "tiktoken": "tokens", "pandas": "pandas", "pytest": "test", "chromadb": "chroma"}
     for name, extra in optional.items():
         assert any(line.startswith(name) for line in config["options.extras_require"][extra].split("\n"))
     assert modules == outside - set(optional)

@@ -17,6 +17,7 @@ from migrate.locations import Address, hide_secrets
 from migrate.plugins import installed, load_plugin
 from migrate.stores.arrays import ArraysKind
 from migrate.stores.base import Store
+from migrate.stores.chroma import ChromaKind, ChromaServerKind
 from migrate.stores.faiss.find import FaissKind
 from migrate.stores.file_store import verify_files
 from migrate.stores.outputs import FolderOutput, Output
@@ -49,7 +50,13 @@ class WritableKind(StoreKind, Protocol):
 
 
 _FAISS: Final = FaissKind()
-_BUILT_IN: Final[tuple[StoreKind, ...]] = (_FAISS, ArraysKind())
+_BUILT_IN: Final[tuple[StoreKind, ...]] = (
+    _FAISS,
+    ArraysKind(),
+    ChromaKind(),
+    ChromaServerKind("http"),
+    ChromaServerKind("https"),
+)
 
 
 def open_store(location: Path | str, *, verify: bool = False) -> Store:
