@@ -21,6 +21,7 @@ from migrate.stores.chroma import ChromaKind, ChromaServerKind
 from migrate.stores.faiss.find import FaissKind
 from migrate.stores.file_store import verify_files
 from migrate.stores.outputs import FolderOutput, Output
+from migrate.stores.qdrant import QdrantKind
 
 ENTRY_POINTS: Final = "lead_migrate.stores"
 _SCHEME: Final = re.compile(r"([a-z][a-z0-9+._-]*):(.*)", re.DOTALL)
@@ -56,6 +57,7 @@ _BUILT_IN: Final[tuple[StoreKind, ...]] = (
     ChromaKind(),
     ChromaServerKind("http"),
     ChromaServerKind("https"),
+    QdrantKind(),
 )
 
 
