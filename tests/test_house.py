@@ -60,9 +60,10 @@ HOMES = {
     "langchain_text_splitters": ["datasets/chunking"],
     "sqlite3": ["embedders/", "stores/chroma", "stores/documents/sqlite_file", "stores/qdrant"],
     "chromadb": ["stores/chroma"],
+    "lancedb": ["stores/lancedb"],
     "qdrant_client": ["stores/qdrant"],
     "pickle": ["stores/"],
-    "pyarrow": ["stores/documents/arrow"],
+    "pyarrow": ["stores/documents/arrow", "stores/lancedb"],
     "pandas": ["display.py", "audit/report", "cost/assess", "similarity/comparison"],
     "jinja2": ["report/page"],
     "joblib": ["runners.py"],
@@ -174,6 +175,7 @@ def test_every_required_package_is_used_and_every_import_is_required():
     outside = imported - set(sys.stdlib_module_names) - {"migrate"} - brought
     # Needed for some files only; what needs it asks for the extra by name
     optional = {"pyarrow": "parquet", "tiktoken": "tokens", "pandas": "pandas", "pytest": "test", "chromadb": "chroma"}
+    optional["lancedb"] = "lancedb"
     for name, extra in optional.items():
         assert any(line.startswith(name) for line in config["options.extras_require"][extra].split("\n"))
     assert modules == outside - set(optional)

@@ -20,6 +20,7 @@ from migrate.stores.base import Store
 from migrate.stores.chroma import ChromaKind, ChromaServerKind
 from migrate.stores.faiss.find import FaissKind
 from migrate.stores.file_store import verify_files
+from migrate.stores.lancedb import LanceKind
 from migrate.stores.outputs import FolderOutput, Output
 from migrate.stores.qdrant import QdrantKind
 
@@ -58,6 +59,7 @@ _BUILT_IN: Final[tuple[StoreKind, ...]] = (
     ChromaServerKind("http"),
     ChromaServerKind("https"),
     QdrantKind(),
+    LanceKind(),
 )
 
 
