@@ -60,6 +60,7 @@ HOMES = {
     "langchain_text_splitters": ["datasets/chunking"],
     "sqlite3": ["embedders/", "stores/documents/sqlite_file"],
     "pickle": ["stores/"],
+    "psycopg": ["stores/pgvector/"],
     "pyarrow": ["stores/documents/arrow"],
     "pandas": ["display.py", "audit/report", "cost/assess", "similarity/comparison"],
     "jinja2": ["report/page"],
@@ -171,7 +172,9 @@ def test_every_required_package_is_used_and_every_import_is_required():
     brought = {"transformers", "tokenizers", "huggingface_hub", "scipy"}
     outside = imported - set(sys.stdlib_module_names) - {"migrate"} - brought
     # Needed for some files only; what needs it asks for the extra by name
-    optional = {"pyarrow": "parquet", "tiktoken": "tokens", "pandas": "pandas", "pytest": "test"}
+    optional = {
+        "pyarrow": "parquet", "tiktoken": "tokens", "pandas": "pandas", "pytest": "test", "psycopg": "pgvector",
+    }  # fmt: skip
     for name, extra in optional.items():
         assert any(line.startswith(name) for line in config["options.extras_require"][extra].split("\n"))
     assert modules == outside - set(optional)

@@ -203,6 +203,18 @@ class Store(ABC):
             "faiss:FOLDER for a FAISS index of the same documents"
         )
 
+    def keep_manifest(self, manifest: Manifest) -> Path | str:
+        """Keep a manifest beside the store, which stays as it is; says where.
+
+        Raises
+        ------
+        UsageError
+            There is no place for one.
+        """
+        raise UsageError(
+            f"{self.info.location}: there is no place beside the store for a stamp; name its model with every command"
+        )
+
     def snapshot(self) -> Snapshot:
         """Hash up to 64 rows, evenly spread from the first to the last, and the texts."""
         info = self.info
