@@ -51,6 +51,8 @@ class RecordStore(Store):
     """
 
     _index: IdIndex
+    without_vector: int = 0
+    """Records that have no vector, and so are no documents here."""
 
     def _open_index(self, location: str) -> IdIndex:
         """Read the ids, or find them in the cache."""
@@ -170,6 +172,9 @@ class WaitingWriter(StoreWriter):
 
     def records(self, at_once: int = _DOCUMENTS_AT_ONCE) -> Iterator[tuple[list[Document], Vectors]]:
         """All documents with their rows; the texts are empty where the source has none."""
+        if isinstance(self.source, RecordStore) and self.source.without_vector:
+            lacking = f"{self.source.without_vector:,} rows of the source have no vector: they are not in the new store"
+            self.remarks = (*self.remarks, lacking)
         documents = self.source.documents() if self.source.info.has_texts else self._ids_alone()
         for _, vectors in self.vectors(at_once):
             yield list(islice(documents, len(vectors))), vectors

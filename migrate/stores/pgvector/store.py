@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -121,6 +122,14 @@ class PgvectorStore(RecordStore):
                 for name, content in files.items():
                     write_bytes(aside / name, content)
         return path
+
+    def successor(self, ending: str) -> str:
+        """A table in the same schema."""
+        table = self.table
+        names = [table.schema, f"{table.name}_{ending}", *([table.column] if len(table.vector_columns) > 1 else [])]
+        plain = all(re.fullmatch(r"[A-Za-z0-9_-]+", name) for name in names)
+        quoted = names if plain else ['"' + name.replace('"', '""') + '"' for name in names]
+        return f"{NAME}:{self.address.place}#{'.'.join(quoted)}"
 
     def keep_manifest(self, manifest: Manifest) -> str:
         """Keep a manifest in the database, beside the table; the table stays as it is."""
