@@ -58,7 +58,8 @@ HOMES = {
     "rank_bm25": ["search/bm25"],
     "langchain_core": ["embedders/langchain", "langchain.py"],
     "langchain_text_splitters": ["datasets/chunking"],
-    "sqlite3": ["embedders/", "stores/documents/sqlite_file"],
+    "apsw": ["stores/sqlite_vec"],
+    "sqlite3": ["embedders/", "stores/documents/sqlite_file", "stores/sqlite_vec"],
     "pickle": ["stores/"],
     "psycopg": ["stores/pgvector/"],
     "pyarrow": ["stores/documents/arrow"],
@@ -174,6 +175,7 @@ def test_every_required_package_is_used_and_every_import_is_required():
     # Needed for some files only; what needs it asks for the extra by name
     optional = {
         "pyarrow": "parquet", "tiktoken": "tokens", "pandas": "pandas", "pytest": "test", "psycopg": "pgvector",
+        "apsw": "sqlite-vec",
     }  # fmt: skip
     for name, extra in optional.items():
         assert any(line.startswith(name) for line in config["options.extras_require"][extra].split("\n"))

@@ -21,6 +21,7 @@ from migrate.stores.faiss.find import FaissKind
 from migrate.stores.file_store import verify_files
 from migrate.stores.outputs import FolderOutput, Output
 from migrate.stores.pgvector.kind import PgvectorKind
+from migrate.stores.sqlite_vec import SqliteVecKind
 
 ENTRY_POINTS: Final = "lead_migrate.stores"
 _SCHEME: Final = re.compile(r"([a-z][a-z0-9+._-]*):(.*)", re.DOTALL)
@@ -50,7 +51,7 @@ class WritableKind(StoreKind, Protocol):
 
 
 _FAISS: Final = FaissKind()
-_BUILT_IN: Final[tuple[StoreKind, ...]] = (_FAISS, ArraysKind(), PgvectorKind())
+_BUILT_IN: Final[tuple[StoreKind, ...]] = (_FAISS, ArraysKind(), PgvectorKind(), SqliteVecKind())
 
 
 def open_store(location: Path | str, *, verify: bool = False) -> Store:
