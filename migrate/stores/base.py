@@ -155,6 +155,8 @@ class Store(ABC):
     """
 
     info: StoreInfo
+    opened_as: str | None = None
+    """What the manifest of a copy notes, so that it is opened as this store was: table and options of a database."""
 
     def __repr__(self) -> str:
         info = self.info

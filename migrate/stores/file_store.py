@@ -164,7 +164,7 @@ def hash_written(store: Store, folder: Path, sha256: Sha256 = sha256_file) -> di
     if files is not None:
         return hash_files(folder, files.index_path.name, files.document_files, sha256)
     if not (folder / FLAT_INDEX).is_file():
-        return {}
+        return StoreFacts(index=store.opened_as).as_details()
     return hash_files(folder, FLAT_INDEX, (FLAT_DOCUMENTS,), sha256)
 
 

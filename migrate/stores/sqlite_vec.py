@@ -22,7 +22,7 @@ import numpy as np
 
 from migrate.errors import OutputError, StoreError, UnsupportedStoreError, UsageError
 from migrate.files import atomic_file, write_json
-from migrate.locations import Address
+from migrate.locations import Address, options_text
 from migrate.manifest import MANIFEST_NAME, Manifest, find_manifest
 from migrate.stores.base import FROM_THE_START, Resume, Store, StoreInfo, StoreWriter
 from migrate.stores.binary_reader import read_errors
@@ -55,6 +55,7 @@ _DISTANCE: Final = re.compile(r"distance_metric\s*=\s*(\w+)", re.IGNORECASE)
 _FLOATS: Final = ("float", "f32")
 _ELEMENTS: Final = {"float": "<f4", "f32": "<f4", "int8": "i1", "i8": "i1", "bit": "u1"}
 _INSERTED: Final = {"int8": "vec_int8(?)", "i8": "vec_int8(?)", "bit": "vec_bit(?)"}
+_OPTIONS: Final = ("column", "distance", "text")
 _METADATA: Final = "metadata"
 _SAMPLED: Final = 32
 _WAIT_MS: Final = 10_000
@@ -215,11 +216,13 @@ class SqliteVecStore(RecordStore):
     """
 
     def __init__(self, location: str, file: Path, address: Address) -> None:
-        check_options(location, address.options, ("column", "distance", "text"))
+        check_options(location, address.options, _OPTIONS)
         self.file = file
+        address = _as_noted(file, address)
         self.table = table = _table(location, file, address.name)
         self.column = _vector_column(location, table, address.options.get("column"))
         self._where = f"{file}#{table.name}"
+        self.opened_as = f"{self._name}{options_text(address.options)}"
         with _sqlite_errors(self._where):
             self.connection = _connect(file)
             weakref.finalize(self, self.connection.close)
@@ -265,7 +268,7 @@ class SqliteVecStore(RecordStore):
         path = self.file.with_name(MANIFEST_NAME)
         if path.exists() and self._manifest() is None:
             raise UsageError(f"{path} is of another store; move the database into a folder of its own")
-        own = replace(manifest, details={**manifest.details, "index": self._name})
+        own = replace(manifest, details={**manifest.details, "index": self.opened_as})
         with atomic_file(path, force=True) as aside:
             write_json(aside, own.as_json())
         return path
@@ -284,7 +287,8 @@ class SqliteVecStore(RecordStore):
 
     def _manifest(self) -> Manifest | None:
         manifest = find_manifest(self.file.parent, "store")
-        return manifest if manifest is not None and manifest.store.index in (None, self._name) else None
+        own = manifest is not None and (manifest.store.index or self._name).partition("?")[0] == self._name
+        return manifest if own else None
 
     def _find_text(self, location: str, asked: str | None) -> tuple[str | None, str | None, str]:
         """The column of texts, the table beside that has it, and why."""
@@ -396,6 +400,15 @@ class SqliteVecStore(RecordStore):
     @staticmethod
     def _decode(rows: Iterable[tuple[bytes, ...]], dim: int) -> Vectors:
         return np.frombuffer(b"".join(row[0] for row in rows), "<f4").astype(np.float32).reshape(-1, dim)
+
+
+def _as_noted(file: Path, address: Address) -> Address:
+    """The address, completed by what a manifest beside the database notes of the table that it is of."""
+    manifest = find_manifest(file.parent, "store")
+    noted = Address.parse((manifest.store.index or "") if manifest is not None else "")
+    if noted.place != file.name or address.name not in ("", noted.name):
+        return address
+    return Address(address.place, noted.name, {**noted.options, **address.options})
 
 
 def _table(location: str, file: Path, name: str) -> VectorTable:

@@ -124,6 +124,43 @@ def written(source, name, dim, seed=3):
     return open_store(output.location), vectors, writer
 
 
+LANGCHAIN = """
+CREATE SCHEMA lc; SET search_path = lc, public;
+CREATE TABLE langchain_pg_collection (uuid uuid PRIMARY KEY, name varchar UNIQUE NOT NULL, cmetadata json);
+CREATE TABLE langchain_pg_embedding (
+    id varchar PRIMARY KEY, collection_id uuid REFERENCES langchain_pg_collection (uuid) ON DELETE CASCADE,
+    embedding vector, document varchar, cmetadata jsonb
+);
+CREATE INDEX ix_cmetadata_gin ON langchain_pg_embedding USING gin (cmetadata jsonb_path_ops);
+INSERT INTO langchain_pg_collection SELECT gen_random_uuid(), name FROM (VALUES ('one'), ('two')) v (name);
+INSERT INTO langchain_pg_embedding
+SELECT name || i, uuid, (CASE name WHEN 'one' THEN '[1,2,' ELSE '[1,2,3,' END || i || ']')::vector, 'text ' || i,
+    jsonb_build_object('page', i) FROM langchain_pg_collection, generate_series(1, 50) i;
+CREATE INDEX by_one ON langchain_pg_embedding USING hnsw ((embedding::vector(3)) vector_cosine_ops)
+    WHERE vector_dims(embedding) = 3;
+"""
+
+
+@pytest.fixture
+def langchain():
+    with connect() as connection:
+        connection.execute(LANGCHAIN)
+    yield "lc.langchain_pg_embedding"
+    with connect() as connection:
+        connection.execute("DROP SCHEMA lc CASCADE")
+
+
+def test_a_collection_of_langchain_is_a_store(langchain):
+    with pytest.raises(StoreError, match="there are one, two: name one with"):
+        open_store(location(langchain))
+    one, two = (open_store(f"{location(langchain)}?collection={name}") for name in ("one", "two"))
+    assert (one.info.count, one.info.dim, two.info.count, two.info.dim) == (50, 3, 50, 4)
+    (document,) = one.documents(one._index.rows(["one7"]))
+    assert document.text == "text 7" and document.metadata["page"] == 7
+    new, vectors, _ = written(two, "lc.langchain_two", 5)
+    assert np.array_equal(read_all(new.scan()).vectors, vectors) and list(new.documents()) == list(two.documents())
+
+
 def test_all_columns_of_an_awkward_table_go_through(awkward):
     source = open_store(f"{location(awkward)}.embedding?text=body")
     assert (source.info.count, source.info.dim, source.without_vector) == (108, DIM, 12)
@@ -146,6 +183,7 @@ def test_all_columns_of_an_awkward_table_go_through(awkward):
 def test_keys_indexes_sequences_policies_and_grants_go_with_a_copy(awkward):
     new, _, _ = written(open_store(f"{location(awkward)}.embedding?text=body"), f"{awkward}_new.embedding", 9)
     kept = {index.name: index for index in new.table.indexes}
+    assert new.text == "body"  # as the source was opened
     assert kept[f"{awkward}_new_hnsw"].options == {"m": "8", "ef_construction": "33"}
     assert kept[f"{awkward}_new_ivf"].options == {"lists": "5"}
     assert kept[f"{awkward}_new_hnsw"].opclasses == ("vector_cosine_ops",)

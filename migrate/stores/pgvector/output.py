@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from migrate.errors import StoreError, UsageError
+from migrate.files import sha256_file
 from migrate.locations import Address
-from migrate.manifest import MANIFEST_NAME
+from migrate.manifest import MANIFEST_NAME, StoreFacts
 from migrate.stores.base import Resume, Store
+from migrate.stores.file_store import Sha256
 from migrate.stores.outputs import ServerOutput
 from migrate.stores.pgvector.catalog import (
     FILES,
@@ -93,6 +95,10 @@ class PgvectorOutput(ServerOutput):
         if isinstance(source, PgvectorStore):
             return _CopyWriter(self, source, content, dim, resume)
         return _NewWriter(self, source, content, dim, resume)
+
+    def facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
+        """How a copy is opened: with the options of its source."""
+        return StoreFacts(index=source.opened_as if isinstance(source, PgvectorStore) else None).as_details()
 
     def refuse_existing(self, *, force: bool) -> None:
         """Make sure that there is no such table, or that this tool has made it and may replace it."""

@@ -21,7 +21,7 @@ import numpy as np
 
 from migrate.errors import StoreError, UsageError
 from migrate.files import atomic_folder, cache_folder, write_bytes
-from migrate.locations import Address
+from migrate.locations import Address, options_text
 from migrate.manifest import MANIFEST_NAME, Manifest, find_manifest
 from migrate.stores.base import StoreInfo
 from migrate.stores.pgvector.catalog import (
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from migrate.stores.pgvector.catalog import Table
 
 _METADATA: Final = ("metadata", "cmetadata", "langchain_metadata")
+_NOTED: Final = ("distance", "id", "text")
 _SAMPLED: Final = 32
 _LANGCHAIN: Final = "langchain_pg_embedding"
 _COLLECTIONS: Final = "langchain_pg_collection"
@@ -76,15 +77,19 @@ class PgvectorStore(RecordStore):
         self._location = location
         with server_errors(location):
             self.table = table = find_table(self.connection, location, address.name)
-            self.key = _key(location, table, address.options.get("id"))
+            manifest = None if self.folder is None else find_manifest(self.folder, "store")
+            noted = Address.parse(f"#{manifest.store.index or ''}").options if manifest is not None else {}
+            options = {**noted, **address.options}
+            self.opened_as = options_text({name: options[name] for name in _NOTED if name in options}) or None
+            self.key = _key(location, table, options.get("id"))
             self.where = self._filter(address.options.get("collection"))
             self.without_vector = self._count_empty()
             texts = [name for name in table.text_columns if name != self.key]
-            self.text, said = choose_text(location, texts, address.options.get("text"))
+            self.text, said = choose_text(location, texts, options.get("text"))
             dim = table.dim or self._common_dim()
             self._open_index(location)
             sample = self._vectors("LIMIT {limit}", dim)
-            distance = address.options.get("distance") or table.distance
+            distance = options.get("distance") or table.distance
             metric, odd = read_metric(distance, sample)  # type: ignore[arg-type]
             self.info = StoreInfo(
                 location=rest,
@@ -95,7 +100,7 @@ class PgvectorStore(RecordStore):
                 metric=metric,
                 exact=True,
                 has_texts=self.text is not None,
-                manifest=None if self.folder is None else find_manifest(self.folder, "store"),
+                manifest=manifest,
                 notes=(f"the ids are those of column {self.key}", said, *odd, *self._notes()),
                 details={
                     "table": f"{table.schema}.{table.name}",
