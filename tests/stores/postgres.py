@@ -12,9 +12,9 @@ import pytest
 
 @cache
 def server_url():
-    """Of a database with the extension; `LEAD_MIGRATE_TEST_POSTGRES` names one that is there already."""
+    """Of a database with the extension; `TEST_POSTGRES_URL` names one that is there already."""
     pytest.importorskip("psycopg", reason="needs the extra pgvector")
-    if url := os.environ.get("LEAD_MIGRATE_TEST_POSTGRES"):
+    if url := os.environ.get("TEST_POSTGRES_URL"):
         return url
     pgserver = pytest.importorskip("pgserver", reason="needs a PostgreSQL: pip install pgserver")
     folder = tempfile.mkdtemp(prefix="lead-migrate-pg-")

@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
-from postgres import as_text, connect, server_url
+from postgres import as_text, connect, has_halves, server_url
 
 from migrate.errors import RemoteError, StoreError, UsageError
 from migrate.stores import open_store
@@ -263,15 +263,36 @@ def test_only_a_table_that_this_tool_made_is_replaced(awkward, tmp_path):
 
 def test_added_changed_and_deleted_rows_are_noticed(awkward):
     source = open_store(f"{location(awkward)}.embedding?text=body")
-    for change in (
-        f"INSERT INTO {awkward} (tenant_id, embedding) SELECT tenant_id, embedding FROM {awkward} WHERE id = 1",
-        f"UPDATE {awkward} SET note = 'another' WHERE id = 7",
-        f"DELETE FROM {awkward} WHERE id = 9",
+    for change, why in (
+        (
+            f"INSERT INTO {awkward} (tenant_id, embedding) SELECT tenant_id, embedding FROM {awkward} WHERE id = 1",
+            "1 documents were added and 0 deleted, such as '121'",
+        ),
+        (f"UPDATE {awkward} SET note = 'another' WHERE id = 7", "records with the same ids were changed"),
+        (f"DELETE FROM {awkward} WHERE id = 9", "0 documents were added and 1 deleted, such as '9'"),
     ):
         before = source.snapshot()
         source.check_unchanged(before)
         with connect() as connection:
             connection.execute(change)
-        with pytest.raises(StoreError):
+        with pytest.raises(StoreError, match=why):
             source.check_unchanged(before)
         source = open_store(f"{location(awkward)}.embedding?text=body")
+
+
+def test_halves_are_read_exactly_and_written_as_halves(tmp_path):
+    if not has_halves():
+        pytest.skip("the server's pgvector is older than 0.7")
+    table, vectors = table_of(tmp_path), np.random.default_rng(0).normal(size=(40, 6)).astype(np.float16)
+    with connect() as connection:
+        connection.execute(f"CREATE TABLE {table} (id integer PRIMARY KEY, v halfvec(6))")
+        for row, vector in enumerate(vectors):
+            connection.execute(f"INSERT INTO {table} VALUES (%s, %s::halfvec)", [row, as_text(vector)])
+        connection.execute(f"CREATE INDEX ON {table} USING hnsw (v halfvec_ip_ops) WITH (m = 5)")
+    source = open_store(location(table))
+    assert (source.info.metric, source.info.has_texts) == ("ip", False)
+    whole = read_all(source.scan())
+    assert np.array_equal(whole.vectors, vectors[[int(doc_id) for doc_id in whole.ids]].astype(np.float32))
+    new, written_vectors, _ = written(source, f"{table}_new", 2_500)  # more than an index on vector could have
+    assert np.array_equal(read_all(new.scan()).vectors, written_vectors.astype(np.float16).astype(np.float32))
+    assert new.table.type == "halfvec" and new.table.vector_indexes[0].options == {"m": "5"}
