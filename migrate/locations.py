@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import parse_qsl, unquote, urlencode
 
 _USER: Final = re.compile(r"(://[^/?#@:]*):([^/?#@]*)@")
 _UNQUOTED: Final = re.compile(r"(://[^/?#@:]*):(?!\d+(?:[/?#]|$))([^@]*)@")
@@ -71,6 +71,11 @@ def scrub(text: str) -> str:
     for value in sorted(values, key=len, reverse=True):
         text = text.replace(value, "***")
     return text
+
+
+def options_text(options: Mapping[str, str]) -> str:
+    """Options as they stand in a location, `?NAME=VALUE&...`; nothing where there are none."""
+    return f"?{urlencode(options)}" if options else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,11 +58,12 @@ HOMES = {
     "rank_bm25": ["search/bm25"],
     "langchain_core": ["embedders/langchain", "langchain.py"],
     "langchain_text_splitters": ["datasets/chunking"],
-    "sqlite3": ["embedders/", "stores/chroma", "stores/documents/sqlite_file", "stores/qdrant"],
+    "apsw": ["stores/sqlite_vec"],
     "chromadb": ["stores/chroma"],
     "lancedb": ["stores/lancedb"],
-    "qdrant_client": ["stores/qdrant"],
+    "sqlite3": ["embedders/", "stores/chroma", "stores/documents/sqlite_file", "stores/qdrant", "stores/sqlite_vec"],
     "pickle": ["stores/"],
+    "psycopg": ["stores/pgvector/"],
     "pyarrow": ["stores/documents/arrow", "stores/lancedb"],
     "pandas": ["display.py", "audit/report", "cost/assess", "similarity/comparison"],
     "jinja2": ["report/page"],
@@ -174,8 +175,10 @@ def test_every_required_package_is_used_and_every_import_is_required():
     brought = {"transformers", "tokenizers", "huggingface_hub", "scipy"}
     outside = imported - set(sys.stdlib_module_names) - {"migrate"} - brought
     # Needed for some files only; what needs it asks for the extra by name
-    optional = {"pyarrow": "parquet", "tiktoken": "tokens", "pandas": "pandas", "pytest": "test", "chromadb": "chroma"}
-    optional["lancedb"] = "lancedb"
+    optional = {
+        "pyarrow": "parquet", "tiktoken": "tokens", "pandas": "pandas", "pytest": "test", "psycopg": "pgvector",
+        "apsw": "sqlite-vec", "chromadb": "chroma", "lancedb": "lancedb",
+    }  # fmt: skip
     for name, extra in optional.items():
         assert any(line.startswith(name) for line in config["options.extras_require"][extra].split("\n"))
     assert modules == outside - set(optional)

@@ -200,7 +200,6 @@ class FolderPlace:
                 reach("aside")
             os.rename(content, self.path)
             sync_folder(self.path.parent)
-            reach("published")
         except BaseException:
             # What is not known to be durable does not stand under its name; the next run goes on from here.
             with suppress(OSError):
@@ -435,6 +434,7 @@ def make_folder(
             facts = _fill(work, place, fill) if record.complete is None else record.complete
             if not place.is_published(work.content):
                 place.publish(work.content, force=force)
+                reach("published")
         except KeyboardInterrupt as error:
             error.add_note(work.hint())
             raise

@@ -156,7 +156,8 @@ def command(
     show(assess_text(assessment))
     model_option = model_words("--target", target)
     if quality.stitch is not None and budget is not None and assessment.best is not None:
-        words: list[str | Path] = [store_word(store), quality.stitch, "-o", path_beside(opened, "new")]
+        words: list[str | Path] = [store_word(store), quality.stitch, "-o"]
+        words.append(opened.successor("new") or path_beside(opened, "new"))
         if assessment.best.kind != FIRST_TOKENS:
             words += ["--reembed", str(budget), *model_option]
         advise_next("translate", *words, also=("query_log", "price"), quiet=general.quiet)

@@ -155,6 +155,8 @@ class Store(ABC):
     """
 
     info: StoreInfo
+    opened_as: str | None = None
+    """What the manifest of a copy notes, so that it is opened as this store was: table and options of a database."""
 
     def __repr__(self) -> str:
         info = self.info
@@ -189,18 +191,35 @@ class Store(ABC):
         """The folder with what lies beside the store (manifest, confidence, state of the model); None without one."""
         return None
 
+    def successor(self, ending: str) -> str | None:
+        """A location for a new store like this one, with `ending` after its name; None for a folder of any name."""
+        return None
+
     def destination(self, location: Path, dim: int, resume: Resume = FROM_THE_START) -> StoreWriter:
         """A writer of a store of the same kind, with the same ids, texts and metric and vectors of dimension `dim`.
+
+        By default, of a kind that lies in no folder: a flat index with the documents in a docs.jsonl.
+        """
+        from migrate.stores.create import FlatWriter
+
+        writer = FlatWriter(self, location, dim, resume)
+        if not self.info.kind.startswith("faiss"):
+            writer.remarks = (
+                f"stores of the kind {self.info.kind} lie in no folder: this one is a FAISS index with a docs.jsonl; "
+                f"name the output {self.info.kind}:... for one like the source",
+            )
+        return writer
+
+    def keep_manifest(self, manifest: Manifest) -> Path | str:
+        """Keep a manifest beside the store, which stays as it is; says where.
 
         Raises
         ------
         UsageError
-            A store of this kind lies in no folder: `migrate.stores.outputs` is for those.
+            There is no place for one.
         """
-        kind = self.info.location.partition(":")[0]
         raise UsageError(
-            f"{location}: a store of this kind is not kept in a folder; name the output {kind}:SERVER#NAME, or "
-            "faiss:FOLDER for a FAISS index of the same documents"
+            f"{self.info.location}: there is no place beside the store for a stamp; name its model with every command"
         )
 
     def snapshot(self) -> Snapshot:

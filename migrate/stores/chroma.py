@@ -25,9 +25,9 @@ import numpy as np
 from migrate.errors import AuthenticationError, LeadMigrateError, RemoteError, StoreError, UsageError
 from migrate.files import cache_folder, output_errors
 from migrate.locations import Address, scrub, secrets_of
-from migrate.manifest import find_manifest
+from migrate.manifest import Manifest, StoreFacts
 from migrate.stores.base import FROM_THE_START, Resume, Store, StoreInfo, StoreWriter
-from migrate.stores.kept import forget, keep, kept_folder, new_token, sync_tree, token_in
+from migrate.stores.kept import forget, keep, kept_folder, manifest_of, new_token, stamp, sync_tree, token_in
 from migrate.stores.outputs import FolderOutput, Output, ServerOutput
 from migrate.stores.records import Distance, RecordStore, WaitingWriter, check_options, import_client, read_metric
 from migrate.vectors import Batch, Document, Vectors
@@ -283,7 +283,7 @@ class ChromaStore(RecordStore):
         sample = self._sample(count)
         metric, notes = read_metric(self.space, sample)
         dim = model.dimension or sample.shape[1]
-        folder = self.folder
+        self.opened_as = self.name
         self.info = StoreInfo(
             location,
             "chroma",
@@ -293,7 +293,7 @@ class ChromaStore(RecordStore):
             metric,
             True,
             self._has_texts(count),
-            None if folder is None else find_manifest(folder, "store"),
+            self._manifest(),
             (*notes, *self._remarks()),
             self._details(index),
         )
@@ -301,7 +301,21 @@ class ChromaStore(RecordStore):
     @property
     def folder(self) -> Path | None:
         """The folder of the client; of a collection on a server that this tool has made here, its own."""
+        return self._beside() if self.info.manifest else None
+
+    def keep_manifest(self, manifest: Manifest) -> Path:
+        """Write it into the folder."""
+        return stamp(self._beside(), self.name, self.info.location, manifest)
+
+    def successor(self, ending: str) -> str | None:
+        """Of a server, another collection."""
+        return f"{self._place.location.partition('#')[0]}#{self.name}-{ending}" if self._place.is_remote else None
+
+    def _beside(self) -> Path | None:
         return self._place.folder(self.collection)
+
+    def _manifest(self) -> Manifest | None:
+        return manifest_of(self._beside(), self.name)
 
     def destination(self, location: Path, dim: int, resume: Resume = FROM_THE_START) -> StoreWriter:
         """A folder of a persistent client with a collection of the same name, configuration and metadata."""
@@ -533,8 +547,8 @@ class _ChromaFolderOutput(FolderOutput):
         return _FolderWriter(source, content, dim, resume, self._name)
 
     def facts(self, source: Store, content: Path, sha256: Any = None) -> Mapping[str, Any]:
-        """None: Chroma changes its files whenever it opens them."""
-        return {}
+        """Which one the manifest is of; its files have no hashes, as the database changes them by itself."""
+        return StoreFacts(index=self._name).as_details()
 
 
 class _ChromaServerOutput(ServerOutput):
@@ -553,6 +567,10 @@ class _ChromaServerOutput(ServerOutput):
     def writer(self, source: Store, content: Path, dim: int, resume: Resume) -> StoreWriter:
         """A writer of the unfinished collection."""
         return _ServerWriter(source, content, dim, resume, self)
+
+    def facts(self, source: Store, content: Path, sha256: Any = None) -> Mapping[str, Any]:
+        """Which one the manifest is of."""
+        return StoreFacts(index=self.final).as_details()
 
     def refuse_existing(self, *, force: bool) -> None:
         """As `Output.refuse_existing`; a collection that this tool has not made is never replaced."""

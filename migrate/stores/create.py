@@ -142,17 +142,18 @@ class FaissOutput(FolderOutput):
 
     def writer(self, source: Store, content: Path, dim: int, resume: Resume) -> WaitingWriter:
         """A writer that reads the documents once all rows are there."""
-        return _FlatWriter(source, content, dim, resume)
+        return FlatWriter(source, content, dim, resume)
 
     def facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
         """The hashes of index and documents."""
         return hash_files(content, INDEX_NAME, (DOCS_NAME,), sha256)
 
 
-class _FlatWriter(WaitingWriter):
+class FlatWriter(WaitingWriter):
     """The index and the documents are written once all rows are there."""
 
     def load(self) -> None:
+        """Write both."""
         writer = create_store(self.folder, format="faiss", dim=self.rows.dim, metric=self.source.info.metric)
         for documents, vectors in self.records():
             writer.append(documents, vectors)

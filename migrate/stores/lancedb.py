@@ -19,9 +19,9 @@ import numpy as np
 from migrate.errors import LeadMigrateError, StoreError, UsageError
 from migrate.files import output_errors
 from migrate.locations import Address
-from migrate.manifest import find_manifest
+from migrate.manifest import Manifest, StoreFacts
 from migrate.stores.base import FROM_THE_START, Resume, Store, StoreInfo, StoreWriter
-from migrate.stores.kept import sync_tree
+from migrate.stores.kept import manifest_of, stamp, sync_tree
 from migrate.stores.outputs import FolderOutput, Output
 from migrate.stores.records import (
     Distance,
@@ -108,7 +108,10 @@ class LanceStore(RecordStore):
             self.schema = self.table.schema
             self.indices = [(index, self.table.index_stats(index.name)) for index in self.table.list_indices()]
         self.own = json.loads((self.schema.metadata or {}).get(_OWN, b"{}"))
-        asked: dict[str, str] = {**self.own, **{key: value for key, value in address.options.items() if key in _KEPT_OPTIONS}}
+        asked: dict[str, str] = {
+            **self.own,
+            **{key: value for key, value in address.options.items() if key in _KEPT_OPTIONS},
+        }
         self.asked = asked
         self.vector = self._choose_vector(asked.get("vector"))
         self.id_column = self._choose_id(asked.get("id"))
@@ -119,6 +122,9 @@ class LanceStore(RecordStore):
         self.index = next((found for found in self.indices if list(found[0].columns) == [self.vector]), None)
         distance, notes = self._distance(asked.get("distance"))
         self.distance = distance
+        self.opened_as = self.name
+        with _answers(location):
+            self.without_vector = self.table.count_rows(f"{_quoted(self.vector)} IS NULL")
         first = next(self.batches([self.vector], f"{_quoted(self.vector)} IS NOT NULL", limit=_SAMPLE), None)
         sample = _matrix(first.column(0), self.dim) if first is not None else np.empty((0, self.dim), np.float32)
         metric, remarks = read_metric(distance, sample)
@@ -131,7 +137,7 @@ class LanceStore(RecordStore):
             metric,
             True,
             self.text is not None,
-            find_manifest(path, "store"),
+            self._manifest(),
             (*notes, *remarks, why, *(() if self.id_column else (_BY_NUMBER,)), *self._notes()),
             self._details(),
         )
@@ -139,7 +145,17 @@ class LanceStore(RecordStore):
     @property
     def folder(self) -> Path | None:
         """The folder of the tables."""
+        return self._path if self.info.manifest else None
+
+    def keep_manifest(self, manifest: Manifest) -> Path:
+        """Write it into the folder."""
+        return stamp(self._beside(), self.name, self.info.location, manifest)
+
+    def _beside(self) -> Path:
         return self._path
+
+    def _manifest(self) -> Manifest | None:
+        return manifest_of(self._beside(), self.name)
 
     def destination(self, location: Path, dim: int, resume: Resume = FROM_THE_START) -> StoreWriter:
         """A folder with a table of the same name, columns and indexes."""
@@ -263,7 +279,7 @@ class LanceStore(RecordStore):
         if asked is not None and asked in vectors:
             return asked
         if asked is None and len(vectors) == 1:
-            return vectors[0]
+            return str(vectors[0])
         have = ", ".join(vectors) or "none"
         raise StoreError(
             f"{self.info.location}: expected a column of vectors (fixed_size_list of floats), found {have}; say "
@@ -430,8 +446,8 @@ class _LanceOutput(FolderOutput):
         return _Writer(source, content, dim, resume, self._name)
 
     def facts(self, source: Store, content: Path, sha256: Any = None) -> Mapping[str, Any]:
-        """None: a table has many files, and versions of its own."""
-        return {}
+        """Which one the manifest is of; its files have no hashes, as the database changes them by itself."""
+        return StoreFacts(index=self._name).as_details()
 
 
 def _settings(kind: Callable[..., Any], index: Any, facts: Any, dim: int | None) -> dict[str, Any]:

@@ -37,9 +37,9 @@ from migrate.errors import (
 )
 from migrate.files import cache_folder, output_errors
 from migrate.locations import Address, scrub, secrets_of
-from migrate.manifest import find_manifest
+from migrate.manifest import Manifest, StoreFacts
 from migrate.stores.base import FROM_THE_START, Resume, Store, StoreInfo, StoreWriter
-from migrate.stores.kept import forget, keep, kept_folder, new_token, sync_tree, token_in
+from migrate.stores.kept import forget, keep, kept_folder, manifest_of, new_token, stamp, sync_tree, token_in
 from migrate.stores.outputs import FolderOutput, Output, ServerOutput
 from migrate.stores.records import (
     Distance,
@@ -269,14 +269,16 @@ class QdrantStore(RecordStore):
         self.id_field = asked.get("id")
         self.models = _models()
         has = self.models.HasVectorCondition(has_vector=self.vector)
-        self.with_vector, self.without_vector = self.models.Filter(must=[has]), self.models.Filter(must_not=[has])
+        self.with_filter, self.without_filter = self.models.Filter(must=[has]), self.models.Filter(must_not=[has])
         server = place.location.partition("#")[0]
         count = self._open_index(f"{server}#{self.name}?vector={self.vector}&id={self.id_field or ''}").count
         sample = self.points(limit=_SAMPLE, vectors=[self.vector])
         vectors = np.array([self._vector_of(point) for point in sample], np.float32).reshape(-1, self.params.size)
         metric, notes = read_metric(_DISTANCES[self.params.distance.value], vectors)
         self.text_field, why = self._choose_text([point.payload or {} for point in sample], asked.get("text"))
-        folder = self.folder
+        self.opened_as = self.name
+        with _answers(place):
+            self.without_vector = place.client.count(self.name, self.without_filter, exact=True).count
         self.info = StoreInfo(
             location,
             "qdrant",
@@ -286,7 +288,7 @@ class QdrantStore(RecordStore):
             metric,
             True,
             self.text_field is not None,
-            None if folder is None else find_manifest(folder, "store"),
+            self._manifest(),
             (*notes, why, *self._notes()),
             self._details(),
         )
@@ -294,7 +296,21 @@ class QdrantStore(RecordStore):
     @property
     def folder(self) -> Path | None:
         """The folder of the local mode; of a collection on a server that this tool has made here, its own."""
+        return self._beside() if self.info.manifest else None
+
+    def keep_manifest(self, manifest: Manifest) -> Path:
+        """Write it into the folder."""
+        return stamp(self._beside(), self.name, self.info.location, manifest)
+
+    def successor(self, ending: str) -> str | None:
+        """Of a server, another collection."""
+        return f"{self.place.location.partition('#')[0]}#{self.name}-{ending}" if self.place.is_remote else None
+
+    def _beside(self) -> Path | None:
         return self.place.folder(self.name)
+
+    def _manifest(self) -> Manifest | None:
+        return manifest_of(self._beside(), self.name)
 
     def destination(self, location: Path, dim: int, resume: Resume = FROM_THE_START) -> StoreWriter:
         """A folder of the local mode with a collection of the same name."""
@@ -304,7 +320,7 @@ class QdrantStore(RecordStore):
         """Some points that have the vector."""
         with _answers(self.place):
             found, _ = self.place.client.scroll(
-                self.name, self.with_vector, limit, with_payload=True, with_vectors=_asked(vectors)
+                self.name, self.with_filter, limit, with_payload=True, with_vectors=_asked(vectors)
             )
         return list(found)
 
@@ -343,7 +359,7 @@ class QdrantStore(RecordStore):
             for part in (values[: len(ids)], values[len(ids) :])
             if part
         ]
-        chosen = models.Filter(must=[*self.with_vector.must, models.Filter(should=fields)])
+        chosen = models.Filter(must=[*self.with_filter.must, models.Filter(should=fields)])
         found, _ = client.scroll(self.name, chosen, 2 * len(ids), with_payload=payload, with_vectors=vectors)
         return list(found)
 
@@ -353,7 +369,7 @@ class QdrantStore(RecordStore):
         if told is not None:
             return told
         digest, count = hashlib.sha256(), 0
-        for point in self.all_points(self.with_vector, payload=True):
+        for point in self.all_points(self.with_filter, payload=True):
             record = json.dumps([str(point.id), point.payload], sort_keys=True, default=repr)
             digest.update(record.encode(errors="surrogatepass"))
             count += 1
@@ -361,7 +377,7 @@ class QdrantStore(RecordStore):
 
     def _read_ids(self) -> Iterable[str]:
         payload = False if self.id_field is None else [self.id_field]
-        return (self._id_of(point) for point in self.all_points(self.with_vector, payload=payload))
+        return (self._id_of(point) for point in self.all_points(self.with_filter, payload=payload))
 
     def _read_vectors(self, ids: Sequence[str]) -> Batch:
         found = [(doc_id, self._vector_of(point)) for doc_id, point in self.retrieve(ids, payload=False, vectors=True)]
@@ -531,7 +547,7 @@ class _Writer(WaitingWriter):
                 for point, vector in zip((found[doc_id] for doc_id in ids), vectors, strict=True)
             ]
         others: list[Any] = []
-        for point in source.all_points(source.without_vector, payload=True, vectors=has_others):
+        for point in source.all_points(source.without_filter, payload=True, vectors=has_others):
             others.append(make(id=point.id, payload=point.payload, vector=point.vector or {}))
             if len(others) >= at_once:
                 yield others
@@ -621,8 +637,8 @@ class _QdrantFolderOutput(FolderOutput):
         return _FolderWriter(source, content, dim, resume, self._name)
 
     def facts(self, source: Store, content: Path, sha256: Any = None) -> Mapping[str, Any]:
-        """None: the local mode changes its files whenever it opens them."""
-        return {}
+        """Which one the manifest is of; its files have no hashes, as the database changes them by itself."""
+        return StoreFacts(index=self._name).as_details()
 
 
 class _QdrantOutput(ServerOutput):
@@ -644,6 +660,10 @@ class _QdrantOutput(ServerOutput):
     def writer(self, source: Store, content: Path, dim: int, resume: Resume) -> StoreWriter:
         """A writer of the collection that no alias leads to yet."""
         return _ServerWriter(source, content, dim, resume, self)
+
+    def facts(self, source: Store, content: Path, sha256: Any = None) -> Mapping[str, Any]:
+        """Which one the manifest is of."""
+        return StoreFacts(index=self.final).as_details()
 
     def refuse_existing(self, *, force: bool) -> None:
         """As `Output.refuse_existing`; a collection that this tool has not made is never replaced."""

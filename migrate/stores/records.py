@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any, Final, Literal
 
@@ -18,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError, UsageError
-from migrate.files import cache_folder, require_room
-from migrate.stores.base import BATCH_SIZE, FROM_THE_START, Metric, Resume, Store, StoreWriter
+from migrate.files import cache_folder, canonical_json, require_room
+from migrate.stores.base import BATCH_SIZE, FROM_THE_START, Metric, Resume, Snapshot, Store, StoreWriter
 from migrate.stores.binary_reader import read_errors
-from migrate.stores.id_index import IdIndex, kept_index
+from migrate.stores.id_index import IdIndex, id_changes, kept_index
 from migrate.stores.row_file import RowFile
 from migrate.vectors import UNIT_TOLERANCE, Batch, Document, Vectors, squared_norms
 
@@ -51,6 +52,9 @@ class RecordStore(Store):
     """
 
     _index: IdIndex
+    _texts: tuple[str, str] | None = None
+    without_vector: int = 0
+    """Records that have no vector, and so are no documents here."""
 
     def _open_index(self, location: str) -> IdIndex:
         """Read the ids, or find them in the cache."""
@@ -117,6 +121,24 @@ class RecordStore(Store):
                 f"{self.info.location}: expected document {gone!r}, found it gone; run again on a store at rest"
             )
 
+    def check_unchanged(self, before: Snapshot) -> None:
+        """Make sure that the store is still what it was; what came and went is told."""
+        if self._versions() == before.versions and self.snapshot() == before:
+            return
+        with TemporaryDirectory() as folder:
+            now = IdIndex.build(Path(folder, "now.ids"), self._read_ids(), source=self.info.location)
+            what = id_changes(self._index, now).sentence
+        raise StoreError(
+            f"{self.info.location}: the store changed while it was read ({what}); nothing was written, run again"
+        )
+
+    def _texts_sha256(self) -> str:
+        """Read once a version: texts may be most of a database."""
+        version = canonical_json(self._version())
+        if self._texts is None or self._texts[0] != version:
+            self._texts = version, super()._texts_sha256()
+        return self._texts[1]
+
     def _versions(self) -> tuple[Any, ...]:
         return (self._index.sha256, self._version())
 
@@ -170,6 +192,9 @@ class WaitingWriter(StoreWriter):
 
     def records(self, at_once: int = _DOCUMENTS_AT_ONCE) -> Iterator[tuple[list[Document], Vectors]]:
         """All documents with their rows; the texts are empty where the source has none."""
+        if isinstance(self.source, RecordStore) and self.source.without_vector:
+            lacking = f"{self.source.without_vector:,} rows of the source have no vector: they are not in the new store"
+            self.remarks = (*self.remarks, lacking)
         documents = self.source.documents() if self.source.info.has_texts else self._ids_alone()
         for _, vectors in self.vectors(at_once):
             yield list(islice(documents, len(vectors))), vectors

@@ -22,7 +22,9 @@ from migrate.stores.faiss.find import FaissKind
 from migrate.stores.file_store import verify_files
 from migrate.stores.lancedb import LanceKind
 from migrate.stores.outputs import FolderOutput, Output
+from migrate.stores.pgvector.kind import PgvectorKind
 from migrate.stores.qdrant import QdrantKind
+from migrate.stores.sqlite_vec import SqliteVecKind
 
 ENTRY_POINTS: Final = "lead_migrate.stores"
 _SCHEME: Final = re.compile(r"([a-z][a-z0-9+._-]*):(.*)", re.DOTALL)
@@ -60,6 +62,8 @@ _BUILT_IN: Final[tuple[StoreKind, ...]] = (
     ChromaServerKind("https"),
     QdrantKind(),
     LanceKind(),
+    PgvectorKind(),
+    SqliteVecKind(),
 )
 
 
