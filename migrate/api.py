@@ -150,7 +150,8 @@ def translate(
     stitch
         What `fit` returned, or the folder that it was saved to.
     output
-        A new folder. It appears when it is complete; the same call continues one that broke off.
+        A new folder, or `KIND:...` for a store of another kind. It appears when it is complete; the same call continues
+        one that broke off.
     any_store
         Allow a store that the stitch was not fitted on, such as one that has grown.
     force
@@ -175,7 +176,7 @@ def translate(
     <Translation new-store: 150 vectors, 32 -> 24 dimensions, 100 of them true, in ... s>
     """
     fitted = stitch if isinstance(stitch, FittedStitch) else load_stitch(stitch)
-    plan = plan_translate(_store(store), fitted, Path(output), any_store=any_store, force=force, restart=restart)
+    plan = plan_translate(_store(store), fitted, output, any_store=any_store, force=force, restart=restart)
     return plan.run_within(max_cost_usd, progress=progress)
 
 

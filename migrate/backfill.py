@@ -24,8 +24,10 @@ from migrate.manifest import Manifest, StoreFacts, creation_date
 from migrate.runners import DoShard, Shard, ShardResult, ShardTask, shards_of
 from migrate.stores.base import Resume, Snapshot, Store, StoreWriter
 from migrate.stores.confidence import ConfidenceFile, stored_confidence
-from migrate.stores.file_store import hash_written, verify_files
-from migrate.translate import batch_rows
+from migrate.stores.file_store import verify_files
+from migrate.stores.outputs import Output
+from migrate.stores.registry import output_of
+from migrate.translate import batch_rows, options_of, place_of
 from migrate.vectors import Batch, Document, Progress, Vectors, no_progress
 
 _TRUE = "true vectors"
@@ -35,7 +37,7 @@ _TRUE = "true vectors"
 class Backfill:
     """The result of a backfill: of `count` vectors `n_true` are now true, `n_before` were before."""
 
-    path: Path
+    path: Path | str
     count: int
     n_true: int
     n_before: int
@@ -49,13 +51,13 @@ class Backfill:
 def backfill_store(
     store: Store,
     embedder: Embedder,
-    output: Path,
+    output: Path | str,
     *,
     force: bool = False,
     restart: bool = False,
     progress: Progress = no_progress,
 ) -> Backfill:
-    """Write `store` to the folder `output`, with the true vectors of all texts that are in the cache.
+    """Write `store` to the folder `output`, or to `KIND:...`, with the true vectors of all texts that are in the cache.
 
     Nothing is embedded. A run that broke off is continued, if the cache has not grown since.
 
@@ -82,9 +84,10 @@ def backfill_store(
     model = embedder.identity if n_true == store.info.count else manifest.model
     new = replace(manifest, model=model, counts={**manifest.counts, _TRUE: n_true}, created=creation_date())
 
-    job = _FillJob(store, embedder, before, new, is_cached, confidence)
-    write_store(output, job, force=force, restart=restart, progress=progress)
-    return Backfill(output, store.info.count, n_true, manifest.counts.get(_TRUE, 0))
+    place = output_of(output)
+    job = _FillJob(store, embedder, place, before, new, is_cached, confidence)
+    write_store(place_of(place), job, force=force, restart=restart, progress=progress)
+    return Backfill(place.where, store.info.count, n_true, manifest.counts.get(_TRUE, 0))
 
 
 def _check_fits(store: Store, embedder: Embedder) -> Manifest:
@@ -126,6 +129,7 @@ class _FillJob(StoreJob):
 
     store: Store
     embedder: Embedder
+    output: Output
     before: Snapshot
     manifest: Manifest
     is_cached: NDArray[np.bool_]
@@ -146,7 +150,7 @@ class _FillJob(StoreJob):
     def configuration(self) -> Configuration:
         digest = hashlib.sha256(np.packbits(self.is_cached).tobytes()).hexdigest()
         options = {"model": self.embedder.cache_scope("document"), "known texts": digest, "rows per batch": self.rows}
-        return Configuration("backfill", self.store.snapshot().as_json(), options)
+        return Configuration("backfill", self.store.snapshot().as_json(), {**options, **options_of(self.output)})
 
     def shards(self) -> list[Shard]:
         return shards_of(self.total, self.rows)
@@ -159,13 +163,14 @@ class _FillJob(StoreJob):
         self._writer(work).finish()
         self.store.check_unchanged(self.before)
         self.embedder.save_state(work.content)
-        files = hash_written(self.store, work.content, work.digest.of)
+        files = self.output.facts(self.store, work.content, work.digest.of)
         details = {**self.manifest.details, **StoreFacts(filled_in="from the cache").as_details(), **files}
         replace(self.manifest, details=details).write(work.content)
         return {}
 
     def _writer(self, work: Work) -> StoreWriter:
-        return self.store.destination(work.content, self.store.info.dim, Resume(work.finished, work.scratch))
+        resume = Resume(work.finished, work.scratch)
+        return self.output.writer(self.store, work.content, self.store.info.dim, resume)
 
 
 @dataclass(frozen=True)

@@ -350,3 +350,9 @@ def cache_folder() -> Path:
     """Where downloads and paid-for embeddings are kept: $XDG_CACHE_HOME or ~/.cache, `lead-migrate` inside."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(base) / "lead-migrate"
+
+
+def state_folder() -> Path:
+    """Where unfinished outputs that lie on a server wait: $XDG_STATE_HOME or ~/.local/state, `lead-migrate` inside."""
+    base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    return Path(base) / "lead-migrate"

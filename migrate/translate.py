@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from migrate.checkpoint.folder import LOCAL, Configuration, StoreJob, Work, rows_left, write_store
+from migrate.checkpoint.folder import LOCAL, Configuration, Place, StoreJob, Work, rows_left, write_store
 from migrate.display import notebook_html
 from migrate.errors import StitchError
 from migrate.files import write_bytes
+from migrate.locations import known_secrets, remember_secrets
 from migrate.manifest import Manifest, StoreFacts
 from migrate.runners import DoShard, Runner, Shard, ShardResult, ShardTask, shards_of
 from migrate.selection.query_log import choosers_of
@@ -24,7 +25,9 @@ from migrate.stitch.fitted import DOCUMENT, FallbackUse, FittedStitch, Translate
 from migrate.stores import index_recall, open_store
 from migrate.stores.base import Resume, Snapshot, Store, StoreWriter
 from migrate.stores.confidence import ConfidenceFile, Outside, distrust, find_outside
-from migrate.stores.file_store import hash_written, verify_files
+from migrate.stores.file_store import verify_files
+from migrate.stores.outputs import FolderOutput, Output, ServerOutput
+from migrate.stores.registry import output_of
 from migrate.vectors import Document, Progress, no_progress
 
 COMMAND = "translate"
@@ -37,7 +40,7 @@ _MANY_TEXTS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """What a translation did.
+    """What a translation did. `path` is the folder of the new store, or the location of one that lies in none.
 
     The recalls are recall@10 of the two indexes against exact search, None where search is exact; see
     `migrate.stores.index_recall`. `remarks` says what of the index could not be kept as it was;
@@ -46,7 +49,7 @@ class Translation:
     took the place of a stitch that reads them.
     """
 
-    path: Path
+    path: Path | str
     count: int
     source_dim: int
     target_dim: int
@@ -80,15 +83,25 @@ def batch_rows(dim: int) -> int:
     return 1 << (rows.bit_length() - 1)
 
 
-def documents_left(store: Store, output: Path, *, restart: bool = False) -> Iterator[Document]:
+def documents_left(store: Store, output: Path | str, *, restart: bool = False) -> Iterator[Document]:
     """The documents that `translate_store` would still read into `output`, without those that an earlier run did."""
-    return store.documents(None if restart else rows_left(output, COMMAND, store.info.count))
+    return store.documents(None if restart else rows_left(output_of(output).path, COMMAND, store.info.count))
+
+
+def place_of(output: Output) -> Path | Place:
+    """An output, as the work folder of it is asked for."""
+    return output if isinstance(output, ServerOutput) else output.path
+
+
+def options_of(output: Output) -> dict[str, str]:
+    """What a run that is continued must have in common with the one that was begun, beside the path of the folder."""
+    return {} if type(output) is FolderOutput else {"output": f"{type(output).__name__} {output.location}"}
 
 
 def translate_store(
     store: Store,
     fitted: FittedStitch,
-    output: Path,
+    output: Path | str,
     *,
     any_store: bool = False,
     runner: Runner = LOCAL,
@@ -97,6 +110,9 @@ def translate_store(
     progress: Progress = no_progress,
 ) -> Translation:
     """Write `store`, translated, to the folder `output`; ids, order, texts, metric and format are kept.
+
+    An output `KIND:...` is of that kind: an exact copy where the store is of the same kind, else a new store of the
+    documents: ids, texts and metadata.
 
     A run that broke off is resumed: the shards that reached the disk stay, unless `restart` discards them. The bytes
     are those of a run that did not break off, whoever of `runner` translates which shard.
@@ -126,15 +142,16 @@ def translate_store(
     same_store = _check_fits(store, before, fitted, any_store=any_store)
     fallback = fitted.fallback_use() if not store.info.has_texts else None
     fitted = fitted if store.info.has_texts else fitted.without_texts(source=store.info.location)
-    job = _TranslateJob(store, before, fitted, fallback, patch=same_store)
-    facts = write_store(output, job, runner=runner, force=force, restart=restart, progress=progress)
+    place = output_of(output)
+    job = _TranslateJob(store, before, fitted, fallback, place, patch=same_store)
+    facts = write_store(place_of(place), job, runner=runner, force=force, restart=restart, progress=progress)
     wall_s = time.perf_counter() - started
     old_recall, recall = index_recall(store), facts["recall"]
     if recall is None and old_recall is not None:
-        recall = index_recall(open_store(output))
-    new = open_store(output)
+        recall = index_recall(open_store(place.location))
+    new = open_store(place.location)
     return Translation(
-        output,
+        place.where,
         store.info.count,
         store.info.dim,
         fitted.dim,
@@ -175,6 +192,7 @@ class _TranslateJob(StoreJob):
     before: Snapshot
     fitted: FittedStitch
     fallback: FallbackUse | None
+    output: Output
     patch: bool
 
     stage = COMMAND
@@ -191,7 +209,7 @@ class _TranslateJob(StoreJob):
 
     def configuration(self) -> Configuration:
         options = {"stitch": self.fitted.digest(), "patch": self.patch, "rows per batch": self.rows}
-        return Configuration(COMMAND, self.store.snapshot().as_json(), options)
+        return Configuration(COMMAND, self.store.snapshot().as_json(), {**options, **options_of(self.output)})
 
     def shards(self) -> list[Shard]:
         """Of 64 MiB; of one batch where the stitch reads texts, which takes seconds."""
@@ -200,13 +218,13 @@ class _TranslateJob(StoreJob):
 
     def task(self, work: Work) -> TranslateTask:
         ConfidenceFile(work.content, self.total).close()
-        writer = self.store.destination(work.content, self.fitted.dim, Resume(work.finished, work.scratch))
+        writer = self._writer(work)
         saved = None
         if self._is_portable():
             saved = work.scratch / "stitch"
             self.fitted.save(saved, force=True)
         task = TranslateTask(self.store.info.location, saved, work.content, work.scratch, self.rows, self.patch)
-        return replace(task, opened=(self.store, self.fitted, writer))
+        return replace(task, output=self.output, secrets=known_secrets(), opened=(self.store, self.fitted, writer))
 
     def _is_portable(self) -> bool:
         """Whether other processes may help: where the work is long, and it needs no further model in each of them."""
@@ -216,22 +234,27 @@ class _TranslateJob(StoreJob):
 
     def finish(self, work: Work) -> dict[str, Any]:
         store = self.store
-        writer = store.destination(work.content, self.fitted.dim, Resume(work.finished, work.scratch))
+        writer = self._writer(work)
         writer.finish()
         store.check_unchanged(self.before)
         for name, payload in self.fitted.state.items():
             write_bytes(work.content / name, payload)
         n_true = sum(part.facts["true"] for part in work.parts)
-        hashes = hash_written(store, work.content, work.digest.of)
+        hashes = self.output.facts(store, work.content, work.digest.of)
         _manifest(store, self.before, self.fitted, self.fallback, n_true, hashes).write(work.content)
         return {"true": n_true, "recall": writer.recall, "remarks": list(writer.remarks)}
+
+    def _writer(self, work: Work) -> StoreWriter:
+        resume = Resume(work.finished, work.scratch)
+        return self.output.writer(self.store, work.content, self.fitted.dim, resume)
 
 
 @dataclass(frozen=True)
 class TranslateTask(ShardTask):
     """Translating shards, as locations: another process opens the store at `source` and the stitch at `stitch`.
 
-    `opened` are store, stitch and writer of this process; a copy for another has none.
+    `secrets` are what it needs for that. `opened` are store, stitch and writer of this process; a copy for another has
+    none.
     """
 
     source: str
@@ -240,6 +263,8 @@ class TranslateTask(ShardTask):
     scratch: Path
     rows: int
     patch: bool
+    output: Output = field(default=FolderOutput(Path()), compare=False)
+    secrets: Mapping[str, Mapping[str, str]] = field(default_factory=dict, compare=False, repr=False)
     opened: tuple[Store, FittedStitch, StoreWriter] | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -257,8 +282,9 @@ class TranslateTask(ShardTask):
         else:
             from migrate.stitch.persistence import load_stitch
 
+            remember_secrets(self.secrets)
             store, fitted = open_store(self.source), load_stitch(Path(str(self.stitch)))
-            writer = store.destination(self.content, fitted.dim, Resume((), self.scratch))
+            writer = self.output.writer(store, self.content, fitted.dim, Resume((), self.scratch))
         return partial(translate_shard, store, fitted, writer, self.content, self.rows, self.patch)
 
 

@@ -17,7 +17,7 @@ PACKAGE = ROOT / "migrate"
 # A module imports from floors below its own, and from its own room.
 FLOORS = {
     "errors": 0, "plugins": 0, "runners": 0, "vectors": 0, "files": 0, "manifest": 0, "threads": 0,
-    "redirects": 0, "display": 0,
+    "redirects": 0, "display": 0, "locations": 0,
     "stores": 1, "embedders": 1, "datasets": 1, "checkpoint": 1,
     "stitch": 2, "search": 2,
     "selection": 3, "similarity": 3, "private": 3,
@@ -58,9 +58,13 @@ HOMES = {
     "rank_bm25": ["search/bm25"],
     "langchain_core": ["embedders/langchain", "langchain.py"],
     "langchain_text_splitters": ["datasets/chunking"],
-    "sqlite3": ["embedders/", "stores/documents/sqlite_file"],
+    "apsw": ["stores/sqlite_vec"],
+    "chromadb": ["stores/chroma"],
+    "lancedb": ["stores/lancedb"],
+    "sqlite3": ["embedders/", "stores/chroma", "stores/documents/sqlite_file", "stores/qdrant", "stores/sqlite_vec"],
     "pickle": ["stores/"],
-    "pyarrow": ["stores/documents/arrow"],
+    "psycopg": ["stores/pgvector/"],
+    "pyarrow": ["stores/documents/arrow", "stores/lancedb"],
     "pandas": ["display.py", "audit/report", "cost/assess", "similarity/comparison"],
     "jinja2": ["report/page"],
     "joblib": ["runners.py"],
@@ -173,7 +177,10 @@ def test_every_required_package_is_used_and_every_import_is_required():
     brought = {"transformers", "tokenizers", "huggingface_hub", "scipy"}
     outside = imported - set(sys.stdlib_module_names) - {"migrate"} - brought
     # Needed for some files only; what needs it asks for the extra by name
-    optional = {"pyarrow": "parquet", "tiktoken": "tokens", "pandas": "pandas", "pytest": "test", "tenseal": "private"}
+    optional = {
+        "pyarrow": "parquet", "tiktoken": "tokens", "pandas": "pandas", "pytest": "test", "psycopg": "pgvector",
+        "apsw": "sqlite-vec", "chromadb": "chroma", "lancedb": "lancedb", "tenseal": "private",
+    }  # fmt: skip
     for name, extra in optional.items():
         assert any(line.startswith(name) for line in config["options.extras_require"][extra].split("\n"))
     assert modules == outside - set(optional)

@@ -13,10 +13,10 @@ from migrate.check.facts import MADE_BY_STAMP, dimension_finding
 from migrate.check.model import Compatibility
 from migrate.embedders.base import Embedder
 from migrate.errors import UsageError
-from migrate.files import atomic_file, output_errors, write_json
+from migrate.files import output_errors
 from migrate.manifest import MANIFEST_NAME, Manifest, StoreFacts
 from migrate.stores.base import Store
-from migrate.stores.file_store import FileStore, as_files, hash_written
+from migrate.stores.file_store import as_files, hash_written
 from migrate.vectors import Progress, no_progress
 
 
@@ -24,7 +24,7 @@ from migrate.vectors import Progress, no_progress
 class Stamp:
     """The manifest that was written, or None where the check refused; `checked` is None where it was left out."""
 
-    path: Path | None
+    path: Path | str | None
     checked: Compatibility | None
 
 
@@ -61,30 +61,27 @@ def stamp_store(
         As `check_store`.
     """
     files = as_files(store)
-    if files is None:
-        raise UsageError(
-            f"{store.info.location}: the store is not kept in files, so there is no place for a stamp; "
-            "name its model with every command"
-        )
-    path = files.folder / MANIFEST_NAME
-    if not force and os.path.lexists(path):
-        raise UsageError(f"{path} exists: the store is stamped already; replace it with `force=True`")
+    path = None if files is None else files.folder / MANIFEST_NAME
+    if not force and (store.info.manifest is not None if path is None else os.path.lexists(path)):
+        place = path or f"{store.info.location}: a manifest"
+        raise UsageError(f"{place} exists: the store is stamped already; replace it with `force=True`")
     before = store.snapshot()
     checked = None
     if not trust or not dimension_finding(store, embedder.identity).ok:
         checked = check_store(store, embedder, sample=sample, manifest="ignore", seed=seed, progress=progress)
         if not checked.compatible:
             return Stamp(None, checked)
-    manifest = _manifest(files, embedder, checked, seed)
+    manifest = _manifest(store, embedder, checked, seed)
     store.check_unchanged(before)
-    with atomic_file(path, force=force) as aside:
-        write_json(aside, manifest.as_json())
-    return Stamp(path, checked)
+    return Stamp(store.keep_manifest(manifest), checked)
 
 
-def _manifest(store: FileStore, embedder: Embedder, checked: Compatibility | None, seed: int) -> Manifest:
-    with output_errors(store.folder):
-        hashes = hash_written(store, store.folder)
+def _manifest(store: Store, embedder: Embedder, checked: Compatibility | None, seed: int) -> Manifest:
+    files = as_files(store)
+    hashes: Mapping[str, Any] = {}
+    if files is not None:
+        with output_errors(files.folder):
+            hashes = hash_written(files, files.folder)
     facts = StoreFacts(made_by=MADE_BY_STAMP, checked=_checked(checked))
     return Manifest(
         "store",

@@ -7,6 +7,9 @@ Beside an output `new` stands `.new.work` while it is being made:
     scratch/        what is needed only until then
     old/            the older output that `--force` replaces, for the moment between two renames
 
+An output that goes elsewhere, to the server of a database, is a `Place` of its own: its work folder lies beside the
+local path that the place names, and `publish` gives it its name.
+
 A run that finds this folder checks the finished shards against their checksums and makes the others. Only a run of the
 same configuration may go on: the same command with the same options, from the same source.
 
@@ -25,7 +28,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +45,7 @@ from migrate.checkpoint.journal import (
     read_journal,
     sound_parts,
 )
-from migrate.errors import DatasetError, StitchError, StoreError, UsageError, VectorError
+from migrate.errors import DatasetError, LeadMigrateError, StitchError, StoreError, UsageError, VectorError
 from migrate.files import canonical_json, output_errors, output_lock, refuse_existing, refuse_link, sync_folder
 from migrate.runners import LocalRunner, Runner, Shard, ShardTask
 from migrate.vectors import Progress, no_progress
@@ -119,7 +122,7 @@ def look_at(output: Path) -> Record | None:
 
     Nothing is checked or changed: a run that goes on looks closer.
     """
-    return read_journal(Work(output.with_name(f".{output.name}.work")).journal.path, quiet=True)
+    return read_journal(_work_of(output).journal.path, quiet=True)
 
 
 def rows_done(output: Path, command: str) -> int:
@@ -151,6 +154,70 @@ def rows_left(output: Path, command: str, count: int) -> NDArray[np.int64]:
     return np.flatnonzero(left)
 
 
+class Place(Protocol):
+    """Where a complete output goes. Its text is its name for a person; `path` is what the work folder lies beside."""
+
+    @property
+    def path(self) -> Path:
+        """A local path; there need be nothing at it."""
+
+    def refuse_existing(self, *, force: bool) -> None:
+        """Raise a UsageError where something has the output's name, unless it may be replaced."""
+
+    def is_published(self, content: Path) -> bool:
+        """Whether the output that is complete in `content` has its name; any, where `content` is gone already."""
+
+    def publish(self, content: Path, *, force: bool) -> None:
+        """Give it its name in one step, whatever was left undone by a call that was killed."""
+
+    def discard(self) -> None:
+        """Undo what unfinished work has left outside of its folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class FolderPlace:
+    """A folder that `content` is renamed to."""
+
+    path: Path
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def refuse_existing(self, *, force: bool) -> None:
+        """As `migrate.files.refuse_existing`."""
+        refuse_existing(self.path, force=force)
+
+    def is_published(self, content: Path) -> bool:
+        """Whether only the work folder is left over."""
+        return not content.is_dir() and self.path.is_dir()
+
+    def publish(self, content: Path, *, force: bool) -> None:
+        """Rename; POSIX renames only over an empty folder, so what is there steps aside first."""
+        work = Work(content.parent)
+        try:
+            if force and os.path.lexists(self.path):
+                os.rename(self.path, work.old)
+                reach("aside")
+            os.rename(content, self.path)
+            sync_folder(self.path.parent)
+        except BaseException:
+            # What is not known to be durable does not stand under its name; the next run goes on from here.
+            with suppress(OSError):
+                if not content.is_dir():
+                    os.rename(self.path, content)
+            with suppress(OSError):
+                put_back(work, self.path)
+            raise
+
+    def discard(self) -> None:
+        """Return an older output that stepped aside."""
+        put_back(_work_of(self.path), self.path)
+
+
+def _work_of(output: Path) -> Work:
+    return Work(output.with_name(f".{output.name}.work"))
+
+
 def tidy(work: Work) -> None:
     """Remove the work folder of a published output. The journal goes last: it says that there is nothing left to do."""
     for folder in (work.scratch, work.old):
@@ -166,9 +233,9 @@ def put_back(work: Work, output: Path) -> None:
         os.rename(work.old, output)
 
 
-def discard(work: Work, output: Path) -> None:
+def discard(work: Work, place: Place) -> None:
     """Remove a work folder; an older output that was being replaced goes back to its place first."""
-    put_back(work, output)
+    place.discard()
     if os.path.lexists(work.path):
         shutil.rmtree(work.path)
 
@@ -194,7 +261,7 @@ class Configuration:
         read_back: dict[str, Any] = json.loads(canonical_json(facts))
         return read_back
 
-    def check(self, found: Mapping[str, Any], output: Path) -> None:
+    def check(self, found: Mapping[str, Any], output: object) -> None:
         """Make sure that a journal is of the same configuration.
 
         Raises
@@ -286,7 +353,7 @@ def open_steps(
         Another run holds the folder, or it cannot be written to.
     """
     with output_errors(folder), output_lock(folder):
-        work = Work(folder.with_name(f".{folder.name}.work"))
+        work = _work_of(folder)
         refuse_link(work.path)
         record = read_journal(work.journal.path)
         # Where a journal is, nothing was in the way when it was begun: what is there now was made under it.
@@ -295,7 +362,7 @@ def open_steps(
             for name in names:
                 refuse_existing(folder / name, force=force or name in kept)
         if record is None or restart or not record.steps:
-            discard(work, folder)
+            discard(work, FolderPlace(folder))
             work.path.mkdir()
             work.journal.begin(configuration.as_json())
             record = None
@@ -310,9 +377,9 @@ def open_steps(
             yield steps
         except BaseException:
             if steps.done.keys() <= kept.keys():  # a finished run stays one
-                discard(work, folder)
+                discard(work, FolderPlace(folder))
             raise
-        discard(work, folder)
+        discard(work, FolderPlace(folder))
 
 
 _WRONG_DATA: Final = (StoreError, VectorError, DatasetError, StitchError)
@@ -320,7 +387,7 @@ _log = logging.getLogger(__name__)
 
 
 def make_folder(
-    output: Path,
+    output: Path | Place,
     configure: Callable[[], Configuration],
     fill: Callable[[Work], Facts],
     *,
@@ -331,6 +398,8 @@ def make_folder(
 
     Parameters
     ----------
+    output
+        The folder, or another place.
     configure
         Says what the output is made from. Called when the output is free and locked.
     fill
@@ -352,18 +421,20 @@ def make_folder(
     OutputError
         The operating system refused. What is durable is kept for the next run.
     """
-    with output_errors(output), output_lock(output):
-        work = Work(output.with_name(f".{output.name}.work"))
+    place: Place = FolderPlace(output) if isinstance(output, Path) else output
+    with output_errors(place.path), output_lock(place.path):
+        work = _work_of(place.path)
         refuse_link(work.path)
         if restart or not work.path.is_dir():
-            discard(work, output)
-            refuse_existing(output, force=force)
+            discard(work, place)
+            place.refuse_existing(force=force)
         configuration = configure()
-        record = _take_up(work, output, configuration, force=force)
+        record = _take_up(work, place, configuration, force=force)
         try:
-            facts = _fill(work, fill) if record.complete is None else record.complete
-            if work.content.is_dir():
-                _publish(work, output, force=force)
+            facts = _fill(work, place, fill) if record.complete is None else record.complete
+            if not place.is_published(work.content):
+                place.publish(work.content, force=force)
+                reach("published")
         except KeyboardInterrupt as error:
             error.add_note(work.hint())
             raise
@@ -409,7 +480,7 @@ LOCAL: Final = LocalRunner()
 
 
 def write_store(
-    output: Path,
+    output: Path | Place,
     job: StoreJob,
     *,
     runner: Runner = LOCAL,
@@ -442,15 +513,17 @@ def write_store(
     return make_folder(output, job.configuration, fill, force=force, restart=restart)
 
 
-def _take_up(work: Work, output: Path, configuration: Configuration, *, force: bool) -> Record:
+def _take_up(work: Work, output: Place, configuration: Configuration, *, force: bool) -> Record:
     """The record of an earlier run that goes on here, or a new one."""
     record = read_journal(work.journal.path)
-    if record is not None and record.complete is not None and not work.content.is_dir():
-        # The last rename was done, and only the work folder is left over.
-        if output.is_dir() and record.configuration == configuration.as_json():
+    if record is not None and record.complete is not None and output.is_published(work.content):
+        # Only the work folder is left over.
+        if record.configuration == configuration.as_json():
             return record
         record = None
-    refuse_existing(output, force=force)
+    elif record is not None and record.complete is not None and not work.content.is_dir():
+        record = None  # what was published is gone since
+    output.refuse_existing(force=force)
     if record is None or not (record.parts or record.complete is not None):
         return _begin(work, output, configuration)
     configuration.check(record.configuration, output)
@@ -465,7 +538,7 @@ def _take_up(work: Work, output: Path, configuration: Configuration, *, force: b
     return record
 
 
-def _begin(work: Work, output: Path, configuration: Configuration) -> Record:
+def _begin(work: Work, output: Place, configuration: Configuration) -> Record:
     discard(work, output)
     for folder in (work.path, work.content, work.scratch):
         folder.mkdir()
@@ -484,7 +557,7 @@ def _begin_after(work: Work, configuration: Configuration) -> Record:
     return Record(configuration.as_json(), work.parts)
 
 
-def _fill(work: Work, fill: Callable[[Work], Facts]) -> Facts:
+def _fill(work: Work, place: Place, fill: Callable[[Work], Facts]) -> Facts:
     try:
         facts = fill(work)
         reach("filled")
@@ -494,6 +567,8 @@ def _fill(work: Work, fill: Callable[[Work], Facts]) -> Facts:
     except BaseException as error:
         # Rows of a source that cannot be used, or no rows at all, are nothing to go on from.
         if not work.disputed and (isinstance(error, _WRONG_DATA) or not work.parts):
+            with suppress(LeadMigrateError):
+                place.discard()
             shutil.rmtree(work.path, ignore_errors=True)
         raise
     return facts
@@ -507,22 +582,3 @@ def _sync_files(folder: Path) -> None:
         finally:
             os.close(descriptor)
     sync_folder(folder)
-
-
-def _publish(work: Work, output: Path, *, force: bool) -> None:
-    """Rename to `output`; POSIX renames only over an empty folder, so what is there steps aside first."""
-    try:
-        if force and os.path.lexists(output):
-            os.rename(output, work.old)
-            reach("aside")
-        os.rename(work.content, output)
-        sync_folder(output.parent)
-        reach("published")
-    except BaseException:
-        # What is not known to be durable does not stand under its name; the next run goes on from here.
-        with suppress(OSError):
-            if not work.content.is_dir():
-                os.rename(output, work.content)
-        with suppress(OSError):
-            put_back(work, output)
-        raise

@@ -195,7 +195,7 @@ def _advise_plan(place: _Place, stitch: Path, quality: StitchQuality, best: Plan
         words: list[str | Path] = [place.word, *place.model, *first, "-o", path_beside(place.store, "stitch")]
         advise_next("fit", *words, also=("query_log", "price"), but="rate", quiet=quiet)
         return
-    words = [place.word, stitch, "-o", path_beside(place.store, "new")]
+    words = [place.word, stitch, "-o", place.store.successor("new") or path_beside(place.store, "new")]
     if best.documents and best.known is not None and best.kind in (FIRST_TOKENS, MIGRATE):
         policy = ["--policy", best.known.policy] if best.known.policy in (CONFIDENCE, RANDOM) else []
         words += ["--reembed", str(best.known.documents), *policy, *place.model]

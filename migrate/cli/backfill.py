@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from migrate.cli import options
@@ -19,7 +17,7 @@ from migrate.cli.verdict import load_model_of
     example="lead-migrate backfill new-store --from-cache -o better-store",
 )
 @click.argument("store", type=options.STORE)
-@options.output
+@options.store_output
 @option("--from-cache", is_flag=True, help="Take what the embedding cache has of the store's texts.")
 @option("--target", metavar="SPEC", help="Model whose cache it is.  [default: the store's own]")
 @options.model_options
@@ -29,7 +27,7 @@ from migrate.cli.verdict import load_model_of
 @options.quiet
 def command(
     store: str,
-    output: Path,
+    output: str,
     from_cache: bool,
     target: str | None,
     model: ModelOptions,
@@ -46,10 +44,11 @@ def command(
     from migrate.errors import UsageError
     from migrate.files import refuse_overlap
     from migrate.stores import open_store
+    from migrate.stores.registry import output_of
 
     if not from_cache:
         raise UsageError("expected --from-cache, found no other place to take vectors from; add it")
-    refuse_overlap(output, *options.local_paths(store))
+    refuse_overlap(output_of(output).path, *options.local_paths(store))
     with progress_bar(quiet=quiet) as progress:
         opened = open_store(store, verify=True)
         embedder = load_model_of(opened, target, "--target", model)
@@ -59,10 +58,10 @@ def command(
         done = backfill_store(opened, embedder, output, force=force, restart=restart, progress=progress)
     if as_json:
         counts = {"count": done.count, "true": done.n_true, "true before": done.n_before, "left": done.n_left}
-        show_json({"schema_version": 1, "kind": "backfill", "path": str(output), **counts})
+        show_json({"schema_version": 1, "kind": "backfill", "path": str(done.path), **counts})
         return
     show(
-        f"{output}: {done.n_true:,} of {done.count:,} vectors are true ones ({done.n_before:,} before), "
+        f"{done.path}: {done.n_true:,} of {done.count:,} vectors are true ones ({done.n_before:,} before), "
         f"{done.n_left:,} are still translated"
     )
-    advise_next("audit", output, "--reference", "build", "--beir", JUDGED, also=("target",), quiet=quiet)
+    advise_next("audit", done.path, "--reference", "build", "--beir", JUDGED, also=("target",), quiet=quiet)

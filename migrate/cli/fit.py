@@ -128,7 +128,7 @@ def command(
         bridge = shlex.join(["--source", store_word(store), "--bridge", str(output.absolute())])
         advise(f"an audit of a translated store sets this beside it with {bridge}", quiet=quiet)
         return
-    translated = free_path(output.with_name(f"{name_of(opened)}-translated"))
+    translated = opened.successor("translated") or free_path(output.with_name(f"{name_of(opened)}-translated"))
     words = [store_word(store), output, "-o", translated, *model_words("--target", target)]
     advise_next("translate", *words, quiet=quiet)
 

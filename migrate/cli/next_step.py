@@ -100,16 +100,23 @@ def store_word(location: str) -> str:
     path = path_in(location)
     if path is None:
         return location
-    scheme = "" if path == Path(location) else f"{location.partition(':')[0]}:"
-    return f"{scheme}{path.absolute()}"
+    if path == Path(location):
+        return str(path.absolute())
+    kind, _, rest = location.partition(":")
+    named = "" if Path(rest) == path else f"#{rest.rpartition('#')[2]}"
+    return f"{kind}:{rest}" if path.is_absolute() else f"{kind}:{path.absolute()}{named}"
 
 
 def name_of(store: Store) -> str:
     """A name for what is made of a store: that of its file or folder without an ending, or what a URI has instead."""
     from migrate.stores.registry import path_in
 
-    path = path_in(store.info.location)
-    return re.sub(r"[^\w.-]+", "-", store.info.name) if path is None else path.absolute().stem
+    location = store.info.location
+    path = path_in(location)
+    if path is None:
+        return re.sub(r"[^\w.-]+", "-", store.info.name).strip("-")
+    table = location.rpartition("#")[2] if "#" in location and path != Path(location) else ""
+    return "-".join(filter(None, (path.absolute().stem, re.sub(r"[^\w.-]+", "-", table).strip("-"))))
 
 
 def path_beside(store: Store, ending: str) -> Path:

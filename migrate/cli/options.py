@@ -19,6 +19,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from migrate.cli.terminal import advise
+from migrate.locations import hide_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,15 +47,18 @@ PATH = click.Path(path_type=Path)
 
 
 class Location(click.types.StringParamType):
-    """Where a store is: a path, or a URI. No path is made of it, which would take a slash from `kind:http://host`."""
+    """Where a store is: a path, or a URI. No path is made of it, which would take a slash from `kind:http://host`.
+
+    A password in it is taken out here, before anything could print it.
+    """
 
     name = "store"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The location as it was typed."""
+        """The location as it was typed, without a password."""
         if not value:
             self.fail("expected a path or a URI, found nothing", param, ctx)
-        return str(value)
+        return hide_secrets(str(value))
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Let the shell complete a path."""
@@ -172,6 +176,9 @@ verbose = option(
 )
 as_json = option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.", section=GENERAL)
 output = option("--output", "-o", type=PATH, required=True, help="Folder to write.")
+store_output = option(
+    "--output", "-o", type=STORE, required=True, help="Folder to write, or KIND:LOCATION for a store of another kind."
+)
 margin = option(
     "--margin",
     type=FiniteRange(0, 1, min_open=True),

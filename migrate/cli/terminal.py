@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from migrate.errors import OutputError
+from migrate.locations import scrub
 from migrate.report.characters import printable, printable_json, printable_lines
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def complain(text: str) -> None:
     """Print one line to stderr, whatever the text holds; where nobody can read it, go on."""
     try:
         with bar_hidden():
-            click.echo(printable(as_options(text)), err=True)
+            click.echo(scrub(printable(as_options(text))), err=True)
     except OSError:
         _discard(sys.stderr)
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from migrate.reembed import Announce, Choice, Reembedding, RefitPlan, TranslatePlan
     from migrate.stitch.fitted import FittedStitch
     from migrate.stores.base import Store
+    from migrate.stores.outputs import Output
     from migrate.translate import Translation
     from migrate.vectors import Progress
 
@@ -79,9 +80,9 @@ class ReembedOptions:
             if value is not None:
                 raise UsageError(f"--{name.replace('_', '-')} goes with --reembed; add --reembed 10%, or leave it out")
 
-    def folder(self, output: Path) -> Path:
+    def folder(self, output: Output) -> Path:
         """Where the stitch goes that is fitted again."""
-        return self.save_stitch or output.with_name(f"{output.name}.stitch")
+        return self.save_stitch or output.beside("stitch")
 
     def request(self, seed: int) -> Reembedding:
         """The budget, and how it is spent.
@@ -109,23 +110,24 @@ def plan_budget(
     reembedding: ReembedOptions,
     store: Store,
     fitted: FittedStitch,
-    paths: tuple[Path, Path],
+    stitch: Path,
+    output: Output,
     model: ModelOptions,
     general: GeneralOptions,
     announce: Announce,
 ) -> RefitPlan | None:
-    """The stitch that is to come of the budget; None where there is no budget. `paths` are of stitch and output."""
+    """The stitch that is to come of the budget; None where there is no budget. `stitch` is the one before."""
     from migrate.files import refuse_output, refuse_overlap
     from migrate.reembed import plan_refit
 
     if reembedding.reembed is None:
         reembedding.check_alone()
         return None
-    stitch, output = paths
     folder = reembedding.folder(output)
     read = options.local_paths(store.info.location, stitch)
-    refuse_overlap(folder, *read, output)
-    refuse_output(output, *read, force=general.force)  # refused before anything is spent
+    refuse_overlap(folder, *read, output.path)
+    refuse_output(output.path, *read, force=general.force)  # refused before anything is spent
+    output.refuse_existing(force=general.force)
     request = reembedding.request(general.seed)
     target = load_model_of_stitch(fitted, stitch, reembedding.target, model)
     return plan_refit(store, fitted, target, request, folder, force=general.force, announce=announce)
@@ -194,7 +196,7 @@ def load_model_of_stitch(fitted: FittedStitch, folder: Path, spec: str | None, m
 )
 @click.argument("store", type=options.STORE)
 @click.argument("stitch", type=options.PATH)
-@options.output
+@options.store_output
 @option(
     "--any-store", is_flag=True, help="Allow a store that the stitch was not fitted on, such as one that has grown."
 )
@@ -205,7 +207,7 @@ def load_model_of_stitch(fitted: FittedStitch, folder: Path, spec: str | None, m
 def command(
     store: str,
     stitch: Path,
-    output: Path,
+    output: str,
     any_store: bool,
     reembedding: ReembedOptions,
     spending: SpendingOptions,
@@ -213,6 +215,8 @@ def command(
     general: GeneralOptions,
 ) -> None:
     """Write STORE, translated by STITCH, to a new folder: same kind of store, same ids, texts and metric.
+
+    An output KIND:LOCATION is a store of that kind, such as faiss:FOLDER or pgvector:postgresql://HOST/DB#TABLE.
 
     With --reembed, the documents that matter most get their true vectors, and the stitch learns from them.
     """
@@ -223,8 +227,10 @@ def command(
     from migrate.reembed import plan_translate
     from migrate.stitch.persistence import load_stitch
     from migrate.stores import open_store
+    from migrate.stores.registry import output_of
 
-    refuse_overlap(output, *options.local_paths(store, stitch))
+    place = output_of(output)
+    refuse_overlap(place.path, *options.local_paths(store, stitch))
     if any_store and reembedding.reembed is not None:
         raise UsageError("--reembed needs the store that the stitch was fitted on; leave out --any-store, or fit again")
     quiet = general.quiet
@@ -232,8 +238,8 @@ def command(
         opened = open_store(store, verify=True)
         paid = spending.open(quiet=quiet)
         fitted = with_views(load_stitch(stitch), stitch, model)
-        reporter = _Reporter(paid, fitted, reembedding.policy, reembedding.folder(output), progress)
-        refit = plan_budget(reembedding, opened, fitted, (stitch, output), model, general, reporter.announce())
+        reporter = _Reporter(paid, fitted, reembedding.policy, reembedding.folder(place), progress)
+        refit = plan_budget(reembedding, opened, fitted, stitch, place, model, general, reporter.announce())
         plan = plan_translate(
             opened,
             fitted,
@@ -252,8 +258,8 @@ def command(
     if general.as_json:
         show_json({"schema_version": 1, "kind": "translate", **asdict(done), "path": str(done.path)})
         return
-    _show(done, opened, output)
-    _advise_audit(opened, fitted, store, output, reembedding.target, quiet=quiet)
+    _show(done, opened)
+    _advise_audit(opened, fitted, store, done.path, reembedding.target, quiet=quiet)
 
 
 def _say_first_tokens(fitted: FittedStitch, plan: TranslatePlan, *, quiet: bool) -> None:
@@ -267,7 +273,7 @@ def _say_first_tokens(fitted: FittedStitch, plan: TranslatePlan, *, quiet: bool)
 
 
 def _advise_audit(
-    source: Store, fitted: FittedStitch, store: str, output: Path, target: str | None, *, quiet: bool
+    source: Store, fitted: FittedStitch, store: str, output: Path | str, target: str | None, *, quiet: bool
 ) -> None:
     """The audit as far as it is known here: with the source only where its model can be had from what it remembers."""
     model = fitted.manifest.model
@@ -293,11 +299,11 @@ def _source_words(store: str, recorded: ModelIdentity | None, manifest: Manifest
     return ["--source", store_word(store), *(placed or ([] if has_model else ["--source-model", recorded.spec]))]
 
 
-def _show(done: Translation, store: Store, output: Path) -> None:
+def _show(done: Translation, store: Store) -> None:
     from migrate.report.terminal import wrap
 
     dims = f"dimension {done.source_dim} to {done.target_dim}"
-    show(f"{output}: {done.count:,} vectors, {dims}, {done.n_true:,} of them true ones, in {done.wall_s:.1f} s")
+    show(f"{done.path}: {done.count:,} vectors, {dims}, {done.n_true:,} of them true ones, in {done.wall_s:.1f} s")
     if done.index_recall is not None:
         # of a coded source only what coding left is known, so its figure lacks what coding cost
         before = "" if store.info.exact else " (over the vectors as read back, which leaves out what coding cost)"

@@ -24,7 +24,7 @@ class TranslatePlan(SpendingPlan[Translation]):
 
     store: Store
     fitted: FittedStitch
-    output: Path
+    output: Path | str
     refit: RefitPlan | None
     any_store: bool
     runner: Runner
@@ -72,7 +72,7 @@ class TranslatePlan(SpendingPlan[Translation]):
 def plan_translate(
     store: Store,
     fitted: FittedStitch,
-    output: Path,
+    output: Path | str,
     *,
     refit: RefitPlan | None = None,
     price_usd_per_mtok: float | None = None,

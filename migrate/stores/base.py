@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.errors import StoreError
+from migrate.errors import StoreError, UsageError
 from migrate.manifest import Manifest
 from migrate.stores.row_file import RowFile
 from migrate.vectors import Batch, Document, Vectors
@@ -155,6 +155,8 @@ class Store(ABC):
     """
 
     info: StoreInfo
+    opened_as: str | None = None
+    """What the manifest of a copy notes, so that it is opened as this store was: table and options of a database."""
 
     def __repr__(self) -> str:
         info = self.info
@@ -184,9 +186,41 @@ class Store(ABC):
             The store holds no texts.
         """
 
-    @abstractmethod
+    @property
+    def folder(self) -> Path | None:
+        """The folder with what lies beside the store (manifest, confidence, state of the model); None without one."""
+        return None
+
+    def successor(self, ending: str) -> str | None:
+        """A location for a new store like this one, with `ending` after its name; None for a folder of any name."""
+        return None
+
     def destination(self, location: Path, dim: int, resume: Resume = FROM_THE_START) -> StoreWriter:
-        """A writer of a store of the same kind, with the same ids, texts and metric and vectors of dimension `dim`."""
+        """A writer of a store of the same kind, with the same ids, texts and metric and vectors of dimension `dim`.
+
+        By default, of a kind that lies in no folder: a flat index with the documents in a docs.jsonl.
+        """
+        from migrate.stores.create import FlatWriter
+
+        writer = FlatWriter(self, location, dim, resume)
+        if not self.info.kind.startswith("faiss"):
+            writer.remarks = (
+                f"stores of the kind {self.info.kind} lie in no folder: this one is a FAISS index with a docs.jsonl; "
+                f"name the output {self.info.kind}:... for one like the source",
+            )
+        return writer
+
+    def keep_manifest(self, manifest: Manifest) -> Path | str:
+        """Keep a manifest beside the store, which stays as it is; says where.
+
+        Raises
+        ------
+        UsageError
+            There is no place for one.
+        """
+        raise UsageError(
+            f"{self.info.location}: there is no place beside the store for a stamp; name its model with every command"
+        )
 
     def snapshot(self) -> Snapshot:
         """Hash up to 64 rows, evenly spread from the first to the last, and the texts."""

@@ -123,7 +123,7 @@ def unreliable(spearman: float) -> str:
 
 
 def stored_confidence(store: Store) -> Vectors | None:
-    """As `read_confidence`; None of a store that does not lie in files."""
+    """As `read_confidence`; None of a store that nothing lies beside."""
     folder = folder_of(store)
     return None if folder is None else read_confidence(folder, store.info.count)
 

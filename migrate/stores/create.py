@@ -6,18 +6,21 @@ import json
 import os
 from abc import abstractmethod
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 
 from migrate.errors import StoreError
-from migrate.files import output_errors
-from migrate.stores.base import Metric, NewStoreWriter
+from migrate.files import output_errors, sha256_file
+from migrate.stores.base import Metric, NewStoreWriter, Resume, Store
 from migrate.stores.documents.jsonl import DOCS_NAME, as_integer, scan_docs
 from migrate.stores.documents.langchain import current_state, write_docstore
 from migrate.stores.faiss.layout import flat_head
+from migrate.stores.file_store import Sha256, hash_files
+from migrate.stores.outputs import FolderOutput
+from migrate.stores.records import WaitingWriter
 from migrate.stores.row_file import RowFile
 from migrate.vectors import Document, Vectors
 
@@ -132,6 +135,29 @@ class _NewLangchainStore(_NewIndex):
             fields = {"id": document.id, "metadata": dict(document.metadata), "page_content": document.text}
             states[document.id] = current_state(fields, _ALL_FIELDS)
         write_docstore(self._folder / PICKLE_NAME, states, dict(enumerate(states)))
+
+
+class FaissOutput(FolderOutput):
+    """A folder with a flat index, and the documents of a store of any kind in a docs.jsonl beside it."""
+
+    def writer(self, source: Store, content: Path, dim: int, resume: Resume) -> WaitingWriter:
+        """A writer that reads the documents once all rows are there."""
+        return FlatWriter(source, content, dim, resume)
+
+    def facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
+        """The hashes of index and documents."""
+        return hash_files(content, INDEX_NAME, (DOCS_NAME,), sha256)
+
+
+class FlatWriter(WaitingWriter):
+    """The index and the documents are written once all rows are there."""
+
+    def load(self) -> None:
+        """Write both."""
+        writer = create_store(self.folder, format="faiss", dim=self.rows.dim, metric=self.source.info.metric)
+        for documents, vectors in self.records():
+            writer.append(documents, vectors)
+        writer.finish()
 
 
 def _line(document: Document, row: int) -> bytes:

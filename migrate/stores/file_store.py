@@ -12,10 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from migrate.errors import StoreError
-from migrate.files import FileStamp, sha256_file
-from migrate.manifest import StoreFacts
+from migrate.files import FileStamp, atomic_file, sha256_file, write_json
+from migrate.manifest import MANIFEST_NAME, Manifest, StoreFacts
 from migrate.stores.base import Snapshot, Store, StoreInfo
 from migrate.stores.binary_reader import read_errors
+
+FLAT_INDEX, FLAT_DOCUMENTS = "index.faiss", "docs.jsonl"
+"""What a new store is in that has no predecessor in files."""
 
 _STAMP = "stamp the store anew (lead-migrate stamp --force)"
 
@@ -45,6 +48,13 @@ class FileStore(Store):
         """SHA-256 of each of `document_files`; of the file of vectors where the documents lie in it."""
         names = self.document_files or ((self.index_path.name,) if self.info.has_texts else ())
         return {name: self._sha256(name) for name in names}
+
+    def keep_manifest(self, manifest: Manifest) -> Path:
+        """Write it into the folder, in the place of one that is there."""
+        path = self.folder / MANIFEST_NAME
+        with atomic_file(path, force=True) as aside:
+            write_json(aside, manifest.as_json())
+        return path
 
     def verify(self) -> tuple[str, ...]:
         """Hold index and documents against the hashes in the manifest; the names of the files that it has one of.
@@ -108,9 +118,8 @@ def as_files(store: Store) -> FileStore | None:
 
 
 def folder_of(store: Store) -> Path | None:
-    """The folder that the store lies in, if it lies in files."""
-    files = as_files(store)
-    return None if files is None else files.folder
+    """The folder with what lies beside the store; see `Store.folder`."""
+    return store.folder
 
 
 def verify_files(store: Store) -> tuple[str, ...]:
@@ -152,7 +161,11 @@ Sha256 = Callable[[Path], str]
 def hash_written(store: Store, folder: Path, sha256: Sha256 = sha256_file) -> dict[str, Any]:
     """What the manifest of a complete store of the kind of `store` says of its files in `folder`."""
     files = as_files(store)
-    return {} if files is None else hash_files(folder, files.index_path.name, files.document_files, sha256)
+    if files is not None:
+        return hash_files(folder, files.index_path.name, files.document_files, sha256)
+    if not (folder / FLAT_INDEX).is_file():
+        return StoreFacts(index=store.opened_as).as_details()
+    return hash_files(folder, FLAT_INDEX, (FLAT_DOCUMENTS,), sha256)
 
 
 def hash_files(folder: Path, index: str, documents: Iterable[str], sha256: Sha256 = sha256_file) -> dict[str, Any]:

@@ -17,6 +17,7 @@ import weakref
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from itertools import islice, pairwise
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -33,6 +34,8 @@ _HEAD: Final = struct.Struct("<8sQQ32s")
 _MAGIC: Final = b"LMIDIDX1"
 _LENGTH: Final = struct.Struct("<I")
 _SORTED_AT_ONCE: Final = 500_000
+_READ_AT_ONCE: Final = 10_000
+_EXAMPLES: Final = 3
 _ABSENT: Final = -1
 _AGAIN: Final = "remove it, and it is made again"
 
@@ -153,6 +156,49 @@ class IdIndex:
         content = bytearray(stop - start)
         read_exactly(self.path, self._file, memoryview(content), _HEAD.size + start)
         return bytes(content)
+
+
+@dataclass(frozen=True, slots=True)
+class IdChanges:
+    """How many ids came and went between two lists, and the first few of them."""
+
+    added: int
+    deleted: int
+    examples: tuple[str, ...]
+
+    @property
+    def sentence(self) -> str:
+        """For a person."""
+        if not self.added and not self.deleted:
+            return "records with the same ids were changed"
+        such = ", ".join(map(repr, self.examples))
+        return f"{self.added:,} documents were added and {self.deleted:,} deleted, such as {such}"
+
+
+def id_changes(before: IdIndex, after: IdIndex) -> IdChanges:
+    """Compare two lists, as streams."""
+    examples: list[str] = []
+    counts = {"added": 0, "deleted": 0}
+    old, new = _stream(before), _stream(after)
+    left, right = next(old, None), next(new, None)
+    while left is not None or right is not None:
+        if left == right:
+            left, right = next(old, None), next(new, None)
+            continue
+        is_gone = right is None or (left is not None and left < right)
+        counts["deleted" if is_gone else "added"] += 1
+        if len(examples) < _EXAMPLES:
+            examples.append(str(left if is_gone else right))
+        if is_gone:
+            left = next(old, None)
+        else:
+            right = next(new, None)
+    return IdChanges(counts["added"], counts["deleted"], tuple(examples))
+
+
+def _stream(index: IdIndex) -> Iterator[str]:
+    for first in range(0, index.count, _READ_AT_ONCE):
+        yield from index.ids(range(first, min(first + _READ_AT_ONCE, index.count)))
 
 
 def kept_index(folder: Path, source: str, version: object, read_ids: Callable[[], Iterable[str]]) -> IdIndex:

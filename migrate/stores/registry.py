@@ -13,11 +13,18 @@ from pathlib import Path
 from typing import Final, Protocol, runtime_checkable
 
 from migrate.errors import UsageError
+from migrate.locations import Address, hide_secrets
 from migrate.plugins import installed, load_plugin
 from migrate.stores.arrays import ArraysKind
 from migrate.stores.base import Store
+from migrate.stores.chroma import ChromaKind, ChromaServerKind
 from migrate.stores.faiss.find import FaissKind
 from migrate.stores.file_store import verify_files
+from migrate.stores.lancedb import LanceKind
+from migrate.stores.outputs import FolderOutput, Output
+from migrate.stores.pgvector.kind import PgvectorKind
+from migrate.stores.qdrant import QdrantKind
+from migrate.stores.sqlite_vec import SqliteVecKind
 
 ENTRY_POINTS: Final = "lead_migrate.stores"
 _SCHEME: Final = re.compile(r"([a-z][a-z0-9+._-]*):(.*)", re.DOTALL)
@@ -38,8 +45,26 @@ class StoreKind(Protocol):
         """Open a store; of a location with a scheme, what comes after the colon."""
 
 
+@runtime_checkable
+class WritableKind(StoreKind, Protocol):
+    """A kind whose locations may be named as outputs, for the documents of a store of any kind."""
+
+    def output(self, location: str) -> Output:
+        """Where `location`, which comes after the colon, is; nothing is asked of a server yet."""
+
+
 _FAISS: Final = FaissKind()
-_BUILT_IN: Final[tuple[StoreKind, ...]] = (_FAISS, ArraysKind())
+_BUILT_IN: Final[tuple[StoreKind, ...]] = (
+    _FAISS,
+    ArraysKind(),
+    ChromaKind(),
+    ChromaServerKind("http"),
+    ChromaServerKind("https"),
+    QdrantKind(),
+    LanceKind(),
+    PgvectorKind(),
+    SqliteVecKind(),
+)
 
 
 def open_store(location: Path | str, *, verify: bool = False) -> Store:
@@ -80,8 +105,26 @@ def kind_names() -> list[str]:
 def path_in(location: Path | str) -> Path | None:
     """The file or folder that a location names, with a scheme before it or without; None if there is none."""
     scheme = _SCHEME.fullmatch(str(location))
-    places = (Path(location), *((Path(scheme[2]),) if scheme else ()))
+    places = (Path(location), *((Path(scheme[2]), Path(Address.parse(scheme[2]).place)) if scheme else ()))
     return next((path for path in places if _is_place(path)), None)
+
+
+def output_of(location: Path | str) -> Output:
+    """Where a new store goes: a folder for a path, a place of a kind for `KIND:...`.
+
+    Raises
+    ------
+    UsageError
+        There is no such kind, or it cannot be written to by name.
+    """
+    scheme = None if isinstance(location, Path) else _SCHEME.fullmatch(location)
+    if scheme is None:
+        return FolderOutput(Path(location))
+    kind = _kind_called(scheme[1])
+    if not isinstance(kind, WritableKind):
+        raise UsageError(f"{location}: stores of the kind {kind.name} are written to a folder; name its path alone")
+    hidden = _SCHEME.fullmatch(hide_secrets(str(location)))
+    return kind.output(hidden[2] if hidden else scheme[2])
 
 
 def _open(location: str) -> Store:
@@ -89,6 +132,8 @@ def _open(location: str) -> Store:
     exists = _is_place(path)
     scheme = None if exists else _SCHEME.fullmatch(location)
     if scheme is not None:
+        location = hide_secrets(location)
+        scheme = _SCHEME.fullmatch(location) or scheme
         store = _kind_called(scheme[1]).open(scheme[2])
         store.info = replace(store.info, location=location)  # without the scheme another kind might open it
         return store

@@ -17,7 +17,9 @@ import numpy as np
 
 from migrate.errors import LeadMigrateError, StoreError
 from migrate.stores import open_store
-from migrate.stores.base import Metric, Resume, Store, read_all
+from migrate.stores.base import Metric, Resume, Store, StoreWriter, read_all
+from migrate.stores.outputs import Output, ServerOutput
+from migrate.stores.registry import output_of
 from migrate.vectors import Batch, Document, Vectors
 
 COUNT = 60
@@ -60,12 +62,14 @@ class StoreTests(ABC):
 
     `metrics` are those that a store of the kind can have. `can_be_empty` says whether one without documents can be
     made at all. `has_rows` says whether documents come in the order in which they were given; in a store without rows
-    they come in the order of their ids.
+    they come in the order of their ids. `same_bytes` says whether
+    a store that was written in another order has the same files.
     """
 
     metrics: tuple[Metric, ...] = ("l2", "ip")
     can_be_empty = True
     has_rows = True
+    same_bytes = True
 
     @abstractmethod
     def make_store(self, folder: Path, documents: Sequence[Document], vectors: Vectors, metric: Metric) -> Path | str:
@@ -73,6 +77,10 @@ class StoreTests(ABC):
 
         Returns its location, as `open_store` takes it.
         """
+
+    def new_location(self, folder: Path) -> Path | str:
+        """Where a new store goes: `folder`, which is not there yet, or `KIND:...` for one that lies in no folder."""
+        return folder
 
     def _open(self, folder: Path, documents: Sequence[Document] | None = None, vectors: Vectors | None = None) -> Store:
         folder.mkdir(parents=True, exist_ok=True)
@@ -180,9 +188,7 @@ class StoreTests(ABC):
 
     def test_a_destination_refuses_fewer_rows_than_there_are_documents(self, tmp_path: Path) -> None:
         store = self._open(tmp_path / "store")
-        folder = tmp_path / "new"
-        folder.mkdir()
-        writer = store.destination(folder, DIM)
+        writer = _Output(self, tmp_path / "new").writer(store, DIM)
         writer.write(0, next(iter(store.scan(batch_size=10))))
         try:
             writer.finish()
@@ -193,20 +199,44 @@ class StoreTests(ABC):
     def test_rows_may_be_written_by_several_writers_in_any_order_and_again(self, tmp_path: Path) -> None:
         store, vectors = self._open(tmp_path / "store"), example_vectors(dim=5)
         whole = self._written(store, tmp_path / "whole", vectors)
-        folder, scratch = tmp_path / "new", tmp_path / "scratch"
-        folder.mkdir()
-        scratch.mkdir()
-        writer = store.destination(folder, 5, Resume(None, scratch))
+        output = _Output(self, tmp_path / "new")
+        writer = output.writer(store, 5)
         finished: list[tuple[int, int]] = []
         for start, stop in ((26, COUNT), (0, 13), (13, 26), (13, 26)):
             batch = next(iter(store.scan(start, stop, batch_size=stop - start)))
             writer.write(start, Batch(batch.ids, vectors[start:stop]))
             finished.append((start, stop))
-            writer = store.destination(folder, 5, Resume(tuple(finished), scratch))
+            writer = output.writer(store, 5, tuple(finished))
         writer.finish()
-        assert np.array_equal(read_all(open_store(folder).scan()).vectors, vectors)
-        assert _hashes(folder) == _hashes(tmp_path / "whole")
-        assert list(open_store(folder).documents()) == list(whole.documents())
+        new = output.publish()
+        assert np.array_equal(read_all(new.scan()).vectors, vectors)
+        assert list(new.documents()) == list(whole.documents())
+        if self.same_bytes:
+            assert _hashes(tmp_path / "new") == _hashes(tmp_path / "whole")
+
+    def test_a_writer_that_finishes_again_leaves_the_same_store(self, tmp_path: Path) -> None:
+        store, vectors = self._open(tmp_path / "store"), example_vectors(dim=5)
+        output = _Output(self, tmp_path / "new")
+        output.writer(store, 5).write(0, Batch(read_all(store.scan()).ids, vectors))
+        for _ in range(2):  # as after a kill between the end of the writing and the final name
+            output.writer(store, 5, ((0, COUNT),)).finish()
+        new = output.publish()
+        assert new.info.count == COUNT
+        assert np.array_equal(read_all(new.scan()).vectors, vectors)
+
+    def test_what_is_unfinished_has_no_final_name(self, tmp_path: Path) -> None:
+        store, vectors = self._open(tmp_path / "store"), example_vectors(dim=5)
+        output = _Output(self, tmp_path / "new")
+        writer = output.writer(store, 5)
+        writer.write(0, Batch(read_all(store.scan()).ids, vectors))
+        writer.finish()
+        try:
+            open_store(output.place.location)
+        except LeadMigrateError:
+            output.publish()
+            open_store(output.place.location)
+            return
+        raise AssertionError("expected no store under the final name before it was published")
 
     def test_the_source_is_never_written_to(self, tmp_path: Path) -> None:
         store = self._open(tmp_path / "store")
@@ -215,8 +245,11 @@ class StoreTests(ABC):
         store.get(np.arange(3))
         list(store.documents())
         store.snapshot()
+        documents, vectors = list(store.documents()), read_all(store.scan()).vectors
         self._written(store, tmp_path / "new", example_vectors(dim=5))
         assert _hashes(tmp_path / "store") == before
+        assert list(store.documents()) == documents
+        assert np.array_equal(read_all(store.scan()).vectors, vectors)
 
     def test_an_empty_store_is_read_or_refused_in_one_line(self, tmp_path: Path) -> None:
         if not self.can_be_empty:
@@ -229,14 +262,35 @@ class StoreTests(ABC):
         assert store.info.count == 0
         assert not list(store.scan())
 
-    @staticmethod
-    def _written(store: Store, folder: Path, vectors: Vectors) -> Store:
-        folder.mkdir()
-        writer = store.destination(folder, vectors.shape[1])
+    def _written(self, store: Store, folder: Path, vectors: Vectors) -> Store:
+        output = _Output(self, folder)
+        writer = output.writer(store, vectors.shape[1])
         for start, batch in zip(range(0, COUNT, 13), store.scan(batch_size=13), strict=True):
             writer.write(start, Batch(batch.ids, vectors[start : start + 13]))
         writer.finish()
-        return open_store(folder)
+        return output.publish()
+
+
+class _Output:
+    """A place for a new store, as a command fills it."""
+
+    def __init__(self, tests: StoreTests, folder: Path) -> None:
+        self.place: Output = output_of(tests.new_location(folder))
+        self._content, self._scratch = (folder.with_name(f"{folder.name}.{part}") for part in ("content", "scratch"))
+        for path in (self._content, self._scratch):
+            path.mkdir()
+
+    def writer(self, store: Store, dim: int, finished: tuple[tuple[int, int], ...] | None = None) -> StoreWriter:
+        """A writer of the store."""
+        return self.place.writer(store, self._content, dim, Resume(finished, self._scratch))
+
+    def publish(self) -> Store:
+        """Give the store its name, and open it."""
+        if isinstance(self.place, ServerOutput):
+            self.place.publish(self._content, force=False)
+        else:
+            self._content.rename(self.place.path)
+        return open_store(self.place.location)
 
 
 def _hashes(folder: Path) -> dict[str, str]:

@@ -8,8 +8,13 @@ import numpy as np
 import pytest
 from faiss_tools import COUNT, DIM, build, read, serialize
 
-from migrate.errors import StoreError
+import migrate
+from migrate.embedders import load_embedder
+from migrate.errors import StoreError, UsageError
 from migrate.stores import create_store, open_store
+from migrate.stores.base import read_all
+from migrate.stores.file_store import index_is_verified
+from migrate.stores.registry import output_of
 from migrate.vectors import Document
 
 DOCUMENTS = [Document(f"dök-{row}", f"text\n{row} \u2028", {"page": row}) for row in range(COUNT)]
@@ -123,3 +128,30 @@ def test_what_json_cannot_hold_is_refused(document, vectors, tmp_path):
     writer = create_store(tmp_path, format="faiss", dim=DIM)
     with pytest.raises(StoreError, match="'x'"):
         writer.append([document], vectors[:1])
+
+
+def test_a_store_of_another_kind_is_translated_into_a_flat_index(tmp_path):
+    documents = [Document(f"d{row}", f"words {row} and {row % 7}", {"page": row}) for row in range(80)]
+    model, folder = load_embedder("tfidf:8"), tmp_path / "old"
+    model.fit(documents)
+    folder.mkdir()
+    np.save(folder / "vectors.npy", model.embed_documents(documents))
+    lines = ({"id": d.id, "text": d.text, "metadata": dict(d.metadata)} for d in documents)
+    (folder / "docs.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    fitted = migrate.fit(folder, "tfidf:6", size=40)
+    done = migrate.translate(folder, fitted, f"faiss:{tmp_path}/new")
+    same_kind = migrate.translate(folder, fitted, tmp_path / "same")
+    new = open_store(done.path, verify=True)
+    assert (open_store(folder).info.kind, new.info.kind) == ("arrays", "faiss")
+    assert list(new.documents()) == documents
+    assert np.array_equal(read_all(new.scan()).vectors, read_all(open_store(same_kind.path).scan()).vectors)
+    assert index_is_verified(new)
+
+
+@pytest.mark.parametrize(
+    ("output", "why"),
+    [("nosuch:place", "no store kind called 'nosuch'"), ("arrays:folder", "are written to a folder")],
+)
+def test_an_output_of_no_kind_is_refused(output, why):
+    with pytest.raises(UsageError, match=why):
+        output_of(output)

@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 import sqlite_kind
-from sqlite_kind import SqliteStore
 
 import migrate
 from migrate.cli.main import run
@@ -25,7 +24,7 @@ def _sqlite_is_installed(tmp_path, monkeypatch):
     (path / "METADATA").write_text("Metadata-Version: 2.1\nName: sqlite_kind\nVersion: 1.0\n")
     (path / "entry_points.txt").write_text("[lead_migrate.stores]\nsqlite = sqlite_kind:KIND\n")
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
-    monkeypatch.setattr(SqliteStore, "lists", tmp_path / "lists")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
 class TestSqlite(StoreTests):
@@ -88,7 +87,7 @@ def test_fit_translate_and_inspect_through_the_commands(location, target, tmp_pa
 
 def test_ids_are_read_once_for_all_processes_until_one_comes(location, corpus, tmp_path, monkeypatch):
     first = open_store(location).snapshot()
-    (kept,) = (tmp_path / "lists").iterdir()
+    (kept,) = (tmp_path / "cache" / "lead-migrate" / "ids").iterdir()
     before = kept.stat().st_mtime_ns
     assert open_store(location).snapshot() == first and kept.stat().st_mtime_ns == before
     vectors = np.ones((161, 16), np.float32)
@@ -96,4 +95,4 @@ def test_ids_are_read_once_for_all_processes_until_one_comes(location, corpus, t
     sqlite_kind.create(tmp_path / "data" / "db.sqlite", "docs", "ip", 16, records)
     store = open_store(location)
     assert store.get(np.array([0])).ids == ["a new one"] and store.snapshot().versions != first.versions
-    assert list((tmp_path / "lists").iterdir()) != [kept]
+    assert list(kept.parent.iterdir()) != [kept]

@@ -12,6 +12,7 @@ from migrate.stores.binary_reader import read_errors
 from migrate.stores.documents import llamaindex
 from migrate.stores.faiss import fourcc
 from migrate.stores.faiss.store import FaissStore
+from migrate.stores.outputs import FolderOutput
 from migrate.stores.sniff import HEAD_BYTES, describe_content
 
 _INDEX_SUFFIXES: Final = (".faiss", ".index", ".bin")
@@ -29,6 +30,12 @@ class FaissKind:
         with read_errors(path):
             files = _visible_files(path) if path.is_dir() else [path]
         return any(file.suffix in _OWN_SUFFIXES or _is_index(_head(file)) for file in files)
+
+    def output(self, location: str) -> FolderOutput:
+        """A folder for a flat index and a docs.jsonl."""
+        from migrate.stores.create import FaissOutput
+
+        return FaissOutput(Path(location))
 
     def open(self, location: str) -> FaissStore:
         """Open a FAISS file, or a folder with exactly one.

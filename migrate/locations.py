@@ -1,0 +1,103 @@
+"""Locations of stores: what is secret in one, and the parts of one that names a table or a collection.
+
+A password is taken out of a location before anything else sees it, and remembered for this process alone: what is
+printed, noted in a manifest or compared between runs never has it. Whoever connects asks `secrets_of`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import parse_qsl, unquote, urlencode
+
+_USER: Final = re.compile(r"(://[^/?#@:]*):([^/?#@]*)@")
+_UNQUOTED: Final = re.compile(r"(://[^/?#@:]*):(?!\d+(?:[/?#]|$))([^@]*)@")
+_SETTING: Final = re.compile(r"([?&])(password|sslpassword|api_key|apikey|token)=([^&#]*)(&?)", re.IGNORECASE)
+
+_secrets: dict[str, dict[str, str]] = {}
+"""By the location without them, up to the name of table or collection: one server, one password."""
+
+
+def hide_secrets(location: str) -> str:
+    """The location without password and keys, which `secrets_of` knows from now on.
+
+    >>> hide_secrets("pgvector:postgresql://ann:secret@db.example/shop?sslmode=require#items")
+    'pgvector:postgresql://ann@db.example/shop?sslmode=require#items'
+    """
+    secrets: dict[str, str] = {}
+
+    def take_password(match: re.Match[str]) -> str:
+        secrets["password"] = unquote(match[2])
+        return f"{match[1]}@"
+
+    def take_setting(match: re.Match[str]) -> str:
+        secrets[match[2].lower()] = unquote(match[3])
+        return match[1] if match[4] else ""
+
+    if "://" not in location:
+        return location
+    hidden, count = _USER.subn(take_password, location, count=1)
+    if not count:  # a password with a slash in it, which no server would understand, is one all the same
+        hidden = _UNQUOTED.sub(take_password, location, count=1)
+    server, mark, name = hidden.partition("#")
+    while (shorter := _SETTING.sub(take_setting, server)) != server:
+        server = shorter
+    if secrets:
+        _secrets.setdefault(server, {}).update(secrets)
+    return f"{server}{mark}{name}"
+
+
+def secrets_of(location: str) -> Mapping[str, str]:
+    """What was taken out of locations of the same server: `password`, `api_key`, `token` ..."""
+    return _secrets.get(location.partition("#")[0], {})
+
+
+def known_secrets() -> dict[str, dict[str, str]]:
+    """All of them, for another process of the same run."""
+    return {server: dict(secrets) for server, secrets in _secrets.items()}
+
+
+def remember_secrets(secrets: Mapping[str, Mapping[str, str]]) -> None:
+    """Take over what another process knows."""
+    for server, own in secrets.items():
+        _secrets.setdefault(server, {}).update(own)
+
+
+def scrub(text: str) -> str:
+    """A text, such as the message of a server, without any secret that is known."""
+    values = {value for secrets in _secrets.values() for value in secrets.values() if len(value) > 3}
+    for value in sorted(values, key=len, reverse=True):
+        text = text.replace(value, "***")
+    return text
+
+
+def options_text(options: Mapping[str, str]) -> str:
+    """Options as they stand in a location, `?NAME=VALUE&...`; nothing where there are none."""
+    return f"?{urlencode(options)}" if options else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """What comes after the kind in a location, `PLACE#NAME?OPTION=VALUE&...`.
+
+    `place` is a file, a folder or the URL of a server, `name` a table or a collection, empty where none is named.
+    """
+
+    place: str
+    name: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, rest: str) -> Address:
+        """Take a location apart.
+
+        >>> Address.parse("shop.db#items?text=title")
+        Address(place='shop.db', name='items', options={'text': 'title'})
+        """
+        place, mark, fragment = rest.rpartition("#")
+        if not mark:
+            return cls(rest)
+        name, _, options = fragment.partition("?")
+        return cls(place, name, dict(parse_qsl(options, keep_blank_values=True)))

@@ -1,0 +1,102 @@
+"""What belongs to a store on a server and has no place there: a folder of this machine, found by a token.
+
+The token is a random text that the server keeps with the table or collection, and that lies in a file among what
+belongs to it; so a store that somebody else has put in its place has none of it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+from migrate.errors import UsageError
+from migrate.files import atomic_file, atomic_folder, output_errors, state_folder, sync_folder, write_bytes, write_json
+from migrate.manifest import MANIFEST_NAME, Manifest, find_manifest
+
+_NAME: Final = ".token"
+_TOKEN: Final = re.compile(r"[0-9a-f]{32}")
+
+
+def new_token(content: Path) -> str:
+    """A token for the store whose files are in `content`, which notes it."""
+    token = uuid4().hex
+    with output_errors(content):
+        write_bytes(content / _NAME, token.encode())
+    return token
+
+
+def token_in(content: Path) -> str | None:
+    """The token that `content` has noted."""
+    path = content / _NAME
+    return path.read_text() if path.is_file() else None
+
+
+def keep(content: Path, token: str) -> None:
+    """Copy the files in `content` to where `kept_folder` finds them; they stay where they are, too."""
+    place = _place(token)
+    with output_errors(place), atomic_folder(place, force=True) as folder:
+        shutil.copytree(content, folder, dirs_exist_ok=True)
+        sync_tree(folder)
+
+
+def kept_folder(token: object) -> Path | None:
+    """The files that were kept for a store; None where it is not of this tool, or was made on another machine."""
+    if not isinstance(token, str) or not _TOKEN.fullmatch(token):
+        return None
+    place = _place(token)
+    return place if place.is_dir() else None
+
+
+def forget(token: object) -> None:
+    """Remove what was kept for a store that is gone."""
+    folder = kept_folder(token)
+    if folder is not None:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def sync_tree(folder: Path) -> None:
+    """Make all files in a folder and below durable, as other libraries leave them."""
+    with output_errors(folder):
+        for parent, _, names in os.walk(folder):
+            for name in names:
+                descriptor = os.open(Path(parent) / name, os.O_RDONLY)
+                try:
+                    os.fsync(descriptor)
+                finally:
+                    os.close(descriptor)
+            sync_folder(Path(parent))
+
+
+def manifest_of(folder: Path | None, name: str) -> Manifest | None:
+    """The manifest of a table or collection; what lies beside other ones of the same folder is none of its own."""
+    found = None if folder is None else find_manifest(folder, "store")
+    return found if found is not None and found.store.index == name else None
+
+
+def stamp(folder: Path | None, name: str, location: str, manifest: Manifest) -> Path:
+    """Write the manifest of a table or collection into its folder.
+
+    Raises
+    ------
+    UsageError
+        There is no folder, or it has the manifest of another one.
+    """
+    if folder is None:
+        raise UsageError(
+            f"{location}: there is no place beside the store for a stamp; name its model with every command"
+        )
+    path = folder / MANIFEST_NAME
+    if path.exists() and manifest_of(folder, name) is None:
+        raise UsageError(f"{path} is of another store; name the model of this one with every command")
+    with atomic_file(path, force=True) as aside:
+        write_json(aside, replace(manifest, details={**manifest.details, "index": name}).as_json())
+    return path
+
+
+def _place(token: str) -> Path:
+    return state_folder() / "stores" / token

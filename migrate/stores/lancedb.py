@@ -1,0 +1,558 @@
+"""Tables of LanceDB, in a folder: `lancedb:PATH#TABLE`.
+
+A table is read at one version, whatever is written meanwhile. All its columns, types and their metadata go into a new
+one as Arrow has them, in the order of the rows, with those that have no vector.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from migrate.errors import LeadMigrateError, StoreError, UsageError
+from migrate.files import output_errors
+from migrate.locations import Address
+from migrate.manifest import Manifest, StoreFacts
+from migrate.stores.base import FROM_THE_START, Resume, Store, StoreInfo, StoreWriter
+from migrate.stores.kept import manifest_of, stamp, sync_tree
+from migrate.stores.outputs import FolderOutput, Output
+from migrate.stores.records import (
+    Distance,
+    RecordStore,
+    WaitingWriter,
+    check_options,
+    choose_text,
+    import_client,
+    read_metric,
+)
+from migrate.vectors import Batch, Document
+
+_OPTIONS: Final = ("distance", "id", "text", "vector", "version")
+_KEPT_OPTIONS: Final = ("distance", "id", "text", "vector")
+_OWN: Final = b"lead-migrate"
+_FUNCTIONS: Final = b"embedding_functions"
+_IDS: Final = ("id", "_id", "doc_id", "uuid", "key")
+_DISTANCES: Final[Mapping[str, Distance]] = {"l2": "l2", "cosine": "cosine", "dot": "ip", "ip": "ip"}
+_AT_ONCE: Final = 4_096
+_SAMPLE: Final = 64
+_LOSSY: Final = ("Pq", "Sq", "Rq")
+_BY_NUMBER: Final = "the table has no column of ids: rows are numbered from 0 on; say ?id=COLUMN for one"
+_DEFAULT: Final = "no index says how vectors are compared: l2 is LanceDB's way; say ?distance=cosine or dot if not"
+
+
+class LanceKind:
+    """Folders of LanceDB."""
+
+    name = "lancedb"
+
+    def recognises(self, path: Path) -> bool:
+        """Whether a table is in it."""
+        return path.is_dir() and bool(_tables(path))
+
+    def open(self, location: str) -> Store:
+        """Open `PATH#TABLE`; where there is one table, it needs no name."""
+        address = Address(location) if Path(location).is_dir() else Address.parse(location)
+        whole = f"{self.name}:{location}"
+        check_options(whole, address.options, _OPTIONS)
+        _refuse_servers(whole, address)
+        return LanceStore(location, Path(address.place), address)
+
+    def output(self, location: str) -> Output:
+        """A folder that is not there yet, with one table."""
+        address, whole = Address.parse(location), f"{self.name}:{location}"
+        check_options(whole, address.options, ())
+        _refuse_servers(whole, address)
+        if not address.name or not address.place:
+            raise UsageError(f"{whole}: expected a table after the #, found none; name the new one")
+        return _LanceOutput(whole, address)
+
+
+def _refuse_servers(location: str, address: Address) -> None:
+    if "://" in address.place:
+        raise UsageError(f"{location}: only folders of LanceDB are read; copy the table to one")
+
+
+def _tables(path: Path) -> list[str]:
+    return sorted(table.stem for table in path.glob("*.lance") if (table / "_versions").is_dir())
+
+
+class LanceStore(RecordStore):
+    """A table at one version.
+
+    Parameters
+    ----------
+    location
+        What opens it again.
+    path
+        The folder.
+    address
+        The table, empty for the only one; which columns are vector, text and id, the distance, the version.
+    """
+
+    def __init__(self, location: str, path: Path, address: Address) -> None:
+        self.info = StoreInfo(
+            location, "lancedb", "", 0, 0, "l2", True, has_texts=False
+        )  # for errors, until it is known
+        self._path, self._asked_version = path, address.options.get("version")
+        self.name = self._choose_table(address.name)
+        self.table = self._open()
+        with _answers(location):
+            self.table.checkout(self._asked_number() or self.table.version)
+            self.schema = self.table.schema
+            self.indices = [(index, self.table.index_stats(index.name)) for index in self.table.list_indices()]
+        self.own = json.loads((self.schema.metadata or {}).get(_OWN, b"{}"))
+        asked: dict[str, str] = {
+            **self.own,
+            **{key: value for key, value in address.options.items() if key in _KEPT_OPTIONS},
+        }
+        self.asked = asked
+        self.vector = self._choose_vector(asked.get("vector"))
+        self.id_column = self._choose_id(asked.get("id"))
+        self.text, why = choose_text(location, self._text_columns(), asked.get("text"))
+        self.dim = self.schema.field(self.vector).type.list_size
+        columns = f"vector={self.vector}&id={self.id_column}&version={self._asked_version}"
+        count = self._open_index(f"{path.absolute()}#{self.name}?{columns}").count
+        self.index = next((found for found in self.indices if list(found[0].columns) == [self.vector]), None)
+        distance, notes = self._distance(asked.get("distance"))
+        self.distance = distance
+        self.opened_as = self.name
+        with _answers(location):
+            self.without_vector = self.table.count_rows(f"{_quoted(self.vector)} IS NULL")
+        first = next(self.batches([self.vector], f"{_quoted(self.vector)} IS NOT NULL", limit=_SAMPLE), None)
+        sample = _matrix(first.column(0), self.dim) if first is not None else np.empty((0, self.dim), np.float32)
+        metric, remarks = read_metric(distance, sample)
+        self.info = StoreInfo(
+            location,
+            "lancedb",
+            "none" if self.index is None else str(self.index[0].index_type),
+            count,
+            self.dim,
+            metric,
+            True,
+            self.text is not None,
+            self._manifest(),
+            (*notes, *remarks, why, *(() if self.id_column else (_BY_NUMBER,)), *self._notes()),
+            self._details(),
+        )
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of the tables."""
+        return self._path if self.info.manifest else None
+
+    def keep_manifest(self, manifest: Manifest) -> Path:
+        """Write it into the folder."""
+        return stamp(self._beside(), self.name, self.info.location, manifest)
+
+    def _beside(self) -> Path:
+        return self._path
+
+    def _manifest(self) -> Manifest | None:
+        return manifest_of(self._beside(), self.name)
+
+    def destination(self, location: Path, dim: int, resume: Resume = FROM_THE_START) -> StoreWriter:
+        """A folder with a table of the same name, columns and indexes."""
+        return _Writer(self, location, dim, resume, self.name)
+
+    def batches(
+        self, columns: Sequence[str] | None, where: str | None = None, limit: int | None = None
+    ) -> Iterator[Any]:
+        """Rows in their order, or those that a condition lets through, as Arrow has them; in bounded memory."""
+        with _answers(self.info.location):
+            query = self.table.search()
+            query = query if columns is None else query.select([*columns])
+            query = query if where is None else query.where(where)
+            query = query if limit is None else query.limit(limit)
+            for batch in query.to_batches(_AT_ONCE):
+                if batch.num_rows:
+                    yield batch
+
+    def numbered(self, columns: Sequence[str] | None = None) -> Iterator[tuple[list[str], Any]]:
+        """All rows in their order with their ids."""
+        first = 0
+        for batch in self.batches(columns):
+            yield self._ids_of(batch, range(first, first + batch.num_rows)), batch
+            first += batch.num_rows
+
+    def _version(self) -> Any:
+        with _answers(self.info.location):
+            table = self._open() if self._asked_version is None else self.table
+            newest = table.version
+            stamps = {found["version"]: found["timestamp"].isoformat() for found in table.list_versions()}
+        return [newest, stamps.get(newest)]
+
+    def _read_ids(self) -> Iterable[str]:
+        columns = [self.vector, *([self.id_column] if self.id_column else [])]
+        for ids, batch in self.numbered(columns):
+            has = batch.column(batch.schema.names.index(self.vector)).is_valid().to_pylist()
+            yield from (doc_id for doc_id, there in zip(ids, has, strict=True) if there)
+
+    def _read_vectors(self, ids: Sequence[str]) -> Batch:
+        found: list[str] = []
+        parts = [np.empty((0, self.dim), np.float32)]
+        for known, batch in self._find(ids, [self.vector]):
+            column = batch.column(batch.schema.names.index(self.vector))
+            there = column.is_valid()
+            found += [doc_id for doc_id, is_there in zip(known, there.to_pylist(), strict=True) if is_there]
+            parts.append(_matrix(column.filter(there), self.dim))
+        return Batch(found, np.concatenate(parts))
+
+    def _read_documents(self, ids: Sequence[str]) -> Iterable[Document]:
+        columns = [name for name in self.schema.names if name != self.vector]
+        for known, batch in self._find(ids, columns):
+            for doc_id, fields in zip(known, batch.to_pylist(), strict=True):
+                text = fields.pop(self.text, None) if self.text else None
+                if self.id_column and isinstance(fields.get(self.id_column), str):
+                    del fields[self.id_column]
+                yield Document(doc_id, text or "", fields)
+
+    def _find(self, ids: Sequence[str], columns: Sequence[str]) -> Iterator[tuple[list[str], Any]]:
+        """The rows of some ids, in any order, with their ids."""
+        for first in range(0, len(ids), _AT_ONCE):
+            part = ids[first : first + _AT_ONCE]
+            if self.id_column is None:
+                rows = sorted(map(int, part))
+                with _answers(self.info.location):
+                    found = self.table.take_offsets(rows).select([*columns]).to_arrow()
+                table = found.combine_chunks().to_batches()
+                taken = 0
+                for batch in table:
+                    yield [str(row) for row in rows[taken : taken + batch.num_rows]], batch
+                    taken += batch.num_rows
+                continue
+            values = ", ".join(map(self._literal, part))
+            chosen = [*dict.fromkeys([*columns, self.id_column])]
+            for batch in self.batches(chosen, f"{_quoted(self.id_column)} IN ({values})", limit=len(part)):
+                yield self._ids_of(batch, range(0)), batch
+
+    def _ids_of(self, batch: Any, rows: range) -> list[str]:
+        if self.id_column is None:
+            return [str(row) for row in rows]
+        values = batch.column(batch.schema.names.index(self.id_column)).to_pylist()
+        if None in values:
+            raise StoreError(
+                f"{self.info.location}: expected an id in each row, found none under {self.id_column}; say ?id=COLUMN "
+                "for another"
+            )
+        return [str(value) for value in values]
+
+    def _literal(self, doc_id: str) -> str:
+        if _is_text(self.schema.field(self.id_column).type):
+            return "'" + doc_id.replace("'", "''") + "'"
+        return str(int(doc_id))
+
+    def _choose_table(self, name: str) -> str:
+        names = _tables(self._path) if self._path.is_dir() else []
+        if not names:
+            raise StoreError(
+                f"{self.info.location}: expected a folder with tables of LanceDB, found none; check the path"
+            )
+        if name in names or (not name and len(names) == 1):
+            return name or names[0]
+        asked = f"a table {name!r}" if name else "the name of a table after a #"
+        raise StoreError(f"{self.info.location}: expected {asked}, found {', '.join(names)}; name one of these")
+
+    def _open(self) -> Any:
+        module = _client()
+        with _answers(self.info.location):
+            return module.connect(str(self._path)).open_table(self.name)
+
+    def _asked_number(self) -> int | None:
+        if self._asked_version is None:
+            return None
+        try:
+            return int(self._asked_version)
+        except ValueError as error:
+            raise UsageError(
+                f"{self.info.location}: expected a number as version, found {self._asked_version!r}"
+            ) from error
+
+    def _choose_vector(self, asked: str | None) -> str:
+        vectors = [field.name for field in self.schema if _is_vector(field.type)]
+        if asked is not None and asked in vectors:
+            return asked
+        if asked is None and len(vectors) == 1:
+            return str(vectors[0])
+        have = ", ".join(vectors) or "none"
+        raise StoreError(
+            f"{self.info.location}: expected a column of vectors (fixed_size_list of floats), found {have}; say "
+            "#TABLE?vector=COLUMN"
+        )
+
+    def _choose_id(self, asked: str | None) -> str | None:
+        columns = [field.name for field in self.schema if _is_text(field.type) or _is_whole(field.type)]
+        if asked is None:
+            return next((name for name in _IDS if name in columns), None)
+        if asked not in columns:
+            have = ", ".join(columns) or "none"
+            raise StoreError(
+                f"{self.info.location}: expected a column of ids {asked!r}, found {have}; name one of these"
+            )
+        return asked
+
+    def _text_columns(self) -> list[str]:
+        return [field.name for field in self.schema if _is_text(field.type) and field.name != self.id_column]
+
+    def _distance(self, asked: str | None) -> tuple[Distance, tuple[str, ...]]:
+        if asked is not None:
+            if asked not in _DISTANCES:
+                raise UsageError(f"{self.info.location}: expected distance l2, cosine or dot, found {asked!r}")
+            return _DISTANCES[asked], ()
+        if self.index is None:
+            return "l2", (_DEFAULT,)
+        distance = str(self.index[1].distance_type).lower()
+        if distance not in _DISTANCES:
+            raise StoreError(f"{self.info.location}: vectors are compared by {distance}, which is not supported")
+        return _DISTANCES[distance], ()
+
+    def _notes(self) -> Iterator[str]:
+        if self.index is not None and _is_lossy(self.index[0]):
+            yield f"searched by an index {self.index[0].index_type}, which is lossy; those read here are whole"
+
+    def _details(self) -> dict[str, str | int]:
+        field = self.schema.field(self.vector)
+        facts: dict[str, str | int] = {
+            "table": self.name,
+            "version": int(self.table.version),
+            "vector": self.vector,
+            "element": str(field.type.value_type),
+            "distance": self.distance,
+        }
+        facts.update({key: value for key, value in (("text", self.text), ("id", self.id_column)) if value})
+        return facts
+
+
+class _Writer(WaitingWriter):
+    """A folder with one table."""
+
+    def __init__(self, source: Store, folder: Path, dim: int, resume: Resume, name: str) -> None:
+        super().__init__(source, folder, dim, resume)
+        self._name = name
+
+    def load(self) -> None:
+        """Write the table anew."""
+        import pyarrow as pa
+
+        module = _client()
+        source = self.source if isinstance(self.source, LanceStore) else None
+        schema = self._same(pa, source) if source else self._new(pa)
+        parts = self._copied(pa, source, schema) if source else self._made(pa, schema)
+        where = str(self.folder)
+        with output_errors(self.folder), _answers(where):
+            database = module.connect(where)
+            reader = pa.RecordBatchReader.from_batches(schema, parts)
+            table = database.create_table(self._name, reader, mode="overwrite", on_bad_vectors="null")
+            if source is not None:
+                self._index(module, table, source)
+            found, expected = table.count_rows(), source.table.count_rows() if source else self.source.info.count
+        if found != expected:
+            raise StoreError(f"{where}: expected {expected} rows once written, found {found}; run again")
+        sync_tree(self.folder)
+
+    def _same(self, pa: Any, source: LanceStore) -> Any:
+        """The schema of `source` with vectors of the new dimension."""
+        old = source.schema.field(source.vector)
+        if pa.types.is_float16(old.type.value_type):
+            self.remarks += (f"the vectors are rounded to half precision, as column {source.vector} has it",)
+        kind = pa.list_(old.type.value_type, self.rows.dim)
+        at = source.schema.get_field_index(source.vector)
+        schema = source.schema.set(at, pa.field(old.name, kind, old.nullable, old.metadata))
+        metadata = dict(source.schema.metadata or {})
+        if metadata.pop(_FUNCTIONS, None) is not None:
+            self.remarks += (
+                "the embedding function that the old table names is not in the new one, as it belongs to the old "
+                "model; give the table that of the new model, or queries as vectors",
+            )
+        if source.asked:
+            metadata[_OWN] = json.dumps(source.asked, sort_keys=True).encode()
+        return schema.with_metadata(metadata or None)
+
+    def _new(self, pa: Any) -> Any:
+        fields = [
+            ("id", pa.string()),
+            ("text", pa.string()),
+            ("metadata", pa.string()),
+            ("vector", pa.list_(pa.float32(), self.rows.dim)),
+        ]
+        asked = {"id": "id", "text": "text", "vector": "vector", "distance": self.source.info.metric}
+        return pa.schema(fields, metadata={_OWN: json.dumps({**asked, "made": True}, sort_keys=True).encode()})
+
+    def _copied(self, pa: Any, source: LanceStore, schema: Any) -> Iterator[Any]:
+        """The rows of `source` in their order; those that have no vector stay without."""
+        at = schema.get_field_index(source.vector)
+        waiting = _waiting(self.rows.path, self.source.info.count, self.rows.dim)
+        kind = schema.field(at).type
+        for ids, batch in source.numbered():
+            there = batch.column(at).is_valid().to_numpy(zero_copy_only=False)
+            vectors = np.zeros((len(ids), self.rows.dim), np.float32)
+            rows = source._index.rows([doc_id for doc_id, has in zip(ids, there, strict=True) if has])
+            vectors[there] = waiting[rows]
+            column = _column(pa, vectors, kind, there)
+            columns = [column if place == at else batch.column(place) for place in range(batch.num_columns)]
+            _refuse_nan(source, batch, at)
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    def _made(self, pa: Any, schema: Any) -> Iterator[Any]:
+        kind = schema.field("vector").type
+        for documents, vectors in self.records():
+            columns = [
+                pa.array([document.id for document in documents], pa.string()),
+                pa.array([document.text for document in documents], pa.string()),
+                pa.array([_as_json(document) for document in documents], pa.string()),
+                _column(pa, vectors, kind, np.ones(len(vectors), np.bool_)),
+            ]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    def _index(self, module: Any, table: Any, source: LanceStore) -> None:
+        """Make the indexes of `source` anew."""
+        from lancedb import index as kinds
+
+        for index, facts in source.indices:
+            (column, *more) = index.columns
+            kind = getattr(kinds, str(index.index_type), None)
+            try:
+                if kind is None or more:
+                    raise ValueError("of a kind that is not made here")  # noqa: TRY301
+                settings = _settings(kind, index, facts, self.rows.dim if column == source.vector else None)
+                table.create_index(column, config=kind(**settings), name=index.name)
+            except Exception as error:
+                said = " ".join(str(error).split())[:200]
+                self.remarks += (f"the index {index.name} ({index.index_type}) could not be made again: {said}",)
+                continue
+            if _is_lossy(index):
+                self.remarks += (
+                    f"the index {index.name} ({index.index_type}) is made anew, and is lossy: hold its recall against "
+                    "exact search",
+                )
+
+
+class _LanceOutput(FolderOutput):
+    """A folder with one table, for the documents of a store of any kind."""
+
+    def __init__(self, location: str, address: Address) -> None:
+        super().__init__(Path(address.place))
+        self.location = location
+        self._name = address.name
+
+    def writer(self, source: Store, content: Path, dim: int, resume: Resume) -> StoreWriter:
+        """A writer of a table of that name."""
+        return _Writer(source, content, dim, resume, self._name)
+
+    def facts(self, source: Store, content: Path, sha256: Any = None) -> Mapping[str, Any]:
+        """Which one the manifest is of; its files have no hashes, as the database changes them by itself."""
+        return StoreFacts(index=self._name).as_details()
+
+
+def _settings(kind: Callable[..., Any], index: Any, facts: Any, dim: int | None) -> dict[str, Any]:
+    """What an index was made with, as far as LanceDB tells it, and as it fits vectors of the new dimension."""
+    details = _flat(index.index_details or {})
+    known = inspect.signature(kind).parameters
+    found = {key: value for key, value in details.items() if key in known and value is not None}
+    if dim is not None:
+        found["distance_type"] = str(facts.distance_type).lower()
+        if "num_sub_vectors" in found and dim % int(found["num_sub_vectors"]):
+            del found["num_sub_vectors"]
+    return {key: int(value) if isinstance(value, str) and value.isdigit() else value for key, value in found.items()}
+
+
+def _flat(details: Mapping[str, Any]) -> dict[str, Any]:
+    """All settings at any depth; those of HNSW under the names that its configuration has."""
+    names = {"max_connections": "m", "construction_ef": "ef_construction", "target_num_partitions": "num_partitions"}
+    found: dict[str, Any] = {}
+    for key, value in details.items():
+        if isinstance(value, Mapping):
+            found.update(_flat(value))
+        else:
+            name = key.rpartition(".")[2]
+            found[names.get(name, name)] = value
+    return found
+
+
+def _is_lossy(index: Any) -> bool:
+    return any(part in str(index.index_type) for part in _LOSSY)
+
+
+def _as_json(document: Document) -> str:
+    try:
+        return json.dumps(dict(document.metadata), ensure_ascii=False)
+    except (TypeError, ValueError) as error:
+        raise StoreError(
+            f"document {document.id!r}: expected metadata that JSON can hold, found other ({error})"
+        ) from error
+
+
+def _refuse_nan(source: LanceStore, batch: Any, but: int) -> None:
+    """The client makes vectors with NaN in them null: other vectors than those read must have none."""
+    for place, field in enumerate(batch.schema):
+        if place != but and _is_vector(field.type) and np.isnan(_matrix(batch.column(place), 1)).any():
+            raise StoreError(
+                f"{source.info.location}: expected numbers in the vectors of column {field.name}, found NaN, which a "
+                "new table would not keep; replace them by null, or drop the column"
+            )
+
+
+def _waiting(path: Path, count: int, dim: int) -> Any:
+    """The rows of a file in any order."""
+    if not count:
+        return np.empty((0, dim), np.float32)
+    return np.memmap(path, "<f4", mode="r", shape=(count, dim))
+
+
+def _column(pa: Any, vectors: Any, kind: Any, there: Any) -> Any:
+    values = pa.array(vectors.astype(kind.value_type.to_pandas_dtype()).reshape(-1), kind.value_type)
+    mask = None if there.all() else pa.array(~there)
+    return pa.FixedSizeListArray.from_arrays(values, type=kind, mask=mask)
+
+
+def _matrix(column: Any, dim: int) -> Any:
+    """A column without nulls as rows of float32."""
+    values = column.flatten().to_numpy(zero_copy_only=False)
+    return np.ascontiguousarray(values, np.float32).reshape(-1, dim)
+
+
+def _quoted(column: str) -> str:
+    return "`" + column.replace("`", "``") + "`"
+
+
+def _is_vector(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_fixed_size_list(kind) and pa.types.is_floating(kind.value_type))
+
+
+def _is_text(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _is_whole(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_integer(kind))
+
+
+def _client() -> Any:
+    os.environ.setdefault("LANCE_LOG", "error")
+    return import_client("lancedb", "lancedb")
+
+
+@contextmanager
+def _answers(location: str) -> Iterator[None]:
+    """Turn whatever the client raises into one line."""
+    try:
+        yield
+    except (LeadMigrateError, GeneratorExit):
+        raise
+    except Exception as error:
+        if isinstance(error.__cause__, LeadMigrateError):
+            raise error.__cause__ from None
+        said = " ".join(str(error).split())[:300] or type(error).__name__
+        raise StoreError(f"{location}: LanceDB says: {said}; see to that, and run again") from error

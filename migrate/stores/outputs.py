@@ -1,0 +1,126 @@
+"""Where a new store goes: a folder, or a table or collection of a server; see `registry.output_of`."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from migrate.files import refuse_existing, sha256_file, state_folder
+from migrate.stores.base import Resume, Store, StoreWriter
+from migrate.stores.file_store import Sha256, hash_written
+
+
+class Output(ABC):
+    """A place for a new store.
+
+    `location` opens the store once it is there. `path` is what the folder of unfinished work and the lock lie beside.
+    """
+
+    location: str
+    path: Path
+
+    @property
+    def where(self) -> Path | str:
+        """What a person is told: the path of a folder, else the location."""
+        return self.location
+
+    def beside(self, ending: str) -> Path:
+        """A path for what belongs to the store and is no part of it: beside a folder, else in the current folder."""
+        return self.path.with_name(f"{self.path.name}.{ending}")
+
+    def refuse_existing(self, *, force: bool) -> None:
+        """Make sure that nothing has the final name, unless `force` may replace it.
+
+        Raises
+        ------
+        UsageError
+            There is something.
+        """
+        refuse_existing(self.path, force=force)
+
+    def __str__(self) -> str:
+        return self.location
+
+    @abstractmethod
+    def writer(self, source: Store, content: Path, dim: int, resume: Resume) -> StoreWriter:
+        """A writer of the documents of `source` with vectors of dimension `dim`.
+
+        Nothing but `content` and `resume.scratch` is written to before the writer's `finish`: several processes may
+        have one each.
+        """
+
+    def facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
+        """What the manifest says of the files in `content`."""
+        return {}
+
+
+class FolderOutput(Output):
+    """A folder, with a store of the source's own kind."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.location = str(path)
+
+    @property
+    def where(self) -> Path | str:
+        """The path."""
+        return self.path
+
+    def writer(self, source: Store, content: Path, dim: int, resume: Resume) -> StoreWriter:
+        """The source's own."""
+        return source.destination(content, dim, resume)
+
+    def facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
+        """The hashes of its files."""
+        return hash_written(source, content, sha256)
+
+
+class ServerOutput(Output):
+    """A table or a collection of a server.
+
+    What is written goes to a name that nobody uses; `publish` makes it the final one, in one step. The files in
+    `content` (manifest, confidence, state of the model) go with it.
+
+    Parameters
+    ----------
+    location
+        Without password.
+    name
+        What it is called, for the names of the local files.
+    """
+
+    def __init__(self, location: str, name: str) -> None:
+        self.location = location
+        self.name = re.sub(r"[^A-Za-z0-9_.-]+", "-", name)[:60]
+        self.digest = hashlib.sha256(location.encode()).hexdigest()[:12]
+        self.path = state_folder() / "outputs" / f"{self.name}-{self.digest}"
+
+    def beside(self, ending: str) -> Path:
+        """A path in the current folder."""
+        return Path(f"{self.name}.{ending}")
+
+    @abstractmethod
+    def refuse_existing(self, *, force: bool) -> None:
+        """Make sure that nothing has the final name, unless `force` may replace what this tool has made.
+
+        Raises
+        ------
+        UsageError
+            There is something.
+        """
+
+    @abstractmethod
+    def is_published(self, content: Path) -> bool:
+        """Whether the store that `content` belongs to has its final name; any, where `content` is gone already."""
+
+    @abstractmethod
+    def publish(self, content: Path, *, force: bool) -> None:
+        """Give what the writer has finished its final name, with the files in `content`, in one step."""
+
+    @abstractmethod
+    def discard(self) -> None:
+        """Remove what unfinished work has left on the server; what is published stays."""

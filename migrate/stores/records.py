@@ -1,0 +1,274 @@
+"""Stores of records that are found by id, as databases keep them; and writers whose rows wait until all are there.
+
+A kind of database is a `RecordStore`, which says how ids, vectors and documents are read, and a `WaitingWriter`, which
+says how they are written.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import ModuleType
+from typing import Any, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.errors import StoreError, UsageError
+from migrate.files import cache_folder, canonical_json, require_room
+from migrate.stores.base import BATCH_SIZE, FROM_THE_START, Metric, Resume, Snapshot, Store, StoreWriter
+from migrate.stores.binary_reader import read_errors
+from migrate.stores.id_index import IdIndex, id_changes, kept_index
+from migrate.stores.row_file import RowFile
+from migrate.vectors import UNIT_TOLERANCE, Batch, Document, Vectors, squared_norms
+
+_FLOAT_BYTES: Final = 4
+_DOCUMENTS_AT_ONCE: Final = 1_000
+_PART_BYTES: Final = 16 << 20
+TEXT_NAMES: Final = ("text", "content", "contents", "document", "page_content", "body", "chunk", "chunk_text")
+"""Names of a column of texts, the likeliest first; only these are taken without being named."""
+
+Distance = Literal["l2", "ip", "cosine"]
+"""How databases compare; `read_metric` says what becomes of it here."""
+
+_NO_DISTANCE: Final = (
+    "nothing says how vectors are compared: inner product is assumed; say ?distance=l2 or cosine if not"
+)
+_COSINE: Final = (
+    "compared by cosine, but the vectors are not of unit length: here they are searched by inner product, which ranks "
+    "them differently"
+)
+
+
+class RecordStore(Store):
+    """A store whose records are found by id alone.
+
+    Rows are positions in the sorted list of ids, which is read when the store is first opened at a version and kept in
+    the user's cache folder. What is abstract here is all that a kind has to say; `_open_index` is called once it can.
+    """
+
+    _index: IdIndex
+    _texts: tuple[str, str] | None = None
+    without_vector: int = 0
+    """Records that have no vector, and so are no documents here."""
+
+    def _open_index(self, location: str) -> IdIndex:
+        """Read the ids, or find them in the cache."""
+        self._index = kept_index(cache_folder() / "ids", location, self._version(), self._read_ids)
+        return self._index
+
+    @abstractmethod
+    def _version(self) -> Any:
+        """Asked of the database each time: what changes whenever a record comes, goes or changes, as JSON holds it."""
+
+    @abstractmethod
+    def _read_ids(self) -> Iterable[str]:
+        """The ids of all records that have a vector, in any order, as a stream."""
+
+    @abstractmethod
+    def _read_vectors(self, ids: Sequence[str]) -> Batch:
+        """The vectors of some ids, which are all different, in any order; of those that are gone, none."""
+
+    @abstractmethod
+    def _read_documents(self, ids: Sequence[str]) -> Iterable[Document]:
+        """The documents of some ids, which are all different, in any order; of those that are gone, none."""
+
+    def scan(self, start: int = 0, stop: int | None = None, *, batch_size: int = BATCH_SIZE) -> Iterator[Batch]:
+        """The vectors of rows `start` to `stop` with their ids."""
+        stop = self.info.count if stop is None else min(stop, self.info.count)
+        for first in range(start, stop, batch_size):
+            yield self._batch(self.ids(range(first, min(first + batch_size, stop))))
+
+    def get(self, rows: NDArray[np.int64]) -> Batch:
+        """The vectors and ids of some rows."""
+        return self._batch(self.ids(np.asarray(rows, np.int64)))
+
+    def documents(self, rows: NDArray[np.int64] | None = None) -> Iterator[Document]:
+        """The documents of some rows, or of all."""
+        if not self.info.has_texts:
+            raise StoreError(f"{self.info.location}: the store holds no texts; name their column, if it has one")
+        return self._documents(range(self.info.count) if rows is None else np.asarray(rows, np.int64))
+
+    def ids(self, rows: range | NDArray[np.int64]) -> list[str]:
+        """The ids of some rows; nothing is asked of the database."""
+        return self._index.ids(rows)
+
+    def _documents(self, rows: range | NDArray[np.int64]) -> Iterator[Document]:
+        for first in range(0, len(rows), _DOCUMENTS_AT_ONCE):
+            ids = self.ids(rows[first : first + _DOCUMENTS_AT_ONCE])
+            known = {document.id: document for document in self._read_documents(list(dict.fromkeys(ids)))}
+            self._refuse_gone(ids, known)
+            yield from (known[doc_id] for doc_id in ids)
+
+    def _batch(self, ids: Sequence[str]) -> Batch:
+        if not ids:
+            return Batch([], np.empty((0, self.info.dim), np.float32))
+        read = self._read_vectors(list(dict.fromkeys(ids)))
+        if list(read.ids) == list(ids):
+            return Batch(ids, np.ascontiguousarray(read.vectors, np.float32))
+        places = {doc_id: place for place, doc_id in enumerate(read.ids)}
+        self._refuse_gone(ids, places)
+        return Batch(ids, np.ascontiguousarray(read.vectors[[places[doc_id] for doc_id in ids]], np.float32))
+
+    def _refuse_gone(self, ids: Iterable[str], known: Collection[str]) -> None:
+        gone = next((doc_id for doc_id in ids if doc_id not in known), None)
+        if gone is not None:
+            raise StoreError(
+                f"{self.info.location}: expected document {gone!r}, found it gone; run again on a store at rest"
+            )
+
+    def check_unchanged(self, before: Snapshot) -> None:
+        """Make sure that the store is still what it was; what came and went is told."""
+        if self._versions() == before.versions and self.snapshot() == before:
+            return
+        with TemporaryDirectory() as folder:
+            now = IdIndex.build(Path(folder, "now.ids"), self._read_ids(), source=self.info.location)
+            what = id_changes(self._index, now).sentence
+        raise StoreError(
+            f"{self.info.location}: the store changed while it was read ({what}); nothing was written, run again"
+        )
+
+    def _texts_sha256(self) -> str:
+        """Read once a version: texts may be most of a database."""
+        version = canonical_json(self._version())
+        if self._texts is None or self._texts[0] != version:
+            self._texts = version, super()._texts_sha256()
+        return self._texts[1]
+
+    def _versions(self) -> tuple[Any, ...]:
+        return (self._index.sha256, self._version())
+
+
+class WaitingWriter(StoreWriter):
+    """Rows wait in a file until all are there; `load` then writes the store.
+
+    Parameters
+    ----------
+    source
+        The documents that the rows belong to.
+    folder
+        What becomes the output, or what lies beside it.
+    """
+
+    def __init__(self, source: Store, folder: Path, dim: int, resume: Resume = FROM_THE_START) -> None:
+        self.source = source
+        self.folder = folder
+        self._stays = resume.scratch is not None
+        path = (resume.scratch or folder) / ".rows"
+        require_room(path, (source.info.count - resume.rows) * dim * _FLOAT_BYTES)
+        self.rows = RowFile(path, b"", dim, source.info.count, resume.finished)
+
+    def finish(self) -> None:
+        """Load the store with the rows."""
+        self.rows.finish()
+        self.load()
+        if not self._stays:
+            self.rows.path.unlink()
+
+    @abstractmethod
+    def load(self) -> None:
+        """Write the store, durably, in the place of whatever an earlier call has left."""
+
+    def vectors(self, rows: int | None = None) -> Iterator[tuple[int, Vectors]]:
+        """All rows in order, some at a time, each part with its first row; memory is bounded."""
+        at_once = rows or max(_PART_BYTES // self.rows.row_bytes, 1)
+        with read_errors(self.rows.path), self.rows.path.open("rb") as file:
+            for first in range(0, self.source.info.count, at_once):
+                content = file.read(at_once * self.rows.row_bytes)
+                yield first, np.frombuffer(content, "<f4").astype(np.float32, copy=False).reshape(-1, self.rows.dim)
+
+    def batches(self) -> Iterator[Batch]:
+        """All ids with their rows; of a source that is a `RecordStore`, no vector is read for that."""
+        for first, vectors in self.vectors():
+            rows = range(first, first + len(vectors))
+            if isinstance(self.source, RecordStore):
+                yield Batch(self.source.ids(rows), vectors)
+            else:
+                yield Batch(self.source.get(np.arange(rows.start, rows.stop)).ids, vectors)
+
+    def records(self, at_once: int = _DOCUMENTS_AT_ONCE) -> Iterator[tuple[list[Document], Vectors]]:
+        """All documents with their rows; the texts are empty where the source has none."""
+        if isinstance(self.source, RecordStore) and self.source.without_vector:
+            lacking = f"{self.source.without_vector:,} rows of the source have no vector: they are not in the new store"
+            self.remarks = (*self.remarks, lacking)
+        documents = self.source.documents() if self.source.info.has_texts else self._ids_alone()
+        for _, vectors in self.vectors(at_once):
+            yield list(islice(documents, len(vectors))), vectors
+
+    def _ids_alone(self) -> Iterator[Document]:
+        return (Document(doc_id, "") for batch in self.source.scan() for doc_id in batch.ids)
+
+
+def read_metric(distance: Distance | None, sample: Vectors) -> tuple[Metric, tuple[str, ...]]:
+    """How a store is searched that compares by `distance`, with a note where that is not the same.
+
+    Cosine ranks vectors of unit length as the inner product does; `sample` are some of them, (n, dim).
+    """
+    if distance is None:
+        return "ip", (_NO_DISTANCE,)
+    if distance != "cosine":
+        return distance, ()
+    with np.errstate(over="ignore", invalid="ignore"):
+        norms = np.sqrt(squared_norms(sample)) if len(sample) else np.ones(1, np.float32)
+    is_unit = bool((np.abs(norms - 1) < UNIT_TOLERANCE).all())
+    return "ip", () if is_unit else (_COSINE,)
+
+
+def choose_text(location: str, columns: Sequence[str], asked: str | None) -> tuple[str | None, str]:
+    """The column of texts among those that could be, and a note that says why.
+
+    The one that is asked for; else the only one; else the only one with a usual name, see `TEXT_NAMES`.
+
+    Raises
+    ------
+    StoreError
+        The one that is asked for is not there.
+    """
+    if asked is not None:
+        if asked not in columns:
+            have = ", ".join(columns) or "none"
+            raise StoreError(f"{location}: expected a column of texts {asked!r}, found {have}; name one of these")
+        return asked, f"the texts are those of column {asked}, as the location says"
+    usual = [name for name in TEXT_NAMES if name in columns]
+    if usual:
+        return usual[0], f"the texts are those of column {usual[0]}, by its name; say ?text=COLUMN for another"
+    if len(columns) == 1:
+        return columns[0], f"the texts are those of column {columns[0]}, the only one; say ?text=COLUMN for another"
+    have = f"it could be {', '.join(columns)}" if columns else "no column holds texts"
+    return None, f"no texts: {have}; say ?text=COLUMN for one"
+
+
+def import_client(module: str, extra: str) -> ModuleType:
+    """The client library of a kind.
+
+    Raises
+    ------
+    UsageError
+        It is not installed.
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise UsageError(
+            f"stores of the kind {extra} need the Python package {module}, which is not installed: "
+            f"pip install 'lead-migrate[{extra}]'"
+        ) from error
+
+
+def check_options(location: str, options: Mapping[str, str], known: Collection[str]) -> None:
+    """Make sure that a location has no option that means nothing.
+
+    Raises
+    ------
+    UsageError
+        It has.
+    """
+    unknown = sorted(options.keys() - set(known))
+    if unknown:
+        raise UsageError(
+            f"{location}: expected options among {', '.join(sorted(known))}, found {', '.join(unknown)}; leave it out"
+        )

@@ -1,0 +1,45 @@
+"""A real PostgreSQL with pgvector, one for all tests of a process; they are skipped only where none can be had."""
+
+import atexit
+import os
+import shutil
+import tempfile
+import warnings
+from functools import cache
+
+import pytest
+
+
+@cache
+def server_url():
+    """Of a database with the extension; `TEST_POSTGRES_URL` names one that is there already."""
+    pytest.importorskip("psycopg", reason="needs the extra pgvector")
+    if url := os.environ.get("TEST_POSTGRES_URL"):
+        return url
+    pgserver = pytest.importorskip("pgserver", reason="needs a PostgreSQL: pip install pgserver")
+    folder = tempfile.mkdtemp(prefix="lead-migrate-pg-")
+    os.chmod(folder, 0o755)
+    with warnings.catch_warnings(action="ignore"):
+        server = pgserver.get_server(f"{folder}/data", cleanup_mode="delete")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    atexit.register(server.cleanup)
+    url = server.get_uri().replace("postgres:@", "postgres@")
+    with connect(url) as connection:
+        connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+    return url
+
+
+def connect(url=None):
+    import psycopg
+
+    return psycopg.connect(url or server_url(), autocommit=True)
+
+
+def has_halves():
+    """Whether the server knows `halfvec`."""
+    with connect() as connection:
+        return connection.execute("SELECT to_regtype('halfvec') IS NOT NULL").fetchone()[0]
+
+
+def as_text(vector):
+    return "[" + ",".join(repr(float(value)) for value in vector) + "]"

@@ -1,0 +1,324 @@
+"""Chroma's own client and server: folders and collections of a server."""
+
+import hashlib
+import json
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from migrate.cli.main import run
+from migrate.stores import open_store
+from migrate.stores.base import FROM_THE_START, read_all
+from migrate.stores.registry import output_of
+from migrate.testing.stores import StoreTests, _Output, example_documents, example_vectors
+from migrate.vectors import Batch, Document
+
+chromadb = pytest.importorskip("chromadb")
+pytestmark = pytest.mark.slow
+
+FUNCTION = {"api_key_env_var": "OPENAI_API_KEY", "model_name": "text-embedding-3-small"}
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def settings():
+    return chromadb.config.Settings(anonymized_telemetry=False)
+
+
+def add(collection, documents, vectors):
+    if documents:
+        order = range(len(documents))[::-1]
+        collection.add(
+            ids=[documents[row].id for row in order],
+            embeddings=vectors[::-1],
+            documents=[documents[row].text for row in order],
+            metadatas=[dict(documents[row].metadata) for row in order],
+        )
+
+
+def fill(client, name, documents, vectors, metric="l2"):
+    if name in [found.name for found in client.list_collections()]:
+        client.delete_collection(name)
+    configuration = {"hnsw": {"space": metric}}
+    add(client.create_collection(name, configuration=configuration, embedding_function=None), documents, vectors)
+
+
+def persistent(folder):
+    return chromadb.PersistentClient(str(folder), settings=settings())
+
+
+class TestFolder(StoreTests):
+    has_rows = False
+    same_bytes = False
+
+    def make_store(self, folder, documents, vectors, metric):
+        client = persistent(folder)
+        fill(client, "docs", documents, vectors, metric)
+        client.close()
+        return f"chroma:{folder}#docs"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [str(Path(sys.executable).parent / "chroma"), "run", "--path", str(tmp_path_factory.mktemp("server"))]
+    log = tmp_path_factory.mktemp("log") / "log"
+    with log.open("wb") as output:
+        process = subprocess.Popen([*command, "--host", "127.0.0.1", "--port", str(port)], stdout=output, stderr=output)
+    for _ in range(300):
+        try:
+            client = chromadb.HttpClient(host="127.0.0.1", port=port, settings=settings())
+            break
+        except ValueError:
+            time.sleep(0.1)
+    yield client, f"chroma+http://127.0.0.1:{port}"
+    process.terminate()
+    process.wait(20)
+
+
+class TestServer(StoreTests):
+    has_rows = False
+    same_bytes = False
+
+    @pytest.fixture(autouse=True)
+    def _on(self, server):
+        self.client, self.url = server
+
+    def make_store(self, folder, documents, vectors, metric):
+        name = self._name(folder)
+        fill(self.client, name, documents, vectors, metric)
+        return f"{self.url}#{name}"
+
+    def new_location(self, folder):
+        return f"{self.url}#{self._name(folder)}"
+
+    def _name(self, folder):
+        return f"c{hashlib.sha256(str(folder).encode()).hexdigest()[:20]}"
+
+
+class Function(chromadb.EmbeddingFunction):
+    """What a collection made with OpenAI's function notes; it needs no key here."""
+
+    def __init__(self):
+        pass
+
+    def __call__(self, input):  # noqa: A002
+        raise AssertionError("nothing is to be embedded")
+
+    @staticmethod
+    def name():
+        return "openai"
+
+    def get_config(self):
+        return FUNCTION
+
+    @staticmethod
+    def build_from_config(config):
+        return Function()
+
+    def supported_spaces(self):
+        return ["cosine", "l2", "ip"]
+
+
+def awkward(client, count=300, dim=16, name="awkward"):
+    """A collection of everything that Chroma holds: records with and without text, metadata and URI."""
+    vectors = np.random.default_rng(1).normal(size=(count, dim)).astype(np.float32)
+    collection = client.create_collection(
+        name,
+        configuration={
+            "hnsw": {"space": "l2", "max_neighbors": 24, "ef_construction": 77, "ef_search": 55},
+            "embedding_function": Function(),
+        },
+        metadata={"owner": "ann", "year": 2024, "share": 0.5, "public": True},
+        embedding_function=None,
+    )
+    whole = {
+        "s": "naïve 🦆\n",
+        "i": 2**62,
+        "f": 1.0,
+        "nan": 1e-300,
+        "t": True,
+        "l": ["a", "b"],
+        "n": [1, 2],
+        "d": [0.5],
+    }
+    for row in range(count):
+        parts = {}
+        if row % 3:
+            parts["documents"] = ["" if row % 7 == 1 else f"text {row}"]
+        if row % 2:
+            parts["metadatas"] = [{**whole, "row": row, "tenant": f"t{row % 5}"}]
+        if row % 5 == 0:
+            parts["uris"] = [f"file:///{row}"]
+        collection.add(ids=[f"id-{row * 7919 % count}"], embeddings=vectors[row : row + 1], **parts)
+    return collection
+
+
+def everything(collection):
+    found = collection.get(include=["documents", "metadatas", "uris"])
+    columns = (found["documents"], found["metadatas"], found["uris"])
+    records = dict(zip(found["ids"], zip(*columns, strict=True), strict=True))
+    return {key: (text, fields or {}, uri) for key, (text, fields, uri) in records.items()}
+
+
+def written(store, location, folder, vectors):
+    """What a command writes: the store under `location`, complete."""
+
+    class At:
+        def new_location(self, _):
+            return location
+
+    output = _Output(At(), folder)
+    writer = output.writer(store, vectors.shape[1])
+    writer.write(0, Batch(store.ids(range(store.info.count)), vectors))
+    writer.finish()
+    return output.publish(), writer
+
+
+@pytest.mark.parametrize("kind", ["folder", "server"])
+def test_every_field_of_every_record_goes_through(kind, server, tmp_path):
+    if kind == "folder":
+        client, location, new = persistent(tmp_path / "old"), f"chroma:{tmp_path}/old", f"chroma:{tmp_path}/new#awkward"
+    else:
+        client, location = server
+        new = f"{location}#awkward-new"
+    old = awkward(client)
+    store = open_store(f"{location}#awkward")
+    assert (store.info.count, store.info.metric, store.info.details["hnsw_m"]) == (300, "l2", 24)
+    assert store.info.details["embedding_function"] == "openai"
+    vectors = np.random.default_rng(2).normal(size=(300, 9)).astype(np.float32)
+    made, writer = written(store, new, tmp_path / "new", vectors)
+    client = persistent(tmp_path / "new") if kind == "folder" else client
+    copy = client.get_collection(new.partition("#")[2], embedding_function=None)
+    assert everything(copy) == everything(old)
+    kept = {key: value for key, value in copy.metadata.items() if key != "lead-migrate"}
+    assert kept == old.metadata
+    assert copy._model.configuration_json == old._model.configuration_json
+    assert copy._model.configuration_json["embedding_function"]["config"] == FUNCTION
+    assert np.array_equal(read_all(made.scan()).vectors, vectors)
+    found = copy.get(ids=["id-5"], include=["embeddings"])["embeddings"][0]
+    assert np.array_equal(np.asarray(found, np.float32), vectors[store.ids(range(300)).index("id-5")])
+    assert "openai" in writer.remarks[0]
+    if kind == "server":
+        client.delete_collection("awkward")
+        client.delete_collection("awkward-new")
+
+
+def test_reading_leaves_every_file_as_it_is(tmp_path):
+    client = persistent(tmp_path / "old")
+    awkward(client, count=50)
+    client.close()
+    before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in (tmp_path / "old").rglob("*.*")}
+    store = open_store(f"chroma:{tmp_path}/old#awkward")
+    list(store.scan()), list(store.documents()), store.snapshot()
+    assert {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in (tmp_path / "old").rglob("*.*")} == before
+    (copies,) = (tmp_path / "cache" / "lead-migrate" / "copies").iterdir()
+    del store
+    assert not copies.exists()
+
+
+def test_a_change_of_one_record_is_noticed_and_opening_by_others_is_none(tmp_path):
+    client = persistent(tmp_path / "old")
+    fill(client, "docs", example_documents(), example_vectors())
+    fill(client, "other", example_documents(), example_vectors())
+    store = open_store(f"chroma:{tmp_path}/old#docs")
+    version = store._version()
+    client.get_collection("docs", embedding_function=None).get(limit=1)
+    client.get_collection("other", embedding_function=None).delete(ids=["doc-3"])
+    assert store._version() == version
+    collection = client.get_collection("docs", embedding_function=None)
+    collection.delete(ids=["doc-3"])
+    assert store._version() != version
+    version = store._version()
+    collection.update(ids=["doc-6"], metadatas=[{"page": 9}])
+    assert store._version() != version
+
+
+def test_vectors_compared_by_cosine_come_back(tmp_path):
+    vectors = example_vectors(count=3_000, dim=24)
+    client = persistent(tmp_path / "old")
+    documents = [Document(f"{row:05}", "t", {"r": row}) for row in range(3_000)]
+    fill(client, "docs", documents, vectors, "cosine")
+    info = open_store(f"chroma:{tmp_path}/old").info
+    assert info.metric == "ip" and info.details["distance"] == "cosine" and "cosine" in info.notes[0]
+    np.testing.assert_allclose(read_all(open_store(tmp_path / "old").scan()).vectors, vectors, rtol=1e-6, atol=1e-7)
+
+
+def test_a_store_of_another_kind_becomes_a_collection(tmp_path):
+    lines = [
+        {"id": "a", "text": "x", "metadata": {"n": None, "deep": {"k": [1, None]}, "i": 3, "mixed": [1, "a"], "e": []}},
+        {"id": "b", "text": "", "metadata": {}},
+    ]
+    import faiss
+
+    (tmp_path / "old").mkdir()
+    index = faiss.IndexFlatL2(4)
+    index.add(np.eye(2, 4, dtype=np.float32))
+    faiss.write_index(index, str(tmp_path / "old" / "index.faiss"))
+    (tmp_path / "old" / "docs.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    store = open_store(tmp_path / "old")
+    location = f"chroma:{tmp_path}/new#docs"
+    writer = output_of(location).writer(store, tmp_path, 3, FROM_THE_START)
+    writer.write(0, Batch(["a", "b"], np.ones((2, 3), np.float32)))
+    writer.finish()
+    collection = persistent(tmp_path).get_collection("docs", embedding_function=None)
+    assert everything(collection) == {
+        "a": ("x", {"deep": '{"k": [1, null]}', "i": 3, "mixed": '[1, "a"]', "e": "[]"}, None),
+        "b": ("", {}, None),
+    }
+    assert collection._model.configuration_json["hnsw"]["space"] == "l2"
+    assert [remark.rpartition(": ")[2] for remark in writer.remarks] == ["n", "deep, e, mixed"]
+
+
+def test_what_is_not_there_is_said_in_one_line(tmp_path, capsys):
+    client = persistent(tmp_path / "old")
+    fill(client, "docs", example_documents(), example_vectors())
+    fill(client, "more", [], example_vectors(0))
+    for location, code, words in (
+        (f"chroma:{tmp_path}/old#wrong", 4, "docs, more"),
+        (f"chroma:{tmp_path}/old", 4, "docs, more"),
+        (f"chroma:{tmp_path}/none#docs", 4, "chroma.sqlite3"),
+        (f"chroma:{tmp_path}/old#docs?x=1", 2, "tenant"),
+        ("chroma+http://127.0.0.1:9#docs", 7, "127.0.0.1:9"),
+    ):
+        assert run(["inspect", location]) == code, location
+        lines = capsys.readouterr().err.strip().splitlines()
+        assert len(lines) == 1 and words in lines[0], lines
+    assert open_store(f"chroma:{tmp_path}/old#more").info.count == 0
+
+
+def test_without_the_client_the_line_says_what_to_install(tmp_path, capsys, monkeypatch):
+    persistent(tmp_path).create_collection("docs", embedding_function=None)
+    monkeypatch.setitem(sys.modules, "chromadb", None)
+    assert run(["inspect", f"chroma:{tmp_path}#docs"]) == 2
+    assert "pip install 'lead-migrate[chroma]'" in capsys.readouterr().err
+
+
+def test_a_folder_of_langchain_is_an_ordinary_one(tmp_path):
+    langchain_chroma = pytest.importorskip("langchain_chroma")
+    from langchain_core.embeddings import DeterministicFakeEmbedding
+
+    texts = [f"text {row}" for row in range(20)]
+    embedding = DeterministicFakeEmbedding(size=6)
+    langchain_chroma.Chroma.from_texts(
+        texts, embedding, [{"row": row} for row in range(20)], persist_directory=str(tmp_path / "old")
+    )
+    store = open_store(tmp_path / "old")
+    assert (store.name, store.info.count, store.info.dim) == ("langchain", 20, 6)
+    assert sorted((d.text, d.metadata["row"]) for d in store.documents()) == sorted(zip(texts, range(20), strict=True))
+    written(store, str(tmp_path / "new"), tmp_path / "new", np.ones((20, 4), np.float32))
+    opened = langchain_chroma.Chroma(
+        "langchain", DeterministicFakeEmbedding(size=4), persist_directory=str(tmp_path / "new")
+    )
+    assert {document.page_content for document in opened.similarity_search("x", k=20)} == set(texts)

@@ -1,0 +1,298 @@
+"""Tables of a real PostgreSQL with pgvector."""
+
+import json
+import uuid
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+from postgres import as_text, connect, has_halves, server_url
+
+from migrate.errors import RemoteError, StoreError, UsageError
+from migrate.stores import open_store
+from migrate.stores.base import Resume, read_all
+from migrate.stores.registry import output_of
+from migrate.testing.stores import StoreTests
+from migrate.vectors import Batch
+
+OPS = {"l2": "vector_l2_ops", "ip": "vector_ip_ops"}
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(tmp_path, monkeypatch):
+    server_url()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def table_of(folder):
+    """A name for the table of a folder of a test, the same each time."""
+    return f"t{uuid.uuid5(uuid.NAMESPACE_URL, str(folder)).hex[:16]}"
+
+
+def location(table):
+    return f"pgvector:{server_url()}#{table}"
+
+
+def create(table, documents, vectors, metric="l2"):
+    with connect() as connection:
+        connection.execute(f"DROP TABLE IF EXISTS {table}")
+        connection.execute(
+            f"CREATE TABLE {table} (id text PRIMARY KEY, content text, metadata jsonb, "
+            f"embedding vector({vectors.shape[1]}))"
+        )
+        with connection.cursor() as cursor:
+            cursor.executemany(
+                f"INSERT INTO {table} VALUES (%s, %s, %s, %s::vector)",
+                [
+                    (d.id, d.text, json.dumps(dict(d.metadata)), as_text(v))
+                    for d, v in zip(documents, vectors, strict=True)
+                ],
+            )
+        connection.execute(f"CREATE INDEX ON {table} USING hnsw (embedding {OPS[metric]})")
+
+
+class TestPgvector(StoreTests):
+    has_rows = False
+    same_bytes = False
+
+    def make_store(self, folder, documents, vectors, metric):
+        create(table_of(folder), documents, vectors, metric)
+        return location(table_of(folder))
+
+    def new_location(self, folder):
+        return location(table_of(folder))
+
+
+COUNT, DIM = 120, 6
+
+AWKWARD = """
+CREATE TABLE tenants_{t} (id uuid PRIMARY KEY, name text);
+INSERT INTO tenants_{t} SELECT gen_random_uuid(), 'tenant ' || i FROM generate_series(1, 3) i;
+CREATE TABLE {t} (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    tenant_id uuid NOT NULL REFERENCES tenants_{t} (id),
+    "Odd ""name"" .x" text, body text, price numeric(30, 12), at timestamptz, tags text[], raw bytea, flags bit(3),
+    nested jsonb, other vector(3), embedding vector(6), n serial, note varchar(9) DEFAULT 'none' CHECK (note <> 'bad'),
+    doubled bigint GENERATED ALWAYS AS (n * 2) STORED, UNIQUE (tenant_id, n)
+);
+INSERT INTO {t} (tenant_id, "Odd ""name"" .x", body, price, at, tags, raw, flags, nested, other, embedding)
+SELECT (SELECT id FROM tenants_{t} ORDER BY name OFFSET i % 3 LIMIT 1),
+    CASE WHEN i % 4 > 0 THEN E'tab\\t"é🦆' || i END, CASE WHEN i % 5 > 0 THEN 'words ' || i || ' of ' || i % 7 END,
+    i / 7.0::numeric(30, 12), now() + i * interval '1 s', CASE WHEN i % 3 > 0 THEN ARRAY['a,b', NULL, '{{}}'] END,
+    decode(lpad(to_hex(i), 4, '0'), 'hex'), B'101',
+    jsonb_build_object('a', jsonb_build_array(i, NULL, 1.50), 'b', '{{}}'::jsonb),
+    CASE WHEN i % 2 > 0 THEN '[1,2,3]'::vector END,
+    CASE WHEN i % 10 > 0 THEN ('[' || i || ',1,2,3,' || sin(i)::real || ',' || cos(i)::real || ']')::vector END
+FROM generate_series(1, 120) i;
+CREATE INDEX {t}_hnsw ON {t} USING hnsw (embedding vector_cosine_ops) WITH (m = 8, ef_construction = 33);
+CREATE INDEX {t}_ivf ON {t} USING ivfflat (embedding vector_cosine_ops) WITH (lists = 5);
+CREATE INDEX {t}_lower ON {t} (lower(body)) WHERE n > 3;
+ALTER TABLE {t} ENABLE ROW LEVEL SECURITY;
+CREATE POLICY only_own ON {t} USING (tenant_id::text = current_setting('app.tenant', true));
+GRANT SELECT ON {t} TO pg_monitor;
+"""
+
+
+@pytest.fixture
+def awkward(tmp_path):
+    table = table_of(tmp_path / "awkward")
+    with connect() as connection:
+        connection.execute(AWKWARD.format(t=table))
+    yield table
+    with connect() as connection:
+        connection.execute(f"DROP TABLE {table}, tenants_{table} CASCADE")
+
+
+def ask(question, *values):
+    with connect() as connection:
+        return connection.execute(question, values).fetchall()
+
+
+def written(source, name, dim, seed=3):
+    """A copy with other vectors, published."""
+    output = output_of(location(name))
+    vectors = np.random.default_rng(seed).normal(size=(source.info.count, dim)).astype(np.float32)
+    with TemporaryDirectory() as folder:
+        content, scratch = Path(folder, "content"), Path(folder, "scratch")
+        content.mkdir(), scratch.mkdir()
+        writer = output.writer(source, content, dim, Resume(None, scratch))
+        writer.write(0, Batch(source.ids(range(source.info.count)), vectors))
+        writer.finish()
+        output.publish(content, force=False)
+    return open_store(output.location), vectors, writer
+
+
+LANGCHAIN = """
+CREATE SCHEMA lc; SET search_path = lc, public;
+CREATE TABLE langchain_pg_collection (uuid uuid PRIMARY KEY, name varchar UNIQUE NOT NULL, cmetadata json);
+CREATE TABLE langchain_pg_embedding (
+    id varchar PRIMARY KEY, collection_id uuid REFERENCES langchain_pg_collection (uuid) ON DELETE CASCADE,
+    embedding vector, document varchar, cmetadata jsonb
+);
+CREATE INDEX ix_cmetadata_gin ON langchain_pg_embedding USING gin (cmetadata jsonb_path_ops);
+INSERT INTO langchain_pg_collection SELECT gen_random_uuid(), name FROM (VALUES ('one'), ('two')) v (name);
+INSERT INTO langchain_pg_embedding
+SELECT name || i, uuid, (CASE name WHEN 'one' THEN '[1,2,' ELSE '[1,2,3,' END || i || ']')::vector, 'text ' || i,
+    jsonb_build_object('page', i) FROM langchain_pg_collection, generate_series(1, 50) i;
+CREATE INDEX by_one ON langchain_pg_embedding USING hnsw ((embedding::vector(3)) vector_cosine_ops)
+    WHERE vector_dims(embedding) = 3;
+"""
+
+
+@pytest.fixture
+def langchain():
+    with connect() as connection:
+        connection.execute(LANGCHAIN)
+    yield "lc.langchain_pg_embedding"
+    with connect() as connection:
+        connection.execute("DROP SCHEMA lc CASCADE")
+
+
+def test_a_collection_of_langchain_is_a_store(langchain):
+    with pytest.raises(StoreError, match="there are one, two: name one with"):
+        open_store(location(langchain))
+    one, two = (open_store(f"{location(langchain)}?collection={name}") for name in ("one", "two"))
+    assert (one.info.count, one.info.dim, two.info.count, two.info.dim) == (50, 3, 50, 4)
+    (document,) = one.documents(one._index.rows(["one7"]))
+    assert document.text == "text 7" and document.metadata["page"] == 7
+    new, vectors, _ = written(two, "lc.langchain_two", 5)
+    assert np.array_equal(read_all(new.scan()).vectors, vectors) and list(new.documents()) == list(two.documents())
+
+
+def test_all_columns_of_an_awkward_table_go_through(awkward):
+    source = open_store(f"{location(awkward)}.embedding?text=body")
+    assert (source.info.count, source.info.dim, source.without_vector) == (108, DIM, 12)
+    new, vectors, _ = written(source, f"{awkward}_new.embedding", 9)
+    assert new.info.dim == 9
+    assert np.array_equal(read_all(new.scan()).vectors, vectors)
+    columns = [name for name in source.table.types if name != "embedding"]
+    names = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
+    old_rows = ask(f"SELECT {names}, embedding IS NULL FROM {awkward} ORDER BY id")
+    assert len(old_rows) == COUNT
+    assert ask(f"SELECT {names}, embedding IS NULL FROM {awkward}_new ORDER BY id") == old_rows
+    types = "SELECT attname, format_type(atttypid, atttypmod), attnotnull, attidentity, attgenerated, "
+    types += (
+        "pg_get_expr(adbin, adrelid) FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum "
+    )
+    types += "WHERE attrelid = %s::regclass AND attnum > 0 AND attname NOT IN ('embedding', 'n') ORDER BY attnum"
+    assert ask(types, awkward) == ask(types, f"{awkward}_new")
+
+
+def test_keys_indexes_sequences_policies_and_grants_go_with_a_copy(awkward):
+    new, _, _ = written(open_store(f"{location(awkward)}.embedding?text=body"), f"{awkward}_new.embedding", 9)
+    kept = {index.name: index for index in new.table.indexes}
+    assert new.text == "body"  # as the source was opened
+    assert kept[f"{awkward}_new_hnsw"].options == {"m": "8", "ef_construction": "33"}
+    assert kept[f"{awkward}_new_ivf"].options == {"lists": "5"}
+    assert kept[f"{awkward}_new_hnsw"].opclasses == ("vector_cosine_ops",)
+    assert (
+        "lower(body)" in kept[f"{awkward}_new_lower"].definition
+        and "WHERE (n > 3)" in kept[f"{awkward}_new_lower"].definition
+    )
+    constraints = (
+        "SELECT contype::text, pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = %s::regclass ORDER BY 1, 2"
+    )
+    assert ask(constraints, awkward) == ask(constraints, f"{awkward}_new")
+    policies = "SELECT policyname, permissive, roles, cmd, qual, with_check FROM pg_policies WHERE tablename = %s"
+    assert ask(policies, f"{awkward}_new") == ask(policies, awkward) != []
+    assert ask("SELECT relrowsecurity FROM pg_class WHERE relname = %s", f"{awkward}_new") == [(True,)]
+    assert ask("SELECT has_table_privilege('pg_monitor', %s, 'SELECT')", f"{awkward}_new") == [(True,)]
+    tenant = ask(f"SELECT id FROM tenants_{awkward} LIMIT 1")[0][0]
+    inserted = ask(f"INSERT INTO {awkward}_new (tenant_id) VALUES (%s) RETURNING id, n, note, doubled", tenant)
+    assert inserted == [(COUNT + 1, COUNT + 1, "none", 2 * COUNT + 2)]
+    assert ask(f"INSERT INTO {awkward} (tenant_id) VALUES (%s) RETURNING id, n", tenant) == [(COUNT + 1, COUNT + 1)]
+
+
+def test_metadata_are_the_other_columns(awkward):
+    source = open_store(f"{location(awkward)}.embedding?text=body")
+    document = next(iter(source.documents(np.array([0]))))
+    assert document.id == "1" and document.text == "words 1 of 1"
+    assert document.metadata["nested"] == {"a": [1, None, 1.5], "b": {}}
+    assert document.metadata["tags"] == ["a,b", None, "{}"] and document.metadata["other"] == "[1,2,3]"
+    assert "embedding" not in document.metadata and "body" not in document.metadata
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "why"),
+    [
+        ("nosuch", "", "columns of vectors are "),
+        (
+            "{t}",
+            "",
+            "found '{t}'; columns of vectors are public.{t}.embedding, public.{t}.other",
+        ),
+        ("{t}.embedding", "?text=nosuch", "expected a column of texts 'nosuch', found"),
+        ("{t}.embedding", "?id=nosuch", "expected a column 'nosuch'"),
+        ("{t}.embedding", "?id=note", "expected a different id for each document, found 'none' twice"),
+        ("{t}.embedding", "?distance=far", "expected a distance of l2, ip or cosine, found 'far'"),
+        ("{t}.embedding", "?collection=c", "langchain_pg_collection"),
+    ],
+)
+def test_what_cannot_be_opened_is_told_in_one_line(awkward, name, options, why):
+    with pytest.raises(StoreError) as error:
+        open_store(f"{location(name.format(t=awkward))}{options}")
+    assert why.format(t=awkward) in str(error.value) and "\n" not in str(error.value)
+
+
+def test_an_unknown_option_is_a_usage_error(awkward):
+    with pytest.raises(UsageError, match="found txt"):
+        open_store(f"{location(awkward)}.embedding?txt=body")
+
+
+def test_a_server_that_is_not_there_is_a_remote_error():
+    with pytest.raises(RemoteError) as error:
+        open_store("pgvector:postgresql://ann:very-secret@127.0.0.1:9/db#t")
+    assert "very-secret" not in str(error.value) and "\n" not in str(error.value)
+
+
+def test_only_a_table_that_this_tool_made_is_replaced(awkward, tmp_path):
+    source = open_store(f"{location(awkward)}.embedding")
+    written(source, f"{awkward}_new.embedding", 9)
+    output_of(location(f"{awkward}_new.embedding")).refuse_existing(force=True)
+    with pytest.raises(UsageError, match="exists; choose another output"):
+        output_of(location(f"{awkward}_new.embedding")).refuse_existing(force=False)
+    with pytest.raises(UsageError, match="lead-migrate has not made it"):
+        output_of(location(awkward)).refuse_existing(force=True)
+    with pytest.raises(UsageError, match=r"name the one that is translated .* as in #fresh\.embedding"):
+        output_of(location("fresh")).writer(source, tmp_path, 4, Resume())
+    with pytest.raises(UsageError, match="this is the table that is read"):
+        output_of(location(f"{awkward}.embedding")).writer(source, tmp_path, 4, Resume())
+
+
+def test_added_changed_and_deleted_rows_are_noticed(awkward):
+    source = open_store(f"{location(awkward)}.embedding?text=body")
+    for change, why in (
+        (
+            f"INSERT INTO {awkward} (tenant_id, embedding) SELECT tenant_id, embedding FROM {awkward} WHERE id = 1",
+            "1 documents were added and 0 deleted, such as '121'",
+        ),
+        (f"UPDATE {awkward} SET note = 'another' WHERE id = 7", "records with the same ids were changed"),
+        (f"DELETE FROM {awkward} WHERE id = 9", "0 documents were added and 1 deleted, such as '9'"),
+    ):
+        before = source.snapshot()
+        source.check_unchanged(before)
+        with connect() as connection:
+            connection.execute(change)
+        with pytest.raises(StoreError, match=why):
+            source.check_unchanged(before)
+        source = open_store(f"{location(awkward)}.embedding?text=body")
+
+
+def test_halves_are_read_exactly_and_written_as_halves(tmp_path):
+    if not has_halves():
+        pytest.skip("the server's pgvector is older than 0.7")
+    table, vectors = table_of(tmp_path), np.random.default_rng(0).normal(size=(40, 6)).astype(np.float16)
+    with connect() as connection:
+        connection.execute(f"CREATE TABLE {table} (id integer PRIMARY KEY, v halfvec(6))")
+        for row, vector in enumerate(vectors):
+            connection.execute(f"INSERT INTO {table} VALUES (%s, %s::halfvec)", [row, as_text(vector)])
+        connection.execute(f"CREATE INDEX ON {table} USING hnsw (v halfvec_ip_ops) WITH (m = 5)")
+    source = open_store(location(table))
+    assert (source.info.metric, source.info.has_texts) == ("ip", False)
+    whole = read_all(source.scan())
+    assert np.array_equal(whole.vectors, vectors[[int(doc_id) for doc_id in whole.ids]].astype(np.float32))
+    new, written_vectors, _ = written(source, f"{table}_new", 2_500)  # more than an index on vector could have
+    assert np.array_equal(read_all(new.scan()).vectors, written_vectors.astype(np.float16).astype(np.float32))
+    assert new.table.type == "halfvec" and new.table.vector_indexes[0].options == {"m": "5"}

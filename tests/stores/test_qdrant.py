@@ -1,0 +1,285 @@
+"""Qdrant's own client: folders of its local mode, and the way of a server.
+
+There is no server among the packages that tests may install. What speaks to one is tested with the client's local
+mode in its place, which has the same methods; what only HTTP has (a server that is not there) with the real client.
+"""
+
+import hashlib
+import pickle
+import sqlite3
+import sys
+import uuid
+
+import numpy as np
+import pytest
+
+from migrate.cli.main import run
+from migrate.errors import StoreError
+from migrate.stores import open_store
+from migrate.stores.base import FROM_THE_START, read_all
+from migrate.testing.stores import StoreTests, _Output, example_documents, example_vectors
+from migrate.vectors import Batch
+
+qdrant_client = pytest.importorskip("qdrant_client")
+from qdrant_client import models  # noqa: E402
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def quick(client, name):
+    storage = getattr(client._client.collections[name].storage, "storage", None)
+    if storage is not None:
+        storage.execute("PRAGMA synchronous = OFF")
+
+
+def fill(client, name, documents, vectors, metric="l2"):
+    if client.collection_exists(name):
+        client.delete_collection(name)
+    distance = {"l2": models.Distance.EUCLID, "ip": models.Distance.DOT}[metric]
+    client.create_collection(name, models.VectorParams(size=vectors.shape[1], distance=distance))
+    quick(client, name)
+    points = [
+        models.PointStruct(
+            id=str(uuid.uuid4()),
+            vector=vector.tolist(),
+            payload={**document.metadata, "text": document.text, "key": document.id},
+        )
+        for document, vector in zip(documents, vectors, strict=True)
+    ]
+    if points:
+        client.upsert(name, points)
+
+
+class TestFolder(StoreTests):
+    """Ids of any text are in the payload, as Qdrant has none but numbers and UUIDs."""
+
+    has_rows = False
+    same_bytes = False
+
+    def make_store(self, folder, documents, vectors, metric):
+        client = qdrant_client.QdrantClient(path=str(folder))
+        fill(client, "docs", documents, vectors, metric)
+        client.close()
+        return f"qdrant:{folder}#docs?id=key&text=text"
+
+
+@pytest.fixture
+def server(monkeypatch):
+    client = qdrant_client.QdrantClient(":memory:")
+    monkeypatch.setattr("migrate.stores.qdrant.connect", lambda location, url: client)
+    return client
+
+
+class TestServer(StoreTests):
+    has_rows = False
+    same_bytes = False
+
+    @pytest.fixture(autouse=True)
+    def _on(self, server):
+        self.client = server
+
+    def make_store(self, folder, documents, vectors, metric):
+        fill(self.client, self._name(folder), documents, vectors, metric)
+        return f"qdrant:http://db.example:6333#{self._name(folder)}?id=key&text=text"
+
+    def new_location(self, folder):
+        return f"qdrant:http://db.example:6333#{self._name(folder)}"
+
+    def _name(self, folder):
+        return f"c{hashlib.sha256(str(folder).encode()).hexdigest()[:20]}"
+
+
+PAYLOAD = {
+    "nothing": None,
+    "empty": [],
+    "deep": {"list": [1, None, {"k": [True, 2.5]}], "none": {}},
+    "number": 2**53 + 1,
+    "float": 1.0,
+    "text": "naïve 🦆\n",
+    "geo": {"lon": 1.5, "lat": 2.5},
+}
+
+
+def awkward(client, count=300):
+    """Named, sparse and missing vectors; numbers and UUIDs as ids; nested payload."""
+    client.create_collection(
+        "awkward",
+        {
+            "dense": models.VectorParams(
+                size=8, distance=models.Distance.DOT, on_disk=True, hnsw_config=models.HnswConfigDiff(m=24)
+            ),
+            "other": models.VectorParams(size=3, distance=models.Distance.EUCLID),
+        },
+        {"words": models.SparseVectorParams(modifier=models.Modifier.IDF)},
+        metadata={"owner": "ann"},
+    )
+    quick(client, "awkward")
+    random = np.random.default_rng(3)
+    points = []
+    for row in range(count):
+        vector = {"dense": random.normal(size=8).tolist()} if row % 10 else {}
+        if row % 3:
+            vector["other"] = [float(row), 0.5, 0.25]
+        if row % 4:
+            vector["words"] = models.SparseVector(indices=[row, row + 7], values=[0.5, 1.5])
+        payload = {**PAYLOAD, "tenant": f"t{row % 5}"} if row % 2 else None
+        point_id = row if row % 6 else str(uuid.UUID(int=row + 2**80))
+        points.append(models.PointStruct(id=point_id, vector=vector, payload=payload))
+    client.upsert("awkward", points)
+
+
+def everything(client, name):
+    points, _ = client.scroll(name, limit=10_000, with_vectors=True, with_payload=True)
+    return {
+        point.id: (point.payload or {}, {k: v for k, v in point.vector.items() if k != "dense"}) for point in points
+    }
+
+
+def written(store, location, folder, vectors):
+    class At:
+        def new_location(self, _):
+            return location
+
+    output = _Output(At(), folder)
+    writer = output.writer(store, vectors.shape[1])
+    writer.write(0, Batch(store.ids(range(store.info.count)), vectors))
+    writer.finish()
+    return output.publish(), writer
+
+
+@pytest.mark.parametrize("kind", ["folder", "server"])
+def test_every_field_of_every_point_goes_through(kind, server, tmp_path):
+    client, old, new = server, "qdrant:http://db.example#awkward", "qdrant:http://db.example#new"
+    if kind == "folder":
+        client = qdrant_client.QdrantClient(path=str(tmp_path / "old"))
+        old, new = f"qdrant:{tmp_path}/old#awkward", f"qdrant:{tmp_path}/new#new"
+    awkward(client)
+    with pytest.raises(StoreError, match="dense, other"):
+        open_store(old)
+    store = open_store(f"{old}?vector=dense")
+    assert (store.info.count, store.info.dim, store.info.metric) == (270, 8, "ip")
+    assert store.info.details["hnsw_m"] == 24 and "other, words" in " ".join(store.info.notes)
+    vectors = np.random.default_rng(4).normal(size=(270, 5)).astype(np.float32)
+    made, _ = written(store, new, tmp_path / "new", vectors)
+    assert np.array_equal(read_all(made.scan()).vectors, vectors)
+    expected = everything(client, "awkward")
+    if kind == "folder":
+        client.close()
+        client = qdrant_client.QdrantClient(path=str(tmp_path / "new"))
+    assert everything(client, "new") == expected and len(expected) == 300
+    config = client.get_collection("new").config
+    assert config.params.vectors["dense"].hnsw_config.m == 24 and config.params.vectors["dense"].on_disk
+    assert config.params.vectors["dense"].size == 5 and config.params.vectors["other"].size == 3
+    assert config.params.sparse_vectors["words"].modifier == models.Modifier.IDF
+    assert config.metadata["owner"] == "ann"
+    client.close()
+
+
+def test_reading_leaves_every_file_as_it_is(tmp_path):
+    client = qdrant_client.QdrantClient(path=str(tmp_path / "old"))
+    fill(client, "docs", example_documents(), example_vectors())
+    client.close()
+    before = {p: (p.read_bytes(), p.stat().st_mtime_ns) for p in (tmp_path / "old").rglob("*") if p.is_file()}
+    store = open_store(f"qdrant:{tmp_path}/old")
+    list(store.scan()), list(store.documents()), store.snapshot()
+    assert {p: (p.read_bytes(), p.stat().st_mtime_ns) for p in (tmp_path / "old").rglob("*") if p.is_file()} == before
+    (copies,) = (tmp_path / "cache" / "lead-migrate" / "copies").iterdir()
+    del store
+    assert not copies.exists()
+
+
+def test_a_pickle_that_is_no_point_is_never_run(tmp_path):
+    client = qdrant_client.QdrantClient(path=str(tmp_path / "old"))
+    fill(client, "docs", example_documents(), example_vectors())
+    client.close()
+
+    class Hostile:
+        def __reduce__(self):
+            return (open, (str(tmp_path / "ran"), "w"))
+
+    connection = sqlite3.connect(tmp_path / "old" / "collection" / "docs" / "storage.sqlite")
+    connection.execute("UPDATE points SET point = ? WHERE rowid = 7", [pickle.dumps(Hostile())])
+    connection.commit()
+    connection.close()
+    with pytest.raises(StoreError, match=r"io\.open"):
+        open_store(f"qdrant:{tmp_path}/old")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_settings_of_a_collection_are_made_again(server, tmp_path, monkeypatch):
+    """What the local mode forgets is seen in what the client is asked for."""
+    fill(server, "old", example_documents(), example_vectors())
+    store = open_store("qdrant:http://db.example#old?id=key&text=text")
+    store.config.hnsw_config.m = 33
+    quantized = models.ScalarQuantization(scalar=models.ScalarQuantizationConfig(type=models.ScalarType.INT8))
+    store.config.quantization_config = quantized
+    store.config.params.on_disk_payload = True
+    asked = {}
+    create = server.create_collection
+    monkeypatch.setattr(server, "create_collection", lambda name, **facts: (asked.update(facts), create(name, **facts)))
+    _, writer = written(store, "qdrant:http://db.example#new", tmp_path / "new", example_vectors(dim=5))
+    assert asked["hnsw_config"].m == 33 and asked["quantization_config"] == quantized and asked["on_disk_payload"]
+    assert "lossy" in writer.remarks[0]
+
+
+def test_a_store_of_another_kind_becomes_a_collection(tmp_path, server):
+    source = tmp_path / "source"
+    client = qdrant_client.QdrantClient(path=str(source))
+    fill(client, "docs", example_documents(), example_vectors())
+    client.close()
+    store = open_store(f"qdrant:{source}#docs?id=key&text=text")
+    from migrate.stores.create import FaissOutput
+
+    faiss = tmp_path / "faiss"
+    faiss.mkdir()
+    writer = FaissOutput(faiss).writer(store, faiss, 8, FROM_THE_START)
+    writer.write(0, read_all(store.scan()))
+    writer.finish()
+    old = open_store(faiss)
+    new, _ = written_of(old, "qdrant:http://db.example#made", tmp_path / "new")
+    assert sorted(new.documents(), key=lambda d: d.id) == sorted(old.documents(), key=lambda d: d.id)
+    point = server.scroll("made", limit=1)[0][0]
+    assert set(point.payload) == {"page_content", "metadata", "id"}
+
+
+def written_of(store, location, folder):
+    class At:
+        def new_location(self, _):
+            return location
+
+    output, whole = _Output(At(), folder), read_all(store.scan())
+    writer = output.writer(store, 4)
+    writer.write(0, Batch(whole.ids, np.ascontiguousarray(whole.vectors[:, :4])))
+    writer.finish()
+    return output.publish(), writer
+
+
+def test_what_is_not_there_is_said_in_one_line(tmp_path, capsys):
+    client = qdrant_client.QdrantClient(path=str(tmp_path / "old"))
+    fill(client, "docs", example_documents(), example_vectors())
+    fill(client, "more", [], example_vectors(0))
+    client.close()
+    for location, code, words in (
+        (f"qdrant:{tmp_path}/old#wrong", 4, "docs, more"),
+        (f"qdrant:{tmp_path}/none#docs", 4, "none"),
+        (f"qdrant:{tmp_path}/old#docs?x=1", 2, "id, text, vector"),
+        ("qdrant:http://127.0.0.1:9?api_key=verysecret#docs", 7, "127.0.0.1:9"),
+    ):
+        assert run(["inspect", location]) == code, location
+        lines = capsys.readouterr().err.strip().splitlines()
+        assert len(lines) == 1 and words in lines[0] and "verysecret" not in lines[0], lines
+    assert open_store(f"qdrant:{tmp_path}/old#more").info.count == 0
+
+
+def test_without_the_client_the_line_says_what_to_install(tmp_path, capsys, monkeypatch):
+    qdrant_client.QdrantClient(path=str(tmp_path)).close()
+    (tmp_path / "collection").mkdir(exist_ok=True)
+    monkeypatch.setitem(sys.modules, "qdrant_client", None)
+    assert run(["inspect", f"qdrant:{tmp_path}#docs"]) == 2
+    assert "pip install 'lead-migrate[qdrant]'" in capsys.readouterr().err

@@ -1,0 +1,39 @@
+"""Locations have no secrets once they were seen, and the one who connects still has them."""
+
+import pytest
+
+from migrate.locations import Address, hide_secrets, scrub, secrets_of
+
+
+@pytest.mark.parametrize(
+    ("typed", "hidden", "secrets"),
+    [
+        ("pg:postgresql://u:p%40ss@h:5432/db#t", "pg:postgresql://u@h:5432/db#t", {"password": "p@ss"}),
+        ("pg:postgresql://u@h0:5432/db#t", "pg:postgresql://u@h0:5432/db#t", {}),
+        ("pg:postgresql://h0:5432/db?options=a@b#t", "pg:postgresql://h0:5432/db?options=a@b#t", {}),
+        ("pg:postgresql://u:sl/ash@h1/db#t", "pg:postgresql://u@h1/db#t", {"password": "sl/ash"}),
+        ("pg:postgresql://h2/db?user=u&password=x&sslmode=require#t", "pg:postgresql://h2/db?user=u&sslmode=require#t",
+         {"password": "x"}),
+        ("qdrant:https://h3:6333?api_key=k1#c", "qdrant:https://h3:6333#c", {"api_key": "k1"}),
+        ("chroma+http://h4:8000?token=k2&tenant=a#c", "chroma+http://h4:8000?tenant=a#c", {"token": "k2"}),
+        ("a folder: with @ and ?password=1", "a folder: with @ and ?password=1", {}),
+    ],
+)  # fmt: skip
+def test_secrets_are_taken_out(typed, hidden, secrets):
+    assert hide_secrets(typed) == hidden
+    assert hide_secrets(hidden) == hidden
+    assert secrets_of(hidden) == secrets
+
+
+def test_all_tables_of_a_server_share_the_password():
+    assert hide_secrets("pg:postgresql://ann:long-secret@h5/db#a") == "pg:postgresql://ann@h5/db#a"
+    assert secrets_of("pg:postgresql://ann@h5/db#another") == {"password": "long-secret"}
+    assert scrub("FATAL: long-secret is wrong") == "FATAL: *** is wrong"
+
+
+def test_an_address_has_a_place_a_name_and_options():
+    assert Address.parse("dir/with#hash/a.db#table") == Address("dir/with#hash/a.db", "table")
+    assert Address.parse("http://h?x=1#c?text=t&distance=l2") == Address(
+        "http://h?x=1", "c", {"text": "t", "distance": "l2"}
+    )
+    assert Address.parse("folder") == Address("folder")
