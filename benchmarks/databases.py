@@ -1,4 +1,4 @@
-"""Rows per second that stores in databases are read and written with, beside the client's own bulk path in the same run.
+"""Rows per second that databases are read and written with, beside the client's own bulk path in the same run.
 
     python benchmarks/databases.py [ROWS] [DIMENSION]
 
@@ -160,8 +160,8 @@ def main():  # noqa: ANN201, D103
             opened = timed(lambda: open_store(database.location))  # noqa: B023
             store = open_store(database.location)
             read = timed(lambda: [None for _ in store.scan(batch_size=4_096)])  # noqa: B023
-            write = timed(lambda: ours_written(database, store, Path(folder)))  # noqa: B023, F821
-            del store
+            write = timed(lambda: ours_written(database, store, Path(folder)))  # noqa: B023
+            store = None
             database.tidy()
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         print(
