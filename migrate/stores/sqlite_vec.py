@@ -21,11 +21,12 @@ from typing import TYPE_CHECKING, Any, Final, cast, get_args
 import numpy as np
 
 from migrate.errors import OutputError, StoreError, UnsupportedStoreError, UsageError
-from migrate.files import atomic_file, write_json
+from migrate.files import atomic_file, sha256_file, write_json
 from migrate.locations import Address, options_text
-from migrate.manifest import MANIFEST_NAME, Manifest, find_manifest
+from migrate.manifest import MANIFEST_NAME, Manifest, StoreFacts, find_manifest
 from migrate.stores.base import FROM_THE_START, Resume, Store, StoreInfo, StoreWriter
 from migrate.stores.binary_reader import read_errors
+from migrate.stores.file_store import Sha256
 from migrate.stores.outputs import FolderOutput
 from migrate.stores.records import (
     TEXT_NAMES,
@@ -465,6 +466,11 @@ class SqliteVecOutput(FolderOutput):
         if self.table not in (TABLE_NAME, source.table.name):
             raise UsageError(f"{self.path}: the table of a copy is called {source.table.name}, as in the source")
         return source.destination(content, dim, resume)
+
+    def facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
+        """The table, and how a copy is opened; a database that is in use has no hash."""
+        is_copy = isinstance(source, SqliteVecStore)
+        return StoreFacts(index=source.opened_as if is_copy else f"{FILE_NAME}#{self.table}").as_details()
 
 
 class _DatabaseWriter(WaitingWriter):

@@ -162,7 +162,7 @@ def test_a_kind_of_another_package_is_asked_after_the_built_in_ones(folder, tmp_
     (path / "entry_points.txt").write_text(entries)
     (tmp_path / "site" / "other_kind.py").write_text("from test_arrays import OtherKind\nKIND = OtherKind()\n")
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
-    assert registry.kind_names() == ["faiss", "arrays", "broken", "other"]
+    assert registry.kind_names() == ["faiss", "arrays", "pgvector", "sqlite-vec", "broken", "other"]
     assert open_store(f"other:{folder}.other").info.location == f"other:{folder}.other"
     with pytest.raises(UsageError, match=r"cannot provide broken, importing .* failed with AttributeError"):
         open_store("broken:x")

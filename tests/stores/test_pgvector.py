@@ -236,6 +236,13 @@ def test_what_cannot_be_opened_is_told_in_one_line(awkward, name, options, why):
     assert why.format(t=awkward) in str(error.value) and "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("place", ["", "host=/tmp password=secret#t", "mysql://h/db#t", "postgresql:/u:secret@h/db#t"])
+def test_what_is_no_url_of_a_server_is_a_usage_error(place):
+    with pytest.raises(UsageError, match="expected pgvector:postgresql://USER@HOST/DATABASE#TABLE") as error:
+        open_store(f"pgvector:{place}")
+    assert "secret" not in str(error.value)
+
+
 def test_an_unknown_option_is_a_usage_error(awkward):
     with pytest.raises(UsageError, match="found txt"):
         open_store(f"{location(awkward)}.embedding?txt=body")

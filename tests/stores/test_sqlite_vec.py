@@ -1,15 +1,23 @@
 """Tables of a real sqlite-vec."""
 
 import json
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
+import migrate
+from migrate.checkpoint.journal import VARIABLE
+from migrate.cli.main import run
+from migrate.embedders import load_embedder
 from migrate.errors import StoreError, UnsupportedStoreError, UsageError
-from migrate.stores import open_store
+from migrate.stores import create_store, open_store
 from migrate.stores.base import Resume, read_all
+from migrate.stores.confidence import stored_confidence
 from migrate.testing.stores import StoreTests
-from migrate.vectors import Batch
+from migrate.vectors import Batch, Document
 
 apsw = pytest.importorskip("apsw", reason="needs the extra sqlite-vec")
 sqlite_vec = pytest.importorskip("sqlite_vec", reason="needs the extra sqlite-vec")
@@ -156,3 +164,52 @@ def test_what_is_no_database_is_told(tmp_path):
     (tmp_path / "a.db").write_text("not a database")
     with pytest.raises(StoreError, match="found none; name its file"):
         open_store(f"sqlite-vec:{tmp_path}/a.db#t")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("point", ["recorded:1", "filled:1", "complete:1", "published:1"])
+def test_a_translation_that_is_killed_ends_complete(awkward, tmp_path, point):
+    old, new = f"sqlite-vec:{awkward}#vectors?text=odd docs.content", tmp_path / "new"
+    migrate.fit(old, "tfidf:4", size=60).save(tmp_path / "stitch")
+    words = ["translate", old, str(tmp_path / "stitch"), "-o", str(new), "--quiet"]
+    killed = subprocess.run(
+        [sys.executable, "-m", "migrate", *words], env={**os.environ, VARIABLE: point}, capture_output=True, check=False
+    )
+    assert killed.returncode == 137 and new.exists() == (point == "published:1")
+    assert run(words) == 0
+    copy = open_store(new)  # of the same table, with the same texts
+    assert (copy.info.count, copy.info.dim, copy.info.manifest.model.spec) == (100, 4, "tfidf:4")
+    assert list(copy.documents()) == list(open_store(old).documents())
+    assert stored_confidence(copy).shape == (100,)
+
+
+def test_a_new_database_has_the_documents_of_another_kind(awkward, tmp_path):
+    documents = [
+        Document(f"d{row}", f"{'abcdefghi'[row % 9] * 3} {'klmnopq'[row % 7] * 3}", {"page": row, "a": [1, None]})
+        for row in range(90)
+    ]
+    model = load_embedder("tfidf:8")
+    model.fit(documents)
+    (tmp_path / "old").mkdir()
+    writer = create_store(tmp_path / "old", format="faiss", dim=8)
+    writer.append(documents, model.embed_documents(documents))
+    writer.finish()
+    fitted = migrate.fit(tmp_path / "old", "tfidf:6", size=40)
+    done = migrate.translate(tmp_path / "old", fitted, f"sqlite-vec:{tmp_path}/new#words")
+    new = open_store(done.path)
+    assert (new.info.kind, new.info.dim, new.info.details["table"]) == ("sqlite-vec", 6, "words")
+    assert list(new.documents()) == sorted(documents, key=lambda document: document.id)
+    assert done.remarks[0].startswith("sqlite-vec has no inner product")
+    source = open_store(f"sqlite-vec:{awkward}#vectors?text=odd docs.content")
+    with pytest.raises(StoreError, match="expected metadata that JSON can hold"):
+        migrate.translate(source, migrate.fit(source, "tfidf:4", size=40), f"faiss:{tmp_path}/flat")
+    assert not (tmp_path / "flat").exists()
+
+
+def test_a_client_that_is_not_installed_is_named(awkward, monkeypatch):
+    monkeypatch.setitem(sys.modules, "apsw", None)
+    with pytest.raises(UsageError, match=r"pip install 'lead-migrate\[sqlite-vec\]'"):
+        open_store(f"sqlite-vec:{awkward}#vectors")
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(UsageError, match=r"pip install 'lead-migrate\[pgvector\]'"):
+        open_store("pgvector:postgresql://localhost/db#t")

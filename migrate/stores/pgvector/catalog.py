@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, LiteralString, get_args
 
-from migrate.errors import AuthenticationError, OutputError, RemoteError, StoreError, UnsupportedStoreError
+from migrate.errors import AuthenticationError, OutputError, RemoteError, StoreError, UnsupportedStoreError, UsageError
 from migrate.locations import scrub, secrets_of
 from migrate.stores.records import Distance, check_options, import_client
 
@@ -249,7 +249,18 @@ def binary_layout(kind: str) -> tuple[str, int]:
 
 
 def check_location(location: str, options: dict[str, str], known: Sequence[str] = OPTIONS) -> None:
-    """Make sure that the options of a location are known, and the distance is one."""
+    """Make sure that a location is the URL of a server, its options are known, and the distance is one.
+
+    Raises
+    ------
+    UsageError
+        It is not, or they are not.
+    StoreError
+        The distance is another.
+    """
+    if not location.startswith((f"{NAME}:postgresql://", f"{NAME}:postgres://")):
+        # not told, as a password in what is no URL is not known to be one
+        raise UsageError(f"expected {NAME}:postgresql://USER@HOST/DATABASE#TABLE, found another location; write it so")
     check_options(location, options, known)
     distance = options.get("distance")
     if distance is not None and distance not in get_args(Distance):

@@ -48,6 +48,7 @@ _INDEX_OPTIONS: Final = {"hnsw": ("m", "ef_construction"), "ivfflat": ("lists",)
 _MOST_INDEXED: Final = {"vector": 2_000, "halfvec": 4_000}
 _LONGEST_NAME: Final = 63
 _CHECKED: Final = 64
+_MEMORY: Final = "256MB"
 _PUBLISHED: Final = "published"
 """The file whose presence says that a table is this tool's own, and may be replaced."""
 
@@ -175,6 +176,11 @@ class _TableWriter(WaitingWriter):
             schema, table, column = output.target(connection)
             staging = output.staging(table)
             with connection.transaction():
+                for setting in (
+                    "work_mem",
+                    "maintenance_work_mem",
+                ):  # the join with the vectors, the building of indexes
+                    connection.execute("SELECT set_config(%s, %s, true)", [setting, _MEMORY])
                 connection.execute(sql("DROP TABLE IF EXISTS {}", (schema, staging)))
                 key, vector, is_half = self.fill(connection, (schema, staging), table, column)
                 self._check(connection, (schema, staging), key, vector, is_half=is_half)
