@@ -211,6 +211,8 @@ class LanceStore(RecordStore):
                 text = fields.pop(self.text, None) if self.text else None
                 if self.id_column and isinstance(fields.get(self.id_column), str):
                     del fields[self.id_column]
+                if self.own.get("made"):
+                    fields = json.loads(fields["metadata"])
                 yield Document(doc_id, text or "", fields)
 
     def _find(self, ids: Sequence[str], columns: Sequence[str]) -> Iterator[tuple[list[str], Any]]:
@@ -540,7 +542,8 @@ def _is_whole(kind: Any) -> bool:
 
 
 def _client() -> Any:
-    os.environ.setdefault("LANCE_LOG", "error")
+    for name in ("LANCE_LOG", "LANCEDB_LOG"):  # a warning that a new table is new would stand between our lines
+        os.environ.setdefault(name, "error")
     return import_client("lancedb", "lancedb")
 
 

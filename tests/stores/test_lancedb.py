@@ -2,6 +2,7 @@
 
 import datetime
 import decimal
+import json
 import sys
 
 import numpy as np
@@ -204,6 +205,22 @@ def test_nan_in_another_vector_is_refused_by_name(tmp_path):
     writer.write(0, read_all(store.scan()))
     with pytest.raises(StoreError, match="column other, found NaN"):
         writer.finish()
+
+
+def test_a_store_of_another_kind_becomes_a_table(tmp_path):
+    (tmp_path / "vectors").mkdir()
+    np.save(tmp_path / "vectors" / "v.npy", example_vectors(2))
+    lines = [{"id": "it's", "text": "x", "metadata": {"n": None, "deep": {"k": [1, None]}}}, {"id": "b", "text": ""}]
+    (tmp_path / "vectors" / "docs.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    store = open_store(tmp_path / "vectors")
+    (tmp_path / "new").mkdir()
+    writer = output_of(f"lancedb:{tmp_path}/new#docs").writer(store, tmp_path / "new", 8, FROM_THE_START)
+    writer.write(0, read_all(store.scan()))
+    writer.finish()
+    new = open_store(tmp_path / "new")
+    assert sorted(new.documents(), key=str) == sorted(store.documents(), key=str)
+    assert new.info.metric == store.info.metric
+    assert np.array_equal(read_all(new.scan()).vectors, example_vectors(2)[::-1])
 
 
 def test_reading_leaves_every_file_as_it_is(tmp_path):
