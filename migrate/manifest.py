@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import reprlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -70,6 +70,11 @@ _HASHES: Final = _Type(
 )
 _TEXTS: Final = _Type(
     "a list of texts", lambda value: isinstance(value, list | tuple) and all(isinstance(text, str) for text in value)
+)
+
+_NUMBERS: Final = _Type(
+    "a list of numbers",
+    lambda value: isinstance(value, list | tuple) and all(isinstance(number, int | float) for number in value),
 )
 
 
@@ -206,13 +211,15 @@ class CiphertextFacts(_Facts):
 
     `key` names the keys, `store` is a keyed hash of the store that only the holder of the secret key can compute,
     `norm_bound` a power of 2 that no vector's norm is above. Translated ones have the `norm` to bring the decrypted
-    vectors to, and the spec of the `stitch`. `files` have their SHA-256.
+    vectors to, the `mean` about which that is done, if it is (see `migrate.stitch.sphere`), and the spec of the
+    `stitch`. `files` have their SHA-256.
     """
 
     key: str | None = _fact("key", _TEXT)
     store: str | None = _fact("store", _TEXT)
     norm_bound: float | None = _fact("norm bound", _NUMBER)
     norm: float | None = _fact("norm", _NUMBER)
+    mean: Sequence[float] | None = _fact("mean", _NUMBERS)
     stitch: str | None = _fact("stitch", _TEXT)
     files: Mapping[str, str] | None = _fact("files", _HASHES)
 

@@ -24,10 +24,11 @@ from migrate.private.ckks import GROUP, LARGEST, SECRET_NAME, TURNS_NAME, Encryp
 from migrate.stitch.fitted import DOCUMENT, FittedStitch, input_dim, require_direction
 from migrate.stitch.linear import Affine, Identity, LowRank, affine_map
 from migrate.stitch.prior import AffineMap
+from migrate.stitch.sphere import Sphere
 from migrate.stores.base import Store
 from migrate.stores.binary_reader import read_errors
 from migrate.stores.file_store import hash_written, verify_files
-from migrate.vectors import Batch, Progress, Vectors, check_vectors, no_progress
+from migrate.vectors import Batch, Progress, check_vectors, no_progress
 
 KEYRING: Final = "keyring"
 CIPHERTEXT: Final = "ciphertext"
@@ -137,6 +138,7 @@ def translate_ciphertext(
             store=facts.store,
             norm_bound=facts.norm_bound,
             norm=fitted.norm,
+            mean=None if fitted.sphere.radius is None else fitted.sphere.mean.tolist(),
             stitch=fitted.stitch.spec,
             files=_hashes(aside),
         )
@@ -191,13 +193,13 @@ def decrypt_store(
             "one, or encrypt this one"
         )
     holder, dim = Holder(scheme, keyring / SECRET_NAME), manifest.counts["dim"]
+    sphere = _sphere(ciphertext, facts, dim)
     with atomic_folder(output, force=force) as aside:
         writer = store.destination(aside, dim)
         start = 0
         for batch in _decrypted(ciphertext, store, holder, dim):
             squares = check_vectors(batch.ids, batch.vectors, source=f"{ciphertext} after decryption")
-            scale = facts.norm / np.sqrt(squares)
-            vectors: Vectors = np.multiply(batch.vectors, scale[:, None], dtype=np.float32)
+            vectors = sphere.of(batch.vectors, norm=facts.norm, squares=squares)
             writer.write(start, Batch(batch.ids, vectors))
             start += len(batch)
             progress("decrypt", start, store.info.count)
@@ -205,6 +207,14 @@ def decrypt_store(
         store.check_unchanged(before)
         _decrypted_manifest(manifest, facts, store, before.rows_sha256, aside).write(aside)
     return Exchanged(output, store.info.count, dim, _size(output))
+
+
+def _sphere(ciphertext: Path, facts: CiphertextFacts, dim: int) -> Sphere:
+    """Where the vectors of the new model lie, as far as the answer says."""
+    mean = np.asarray(facts.mean or np.zeros(dim), dtype=np.float32)
+    if len(mean) != dim or not np.isfinite(mean).all():
+        raise ManifestError(f"{ciphertext}: expected a mean of {dim} numbers in the manifest; translate again")
+    return Sphere(mean, None if facts.mean is None else facts.norm)
 
 
 def _decrypted(ciphertext: Path, store: Store, holder: Holder, dim: int) -> Iterator[Batch]:

@@ -227,7 +227,7 @@ class FittedStitch:
         return direction_of(self.manifest)
 
     @cached_property
-    def _sphere(self) -> Sphere:
+    def sphere(self) -> Sphere:
         """Where the true vectors of the sample lie."""
         return Sphere.fit(self.sample.vectors)
 
@@ -282,10 +282,10 @@ class FittedStitch:
         confidence = (
             np.full(len(batch), np.nan, dtype=np.float32) if estimator is None else estimator.of(prediction, squares)
         )
-        if self._sphere.radius is None:
+        if self.sphere.radius is None:
             out = self._of_norm(prediction.vectors, squares, batch.vectors)
         else:
-            out = self._sphere.of(prediction.vectors, norm=self.norm, squares=squares)
+            out = self.sphere.of(prediction.vectors, norm=self.norm, squares=squares)
         if patch:
             positions, rows = self.sample.positions(batch.ids)
             out[positions] = self.sample.vectors[rows]

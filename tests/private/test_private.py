@@ -251,3 +251,19 @@ def test_without_tenseal_the_extra_is_named(place, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "tenseal.sealapi", None)
     assert run(["private", "keygen", "-o", "out"]) == 2
     assert "lead-migrate[private]" in capsys.readouterr().err
+
+
+def test_vectors_of_a_narrow_cone_are_put_on_the_sphere_as_a_translation_puts_them(world, tmp_path):
+    rng = np.random.default_rng(5)
+    store = open_store(world / "store")
+    batch = read_all(store.scan())
+    narrow = 3 + batch.vectors @ rng.normal(size=(DIM, TARGET_DIM))
+    narrow = (narrow / np.linalg.norm(narrow, axis=1, keepdims=True)).astype(np.float32)
+    manifest = Manifest("stitch", details={"fingerprint": store.snapshot().fingerprint})
+    pairs = Pairs(tuple(batch.ids), batch.vectors, narrow)
+    fitted = fit_pairs(pairs, ["ridge"], manifest=manifest, state={}, seed=0)
+    assert fitted.sphere.radius is not None
+    translate_ciphertext(world / "sent", fitted, tmp_path / "answer")
+    decrypt_store(tmp_path / "answer", store, world / "keys", tmp_path / "new")
+    expected = fitted.translate(batch, source="here", patch=False).vectors
+    np.testing.assert_allclose(read_all(open_store(tmp_path / "new").scan()).vectors, expected, atol=2e-6)
