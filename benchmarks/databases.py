@@ -1,69 +1,97 @@
 """Rows per second that databases are read and written with, beside the client's own bulk path in the same run.
 
-    python benchmarks/databases.py [ROWS] [DIMENSION]
+    python benchmarks/databases.py [--rows 20000] [--dim 384] [--kinds pgvector sqlite-vec chroma qdrant lancedb]
 
-A PostgreSQL with pgvector (from `pgserver`, or at TEST_POSTGRES_URL) and sqlite-vec; no index on the vectors, as
-building one takes longer than everything else. Opening a store makes the list of its ids; writing is a copy of the
-table with other vectors, and includes its check. Memory is the most that this process ever had, after each kind.
+PostgreSQL with pgvector is that of `pgserver`, or the one at TEST_POSTGRES_URL; Chroma, Qdrant and LanceDB are those
+that lie in a folder. No index is built on the vectors but Chroma's own, which it cannot do without. Opening a store
+makes the list of its ids; writing is a copy with other vectors, and includes its check. Memory is the most that this
+process ever had, after each kind.
 """
 
+from __future__ import annotations
+
+import argparse
 import json
 import os
 import resource
-import sys
 import tempfile
 import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from migrate.stores import open_store
-from migrate.stores.base import Resume
+from migrate.stores.base import Resume, Store
+from migrate.stores.records import RecordStore
 from migrate.stores.registry import output_of
-from migrate.vectors import Batch, Document
+from migrate.vectors import Batch, Document, Vectors
 
-ROWS, DIM = (int(argument) for argument in (*sys.argv[1:], "20000", "384")[:2])
 TEXT = "some words of a document " * 8
+PART = 4_096
 
 
-def documents():  # noqa: ANN201, D103
-    return (Document(f"doc-{row:08}", TEXT + str(row), {"page": row, "tags": ["a", None]}) for row in range(ROWS))
+class Database(ABC):
+    """A store in one database, with `rows` rows of dimension `dim`: what its own client does.
+
+    `location` is of the store as `open_store` takes it, `new` of its copy.
+    """
+
+    name: str
+    location: str
+    new: str
+
+    def __init__(self, folder: Path, rows: int, dim: int) -> None:
+        self.folder, self.rows, self.dim = folder, rows, dim
+
+    def parts(self) -> Iterator[Vectors]:
+        """The vectors, some at a time, the same each time."""
+        for first in range(0, self.rows, PART):
+            size = (min(PART, self.rows - first), self.dim)
+            yield np.random.default_rng(first).normal(size=size).astype(np.float32)
+
+    def records(self) -> Iterator[tuple[list[Document], Vectors]]:
+        """Documents and vectors, some at a time."""
+        start = 0
+        for part in self.parts():
+            rows = range(start, start + len(part))
+            yield [Document(f"doc-{row:08}", TEXT + str(row), {"page": row, "source": "a"}) for row in rows], part
+            start += len(part)
+
+    @abstractmethod
+    def write(self) -> None:
+        """Write all records."""
+
+    @abstractmethod
+    def read(self) -> None:
+        """Read all ids and vectors."""
+
+    def tidy(self) -> None:
+        """Remove what does not lie in the folder."""
 
 
-def parts(size=4_096):  # noqa: ANN001, ANN201
-    """The vectors, some at a time, the same each time."""
-    for first in range(0, ROWS, size):
-        yield np.random.default_rng(first).normal(size=(min(size, ROWS - first), DIM)).astype(np.float32)
-
-
-def records():  # noqa: ANN201, D103
-    vectors = (vector for part in parts() for vector in part)
-    return zip(documents(), vectors, strict=True)
-
-
-def timed(run):  # noqa: ANN001, ANN201, D103
-    started = time.perf_counter()
-    run()
-    return ROWS / (time.perf_counter() - started)
-
-
-class Pgvector:
+class Pgvector(Database):
     """PostgreSQL: COPY in binary, by the types of the Python package pgvector."""
 
     name = "pgvector"
 
-    def __init__(self, folder):  # noqa: ANN001, ANN204
-        self.url = os.environ.get("TEST_POSTGRES_URL")
-        if self.url is None:
-            import pgserver
+    def __init__(self, folder: Path, rows: int, dim: int) -> None:
+        super().__init__(folder, rows, dim)
+        url = os.environ.get("TEST_POSTGRES_URL")
+        if url is None:
+            from pgserver.postgres_server import get_server
 
-            os.chmod(folder, 0o755)
-            self._server = pgserver.get_server(f"{folder}/data", cleanup_mode="delete")
-            self.url = self._server.get_uri().replace("postgres:@", "postgres@")
+            folder.chmod(0o755)
+            self._server = get_server(f"{folder}/data", cleanup_mode="delete")
+            url = self._server.get_uri().replace("postgres:@", "postgres@")
+        self.url: str = url
         self.location, self.new = (f"pgvector:{self.url}#lm_bench_{name}" for name in ("old", "new"))
 
-    def connect(self):  # noqa: ANN201, D102
+    def connect(self) -> Any:
+        """A connection that knows vectors."""
         import psycopg
         from pgvector.psycopg import register_vector
 
@@ -72,21 +100,23 @@ class Pgvector:
         register_vector(connection)
         return connection
 
-    def write(self):  # noqa: ANN201, D102
+    def write(self) -> None:
+        """One COPY."""
         from psycopg.types.json import Jsonb
 
+        columns = f"id text, content text, metadata jsonb, embedding vector({self.dim})"
         with self.connect() as connection, connection.transaction(), connection.cursor() as cursor:
             cursor.execute("DROP TABLE IF EXISTS lm_bench_old, lm_bench_new")
-            cursor.execute(
-                f"CREATE TABLE lm_bench_old (id text, content text, metadata jsonb, embedding vector({DIM}))"
-            )
+            cursor.execute(f"CREATE TABLE lm_bench_old ({columns})")
             with cursor.copy("COPY lm_bench_old FROM STDIN (FORMAT BINARY)") as copy:
                 copy.set_types(["text", "text", "jsonb", "vector"])
-                for document, vector in records():
-                    copy.write_row((document.id, document.text, Jsonb(dict(document.metadata)), vector))
+                for documents, vectors in self.records():
+                    for document, vector in zip(documents, vectors, strict=True):
+                        copy.write_row((document.id, document.text, Jsonb(dict(document.metadata)), vector))
             cursor.execute("ALTER TABLE lm_bench_old ADD PRIMARY KEY (id)")
 
-    def read(self):  # noqa: ANN201, D102
+    def read(self) -> None:
+        """One COPY, in the order of the ids."""
         with self.connect() as connection, connection.cursor() as cursor:
             question = "COPY (SELECT id, embedding FROM lm_bench_old ORDER BY id) TO STDOUT (FORMAT BINARY)"
             with cursor.copy(question) as copy:
@@ -94,21 +124,24 @@ class Pgvector:
                 for _ in copy.rows():
                     pass
 
-    def tidy(self):  # noqa: ANN201, D102
+    def tidy(self) -> None:
+        """Drop both tables."""
         with self.connect() as connection:
             connection.execute("DROP TABLE IF EXISTS lm_bench_old, lm_bench_new")
 
 
-class SqliteVec:
+class SqliteVec(Database):
     """sqlite-vec: one transaction of single inserts, one scan."""
 
     name = "sqlite-vec"
 
-    def __init__(self, folder):  # noqa: ANN001, ANN204
-        self.file = Path(folder, "bench.db")
+    def __init__(self, folder: Path, rows: int, dim: int) -> None:
+        super().__init__(folder, rows, dim)
+        self.file = folder / "bench.db"
         self.location, self.new = f"sqlite-vec:{self.file}#docs", f"{folder}/new"
 
-    def connect(self):  # noqa: ANN201, D102
+    def connect(self) -> Any:
+        """A connection with the extension."""
         import apsw
         import sqlite_vec
 
@@ -117,57 +150,182 @@ class SqliteVec:
         connection.load_extension(sqlite_vec.loadable_path())
         return closing(connection)
 
-    def write(self):  # noqa: ANN201, D102
+    def write(self) -> None:
+        """One transaction."""
+        columns = f"id text primary key, embedding float[{self.dim}] distance_metric=cosine, +content text, +meta text"
         with self.connect() as connection, connection:
             connection.execute("DROP TABLE IF EXISTS docs")
-            columns = (
-                f"id text primary key, embedding float[{DIM}] distance_metric=cosine, +content text, +metadata text"
-            )
             connection.execute(f"CREATE VIRTUAL TABLE docs USING vec0({columns})")
-            rows = ((d.id, v.tobytes(), d.text, json.dumps(dict(d.metadata))) for d, v in records())
-            connection.executemany("INSERT INTO docs VALUES (?, ?, ?, ?)", rows)
+            for documents, vectors in self.records():
+                pairs = zip(documents, vectors, strict=True)
+                rows = ((one.id, vector.tobytes(), one.text, json.dumps(dict(one.metadata))) for one, vector in pairs)
+                connection.executemany("INSERT INTO docs VALUES (?, ?, ?, ?)", rows)
 
-    def read(self):  # noqa: ANN201, D102
+    def read(self) -> None:
+        """One scan."""
         with self.connect() as connection:
             for _ in connection.execute("SELECT id, embedding FROM docs"):
                 pass
 
-    def tidy(self):  # noqa: ANN201, D102
-        pass
+
+class Chroma(Database):
+    """Chroma: batches of `add`, pages of `get`."""
+
+    name = "chroma"
+
+    def __init__(self, folder: Path, rows: int, dim: int) -> None:
+        super().__init__(folder, rows, dim)
+        import chromadb
+
+        self.client = chromadb.PersistentClient(str(folder / "old"))
+        self.collection = self.client.create_collection("docs", embedding_function=None)
+        self.location, self.new = f"chroma:{folder / 'old'}#docs", f"{folder}/new"
+
+    def write(self) -> None:
+        """In batches."""
+        for documents, vectors in self.records():
+            self.collection.add(
+                ids=[one.id for one in documents],
+                embeddings=vectors,
+                documents=[one.text for one in documents],
+                metadatas=[dict(one.metadata) for one in documents],
+            )
+
+    def read(self) -> None:
+        """In pages."""
+        for start in range(0, self.rows, PART):
+            self.collection.get(limit=PART, offset=start, include=["embeddings"])
 
 
-def ours_written(database, store, folder):  # noqa: ANN001, ANN201
-    """A copy of the store with other vectors: rows, table, check, final name."""
-    output = output_of(f"{database.new}")
+class Qdrant(Database):
+    """Qdrant's local mode: `upload_points`, pages of `scroll`."""
+
+    name = "qdrant"
+
+    def __init__(self, folder: Path, rows: int, dim: int) -> None:
+        super().__init__(folder, rows, dim)
+        self.location, self.new = f"qdrant:{folder / 'old'}#docs", f"{folder}/new"
+
+    def connect(self) -> Any:
+        """A client of the folder."""
+        from qdrant_client import QdrantClient
+
+        return closing(QdrantClient(path=str(self.folder / "old")))
+
+    def write(self) -> None:
+        """In batches; ids are whole numbers, as Qdrant wants."""
+        from qdrant_client import models
+
+        with self.connect() as client:
+            vectors = models.VectorParams(size=self.dim, distance=models.Distance.DOT)
+            client.create_collection("docs", vectors_config=vectors)
+            start = 0
+            for documents, part in self.records():
+                payloads = [{"text": one.text, **one.metadata} for one in documents]
+                ids = range(start, start + len(part))
+                client.upsert("docs", models.Batch(ids=[*ids], vectors=part.tolist(), payloads=payloads))
+                start += len(part)
+
+    def read(self) -> None:
+        """In pages."""
+        with self.connect() as client:
+            offset = 0
+            while offset is not None:
+                _, offset = client.scroll("docs", limit=PART, offset=offset, with_vectors=True, with_payload=False)
+
+
+class LanceDB(Database):
+    """LanceDB: a table from batches of Arrow, batches of a scan."""
+
+    name = "lancedb"
+
+    def __init__(self, folder: Path, rows: int, dim: int) -> None:
+        super().__init__(folder, rows, dim)
+        self.location, self.new = f"lancedb:{folder / 'old'}#docs", f"{folder}/new"
+
+    def connect(self) -> Any:
+        """The database."""
+        import lancedb
+
+        return lancedb.connect(str(self.folder / "old"))
+
+    def write(self) -> None:
+        """A table of Arrow at a time."""
+        import pyarrow as pa
+
+        table = None
+        for documents, vectors in self.records():
+            columns = {
+                "id": pa.array([one.id for one in documents]),
+                "text": pa.array([one.text for one in documents]),
+                "page": pa.array([one.metadata["page"] for one in documents]),
+                "vector": pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), self.dim),
+            }
+            if table is None:
+                table = self.connect().create_table("docs", pa.table(columns))
+            else:
+                table.add(pa.table(columns))
+
+    def read(self) -> None:
+        """One scan of two columns."""
+        for _ in self.connect().open_table("docs").search().select(["id", "vector"]).to_batches():
+            pass
+
+
+KINDS = (Pgvector, SqliteVec, Chroma, Qdrant, LanceDB)
+
+
+def write_ours(database: Database, store: Store, folder: Path) -> None:
+    """A copy of the store with other vectors: rows, table, check."""
+    assert isinstance(store, RecordStore)
     content, scratch = folder / "content", folder / "scratch"
-    content.mkdir(), scratch.mkdir()
-    writer, start = output.writer(store, content, DIM, Resume(None, scratch)), 0
-    for part in parts():
+    for path in (content, scratch):
+        path.mkdir()
+    writer, start = output_of(database.new).writer(store, content, database.dim, Resume(None, scratch)), 0
+    for part in database.parts():
         writer.write(start, Batch(store.ids(range(start, start + len(part))), part))
         start += len(part)
     writer.finish()
 
 
-def main():  # noqa: ANN201, D103
-    os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp()
-    print(f"{ROWS:,} rows of dimension {DIM}; memory is this process's peak")
-    print(f"{'':12}{'opened, rows/s':>15}{'read, rows/s':>28}{'written, rows/s':>32}{'memory':>12}")
-    for kind in (Pgvector, SqliteVec):
-        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-            database = kind(folder)
-            client_write = timed(database.write)
-            client_read = timed(database.read)
-            opened = timed(lambda: open_store(database.location))  # noqa: B023
-            store = open_store(database.location)
-            read = timed(lambda: [None for _ in store.scan(batch_size=4_096)])  # noqa: B023
-            write = timed(lambda: ours_written(database, store, Path(folder)))  # noqa: B023
-            store = None
-            database.tidy()
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        print(
-            f"{kind.name:12}{opened:>15,.0f}{read:>10,.0f} {read / client_read:>5.2f} of {client_read:>8,.0f}"
-            f"{write:>14,.0f} {write / client_write:>5.2f} of {client_write:>8,.0f}{peak:>9,.0f} MB"
-        )
+def measure(kind: type[Database], rows: int, dim: int) -> str:
+    """A line of the table."""
+
+    def rate(run: Callable[[], object]) -> float:
+        started = time.perf_counter()
+        run()
+        return rows / (time.perf_counter() - started)
+
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        database = kind(folder, rows, dim)
+        written, read = rate(database.write), rate(database.read)
+        opened = rate(lambda: open_store(database.location))
+        store = open_store(database.location)
+        read_here = rate(lambda: [None for _ in store.scan(batch_size=PART)])
+        written_here = rate(lambda: write_ours(database, store, folder))
+        database.tidy()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return (
+        f"{kind.name:12}{opened:>15,.0f}{read_here:>12,.0f} {read_here / read:>5.2f} of {read:>10,.0f}"
+        f"{written_here:>12,.0f} {written_here / written:>5.2f} of {written:>8,.0f}{peak:>9,.0f} MB"
+    )
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=20_000)
+    parser.add_argument("--dim", type=int, default=384)
+    parser.add_argument("--kinds", nargs="+", default=[kind.name for kind in KINDS])
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as cache:
+        os.environ["XDG_CACHE_HOME"] = cache
+        print(f"{arguments.rows:,} rows of dimension {arguments.dim}; memory is this process's peak")
+        print(f"{'':12}{'opened, rows/s':>15}{'read, rows/s':>32}{'written, rows/s':>30}{'memory':>12}")
+        for kind in KINDS:
+            if kind.name in arguments.kinds:
+                print(measure(kind, arguments.rows, arguments.dim), flush=True)
 
 
 if __name__ == "__main__":
