@@ -13,7 +13,7 @@ from migrate.cli import options
 from migrate.cli.options import option
 from migrate.cli.pages import open_page, refuse_open
 from migrate.cli.pages import opens as open_option
-from migrate.cli.terminal import progress_bar, show, show_json
+from migrate.cli.terminal import advise, progress_bar, show, show_json
 
 if TYPE_CHECKING:
     from migrate.similarity.comparison import StoresComparison
@@ -97,6 +97,9 @@ def command(
     refuse_open(html, opens=opens)
     _refuse_outputs(html, table, options.local_paths(*stores, labels), force=force)
     by_id = None if labels is None else read_labels(labels)
+    again = next((store for place, store in enumerate(stores) if _is_among(store, stores[:place])), None)
+    if again is not None:
+        advise(f"{again} is named twice: a store is compared with itself, which says nothing of a move", quiet=quiet)
     with progress_bar(quiet=quiet) as progress:
         opened = [open_store(store, verify=True) for store in stores]
         comparison = compare_stores(
@@ -105,6 +108,13 @@ def command(
     _write(comparison, html, table, force=force)
     _show(comparison, as_json=as_json)
     open_page(html, opens=opens, quiet=quiet)
+
+
+def _is_among(store: str, others: Sequence[str]) -> bool:
+    """Whether a location is one of some others, in whatever spelling."""
+    from os.path import realpath
+
+    return any(store == other or realpath(store) == realpath(other) for other in others)
 
 
 def _with_groups(stores: tuple[str, ...], groups: Sequence[str]) -> tuple[tuple[str, ...], dict[str, list[int]] | None]:

@@ -156,3 +156,10 @@ def test_a_store_is_like_its_copy(stores, capsys):
     matrices = {one["key"]: one["matrix"] for one in document["measures"]}
     for key in ("cka", "jaccard", "rank_similarity", "r2_identity"):
         assert matrices[key][0][1] == pytest.approx(1)
+
+
+def test_a_store_that_is_compared_with_itself_is_told(stores, capsys):
+    assert run(["compare", "a", "./a"]) == 0
+    assert "./a is named twice: a store is compared with itself" in capsys.readouterr().err
+    assert run(["compare", "a", "b"]) == 0
+    assert "named twice" not in capsys.readouterr().err
