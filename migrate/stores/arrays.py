@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from migrate.errors import StoreError, UsageError
 from migrate.files import FileStamp, output_errors, require_room
 from migrate.manifest import find_manifest
-from migrate.stores.base import BATCH_SIZE, FROM_THE_START, Resume, StoreInfo, StoreWriter
+from migrate.stores.base import BATCH_SIZE, FROM_THE_START, KindSupport, Resume, StoreInfo, StoreWriter
 from migrate.stores.binary_reader import FileIdentity, malformed, read_errors, read_exactly
 from migrate.stores.confidence import CONFIDENCE_NAME
 from migrate.stores.documents.arrow import ParquetDocuments, arrow_errors, find_columns, import_pyarrow
@@ -61,6 +61,13 @@ class ArraysKind:
     """Arrays of vectors, as the registry knows them."""
 
     name = "arrays"
+    support = KindSupport(
+        "`.npy`, Parquet",
+        ("FILE", "FOLDER"),
+        "parquet",
+        "ids, texts, every column of Parquet",
+        "no index; compares by inner product",
+    )
 
     def recognises(self, path: Path) -> bool:
         """Whether it is a .npy or Parquet file, or a folder with exactly one that holds vectors."""

@@ -58,6 +58,22 @@ class StoreInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class KindSupport:
+    """What a kind of store can and cannot, in words for a table.
+
+    `locations` are examples; `extra` is what to install, empty where nothing is; `kept` goes through exactly,
+    `not_kept` is changed, left out with a remark, or refused by name; `memory` says what is held at once.
+    """
+
+    store: str
+    locations: tuple[str, ...]
+    extra: str
+    kept: str
+    not_kept: str
+    memory: str = "bounded"
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """What a later run, or a stitch, holds a store against.
 

@@ -26,7 +26,7 @@ from migrate.errors import AuthenticationError, LeadMigrateError, RemoteError, S
 from migrate.files import cache_folder, output_errors
 from migrate.locations import Address, scrub, secrets_of
 from migrate.manifest import Manifest, StoreFacts
-from migrate.stores.base import FROM_THE_START, Resume, Store, StoreInfo, StoreWriter
+from migrate.stores.base import FROM_THE_START, KindSupport, Resume, Store, StoreInfo, StoreWriter
 from migrate.stores.kept import forget, keep, kept_folder, manifest_of, new_token, stamp, sync_tree, token_in
 from migrate.stores.outputs import FolderOutput, Output, ServerOutput
 from migrate.stores.records import Distance, RecordStore, WaitingWriter, check_options, import_client, read_metric
@@ -48,6 +48,14 @@ class ChromaKind:
     """Folders of Chroma's persistent client."""
 
     name = "chroma"
+    support = KindSupport(
+        "Chroma",
+        ("chroma:FOLDER#COLLECTION", "chroma+http://HOST:8000#COLLECTION"),
+        "chroma",
+        "ids, documents, metadata with types, URIs, collection metadata, HNSW parameters, embedding function's name",
+        "sparse indexes and schemas of one's own; a server counts no changes",
+        "bounded on a server; a folder as its client holds it",
+    )
 
     def recognises(self, path: Path) -> bool:
         """Whether Chroma's database is in it."""

@@ -20,7 +20,7 @@ from migrate.errors import LeadMigrateError, StoreError, UsageError
 from migrate.files import output_errors
 from migrate.locations import Address
 from migrate.manifest import Manifest, StoreFacts
-from migrate.stores.base import FROM_THE_START, Resume, Store, StoreInfo, StoreWriter
+from migrate.stores.base import FROM_THE_START, KindSupport, Resume, Store, StoreInfo, StoreWriter
 from migrate.stores.kept import manifest_of, stamp, sync_tree
 from migrate.stores.outputs import FolderOutput, Output
 from migrate.stores.records import (
@@ -51,6 +51,13 @@ class LanceKind:
     """Folders of LanceDB."""
 
     name = "lancedb"
+    support = KindSupport(
+        "LanceDB",
+        ("lancedb:FOLDER#TABLE",),
+        "lancedb",
+        "all columns with types and nulls, order, schema metadata, float16 to float64, rows without a vector",
+        "older versions, the schema's embedding function; the number of partitions of an index",
+    )
 
     def recognises(self, path: Path) -> bool:
         """Whether a table is in it."""

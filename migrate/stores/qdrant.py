@@ -38,7 +38,7 @@ from migrate.errors import (
 from migrate.files import cache_folder, output_errors
 from migrate.locations import Address, scrub, secrets_of
 from migrate.manifest import Manifest, StoreFacts
-from migrate.stores.base import FROM_THE_START, Resume, Store, StoreInfo, StoreWriter
+from migrate.stores.base import FROM_THE_START, KindSupport, Resume, Store, StoreInfo, StoreWriter
 from migrate.stores.kept import forget, keep, kept_folder, manifest_of, new_token, stamp, sync_tree, token_in
 from migrate.stores.outputs import FolderOutput, Output, ServerOutput
 from migrate.stores.records import (
@@ -75,6 +75,14 @@ class QdrantKind:
     """Collections of a server, and of folders of the local mode."""
 
     name = "qdrant"
+    support = KindSupport(
+        "Qdrant",
+        ("qdrant:http://HOST:6333#COLLECTION", "qdrant:FOLDER#COLLECTION"),
+        "qdrant",
+        "ids, payload, other named and sparse vectors, points without the vector, HNSW and other settings",
+        "quantization is made anew; several vectors to a point are refused; a server counts no changes",
+        "bounded on a server; a folder in memory",
+    )
 
     def recognises(self, path: Path) -> bool:
         """Whether the local mode has written there."""

@@ -24,7 +24,7 @@ from migrate.errors import OutputError, StoreError, UnsupportedStoreError, Usage
 from migrate.files import atomic_file, sha256_file, write_json
 from migrate.locations import Address, options_text
 from migrate.manifest import MANIFEST_NAME, Manifest, StoreFacts, find_manifest
-from migrate.stores.base import FROM_THE_START, Resume, Store, StoreInfo, StoreWriter
+from migrate.stores.base import FROM_THE_START, KindSupport, Resume, Store, StoreInfo, StoreWriter
 from migrate.stores.binary_reader import read_errors
 from migrate.stores.file_store import Sha256
 from migrate.stores.outputs import FolderOutput
@@ -159,6 +159,13 @@ class SqliteVecKind:
     """Databases with a table of vectors, as the registry knows them."""
 
     name = NAME
+    support = KindSupport(
+        "SQLite with sqlite-vec",
+        ("sqlite-vec:FILE#TABLE",),
+        "sqlite-vec",
+        "the whole database: partition, metadata and auxiliary columns, other tables, views, triggers",
+        "columns of `int8` and `bit` are not translated",
+    )
 
     def recognises(self, path: Path) -> bool:
         """Whether it is a database with a table of vectors, or a folder with exactly one."""

@@ -1,5 +1,6 @@
 """The table of indexes is kept: each one is built, read through `open_store`, and written for another dimension."""
 
+import configparser
 from pathlib import Path
 
 import faiss
@@ -107,3 +108,16 @@ def test_each_index_is_built_anew_for_another_dimension(row, originals, tmp_path
 def test_the_page_holds_the_table():
     page = (Path(__file__).parents[2] / "docs" / "indexes.md").read_text()
     assert render_table() in page
+
+
+def test_the_readme_holds_the_table_of_kinds():
+    from migrate.stores.registry import kind_names, kinds_table
+
+    table = kinds_table()
+    assert table in (Path(__file__).parents[2] / "README.md").read_text()
+    extras = configparser.ConfigParser()
+    extras.read(Path(__file__).parents[2] / "setup.cfg")
+    rows = [[cell.strip().strip("`") for cell in line.split("|")[1:-1]] for line in table.split("\n")[2:]]
+    assert {row[2] for row in rows} - {"-"} <= set(extras["options.extras_require"])
+    told = table.replace("FOLDER", "faiss").replace(".npy", "arrays")
+    assert all(name.partition("+")[0] in told for name in kind_names())

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from migrate.errors import StoreError
+from migrate.stores.base import KindSupport
 from migrate.stores.binary_reader import read_errors
 from migrate.stores.documents import llamaindex
 from migrate.stores.faiss import fourcc
@@ -24,6 +25,14 @@ class FaissKind:
     """FAISS files and the folders around them, as the registry knows them."""
 
     name = "faiss"
+    support = KindSupport(
+        "FAISS, and folders of LangChain, LlamaIndex, txtai, Haystack, `datasets` around it",
+        ("FOLDER", "FILE"),
+        "",
+        "ids, texts, metadata, kind and parameters of the index",
+        "codes are approximate, some refused: see [indexes](docs/indexes.md)",
+        "bounded for flat indexes",
+    )
 
     def recognises(self, path: Path) -> bool:
         """Whether it is a FAISS file, or a folder with a file that is one or is named as one."""

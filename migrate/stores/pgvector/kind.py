@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from migrate.stores.base import KindSupport
 from migrate.stores.pgvector.catalog import NAME
 
 if TYPE_CHECKING:
@@ -16,6 +17,13 @@ class PgvectorKind:
     """`pgvector:postgresql://USER@HOST/DB#SCHEMA.TABLE.COLUMN`."""
 
     name = NAME
+    support = KindSupport(
+        "PostgreSQL with pgvector",
+        ("pgvector:postgresql://HOST/DB#TABLE",),
+        "pgvector",
+        "all columns, keys, checks, indexes with parameters, row security, grants, `halfvec`, rows without a vector",
+        "triggers are not copied; `sparsevec` and `bit` are not translated; a copy stays in its database",
+    )
 
     def recognises(self, path: Path) -> bool:
         """A table lies in no path."""
