@@ -602,7 +602,7 @@ MORE = [
           INSPECT, 0, "notes *the manifest in the folder is not of renamed.faiss; it is ignored"),
     Fault(69, "a manifest that is not JSON", stores.write("store/lead-migrate.json", b"{"), INSPECT, 4,
           "store/lead-migrate.json: not valid JSON; the file is damaged, copy or make it again"),
-    Fault(69, "a manifest of a stitch", stores.write("store/lead-migrate.json", b'{"kind": "stitch"}'), INSPECT,
+    Fault(69, "a manifest of a stitch", stores.write("store/lead-migrate.json", b'{"kind": "stitch"}'), TRANSLATE,
           4, "store: expected a store, found a stitch; give the folder of a store"),
     Fault(69, "a manifest of the future", models.edit_manifest("store", lambda f: f.update(format_version=99)),
           INSPECT, 4,
