@@ -99,6 +99,7 @@ def connect_to(path: Path, *, write: bool = False) -> Connection:
 
 
 def quoted(name: str) -> str:
+    """A name as SQL has it."""
     return '"' + name.replace('"', '""') + '"'
 
 

@@ -186,7 +186,7 @@ class SqliteVecExchange(Exchange):
         connection.execute("PRAGMA writable_schema = ON")
         for name, other in ((self.old, between), (self.new, self.old), (between, self.new)):
             _rename(connection, name, other)
-        connection.execute("PRAGMA writable_schema = OFF")
+        connection.execute("PRAGMA writable_schema = RESET")  # and the schema is read again
 
     def _place(self, connection: Connection, wanted: str, other: str) -> None:
         """Write the files that belong beside the table that answers now, and remove those of the other one."""
@@ -218,7 +218,9 @@ class SqliteVecExchange(Exchange):
 
     def _note(self, connection: Connection, name: str, content: bytes) -> None:
         # columns of no texts, so that none of them is taken for the texts of a store
-        connection.execute(f"CREATE TABLE IF NOT EXISTS {_NOTES} (old BLOB, name BLOB, content BLOB, UNIQUE(old, name))")
+        connection.execute(
+            f"CREATE TABLE IF NOT EXISTS {_NOTES} (old BLOB, name BLOB, content BLOB, UNIQUE(old, name))"
+        )
         connection.execute(f"INSERT OR REPLACE INTO {_NOTES} VALUES (?, ?, ?)", (self.old, name, content))  # noqa: S608
 
     def _remove(self, connection: Connection, *, drop: bool) -> None:

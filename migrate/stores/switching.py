@@ -96,6 +96,21 @@ class Switchable(Protocol):
         """The exchange by which the store that answers here came here; None where there was none."""
 
 
+def only_one(location: str, names: Collection[str], wanted: str) -> None:
+    """Make sure that a folder which is to trade places with another has nothing but one table or collection.
+
+    Raises
+    ------
+    UsageError
+        It has others, or another one.
+    """
+    if list(names) != [wanted]:
+        raise UsageError(
+            f"{location}: expected a folder with {wanted} and nothing else, found {', '.join(sorted(names))}; folders "
+            "trade places as a whole: give it a folder of its own, under the same name"
+        )
+
+
 def unfinished(location: object) -> UsageError:
     """What is told where a store is to be forgotten that has not stepped aside."""
     return UsageError(f"{location}: the switch did not come to its end; run switch or rollback again, then forget")

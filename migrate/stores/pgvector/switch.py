@@ -106,8 +106,12 @@ class PgvectorExchange(Exchange):
         with self._connected() as connection, self._alone(connection):
             if self._noted(connection) is not None:
                 return
-            noted = {"tables": [self.old, self.new], "record": dict(record)}
-            noted |= {"old": self._oid(connection, self.old), "new": self._oid(connection, self.new)}
+            noted = {
+                "tables": [self.old, self.new],
+                "old": self._oid(connection, self.old),
+                "new": self._oid(connection, self.new),
+                "record": dict(record),
+            }
             self._trade(connection)
             write_files(connection, self.schema, self._key, {_RECORD: json.dumps(noted).encode()})
             reach("noted")
@@ -213,5 +217,3 @@ def _dependents(connection: Connection[Any], oid: int) -> Iterator[str]:
         yield f"{'materialized view' if is_kept else 'view'} {name} reads it"
     for name, table in connection.execute(_REFERRING, of).fetchall():
         yield f"foreign key {name} of {table} points at it"
-
-
