@@ -26,7 +26,7 @@ import numpy as np
 from migrate.errors import AuthenticationError, LeadMigrateError, RemoteError, StoreError, UsageError
 from migrate.files import cache_folder, output_errors
 from migrate.locations import Address, scrub, secrets_of
-from migrate.manifest import MANIFEST_NAME, Manifest, StoreFacts
+from migrate.manifest import Manifest, StoreFacts
 from migrate.stores.base import FROM_THE_START, Resume, Store, StoreInfo, StoreWriter
 from migrate.stores.kept import forget, keep, kept_folder, manifest_of, new_token, stamp, sync_tree, token_in
 from migrate.stores.outputs import FolderOutput, Output, ServerOutput
@@ -325,7 +325,7 @@ class ChromaStore(RecordStore):
         for store in (self, new):
             only_one(store.info.location, store._place.names(), self.name)
         own = [path.name for path in mine.iterdir() if path.name.startswith(DATABASE) or _SEGMENT.fullmatch(path.name)]
-        return FolderExchange.of(mine, theirs, own=(*own, MANIFEST_NAME))
+        return FolderExchange.of(self, mine, theirs, own=own)
 
     def exchanged(self) -> Exchange | None:
         """See `Switchable`."""

@@ -37,7 +37,7 @@ from migrate.errors import (
 )
 from migrate.files import atomic_file, cache_folder, output_errors, reach, state_folder, write_json
 from migrate.locations import Address, scrub, secrets_of
-from migrate.manifest import MANIFEST_NAME, Manifest, StoreFacts
+from migrate.manifest import Manifest, StoreFacts
 from migrate.stores.base import FROM_THE_START, Resume, Store, StoreInfo, StoreWriter
 from migrate.stores.kept import forget, keep, kept_folder, manifest_of, new_token, stamp, sync_tree, token_in
 from migrate.stores.outputs import FolderOutput, Output, ServerOutput
@@ -317,8 +317,7 @@ class QdrantStore(RecordStore):
             only_one(store.info.location, store.place.names(), self.name)
         mine, theirs = (store._beside() for store in (self, new))
         assert mine is not None and theirs is not None  # noqa: S101 - the local mode has a folder
-        own = ("collection", "meta.json", ".lock", MANIFEST_NAME)
-        return FolderExchange.of(mine, theirs, own=own)
+        return FolderExchange.of(self, mine, theirs, own=("collection", "meta.json", ".lock"))
 
     def exchanged(self) -> Exchange | None:
         """See `Switchable`."""

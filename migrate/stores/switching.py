@@ -29,7 +29,9 @@ from migrate.files import (
     write_json,
 )
 from migrate.locations import Address
+from migrate.manifest import MANIFEST_NAME
 from migrate.stores.base import Store
+from migrate.stores.confidence import CONFIDENCE_NAME
 
 SWITCHED: Final = "switched"
 ROLLED_BACK: Final = "rolled back"
@@ -142,8 +144,10 @@ class FolderExchange(Exchange):
         self._spare = self.old.with_name(f".{self.old.name}.switching")
 
     @classmethod
-    def of(cls, old: Path, new: Path, *, own: Collection[str] = ()) -> Self:
-        """The exchange of two folders of which the old one has nothing that the new one lacks, but for its `own`.
+    def of(cls, store: Store, old: Path, new: Path, *, own: Collection[str] = ()) -> Self:
+        """The exchange of two folders; the old one has nothing that the new one lacks, but for the store's `own`.
+
+        What this tool leaves beside a store is its own too: manifest, confidence, state of the model.
 
         Raises
         ------
@@ -152,7 +156,10 @@ class FolderExchange(Exchange):
         """
         made = cls(old, new)
         refuse_overlap(made.new, made.old)
-        missing = sorted(_missing(made.old, made.new, own))
+        manifest = store.info.manifest
+        model = None if manifest is None or manifest.model is None else manifest.model.spec.partition(":")[0]
+        states = [path.name for path in made.old.iterdir() if model and path.name.startswith(model)]
+        missing = sorted(_missing(made.old, made.new, {*own, *states, MANIFEST_NAME, CONFIDENCE_NAME}))
         if missing:
             raise UsageError(
                 f"{old}: expected a folder with nothing but the store, found {', '.join(missing[:5])}, which {new} "
