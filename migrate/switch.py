@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from migrate.errors import InputError, UsageError
 from migrate.files import describe_os_error
+from migrate.locations import hide_secrets
 from migrate.stores import open_store
 from migrate.stores.base import Store, content_of
 from migrate.stores.registry import path_in
@@ -77,6 +78,7 @@ def switch_store(old: str, new: str, *, report: Path | None = None, unproven: bo
     OutputError, RemoteError
         The system or the server refused.
     """
+    old, new = hide_secrets(old), hide_secrets(new)
     before = find_exchange(old)
     record = None if before is None else before.record()
     if before is not None and record is not None:
@@ -162,6 +164,7 @@ def find_exchange(location: str) -> Exchange | None:
 
 
 def _noted(old: str) -> tuple[Exchange, Record]:
+    old = hide_secrets(old)
     exchange = find_exchange(old)
     record = None if exchange is None else exchange.record()
     if exchange is None or record is None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
 from migrate.cli import options
-from migrate.cli.next_step import advise_next, store_word
+from migrate.cli.next_step import store_word
 from migrate.cli.options import option
 from migrate.cli.terminal import show, show_json
 
@@ -28,8 +29,7 @@ from migrate.cli.terminal import show, show_json
 )
 @option("--unproven", is_flag=True, help="Switch without a report that says SAFE of these two stores.")
 @options.as_json
-@options.quiet
-def command(old: str, new: str, report: Path | None, unproven: bool, as_json: bool, quiet: bool) -> None:
+def command(old: str, new: str, report: Path | None, unproven: bool, as_json: bool) -> None:
     """Let the store NEW answer where OLD did; OLD steps aside, and is kept until `rollback` or `forget`.
 
     Both names change in one step, where the system or the database can do that. A switch that was killed is finished
@@ -40,8 +40,6 @@ def command(old: str, new: str, report: Path | None, unproven: bool, as_json: bo
 
     done = switch_store(store_word(old), store_word(new), report=report, unproven=unproven)
     _show(switch_document("switch", done), switched_text(done), as_json=as_json)
-    advise_next("rollback", done.old, quiet=quiet)
-    advise_next("forget", done.old, quiet=quiet)
 
 
 @options.command("rollback", "Let the old store answer again.", example="lead-migrate rollback my-store")
@@ -62,13 +60,17 @@ def rollback(old: str, as_json: bool) -> None:
 @options.as_json
 def forget(old: str, yes: bool, as_json: bool) -> None:
     """Delete the old store that stepped aside for the one that answers at OLD now, and nothing else."""
+    from migrate.errors import UsageError
     from migrate.report.switch import forgotten_text, switch_document
     from migrate.switch import find_switch, forget_switch
 
     word = store_word(old)
     found = find_switch(word)
-    if not yes:
-        click.confirm(f"delete {found.aside}, the store that answered as {found.old} before?", abort=True, err=True)
+    if not yes and not sys.stdin.isatty():
+        raise UsageError(f"{found.aside} would be deleted, and nobody can be asked here; agree with --yes")
+    question = f"Delete {found.aside}, the store that answered as {found.old} before?"
+    if not yes and not click.confirm(question, err=True):
+        raise UsageError(f"{found.aside}: not agreed to; nothing was deleted")
     done = forget_switch(word)
     _show(switch_document("forget", done), forgotten_text(done), as_json=as_json)
 

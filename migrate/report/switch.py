@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Final
 
 from migrate.switch import Switch
 
+_UNPROVEN: Final = "unproven: nothing says that the new store is SAFE"
+_STEPS: Final = (("roll back", "rollback"), ("delete the old store", "forget"))
+
 
 def switched_text(done: Switch) -> str:
-    """What answers now, under which name, by which model; where the old store is."""
-    return "\n".join(
-        [
-            f"{done.old}: the new store answers here now{'; it was switched before' if done.already else ''}",
-            f"the old store is kept: {done.aside}",
-            _queries(done.model, done.old_model),
-            "SAFE, as the report says of these two stores" if done.proven else
-            "unproven: no report was asked whether the new store is SAFE",
-        ]
-    )  # fmt: skip
+    """What answers now, under which name, by which model; where the old store is, and the ways back and on."""
+    lines = [
+        f"{done.old}: the new store answers here now{', as an earlier switch began' if done.already else ''}",
+        _queries(done.model, done.old_model),
+        f"the old store is kept: {done.aside}",
+    ]
+    lines += ["SAFE, as the report says of these two stores" if done.proven else _UNPROVEN]
+    lines += [f"to {what}: {shlex.join(['lead-migrate', command, done.old])}" for what, command in _STEPS]
+    return "\n".join(lines)
 
 
 def rolled_back_text(done: Switch) -> str:

@@ -325,7 +325,7 @@ class ChromaStore(RecordStore):
         for store in (self, new):
             only_one(store.info.location, store._place.names(), self.name)
         own = [path.name for path in mine.iterdir() if path.name.startswith(DATABASE) or _SEGMENT.fullmatch(path.name)]
-        return FolderExchange.of(self, mine, theirs, own=own)
+        return FolderExchange.of(mine, theirs, own=own)
 
     def exchanged(self) -> Exchange | None:
         """See `Switchable`."""

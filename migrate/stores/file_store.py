@@ -97,7 +97,7 @@ class FileStore(Store):
             raise UsageError(
                 f"{other.index_path}: expected the name {self.index_path.name}, as in the old store; rename it"
             )
-        return FolderExchange.of(self, self.folder, other.folder)
+        return FolderExchange.of(self.folder, other.folder)
 
     def exchanged(self) -> Exchange | None:
         """See `Switchable`."""

@@ -160,7 +160,7 @@ class LanceStore(RecordStore):
             raise UsageError(f"{self.info.location}: a version cannot be switched; name the tables without")
         for store in (self, new):
             only_one(store.info.location, _tables(store._path), self.name)
-        return FolderExchange.of(self, self._path, new._path, own=[f"{self.name}.lance"])
+        return FolderExchange.of(self._path, new._path, own=[f"{self.name}.lance"])
 
     def exchanged(self) -> Exchange | None:
         """See `Switchable`."""

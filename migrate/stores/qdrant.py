@@ -317,7 +317,7 @@ class QdrantStore(RecordStore):
             only_one(store.info.location, store.place.names(), self.name)
         mine, theirs = (store._beside() for store in (self, new))
         assert mine is not None and theirs is not None  # noqa: S101 - the local mode has a folder
-        return FolderExchange.of(self, mine, theirs, own=("collection", "meta.json", ".lock"))
+        return FolderExchange.of(mine, theirs, own=("collection", "meta.json", ".lock"))
 
     def exchanged(self) -> Exchange | None:
         """See `Switchable`."""

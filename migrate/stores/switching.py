@@ -36,6 +36,9 @@ from migrate.stores.confidence import CONFIDENCE_NAME
 SWITCHED: Final = "switched"
 ROLLED_BACK: Final = "rolled back"
 FORGOTTEN: Final = "forgotten"
+BESIDE: Final = (MANIFEST_NAME, CONFIDENCE_NAME, "embedder.json", "embedder.safetensors")
+"""What this tool leaves beside a store: its manifest, confidence, state of the model."""
+
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+._-]*:(.*)", re.DOTALL)
 
 Record = Mapping[str, Any]
@@ -144,10 +147,8 @@ class FolderExchange(Exchange):
         self._spare = self.old.with_name(f".{self.old.name}.switching")
 
     @classmethod
-    def of(cls, store: Store, old: Path, new: Path, *, own: Collection[str] = ()) -> Self:
-        """The exchange of two folders; the old one has nothing that the new one lacks, but for the store's `own`.
-
-        What this tool leaves beside a store is its own too: manifest, confidence, state of the model.
+    def of(cls, old: Path, new: Path, *, own: Collection[str] = ()) -> Self:
+        """The exchange of two folders; the old one has nothing that the new one lacks, but for its `own` and `BESIDE`.
 
         Raises
         ------
@@ -156,10 +157,7 @@ class FolderExchange(Exchange):
         """
         made = cls(old, new)
         refuse_overlap(made.new, made.old)
-        manifest = store.info.manifest
-        model = None if manifest is None or manifest.model is None else manifest.model.spec.partition(":")[0]
-        states = [path.name for path in made.old.iterdir() if model and path.name.startswith(model)]
-        missing = sorted(_missing(made.old, made.new, {*own, *states, MANIFEST_NAME, CONFIDENCE_NAME}))
+        missing = sorted(_missing(made.old, made.new, {*own, *BESIDE}))
         if missing:
             raise UsageError(
                 f"{old}: expected a folder with nothing but the store, found {', '.join(missing[:5])}, which {new} "

@@ -316,6 +316,13 @@ def test_who_searches_all_the_while_gets_one_or_the_other(make, search, tmp_path
         assert answers[-1] == before
 
 
+def test_a_password_is_noted_nowhere(tmp_path):
+    old, new = (location.replace("postgres@", "postgres:se-cret@") for location in tables(tmp_path))
+    done = switch_store(old, new, unproven=True)
+    assert "se-cret" not in repr(done) + repr(find_exchange(old).record())
+    assert roll_back(old).old == done.old
+
+
 def test_a_folder_with_something_else_is_refused_by_name(tmp_path):
     old, new = folders(tmp_path)
     (tmp_path / "old" / "settings.yaml").write_text("mine")
