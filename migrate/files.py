@@ -6,12 +6,14 @@ the business of other modules.
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import fcntl
 import hashlib
 import json
 import os
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -21,6 +23,21 @@ from typing import Any
 from migrate.errors import LeadMigrateError, LockedError, OutputError, StoreError, UsageError
 
 _CHUNK = 1 << 20
+
+VARIABLE = "LEAD_MIGRATE_FAILPOINT"
+"""For tests: `name:n` ends the process as `kill -9` would when it comes to the point `name` for the n-th time."""
+
+_visits: Counter[str] = Counter()
+
+
+def reach(name: str) -> None:
+    """Die here if the environment says so."""
+    wanted = os.environ.get(VARIABLE)
+    if wanted is None:
+        return
+    _visits[name] += 1
+    if wanted == f"{name}:{_visits[name]}":
+        os._exit(137)
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,6 +310,23 @@ def _rename_folder(aside: Path, path: Path, *, force: bool) -> None:
             os.rename(old, path)
         with suppress(OSError):
             _remove(old)
+
+
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
+_NO_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
+
+
+def exchange_paths(one: Path, other: Path) -> bool:
+    """Let two paths trade what they lead to, in one step (renameat2 of Linux); False where the system cannot."""
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if rename is None:
+        return False
+    if rename(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in _NO_EXCHANGE:
+        return False
+    raise OSError(code, os.strerror(code), str(one))
 
 
 @contextmanager

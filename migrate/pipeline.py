@@ -33,7 +33,7 @@ from migrate.stitch.fitted import FittedStitch
 from migrate.stitch.persistence import load_stitch
 from migrate.stitch.select import AUTO
 from migrate.stores import open_store
-from migrate.stores.base import Store
+from migrate.stores.base import Store, content_of
 from migrate.stores.confidence import distrust, find_outside
 from migrate.translate import Translation, translate_store
 from migrate.vectors import Document, Progress, no_progress
@@ -271,7 +271,10 @@ class MigrationPlan(SpendingPlan[Migration]):
             margin=request.margin,
             seed=request.seed,
         )
-        return audit_store(inputs, options, progress=progress)
+        report = audit_store(inputs, options, progress=progress)
+        if "source" in report.stores:
+            return report
+        return replace(report, stores={**report.stores, "source": content_of(request.store)})
 
 
 def plan_migration(request: MigrationRequest) -> MigrationPlan:

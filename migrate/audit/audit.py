@@ -25,6 +25,7 @@ from migrate.audit.verdict import Bounds, family_bounds
 from migrate.manifest import Manifest, ReportFacts
 from migrate.search.runs import Run
 from migrate.selection.query_log import choosers_of
+from migrate.stores.base import content_of
 from migrate.vectors import Progress, no_progress
 
 _JUDGED = 0.9
@@ -125,6 +126,11 @@ def audit_store(
         unjudged=draw_unjudged(prepared, runs, options.judge_next) if options.judge_next else (),
         reference_at=None if isinstance(inputs.reference, PoolReference) else inputs.reference.info.location,
         is_kept=inputs.embedder.keeps,
+        stores={
+            name: content_of(store)
+            for name, store in (("translated", inputs.translated), ("source", inputs.source))
+            if store is not None
+        },
     )
 
 

@@ -38,6 +38,7 @@ class AuditReport:
     of the full re-embed, None where none is left after the audit; `is_kept` says whether what was embedded is cached.
     `caveats` belong beside the verdict. `query_texts` are in the order of `query_ids`. `downstream` is
     what trained models keep, where documents have labels; the verdict is on retrieval alone, `outcome` on both.
+    `stores` tells the translated store, and the source where there is one, from any other: see `content_of`.
     """
 
     verdict: Verdict
@@ -64,6 +65,7 @@ class AuditReport:
     caveats: tuple[str, ...] = ()
     query_texts: tuple[str, ...] = ()
     downstream: DownstreamAudit | None = None
+    stores: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return (

@@ -17,7 +17,6 @@ import json
 import logging
 import os
 import zlib
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
@@ -25,25 +24,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
+from migrate.files import VARIABLE as VARIABLE
+from migrate.files import reach as reach
 from migrate.files import sha256_file, sync_folder
 from migrate.runners import Shard, ShardResult
 
-VARIABLE: Final = "LEAD_MIGRATE_FAILPOINT"
 POINTS: Final = ("begun", "synced", "torn", "recorded", "filled", "complete", "aside", "published")
 """In the order in which a run comes to them; `aside` only where an older output is replaced."""
-
-_visits: Counter[str] = Counter()
-
-
-def reach(name: str) -> None:
-    """Die here if the environment says so."""
-    wanted = os.environ.get(VARIABLE)
-    if wanted is None:
-        return
-    _visits[name] += 1
-    if wanted == f"{name}:{_visits[name]}":
-        os._exit(137)
-
 
 VERSION: Final = 2
 _CHECK: Final = "crc32"

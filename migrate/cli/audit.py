@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from migrate.cli import options
+from migrate.cli.next_step import advise_next, store_word
 from migrate.cli.options import (
     GeneralOptions,
     ModelOptions,
@@ -504,6 +505,12 @@ def command(
             quiet=quiet,
         )
     code = show_report(report, outputs, general, page=outputs.html)
+    if code == 0 and source is not None and source.info.kind == translated.info.kind:
+        if outputs.report is None:
+            advise("to let it answer under the old name, keep the report with --report FILE, and switch", quiet=quiet)
+        else:
+            places = store_word(source.info.location), store_word(translated.info.location)
+            advise_next("switch", *places, "--report", outputs.report, quiet=quiet)
     open_page(outputs.html, opens=opens, quiet=quiet)
     return code
 

@@ -61,8 +61,8 @@ def read_defaults(path: Path, commands: Mapping[str, click.Command]) -> dict[str
 
 def unknown_variables(environment: Iterable[str], commands: Iterable[click.Command]) -> list[str]:
     """A sentence for each variable of ours that nothing reads."""
-    from migrate.checkpoint.journal import VARIABLE
     from migrate.datasets.download import URL_VARIABLE
+    from migrate.files import VARIABLE
 
     allowed = {f"{_PREFIX}CONFIG", f"{_PREFIX}DEBUG", URL_VARIABLE, VARIABLE}
     allowed |= {str(option.envvar) for command in commands for option in _options(command).values()}

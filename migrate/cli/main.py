@@ -35,8 +35,14 @@ COMMANDS = (
     "carry",
     "private",
     "run",
+    "switch",
+    "rollback",
+    "forget",
     "demo",
 )
+
+_BESIDE = {"rollback": "switch", "forget": "switch"}
+"""Commands that stand in the module of another, under their own name."""
 
 _BUG = (
     "this is a bug in lead-migrate. Please report it with the command and, from a run with LEAD_MIGRATE_DEBUG=1, "
@@ -105,7 +111,8 @@ def leaf_commands() -> dict[str, click.Command]:
 
 
 def _load(name: str) -> click.Command:
-    command: click.Command = importlib.import_module(f"migrate.cli.{name}").command
+    module = importlib.import_module(f"migrate.cli.{_BESIDE.get(name, name)}")
+    command: click.Command = getattr(module, name if name in _BESIDE else "command")
     return command
 
 

@@ -83,7 +83,7 @@ def command(
     from migrate.audit.inputs import PoolReference
     from migrate.audit.query_set import PARENT_FIELD
     from migrate.files import refuse_overlap
-    from migrate.pipeline import PAGE, MigrationRequest, finished_run, plan_migration
+    from migrate.pipeline import PAGE, STORE, MigrationRequest, finished_run, plan_migration
     from migrate.report.document import choice_document
     from migrate.report.terminal import candidates_table
     from migrate.stores import open_store
@@ -140,7 +140,11 @@ def command(
         code = show_report(done.report, Outputs(None, None, ci), general, page=output / PAGE)
     if not general.as_json:
         choice = finished.document["choice"] if finished is not None else choice_document(done.report)
-        _advise_step(choice["step"] if choice else None, store, output, target, judged, learning.source_model, quiet)
+        if code == 0 and open_store(output / STORE).info.kind == opened.info.kind:
+            advise_next("switch", store_word(store), output / STORE, quiet=quiet)
+        else:
+            step = choice["step"] if choice else None
+            _advise_step(step, store, output, target, judged, learning.source_model, quiet)
     open_page(output / PAGE, opens=opens, quiet=quiet)
     return code
 

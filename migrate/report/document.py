@@ -82,6 +82,7 @@ def audit_document(report: AuditReport) -> dict[str, Any]:
         "query_ids": list(report.query_ids),
         "notes": list(report.notes),
         "manifest": as_plain(report.manifest),
+        "stores": as_plain(report.stores),
         **({} if report.pool is None else {"pool": _pool(report.pool)}),
         **({} if report.frontier is None else {"frontier": frontier_document(report.frontier)}),
         **({} if report.downstream is None else {"downstream": downstream_facts(report.downstream)}),

@@ -307,3 +307,18 @@ def read_all(batches: Iterable[Batch]) -> Batch:
     parts = [(list(batch.ids), batch.vectors.copy()) for batch in batches]
     ids = [doc_id for part, _ in parts for doc_id in part]
     return Batch(ids, np.concatenate([vectors for _, vectors in parts]))
+
+
+def content_of(store: Store) -> dict[str, Any]:
+    """What tells a store from any other, to the last vector: its fingerprint, and hashes of all it has. Reads it whole.
+
+    A report notes it of the stores that it is of, and `switch` asks whether these are the ones.
+    """
+    ids, vectors = hashlib.sha256(), hashlib.sha256()
+    for batch in store.scan():
+        for doc_id in batch.ids:
+            encoded = doc_id.encode(errors="surrogatepass")
+            ids.update(len(encoded).to_bytes(8, "little") + encoded)
+        vectors.update(batch.vectors.astype("<f4", copy=False).tobytes())
+    hashes = {"ids_sha256": ids.hexdigest(), "vectors_sha256": vectors.hexdigest()}
+    return {**store.snapshot().fingerprint, **hashes}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import sqlite3
 import tempfile
@@ -30,9 +31,11 @@ from migrate.stores.base import FROM_THE_START, KindSupport, Resume, Store, Stor
 from migrate.stores.kept import forget, keep, kept_folder, manifest_of, new_token, stamp, sync_tree, token_in
 from migrate.stores.outputs import FolderOutput, Output, ServerOutput
 from migrate.stores.records import Distance, RecordStore, WaitingWriter, check_options, import_client, read_metric
+from migrate.stores.switching import Exchange, FolderExchange, only_one
 from migrate.vectors import Batch, Document, Vectors
 
 DATABASE: Final = "chroma.sqlite3"
+_SEGMENT: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _TOKEN: Final = "lead-migrate"  # noqa: S105
 _URI: Final = "chroma:uri"
 _AT_ONCE: Final = 1_000
@@ -318,6 +321,28 @@ class ChromaStore(RecordStore):
     def successor(self, ending: str) -> str | None:
         """Of a server, another collection."""
         return f"{self._place.location.partition('#')[0]}#{self.name}-{ending}" if self._place.is_remote else None
+
+    def exchange(self, new: Store) -> Exchange:
+        """See `Switchable`: two folders with this collection alone trade places."""
+        mine = self._client_folder
+        if not isinstance(new, ChromaStore) or (theirs := new._client_folder) is None or mine is None:
+            raise UsageError(
+                f"{self.info.location}: expected two folders of Chroma, found a server or another kind of store; a "
+                "server's collections cannot be switched yet: rename them with collection.modify(name=...)"
+            )
+        for store in (self, new):
+            only_one(store.info.location, store._place.names(), self.name)
+        own = [path.name for path in mine.iterdir() if path.name.startswith(DATABASE) or _SEGMENT.fullmatch(path.name)]
+        return FolderExchange.of(mine, theirs, own=own)
+
+    def exchanged(self) -> Exchange | None:
+        """See `Switchable`."""
+        return None if self._client_folder is None else FolderExchange.at(str(self._client_folder))
+
+    @property
+    def _client_folder(self) -> Path | None:
+        """The folder of the client; None on a server."""
+        return None if self._place.is_remote else self._beside()
 
     def _beside(self) -> Path | None:
         return self._place.folder(self.collection)

@@ -13,7 +13,6 @@ import numpy as np
 
 from migrate.errors import StoreError
 from migrate.stores.base import Store
-from migrate.stores.file_store import folder_of
 from migrate.vectors import Vectors
 
 CONFIDENCE_NAME = "confidence.npy"
@@ -124,7 +123,7 @@ def unreliable(spearman: float) -> str:
 
 def stored_confidence(store: Store) -> Vectors | None:
     """As `read_confidence`; None of a store that nothing lies beside."""
-    folder = folder_of(store)
+    folder = store.folder
     return None if folder is None else read_confidence(folder, store.info.count)
 
 

@@ -11,11 +11,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from migrate.errors import StoreError
+from migrate.errors import StoreError, UsageError
 from migrate.files import FileStamp, atomic_file, sha256_file, write_json
 from migrate.manifest import MANIFEST_NAME, Manifest, StoreFacts
 from migrate.stores.base import Snapshot, Store, StoreInfo
 from migrate.stores.binary_reader import read_errors
+from migrate.stores.switching import Exchange, FolderExchange
 
 FLAT_INDEX, FLAT_DOCUMENTS = "index.faiss", "docs.jsonl"
 """What a new store is in that has no predecessor in files."""
@@ -86,6 +87,21 @@ class FileStore(Store):
                     f"if that is meant, {_STAMP}"
                 )
         return tuple(expected)
+
+    def exchange(self, new: Store) -> Exchange:
+        """See `Switchable`: the two folders trade places."""
+        other = as_files(new)
+        if other is None:
+            raise UsageError(f"{new.info.location}: expected a store in files, found none; switch stores of one kind")
+        if other.index_path.name != self.index_path.name:
+            raise UsageError(
+                f"{other.index_path}: expected the name {self.index_path.name}, as in the old store; rename it"
+            )
+        return FolderExchange.of(self.folder, other.folder)
+
+    def exchanged(self) -> Exchange | None:
+        """See `Switchable`."""
+        return FolderExchange.at(str(self.folder))
 
     def check_unchanged(self, before: Snapshot) -> None:
         """Make sure that files and content are still what they were when the snapshot was taken."""

@@ -32,6 +32,7 @@ from migrate.stores.records import (
     import_client,
     read_metric,
 )
+from migrate.stores.switching import Exchange, FolderExchange, only_one
 from migrate.vectors import Batch, Document
 
 _OPTIONS: Final = ("distance", "id", "text", "vector", "version")
@@ -157,6 +158,20 @@ class LanceStore(RecordStore):
     def keep_manifest(self, manifest: Manifest) -> Path:
         """Write it into the folder."""
         return stamp(self._beside(), self.name, self.info.location, manifest)
+
+    def exchange(self, new: Store) -> Exchange:
+        """See `Switchable`: two folders with this table alone trade places."""
+        if not isinstance(new, LanceStore):
+            raise UsageError(f"{new.info.location}: expected a table of LanceDB, found another kind of store")
+        if self._asked_version is not None or new._asked_version is not None:
+            raise UsageError(f"{self.info.location}: a version cannot be switched; name the tables without")
+        for store in (self, new):
+            only_one(store.info.location, _tables(store._path), self.name)
+        return FolderExchange.of(self._path, new._path, own=[f"{self.name}.lance"])
+
+    def exchanged(self) -> Exchange | None:
+        """See `Switchable`."""
+        return FolderExchange.at(str(self._path))
 
     def _beside(self) -> Path:
         return self._path

@@ -35,7 +35,7 @@ from migrate.errors import (
     UnsupportedStoreError,
     UsageError,
 )
-from migrate.files import cache_folder, output_errors
+from migrate.files import atomic_file, cache_folder, output_errors, reach, state_folder, write_json
 from migrate.locations import Address, scrub, secrets_of
 from migrate.manifest import Manifest, StoreFacts
 from migrate.stores.base import FROM_THE_START, KindSupport, Resume, Store, StoreInfo, StoreWriter
@@ -50,6 +50,7 @@ from migrate.stores.records import (
     import_client,
     read_metric,
 )
+from migrate.stores.switching import Exchange, FolderExchange, Record, only_one, others, unfinished
 from migrate.vectors import Batch, Document
 
 _OWN: Final = "lead-migrate"
@@ -314,6 +315,24 @@ class QdrantStore(RecordStore):
         """Of a server, another collection."""
         return f"{self.place.location.partition('#')[0]}#{self.name}-{ending}" if self.place.is_remote else None
 
+    def exchange(self, new: Store) -> Exchange:
+        """See `Switchable`: aliases trade collections; in the local mode, two folders with this one alone places."""
+        if not isinstance(new, QdrantStore) or new.place.is_remote != self.place.is_remote:
+            raise UsageError(f"{new.info.location}: expected a collection beside the old one, found another kind")
+        if self.place.is_remote:
+            return AliasExchange.of(self, new)
+        for store in (self, new):
+            only_one(store.info.location, store.place.names(), self.name)
+        mine, theirs = (store._beside() for store in (self, new))
+        assert mine is not None and theirs is not None  # noqa: S101 - the local mode has a folder
+        return FolderExchange.of(mine, theirs, own=("collection", "meta.json", ".lock"))
+
+    def exchanged(self) -> Exchange | None:
+        """See `Switchable`."""
+        if self.place.is_remote:
+            return AliasExchange.at(self)
+        return FolderExchange.at(str(self._beside()))
+
     def _beside(self) -> Path | None:
         return self.place.folder(self.name)
 
@@ -479,6 +498,113 @@ class QdrantStore(RecordStore):
         extra = {"vector": self.vector, "text": self.text_field, "id": self.id_field, "quantization": self.quantization}
         facts.update({key: value for key, value in extra.items() if value})
         return facts
+
+
+class AliasExchange(Exchange):
+    """Two aliases of a server that trade collections, in one call.
+
+    A server has no place for a record: it is kept in a folder of this machine.
+
+    Parameters
+    ----------
+    place
+        The server.
+    old, new
+        The aliases.
+    """
+
+    def __init__(self, place: _Place, old: str, new: str) -> None:
+        self.place, self.old, self.new = place, old, new
+        server = place.location.partition("#")[0]
+        digest = hashlib.sha256(f"{server}#{old}".encode()).hexdigest()[:32]
+        self.notes = state_folder() / "switches" / f"{digest}.json"
+
+    @classmethod
+    def of(cls, old: QdrantStore, new: QdrantStore) -> AliasExchange:
+        """The exchange of two names that are aliases.
+
+        Raises
+        ------
+        UsageError
+            One of them is a collection, which Qdrant cannot rename; or they are on two servers.
+        """
+        places = [store.place.location.partition("#")[0] for store in (old, new)]
+        if places[0] != places[1]:
+            raise UsageError(f"{new.info.location}: expected a collection of {places[0]}, found another server")
+        aliases = old.place.aliases()
+        for store in (old, new):
+            if store.name not in aliases:
+                raise UsageError(
+                    f"{store.info.location}: expected an alias, found a collection, which Qdrant cannot rename; give "
+                    "it an alias, let your programs ask that, and switch the alias"
+                )
+        return cls(old.place, old.name, new.name)
+
+    @classmethod
+    def at(cls, store: QdrantStore) -> AliasExchange | None:
+        """The exchange that this machine has noted of an alias."""
+        made = cls(store.place, store.name, "")
+        noted = made._noted()
+        if noted is None:
+            return None
+        made.new = noted["aliases"][1]
+        return made
+
+    def record(self) -> Record | None:
+        """What this machine has noted."""
+        noted = self._noted()
+        return None if noted is None else noted["record"]
+
+    def switch(self, record: Record) -> None:
+        """Note which collection is which, and change both aliases in one call."""
+        aliases = self.place.aliases()
+        noted = self._noted() or {
+            "aliases": [self.old, self.new], "old": aliases[self.old], "new": aliases[self.new]
+        }  # fmt: skip
+        with output_errors(self.notes):
+            self.notes.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_file(self.notes, force=True) as aside:
+            write_json(aside, {**noted, "record": dict(record)})
+        reach("noted")
+        self._lead({self.old: noted["new"], self.new: noted["old"]})
+        reach("exchanged")
+
+    def rollback(self) -> None:
+        """Change both aliases back."""
+        noted = self._noted()
+        if noted is not None:
+            self._lead({self.old: noted["old"], self.new: noted["new"]})
+            reach("exchanged")
+            self.notes.unlink(missing_ok=True)
+
+    def forget(self) -> None:
+        """Delete the collection that stepped aside, with its alias."""
+        noted = self._noted()
+        aliases = self.place.aliases()
+        if noted is None or aliases.get(self.old) != noted["new"]:
+            raise unfinished(self.place.location)
+        if self.new in aliases:
+            if aliases[self.new] != noted["old"]:
+                raise others(self.place.location)
+            with _answers(self.place):
+                self.place.client.delete_collection(noted["old"])
+            reach("exchanged")
+        self.notes.unlink(missing_ok=True)
+
+    def _lead(self, wanted: Mapping[str, str]) -> None:
+        models, aliases = _models(), self.place.aliases()
+        if {aliases.get(alias) for alias in wanted} != set(wanted.values()):
+            raise others(self.place.location)
+        steps: list[Any] = []
+        for alias, collection in wanted.items():
+            gone = models.DeleteAlias(alias_name=alias)
+            made = models.CreateAlias(collection_name=collection, alias_name=alias)
+            steps += [models.DeleteAliasOperation(delete_alias=gone), models.CreateAliasOperation(create_alias=made)]
+        with _answers(self.place):
+            self.place.client.update_collection_aliases(steps)
+
+    def _noted(self) -> dict[str, Any] | None:
+        return dict(json.loads(self.notes.read_bytes())) if self.notes.is_file() else None
 
 
 class _Writer(WaitingWriter):

@@ -43,9 +43,14 @@ from migrate.vectors import Batch, Document, Vectors
 if TYPE_CHECKING:
     from apsw import Connection
 
+    from migrate.stores.switching import Exchange
+
 NAME: Final = "sqlite-vec"
 FILE_NAME: Final = "store.db"
 TABLE_NAME: Final = "docs"
+ASIDE: Final = "__lead_migrate_aside"
+"""The end of the name of a table that a switch has let step aside, or has not yet brought in."""
+
 _MAGIC: Final = b"SQLite format 3\x00"
 _VEC0: Final = re.compile(
     r"\s*CREATE\s+VIRTUAL\s+TABLE\b.*?\bUSING\s+vec0\s*\((.*)\)\s*;?\s*", re.IGNORECASE | re.DOTALL
@@ -55,7 +60,7 @@ _COLUMN: Final = re.compile(r"(\+?)\s*(\w+)\s+(\w+)(?:\s+(primary|partition)\s+k
 _DISTANCE: Final = re.compile(r"distance_metric\s*=\s*(\w+)", re.IGNORECASE)
 _FLOATS: Final = ("float", "f32")
 _ELEMENTS: Final = {"float": "<f4", "f32": "<f4", "int8": "i1", "i8": "i1", "bit": "u1"}
-_INSERTED: Final = {"int8": "vec_int8(?)", "i8": "vec_int8(?)", "bit": "vec_bit(?)"}
+INSERTED: Final = {"int8": "vec_int8(?)", "i8": "vec_int8(?)", "bit": "vec_bit(?)"}
 _OPTIONS: Final = ("column", "distance", "text")
 _METADATA: Final = "metadata"
 _SAMPLED: Final = 32
@@ -63,7 +68,7 @@ _WAIT_MS: Final = 10_000
 
 
 @contextmanager
-def _sqlite_errors(location: object) -> Iterator[None]:
+def sqlite_errors(location: object) -> Iterator[None]:
     """Turn errors of SQLite into one line."""
     apsw = import_client("apsw", NAME)
     try:
@@ -81,7 +86,7 @@ def _sqlite_errors(location: object) -> Iterator[None]:
         raise StoreError(f"{location}: SQLite refused: {line}") from error
 
 
-def _connect(path: Path, *, write: bool = False) -> Connection:
+def connect_to(path: Path, *, write: bool = False) -> Connection:
     """A connection with the extension."""
     apsw, sqlite_vec = import_client("apsw", NAME), import_client("sqlite_vec", NAME)
     flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE if write else apsw.SQLITE_OPEN_READONLY
@@ -93,7 +98,8 @@ def _connect(path: Path, *, write: bool = False) -> Connection:
     return connection
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """A name as SQL has it."""
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -135,7 +141,7 @@ class VectorTable:
         return pattern.sub(lambda match: f"{match[1]}{dim}{match[2]}", self.definition, count=1)
 
 
-def _tables(path: Path) -> dict[str, VectorTable]:
+def tables_in(path: Path) -> dict[str, VectorTable]:
     """The tables of vectors in a database, by name; what is listed needs no extension."""
     import sqlite3
 
@@ -204,10 +210,10 @@ class SqliteVecKind:
 def _databases(path: Path) -> list[Path]:
     """The databases with a table of vectors at a path."""
     if path.is_file():
-        return [path] if _is_database(path) and _tables(path) else []
+        return [path] if _is_database(path) and tables_in(path) else []
     with read_errors(path):
         files = sorted(file for file in path.iterdir() if not file.name.startswith("."))
-    return [file for file in files if _is_database(file) and _tables(file)]
+    return [file for file in files if _is_database(file) and tables_in(file)]
 
 
 class SqliteVecStore(RecordStore):
@@ -231,8 +237,8 @@ class SqliteVecStore(RecordStore):
         self.column = _vector_column(location, table, address.options.get("column"))
         self._where = f"{file}#{table.name}"
         self.opened_as = f"{self._name}{options_text(address.options)}"
-        with _sqlite_errors(self._where):
-            self.connection = _connect(file)
+        with sqlite_errors(self._where):
+            self.connection = connect_to(file)
             weakref.finalize(self, self.connection.close)
             self.text, self.beside, said = self._find_text(location, address.options.get("text"))
             self._open_index(f"{file.absolute()}#{table.name}")
@@ -242,7 +248,7 @@ class SqliteVecStore(RecordStore):
                 raise UnsupportedStoreError(
                     f"{location}: expected a distance of l2 or cosine, found {distance}; say ?distance=l2 to take that"
                 )
-            sample = self._decode(self._ask(f"SELECT {_quoted(self.column)} FROM {self._from} LIMIT {_SAMPLED}"), dim)  # noqa: S608
+            sample = self._decode(self._ask(f"SELECT {quoted(self.column)} FROM {self._from} LIMIT {_SAMPLED}"), dim)  # noqa: S608
             metric, odd = read_metric(cast("Distance", distance), sample)
             mine = self._manifest()
             others = [name for name in table.vectors if name != self.column]
@@ -285,13 +291,27 @@ class SqliteVecStore(RecordStore):
         """A writer of a copy of the database."""
         return _CopyWriter(self, location, dim, resume)
 
+    def exchange(self, new: Store) -> Exchange:
+        """See `Switchable`: the new table is brought into the database, and the two trade names."""
+        from migrate.stores.sqlite_vec_switch import SqliteVecExchange
+
+        if not isinstance(new, SqliteVecStore):
+            raise UsageError(f"{new.info.location}: expected a table of sqlite-vec, found another kind of store")
+        return SqliteVecExchange.of(self, new)
+
+    def exchanged(self) -> Exchange | None:
+        """See `Switchable`."""
+        from migrate.stores.sqlite_vec_switch import SqliteVecExchange
+
+        return SqliteVecExchange.at(self)
+
     @property
     def _name(self) -> str:
         return f"{self.file.name}#{self.table.name}"
 
     @property
     def _from(self) -> str:
-        return _quoted(self.table.name)
+        return quoted(self.table.name)
 
     def _manifest(self) -> Manifest | None:
         manifest = find_manifest(self.file.parent, "store")
@@ -321,18 +341,18 @@ class SqliteVecStore(RecordStore):
     def _tables_beside(self) -> dict[str, list[str]]:
         """Ordinary tables that have the key of the vectors, and their columns that may hold texts."""
         listed = "SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'create virtual%'"
-        shadows = ("sqlite_", *(f"{name}_" for name in _tables(self.file)))
+        shadows = ("sqlite_", *(f"{name}_" for name in tables_in(self.file)))
         beside = {}
         for (name,) in self._ask(listed):
             if not name.startswith(shadows):
-                columns = self._ask(f"PRAGMA table_info({_quoted(name)})")
+                columns = self._ask(f"PRAGMA table_info({quoted(name)})")
                 texts = [column[1] for column in columns if re.match(r"(?i)$|text|varchar|char|clob", column[2])]
                 beside[name] = [text for text in texts if text != self._key_of(name)]
         return beside
 
     def _key_of(self, table: str) -> str:
         """The column of an ordinary table that the key of the vectors is found in."""
-        keys = [column[1] for column in self._ask(f"PRAGMA table_info({_quoted(table)})") if column[5]]
+        keys = [column[1] for column in self._ask(f"PRAGMA table_info({quoted(table)})") if column[5]]
         return keys[0] if len(keys) == 1 else "rowid"
 
     def _version(self) -> list[Any]:
@@ -343,8 +363,8 @@ class SqliteVecStore(RecordStore):
         return [[status.st_size, status.st_mtime_ns, status.st_ino] for status in stats if status.st_size]
 
     def _read_ids(self) -> Iterator[str]:
-        with _sqlite_errors(self._where):
-            for (key,) in self.connection.execute(f"SELECT {_quoted(self.table.key)} FROM {self._from}"):  # noqa: S608
+        with sqlite_errors(self._where):
+            for (key,) in self.connection.execute(f"SELECT {quoted(self.table.key)} FROM {self._from}"):  # noqa: S608
                 yield str(key)
 
     def _read_vectors(self, ids: Sequence[str]) -> Batch:
@@ -365,13 +385,13 @@ class SqliteVecStore(RecordStore):
     def _beside(self, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
         table, key = str(self.beside), self._key_of(str(self.beside))
         question = (
-            f"SELECT CAST(b.{_quoted(key)} AS TEXT), b.* FROM json_each(?) j CROSS JOIN {_quoted(table)} b "  # noqa: S608
-            f"WHERE b.{_quoted(key)} = j.value"
+            f"SELECT CAST(b.{quoted(key)} AS TEXT), b.* FROM json_each(?) j CROSS JOIN {quoted(table)} b "  # noqa: S608
+            f"WHERE b.{quoted(key)} = j.value"
         )
-        with _sqlite_errors(self._where):
+        with sqlite_errors(self._where):
             cursor = self.connection.execute(question, (self._keys(ids),))
             rows = cursor.fetchall()
-            names = [column[1] for column in self._ask(f"PRAGMA table_info({_quoted(table)})")]
+            names = [column[1] for column in self._ask(f"PRAGMA table_info({quoted(table)})")]
         return {
             str(row[0]): {name: value for name, value in zip(names, row[1:], strict=True) if name != key}
             for row in rows
@@ -379,11 +399,11 @@ class SqliteVecStore(RecordStore):
 
     def _records(self, ids: Sequence[str], columns: Sequence[str]) -> list[tuple[Any, ...]]:
         """Columns of some records; joined so that each is looked up, where IN would scan the table."""
-        names = ", ".join(f"v.{_quoted(name)}" for name in columns)
+        names = ", ".join(f"v.{quoted(name)}" for name in columns)
         question = (
-            f"SELECT {names} FROM json_each(?) j CROSS JOIN {self._from} v WHERE v.{_quoted(self.table.key)} = j.value"  # noqa: S608
+            f"SELECT {names} FROM json_each(?) j CROSS JOIN {self._from} v WHERE v.{quoted(self.table.key)} = j.value"  # noqa: S608
         )
-        with _sqlite_errors(self._where):
+        with sqlite_errors(self._where):
             return list(self.connection.execute(question, (self._keys(ids),)))
 
     def _keys(self, ids: Sequence[str]) -> str:
@@ -420,9 +440,10 @@ def _as_noted(file: Path, address: Address) -> Address:
 
 
 def _table(location: str, file: Path, name: str) -> VectorTable:
-    tables = _tables(file)
+    tables = tables_in(file)
     if name in tables:
         return tables[name]
+    tables = {found: table for found, table in tables.items() if not found.endswith(ASIDE)}
     if not name and len(tables) == 1:
         return next(iter(tables.values()))
     found = repr(name) if name else "no name"
@@ -501,14 +522,14 @@ class _CopyWriter(_DatabaseWriter):
         path = self._empty(source.file.name)
         others = [*table.columns, *(name for name in table.vectors if name != source.column)]
         kinds = [table.vectors[name][0] if name in table.vectors else "" for name in others]
-        columns = ", ".join(_quoted(name) for name in (table.key, source.column, *others))
-        places = ", ".join(["?", "?", *(_INSERTED.get(kind, "?") for kind in kinds)])
-        insert = f"INSERT INTO {_quoted(table.name)} ({columns}) VALUES ({places})"  # noqa: S608
-        with _sqlite_errors(path), closing(_connect(path, write=True)) as copy:
+        columns = ", ".join(quoted(name) for name in (table.key, source.column, *others))
+        places = ", ".join(["?", "?", *(INSERTED.get(kind, "?") for kind in kinds)])
+        insert = f"INSERT INTO {quoted(table.name)} ({columns}) VALUES ({places})"  # noqa: S608
+        with sqlite_errors(path), closing(connect_to(path, write=True)) as copy:
             with copy.backup("main", source.connection, "main") as backup:
                 backup.step()
             with copy:
-                copy.execute(f"DROP TABLE {_quoted(table.name)}")
+                copy.execute(f"DROP TABLE {quoted(table.name)}")
                 copy.execute(table.with_dimension(source.column, self.rows.dim))
                 for batch in self.batches():
                     copy.executemany(insert, self._rows(batch, others))
@@ -531,7 +552,7 @@ class _NewWriter(_DatabaseWriter):
 
     def load(self) -> None:
         """Make the table."""
-        path, table = self._empty(FILE_NAME), _quoted(self._table)
+        path, table = self._empty(FILE_NAME), quoted(self._table)
         metric = self.source.info.metric
         if metric == "ip" and self.source.info.details.get("distance") != "cosine":
             self.remarks = (
@@ -540,7 +561,7 @@ class _NewWriter(_DatabaseWriter):
             )
         distance = {"l2": "L2", "ip": "cosine"}[metric]
         columns = f"id text primary key, embedding float[{self.rows.dim}] distance_metric={distance}, +content text"
-        with _sqlite_errors(path), closing(_connect(path, write=True)) as connection, connection:
+        with sqlite_errors(path), closing(connect_to(path, write=True)) as connection, connection:
             connection.execute(f"CREATE VIRTUAL TABLE {table} USING vec0({columns}, +{_METADATA} text)")
             insert = f"INSERT INTO {table} (id, embedding, content, {_METADATA}) VALUES (?, ?, ?, ?)"  # noqa: S608
             for documents, vectors in self.records():

@@ -18,7 +18,7 @@ from migrate.cli.main import leaf_commands, run
 from migrate.cli.options import ModelOptions
 from migrate.embedders import load_embedder
 from migrate.stores import open_store
-from migrate.stores.base import read_all
+from migrate.stores.base import content_of, read_all
 
 
 @pytest.fixture(autouse=True)
@@ -326,6 +326,13 @@ def test_the_example_of_the_help_works(name, prepared, monkeypatch, capsys):
         lead_migrate("fit", "my-store", "--target", "tfidf:48", "--stitch", "ridge", "--force", "-o", "my-stitch")
     if name == "carry":
         np.savez("concepts.npz", concept=np.eye(32)[0])
+    if name in ("switch", "rollback", "forget"):
+        (prepared / "translated").rename(prepared / "new-store")
+        stores = {"source": content_of(open_store("my-store")), "translated": content_of(open_store("new-store"))}
+        report = {"kind": "audit", "verdict": {"outcome": "SAFE"}, "stores": stores}
+        Path("report.json").write_text(json.dumps(report))
+    if name in ("rollback", "forget"):
+        assert lead_migrate("switch", "my-store", "new-store", "--unproven") == 0
     if name == "stamp":
         (prepared / "my-store" / "lead-migrate.json").unlink()
     with OpenAIServer() as server:

@@ -24,7 +24,7 @@ from migrate.errors import StoreError, UsageError
 from migrate.files import atomic_folder, cache_folder, write_bytes
 from migrate.locations import Address, options_text
 from migrate.manifest import MANIFEST_NAME, Manifest, find_manifest
-from migrate.stores.base import BATCH_SIZE, StoreInfo
+from migrate.stores.base import BATCH_SIZE, Store, StoreInfo
 from migrate.stores.pgvector.catalog import (
     FILES,
     NAME,
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from psycopg.sql import Composed
 
     from migrate.stores.pgvector.catalog import Table
+    from migrate.stores.switching import Exchange
 
 _METADATA: Final = ("metadata", "cmetadata", "langchain_metadata")
 _NOTED: Final = ("distance", "id", "text")
@@ -139,6 +140,20 @@ class PgvectorStore(RecordStore):
         plain = all(re.fullmatch(r"[A-Za-z0-9_-]+", name) for name in names)
         quoted = names if plain else ['"' + name.replace('"', '""') + '"' for name in names]
         return f"{NAME}:{self.address.place}#{'.'.join(quoted)}"
+
+    def exchange(self, new: Store) -> Exchange:
+        """See `Switchable`: the two tables trade names."""
+        from migrate.stores.pgvector.switch import PgvectorExchange
+
+        if not isinstance(new, PgvectorStore):
+            raise UsageError(f"{new.info.location}: expected a table of the same database, found another kind of store")
+        return PgvectorExchange.of(self, new)
+
+    def exchanged(self) -> Exchange | None:
+        """See `Switchable`."""
+        from migrate.stores.pgvector.switch import PgvectorExchange
+
+        return PgvectorExchange.at(self)
 
     def keep_manifest(self, manifest: Manifest) -> str:
         """Keep a manifest in the database, beside the table; the table stays as it is."""

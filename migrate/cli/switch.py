@@ -1,0 +1,82 @@
+"""`lead-migrate switch`, `rollback` and `forget`: the new store under the old name, and back."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from migrate.cli import options
+from migrate.cli.next_step import store_word
+from migrate.cli.options import option
+from migrate.cli.terminal import show, show_json
+
+
+@options.command(
+    "switch",
+    "Let the new store answer under the old name.",
+    example="lead-migrate switch my-store new-store --report report.json",
+)
+@click.argument("old", type=options.STORE)
+@click.argument("new", type=options.STORE)
+@option(
+    "--report",
+    type=options.PATH,
+    metavar="FILE",
+    help="JSON report of the audit that found NEW safe.  [default: the report.json that `run` left beside NEW]",
+)
+@option("--unproven", is_flag=True, help="Switch without a report that says SAFE of these two stores.")
+@options.as_json
+def command(old: str, new: str, report: Path | None, unproven: bool, as_json: bool) -> None:
+    """Let the store NEW answer where OLD did; OLD steps aside, and is kept until `rollback` or `forget`.
+
+    Both names change in one step, where the system or the database can do that. A switch that was killed is finished
+    by the same command, or undone by `rollback`.
+    """
+    from migrate.report.switch import switch_document, switched_text
+    from migrate.switch import switch_store
+
+    done = switch_store(store_word(old), store_word(new), report=report, unproven=unproven)
+    _show(switch_document("switch", done), switched_text(done), as_json=as_json)
+
+
+@options.command("rollback", "Let the old store answer again.", example="lead-migrate rollback my-store")
+@click.argument("old", type=options.STORE)
+@options.as_json
+def rollback(old: str, as_json: bool) -> None:
+    """Undo a `switch`: the old store answers at OLD again, and the new one where it was before."""
+    from migrate.report.switch import rolled_back_text, switch_document
+    from migrate.switch import roll_back
+
+    done = roll_back(store_word(old))
+    _show(switch_document("rollback", done), rolled_back_text(done), as_json=as_json)
+
+
+@options.command("forget", "Delete the old store after a switch.", example="lead-migrate forget my-store --yes")
+@click.argument("old", type=options.STORE)
+@option("--yes", is_flag=True, help="Do not ask.")
+@options.as_json
+def forget(old: str, yes: bool, as_json: bool) -> None:
+    """Delete the old store that stepped aside for the one that answers at OLD now, and nothing else."""
+    from migrate.errors import UsageError
+    from migrate.report.switch import forgotten_text, switch_document
+    from migrate.switch import find_switch, forget_switch
+
+    word = store_word(old)
+    found = find_switch(word)
+    if not yes and not sys.stdin.isatty():
+        raise UsageError(f"{found.aside} would be deleted, and nobody can be asked here; agree with --yes")
+    question = f"Delete {found.aside}, the store that answered as {found.old} before?"
+    if not yes and not click.confirm(question, err=True):
+        raise UsageError(f"{found.aside}: not agreed to; nothing was deleted")
+    done = forget_switch(word)
+    _show(switch_document("forget", done), forgotten_text(done), as_json=as_json)
+
+
+def _show(document: dict[str, Any], text: str, *, as_json: bool) -> None:
+    if as_json:
+        show_json(document)
+    else:
+        show(text)

@@ -1,0 +1,52 @@
+"""A switch of two stores, and its way back, as text and JSON."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import asdict
+from typing import Any, Final
+
+from migrate.switch import Switch
+
+_UNPROVEN: Final = "unproven: nothing says that the new store is SAFE"
+_STEPS: Final = (("roll back", "rollback"), ("delete the old store", "forget"))
+
+
+def switched_text(done: Switch) -> str:
+    """What answers now, under which name, by which model; where the old store is, and the ways back and on."""
+    lines = [
+        f"{done.old}: the new store answers here now{', as an earlier switch began' if done.already else ''}",
+        _queries(done.model, done.old_model),
+        f"the old store is kept: {done.aside}",
+    ]
+    lines += ["SAFE, as the report says of these two stores" if done.proven else _UNPROVEN]
+    lines += [f"to {what}: {shlex.join(['lead-migrate', command, done.old])}" for what, command in _STEPS]
+    return "\n".join(lines)
+
+
+def rolled_back_text(done: Switch) -> str:
+    """What answers again."""
+    return "\n".join(
+        [
+            f"{done.old}: the old store answers here again",
+            f"the new store is where it was: {done.new}",
+            _queries(done.old_model, done.model),
+        ]
+    )
+
+
+def forgotten_text(done: Switch) -> str:
+    """What is gone."""
+    return f"{done.old}: the old store is deleted; the new one stays, and cannot be rolled back any more"
+
+
+def switch_document(kind: str, done: Switch) -> dict[str, Any]:
+    """The same for programs."""
+    return {"schema_version": 1, "kind": kind, **asdict(done)}
+
+
+def _queries(model: str | None, before: str | None) -> str:
+    if model is None:
+        return "queries must be embedded with the model of this store, which it does not name"
+    instead = f" instead of {before}" if before not in (None, model) else ""
+    return f"queries must be embedded with {model}{instead} from now on"

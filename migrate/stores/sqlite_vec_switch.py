@@ -1,0 +1,270 @@
+"""Two tables of sqlite-vec that trade names in one transaction, and a record of it in the database.
+
+The new table is brought into the old one's database first, in parts, so that nobody waits long. The extension cannot
+rename its tables, so the tables that hold their content are renamed, and what SQLite has noted of the two themselves.
+What lies beside the database follows the transaction, out of the record: a switch that was killed between is finished
+by the next.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from migrate.errors import UsageError
+from migrate.files import atomic_file, output_errors, reach, write_bytes
+from migrate.manifest import MANIFEST_NAME
+from migrate.stores.sqlite_vec import ASIDE, INSERTED, SqliteVecStore, connect_to, quoted, sqlite_errors, tables_in
+from migrate.stores.switching import ROLLED_BACK, SWITCHED, Exchange, Record, others, unfinished
+
+if TYPE_CHECKING:
+    from apsw import Connection
+
+_NOTES: Final = "lead_migrate_switch"
+_RECORD: Final = "record"
+_AT_ONCE: Final = 1_000
+_CONTENT: Final = r"_(?:info|chunks|rowids|auxiliary|(?:vector_chunks|metadatachunks|metadatatext)\d+)"
+_HEAD: Final = re.compile(
+    r"(CREATE\s+VIRTUAL\s+TABLE\s+(?:IF\s+NOT\s+EXISTS\s+)?)(?:\"(?:[^\"]|\"\")+\"|\[[^]]+\]|`[^`]+`|\S+)(\s+USING\b)",
+    re.IGNORECASE,
+)
+
+
+class SqliteVecExchange(Exchange):
+    """Two tables of one database.
+
+    Parameters
+    ----------
+    file, old, new
+        The database, and the names of the tables.
+    incoming
+        The new store, where it is in another database and is still to be brought in.
+    beside
+        Files to be beside the database before and after, by `old/` or `new/` and their names.
+    """
+
+    def __init__(
+        self,
+        file: Path,
+        old: str,
+        new: str,
+        *,
+        incoming: SqliteVecStore | None = None,
+        beside: Mapping[str, bytes] | None = None,
+    ) -> None:
+        self.file, self.old, self.new = file, old, new
+        self._incoming, self._beside = incoming, dict(beside or {})
+
+    @classmethod
+    def of(cls, old: SqliteVecStore, new: SqliteVecStore) -> SqliteVecExchange:
+        """See `Switchable.exchange`."""
+        one, other = old.table, new.table
+        same = old.file.samefile(new.file)
+        if same and one.name == other.name:
+            raise UsageError(f"{new.info.location}: this is the old table itself; name the new one")
+        columns = [one.key, *one.vectors, *one.columns]
+        lacking = [name for name in columns if name not in {other.key, *other.vectors, *other.columns}]
+        if lacking or one.key != other.key or old.column != new.column:
+            raise UsageError(
+                f"{new.info.location}: expected the columns of {one.name}, {', '.join(columns)}, found others; "
+                "translate into a copy of the database"
+            )
+        beside = {f"new/{name}": content for name, content in _files_beside(new).items()}
+        if new.info.manifest is not None:
+            manifest = replace(new.info.manifest, details={**new.info.manifest.details, "index": old.opened_as})
+            text = json.dumps(manifest.as_json(), sort_keys=True, indent=2, ensure_ascii=False)
+            beside[f"new/{MANIFEST_NAME}"] = f"{text}\n".encode()
+        mine = {name: old.file.with_name(name) for name in (key.partition("/")[2] for key in beside)}
+        present = [path for path in mine.values() if path.is_file()]
+        if present and old.info.manifest is None:
+            raise UsageError(f"{present[0]} is of another store; move the database into a folder of its own")
+        manifest_path = [] if old.info.manifest is None else [old.file.with_name(MANIFEST_NAME)]
+        for path in {*present, *manifest_path}:
+            beside[f"old/{path.relative_to(old.file.parent).as_posix()}"] = path.read_bytes()
+        aside = other.name if same else f"{one.name}{ASIDE}"
+        return cls(old.file, one.name, aside, incoming=None if same else new, beside=beside)
+
+    @classmethod
+    def at(cls, store: SqliteVecStore) -> SqliteVecExchange | None:
+        """See `Switchable.exchanged`."""
+        made = cls(store.file, store.table.name, "")
+        with made._open() as connection:
+            noted = made._noted(connection)
+        if noted is None:
+            return None
+        made.new = noted["tables"][1]
+        return made
+
+    def aside(self, new: str) -> str:
+        """The table in the old database."""
+        return f"sqlite-vec:{self.file.absolute()}#{self.new}"
+
+    def record(self) -> Record | None:
+        """What the database has noted."""
+        with self._open() as connection:
+            noted = self._noted(connection)
+        return None if noted is None else noted["record"]
+
+    def switch(self, record: Record) -> None:
+        """Bring the new table in, trade names and note it in one transaction, then what lies beside."""
+        with self._open() as connection:
+            noted = self._noted(connection)
+            if noted is None and self._incoming is not None:
+                self._bring_in(connection, self._incoming)
+            with _transaction(connection):
+                noted = self._noted(connection)
+                if noted is None or noted["goal"] == ROLLED_BACK:
+                    self._trade(connection)
+                    if noted is None:
+                        for name, content in self._beside.items():
+                            self._note(connection, name, content)
+                    self._set_goal(connection, record, SWITCHED, brought=noted or self._incoming is not None)
+                    reach("noted")
+            reach("exchanged")
+            self._place(connection, "new/", "old/")
+
+    def rollback(self) -> None:
+        """Trade names again, then what lies beside; the table that was brought in is dropped."""
+        with self._open() as connection:
+            with _transaction(connection):
+                noted = self._noted(connection)
+                if noted is None:
+                    return
+                if noted["goal"] != ROLLED_BACK:
+                    self._trade(connection)
+                    self._set_goal(connection, noted["record"], ROLLED_BACK, brought=noted)
+                    reach("noted")
+            reach("exchanged")
+            self._place(connection, "old/", "new/")
+            with _transaction(connection):
+                self._remove(connection, drop=noted["brought"])
+
+    def forget(self) -> None:
+        """Drop the table that stepped aside, and the record, in one transaction."""
+        with self._open() as connection:
+            noted = self._noted(connection)
+            if noted is None or noted["goal"] != SWITCHED:
+                raise unfinished(self.file)
+            self._place(connection, "new/", "old/")
+            with _transaction(connection):
+                self._remove(connection, drop=True)
+                reach("noted")
+            reach("exchanged")
+
+    @contextmanager
+    def _open(self) -> Iterator[Connection]:
+        with sqlite_errors(self.file), closing(connect_to(self.file, write=True)) as connection:
+            yield connection
+
+    def _bring_in(self, connection: Connection, source: SqliteVecStore) -> None:
+        """Copy the new table, in parts; what a killed run has brought is dropped."""
+        table = source.table
+        others_ = [*table.columns, *(name for name in table.vectors if name != source.column)]
+        columns = [table.key, source.column, *others_]
+        kinds = [table.vectors[name][0] if name in table.vectors else "" for name in columns]
+        places = ", ".join(INSERTED.get(kind, "?") for kind in kinds)
+        insert = f"INSERT INTO {quoted(self.new)} ({', '.join(map(quoted, columns))}) VALUES ({places})"  # noqa: S608
+        with _transaction(connection):
+            connection.execute(f"DROP TABLE IF EXISTS {quoted(self.new)}")
+            connection.execute(_renamed(table.definition, self.new))
+        for first in range(0, source.info.count, _AT_ONCE):
+            ids = source.ids(range(first, min(first + _AT_ONCE, source.info.count)))
+            with _transaction(connection):
+                connection.executemany(insert, source._records(ids, columns))
+            reach("brought")
+
+    def _trade(self, connection: Connection) -> None:
+        present = tables_in(self.file).keys()
+        if not {self.old, self.new} <= present:
+            raise others(self.file)
+        between = f"{self.old}__switching"
+        connection.execute("PRAGMA writable_schema = ON")
+        for name, other in ((self.old, between), (self.new, self.old), (between, self.new)):
+            _rename(connection, name, other)
+        connection.execute("PRAGMA writable_schema = RESET")  # and the schema is read again
+
+    def _place(self, connection: Connection, wanted: str, other: str) -> None:
+        """Write the files that belong beside the table that answers now, and remove those of the other one."""
+        folder = self.file.parent
+        question = f"SELECT name, content FROM {_NOTES} WHERE old = ?"  # noqa: S608
+        noted = {str(name): bytes(content) for name, content in connection.execute(question, (self.old,))}
+        files = {name.removeprefix(wanted): noted[name] for name in noted if name.startswith(wanted)}
+        with output_errors(folder):
+            for name, content in files.items():
+                (folder / name).parent.mkdir(exist_ok=True, parents=True)
+                with atomic_file(folder / name, force=True) as aside:
+                    write_bytes(aside, content)
+                reach("placed")
+            for name in noted:
+                if name.startswith(other) and name.removeprefix(other) not in files:
+                    (folder / name.removeprefix(other)).unlink(missing_ok=True)
+
+    def _noted(self, connection: Connection) -> dict[str, Any] | None:
+        if not list(connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (_NOTES,))):
+            return None
+        question = f"SELECT content FROM {_NOTES} WHERE old = ? AND name = ?"  # noqa: S608
+        found = list(connection.execute(question, (self.old, _RECORD)))
+        return dict(json.loads(bytes(found[0][0]))) if found else None
+
+    def _set_goal(self, connection: Connection, record: Record, goal: str, *, brought: Any) -> None:
+        is_brought = brought["brought"] if isinstance(brought, dict) else brought
+        noted = {"tables": [self.old, self.new], "record": dict(record), "goal": goal, "brought": is_brought}
+        self._note(connection, _RECORD, json.dumps(noted).encode())
+
+    def _note(self, connection: Connection, name: str, content: bytes) -> None:
+        # columns of no texts, so that none of them is taken for the texts of a store
+        connection.execute(
+            f"CREATE TABLE IF NOT EXISTS {_NOTES} (old BLOB, name BLOB, content BLOB, UNIQUE(old, name))"
+        )
+        connection.execute(f"INSERT OR REPLACE INTO {_NOTES} VALUES (?, ?, ?)", (self.old, name, content))  # noqa: S608
+
+    def _remove(self, connection: Connection, *, drop: bool) -> None:
+        if drop:
+            connection.execute(f"DROP TABLE IF EXISTS {quoted(self.new)}")
+        connection.execute(f"DELETE FROM {_NOTES} WHERE old = ?", (self.old,))  # noqa: S608
+        if not list(connection.execute(f"SELECT 1 FROM {_NOTES} LIMIT 1")):  # noqa: S608
+            connection.execute(f"DROP TABLE {_NOTES}")
+
+
+@contextmanager
+def _transaction(connection: Connection) -> Iterator[None]:
+    """A transaction that waits for other writers at its beginning, and not at its end."""
+    connection.execute("PRAGMA legacy_alter_table = ON")  # names in triggers and views stay as they are
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+def _renamed(definition: str, name: str) -> str:
+    return _HEAD.sub(lambda match: f"{match[1]}{quoted(name)}{match[2]}", definition, count=1)
+
+
+def _rename(connection: Connection, name: str, other: str) -> None:
+    """What the extension would do if it could."""
+    listed = [str(row[0]) for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    for content in listed:
+        if re.fullmatch(re.escape(name) + _CONTENT, content):
+            connection.execute(f"ALTER TABLE {quoted(content)} RENAME TO {quoted(other + content[len(name) :])}")
+    (definition,) = next(connection.execute("SELECT sql FROM sqlite_master WHERE name = ? AND type = 'table'", (name,)))
+    connection.execute(
+        "UPDATE sqlite_master SET name = ?, tbl_name = ?, sql = ? WHERE name = ? AND type = 'table'",
+        (other, other, _renamed(str(definition), other), name),
+    )
+
+
+def _files_beside(store: SqliteVecStore) -> dict[str, bytes]:
+    """What lies beside a database that this tool has made: manifest, confidence, state of the model."""
+    folder = store.folder
+    if folder is None:
+        return {}
+    paths = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith((".", store.file.name)))
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}

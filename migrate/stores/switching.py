@@ -1,0 +1,301 @@
+"""Switching: a new store comes to answer under the name of an old one, in one step, and back.
+
+A kind that can is `Switchable`: it gives an `Exchange`, after which the two stores have traded names. Nothing is copied
+back, so undoing it is as quick. `FolderExchange` is the one of all kinds that have a folder to themselves; databases
+trade names inside, in a transaction of their own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, Protocol, Self, runtime_checkable
+
+from migrate.errors import InputError, UsageError
+from migrate.files import (
+    atomic_file,
+    exchange_paths,
+    output_errors,
+    output_lock,
+    reach,
+    real_path,
+    refuse_overlap,
+    sync_folder,
+    write_json,
+)
+from migrate.locations import Address
+from migrate.manifest import MANIFEST_NAME
+from migrate.stores.base import Store
+from migrate.stores.confidence import CONFIDENCE_NAME
+
+SWITCHED: Final = "switched"
+ROLLED_BACK: Final = "rolled back"
+FORGOTTEN: Final = "forgotten"
+BESIDE: Final = (MANIFEST_NAME, CONFIDENCE_NAME, "embedder.json", "embedder.safetensors")
+"""What this tool leaves beside a store: its manifest, confidence, state of the model."""
+
+_SCHEME: Final = re.compile(r"[a-z][a-z0-9+._-]*:(.*)", re.DOTALL)
+
+Record = Mapping[str, Any]
+"""What a switch notes of itself, as JSON holds it: `old` and `new` locations, models, whether it was proven."""
+
+
+class Exchange(ABC):
+    """Two stores of one kind that trade names: the old one then answers under the name of the new one.
+
+    What it does is done again without harm: a step that was killed is finished or undone by the next.
+    """
+
+    def aside(self, new: str) -> str:
+        """Where the old store answers while it is beside the new one: under the name that this one had."""
+        return new
+
+    @abstractmethod
+    def record(self) -> Record | None:
+        """What the last switch has noted, finished or not; None where nothing was switched."""
+
+    @abstractmethod
+    def switch(self, record: Record) -> None:
+        """Let the new store answer under the old name; `record` is kept until it is undone or forgotten.
+
+        Raises
+        ------
+        InputError
+            What is there is not what the record says.
+        """
+
+    @abstractmethod
+    def rollback(self) -> None:
+        """Let the old store answer under its name again, and the new one under its own."""
+
+    @abstractmethod
+    def forget(self) -> None:
+        """Delete the old store, which stepped aside, and the record, and nothing else.
+
+        Raises
+        ------
+        UsageError
+            The switch has not come to its end.
+        """
+
+
+@runtime_checkable
+class Switchable(Protocol):
+    """A store that another one can take the place of."""
+
+    def exchange(self, new: Store) -> Exchange:
+        """The exchange with another store of the same kind; nothing is changed yet.
+
+        Raises
+        ------
+        UsageError
+            It cannot be done, because of what is named.
+        """
+
+    def exchanged(self) -> Exchange | None:
+        """The exchange by which the store that answers here came here; None where there was none."""
+
+
+def only_one(location: str, names: Collection[str], wanted: str) -> None:
+    """Make sure that a folder which is to trade places with another has nothing but one table or collection.
+
+    Raises
+    ------
+    UsageError
+        It has others, or another one.
+    """
+    if list(names) != [wanted]:
+        raise UsageError(
+            f"{location}: expected a folder with {wanted} and nothing else, found {', '.join(sorted(names))}; folders "
+            "trade places as a whole: give it a folder of its own, under the same name"
+        )
+
+
+def unfinished(location: object) -> UsageError:
+    """What is told where a store is to be forgotten that has not stepped aside."""
+    return UsageError(f"{location}: the switch did not come to its end; run switch or rollback again, then forget")
+
+
+def others(location: object) -> InputError:
+    """What is told where the stores are not those that were switched."""
+    return InputError(
+        f"{location}: expected the two stores that were switched, found others in their places; put them back, or "
+        "remove what is noted of the switch"
+    )
+
+
+class FolderExchange(Exchange):
+    """Two folders that trade places.
+
+    Linux does that in one step. Elsewhere there are renames, of which any can be the last before a kill: the folders
+    are known by their inodes, which the journal beside the old one has noted.
+
+    Parameters
+    ----------
+    old, new
+        The folders; links are followed.
+    """
+
+    def __init__(self, old: Path, new: Path) -> None:
+        self.old, self.new = real_path(old), real_path(new)
+        self.journal = _journal(self.old)
+        self._spare = self.old.with_name(f".{self.old.name}.switching")
+
+    @classmethod
+    def of(cls, old: Path, new: Path, *, own: Collection[str] = ()) -> Self:
+        """The exchange of two folders; the old one has nothing that the new one lacks, but for its `own` and `BESIDE`.
+
+        Raises
+        ------
+        UsageError
+            It has, or they lie in each other or on two file systems.
+        """
+        made = cls(old, new)
+        refuse_overlap(made.new, made.old)
+        missing = sorted(_missing(made.old, made.new, {*own, *BESIDE}))
+        if missing:
+            raise UsageError(
+                f"{old}: expected a folder with nothing but the store, found {', '.join(missing[:5])}, which {new} "
+                "lacks; copy it there, or give the store a folder of its own"
+            )
+        with output_errors(made.old):
+            apart = made.old.parent.stat().st_dev != made.new.parent.stat().st_dev
+        if apart:
+            raise UsageError(f"{new}: expected a folder on the file system of {old}, found another; move it there")
+        return made
+
+    @classmethod
+    def at(cls, location: str) -> FolderExchange | None:
+        """The exchange that has left a journal beside the folder that a location is of, or once was."""
+        scheme = _SCHEME.fullmatch(location)
+        rests = [location, *([scheme[1], Address.parse(scheme[1]).place] if scheme else [])]
+        for path in map(Path, filter(None, rests)):
+            for folder in [path, *([] if path.is_dir() else [path.parent])]:
+                place = real_path(folder)
+                if place.name and _journal(place).is_file():
+                    return cls(place, Path(_read(_journal(place))["paths"][1]))
+        return None
+
+    def record(self) -> Record | None:
+        """What the journal has."""
+        noted = self._noted()
+        return None if noted is None else noted["record"]
+
+    def switch(self, record: Record) -> None:
+        """Note both folders, and let them trade places."""
+        with output_lock(self.old), output_errors(self.old):
+            noted = self._noted()
+            if noted is None:
+                one, other = _identity(self.old), _identity(self.new)
+                noted = {"paths": [str(self.old), str(self.new)], "old": one, "new": other}
+            if noted.get("goal") == FORGOTTEN:
+                raise UsageError(f"{self.old}: what stepped aside is half deleted; run forget again")
+            self._note({**noted, "record": dict(record), "goal": SWITCHED})
+            self._arrange(noted["new"], noted["old"])
+
+    def rollback(self) -> None:
+        """Let them trade places again, and remove the journal."""
+        with output_lock(self.old), output_errors(self.old):
+            noted = self._noted()
+            if noted is None:
+                return
+            if noted["goal"] == FORGOTTEN:
+                raise UsageError(f"{self.old}: the old store is deleted, or half so; run forget again")
+            self._note({**noted, "goal": ROLLED_BACK})
+            self._arrange(noted["old"], noted["new"])
+            self._remove_journal()
+
+    def forget(self) -> None:
+        """Delete the folder that stepped aside."""
+        with output_lock(self.old), output_errors(self.old):
+            noted = self._noted()
+            if noted is None:
+                return
+            gone = self.new.with_name(f".{self.new.name}.forgotten")
+            if noted["goal"] != FORGOTTEN:
+                if noted["goal"] != SWITCHED or _identity(self.old) != noted["new"]:
+                    raise unfinished(self.old)
+                if _identity(self.new) != noted["old"]:
+                    raise others(self.old)
+                self._note({**noted, "goal": FORGOTTEN})
+            if _identity(self.new) == noted["old"]:
+                os.rename(self.new, gone)
+                reach("set aside")
+            if _identity(gone) == noted["old"]:
+                shutil.rmtree(gone)
+            self._remove_journal()
+
+    def _arrange(self, here: list[int] | None, there: list[int] | None) -> None:
+        """Bring the folder that is known as `here` to the old name, `there` to the new one."""
+        for _ in range(5):
+            old, new = _identity(self.old), _identity(self.new)
+            if (old, new) == (here, there):
+                break
+            if (old, new) == (there, here):
+                if not exchange_paths(self.old, self.new):
+                    os.rename(self.old, self._spare)
+            else:
+                self._bring(here, self.old) or self._bring(there, self.new)
+            reach("moved")
+        else:
+            raise others(self.old)
+        for folder in {self.old.parent, self.new.parent}:
+            sync_folder(folder)
+        reach("exchanged")
+
+    def _bring(self, wanted: list[int] | None, free: Path) -> bool:
+        """Rename the folder that is wanted to a path where nothing is; whether that was to be done."""
+        if os.path.lexists(free):
+            return False
+        found = next((path for path in (self.old, self.new, self._spare) if _identity(path) == wanted), None)
+        if found is None:
+            raise others(self.old)
+        os.rename(found, free)
+        return True
+
+    def _noted(self) -> dict[str, Any] | None:
+        return _read(self.journal) if self.journal.is_file() else None
+
+    def _note(self, noted: Mapping[str, Any]) -> None:
+        with atomic_file(self.journal, force=True) as aside:
+            write_json(aside, dict(noted))
+        reach("noted")
+
+    def _remove_journal(self) -> None:
+        self.journal.unlink(missing_ok=True)
+        sync_folder(self.journal.parent)
+
+
+def _journal(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}.switch.json")
+
+
+def _read(journal: Path) -> dict[str, Any]:
+    try:
+        noted = json.loads(journal.read_bytes())
+        if {"paths", "old", "new", "record", "goal"} <= noted.keys():
+            return dict(noted)
+    except (ValueError, AttributeError):
+        pass
+    raise InputError(f"{journal}: expected what a switch has noted, found something else; see what wrote it")
+
+
+def _identity(path: Path) -> list[int] | None:
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        return None
+    return [status.st_dev, status.st_ino]
+
+
+def _missing(old: Path, new: Path, own: Collection[str]) -> Iterator[str]:
+    """What of the old folder has no counterpart in the new one, as paths within it."""
+    for path in old.rglob("*"):
+        name = path.relative_to(old)
+        if name.parts[0] not in own and not path.is_dir() and not (new / name).exists():
+            yield name.as_posix()

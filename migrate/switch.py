@@ -1,0 +1,242 @@
+"""Lets a new store answer under the name of the old one, once an audit has found it SAFE; and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from migrate.errors import InputError, UsageError
+from migrate.files import describe_os_error
+from migrate.locations import hide_secrets
+from migrate.stores import open_store
+from migrate.stores.base import Store, content_of
+from migrate.stores.registry import path_in
+from migrate.stores.switching import Exchange, FolderExchange, Record, Switchable
+
+REPORT: Final = "report.json"
+"""What `run` leaves beside the store that it makes."""
+
+_SAFE: Final = "SAFE"
+_AUDIT_AGAIN: Final = "audit it again with --source and --report FILE, or switch anyway with `unproven=True`"
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """A switch that was done.
+
+    Attributes
+    ----------
+    old, new
+        The locations, as they were given: what was `new` answers under `old` now.
+    aside
+        Where the old store answers until it is rolled back or forgotten.
+    model, old_model
+        What queries are to be embedded with now, and were; None where the stores do not say.
+    proven
+        Whether a report says that the new store is SAFE.
+    already
+        Whether an earlier call had begun it.
+    """
+
+    old: str
+    new: str
+    aside: str
+    model: str | None
+    old_model: str | None
+    proven: bool
+    already: bool = False
+
+    @classmethod
+    def of(cls, record: Record, *, already: bool = False) -> Switch:
+        """What a record says."""
+        return cls(**{name: record.get(name) for name in cls.__slots__ if name != "already"}, already=already)  # type: ignore[arg-type]
+
+
+def switch_store(old: str, new: str, *, report: Path | None = None, unproven: bool = False) -> Switch:
+    """Let the store at `new` answer at `old`, and the old one step aside.
+
+    A switch of the same two that was killed is finished; one that is done stays.
+
+    Parameters
+    ----------
+    old, new
+        Locations of stores of one kind, with the same ids.
+    report
+        The JSON report of an audit that found the new one SAFE; without, the one that `run` has left beside it.
+    unproven
+        Do without.
+
+    Raises
+    ------
+    UsageError
+        The kind cannot, or not these two; or something else was switched here and is not forgotten yet.
+    InputError
+        There is no report, or it is not SAFE, or not of these stores; or these have not the same ids.
+    OutputError, RemoteError
+        The system or the server refused.
+    """
+    old, new = hide_secrets(old), hide_secrets(new)
+    before = find_exchange(old)
+    record = None if before is None else before.record()
+    if before is not None and record is not None:
+        if record["new"] != new:
+            raise UsageError(f"{old}: {record['new']} was switched here before; run rollback or forget of {old} first")
+        before.switch(record)
+        return Switch.of(record, already=True)
+    old_store, new_store = open_store(old, verify=True), open_store(new, verify=True)
+    exchange = _exchange(old_store, new_store)
+    contents = content_of(old_store), content_of(new_store)
+    for name, what in (("count", "vectors"), ("ids_sha256", "ids")):
+        if contents[0][name] != contents[1][name]:
+            counts = " and ".join(f"{content['count']:,}" for content in contents)
+            raise InputError(
+                f"{new}: expected the same {what} as in {old}, found others ({counts} vectors); translate what the old "
+                "store has now"
+            )
+    proven = False if unproven else _prove(old_store, new_store, contents, report)
+    record = {
+        "old": old,
+        "new": new,
+        "aside": exchange.aside(new),
+        "model": _model(new_store),
+        "old_model": _model(old_store),
+        "proven": proven,
+    }
+    exchange.switch(record)
+    return Switch.of(record)
+
+
+def roll_back(old: str) -> Switch:
+    """Let the old store answer at `old` again; the new one is where it was.
+
+    Raises
+    ------
+    UsageError
+        Nothing was switched there.
+    InputError
+        The stores are not those that were switched.
+    OutputError, RemoteError
+        The system or the server refused.
+    """
+    exchange, record = _noted(old)
+    exchange.rollback()
+    return Switch.of(record)
+
+
+def forget_switch(old: str) -> Switch:
+    """Delete the old store that stepped aside for the one at `old`, and what is noted of the switch.
+
+    Raises
+    ------
+    UsageError
+        Nothing was switched there, or not to the end.
+    InputError
+        The stores are not those that were switched.
+    OutputError, RemoteError
+        The system or the server refused.
+    """
+    exchange, record = _noted(old)
+    exchange.forget()
+    return Switch.of(record)
+
+
+def find_switch(old: str) -> Switch:
+    """The switch that is noted of a location.
+
+    Raises
+    ------
+    UsageError
+        There is none.
+    """
+    return Switch.of(_noted(old)[1])
+
+
+def find_exchange(location: str) -> Exchange | None:
+    """The exchange by which the store at a location came there; the store itself may be between two places."""
+    exchange = FolderExchange.at(location)
+    if exchange is not None:
+        return exchange
+    store = open_store(location)
+    return store.exchanged() if isinstance(store, Switchable) else None
+
+
+def _noted(old: str) -> tuple[Exchange, Record]:
+    old = hide_secrets(old)
+    exchange = find_exchange(old)
+    record = None if exchange is None else exchange.record()
+    if exchange is None or record is None:
+        raise UsageError(f"{old}: nothing was switched here, or it is rolled back or forgotten already")
+    return exchange, record
+
+
+def _exchange(old: Store, new: Store) -> Exchange:
+    kinds = old.info.kind, new.info.kind
+    if kinds[0] != kinds[1]:
+        raise UsageError(
+            f"{new.info.location}: expected a store of the kind {kinds[0]}, as the old one, found {kinds[1]}; let your "
+            "programs open the new one instead"
+        )
+    if old.info.location == new.info.location:
+        raise UsageError(f"{new.info.location}: this is the old store itself; name the new one")
+    if not isinstance(old, Switchable):
+        raise UsageError(f"{old.info.location}: stores of the kind {kinds[0]} cannot be switched; name another")
+    return old.exchange(new)
+
+
+def _model(store: Store) -> str | None:
+    manifest = store.info.manifest
+    return None if manifest is None or manifest.model is None else manifest.model.spec
+
+
+def _prove(old: Store, new: Store, contents: tuple[Mapping[str, Any], Mapping[str, Any]], path: Path | None) -> bool:
+    """Make sure that a report says SAFE of exactly these two stores."""
+    report = _read_report(new.info.location, path)
+    where = report["path"]
+    outcomes = {report.get("verdict", {}).get("outcome"), (report.get("downstream") or {}).get("outcome", _SAFE)}
+    if outcomes != {_SAFE}:
+        found = ", ".join(sorted(map(str, outcomes - {_SAFE})))
+        raise InputError(
+            f"{where}: expected a report that says SAFE, found {found}; see what it advises, or switch anyway with "
+            "`unproven=True`"
+        )
+    stores = report.get("stores") or {}
+    if stores.get("translated") != contents[1]:
+        what = "found nothing" if not stores.get("translated") else "found another, or it changed since"
+        raise InputError(f"{where}: expected a report of {new.info.location}, {what}; {_AUDIT_AGAIN}")
+    source = stores.get("source")
+    if source is None:  # an audit without --source: the new store itself may say what it was made from
+        manifest = new.info.manifest
+        made_from = None if manifest is None else (manifest.inputs or {}).get("source rows")
+        is_source = made_from is not None and made_from == contents[0]["rows_sha256"]
+    else:
+        is_source = source == contents[0]
+    if not is_source:
+        raise InputError(
+            f"{where}: expected a report that compares with {old.info.location}, found another source, or it changed "
+            f"since; {_AUDIT_AGAIN}"
+        )
+    return True
+
+
+def _read_report(new: str, path: Path | None) -> dict[str, Any]:
+    if path is None:
+        place = path_in(new)
+        left = None if place is None else place.absolute().with_name(REPORT)
+        if left is None or not left.is_file():
+            raise InputError(f"{new}: expected the report of an audit, found none; name it with --report FILE, or "
+                             f"{_AUDIT_AGAIN}")  # fmt: skip
+        path = left
+    try:
+        report = json.loads(path.read_bytes())
+    except OSError as error:
+        raise InputError(f"{path}: expected a report, cannot read it ({describe_os_error(error)})") from error
+    except ValueError as error:
+        raise InputError(f"{path}: expected the JSON report of an audit, found something else") from error
+    if not isinstance(report, dict) or report.get("kind") != "audit":
+        raise InputError(
+            f"{path}: expected the JSON report of an audit, found something else; name the one of --report"
+        )
+    return {**report, "path": path}

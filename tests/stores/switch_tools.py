@@ -1,0 +1,81 @@
+"""Stores of every kind that can be switched, in pairs: the old one and, of the same documents, the new one."""
+
+import json
+
+import numpy as np
+
+from migrate.manifest import Manifest, ModelIdentity
+from migrate.stores import open_store
+from migrate.stores.base import content_of
+from migrate.testing.stores import example_documents
+from migrate.vectors import Batch
+
+COUNT, DIM = 40, 8
+OLD_MODEL, NEW_MODEL = "openai:text-embedding-ada-002", "openai:text-embedding-3-small"
+
+
+def old_vectors():
+    return np.random.default_rng(1).normal(size=(COUNT, DIM)).astype(np.float32)
+
+
+def new_vectors(dim=DIM):
+    return np.random.default_rng(2).normal(size=(COUNT, dim)).astype(np.float32)
+
+
+def manifest(spec):
+    return Manifest(kind="store", model=ModelIdentity(spec, DIM, normalized=False))
+
+
+def make_folder(folder):
+    """A FAISS index with a docs.jsonl."""
+    import faiss
+
+    folder.mkdir(parents=True)
+    index = faiss.IndexFlatL2(DIM)
+    index.add(old_vectors())
+    faiss.write_index(index, str(folder / "index.faiss"))
+    lines = [json.dumps({"id": d.id, "text": d.text, "metadata": dict(d.metadata)}) for d in example_documents(COUNT)]
+    (folder / "docs.jsonl").write_text("\n".join(lines) + "\n")
+    return str(folder)
+
+
+def make_sqlite(path):
+    import apsw
+    import sqlite_vec
+
+    connection = apsw.Connection(str(path))
+    connection.enable_load_extension(True)
+    connection.load_extension(sqlite_vec.loadable_path())
+    with connection:
+        connection.execute("CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT)")
+        connection.execute("INSERT INTO customers VALUES (1, 'ann')")
+        connection.execute(
+            "CREATE TRIGGER gone AFTER DELETE ON customers BEGIN DELETE FROM items WHERE id = old.id; END"
+        )
+        connection.execute(
+            f"CREATE VIRTUAL TABLE items USING vec0(id text primary key, e float[{DIM}], kind text, small int8[4], "
+            "+content text)"
+        )
+        rows = zip(example_documents(COUNT), old_vectors(), strict=True)
+        connection.executemany(
+            "INSERT INTO items VALUES (?, ?, 'a', vec_int8(?), ?)",
+            ((d.id, v.tobytes(), bytes(4), d.text) for d, v in rows),
+        )
+    connection.close()
+    return f"sqlite-vec:{path}#items"
+
+
+def translate(old, folder, dim=DIM):
+    """A copy of a store, with other vectors and the manifest of the new model, in a folder."""
+    store = open_store(old)
+    folder.mkdir()
+    writer = store.destination(folder, dim)
+    ids = store.get(np.arange(COUNT)).ids
+    writer.write(0, Batch(ids, new_vectors(dim)))
+    writer.finish()
+
+
+def write_report(path, old, new, outcome="SAFE", **more):
+    stores = {"source": content_of(open_store(old)), "translated": content_of(open_store(new))}
+    path.write_text(json.dumps({"kind": "audit", "verdict": {"outcome": outcome}, "stores": stores, **more}))
+    return path

@@ -1,0 +1,382 @@
+"""Switching, rolling back and forgetting stores of every kind, by the real things."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from postgres import as_text, connect, server_url
+from switch_tools import (
+    DIM,
+    NEW_MODEL,
+    OLD_MODEL,
+    make_folder,
+    make_sqlite,
+    manifest,
+    new_vectors,
+    old_vectors,
+    translate,
+    write_report,
+)
+
+import migrate
+from migrate.errors import InputError, UsageError
+from migrate.files import VARIABLE
+from migrate.manifest import MANIFEST_NAME
+from migrate.stores import open_store
+from migrate.stores.base import read_all
+from migrate.stores.registry import output_of
+from migrate.switch import find_exchange, forget_switch, roll_back, switch_store
+from migrate.testing.stores import example_documents
+from migrate.vectors import Batch
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def folders(tmp_path):
+    old = make_folder(tmp_path / "old")
+    translate(old, tmp_path / "new")
+    return old, str(tmp_path / "new")
+
+
+def sqlites(tmp_path):
+    pytest.importorskip("apsw")
+    pytest.importorskip("sqlite_vec")
+    (tmp_path / "app").mkdir()
+    old = make_sqlite(tmp_path / "app" / "my.db")
+    translate(old, tmp_path / "new")
+    return old, f"sqlite-vec:{tmp_path}/new/my.db#items"
+
+
+def tables(tmp_path):
+    name = f"t{time.time_ns():x}"
+    with connect() as connection:
+        connection.execute(f"CREATE TABLE {name} (id text PRIMARY KEY, content text, embedding vector({DIM}))")
+        rows = [(d.id, d.text, as_text(v)) for d, v in zip(example_documents(40), old_vectors(), strict=True)]
+        with connection.cursor() as cursor:
+            cursor.executemany(f"INSERT INTO {name} VALUES (%s, %s, %s::vector)", rows)
+        connection.execute(f"CREATE INDEX ON {name} USING hnsw (embedding vector_l2_ops)")
+    old = f"pgvector:{server_url()}#{name}"
+    output, source, content = output_of(f"{old}_new"), open_store(old), tmp_path / "content"
+    content.mkdir()
+    writer = output.writer(source, content, DIM, migrate.stores.base.Resume(scratch=content))
+    writer.write(0, Batch(source.get(np.arange(40)).ids, new_vectors()))
+    writer.finish()
+    (content / ".rows").unlink()
+    output.publish(content, force=False)
+    return old, f"{old}_new"
+
+
+def chromas(tmp_path):
+    chromadb = pytest.importorskip("chromadb")
+    client = chromadb.PersistentClient(str(tmp_path / "old"))
+    collection = client.create_collection("docs", configuration={"hnsw": {"space": "l2"}}, embedding_function=None)
+    documents = example_documents(40)
+    collection.add([d.id for d in documents], embeddings=old_vectors(), documents=[d.text for d in documents])
+    client.close()
+    translate(f"chroma:{tmp_path}/old#docs", tmp_path / "new")
+    return f"chroma:{tmp_path}/old#docs", f"chroma:{tmp_path}/new#docs"
+
+
+def lances(tmp_path):
+    lancedb = pytest.importorskip("lancedb")
+    rows = [
+        {"id": d.id, "text": d.text, "vector": v} for d, v in zip(example_documents(40), old_vectors(), strict=True)
+    ]
+    lancedb.connect(str(tmp_path / "old")).create_table("docs", rows)
+    translate(f"lancedb:{tmp_path}/old#docs", tmp_path / "new")
+    return f"lancedb:{tmp_path}/old#docs", f"lancedb:{tmp_path}/new#docs"
+
+
+MAKERS = [folders, sqlites, tables, chromas, lances]
+
+
+def stamped(pair):
+    """Both with a manifest that names their models."""
+    for location, spec in zip(pair, (OLD_MODEL, NEW_MODEL), strict=True):
+        store = open_store(location)
+        index = {"index": store.index_path.name} if hasattr(store, "index_path") else {}
+        store.keep_manifest(replace(manifest(spec), details=index))
+    return pair
+
+
+@pytest.fixture(params=MAKERS, ids=lambda make: make.__name__)
+def pair(request, tmp_path):
+    """Locations of an old and a new store."""
+    return stamped(request.param(tmp_path))
+
+
+def has(location):
+    """Which vectors and which model answer at a location; new ones were written in the order of the old store."""
+    store = open_store(location)
+    found = read_all(store.scan())
+    by_id = {document.id: row for row, document in enumerate(example_documents(40))}
+    rows = [by_id[doc_id] for doc_id in found.ids]
+    spec = store.info.manifest.model.spec if store.info.manifest else None
+    if np.allclose(found.vectors, old_vectors()[rows]):
+        return "old", spec
+    assert np.allclose(found.vectors, new_vectors()), "neither of them"
+    return "new", spec
+
+
+def test_a_new_store_answers_under_the_old_name_and_back(pair, tmp_path):
+    old, new = pair
+    report = write_report(tmp_path / "r.json", old, new)
+    done = switch_store(old, new, report=report)
+    assert (done.model, done.old_model, done.proven) == (NEW_MODEL, OLD_MODEL, True)
+    assert has(old) == ("new", NEW_MODEL)
+    assert has(done.aside)[0] == "old"
+    assert switch_store(old, new).already, "again is no harm"
+    assert has(old) == ("new", NEW_MODEL)
+    before = time.monotonic()
+    roll_back(old)
+    assert time.monotonic() - before < 1
+    assert has(old) == ("old", OLD_MODEL)
+    assert has(new) == ("new", NEW_MODEL)
+    with pytest.raises(UsageError, match="nothing was switched"):
+        roll_back(old)
+    assert switch_store(old, new, report=report).proven, "and once more"
+    assert has(old) == ("new", NEW_MODEL)
+    forget_switch(old)
+    assert has(old) == ("new", NEW_MODEL)
+    if not old.startswith("sqlite-vec"):
+        with pytest.raises((InputError, UsageError)):
+            open_store(done.aside)
+    with pytest.raises(UsageError, match="nothing was switched"):
+        forget_switch(old)
+
+
+def test_without_a_safe_report_of_these_two_nothing_is_switched(pair, tmp_path):
+    old, new = pair
+    with pytest.raises(InputError, match="found none; name it"):
+        switch_store(old, new)
+    report = write_report(tmp_path / "r.json", old, new, outcome="INCONCLUSIVE")
+    with pytest.raises(InputError, match="found INCONCLUSIVE"):
+        switch_store(old, new, report=report)
+    report = write_report(tmp_path / "r.json", old, new, downstream={"outcome": "NOT SAFE"})
+    with pytest.raises(InputError, match="found NOT SAFE"):
+        switch_store(old, new, report=report)
+    report = write_report(tmp_path / "r.json", old, old)
+    with pytest.raises(InputError, match="found another, or it changed"):
+        switch_store(old, new, report=report)
+    report = write_report(tmp_path / "r.json", new, new)
+    with pytest.raises(InputError, match="found another source"):
+        switch_store(old, new, report=report)
+    assert has(old) == ("old", OLD_MODEL)
+    assert not switch_store(old, new, unproven=True).proven
+    assert has(old) == ("new", NEW_MODEL)
+
+
+FOLDER, SQLITE, TABLE = (
+    ["noted", "moved", "exchanged"],
+    ["brought", "noted", "exchanged", "placed"],
+    ["noted", "exchanged"],
+)
+PLAIN = ["noted", "moved", "moved:2", "moved:3", "exchanged"]
+KILLS = [
+    *((make, False, point) for make in (folders, chromas) for point in FOLDER),
+    *((folders, True, point) for point in PLAIN),
+    *((sqlites, False, point) for point in SQLITE),
+    *((tables, False, point) for point in TABLE),
+]
+ENDS = [(folders, "noted"), (folders, "set aside"), (sqlites, "noted"), (sqlites, "exchanged"), (tables, "noted")]
+CALLS = {
+    "switch": "switch_store({old!r}, {new!r}, unproven=True)",
+    "rollback": "roll_back({old!r})",
+    "forget": "forget_switch({old!r})",
+}
+DRIVER = """
+import sys
+import migrate.stores.switching as switching
+from migrate.switch import *
+if {plain!r}:
+    switching.exchange_paths = lambda one, other: False
+{call}
+"""
+
+
+def die(call, old, new, point, *, plain=False):
+    """Do it in a process of its own, which dies at a point."""
+    code = DRIVER.format(plain=plain, call=CALLS[call].format(old=old, new=new))
+    environment = {
+        **os.environ,
+        VARIABLE: point if ":" in point else f"{point}:1",
+        "PYTHONPATH": str(Path(migrate.__file__).parents[1]),
+    }
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 137, done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("make", "plain", "point"), KILLS)
+def test_a_switch_that_is_killed_anywhere_is_finished_or_undone(make, plain, point, tmp_path):
+    old, new = stamped(make(tmp_path))
+    die("switch", old, new, point, plain=plain)
+    if not plain:
+        assert has(old)[0] in ("old", "new"), "no moment without a store"
+    switch_store(old, new, unproven=True)
+    assert has(old) == ("new", NEW_MODEL), "finished"
+    die("rollback", old, new, "placed" if point == "brought" else point, plain=plain)
+    if is_noted(old):
+        roll_back(old)
+    assert has(old) == ("old", OLD_MODEL)
+    die("switch", old, new, point, plain=plain)
+    if is_noted(old):
+        roll_back(old)
+    assert has(old) == ("old", OLD_MODEL), "undone"
+    assert has(new) == ("new", NEW_MODEL)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("make", "point"), ENDS)
+def test_what_is_half_forgotten_is_forgotten_by_the_next(make, point, tmp_path):
+    old, new = stamped(make(tmp_path))
+    switch_store(old, new, unproven=True)
+    die("forget", old, new, point)
+    if is_noted(old):
+        forget_switch(old)
+    assert has(old) == ("new", NEW_MODEL)
+    assert not is_noted(old)
+
+
+def is_noted(location):
+    exchange = find_exchange(location)
+    return exchange is not None and exchange.record() is not None
+
+
+def search_folder(location):
+    import faiss
+
+    return faiss.read_index(f"{location}/index.faiss").search(old_vectors()[:1], 5)[1][0].tolist()
+
+
+def search_sqlite(location, _opened={}):  # noqa: B006 - one connection, which is open all the while
+    import apsw
+    import sqlite_vec
+
+    path = location.partition(":")[2].partition("#")[0]
+    if path not in _opened:
+        _opened[path] = connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+        connection.set_busy_timeout(5_000)
+        connection.enable_load_extension(True)
+        connection.load_extension(sqlite_vec.loadable_path())
+    question = "SELECT id FROM items WHERE e MATCH ? AND k = 5 ORDER BY distance"
+    return [row[0] for row in _opened[path].execute(question, (old_vectors()[0].tobytes(),))]
+
+
+def search_table(location, _opened={}):  # noqa: B006 - as above
+    if "connection" not in _opened:
+        _opened["connection"] = connect()
+    question = f"SELECT id FROM {location.rpartition('#')[2]} ORDER BY embedding <-> %s::vector LIMIT 5"
+    return [row[0] for row in _opened["connection"].execute(question, [as_text(old_vectors()[0])])]
+
+
+@pytest.mark.parametrize(
+    ("make", "search"),
+    [(folders, search_folder), (sqlites, search_sqlite), (tables, search_table)],
+    ids=lambda value: value.__name__,
+)
+def test_who_searches_all_the_while_gets_one_or_the_other(make, search, tmp_path):
+    old, new = make(tmp_path)
+    answers, failures, stop = [], [], threading.Event()
+
+    def read():
+        while not stop.is_set():
+            try:
+                answers.append(search(old))
+            except Exception as error:
+                failures.append(error)
+
+    if make is sqlites:
+        before = search(old)
+    reader = threading.Thread(target=read)
+    reader.start()
+    for _ in range(5):
+        switch_store(old, new, unproven=True)
+        time.sleep(0.05)
+        roll_back(old)
+        time.sleep(0.05)
+    stop.set()
+    reader.join()
+    assert not failures
+    assert len({tuple(answer) for answer in answers}) == 2, "the answers of two stores, both seen, and no others"
+    if make is sqlites:
+        assert answers[-1] == before
+
+
+def test_a_password_is_noted_nowhere(tmp_path):
+    old, new = (location.replace("postgres@", "postgres:se-cret@") for location in tables(tmp_path))
+    done = switch_store(old, new, unproven=True)
+    assert "se-cret" not in repr(done) + repr(find_exchange(old).record())
+    assert roll_back(old).old == done.old
+
+
+def test_a_folder_with_something_else_is_refused_by_name(tmp_path):
+    old, new = folders(tmp_path)
+    (tmp_path / "old" / "settings.yaml").write_text("mine")
+    with pytest.raises(UsageError, match=r"found settings\.yaml"):
+        switch_store(old, new, unproven=True)
+    with pytest.raises(UsageError, match=re.escape("this is the old store itself")):
+        switch_store(old, old, unproven=True)
+
+
+def test_other_ids_or_another_kind_are_refused(tmp_path):
+    old, new = folders(tmp_path)
+    lines = (tmp_path / "new" / "docs.jsonl").read_text().splitlines()
+    facts = json.loads(lines[3])
+    lines[3] = json.dumps({**facts, "id": "another"})
+    (tmp_path / "new" / "docs.jsonl").write_text("\n".join(lines) + "\n")
+    with pytest.raises(InputError, match="same ids"):
+        switch_store(old, new, unproven=True)
+    with pytest.raises(UsageError, match="expected a store of the kind"):
+        switch_store(old, sqlites(tmp_path / "new")[0], unproven=True)
+
+
+def test_a_view_that_reads_the_old_table_is_named(tmp_path):
+    old, new = tables(tmp_path)
+    table = old.rpartition("#")[2]
+    with connect() as connection:
+        connection.execute(f"CREATE VIEW {table}_seen AS SELECT id FROM {table}")
+        connection.execute(f"CREATE TABLE {table}_marks (of_id text REFERENCES {table} (id))")
+    with pytest.raises(UsageError, match=f"view {table}_seen reads it"):
+        switch_store(old, new, unproven=True)
+    with connect() as connection:
+        connection.execute(f"DROP VIEW {table}_seen")
+    with pytest.raises(UsageError, match=f"of {table}_marks points at it"):
+        switch_store(old, new, unproven=True)
+
+
+def test_what_lies_beside_in_a_database_stays_as_it_is(tmp_path):
+    old, new = sqlites(tmp_path)
+    import apsw
+
+    def facts():
+        with closing(apsw.Connection(f"{tmp_path}/app/my.db")) as connection:
+            schema = sorted(connection.execute("SELECT name, tbl_name, sql FROM sqlite_master"))
+            return (
+                schema,
+                list(connection.execute("SELECT * FROM customers")),
+                list(connection.execute("PRAGMA integrity_check")),
+            )
+
+    before = facts()
+    switch_store(old, new, unproven=True)
+    assert facts()[2] == [("ok",)]
+    assert open_store(f"sqlite-vec:{tmp_path}/app/my.db").table.name == "items", "the only table that is not aside"
+    roll_back(old)
+    names = [[row[0] for row in found[0]] for found in (before, facts())]
+    assert names[0] == names[1]
+    assert facts()[1:] == before[1:]
+    assert not (tmp_path / "app" / MANIFEST_NAME).exists()
