@@ -1,5 +1,6 @@
 import hashlib
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -89,3 +90,8 @@ def digest():
         return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())}
 
     return hashes
+
+
+def pytest_xdist_auto_num_workers():
+    """One process more than there are cores: many tests wait for commands and servers that they have started."""
+    return (os.cpu_count() or 1) + 1
