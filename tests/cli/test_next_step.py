@@ -159,3 +159,26 @@ def test_a_file_that_is_out_of_sight_is_asked_for_by_its_option(here, vectors, s
     assert run([*audit, "--target", "file:moved.npz", "--source", "of-a-file"]) == 2
     assert "--source-model file:PATH" in capsys.readouterr().err
     assert run([*audit, "--target", "file:moved.npz"]) in (0, 1, 3)
+
+
+def test_from_a_verdict_that_is_safe_to_the_switch_and_back(here, source_folder, beir, printed, capsys):
+    shutil.copytree(source_folder, "store")
+    assert run(["fit", "store", "--target", "tfidf:48", "--sample", "140", "--stitch", "ridge", "-o", "stitch"]) == 0
+    assert run(["translate", "store", "stitch", "-o", "new"]) == 0
+    audit = ["audit", "new", "--reference", "build", "--beir", str(beir), "--source", "store", "--margin", "0.8"]
+    assert printed.of(*audit, codes=(0,)) == [], "without a report there is nothing to switch by"
+    (switch,) = printed.of(*audit, "--report", "report.json", codes=(0,))
+    assert switch[0] == "switch"
+    assert printed.then(switch) == []
+    assert open_store(here / "store").info.dim == 48
+    assert run(["rollback", str(here / "store")]) == 0
+    assert open_store(here / "store").info.dim == 32
+    capsys.readouterr()
+    assert run(switch) == 0
+    said = capsys.readouterr().out
+    assert "queries must be embedded with tfidf:48 instead of tfidf:32 from now on" in said
+    assert f"to roll back: lead-migrate rollback {shlex.quote(str(here / 'store'))}" in said
+    assert run(["forget", str(here / "store")]) == 2
+    assert "agree with --yes" in capsys.readouterr().err
+    assert run(["forget", str(here / "store"), "--yes"]) == 0
+    assert not (here / "new").exists()

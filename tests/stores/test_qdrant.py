@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 from migrate.cli.main import run
-from migrate.errors import StoreError
+from migrate.errors import StoreError, UsageError
 from migrate.stores import open_store
 from migrate.stores.base import FROM_THE_START, read_all
+from migrate.switch import forget_switch, roll_back, switch_store
 from migrate.testing.stores import StoreTests, _Output, example_documents, example_vectors
 from migrate.vectors import Batch
 
@@ -283,3 +284,57 @@ def test_without_the_client_the_line_says_what_to_install(tmp_path, capsys, monk
     monkeypatch.setitem(sys.modules, "qdrant_client", None)
     assert run(["inspect", f"qdrant:{tmp_path}#docs"]) == 2
     assert "pip install 'lead-migrate[qdrant]'" in capsys.readouterr().err
+
+
+def lead(client, alias, collection):
+    made = models.CreateAlias(collection_name=collection, alias_name=alias)
+    client.update_collection_aliases([models.CreateAliasOperation(create_alias=made)])
+
+
+def leads(client):
+    return {found.alias_name: found.collection_name for found in client.get_aliases().aliases}
+
+
+def test_aliases_of_a_server_trade_collections_in_one_call(server, monkeypatch):
+    fill(server, "first", example_documents(), example_vectors())
+    fill(server, "second", example_documents(), example_vectors(seed=1))
+    lead(server, "docs", "first")
+    lead(server, "docs_new", "second")
+    old, new = (f"qdrant:http://db.example:6333#{name}?id=key&text=text" for name in ("docs", "docs_new"))
+    calls, change = [], server.update_collection_aliases
+    monkeypatch.setattr(server, "update_collection_aliases", lambda steps: (calls.append(steps), change(steps)))
+    done = switch_store(old, new, unproven=True)
+    assert leads(server) == {"docs": "second", "docs_new": "first"}
+    assert len(calls) == 1
+    assert done.aside == new
+    assert switch_store(old, new).already
+    assert leads(server) == {"docs": "second", "docs_new": "first"}
+    roll_back(old)
+    assert leads(server) == {"docs": "first", "docs_new": "second"}
+    switch_store(old, new, unproven=True)
+    forget_switch(old)
+    assert leads(server) == {"docs": "second"}
+    assert [found.name for found in server.get_collections().collections] == ["second"]
+    with pytest.raises(UsageError, match="nothing was switched"):
+        roll_back(old)
+
+
+def test_a_collection_that_is_no_alias_cannot_be_switched(server):
+    for name in ("first", "second"):
+        fill(server, name, example_documents(), example_vectors())
+    old, new = (f"qdrant:http://db.example:6333#{name}?id=key&text=text" for name in ("first", "second"))
+    with pytest.raises(UsageError, match=r"expected an alias, found a collection.*give it an alias"):
+        switch_store(old, new, unproven=True)
+
+
+def test_folders_of_one_collection_trade_places(tmp_path):
+    for name, seed in (("old", 0), ("new", 1)):
+        client = qdrant_client.QdrantClient(path=str(tmp_path / name))
+        fill(client, "docs", example_documents(), example_vectors(seed=seed))
+        client.close()
+    old, new = (f"qdrant:{tmp_path}/{name}#docs?id=key&text=text" for name in ("old", "new"))
+    before = read_all(open_store(old).scan()).vectors, read_all(open_store(new).scan()).vectors
+    switch_store(old, new, unproven=True)
+    assert np.array_equal(read_all(open_store(old).scan()).vectors, before[1])
+    roll_back(old)
+    assert np.array_equal(read_all(open_store(old).scan()).vectors, before[0])
