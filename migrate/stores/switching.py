@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol, Self, runtime_checkable
+from uuid import uuid4
 
 from migrate.errors import InputError, UsageError
 from migrate.files import (
@@ -26,6 +27,7 @@ from migrate.files import (
     real_path,
     refuse_overlap,
     sync_folder,
+    write_bytes,
     write_json,
 )
 from migrate.locations import Address
@@ -39,6 +41,7 @@ FORGOTTEN: Final = "forgotten"
 BESIDE: Final = (MANIFEST_NAME, CONFIDENCE_NAME, "embedder.json", "embedder.safetensors")
 """What this tool leaves beside a store: its manifest, confidence, state of the model."""
 
+_TOKEN: Final = ".lead-migrate-switch"  # noqa: S105 - the name of a file
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+._-]*:(.*)", re.DOTALL)
 
 Record = Mapping[str, Any]
@@ -133,7 +136,7 @@ class FolderExchange(Exchange):
     """Two folders that trade places.
 
     Linux does that in one step. Elsewhere there are renames, of which any can be the last before a kill: the folders
-    are known by their inodes, which the journal beside the old one has noted.
+    are known by a token in each, which the journal beside the old one has noted.
 
     Parameters
     ----------
@@ -157,7 +160,7 @@ class FolderExchange(Exchange):
         """
         made = cls(old, new)
         refuse_overlap(made.new, made.old)
-        missing = sorted(_missing(made.old, made.new, {*own, *BESIDE}))
+        missing = sorted(_missing(made.old, made.new, {*own, *BESIDE, _TOKEN}))
         if missing:
             raise UsageError(
                 f"{old}: expected a folder with nothing but the store, found {', '.join(missing[:5])}, which {new} "
@@ -175,7 +178,9 @@ class FolderExchange(Exchange):
         scheme = _SCHEME.fullmatch(location)
         rests = [location, *([scheme[1], Address.parse(scheme[1]).place] if scheme else [])]
         for path in map(Path, filter(None, rests)):
-            for folder in [path, *([] if path.is_dir() else [path.parent])]:
+            # a file of the folder is the store too, even while there is no folder between two renames
+            is_in_folder = path.is_file() or not path.parent.exists()
+            for folder in [path, *([path.parent] if is_in_folder else [])]:
                 place = real_path(folder)
                 if place.name and _journal(place).is_file():
                     return cls(place, Path(_read(_journal(place))["paths"][1]))
@@ -191,10 +196,11 @@ class FolderExchange(Exchange):
         with output_lock(self.old), output_errors(self.old):
             noted = self._noted()
             if noted is None:
-                one, other = _identity(self.old), _identity(self.new)
+                one, other = _mark(self.old), _mark(self.new)
                 noted = {"paths": [str(self.old), str(self.new)], "old": one, "new": other}
             if noted.get("goal") == FORGOTTEN:
                 raise UsageError(f"{self.old}: what stepped aside is half deleted; run forget again")
+            self._require(noted)
             self._note({**noted, "record": dict(record), "goal": SWITCHED})
             self._arrange(noted["new"], noted["old"])
 
@@ -206,6 +212,7 @@ class FolderExchange(Exchange):
                 return
             if noted["goal"] == FORGOTTEN:
                 raise UsageError(f"{self.old}: the old store is deleted, or half so; run forget again")
+            self._require(noted)
             self._note({**noted, "goal": ROLLED_BACK})
             self._arrange(noted["old"], noted["new"])
             self._remove_journal()
@@ -218,22 +225,27 @@ class FolderExchange(Exchange):
                 return
             gone = self.new.with_name(f".{self.new.name}.forgotten")
             if noted["goal"] != FORGOTTEN:
-                if noted["goal"] != SWITCHED or _identity(self.old) != noted["new"]:
+                if noted["goal"] != SWITCHED or _token(self.old) != noted["new"]:
                     raise unfinished(self.old)
-                if _identity(self.new) != noted["old"]:
-                    raise others(self.old)
+                if _token(self.new) != noted["old"]:
+                    raise others(self.journal)
                 self._note({**noted, "goal": FORGOTTEN})
-            if _identity(self.new) == noted["old"]:
+            if _token(self.new) == noted["old"]:
                 os.rename(self.new, gone)
                 reach("set aside")
-            if _identity(gone) == noted["old"]:
+            if _token(gone) in (noted["old"], ""):  # the token may be what a killed run deleted first
                 shutil.rmtree(gone)
             self._remove_journal()
 
-    def _arrange(self, here: list[int] | None, there: list[int] | None) -> None:
+    def _require(self, noted: Mapping[str, Any]) -> None:
+        """Make sure, before anything is noted, that both folders are there."""
+        if not {noted["old"], noted["new"]} <= {_token(path) for path in (self.old, self.new, self._spare)}:
+            raise others(self.journal)
+
+    def _arrange(self, here: str, there: str) -> None:
         """Bring the folder that is known as `here` to the old name, `there` to the new one."""
         for _ in range(5):
-            old, new = _identity(self.old), _identity(self.new)
+            old, new = _token(self.old), _token(self.new)
             if (old, new) == (here, there):
                 break
             if (old, new) == (there, here):
@@ -243,18 +255,18 @@ class FolderExchange(Exchange):
                 self._bring(here, self.old) or self._bring(there, self.new)
             reach("moved")
         else:
-            raise others(self.old)
+            raise others(self.journal)
         for folder in {self.old.parent, self.new.parent}:
             sync_folder(folder)
         reach("exchanged")
 
-    def _bring(self, wanted: list[int] | None, free: Path) -> bool:
+    def _bring(self, wanted: str, free: Path) -> bool:
         """Rename the folder that is wanted to a path where nothing is; whether that was to be done."""
         if os.path.lexists(free):
             return False
-        found = next((path for path in (self.old, self.new, self._spare) if _identity(path) == wanted), None)
+        found = next((path for path in (self.old, self.new, self._spare) if _token(path) == wanted), None)
         if found is None:
-            raise others(self.old)
+            raise others(self.journal)
         os.rename(found, free)
         return True
 
@@ -269,6 +281,8 @@ class FolderExchange(Exchange):
     def _remove_journal(self) -> None:
         self.journal.unlink(missing_ok=True)
         sync_folder(self.journal.parent)
+        for folder in (self.old, self.new):
+            (folder / _TOKEN).unlink(missing_ok=True)
 
 
 def _journal(folder: Path) -> Path:
@@ -285,12 +299,19 @@ def _read(journal: Path) -> dict[str, Any]:
     raise InputError(f"{journal}: expected what a switch has noted, found something else; see what wrote it")
 
 
-def _identity(path: Path) -> list[int] | None:
+def _mark(folder: Path) -> str:
+    """Put a token into a folder, by which it is known wherever it is moved; numbers of files are given again."""
+    token = uuid4().hex
+    write_bytes(folder / _TOKEN, token.encode())
+    return token
+
+
+def _token(folder: Path) -> str | None:
+    """The token of the folder at a path; empty for one without, None where nothing is."""
     try:
-        status = path.lstat()
-    except FileNotFoundError:
-        return None
-    return [status.st_dev, status.st_ino]
+        return (folder / _TOKEN).read_text()
+    except OSError:
+        return "" if os.path.lexists(folder) else None
 
 
 def _missing(old: Path, new: Path, own: Collection[str]) -> Iterator[str]:

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -28,7 +29,7 @@ from switch_tools import (
 )
 
 import migrate
-from migrate.errors import InputError, UsageError
+from migrate.errors import InputError, StoreError, UsageError
 from migrate.files import VARIABLE
 from migrate.manifest import MANIFEST_NAME
 from migrate.stores import open_store
@@ -356,6 +357,28 @@ def test_a_view_that_reads_the_old_table_is_named(tmp_path):
         connection.execute(f"DROP VIEW {table}_seen")
     with pytest.raises(UsageError, match=f"of {table}_marks points at it"):
         switch_store(old, new, unproven=True)
+
+
+def test_who_holds_the_old_table_is_not_waited_for_long(tmp_path, monkeypatch):
+    monkeypatch.setattr("migrate.stores.pgvector.switch._PATIENCE", "100ms")
+    old, new = tables(tmp_path)
+    with connect() as connection, connection.transaction():
+        connection.execute(f"SELECT count(*) FROM {old.rpartition('#')[2]}")
+        with pytest.raises(StoreError, match="another transaction held the tables"):
+            switch_store(old, new, unproven=True)
+    assert not is_noted(old)
+    switch_store(old, new, unproven=True)
+
+
+def test_a_folder_that_came_later_is_not_taken_for_the_old_one(tmp_path):
+    old, new = folders(tmp_path)
+    switch_store(old, new, unproven=True)
+    shutil.rmtree(new)
+    make_folder(Path(new))
+    for undo in (roll_back, forget_switch):
+        with pytest.raises(InputError, match="found others in their places"):
+            undo(old)
+    assert open_store(new).info.count == 40, "nothing of somebody else's is deleted"
 
 
 def test_what_lies_beside_in_a_database_stays_as_it_is(tmp_path):
