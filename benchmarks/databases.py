@@ -2,7 +2,8 @@
 
     python benchmarks/databases.py [--rows 20000] [--dim 384] [--kinds pgvector sqlite-vec chroma qdrant lancedb]
 
-PostgreSQL with pgvector is that of `pgserver`, or the one at TEST_POSTGRES_URL; Chroma, Qdrant and LanceDB are those
+PostgreSQL with pgvector is that of `pgserver`, or the one at TEST_POSTGRES_URL, and its client the package `pgvector`,
+which nothing else needs; Chroma, Qdrant and LanceDB are those
 that lie in a folder. No index is built on the vectors but Chroma's own, which it cannot do without. Opening a store
 makes the list of its ids; writing is a copy with other vectors, and includes its check. Memory is the most that this
 process ever had, after each kind.
