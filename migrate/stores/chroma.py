@@ -29,7 +29,7 @@ from migrate.locations import Address, scrub, secrets_of
 from migrate.manifest import Manifest, StoreFacts
 from migrate.stores.base import FROM_THE_START, KindSupport, Resume, Store, StoreInfo, StoreWriter
 from migrate.stores.kept import forget, keep, kept_folder, manifest_of, new_token, stamp, sync_tree, token_in
-from migrate.stores.outputs import FolderOutput, Output, ServerOutput
+from migrate.stores.outputs import NamedFolderOutput, Output, ServerOutput
 from migrate.stores.records import Distance, RecordStore, WaitingWriter, check_options, import_client, read_metric
 from migrate.stores.switching import Exchange, FolderExchange, only_one
 from migrate.vectors import Batch, Document, Vectors
@@ -72,7 +72,10 @@ class ChromaKind:
 
     def output(self, location: str) -> Output:
         """A folder that is not there yet, with one collection."""
-        return _ChromaFolderOutput(f"{self.name}:{location}", _named(f"{self.name}:{location}"))
+        whole = f"{self.name}:{location}"
+        address = _named(whole)
+        check_options(whole, address.options, ())
+        return NamedFolderOutput(whole, address, _FolderWriter)
 
 
 class ChromaServerKind:
@@ -564,24 +567,6 @@ class _ServerWriter(_Writer):
         token = new_token(self.folder)
         with _answers(output.location, remote=True):
             self.fill(place.client, output.unfinished, {_TOKEN: token})
-
-
-class _ChromaFolderOutput(FolderOutput):
-    """A folder of a persistent client, for the documents of a store of any kind."""
-
-    def __init__(self, location: str, address: Address) -> None:
-        super().__init__(Path(address.place))
-        check_options(location, address.options, ())
-        self.location = location
-        self._name = address.name
-
-    def writer(self, source: Store, content: Path, dim: int, resume: Resume) -> StoreWriter:
-        """A writer of a collection of that name."""
-        return _FolderWriter(source, content, dim, resume, self._name)
-
-    def facts(self, source: Store, content: Path, sha256: Any = None) -> Mapping[str, Any]:
-        """Which one the manifest is of; its files have no hashes, as the database changes them by itself."""
-        return StoreFacts(index=self._name).as_details()
 
 
 class _ChromaServerOutput(ServerOutput):

@@ -19,10 +19,10 @@ import numpy as np
 from migrate.errors import LeadMigrateError, StoreError, UsageError
 from migrate.files import output_errors
 from migrate.locations import Address
-from migrate.manifest import Manifest, StoreFacts
+from migrate.manifest import Manifest
 from migrate.stores.base import FROM_THE_START, KindSupport, Resume, Store, StoreInfo, StoreWriter
 from migrate.stores.kept import manifest_of, stamp, sync_tree
-from migrate.stores.outputs import FolderOutput, Output
+from migrate.stores.outputs import NamedFolderOutput, Output
 from migrate.stores.records import (
     Distance,
     RecordStore,
@@ -79,7 +79,7 @@ class LanceKind:
         _refuse_servers(whole, address)
         if not address.name or not address.place:
             raise UsageError(f"{whole}: expected a table after the #, found none; name the new one")
-        return _LanceOutput(whole, address)
+        return NamedFolderOutput(whole, address, _Writer)
 
 
 def _refuse_servers(location: str, address: Address) -> None:
@@ -455,23 +455,6 @@ class _Writer(WaitingWriter):
                     f"the index {index.name} ({index.index_type}) is made anew, and is lossy: hold its recall against "
                     "exact search",
                 )
-
-
-class _LanceOutput(FolderOutput):
-    """A folder with one table, for the documents of a store of any kind."""
-
-    def __init__(self, location: str, address: Address) -> None:
-        super().__init__(Path(address.place))
-        self.location = location
-        self._name = address.name
-
-    def writer(self, source: Store, content: Path, dim: int, resume: Resume) -> StoreWriter:
-        """A writer of a table of that name."""
-        return _Writer(source, content, dim, resume, self._name)
-
-    def facts(self, source: Store, content: Path, sha256: Any = None) -> Mapping[str, Any]:
-        """Which one the manifest is of; its files have no hashes, as the database changes them by itself."""
-        return StoreFacts(index=self._name).as_details()
 
 
 def _settings(kind: Callable[..., Any], index: Any, facts: Any, dim: int | None) -> dict[str, Any]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from migrate.files import refuse_existing, sha256_file, state_folder
+from migrate.locations import Address
+from migrate.manifest import StoreFacts
 from migrate.stores.base import Resume, Store, StoreWriter
 from migrate.stores.file_store import Sha256, hash_written
 
@@ -77,6 +79,26 @@ class FolderOutput(Output):
     def facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
         """The hashes of its files."""
         return hash_written(source, content, sha256)
+
+
+class NamedFolderOutput(FolderOutput):
+    """A folder of a database with one table or collection of a name, for the documents of a store of any kind.
+
+    `write` makes the writer: it takes what `writer` does, and the name.
+    """
+
+    def __init__(self, location: str, address: Address, write: Callable[..., StoreWriter]) -> None:
+        super().__init__(Path(address.place))
+        self.location = location
+        self._name, self._write = address.name, write
+
+    def writer(self, source: Store, content: Path, dim: int, resume: Resume) -> StoreWriter:
+        """A writer of a table or collection of that name."""
+        return self._write(source, content, dim, resume, self._name)
+
+    def facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
+        """Which one the manifest is of; its files have no hashes, as the database changes them by itself."""
+        return StoreFacts(index=self._name).as_details()
 
 
 class ServerOutput(Output):

@@ -40,7 +40,7 @@ from migrate.locations import Address, scrub, secrets_of
 from migrate.manifest import Manifest, StoreFacts
 from migrate.stores.base import FROM_THE_START, KindSupport, Resume, Store, StoreInfo, StoreWriter
 from migrate.stores.kept import forget, keep, kept_folder, manifest_of, new_token, stamp, sync_tree, token_in
-from migrate.stores.outputs import FolderOutput, Output, ServerOutput
+from migrate.stores.outputs import NamedFolderOutput, Output, ServerOutput
 from migrate.stores.records import (
     Distance,
     RecordStore,
@@ -103,7 +103,7 @@ class QdrantKind:
             raise UsageError(f"{whole}: expected a collection after the #, found none; name the new one")
         if "://" in address.place:
             return _QdrantOutput(whole, address)
-        return _QdrantFolderOutput(whole, address)
+        return NamedFolderOutput(whole, address, _FolderWriter)
 
 
 class _Place:
@@ -756,23 +756,6 @@ class _ServerWriter(_Writer):
         """Fill the collection anew."""
         output, token = self._output, token_in(self.folder) or new_token(self.folder)
         self.fill(output.place(), output.collection(token))
-
-
-class _QdrantFolderOutput(FolderOutput):
-    """A folder of the local mode, for the documents of a store of any kind."""
-
-    def __init__(self, location: str, address: Address) -> None:
-        super().__init__(Path(address.place))
-        self.location = location
-        self._name = address.name
-
-    def writer(self, source: Store, content: Path, dim: int, resume: Resume) -> StoreWriter:
-        """A writer of a collection of that name."""
-        return _FolderWriter(source, content, dim, resume, self._name)
-
-    def facts(self, source: Store, content: Path, sha256: Any = None) -> Mapping[str, Any]:
-        """Which one the manifest is of; its files have no hashes, as the database changes them by itself."""
-        return StoreFacts(index=self._name).as_details()
 
 
 class _QdrantOutput(ServerOutput):
