@@ -474,9 +474,8 @@ class LowRank(StretchableStitch):
         if self.rank is not None:
             return min(self.rank, full)
         # Directions are orthonormal, so the error of rank r splits into what is fitted inside and what is left out.
-        inside = directions.T @ (path.loo_residuals.T @ path.loo_residuals) @ directions
-        energy = directions.T @ (y.T @ y) @ directions
-        gain = np.cumsum(np.diag(inside) - np.diag(energy))
+        inside, energy = (np.square(rows @ directions).sum(axis=0) for rows in (path.loo_residuals, y))
+        gain = np.cumsum(inside - energy)
         ranks = [1 << power for power in range(3, 16) if 1 << power < full] + [full]
         return min(ranks, key=lambda rank: float(gain[rank - 1]))
 

@@ -46,9 +46,7 @@ class Spread:
         true = truth.astype(np.float64)
         mean = true.mean(axis=0)
         true -= mean
-        variances, directions = np.linalg.eigh(true.T @ true)
-        kept = variances > _LEAST_VARIANCE * max(float(variances[-1]), np.finfo(float).tiny)
-        variances, directions = variances[kept], directions[:, kept]
+        variances, directions = _principal(true)
         found = np.square((predicted - mean) @ directions).sum(axis=0)
         shortfall = np.sqrt(variances / np.maximum(found, variances / _LIMIT**2))
         stretch = np.clip(shortfall**_BEYOND, 1 / _LIMIT, _LIMIT)
@@ -58,3 +56,16 @@ class Spread:
     def of(self, vectors: Vectors) -> Vectors:
         """The vectors, (m, q), stretched."""
         return np.asarray(vectors @ self.matrix + self.offset, dtype=np.float32)
+
+
+def _principal(centred: Matrix) -> tuple[Matrix, Matrix]:
+    """The variances along the principal directions of some rows, (r,), times their number, and the directions, (q, r).
+
+    By the smaller one of the two Gram matrices, which have the same eigenvalues: few pairs of many dimensions are
+    quick.
+    """
+    few = len(centred) < centred.shape[1]
+    variances, directions = np.linalg.eigh(centred @ centred.T if few else centred.T @ centred)
+    kept = variances > _LEAST_VARIANCE * max(float(variances[-1]), np.finfo(float).tiny)
+    variances, directions = variances[kept], directions[:, kept]
+    return variances, centred.T @ (directions / np.sqrt(variances)) if few else directions

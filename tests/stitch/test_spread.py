@@ -37,6 +37,14 @@ def test_right_predictions_stay_as_they_are():
     np.testing.assert_allclose(Spread.fit(truth, truth).of(truth), truth, atol=1e-5)
 
 
+def test_few_pairs_of_many_dimensions_get_the_deviations_of_the_truth_too():
+    predicted, truth = shrunken(15, q=40)
+    stretched = Spread.fit(predicted, truth).of(predicted)
+    judge = PCA(14).fit(truth)
+    before, after, goal = (judge.transform(rows).std(axis=0) for rows in (predicted, stretched, truth))
+    np.testing.assert_allclose(after / before, np.clip((goal / before) ** 1.25, 0.1, 10), rtol=1e-2)
+
+
 @pytest.mark.parametrize("n", [2, 5])
 def test_directions_that_the_sample_does_not_know_are_left_alone(n):
     predicted, truth = shrunken(n)
