@@ -328,18 +328,18 @@ def test_texts_without_a_head_are_translated_as_if_there_were_no_prefix(tmp_path
     """With MiniLM: titles and first sentences are worth their tokens, what all texts begin with is not."""
     minilm = load_embedder("packaged:all-MiniLM-L6-v2", device="cpu", cache=tmp_path / "cache.sqlite")
     texts = [
-        text for text in (" ".join(d.text.split()[:60]) for d in stdlib_beir(max_docs=600).documents) if len(text) > 200
+        text for text in (" ".join(d.text.split()[:40]) for d in stdlib_beir(max_docs=600).documents) if len(text) > 150
     ]
     worth = {}
     for name, lead in (
         ("head", ""),
         ("no head", "Copyright of the foundation; see the file of licences. All rights are reserved. "),
     ):
-        documents = [Document(str(row), lead + text) for row, text in enumerate(texts[:250])]
+        documents = [Document(str(row), lead + text) for row, text in enumerate(texts[:160])]
         embed_corpus(lambda documents=documents: iter(documents), load_embedder("tfidf:16"), tmp_path / name)
         store = open_store(tmp_path / name)
         fits = [
-            fit_stitch(store, minilm, size=150, stitch=["ridge+text", *own], **given)
+            fit_stitch(store, minilm, size=110, stitch=["ridge+text", *own], **given)
             for own, given in ((["prefix", "prefix+text"], {"prefix": 12}), ([], {}))
         ]
         worth[name] = fits[0].selection.prefix
