@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import isfinite
 from statistics import fmean
 from typing import Literal
@@ -98,19 +99,13 @@ def _stitched(
     alike: Alike | None,
     itself: float | None,
     of: Callable[[Stitching], float | None],
+    *,
+    is_control: bool = False,
 ) -> Measure:
-    return Measure(key, title, meaning, alike, itself, of_stitch=lambda stitch, _: of(stitch))
+    return Measure(key, title, meaning, alike, itself, of_stitch=lambda stitch, _: of(stitch), is_control=is_control)
 
 
-def _control(
-    key: str,
-    title: str,
-    meaning: str,
-    alike: Alike | None,
-    itself: float | None,
-    of: Callable[[Stitching], float | None],
-) -> Measure:
-    return Measure(key, title, meaning, alike, itself, of_stitch=lambda stitch, _: of(stitch), is_control=True)
+_control = partial(_stitched, is_control=True)
 
 
 def _above_self(stitch: Stitching, own: Stitching | None) -> float | None:
