@@ -115,7 +115,7 @@ class LanceStore(RecordStore):
         self.info = StoreInfo(
             location, "lancedb", "", 0, 0, "l2", True, has_texts=False
         )  # for errors, until it is known
-        self.path, self.asked_version = path, address.options.get("version")
+        self._path, self._asked_version = path, address.options.get("version")
         self.name = self._choose_table(address.name)
         self.table = self._open()
         with _answers(location):
@@ -132,7 +132,7 @@ class LanceStore(RecordStore):
         self.id_column = self._choose_id(asked.get("id"))
         self.text, why = choose_text(location, self._text_columns(), asked.get("text"))
         self.dim = self.schema.field(self.vector).type.list_size
-        columns = f"vector={self.vector}&id={self.id_column}&version={self.asked_version}"
+        columns = f"vector={self.vector}&id={self.id_column}&version={self._asked_version}"
         count = self._open_index(f"{path.absolute()}#{self.name}?{columns}").count
         self.index = next((found for found in self.indices if list(found[0].columns) == [self.vector]), None)
         distance, notes = self._distance(asked.get("distance"))
@@ -160,7 +160,7 @@ class LanceStore(RecordStore):
     @property
     def folder(self) -> Path | None:
         """The folder of the tables."""
-        return self.path if self.info.manifest else None
+        return self._path if self.info.manifest else None
 
     def keep_manifest(self, manifest: Manifest) -> Path:
         """Write it into the folder."""
@@ -170,18 +170,18 @@ class LanceStore(RecordStore):
         """See `Switchable`: two folders with this table alone trade places."""
         if not isinstance(new, LanceStore):
             raise UsageError(f"{new.info.location}: expected a table of LanceDB, found another kind of store")
-        if self.asked_version is not None or new.asked_version is not None:
+        if self._asked_version is not None or new._asked_version is not None:
             raise UsageError(f"{self.info.location}: a version cannot be switched; name the tables without")
         for store in (self, new):
-            only_one(store.info.location, _tables(store.path), self.name)
-        return FolderExchange.of(self.path, new.path, own=[f"{self.name}.lance"])
+            only_one(store.info.location, _tables(store._path), self.name)
+        return FolderExchange.of(self._path, new._path, own=[f"{self.name}.lance"])
 
     def exchanged(self) -> Exchange | None:
         """See `Switchable`."""
-        return FolderExchange.at(str(self.path))
+        return FolderExchange.at(str(self._path))
 
     def _beside(self) -> Path:
-        return self.path
+        return self._path
 
     def _manifest(self) -> Manifest | None:
         return manifest_of(self._beside(), self.name)
@@ -235,7 +235,7 @@ class LanceStore(RecordStore):
 
     def _version(self) -> Any:
         with _answers(self.info.location):
-            table = self._open() if self.asked_version is None else self.table
+            table = self._open() if self._asked_version is None else self.table
             newest = table.version
             stamps = {found["version"]: found["timestamp"].isoformat() for found in table.list_versions()}
         return [newest, stamps.get(newest)]
@@ -303,7 +303,7 @@ class LanceStore(RecordStore):
         return str(int(doc_id))
 
     def _choose_table(self, name: str) -> str:
-        names = _tables(self.path) if self.path.is_dir() else []
+        names = _tables(self._path) if self._path.is_dir() else []
         if not names:
             raise StoreError(
                 f"{self.info.location}: expected a folder with tables of LanceDB, found none; check the path"
@@ -316,16 +316,16 @@ class LanceStore(RecordStore):
     def _open(self) -> Any:
         module = _client()
         with _answers(self.info.location):
-            return module.connect(str(self.path)).open_table(self.name)
+            return module.connect(str(self._path)).open_table(self.name)
 
     def _asked_number(self) -> int | None:
-        if self.asked_version is None:
+        if self._asked_version is None:
             return None
         try:
-            return int(self.asked_version)
+            return int(self._asked_version)
         except ValueError as error:
             raise UsageError(
-                f"{self.info.location}: expected a number as version, found {self.asked_version!r}"
+                f"{self.info.location}: expected a number as version, found {self._asked_version!r}"
             ) from error
 
     def _choose_vector(self, asked: str | None) -> str:

@@ -122,10 +122,10 @@ class PgvectorServing:
         return list(connection.execute(question, [text, *values, text, k]).fetchall())
 
     def _scores(self, distances: list[float]) -> Any:
-        found = np.array(distances, np.float64)
+        array = np.array(distances, np.float64)
         if self._distance == "l2":
-            return found**2
-        return -found if self._distance == "ip" else 1 - found
+            return array**2
+        return -array if self._distance == "ip" else 1 - array
 
     def _condition(self, where: Any) -> tuple[Composed, list[Any]]:
         from psycopg.sql import SQL, Identifier
