@@ -17,8 +17,9 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -33,6 +34,10 @@ from migrate.stores.outputs import NamedFolderOutput, Output, ServerOutput
 from migrate.stores.records import Distance, RecordStore, WaitingWriter, check_options, import_client, read_metric
 from migrate.stores.switching import Exchange, FolderExchange, only_one
 from migrate.vectors import Batch, Document, Vectors
+
+if TYPE_CHECKING:
+    from migrate.stores.chroma_serve import ChromaServing
+    from migrate.stores.serving import Hits
 
 DATABASE: Final = "chroma.sqlite3"
 _SEGMENT: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -127,6 +132,10 @@ class _Place(ABC):
     def collection(self, name: str) -> Any:
         """Chroma's own object for one of them."""
 
+    def collection_itself(self, name: str) -> Any:
+        """The one that is written to, where `collection` is a copy."""
+        return self.collection(name)
+
     @abstractmethod
     def version(self, collection: Any) -> Any:
         """See `RecordStore._version`."""
@@ -164,6 +173,14 @@ class _Folder(_Place):
             client = _persistent(module, folder, self.tenant)
             collection = client.get_collection(name, embedding_function=None)
             weakref.finalize(collection, _let_go, client, folder)
+            return collection
+
+    def collection_itself(self, name: str) -> Any:
+        module = import_client("chromadb", "chroma")
+        with _answers(self.location, remote=False):
+            client = _persistent(module, self._path, self.tenant)
+            collection = client.get_collection(name, embedding_function=None)
+            weakref.finalize(collection, client.close)
             return collection
 
     def version(self, collection: Any) -> Any:
@@ -356,6 +373,20 @@ class ChromaStore(RecordStore):
     def destination(self, location: Path, dim: int, resume: Resume = FROM_THE_START) -> StoreWriter:
         """A folder of a persistent client with a collection of the same name, configuration and metadata."""
         return _FolderWriter(self, location, dim, resume, self.name)
+
+    def search(self, queries: Vectors, k: int, where: Any = None) -> list[Hits]:
+        """See `Searchable`; `where` is one of Chroma's, such as `{"page": {"$lt": 3}}`."""
+        return self._serving.search(queries, k, where)
+
+    def put_vectors(self, ids: Sequence[str], vectors: Vectors) -> int:
+        """See `Updatable`; a folder is then in use by this process alone."""
+        return self._serving.put_vectors(ids, vectors)
+
+    @cached_property
+    def _serving(self) -> ChromaServing:
+        from migrate.stores.chroma_serve import ChromaServing
+
+        return ChromaServing(self)
 
     @property
     def function(self) -> str | None:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -33,7 +35,11 @@ from migrate.stores.records import (
     read_metric,
 )
 from migrate.stores.switching import Exchange, FolderExchange, only_one
-from migrate.vectors import Batch, Document
+from migrate.vectors import Batch, Document, Vectors
+
+if TYPE_CHECKING:
+    from migrate.stores.lancedb_serve import LanceServing
+    from migrate.stores.serving import Hits
 
 _OPTIONS: Final = ("distance", "id", "text", "vector", "version")
 _KEPT_OPTIONS: Final = ("distance", "id", "text", "vector")
@@ -43,6 +49,7 @@ _IDS: Final = ("id", "_id", "doc_id", "uuid", "key")
 _DISTANCES: Final[Mapping[str, Distance]] = {"l2": "l2", "cosine": "cosine", "dot": "ip", "ip": "ip"}
 _AT_ONCE: Final = 4_096
 _SAMPLE: Final = 64
+_WHOLE: Final = re.compile(r"-?[0-9]{1,18}")
 _LOSSY: Final = ("Pq", "Sq", "Rq")
 _BY_NUMBER: Final = "the table has no column of ids: rows are numbered from 0 on; say ?id=COLUMN for one"
 _DEFAULT: Final = "no index says how vectors are compared: l2 is LanceDB's way; say ?distance=cosine or dot if not"
@@ -182,6 +189,29 @@ class LanceStore(RecordStore):
     def destination(self, location: Path, dim: int, resume: Resume = FROM_THE_START) -> StoreWriter:
         """A folder with a table of the same name, columns and indexes."""
         return _Writer(self, location, dim, resume, self.name)
+
+    def search(self, queries: Vectors, k: int, where: Any = None) -> list[Hits]:
+        """See `Searchable`; `where` is a condition in SQL."""
+        return self._serving.search(queries, k, where)
+
+    def put_vectors(self, ids: Sequence[str], vectors: Vectors) -> int:
+        """See `Updatable`."""
+        return self._serving.put_vectors(ids, vectors)
+
+    @cached_property
+    def _serving(self) -> LanceServing:
+        from migrate.stores.lancedb_serve import LanceServing
+
+        return LanceServing(self)
+
+    def is_possible_id(self, doc_id: str) -> bool:
+        """Whether the column of ids can hold it."""
+        return _is_text(self.schema.field(self.id_column).type) or _WHOLE.fullmatch(doc_id) is not None
+
+    @property
+    def quoted_vector(self) -> str:
+        """The column of vectors, as SQL has it."""
+        return _quoted(self.vector)
 
     def batches(
         self, columns: Sequence[str] | None, where: str | None = None, limit: int | None = None
