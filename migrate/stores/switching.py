@@ -13,6 +13,7 @@ import re
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Protocol, Self, runtime_checkable
 from uuid import uuid4
@@ -20,6 +21,7 @@ from uuid import uuid4
 from migrate.errors import InputError, UsageError
 from migrate.files import (
     atomic_file,
+    copy_file,
     exchange_paths,
     output_errors,
     output_lock,
@@ -117,6 +119,19 @@ def only_one(location: str, names: Collection[str], wanted: str) -> None:
             f"{location}: expected a folder with {wanted} and nothing else, found {', '.join(sorted(names))}; folders "
             "trade places as a whole: give it a folder of its own, under the same name"
         )
+
+
+def keep_beside(store: Store, folder: Path, name: str) -> None:
+    """Copy what lies beside a store into a folder of its own, for a table or collection of that name."""
+    with output_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in () if store.folder is None else (store.folder / found for found in BESIDE):
+            if path.is_file():
+                copy_file(path, folder / path.name)
+        if store.info.manifest is not None:
+            details = {**store.info.manifest.details, "index": name}
+            write_json(folder / MANIFEST_NAME, replace(store.info.manifest, details=details).as_json())
+        sync_folder(folder)
 
 
 def unfinished(location: object) -> UsageError:

@@ -96,7 +96,10 @@ def lances(tmp_path):
     rows = [
         {"id": d.id, "text": d.text, "vector": v} for d, v in zip(example_documents(40), old_vectors(), strict=True)
     ]
-    lancedb.connect(str(tmp_path / "old")).create_table("docs", rows)
+    database = lancedb.connect(str(tmp_path / "old"))
+    table = database.create_table("docs", rows)
+    table.create_index("vector", config=lancedb.index.IvfFlat(num_partitions=2), name="near")
+    database.create_table("others", rows[:3])
     translate(f"lancedb:{tmp_path}/old#docs", tmp_path / "new")
     return f"lancedb:{tmp_path}/old#docs", f"lancedb:{tmp_path}/new#docs"
 
