@@ -43,6 +43,9 @@ FORGOTTEN: Final = "forgotten"
 BESIDE: Final = (MANIFEST_NAME, CONFIDENCE_NAME, "embedder.json", "embedder.safetensors")
 """What this tool leaves beside a store: its manifest, confidence, state of the model."""
 
+ASIDE: Final = "__lead_migrate_aside"
+"""The end of a name that a table or collection has while it is beside the one that answers."""
+
 _TOKEN: Final = ".lead-migrate-switch"  # noqa: S105 - the name of a file
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+._-]*:(.*)", re.DOTALL)
 
@@ -87,6 +90,14 @@ class Exchange(ABC):
         UsageError
             The switch has not come to its end.
         """
+
+
+@runtime_checkable
+class SwitchedInSteps(Protocol):
+    """A kind that changes names in more steps than one: after a kill, nothing may answer at a location."""
+
+    def exchange_left(self, location: str) -> Exchange | None:
+        """The exchange that is noted of a location, as `open` of the kind takes it; None where there is none."""
 
 
 @runtime_checkable
