@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 
 from migrate.errors import StoreError, UsageError
@@ -112,7 +113,7 @@ class _ServerCatalog(_Catalog):
                 own = {key: value for key, value in (there.metadata or {}).items() if key != NOTE}
                 # Chroma takes no empty metadata, and leaves out what is null
                 metadata = own if own and one.note is None else {**own, NOTE: one.note}
-                settings = None if one.function is None else {"embedding_function": _kept_function(one.function)}
+                settings = None if one.function is None else {"embedding_function": _as_chroma_has_it(one.function)}
                 # `Collection.modify` would refuse, after the server has done it, a function of another name
                 there._client._modify(
                     id=there.id,
@@ -375,6 +376,10 @@ def _function_of(model: ModelIdentity | None, stored: _Function) -> _Function:
         config = {"model_name": name, "device": "cpu", "normalize_embeddings": model.normalized, "kwargs": {}}
         return {"type": "known", "name": "sentence_transformer", "config": config}
     return _NO_FUNCTION
+
+
+def _as_chroma_has_it(function: _Function) -> Any:
+    return _kept_function(function) if function["type"] == "known" else SimpleNamespace(is_legacy=lambda: True)
 
 
 def _is_alone(store: ChromaStore) -> bool:
