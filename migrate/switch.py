@@ -13,7 +13,7 @@ from migrate.files import describe_os_error
 from migrate.locations import hide_secrets
 from migrate.stores import open_store
 from migrate.stores.base import Store, content_of
-from migrate.stores.registry import path_in
+from migrate.stores.registry import exchange_left, path_in
 from migrate.stores.switching import Exchange, FolderExchange, Record, Switchable
 
 REPORT: Final = "report.json"
@@ -156,7 +156,7 @@ def find_switch(old: str) -> Switch:
 
 def find_exchange(location: str) -> Exchange | None:
     """The exchange by which the store at a location came there; the store itself may be between two places."""
-    exchange = FolderExchange.at(location)
+    exchange = FolderExchange.at(location) or exchange_left(location)
     if exchange is not None:
         return exchange
     store = open_store(location)

@@ -27,12 +27,12 @@ import numpy as np
 from migrate.errors import AuthenticationError, LeadMigrateError, RemoteError, StoreError, UsageError
 from migrate.files import cache_folder, output_errors
 from migrate.locations import Address, scrub, secrets_of
-from migrate.manifest import Manifest, StoreFacts
+from migrate.manifest import MANIFEST_NAME, Manifest, StoreFacts, find_manifest
 from migrate.stores.base import FROM_THE_START, KindSupport, Resume, Store, StoreInfo, StoreWriter
 from migrate.stores.kept import forget, keep, kept_folder, manifest_of, new_token, stamp, sync_tree, token_in
 from migrate.stores.outputs import NamedFolderOutput, Output, ServerOutput
 from migrate.stores.records import Distance, RecordStore, WaitingWriter, check_options, import_client, read_metric
-from migrate.stores.switching import Exchange, FolderExchange, only_one
+from migrate.stores.switching import ASIDE, Exchange, FolderExchange
 from migrate.vectors import Batch, Document, Vectors
 
 if TYPE_CHECKING:
@@ -42,6 +42,11 @@ if TYPE_CHECKING:
 DATABASE: Final = "chroma.sqlite3"
 _SEGMENT: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _TOKEN: Final = "lead-migrate"  # noqa: S105
+"""In the metadata of a collection on a server: what its files on this machine are found by."""
+NOTE: Final = "lead-migrate-switch"
+"""In the metadata of two collections that have traded names."""
+_OWN: Final = "lead-migrate"
+"""The folder, in one of Chroma, of what belongs to single collections."""
 _URI: Final = "chroma:uri"
 _AT_ONCE: Final = 1_000
 _IDS_AT_ONCE: Final = 10_000
@@ -98,9 +103,32 @@ class ChromaServerKind:
         address = Address.parse(location)
         return ChromaStore(location, _Server(f"{self.name}:{location}", address), address.name)
 
+    def exchange_left(self, location: str) -> Exchange | None:
+        """The switch of a name, which no collection may have just then."""
+        address = Address.parse(location)
+        return _exchange_left(_Server(f"{self.name}:{location}", address), address.name)
+
     def output(self, location: str) -> Output:
         """A collection that is not there yet."""
         return _ChromaServerOutput(f"{self.name}:{location}", _named(f"{self.name}:{location}"))
+
+
+def beside_collection(path: Path, collection: str) -> Path:
+    """Where what belongs to one of several collections of a folder lies, by its id, once it was switched."""
+    return path / _OWN / collection
+
+
+def own_files(path: Path) -> list[str]:
+    """What in a folder is Chroma's, or belongs to single collections."""
+    names = [found.name for found in path.iterdir()]
+    return [name for name in names if name.startswith(DATABASE) or _SEGMENT.fullmatch(name) or name == _OWN]
+
+
+def _exchange_left(place: _Place, name: str) -> Exchange | None:
+    from migrate.stores.chroma_switch import CollectionExchange
+
+    whole = FolderExchange.at(str(place.path)) if isinstance(place, _Folder) else None
+    return whole or CollectionExchange.left(place, name)
 
 
 def _address(location: str) -> Address:
@@ -147,9 +175,14 @@ class _Place(ABC):
     def choose(self, name: str) -> str:
         """A collection by its name, or the only one."""
         names = self.names()
+        if name in names:
+            return name
+        names = [found for found in names if not found.endswith(ASIDE)]
         have = ", ".join(names) or "none"
-        if name in names or (not name and len(names) == 1):
-            return name or names[0]
+        if not name and len(names) == 1:
+            return names[0]
+        if _exchange_left(self, name) is not None:
+            raise StoreError(f"{self.location}: a switch was killed half-way; run switch or rollback again")
         asked = f"a collection {name!r}" if name else "the name of a collection after a #"
         raise StoreError(f"{self.location}: expected {asked}, found {have}; name one of these")
 
@@ -162,6 +195,11 @@ class _Folder(_Place):
         self._path = path
         if not (path / DATABASE).is_file():
             raise StoreError(f"{location}: expected a folder with {DATABASE}, found none; check the path")
+
+    @property
+    def path(self) -> Path:
+        """The folder itself."""
+        return self._path
 
     def names(self) -> list[str]:
         return sorted(name for (name,) in self._ask("SELECT name FROM collections"))
@@ -187,7 +225,8 @@ class _Folder(_Place):
         return self._number(str(collection.id))
 
     def folder(self, collection: Any) -> Path | None:
-        return self._path
+        own = beside_collection(self._path, str(collection.id))
+        return own if own.is_dir() else self._path
 
     def _number(self, collection: str) -> list[Any]:
         """What Chroma counts up with each change of any record of a collection."""
@@ -307,7 +346,7 @@ class ChromaStore(RecordStore):
         self.collection = place.collection(self.name)
         model = self.collection._model
         self.configuration = dict(model.configuration_json)
-        self.kept_metadata = {key: value for key, value in (model.metadata or {}).items() if key != _TOKEN}
+        self.kept_metadata = {key: value for key, value in (model.metadata or {}).items() if key not in (_TOKEN, NOTE)}
         index = self.configuration.get("hnsw") or self.configuration.get("spann") or {}
         self.space: Distance = index.get("space") or "l2"
         count = self._open_index(f"{place.location.partition('#')[0]}#{self.name}{sorted(place.tenant.items())}").count
@@ -335,40 +374,44 @@ class ChromaStore(RecordStore):
         return self._beside() if self.info.manifest else None
 
     def keep_manifest(self, manifest: Manifest) -> Path:
-        """Write it into the folder."""
-        return stamp(self._beside(), self.name, self.info.location, manifest)
+        """Write it into the folder; where that has the manifest of another collection, into one of its own."""
+        folder = self._beside()
+        if (
+            isinstance(self._place, _Folder)
+            and (self._place.path / MANIFEST_NAME).exists()
+            and self._manifest() is None
+        ):
+            folder = beside_collection(self._place.path, str(self.collection.id))
+            with output_errors(folder):
+                folder.mkdir(parents=True, exist_ok=True)
+        return stamp(folder, self.name, self.info.location, manifest)
 
     def successor(self, ending: str) -> str | None:
         """Of a server, another collection."""
         return f"{self._place.location.partition('#')[0]}#{self.name}-{ending}" if self._place.is_remote else None
 
     def exchange(self, new: Store) -> Exchange:
-        """See `Switchable`: two folders with this collection alone trade places."""
-        mine = self._client_folder
-        if not isinstance(new, ChromaStore) or (theirs := new._client_folder) is None or mine is None:
-            raise UsageError(
-                f"{self.info.location}: expected two folders of Chroma, found a server or another kind of store; a "
-                "server's collections cannot be switched yet: rename them with collection.modify(name=...)"
-            )
-        for store in (self, new):
-            only_one(store.info.location, store._place.names(), self.name)
-        own = [path.name for path in mine.iterdir() if path.name.startswith(DATABASE) or _SEGMENT.fullmatch(path.name)]
-        return FolderExchange.of(mine, theirs, own=own)
+        """See `Switchable`: names of collections, or folders with this one alone, change places."""
+        from migrate.stores.chroma_switch import exchange_of
+
+        return exchange_of(self, new)
 
     def exchanged(self) -> Exchange | None:
         """See `Switchable`."""
-        return None if self._client_folder is None else FolderExchange.at(str(self._client_folder))
+        return _exchange_left(self._place, self.name)
 
     @property
-    def _client_folder(self) -> Path | None:
-        """The folder of the client; None on a server."""
-        return None if self._place.is_remote else self._beside()
+    def place(self) -> _Place:
+        """Where the collection is."""
+        return self._place
 
     def _beside(self) -> Path | None:
         return self._place.folder(self.collection)
 
     def _manifest(self) -> Manifest | None:
-        return manifest_of(self._beside(), self.name)
+        folder = self._beside()
+        is_own = folder is not None and not (folder / DATABASE).is_file()  # else it may be of another collection
+        return find_manifest(folder, "store") if folder is not None and is_own else manifest_of(folder, self.name)
 
     def destination(self, location: Path, dim: int, resume: Resume = FROM_THE_START) -> StoreWriter:
         """A folder of a persistent client with a collection of the same name, configuration and metadata."""

@@ -34,7 +34,7 @@ from migrate.stores.records import (
     import_client,
     read_metric,
 )
-from migrate.stores.switching import Exchange, FolderExchange, only_one
+from migrate.stores.switching import Exchange
 from migrate.vectors import Batch, Document, Vectors
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 _OPTIONS: Final = ("distance", "id", "text", "vector", "version")
 _KEPT_OPTIONS: Final = ("distance", "id", "text", "vector")
 _OWN: Final = b"lead-migrate"
+SWITCHED: Final = b"lead-migrate-switched"
+"""Of a version that came by a switch: the token of what belongs to it."""
 _FUNCTIONS: Final = b"embedding_functions"
 _IDS: Final = ("id", "_id", "doc_id", "uuid", "key")
 _DISTANCES: Final[Mapping[str, Distance]] = {"l2": "l2", "cosine": "cosine", "dot": "ip", "ip": "ip"}
@@ -115,7 +117,7 @@ class LanceStore(RecordStore):
         self.info = StoreInfo(
             location, "lancedb", "", 0, 0, "l2", True, has_texts=False
         )  # for errors, until it is known
-        self._path, self._asked_version = path, address.options.get("version")
+        self.path, self.asked_version = path, address.options.get("version")
         self.name = self._choose_table(address.name)
         self.table = self._open()
         with _answers(location):
@@ -132,7 +134,7 @@ class LanceStore(RecordStore):
         self.id_column = self._choose_id(asked.get("id"))
         self.text, why = choose_text(location, self._text_columns(), asked.get("text"))
         self.dim = self.schema.field(self.vector).type.list_size
-        columns = f"vector={self.vector}&id={self.id_column}&version={self._asked_version}"
+        columns = f"vector={self.vector}&id={self.id_column}&version={self.asked_version}"
         count = self._open_index(f"{path.absolute()}#{self.name}?{columns}").count
         self.index = next((found for found in self.indices if list(found[0].columns) == [self.vector]), None)
         distance, notes = self._distance(asked.get("distance"))
@@ -160,28 +162,37 @@ class LanceStore(RecordStore):
     @property
     def folder(self) -> Path | None:
         """The folder of the tables."""
-        return self._path if self.info.manifest else None
+        return self.path if self.info.manifest else None
 
     def keep_manifest(self, manifest: Manifest) -> Path:
         """Write it into the folder."""
         return stamp(self._beside(), self.name, self.info.location, manifest)
 
     def exchange(self, new: Store) -> Exchange:
-        """See `Switchable`: two folders with this table alone trade places."""
+        """See `Switchable`: the new table becomes a version of the old one."""
+        from migrate.stores.lancedb_switch import LanceExchange
+
         if not isinstance(new, LanceStore):
             raise UsageError(f"{new.info.location}: expected a table of LanceDB, found another kind of store")
-        if self._asked_version is not None or new._asked_version is not None:
-            raise UsageError(f"{self.info.location}: a version cannot be switched; name the tables without")
-        for store in (self, new):
-            only_one(store.info.location, _tables(store._path), self.name)
-        return FolderExchange.of(self._path, new._path, own=[f"{self.name}.lance"])
+        return LanceExchange.of(self, new)
 
     def exchanged(self) -> Exchange | None:
         """See `Switchable`."""
-        return FolderExchange.at(str(self._path))
+        from migrate.stores.lancedb_switch import LanceExchange
+
+        return None if self.asked_version is not None else LanceExchange.at(self)
+
+    def version(self) -> Any:
+        """The newest version with its moment."""
+        return self._version()
 
     def _beside(self) -> Path:
-        return self._path
+        token = (self.schema.metadata or {}).get(SWITCHED)
+        if token is None:
+            return self.path
+        from migrate.stores.lancedb_switch import notes_of
+
+        return notes_of(self.path, self.name) / token.decode()
 
     def _manifest(self) -> Manifest | None:
         return manifest_of(self._beside(), self.name)
@@ -235,7 +246,7 @@ class LanceStore(RecordStore):
 
     def _version(self) -> Any:
         with _answers(self.info.location):
-            table = self._open() if self._asked_version is None else self.table
+            table = self._open() if self.asked_version is None else self.table
             newest = table.version
             stamps = {found["version"]: found["timestamp"].isoformat() for found in table.list_versions()}
         return [newest, stamps.get(newest)]
@@ -303,7 +314,7 @@ class LanceStore(RecordStore):
         return str(int(doc_id))
 
     def _choose_table(self, name: str) -> str:
-        names = _tables(self._path) if self._path.is_dir() else []
+        names = _tables(self.path) if self.path.is_dir() else []
         if not names:
             raise StoreError(
                 f"{self.info.location}: expected a folder with tables of LanceDB, found none; check the path"
@@ -316,16 +327,16 @@ class LanceStore(RecordStore):
     def _open(self) -> Any:
         module = _client()
         with _answers(self.info.location):
-            return module.connect(str(self._path)).open_table(self.name)
+            return module.connect(str(self.path)).open_table(self.name)
 
     def _asked_number(self) -> int | None:
-        if self._asked_version is None:
+        if self.asked_version is None:
             return None
         try:
-            return int(self._asked_version)
+            return int(self.asked_version)
         except ValueError as error:
             raise UsageError(
-                f"{self.info.location}: expected a number as version, found {self._asked_version!r}"
+                f"{self.info.location}: expected a number as version, found {self.asked_version!r}"
             ) from error
 
     def _choose_vector(self, asked: str | None) -> str:
@@ -404,7 +415,7 @@ class _Writer(WaitingWriter):
             reader = pa.RecordBatchReader.from_batches(schema, parts)
             table = database.create_table(self._name, reader, mode="overwrite", on_bad_vectors="null")
             if source is not None:
-                self._index(module, table, source)
+                self._index(table, source)
             found, expected = table.count_rows(), source.table.count_rows() if source else self.source.info.count
         if found != expected:
             raise StoreError(f"{where}: expected {expected} rows once written, found {found}; run again")
@@ -424,6 +435,7 @@ class _Writer(WaitingWriter):
                 "the embedding function that the old table names is not in the new one, as it belongs to the old "
                 "model; give the table that of the new model, or queries as vectors",
             )
+        metadata.pop(SWITCHED, None)
         if source.asked:
             metadata[_OWN] = json.dumps(source.asked, sort_keys=True).encode()
         return schema.with_metadata(metadata or None)
@@ -464,18 +476,11 @@ class _Writer(WaitingWriter):
             ]
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
-    def _index(self, module: Any, table: Any, source: LanceStore) -> None:
+    def _index(self, table: Any, source: LanceStore) -> None:
         """Make the indexes of `source` anew."""
-        from lancedb import index as kinds
-
         for index, facts in source.indices:
-            (column, *more) = index.columns
-            kind = getattr(kinds, str(index.index_type), None)
             try:
-                if kind is None or more:
-                    raise ValueError("of a kind that is not made here")  # noqa: TRY301
-                settings = _settings(kind, index, facts, self.rows.dim if column == source.vector else None)
-                table.create_index(column, config=kind(**settings), name=index.name)
+                make_index(table, index, facts, self.rows.dim if index.columns[0] == source.vector else None)
             except Exception as error:
                 said = " ".join(str(error).split())[:200]
                 self.remarks += (f"the index {index.name} ({index.index_type}) could not be made again: {said}",)
@@ -487,15 +492,26 @@ class _Writer(WaitingWriter):
                 )
 
 
+def make_index(table: Any, index: Any, facts: Any, dim: int | None) -> None:
+    """Make an index as another table has it, of vectors of dimension `dim` now; None where it is what it was."""
+    from lancedb import index as kinds
+
+    (column, *more) = index.columns
+    kind = getattr(kinds, str(index.index_type), None)
+    if kind is None or more:
+        raise ValueError("of a kind that is not made here")
+    table.create_index(column, config=kind(**_settings(kind, index, facts, dim)), name=index.name)
+
+
 def _settings(kind: Callable[..., Any], index: Any, facts: Any, dim: int | None) -> dict[str, Any]:
     """What an index was made with, as far as LanceDB tells it, and as it fits vectors of the new dimension."""
     details = _flat(index.index_details or {})
     known = inspect.signature(kind).parameters
     found = {key: value for key, value in details.items() if key in known and value is not None}
-    if dim is not None:
+    if facts.distance_type is not None and "distance_type" in known:
         found["distance_type"] = str(facts.distance_type).lower()
-        if "num_sub_vectors" in found and dim % int(found["num_sub_vectors"]):
-            del found["num_sub_vectors"]
+    if dim is not None and dim % int(found.get("num_sub_vectors", 1)):
+        del found["num_sub_vectors"]
     return {key: int(value) if isinstance(value, str) and value.isdigit() else value for key, value in found.items()}
 
 

@@ -25,6 +25,7 @@ from migrate.stores.outputs import FolderOutput, Output
 from migrate.stores.pgvector.kind import PgvectorKind
 from migrate.stores.qdrant import QdrantKind
 from migrate.stores.sqlite_vec import SqliteVecKind
+from migrate.stores.switching import Exchange, SwitchedInSteps
 
 ENTRY_POINTS: Final = "lead_migrate.stores"
 _SCHEME: Final = re.compile(r"([a-z][a-z0-9+._-]*):(.*)", re.DOTALL)
@@ -145,6 +146,13 @@ def output_of(location: Path | str) -> Output:
         raise UsageError(f"{location}: stores of the kind {kind.name} are written to a folder; name its path alone")
     hidden = _SCHEME.fullmatch(hide_secrets(str(location)))
     return kind.output(hidden[2] if hidden else scheme[2])
+
+
+def exchange_left(location: str) -> Exchange | None:
+    """The exchange that is noted of a location where, after a kill, nothing may answer; see `SwitchedInSteps`."""
+    scheme = None if _is_place(Path(location)) else _SCHEME.fullmatch(location)
+    kind = None if scheme is None else _kind_called(scheme[1])
+    return kind.exchange_left(scheme[2]) if scheme is not None and isinstance(kind, SwitchedInSteps) else None
 
 
 def _open(location: str) -> Store:

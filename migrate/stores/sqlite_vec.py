@@ -38,6 +38,7 @@ from migrate.stores.records import (
     import_client,
     read_metric,
 )
+from migrate.stores.switching import ASIDE, Exchange
 from migrate.vectors import Batch, Document, Vectors
 
 if TYPE_CHECKING:
@@ -45,13 +46,10 @@ if TYPE_CHECKING:
 
     from migrate.stores.serving import Hits
     from migrate.stores.sqlite_vec_serve import SqliteVecServing
-    from migrate.stores.switching import Exchange
 
 NAME: Final = "sqlite-vec"
 FILE_NAME: Final = "store.db"
 TABLE_NAME: Final = "docs"
-ASIDE: Final = "__lead_migrate_aside"
-"""The end of the name of a table that a switch has let step aside, or has not yet brought in."""
 
 _MAGIC: Final = b"SQLite format 3\x00"
 _VEC0: Final = re.compile(

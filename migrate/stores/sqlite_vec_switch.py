@@ -1,7 +1,8 @@
 """Two tables of sqlite-vec that trade names in one transaction, and a record of it in the database.
 
-The new table is brought into the old one's database first, in parts, so that nobody waits long. The extension cannot
-rename its tables, so the tables that hold their content are renamed, and what SQLite has noted of the two themselves.
+The new table is brought into the old one's database first, in parts, so that nobody waits long: the tables that hold
+its content are copied as they are. The extension cannot rename its tables, so those that hold their content are
+renamed, and what SQLite has noted of the two themselves.
 What lies beside the database follows the transaction, out of the record: a switch that was killed between is finished
 by the next.
 """
@@ -13,14 +14,15 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from migrate.errors import UsageError
 from migrate.files import atomic_file, output_errors, reach, write_bytes
 from migrate.manifest import MANIFEST_NAME
-from migrate.stores.sqlite_vec import ASIDE, INSERTED, SqliteVecStore, connect_to, quoted, sqlite_errors, tables_in
-from migrate.stores.switching import ROLLED_BACK, SWITCHED, Exchange, Record, others, unfinished
+from migrate.stores.sqlite_vec import INSERTED, SqliteVecStore, connect_to, quoted, sqlite_errors, tables_in
+from migrate.stores.switching import ASIDE, ROLLED_BACK, SWITCHED, Exchange, Record, others, unfinished
 
 if TYPE_CHECKING:
     from apsw import Connection
@@ -163,15 +165,40 @@ class SqliteVecExchange(Exchange):
 
     def _bring_in(self, connection: Connection, source: SqliteVecStore) -> None:
         """Copy the new table, in parts; what a killed run has brought is dropped."""
+        with _transaction(connection):
+            connection.execute(f"DROP TABLE IF EXISTS {quoted(self.new)}")
+            connection.execute(_renamed(source.table.definition, self.new))
+        with closing(connect_to(source.file)) as other:
+            content = _content_of(other, source.table.name)
+            if content == _content_of(connection, self.new):
+                self._copy_content(connection, other, source.table.name, content)
+                return
+        self._insert_rows(connection, source)
+
+    def _copy_content(self, connection: Connection, source: Connection, table: str, content: Mapping[str, str]) -> None:
+        """Copy the tables that hold the content, all as they are at one moment, with the numbers of their rows."""
+        source.execute("BEGIN")
+        for ending in content:
+            # what is called rowid in most of these is another column: a row's own number has no other name than these
+            rows = source.execute(f"SELECT _rowid_, * FROM {quoted(table + ending)}")  # noqa: S608
+            into, at_once = quoted(self.new + ending), 4 if "chunks" in ending else _AT_ONCE * 10
+            with _transaction(connection):
+                connection.execute(f"DELETE FROM {into}")  # noqa: S608
+            while part := list(islice(rows, at_once)):
+                columns = ", ".join(["_rowid_", *(quoted(name) for name in _columns(connection, self.new + ending))])
+                places = ", ".join("?" * len(part[0]))
+                with _transaction(connection):
+                    connection.executemany(f"INSERT INTO {into} ({columns}) VALUES ({places})", part)  # noqa: S608
+                reach("brought")
+
+    def _insert_rows(self, connection: Connection, source: SqliteVecStore) -> None:
+        """Copy row by row what another version of the extension has laid out in another way."""
         table = source.table
         others_ = [*table.columns, *(name for name in table.vectors if name != source.column)]
         columns = [table.key, source.column, *others_]
         kinds = [table.vectors[name][0] if name in table.vectors else "" for name in columns]
         places = ", ".join(INSERTED.get(kind, "?") for kind in kinds)
         insert = f"INSERT INTO {quoted(self.new)} ({', '.join(map(quoted, columns))}) VALUES ({places})"  # noqa: S608
-        with _transaction(connection):
-            connection.execute(f"DROP TABLE IF EXISTS {quoted(self.new)}")
-            connection.execute(_renamed(table.definition, self.new))
         for first in range(0, source.info.count, _AT_ONCE):
             ids = source.ids(range(first, min(first + _AT_ONCE, source.info.count)))
             with _transaction(connection):
@@ -250,15 +277,27 @@ def _renamed(definition: str, name: str) -> str:
 
 def _rename(connection: Connection, name: str, other: str) -> None:
     """What the extension would do if it could."""
-    listed = [str(row[0]) for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-    for content in listed:
-        if re.fullmatch(re.escape(name) + _CONTENT, content):
-            connection.execute(f"ALTER TABLE {quoted(content)} RENAME TO {quoted(other + content[len(name) :])}")
+    for ending in _content_of(connection, name):
+        connection.execute(f"ALTER TABLE {quoted(name + ending)} RENAME TO {quoted(other + ending)}")
     (definition,) = next(connection.execute("SELECT sql FROM sqlite_master WHERE name = ? AND type = 'table'", (name,)))
     connection.execute(
         "UPDATE sqlite_master SET name = ?, tbl_name = ?, sql = ? WHERE name = ? AND type = 'table'",
         (other, other, _renamed(str(definition), other), name),
     )
+
+
+def _content_of(connection: Connection, name: str) -> dict[str, str]:
+    """The tables that hold the content of one, by the endings of their names: what is in their definitions."""
+    listed = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'")
+    return {
+        str(content)[len(name) :]: str(definition).partition("(")[2]
+        for content, definition in listed
+        if re.fullmatch(re.escape(name) + _CONTENT, str(content))
+    }
+
+
+def _columns(connection: Connection, table: str) -> list[str]:
+    return [str(row[1]) for row in connection.execute(f"PRAGMA table_info({quoted(table)})")]
 
 
 def _files_beside(store: SqliteVecStore) -> dict[str, bytes]:

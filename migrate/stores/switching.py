@@ -13,6 +13,7 @@ import re
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Protocol, Self, runtime_checkable
 from uuid import uuid4
@@ -20,6 +21,7 @@ from uuid import uuid4
 from migrate.errors import InputError, UsageError
 from migrate.files import (
     atomic_file,
+    copy_file,
     exchange_paths,
     output_errors,
     output_lock,
@@ -40,6 +42,9 @@ ROLLED_BACK: Final = "rolled back"
 FORGOTTEN: Final = "forgotten"
 BESIDE: Final = (MANIFEST_NAME, CONFIDENCE_NAME, "embedder.json", "embedder.safetensors")
 """What this tool leaves beside a store: its manifest, confidence, state of the model."""
+
+ASIDE: Final = "__lead_migrate_aside"
+"""The end of a name that a table or collection has while it is beside the one that answers."""
 
 _TOKEN: Final = ".lead-migrate-switch"  # noqa: S105 - the name of a file
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+._-]*:(.*)", re.DOTALL)
@@ -88,6 +93,14 @@ class Exchange(ABC):
 
 
 @runtime_checkable
+class SwitchedInSteps(Protocol):
+    """A kind that changes names in more steps than one: after a kill, nothing may answer at a location."""
+
+    def exchange_left(self, location: str) -> Exchange | None:
+        """The exchange that is noted of a location, as `open` of the kind takes it; None where there is none."""
+
+
+@runtime_checkable
 class Switchable(Protocol):
     """A store that another one can take the place of."""
 
@@ -117,6 +130,19 @@ def only_one(location: str, names: Collection[str], wanted: str) -> None:
             f"{location}: expected a folder with {wanted} and nothing else, found {', '.join(sorted(names))}; folders "
             "trade places as a whole: give it a folder of its own, under the same name"
         )
+
+
+def keep_beside(store: Store, folder: Path, name: str) -> None:
+    """Copy what lies beside a store into a folder of its own, for a table or collection of that name."""
+    with output_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in () if store.folder is None else (store.folder / found for found in BESIDE):
+            if path.is_file():
+                copy_file(path, folder / path.name)
+        if store.info.manifest is not None:
+            details = {**store.info.manifest.details, "index": name}
+            write_json(folder / MANIFEST_NAME, replace(store.info.manifest, details=details).as_json())
+        sync_folder(folder)
 
 
 def unfinished(location: object) -> UsageError:

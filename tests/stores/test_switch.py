@@ -70,13 +70,7 @@ def tables(tmp_path):
             cursor.executemany(f"INSERT INTO {name} VALUES (%s, %s, %s::vector)", rows)
         connection.execute(f"CREATE INDEX ON {name} USING hnsw (embedding vector_l2_ops)")
     old = f"pgvector:{server_url()}#{name}"
-    output, source, content = output_of(f"{old}_new"), open_store(old), tmp_path / "content"
-    content.mkdir()
-    writer = output.writer(source, content, DIM, migrate.stores.base.Resume(scratch=content))
-    writer.write(0, Batch(source.get(np.arange(40)).ids, new_vectors()))
-    writer.finish()
-    (content / ".rows").unlink()
-    output.publish(content, force=False)
+    publish(f"{old}_new", old, new_vectors(), tmp_path / "content")
     return old, f"{old}_new"
 
 
@@ -91,17 +85,104 @@ def chromas(tmp_path):
     return f"chroma:{tmp_path}/old#docs", f"chroma:{tmp_path}/new#docs"
 
 
+def collections(tmp_path):
+    """One of several in a folder, whose new one is in a folder of its own."""
+    old, new = chromas(tmp_path)
+    client = chroma_client(tmp_path / "old")
+    client.create_collection("others", embedding_function=None).add(["a"], embeddings=[[1.0, 2.0]])
+    client.close()
+    return old, new
+
+
+def neighbours(tmp_path):
+    """Two in one folder, of which the new one names the old one's embedding function."""
+    pytest.importorskip("chromadb")
+    return stamped(chroma_pair(chroma_client(tmp_path / "old"), f"chroma:{tmp_path}/old"))
+
+
+def served(tmp_path):
+    """Two on a server, both made by this tool."""
+    pytest.importorskip("chromadb")
+    from chroma_tools import server
+
+    place = f"{server()[1]}#c{time.time_ns():x}"
+    source = make_folder(tmp_path / "source")
+    publish(place, source, old_vectors(), tmp_path / "one")
+    publish(f"{place}-new", place, new_vectors(), tmp_path / "two")
+    return place, f"{place}-new"
+
+
+def publish(location, source, vectors, content):
+    """Write a copy of a store with other vectors to a server."""
+    output, source = output_of(location), open_store(source)
+    content.mkdir()
+    writer = output.writer(source, content, DIM, migrate.stores.base.Resume(scratch=content))
+    writer.write(0, Batch(source.get(np.arange(40)).ids, vectors))
+    writer.finish()
+    (content / ".rows").unlink()
+    output.publish(content, force=False)
+
+
+def named_on_a_server(tmp_path):
+    """As `neighbours`, on a server; not made by this tool."""
+    pytest.importorskip("chromadb")
+    from chroma_tools import server
+
+    return chroma_pair(*server())
+
+
+def alone(tmp_path):
+    """Whole folders whose collections name a function."""
+    pytest.importorskip("chromadb")
+    old, new = chroma_pair(chroma_client(tmp_path / "old"), f"chroma:{tmp_path}/old")
+    chroma_client(tmp_path / "old").delete_collection(new.rpartition("#")[2])
+    translate(old, tmp_path / "new")
+    return stamped((old, f"chroma:{tmp_path}/new#{old.rpartition('#')[2]}"))
+
+
+def chroma_client(folder):
+    import chromadb
+
+    return chromadb.PersistentClient(str(folder))
+
+
+def named():
+    """A function of the old model; made as the new collection's too, as a copy of the old one has it."""
+    from chroma_tools import Named
+
+    return Named()
+
+
+def chroma_pair(client, place):
+    names = [f"c{time.time_ns():x}{end}" for end in ("", "-new")]
+    for name, vectors in zip(names, (old_vectors(), new_vectors()), strict=True):
+        collection = client.create_collection(
+            name, configuration={"hnsw": {"space": "l2"}}, metadata={"owner": name}, embedding_function=named()
+        )
+        documents = example_documents(40)
+        if name.endswith("-new"):
+            documents.sort(key=lambda document: document.id)
+        collection.add([d.id for d in documents], embeddings=vectors, documents=[d.text for d in documents])
+    if "http" not in place:
+        client.close()
+    return f"{place}#{names[0]}", f"{place}#{names[1]}"
+
+
 def lances(tmp_path):
     lancedb = pytest.importorskip("lancedb")
     rows = [
         {"id": d.id, "text": d.text, "vector": v} for d, v in zip(example_documents(40), old_vectors(), strict=True)
     ]
-    lancedb.connect(str(tmp_path / "old")).create_table("docs", rows)
+    database = lancedb.connect(str(tmp_path / "old"))
+    table = database.create_table("docs", rows)
+    table.create_index("vector", config=lancedb.index.IvfFlat(num_partitions=2), name="near")
+    database.create_table("others", rows[:3])
     translate(f"lancedb:{tmp_path}/old#docs", tmp_path / "new")
     return f"lancedb:{tmp_path}/old#docs", f"lancedb:{tmp_path}/new#docs"
 
 
-MAKERS = [folders, sqlites, tables, chromas, lances]
+SLOW = [pytest.param(make, marks=pytest.mark.slow, id=make.__name__) for make in (collections, neighbours, served)]
+MAKERS = [*(pytest.param(make, id=make.__name__) for make in (folders, sqlites, tables, chromas, lances)), *SLOW]
 
 
 def stamped(pair):
@@ -113,7 +194,7 @@ def stamped(pair):
     return pair
 
 
-@pytest.fixture(params=MAKERS, ids=lambda make: make.__name__)
+@pytest.fixture(params=MAKERS)
 def pair(request, tmp_path):
     """Locations of an old and a new store."""
     return stamped(request.param(tmp_path))
@@ -180,19 +261,29 @@ def test_without_a_safe_report_of_these_two_nothing_is_switched(pair, tmp_path):
     assert has(old) == ("new", NEW_MODEL)
 
 
-FOLDER, SQLITE, TABLE = (
-    ["noted", "moved", "exchanged"],
-    ["brought", "noted", "exchanged", "placed"],
-    ["noted", "exchanged"],
-)
+FOLDER = ["noted", "moved", "exchanged"]
 PLAIN = ["noted", "moved", "moved:2", "moved:3", "exchanged"]
-KILLS = [
-    *((make, False, point) for make in (folders, chromas) for point in FOLDER),
-    *((folders, True, point) for point in PLAIN),
-    *((sqlites, False, point) for point in SQLITE),
-    *((tables, False, point) for point in TABLE),
+POINTS = {
+    folders: FOLDER,
+    chromas: FOLDER,
+    sqlites: ["brought", "noted", "exchanged", "placed"],
+    tables: ["noted", "exchanged"],
+    collections: ["brought", "moved", "exchanged"],
+    served: ["moved", "moved:2", "exchanged"],
+    lances: ["noted", "exchanged", "indexed"],
+}
+KILLS = [(make, False, point) for make, points in POINTS.items() for point in points]
+KILLS += [(folders, True, point) for point in PLAIN]
+BACK = {(sqlites, "brought"): "placed", (collections, "brought"): "moved"}
+BACK |= {(lances, point): "exchanged" for point in POINTS[lances]}
+"""Where a way back is killed that does not come to the same point."""
+ENDS = [
+    *((folders, point) for point in ("noted", "set aside")),
+    *((sqlites, point) for point in ("noted", "exchanged")),
+    (tables, "noted"),
+    *((make, point) for make in (collections, served) for point in ("set aside", "moved")),
+    *((lances, point) for point in ("noted", "set aside", "exchanged")),
 ]
-ENDS = [(folders, "noted"), (folders, "set aside"), (sqlites, "noted"), (sqlites, "exchanged"), (tables, "noted")]
 CALLS = {
     "switch": "switch_store({old!r}, {new!r}, unproven=True)",
     "rollback": "roll_back({old!r})",
@@ -225,11 +316,11 @@ def die(call, old, new, point, *, plain=False):
 def test_a_switch_that_is_killed_anywhere_is_finished_or_undone(make, plain, point, tmp_path):
     old, new = stamped(make(tmp_path))
     die("switch", old, new, point, plain=plain)
-    if not plain:
+    if not plain and make is not served:
         assert has(old)[0] in ("old", "new"), "no moment without a store"
     switch_store(old, new, unproven=True)
     assert has(old) == ("new", NEW_MODEL), "finished"
-    die("rollback", old, new, "placed" if point == "brought" else point, plain=plain)
+    die("rollback", old, new, BACK.get((make, point), point), plain=plain)
     if is_noted(old):
         roll_back(old)
     assert has(old) == ("old", OLD_MODEL)
@@ -284,9 +375,16 @@ def search_table(location, _opened={}):  # noqa: B006 - as above
     return [row[0] for row in _opened["connection"].execute(question, [as_text(old_vectors()[0])])]
 
 
+def search_lance(location):
+    import lancedb
+
+    table = lancedb.connect(location.partition(":")[2].partition("#")[0]).open_table("docs")
+    return [row["id"] for row in table.search(old_vectors()[0]).limit(5).nprobes(2).to_list()]
+
+
 @pytest.mark.parametrize(
     ("make", "search"),
-    [(folders, search_folder), (sqlites, search_sqlite), (tables, search_table)],
+    [(folders, search_folder), (sqlites, search_sqlite), (tables, search_table), (lances, search_lance)],
     ids=lambda value: value.__name__,
 )
 def test_who_searches_all_the_while_gets_one_or_the_other(make, search, tmp_path):
@@ -315,6 +413,68 @@ def test_who_searches_all_the_while_gets_one_or_the_other(make, search, tmp_path
     assert len({tuple(answer) for answer in answers}) == 2, "the answers of two stores, both seen, and no others"
     if make is sqlites:
         assert answers[-1] == before
+
+
+READER = """
+import collections, json, pathlib, sys
+import chromadb
+place, name, stop, query = sys.argv[1:]
+host, _, port = place.removeprefix("http://").partition(":")
+client = chromadb.HttpClient(host, int(port)) if "http" in place else chromadb.PersistentClient(place)
+held = client.get_collection(name, embedding_function=None)
+seen = {"named": collections.Counter(), "held": collections.Counter()}
+print("ready", flush=True)
+while not pathlib.Path(stop).exists():
+    for kind, find in (("named", lambda: client.get_collection(name, embedding_function=None)), ("held", lambda: held)):
+        try:
+            answer = " ".join(find().query(json.loads(query), n_results=5)["ids"][0])
+        except Exception as error:
+            answer = "failure: " + type(error).__name__
+        seen[kind][answer] += 1
+print(json.dumps(seen))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [collections, served])
+def test_who_searches_a_collection_all_the_while_gets_one_or_the_other(make, tmp_path):
+    old, new = make(tmp_path)
+    place, _, name = old.partition(":")[2].partition("#")
+    place = f"http:{place}" if make is served else place
+    query = json.dumps(old_vectors()[:1].tolist())
+    command = [sys.executable, "-c", READER, place, name, str(tmp_path / "stop"), query]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as reader:
+        assert reader.stdout.readline() == "ready\n"
+        for _ in range(3):
+            switch_store(old, new, unproven=True)
+            time.sleep(0.2)
+            roll_back(old)
+            time.sleep(0.2)
+        (tmp_path / "stop").touch()
+        seen = json.loads(reader.stdout.readline())
+    assert len(seen["held"]) == 1, "who holds the collection goes on with the old one, without a failure"
+    gaps = seen["named"].pop("failure: NotFoundError", 0)
+    assert len(seen["named"]) == 2, "the answers of two stores, both seen, and no others"
+    assert make is served or not gaps, "a server has two calls, between which nothing has the name"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [neighbours, named_on_a_server, alone])
+def test_the_embedding_function_changes_with_the_name(make, tmp_path):
+    old, new = make(tmp_path)
+
+    def model(location):
+        return open_store(location).configuration["embedding_function"]["config"]
+
+    assert model(old) == model(new)
+    switch_store(old, new, unproven=True)
+    if make is named_on_a_server:  # no manifest there says which model is the new one
+        assert open_store(old).function is None
+    else:
+        assert model(old)["model_name"] == "text-embedding-3-small"
+        assert (model(old)["api_base"], model(old)["dimensions"]) == ("http://proxy", DIM)
+    roll_back(old)
+    assert model(old)["model_name"] == "text-embedding-ada-002"
 
 
 def test_a_password_is_noted_nowhere(tmp_path):

@@ -1,0 +1,120 @@
+"""How a program searches a store by the kind's own client: by the name, opened anew where a client must be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+Search = Callable[[list[float]], list[str]]
+NEAREST = 3
+
+
+def faiss(location: str) -> Search:
+    """An index that is read each time."""
+    import faiss as library
+    import numpy as np
+
+    def search(query: list[float]) -> list[str]:
+        index = library.read_index(f"{location}/index.faiss")
+        return [str(row) for row in index.search(np.array([query], np.float32), NEAREST)[1][0]]
+
+    return search
+
+
+def pgvector(location: str) -> Search:
+    """A connection that stays."""
+    import psycopg
+
+    url, _, table = location.partition(":")[2].partition("#")
+    connection = psycopg.connect(url, autocommit=True)
+    question = f"SELECT id FROM {table} ORDER BY embedding <#> %s::vector LIMIT {NEAREST}"
+
+    def search(query: list[float]) -> list[str]:
+        return [str(row[0]) for row in connection.execute(question, [str(query)]).fetchall()]
+
+    return search
+
+
+def sqlite(location: str) -> Search:
+    """A connection that stays, and waits for writers."""
+    import json
+
+    import apsw
+    import sqlite_vec
+
+    path, _, table = location.partition(":")[2].partition("#")
+    connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+    connection.set_busy_timeout(10_000)
+    connection.enable_load_extension(True)
+    connection.load_extension(sqlite_vec.loadable_path())
+    question = f"SELECT id FROM {table} WHERE embedding MATCH ? AND k = {NEAREST} ORDER BY distance"
+
+    def search(query: list[float]) -> list[str]:
+        return [str(row[0]) for row in connection.execute(question, (json.dumps(query),))]
+
+    return search
+
+
+def _collections(client: Any, name: str) -> Search:
+    def search(query: list[float]) -> list[str]:
+        collection = client.get_collection(name, embedding_function=None)
+        return list(collection.query([query], n_results=NEAREST, include=[])["ids"][0])
+
+    return search
+
+
+def chroma(location: str) -> Search:
+    """A client that stays open; the collection is looked up each time."""
+    import chromadb
+
+    path, _, name = location.partition(":")[2].partition("#")
+    return _collections(chromadb.PersistentClient(path), name)
+
+
+def chroma_server(location: str) -> Search:
+    """As `chroma`, on a server."""
+    import chromadb
+
+    host, _, port = location.partition("//")[2].partition("#")[0].partition(":")
+    return _collections(chromadb.HttpClient(host, int(port)), location.partition("#")[2])
+
+
+def qdrant(location: str) -> Search:
+    """A folder that is opened each time, as its client wants it for itself."""
+    from qdrant_client import QdrantClient
+
+    path, _, name = location.partition(":")[2].partition("#")
+
+    def search(query: list[float]) -> list[str]:
+        client = QdrantClient(path=path)
+        try:
+            return [str(point.id) for point in client.query_points(name, query, limit=NEAREST).points]
+        finally:
+            client.close()
+
+    return search
+
+
+def lancedb(location: str) -> Search:
+    """A table that is opened each time."""
+    import lancedb as library
+
+    path, _, name = location.partition(":")[2].partition("#")
+    database = library.connect(path)
+
+    def search(query: list[float]) -> list[str]:
+        table = database.open_table(name)
+        return [row["id"] for row in table.search(query).distance_type("dot").limit(NEAREST).to_list()]
+
+    return search
+
+
+SEARCHES: dict[str, Callable[[str], Search]] = {
+    "faiss": faiss,
+    "pgvector": pgvector,
+    "sqlite-vec": sqlite,
+    "chroma": chroma,
+    "chroma+http": chroma_server,
+    "qdrant": qdrant,
+    "lancedb": lancedb,
+}

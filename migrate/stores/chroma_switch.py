@@ -1,0 +1,442 @@
+"""Two collections of Chroma that trade names, with a note of it in the metadata of both.
+
+A collection is known by its id whatever it is called, and both the ids and the names are in the note: it is found again
+wherever a kill has left the names. In a folder both change in one transaction of Chroma's database; a server takes two
+calls, between which nothing has the old name. The embedding function that the new one names changes with its name.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Final
+
+from migrate.errors import StoreError, UsageError
+from migrate.files import output_errors, output_lock, reach
+from migrate.manifest import ModelIdentity
+from migrate.stores.base import Store
+from migrate.stores.chroma import (
+    _TOKEN,
+    DATABASE,
+    NOTE,
+    ChromaStore,
+    _add,
+    _answers,
+    _configuration,
+    _Folder,
+    _kept_function,
+    _persistent,
+    _Place,
+    _same_functions,
+    _Server,
+    beside_collection,
+    own_files,
+)
+from migrate.stores.kept import forget
+from migrate.stores.records import import_client
+from migrate.stores.switching import ASIDE, Exchange, FolderExchange, Record, keep_beside, others, unfinished
+
+_AT_ONCE: Final = 1_000
+_WAIT_S: Final = 10
+_NO_FUNCTION: Final[Mapping[str, Any]] = {"type": "legacy"}
+_REDUCIBLE: Final = "text-embedding-3"
+"""The models of OpenAI that are asked for a dimension."""
+
+_Function = Mapping[str, Any]
+"""What a collection notes of its embedding function."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Collection:
+    """A collection, by what a switch changes."""
+
+    id: str
+    name: str
+    note: str | None
+    function: _Function | None = None
+
+
+class _Catalog(ABC):
+    """The collections of a folder or a server."""
+
+    @abstractmethod
+    def listed(self) -> list[_Collection]:
+        """All of them."""
+
+    @abstractmethod
+    def change(self, wanted: Sequence[_Collection]) -> None:
+        """Bring name, note and, where there is one, function of some collections about, in this order."""
+
+    @abstractmethod
+    def delete(self, collection: _Collection) -> None:
+        """Delete one, with what belongs to it."""
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """While nobody else switches here."""
+        yield
+
+
+class _ServerCatalog(_Catalog):
+    """Those of a server: a call changes one."""
+
+    def __init__(self, place: _Server) -> None:
+        self.place = place
+
+    def listed(self) -> list[_Collection]:
+        models: list[Any] = []
+        with self._answers():
+            while page := self.place.client.list_collections(limit=_AT_ONCE, offset=len(models)):
+                models += [found._model for found in page]
+        return [
+            _Collection(
+                str(model.id),
+                model.name,
+                (model.metadata or {}).get(NOTE),
+                model.configuration_json.get("embedding_function"),
+            )
+            for model in models
+        ]
+
+    def change(self, wanted: Sequence[_Collection]) -> None:
+        for one in wanted:
+            with self._answers(), _same_functions():
+                client = self.place.client
+                there = client.get_collection_by_id(one.id, embedding_function=None)
+                own = {key: value for key, value in (there.metadata or {}).items() if key != NOTE}
+                # Chroma takes no empty metadata, and leaves out what is null
+                metadata = own if own and one.note is None else {**own, NOTE: one.note}
+                settings = None if one.function is None else {"embedding_function": _as_chroma_has_it(one.function)}
+                # `Collection.modify` would refuse, after the server has done it, a function of another name
+                there._client._modify(
+                    id=there.id,
+                    new_name=one.name,
+                    new_metadata=metadata,
+                    new_configuration=settings,
+                    **self.place.tenant,
+                )
+            reach("moved")
+
+    def delete(self, collection: _Collection) -> None:
+        with self._answers():
+            token = (self.place.collection(collection.name).metadata or {}).get(_TOKEN)
+            self.place.client.delete_collection(collection.name)
+        forget(token)
+
+    def _answers(self) -> Any:
+        return _answers(self.place.location, remote=True)
+
+
+class _FolderCatalog(_Catalog):
+    """Those of a folder: all change in one transaction of its database."""
+
+    def __init__(self, place: _Folder) -> None:
+        self.place, self.path = place, place.path
+
+    def listed(self) -> list[_Collection]:
+        question = (
+            "SELECT c.id, c.name, m.str_value, c.config_json_str, c.schema_str FROM collections c "
+            "JOIN databases d ON d.id = c.database_id AND d.name = ? AND d.tenant_id = ? "
+            "LEFT JOIN collection_metadata m ON m.collection_id = c.id AND m.key = ?"
+        )
+        tenant = self.place.tenant
+        with self._transaction() as connection:
+            rows = connection.execute(question, (tenant["database"], tenant["tenant"], NOTE)).fetchall()
+        return [
+            _Collection(row[0], row[1], row[2], next((found for text in row[3:] for found in _functions(text)), None))
+            for row in rows
+        ]
+
+    def change(self, wanted: Sequence[_Collection]) -> None:
+        with self._transaction() as connection:
+            for one in wanted:
+                connection.execute("UPDATE collections SET name = ? WHERE id = ?", (one.name, one.id))
+                connection.execute(
+                    "DELETE FROM collection_metadata WHERE collection_id = ? AND key = ?", (one.id, NOTE)
+                )
+                if one.note is not None:
+                    connection.execute(
+                        "INSERT INTO collection_metadata (collection_id, key, str_value) VALUES (?, ?, ?)",
+                        (one.id, NOTE, one.note),
+                    )
+                if one.function is not None:
+                    _set_function(connection, one.id, one.function)
+            reach("moved")
+
+    def delete(self, collection: _Collection) -> None:
+        with _answers(self.place.location, remote=False), self.client() as client:
+            client.delete_collection(collection.name)
+        shutil.rmtree(beside_collection(self.path, collection.id), ignore_errors=True)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        with output_lock(self.path):
+            yield
+
+    @contextmanager
+    def client(self) -> Iterator[Any]:
+        """Chroma's own, which writes to the folder."""
+        client = _persistent(import_client("chromadb", "chroma"), self.path, self.place.tenant)
+        try:
+            yield client
+        finally:
+            client.close()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        try:
+            with closing(sqlite3.connect(self.path / DATABASE, _WAIT_S, isolation_level=None)) as connection:
+                connection.execute("BEGIN IMMEDIATE")
+                yield connection
+                connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise StoreError(f"{self.place.location}: SQLite refused ({error}); nothing was done: run again") from error
+
+
+class CollectionExchange(Exchange):
+    """Two collections of one server or folder.
+
+    Parameters
+    ----------
+    place
+        Where they are.
+    old, new
+        Their names.
+    stores
+        Both, where nothing was switched yet.
+    """
+
+    def __init__(self, place: _Place, old: str, stores: tuple[ChromaStore, ChromaStore] | None = None) -> None:
+        self.location = f"{place.location.partition('#')[0]}#{old}"
+        self.old, self._stores = old, stores
+        self._catalog = _ServerCatalog(place) if isinstance(place, _Server) else _FolderCatalog(place)
+
+    @classmethod
+    def left(cls, place: _Place, name: str) -> CollectionExchange | None:
+        """The one that is noted of a name, whether a collection has it or not."""
+        made = cls(place, name)
+        return None if made._noted() is None else made
+
+    def aside(self, new: str) -> str:
+        """The collection beside the new one."""
+        return f"{self.location}{ASIDE}"
+
+    def record(self) -> Record | None:
+        """What the collections have noted."""
+        noted = self._noted()
+        return None if noted is None else noted["record"]
+
+    def switch(self, record: Record) -> None:
+        """Bring the new collection in, if it is elsewhere; then change names, notes and function."""
+        with self._catalog.alone():
+            noted = self._noted() or self._begin(record)
+            text = json.dumps(noted, sort_keys=True)
+            old, new = noted["ids"]
+            names = (f"{self.old}{ASIDE}", self.old)
+            self._arrange(_Collection(old, names[0], text), _Collection(new, names[1], text, noted["function"]))
+
+    def rollback(self) -> None:
+        """Change them back; a collection that was brought in is deleted."""
+        with self._catalog.alone():
+            noted = self._noted()
+            if noted is None:
+                return
+            old, new = noted["ids"]
+            text = json.dumps(noted, sort_keys=True) if noted["brought"] else None
+            former = _Collection(new, noted["new"], text, noted["former"] if noted["function"] else None)
+            self._arrange(former, _Collection(old, self.old, None))
+            if noted["brought"]:
+                self._catalog.delete(former)
+
+    def forget(self) -> None:
+        """Delete the collection that stepped aside, then the note."""
+        with self._catalog.alone():
+            noted, names = self._noted(), self._names()
+            if noted is None or names.get(noted["ids"][1]) != self.old:
+                raise unfinished(self.location)
+            aside = _Collection(noted["ids"][0], f"{self.old}{ASIDE}", None)
+            if aside.id in names:
+                if names[aside.id] != aside.name:
+                    raise unfinished(self.location)
+                self._catalog.delete(aside)
+                reach("set aside")
+            self._arrange(_Collection(noted["ids"][1], self.old, None))
+
+    def _begin(self, record: Record) -> dict[str, Any]:
+        assert self._stores is not None  # noqa: S101 - nothing is noted only where `exchange_of` has made it
+        stores, catalog = self._stores, self._catalog
+        old, new = (str(store.collection.id) for store in stores)
+        name, is_elsewhere = stores[1].name, False
+        if isinstance(catalog, _FolderCatalog):
+            is_elsewhere = not catalog.path.samefile(_path(stores[1]))
+            if is_elsewhere:
+                name = f"{self.old}-new{ASIDE}"
+                new = _bring_in(catalog, stores[1], name)
+            for store, one in zip(stores, (old, new), strict=True):
+                keep_beside(store, beside_collection(catalog.path, one), store.name)
+        reach("brought")
+        return {
+            "old": self.old,
+            "new": name,
+            "ids": [old, new],
+            "brought": is_elsewhere,
+            "function": new_function(*stores),
+            "former": stores[1].configuration.get("embedding_function"),
+            "record": dict(record),
+        }
+
+    def _arrange(self, *wanted: _Collection) -> None:
+        there = {found.id: found for found in self._catalog.listed()}
+        if not {one.id for one in wanted} <= there.keys():
+            raise others(self.location)
+        changes = [one for one in wanted if (there[one.id].name, there[one.id].note) != (one.name, one.note)]
+        self._catalog.change(changes)
+        reach("exchanged")
+
+    def _names(self) -> dict[str, str]:
+        return {found.id: found.name for found in self._catalog.listed()}
+
+    def _noted(self) -> dict[str, Any] | None:
+        for found in self._catalog.listed():
+            try:
+                noted = json.loads(found.note or "{}")
+            except ValueError as error:
+                raise StoreError(
+                    f"{self.location}: expected what a switch has noted in the metadata of {found.name}, found "
+                    f"something else under {NOTE!r}; remove it"
+                ) from error
+            if noted.get("old") == self.old:
+                return dict(noted)
+        return None
+
+
+class _WholeFolder(FolderExchange):
+    """Two folders with one collection each, of which the new one gets the function of its model first."""
+
+    function: _Function | None = None
+
+    def switch(self, record: Record) -> None:
+        """See `FolderExchange`."""
+        if self.function is not None and self.record() is None:
+            catalog = _FolderCatalog(_Folder(f"chroma:{self.new}", self.new, {}))
+            catalog.change([_Collection(one.id, one.name, one.note, self.function) for one in catalog.listed()])
+        super().switch(record)
+
+
+def exchange_of(old: ChromaStore, new: Store) -> Exchange:
+    """See `Switchable.exchange`: whole folders where each has one collection of the same name, else collections."""
+    if not isinstance(new, ChromaStore) or isinstance(old.place, _Server) != isinstance(new.place, _Server):
+        raise UsageError(
+            f"{new.info.location}: expected a collection of Chroma, in a folder or on a server as the old one, found "
+            "another kind of store"
+        )
+    if isinstance(old.place, _Server):
+        servers = [(store.place.location.partition("#")[0], store.place.tenant) for store in (old, new)]
+        if servers[0] != servers[1]:
+            raise UsageError(f"{new.info.location}: expected a collection of {servers[0][0]}, found another server")
+    elif _is_alone(old) and _is_alone(new) and old.name == new.name:
+        made = _WholeFolder.of(_path(old), _path(new), own=own_files(_path(old)))
+        made.function = new_function(old, new)
+        return made
+    if str(old.collection.id) == str(new.collection.id):
+        raise UsageError(f"{new.info.location}: this is the old collection itself; name the new one")
+    return CollectionExchange(old.place, old.name, (old, new))
+
+
+def new_function(old: ChromaStore, new: ChromaStore) -> _Function | None:
+    """What the new collection is to note of its embedding function; None where it stays as it is.
+
+    One that it has of the old collection would embed queries with the old model. Where Chroma has no function for the
+    new one, it is to name none.
+    """
+    stored = new.configuration.get("embedding_function") or {}
+    if stored.get("type") != "known" or stored != old.configuration.get("embedding_function"):
+        return None
+    manifest = new.info.manifest
+    return _function_of(None if manifest is None else manifest.model, stored)
+
+
+def _function_of(model: ModelIdentity | None, stored: _Function) -> _Function:
+    if model is None or model.query_prefix or model.document_prefix:
+        return _NO_FUNCTION
+    kind, _, name = model.spec.partition(":")
+    if kind == "openai":
+        config = dict(stored["config"]) if stored["name"] == "openai" else {"api_key_env_var": "OPENAI_API_KEY"}
+        config["model_name"] = name
+        config["dimensions"] = model.dim if name.startswith(_REDUCIBLE) else None
+        return {"type": "known", "name": "openai", "config": config}
+    if kind == "sentence-transformers":
+        config = {"model_name": name, "device": "cpu", "normalize_embeddings": model.normalized, "kwargs": {}}
+        return {"type": "known", "name": "sentence_transformer", "config": config}
+    return _NO_FUNCTION
+
+
+def _as_chroma_has_it(function: _Function) -> Any:
+    return _kept_function(function) if function["type"] == "known" else SimpleNamespace(is_legacy=lambda: True)
+
+
+def _is_alone(store: ChromaStore) -> bool:
+    return store.place.names() == [store.name]
+
+
+def _path(store: ChromaStore) -> Path:
+    assert isinstance(store.place, _Folder)  # noqa: S101 - servers have none, and are told apart before
+    return store.place.path
+
+
+def _bring_in(catalog: _FolderCatalog, source: ChromaStore, name: str) -> str:
+    """Copy a collection of another folder; what a killed run has brought is deleted."""
+    with _answers(catalog.place.location, remote=False), output_errors(catalog.path), catalog.client() as client:
+        if name in {found.name for found in catalog.listed()}:
+            client.delete_collection(name)
+        with _same_functions():
+            collection = client.create_collection(
+                name,
+                configuration=_configuration(source),
+                metadata=source.kept_metadata or None,
+                embedding_function=None,
+            )
+        for first in range(0, source.info.count, _AT_ONCE):
+            ids = source.ids(range(first, min(first + _AT_ONCE, source.info.count)))
+            for part in source.read(ids, ["embeddings", "documents", "metadatas", "uris"]):
+                records = zip(part["ids"], part["documents"], part["metadatas"], part["uris"], strict=True)
+                _add(collection, list(records), part["embeddings"])
+        if collection.count() != source.info.count:
+            raise StoreError(f"{name}: expected {source.info.count} records once brought in, found others; run again")
+        return str(collection.id)
+
+
+def _functions(text: str | None) -> Iterator[Any]:
+    """All embedding functions of vectors that the JSON of a collection notes."""
+    return (there["embedding_function"] for there in _places(json.loads(text or "{}")) if "embedding_function" in there)
+
+
+def _places(stored: Any) -> Iterator[dict[str, Any]]:
+    """The parts of a collection's JSON that note the function of its vectors: of a schema, or of a configuration."""
+    if "embedding_function" in stored:
+        yield stored
+    for part in (stored.get("defaults"), *(stored.get("keys") or {}).values()):
+        config = (((part or {}).get("float_list") or {}).get("vector_index") or {}).get("config")
+        if config is not None:
+            yield config
+
+
+def _set_function(connection: sqlite3.Connection, collection: str, function: _Function) -> None:
+    question = "SELECT config_json_str, schema_str FROM collections WHERE id = ?"
+    texts = connection.execute(question, (collection,)).fetchone()
+    changed = []
+    for text in texts:
+        stored = None if text is None else json.loads(text)
+        for place in _places(stored or {}):
+            place["embedding_function"] = dict(function)
+        changed.append(text if stored is None else json.dumps(stored, separators=(",", ":")))
+    connection.execute(
+        "UPDATE collections SET config_json_str = ?, schema_str = ? WHERE id = ?", (*changed, collection)
+    )
