@@ -152,6 +152,8 @@ class FaissOutput(FolderOutput):
 class FlatWriter(WaitingWriter):
     """The index and the documents are written once all rows are there."""
 
+    sorts = False
+
     def load(self) -> None:
         """Write both."""
         writer = create_store(self.folder, format="faiss", dim=self.rows.dim, metric=self.source.info.metric)
