@@ -32,7 +32,7 @@ from migrate.stores.records import (
     import_client,
     read_metric,
 )
-from migrate.stores.switching import Exchange, FolderExchange, only_one
+from migrate.stores.switching import BESIDE, Exchange, FolderExchange, only_one
 from migrate.vectors import Batch, Document
 
 _OPTIONS: Final = ("distance", "id", "text", "vector", "version")
@@ -168,6 +168,11 @@ class LanceStore(RecordStore):
         for store in (self, new):
             only_one(store.info.location, _tables(store._path), self.name)
         return FolderExchange.of(self._path, new._path, own=[f"{self.name}.lance"])
+
+    def strangers(self) -> list[str]:
+        """Other tables of the folder, and whatever lies beside them."""
+        own = {f"{self.name}.lance", *BESIDE}
+        return sorted(path.name for path in self._path.iterdir() if path.name not in own)
 
     def exchanged(self) -> Exchange | None:
         """See `Switchable`."""
