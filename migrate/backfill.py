@@ -23,10 +23,11 @@ from migrate.errors import StoreError, VectorError
 from migrate.manifest import Manifest, StoreFacts, creation_date
 from migrate.runners import DoShard, Shard, ShardResult, ShardTask, shards_of
 from migrate.stores.base import Resume, Snapshot, Store, StoreWriter
-from migrate.stores.confidence import ConfidenceFile, stored_confidence
+from migrate.stores.confidence import ConfidenceFile, place_confidence, stored_confidence
 from migrate.stores.file_store import verify_files
 from migrate.stores.outputs import Output
 from migrate.stores.registry import output_of
+from migrate.stores.sources import SourceFile, stored_sources
 from migrate.translate import batch_rows, options_of, place_of
 from migrate.vectors import Batch, Document, Progress, Vectors, no_progress
 
@@ -156,12 +157,18 @@ class _FillJob(StoreJob):
         return shards_of(self.total, self.rows)
 
     def task(self, work: Work) -> ShardTask:
-        ConfidenceFile(work.content, self.total).close()
+        ConfidenceFile(work.scratch, self.total).close()
         return _FillTask(self, work, self._writer(work))
 
     def finish(self, work: Work) -> dict[str, Any]:
-        self._writer(work).finish()
+        writer = self._writer(work)
+        writer.finish()
         self.store.check_unchanged(self.before)
+        order, sources = writer.order, stored_sources(self.store)
+        place_confidence(work.scratch, work.content, order)
+        if sources is not None:
+            with SourceFile(work.content, len(sources)) as file:
+                file.put(0, sources if order is None else sources[order])
         self.embedder.save_state(work.content)
         files = self.output.facts(self.store, work.content, work.digest.of)
         details = {**self.manifest.details, **StoreFacts(filled_in="from the cache").as_details(), **files}
@@ -190,7 +197,7 @@ class _FillTask(ShardTask):
         batch = next(iter(job.store.scan(shard.start, shard.stop, batch_size=len(shard))))
         documents = list(job.store.documents(np.arange(shard.start, shard.stop)))
         self.writer.write(shard.start, _filled(batch, documents, job.is_cached[rows], job.embedder))
-        with ConfidenceFile(self.work.content, job.total) as file:
+        with ConfidenceFile(self.work.scratch, job.total) as file:
             file.put(shard.start, np.where(job.is_cached[rows], np.float32(1), job.confidence[rows]))
             file.sync()
         file_of_rows = self.writer.rows

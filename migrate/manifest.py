@@ -65,7 +65,7 @@ _NUMBER: Final = _Type("a number", lambda value: isinstance(value, int | float) 
 _TABLE: Final = _Type("a table", lambda value: isinstance(value, Mapping))
 _TABLE_OR_NULL: Final = _Type("a table or null", lambda value: value is None or isinstance(value, Mapping))
 _HASHES: Final = _Type(
-    "a table of hashes",
+    "a table of texts",
     lambda value: isinstance(value, Mapping) and all(isinstance(part, str) for pair in value.items() for part in pair),
 )
 _TEXTS: Final = _Type(
@@ -131,7 +131,10 @@ class StoreFacts(_Facts):
     from, by its path. The others are of a store that was translated (`stitch` is the spec, `confidence_lowest` and
     `confidence_spearman` are of its stitch, `fallback` says what took the place of one that reads texts), filled in
     from the cache, or stamped (`checked`). `chosen_by` has digests of the queries that chose documents. `first_tokens`
-    is how many tokens of each text the target embedded for the stitch to lean on.
+    is how many tokens of each text the target embedded for the stitch to lean on. `source_state` is of all that the
+    source had but its vectors (`migrate.stores.file_store.state_of`), `written_as` is how a store of another kind than
+    the source was asked for (`kind`, or the options of a table), `synced` has the date and the counts of the last
+    `sync`.
     """
 
     made_by: str | None = _fact("made by", _TEXT)
@@ -146,6 +149,9 @@ class StoreFacts(_Facts):
     checked: Mapping[str, Any] | None = _fact("checked", _TABLE_OR_NULL)
     chosen_by: tuple[str, ...] = _fact("chosen by queries", _TEXTS, ())
     first_tokens: int | None = _fact("first tokens", _WHOLE)
+    source_state: str | None = _fact("source state", _TEXT)
+    written_as: Mapping[str, str] | None = _fact("written as", _HASHES)
+    synced: Mapping[str, Any] | None = _fact("synced", _TABLE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -24,11 +24,12 @@ from migrate.selection.query_log import choosers_of
 from migrate.stitch.fitted import DOCUMENT, FallbackUse, FittedStitch, TranslatedBatch, require_direction
 from migrate.stores import index_recall, open_store
 from migrate.stores.base import Resume, Snapshot, Store, StoreWriter
-from migrate.stores.confidence import ConfidenceFile, Outside, distrust, find_outside
-from migrate.stores.file_store import verify_files
+from migrate.stores.confidence import ConfidenceFile, Outside, distrust, find_outside, place_confidence
+from migrate.stores.file_store import state_of, verify_files
 from migrate.stores.outputs import FolderOutput, Output, ServerOutput
 from migrate.stores.registry import output_of
-from migrate.vectors import Document, Progress, no_progress
+from migrate.stores.sources import SourceFile, check_all_vectors, place_sources, vector_checksums
+from migrate.vectors import Batch, Document, Progress, no_progress
 
 COMMAND = "translate"
 _BATCH_BYTES = 16 << 20
@@ -217,7 +218,8 @@ class _TranslateJob(StoreJob):
         return shards_of(self.total, batches * self.rows)
 
     def task(self, work: Work) -> TranslateTask:
-        ConfidenceFile(work.content, self.total).close()
+        ConfidenceFile(work.scratch, self.total).close()
+        SourceFile(work.scratch, self.total).close()
         writer = self._writer(work)
         saved = None
         if self._is_portable():
@@ -236,7 +238,11 @@ class _TranslateJob(StoreJob):
         store = self.store
         writer = self._writer(work)
         writer.finish()
+        check_all_vectors(store, work.scratch)
         store.check_unchanged(self.before)
+        order = writer.order
+        place_confidence(work.scratch, work.content, order)
+        place_sources(work.scratch, work.content, order)
         for name, payload in self.fitted.state.items():
             write_bytes(work.content / name, payload)
         n_true = sum(part.facts["true"] for part in work.parts)
@@ -285,20 +291,29 @@ class TranslateTask(ShardTask):
             remember_secrets(self.secrets)
             store, fitted = open_store(self.source), load_stitch(Path(str(self.stitch)))
             writer = self.output.writer(store, self.content, fitted.dim, Resume((), self.scratch))
-        return partial(translate_shard, store, fitted, writer, self.content, self.rows, self.patch)
+        return partial(translate_shard, store, fitted, writer, self.scratch, self.rows, self.patch)
 
 
 def translate_shard(
-    store: Store, fitted: FittedStitch, writer: StoreWriter, content: Path, rows: int, patch: bool, shard: Shard
+    store: Store, fitted: FittedStitch, writer: StoreWriter, scratch: Path, rows: int, patch: bool, shard: Shard
 ) -> ShardResult:
-    """Write the rows of a shard, translated, and their confidence, `rows` at a time; the same bytes whoever does it.
+    """Write the rows of a shard, translated, `rows` at a time; the same bytes whoever does it.
 
-    A batch is written while the next is translated.
+    Their confidence, and checksums of what they were made of, go to `scratch` until all are there. A batch is written
+    while the next is translated.
     """
-    start, n_true = shard.start, 0
-    with ConfidenceFile(content, store.info.count) as confidence, ThreadPoolExecutor(1) as pool:
+    start, n_true, count = shard.start, 0, store.info.count
+    with (
+        ConfidenceFile(scratch, count) as confidence,
+        SourceFile(scratch, count) as sources,
+        ThreadPoolExecutor(1) as pool,
+    ):
         written: Future[None] | None = None
-        for done in translated_batches(store, fitted, rows, shard, patch=patch):
+
+        def note(batch: Batch) -> None:
+            sources.put(start, vector_checksums(batch.vectors))
+
+        for done in translated_batches(store, fitted, rows, shard, patch=patch, seen=note):
             confidence.put(start, done.confidence)
             if written is not None:
                 written.result()
@@ -308,14 +323,23 @@ def translate_shard(
         if written is not None:
             written.result()
         confidence.sync()
+        sources.sync()
     file = writer.rows
     return ShardResult(shard, file.path, file.place(shard.start), file.place(shard.stop), {"true": n_true})
 
 
 def translated_batches(
-    store: Store, fitted: FittedStitch, rows: int, shard: Shard | None = None, *, patch: bool = True
+    store: Store,
+    fitted: FittedStitch,
+    rows: int,
+    shard: Shard | None = None,
+    *,
+    patch: bool = True,
+    seen: Callable[[Batch], None] = lambda _: None,
 ) -> Iterator[TranslatedBatch]:
     """The store's vectors, or those of a shard, after the stitch, `rows` at a time, each batch with its confidence.
+
+    `seen` is called with each batch as it was before.
 
     Raises
     ------
@@ -329,6 +353,7 @@ def translated_batches(
         texts = (document.text for document in documents)
     for batch in store.scan(start, stop, batch_size=rows):
         words = list(islice(texts, len(batch))) if texts is not None else None
+        seen(batch)
         yield fitted.translate(batch, words, source=store.info.location, patch=patch)
 
 
@@ -351,6 +376,7 @@ def _manifest(
         # What a store that was itself translated got by a log is better translated again.
         chosen_by=tuple(sorted(choosers_of(stitch, store.info.manifest))),
         first_tokens=fitted.first_tokens,
+        source_state=state_of(store, fingerprint),
     )
     return Manifest(
         kind="store",

@@ -5,7 +5,7 @@ Beside an output `new` stands `.new.work` while it is being made:
     journal.jsonl   the configuration, the parts that are durable, and at last that everything is
     content/        what becomes `new`
     scratch/        what is needed only until then
-    old/            the older output that `--force` replaces, for the moment between two renames
+    old/            the older output that `--force` replaces, once the new one has its name
 
 An output that goes elsewhere, to the server of a database, is a `Place` of its own: its work folder lies beside the
 local path that the place names, and `publish` gives it its name.
@@ -46,7 +46,15 @@ from migrate.checkpoint.journal import (
     sound_parts,
 )
 from migrate.errors import DatasetError, LeadMigrateError, StitchError, StoreError, UsageError, VectorError
-from migrate.files import canonical_json, output_errors, output_lock, refuse_existing, refuse_link, sync_folder
+from migrate.files import (
+    canonical_json,
+    exchange_paths,
+    output_errors,
+    output_lock,
+    refuse_existing,
+    refuse_link,
+    sync_folder,
+)
 from migrate.runners import LocalRunner, Runner, Shard, ShardTask
 from migrate.vectors import Progress, no_progress
 
@@ -174,6 +182,10 @@ class Place(Protocol):
         """Undo what unfinished work has left outside of its folder."""
 
 
+_REPLACED: Final = ".lead-migrate-replaced"
+"""The mark of a folder that another is taking the place of."""
+
+
 @dataclass(frozen=True, slots=True)
 class FolderPlace:
     """A folder that `content` is renamed to."""
@@ -192,22 +204,50 @@ class FolderPlace:
         return not content.is_dir() and self.path.is_dir()
 
     def publish(self, content: Path, *, force: bool) -> None:
-        """Rename; POSIX renames only over an empty folder, so what is there steps aside first."""
+        """Rename; POSIX renames only over an empty folder, so what is there trades places, or steps aside first."""
         work = Work(content.parent)
         try:
-            if force and os.path.lexists(self.path):
-                os.rename(self.path, work.old)
+            if (content / _REPLACED).exists():  # they have traded places, and the run was killed
+                os.rename(content, work.old)
+            elif force and self._trade_places(content):
                 reach("aside")
-            os.rename(content, self.path)
+                os.rename(content, work.old)
+            else:
+                if force and os.path.lexists(self.path):
+                    os.rename(self.path, work.old)
+                    reach("aside")
+                os.rename(content, self.path)
             sync_folder(self.path.parent)
         except BaseException:
             # What is not known to be durable does not stand under its name; the next run goes on from here.
             with suppress(OSError):
-                if not content.is_dir():
+                if (content / _REPLACED).exists():
+                    exchange_paths(content, self.path)
+                elif not content.is_dir():
                     os.rename(self.path, content)
             with suppress(OSError):
                 put_back(work, self.path)
             raise
+
+    def _trade_places(self, content: Path) -> bool:
+        """Let two folders trade places in one step, so that readers always find one; False where that cannot be.
+
+        The older one is marked, so that a run that goes on knows which is which.
+        """
+        if self.path.is_symlink() or not self.path.is_dir():
+            return False
+        mark = self.path / _REPLACED
+        try:
+            mark.touch()
+        except OSError:
+            return False
+        try:
+            if exchange_paths(content, self.path):
+                return True
+        except OSError:
+            pass
+        mark.unlink(missing_ok=True)
+        return False
 
     def discard(self) -> None:
         """Return an older output that stepped aside."""
@@ -440,6 +480,28 @@ def make_folder(
             raise
         tidy(work)
         return facts
+
+
+def settle(output: Path | Place, command: str, *, force: bool) -> bool:
+    """Publish what an earlier run of a command has completed, and tidy up after it; whether there was anything.
+
+    Raises as `make_folder`.
+    """
+    place: Place = FolderPlace(output) if isinstance(output, Path) else output
+    work = _work_of(place.path)
+    if not work.path.is_dir():
+        return False
+    with output_errors(place.path), output_lock(place.path):
+        refuse_link(work.path)
+        record = read_journal(work.journal.path, quiet=True)
+        if record is None or record.complete is None or record.configuration.get("command") != command:
+            return False
+        if not place.is_published(work.content):
+            if not work.content.is_dir():
+                return False
+            place.publish(work.content, force=force)
+        tidy(work)
+    return True
 
 
 class StoreJob(ABC):

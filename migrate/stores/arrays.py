@@ -28,6 +28,7 @@ from migrate.stores.documents.base import DocumentSource, LabelsOnly, LazyIds
 from migrate.stores.documents.jsonl import DOCS_NAME, JsonlDocuments
 from migrate.stores.file_store import FileStore
 from migrate.stores.row_file import RowFile
+from migrate.stores.sources import SOURCES_NAME
 from migrate.vectors import Batch, Document, Vectors
 
 _FLOAT_BYTES: Final = 4
@@ -182,7 +183,8 @@ def _vector_files(folder: Path) -> list[Path]:
     """The files of a folder that hold vectors."""
     with read_errors(folder):
         files = sorted(file for file in folder.iterdir() if not file.name.startswith(".") and file.is_file())
-    return [file for file in files if file.name != CONFIDENCE_NAME and _is_array(file) and _has_vectors(file)]
+    files = [file for file in files if file.name not in (CONFIDENCE_NAME, SOURCES_NAME)]
+    return [file for file in files if _is_array(file) and _has_vectors(file)]
 
 
 def _is_array(file: Path) -> bool:

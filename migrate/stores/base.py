@@ -148,6 +148,11 @@ class StoreWriter(ABC):
     remarks: tuple[str, ...] = ()
     recall: float | None = None
 
+    @property
+    def order(self) -> NDArray[np.int64] | None:
+        """The row of the source that each row of the new store is of, (count,); None where they are the same."""
+        return None
+
     def write(self, start: int, batch: Batch) -> None:
         """Put a batch into rows `start` and on. The vectors are float32 of the writer's dimension."""
         self.rows.write(start, batch.vectors)
@@ -173,6 +178,9 @@ class Store(ABC):
     info: StoreInfo
     opened_as: str | None = None
     """What the manifest of a copy notes, so that it is opened as this store was: table and options of a database."""
+
+    notices_vectors: bool = True
+    """Whether `check_unchanged` notices every vector that changed; if not, only those of a sample."""
 
     def __repr__(self) -> str:
         info = self.info
@@ -225,6 +233,10 @@ class Store(ABC):
                 f"name the output {self.info.kind}:... for one like the source",
             )
         return writer
+
+    def strangers(self) -> list[str]:
+        """What lies in the store's folder and is no part of it: a new folder in its place would not have it."""
+        return []
 
     def keep_manifest(self, manifest: Manifest) -> Path | str:
         """Keep a manifest beside the store, which stays as it is; says where.

@@ -32,7 +32,7 @@ from migrate.stores.base import FROM_THE_START, KindSupport, Resume, Store, Stor
 from migrate.stores.kept import forget, keep, kept_folder, manifest_of, new_token, stamp, sync_tree, token_in
 from migrate.stores.outputs import NamedFolderOutput, Output, ServerOutput
 from migrate.stores.records import Distance, RecordStore, WaitingWriter, check_options, import_client, read_metric
-from migrate.stores.switching import ASIDE, Exchange, FolderExchange
+from migrate.stores.switching import ASIDE, BESIDE, Exchange, FolderExchange
 from migrate.vectors import Batch, Document, Vectors
 
 if TYPE_CHECKING:
@@ -395,6 +395,21 @@ class ChromaStore(RecordStore):
         from migrate.stores.chroma_switch import exchange_of
 
         return exchange_of(self, new)
+
+    @property
+    def notices_vectors(self) -> bool:  # type: ignore[override]
+        """Whether Chroma counts changes: a folder does, a server does not."""
+        return not self._place.is_remote
+
+    def strangers(self) -> list[str]:
+        """Other collections of the folder, and whatever Chroma has not made."""
+        folder = None if self._place.is_remote else self._beside()
+        if folder is None:
+            return []
+        others = [name for name in self._place.names() if name != self.name]
+        own = {DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", f"{DATABASE}-journal", *BESIDE}
+        files = [path.name for path in folder.iterdir() if path.name not in own and not _SEGMENT.fullmatch(path.name)]
+        return sorted([*others, *files])
 
     def exchanged(self) -> Exchange | None:
         """See `Switchable`."""

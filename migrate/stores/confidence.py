@@ -2,59 +2,26 @@
 
 from __future__ import annotations
 
-import io
-import os
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Self
+from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from migrate.errors import StoreError
 from migrate.stores.base import Store
+from migrate.stores.row_values import RowValues, place_row_values, read_row_values
 from migrate.vectors import Vectors
 
 CONFIDENCE_NAME = "confidence.npy"
+_TYPE: Final = "<f4"
 
 
-class ConfidenceFile:
-    """Writes rows of the file in any order; what other writers have left in it stays. A context manager."""
+class ConfidenceFile(RowValues):
+    """Writes rows of the file in any order, before the store is complete."""
 
     def __init__(self, folder: Path, count: int) -> None:
-        self._file = os.open(folder / CONFIDENCE_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        header = io.BytesIO()
-        np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": (count,)})
-        self._start = len(header.getvalue())
-        os.truncate(self._file, self._start + 4 * count)
-        _write(self._file, header.getvalue(), 0)
-
-    def put(self, row: int, values: Vectors) -> None:
-        """Write the values of rows `row` and on, (n,)."""
-        _write(self._file, values.astype("<f4").tobytes(), self._start + 4 * row)
-
-    def sync(self) -> None:
-        """Make what was written durable."""
-        os.fsync(self._file)
-
-    def close(self) -> None:
-        """Leave the file."""
-        os.close(self._file)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-def _write(descriptor: int, content: bytes, offset: int) -> None:
-    view = memoryview(content)
-    while view:
-        written = os.pwrite(descriptor, view, offset)
-        view, offset = view[written:], offset + written
+        super().__init__(folder / CONFIDENCE_NAME, _TYPE, count)
 
 
 def read_confidence(folder: Path, count: int) -> Vectors | None:
@@ -65,23 +32,13 @@ def read_confidence(folder: Path, count: int) -> Vectors | None:
     StoreError
         The file is damaged, or of another store.
     """
-    path = folder / CONFIDENCE_NAME
-    if not path.exists():
-        return None
-    # Not by `np.load`, which takes pickles and archives too, and makes room for whatever size a header claims.
-    try:
-        with path.open("rb") as file:
-            np.lib.format.read_magic(file)
-            shape, _, dtype = np.lib.format.read_array_header_1_0(file)
-            values = np.frombuffer(file.read(), dtype="<f4").astype(np.float32)
-    except (OSError, ValueError) as error:
-        raise StoreError(f"{path}: expected one number a document, found a damaged file; translate again") from error
-    if shape != (count,) or dtype != "<f4" or len(values) != count:
-        raise StoreError(
-            f"{path}: expected {count} numbers, one a document, found {dtype} of shape {shape}, {len(values)} in all; "
-            "translate again"
-        )
-    return values
+    values = read_row_values(folder / CONFIDENCE_NAME, _TYPE, count, advice="translate again")
+    return None if values is None else values.astype(np.float32)
+
+
+def place_confidence(scratch: Path, content: Path, order: NDArray[np.int64] | None) -> None:
+    """Put what was written to `scratch`, in the order of the source, beside the new store, whose rows are `order`."""
+    place_row_values(scratch / CONFIDENCE_NAME, content / CONFIDENCE_NAME, _TYPE, order)
 
 
 LEAST_SPEARMAN = 0.2

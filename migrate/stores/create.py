@@ -14,6 +14,7 @@ import numpy as np
 
 from migrate.errors import StoreError
 from migrate.files import output_errors, sha256_file
+from migrate.manifest import StoreFacts
 from migrate.stores.base import Metric, NewStoreWriter, Resume, Store
 from migrate.stores.documents.jsonl import DOCS_NAME, as_integer, scan_docs
 from migrate.stores.documents.langchain import current_state, write_docstore
@@ -145,12 +146,15 @@ class FaissOutput(FolderOutput):
         return FlatWriter(source, content, dim, resume)
 
     def facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
-        """The hashes of index and documents."""
-        return hash_files(content, INDEX_NAME, (DOCS_NAME,), sha256)
+        """The hashes of index and documents, and that this kind was asked for."""
+        written_as = StoreFacts(written_as={"kind": "faiss"}).as_details()
+        return {**written_as, **hash_files(content, INDEX_NAME, (DOCS_NAME,), sha256)}
 
 
 class FlatWriter(WaitingWriter):
     """The index and the documents are written once all rows are there."""
+
+    sorts = False
 
     def load(self) -> None:
         """Write both."""

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from migrate.errors import StoreError, UsageError
-from migrate.files import FileStamp, atomic_file, sha256_file, write_json
+from migrate.files import FileStamp, atomic_file, canonical_json, sha256_file, write_json
 from migrate.manifest import MANIFEST_NAME, Manifest, StoreFacts
 from migrate.stores.base import Snapshot, Store, StoreInfo
 from migrate.stores.binary_reader import read_errors
-from migrate.stores.switching import Exchange, FolderExchange
+from migrate.stores.switching import BESIDE, Exchange, FolderExchange
 
 FLAT_INDEX, FLAT_DOCUMENTS = "index.faiss", "docs.jsonl"
 """What a new store is in that has no predecessor in files."""
@@ -103,6 +103,11 @@ class FileStore(Store):
         """See `Switchable`."""
         return FolderExchange.at(str(self.folder))
 
+    def strangers(self) -> list[str]:
+        """Files and folders beside those that the store is read from, and what this tool leaves."""
+        own = {self.index_path.name, *BESIDE, *(Path(name).parts[0] for name in self.document_files)}
+        return sorted(path.name for path in self.folder.iterdir() if path.name not in own)
+
     def check_unchanged(self, before: Snapshot) -> None:
         """Make sure that files and content are still what they were when the snapshot was taken."""
         for stamp in self.stamps:
@@ -161,6 +166,15 @@ def file_bytes(store: Store) -> int:
     """Bytes of the store's files; 0 for a store that does not lie in files."""
     files = as_files(store)
     return 0 if files is None else sum(stamp.size for stamp in files.stamps)
+
+
+def state_of(store: Store, snapshot: Snapshot) -> str:
+    """What changes whenever anything but the vectors of a store may have changed, fields that nobody sees among them.
+
+    Of files it is what is in them; a database may give another one without a reason.
+    """
+    told = [snapshot.texts_sha256] if as_files(store) is not None else list(snapshot.versions)
+    return hashlib.sha256(canonical_json(told).encode(errors="surrogatepass")).hexdigest()
 
 
 def source_hashes(store: Store) -> dict[str, str]:

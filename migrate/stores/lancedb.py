@@ -34,7 +34,7 @@ from migrate.stores.records import (
     import_client,
     read_metric,
 )
-from migrate.stores.switching import Exchange
+from migrate.stores.switching import BESIDE, Exchange
 from migrate.vectors import Batch, Document, Vectors
 
 if TYPE_CHECKING:
@@ -175,6 +175,11 @@ class LanceStore(RecordStore):
         if not isinstance(new, LanceStore):
             raise UsageError(f"{new.info.location}: expected a table of LanceDB, found another kind of store")
         return LanceExchange.of(self, new)
+
+    def strangers(self) -> list[str]:
+        """Other tables of the folder, and whatever lies beside them."""
+        own = {f"{self.name}.lance", *BESIDE}
+        return sorted(path.name for path in self.path.iterdir() if path.name not in own)
 
     def exchanged(self) -> Exchange | None:
         """See `Switchable`."""

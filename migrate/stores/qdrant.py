@@ -51,7 +51,7 @@ from migrate.stores.records import (
     import_client,
     read_metric,
 )
-from migrate.stores.switching import Exchange, FolderExchange, Record, only_one, others, unfinished
+from migrate.stores.switching import BESIDE, Exchange, FolderExchange, Record, only_one, others, unfinished
 from migrate.vectors import Batch, Document, Vectors
 
 if TYPE_CHECKING:
@@ -75,6 +75,8 @@ _POINTS: Final = "qdrant_client.http.models.models"
 _PLAIN: Final = {("uuid", "UUID"), *(("datetime", name) for name in ("date", "datetime", "timedelta", "timezone"))}
 """What values in payloads may be, beside those of JSON."""
 _SETTINGS: Final = ("shard_number", "replication_factor", "write_consistency_factor", "on_disk_payload")
+_LOCAL: Final = ("collection", "meta.json", ".lock")
+"""What the folder of a local mode has."""
 
 
 class QdrantKind:
@@ -350,7 +352,21 @@ class QdrantStore(RecordStore):
             only_one(store.info.location, store.place.names(), self.name)
         mine, theirs = (store._beside() for store in (self, new))
         assert mine is not None and theirs is not None  # noqa: S101 - the local mode has a folder
-        return FolderExchange.of(mine, theirs, own=("collection", "meta.json", ".lock"))
+        return FolderExchange.of(mine, theirs, own=_LOCAL)
+
+    @property
+    def notices_vectors(self) -> bool:  # type: ignore[override]
+        """Whether changes are counted: in a folder they are, a server does not."""
+        return not self.place.is_remote
+
+    def strangers(self) -> list[str]:
+        """Other collections of the folder, and whatever the client has not made."""
+        folder = None if self.place.is_remote else self._beside()
+        if folder is None:
+            return []
+        own = {*_LOCAL, *BESIDE}
+        others = [name for name in self.place.names() if name != self.name]
+        return sorted([*others, *(path.name for path in folder.iterdir() if path.name not in own)])
 
     def exchanged(self) -> Exchange | None:
         """See `Switchable`."""

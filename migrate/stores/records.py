@@ -154,6 +154,9 @@ class WaitingWriter(StoreWriter):
         What becomes the output, or what lies beside it.
     """
 
+    sorts: bool = True
+    """Whether the new store is a `RecordStore`, whose rows are in the order of their ids."""
+
     def __init__(self, source: Store, folder: Path, dim: int, resume: Resume = FROM_THE_START) -> None:
         self.source = source
         self.folder = folder
@@ -168,6 +171,14 @@ class WaitingWriter(StoreWriter):
         self.load()
         if not self._stays:
             self.rows.path.unlink()
+
+    @property
+    def order(self) -> NDArray[np.int64] | None:
+        """Of a source in another order than that of its ids, where the new store has that."""
+        if not self.sorts or isinstance(self.source, RecordStore):
+            return None
+        keys = [doc_id.encode() for batch in self.batches() for doc_id in batch.ids]
+        return np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64)
 
     @abstractmethod
     def load(self) -> None:

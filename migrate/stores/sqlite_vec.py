@@ -38,7 +38,7 @@ from migrate.stores.records import (
     import_client,
     read_metric,
 )
-from migrate.stores.switching import ASIDE, Exchange
+from migrate.stores.switching import ASIDE, BESIDE, Exchange
 from migrate.vectors import Batch, Document, Vectors
 
 if TYPE_CHECKING:
@@ -303,6 +303,11 @@ class SqliteVecStore(RecordStore):
         if not isinstance(new, SqliteVecStore):
             raise UsageError(f"{new.info.location}: expected a table of sqlite-vec, found another kind of store")
         return SqliteVecExchange.of(self, new)
+
+    def strangers(self) -> list[str]:
+        """What lies beside the database."""
+        own = {self.file.name, *(f"{self.file.name}-{ending}" for ending in ("wal", "shm", "journal")), *BESIDE}
+        return sorted(path.name for path in self.file.parent.iterdir() if path.name not in own)
 
     def exchanged(self) -> Exchange | None:
         """See `Switchable`."""

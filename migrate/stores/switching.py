@@ -36,12 +36,13 @@ from migrate.locations import Address
 from migrate.manifest import MANIFEST_NAME
 from migrate.stores.base import Store
 from migrate.stores.confidence import CONFIDENCE_NAME
+from migrate.stores.sources import SOURCES_NAME
 
 SWITCHED: Final = "switched"
 ROLLED_BACK: Final = "rolled back"
 FORGOTTEN: Final = "forgotten"
-BESIDE: Final = (MANIFEST_NAME, CONFIDENCE_NAME, "embedder.json", "embedder.safetensors")
-"""What this tool leaves beside a store: its manifest, confidence, state of the model."""
+BESIDE: Final = (MANIFEST_NAME, CONFIDENCE_NAME, SOURCES_NAME, "embedder.json", "embedder.safetensors")
+"""What this tool leaves beside a store: its manifest, confidence, checksums of the old vectors, state of the model."""
 
 ASIDE: Final = "__lead_migrate_aside"
 """The end of a name that a table or collection has while it is beside the one that answers."""

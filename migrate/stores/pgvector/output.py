@@ -98,8 +98,10 @@ class PgvectorOutput(ServerOutput):
         return _NewWriter(self, source, content, dim, resume)
 
     def facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
-        """How a copy is opened: with the options of its source."""
-        return StoreFacts(index=source.opened_as if isinstance(source, PgvectorStore) else None).as_details()
+        """How a copy is opened: with the options of its source; how a new table was asked for."""
+        if isinstance(source, PgvectorStore):
+            return StoreFacts(index=source.opened_as).as_details()
+        return StoreFacts(written_as=dict(self.address.options) or None).as_details()
 
     def refuse_existing(self, *, force: bool) -> None:
         """Make sure that there is no such table, or that this tool has made it and may replace it."""

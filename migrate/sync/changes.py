@@ -1,0 +1,202 @@
+"""What became of a store since another was translated from it: documents added, changed and deleted, by id."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import islice
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.errors import StoreError
+from migrate.stores.base import BATCH_SIZE, Store
+from migrate.stores.confidence import stored_confidence
+from migrate.stores.records import RecordStore
+from migrate.stores.sources import Checksums, stored_sources, vector_checksums
+from migrate.vectors import Batch, Document, Progress, Vectors
+
+TRUE_VECTOR: Final = -1
+"""In the place of a row: the document gets its true vector."""
+
+_STAGE: Final = "compare"
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeCounts:
+    """How many documents of the old store were added, changed, deleted, and are as they were.
+
+    `changed` are those whose vector in the new store is none of theirs any more; of those in `metadata` it is, but
+    something else is not. `metadata` is None where two kinds of stores keep it in different ways.
+    """
+
+    added: int
+    changed: int
+    metadata: int | None
+    deleted: int
+    unchanged: int
+
+    @property
+    def to_embed(self) -> int:
+        """How many get true vectors."""
+        return self.added + self.changed
+
+
+@dataclass(frozen=True, eq=False)
+class Changes:
+    """What is to be done with each document of the old store, in its order.
+
+    Attributes
+    ----------
+    counts
+        How many of what.
+    rows
+        Where its vector is in the new store, (n,), int64, or `TRUE_VECTOR`.
+    checksums
+        Of the old vectors, (n,), uint64.
+    confidence
+        To expect of the new ones, (n,), float32; 1 for true ones, NaN where nothing is known.
+    blank
+        Whether it has no text, (n,), bool.
+    by_texts
+        Whether translated vectors are held against texts alone, as nobody noted the old vectors.
+    kept
+        How many documents of the new store are in the old one with the same text (or, without texts, vector).
+    """
+
+    counts: ChangeCounts
+    rows: NDArray[np.int64]
+    checksums: Checksums
+    confidence: Vectors
+    blank: NDArray[np.bool_]
+    by_texts: bool
+    kept: int
+
+
+def find_changes(old: Store, new: Store, *, all_true: bool, progress: Progress) -> Changes:
+    """Hold the old store against the new one; both are read whole.
+
+    A vector belongs to its document no more where the text is another; or the old vector is, unless the new one is a
+    true one, which comes of the text alone. `all_true` says that every one is, whatever stands beside the store.
+
+    Raises
+    ------
+    StoreError
+        Only one of them has texts, or two documents of one share an id.
+    """
+    if old.info.has_texts != new.info.has_texts:
+        one, other = (old, new) if old.info.has_texts else (new, old)
+        raise StoreError(
+            f"{other.info.location}: expected texts, as {one.info.location} has, found none; name their column, or "
+            "translate again"
+        )
+    same_kind = old.info.kind == new.info.kind
+    before = _read(new, with_vectors=False, progress=progress)
+    now = _read(old, with_vectors=True, progress=progress)
+    rows = _rows_of(now.ids, before.ids)
+    is_there = rows >= 0
+    places = rows[is_there]
+
+    sources, confidence = stored_sources(new), stored_confidence(new)
+    if all_true or confidence is None:
+        confidence = np.full(new.info.count, 1 if all_true else np.nan, np.float32)
+    is_other = np.zeros(len(places), bool)
+    if sources is not None:
+        is_other = (now.vectors[is_there] != sources[places]) & (confidence[places] != 1)
+    has_other_text = now.texts[is_there] != before.texts[places]
+    is_changed = has_other_text | is_other
+    has_other_metadata = (now.metadata[is_there] != before.metadata[places]) & ~is_changed
+
+    kept = has_other_text if old.info.has_texts or sources is None else now.vectors[is_there] != sources[places]
+    now_confidence = np.ones(len(rows), np.float32)
+    now_confidence[is_there] = np.where(is_changed, np.float32(1), confidence[places])
+    final = rows.copy()
+    final[np.flatnonzero(is_there)[is_changed]] = TRUE_VECTOR
+    n_changed, n_metadata = int(is_changed.sum()), int(has_other_metadata.sum()) if same_kind else None
+    counts = ChangeCounts(
+        added=len(rows) - len(places),
+        changed=n_changed,
+        metadata=n_metadata,
+        deleted=new.info.count - len(places),
+        unchanged=len(places) - n_changed - (n_metadata or 0),
+    )
+    by_texts = sources is None and not (confidence == 1).all()
+    return Changes(counts, final, now.vectors, now_confidence, now.blank, by_texts, int((~kept).sum()))
+
+
+def row_ids(store: Store, rows: range | NDArray[np.int64]) -> list[str]:
+    """The ids of some rows; no vector is read where that can be helped."""
+    return store.ids(rows) if isinstance(store, RecordStore) else list(store.get(np.asarray(rows)).ids)
+
+
+@dataclass(frozen=True, slots=True)
+class _Records:
+    """Hashes of what each document of a store has, (n,), uint64; `blank` says whether it has no text."""
+
+    ids: NDArray[np.uint64]
+    texts: NDArray[np.uint64]
+    metadata: NDArray[np.uint64]
+    vectors: Checksums
+    blank: NDArray[np.bool_]
+
+
+def _read(store: Store, *, with_vectors: bool, progress: Progress) -> _Records:
+    count, start = store.info.count, 0
+    ids, texts, metadata, vectors = (np.zeros(count, np.uint64) for _ in range(4))
+    blank = np.zeros(count, bool)
+    for documents, batch in _batches(store, with_vectors=with_vectors):
+        progress(_STAGE, start, count)
+        rows = slice(start, start + len(documents))
+        ids[rows] = [_hash(document.id) for document in documents]
+        texts[rows] = [_hash(document.text) for document in documents]
+        metadata[rows] = [_hash(_as_json(document.metadata)) for document in documents]
+        blank[rows] = [not document.text.strip() for document in documents]
+        if batch is not None:
+            vectors[rows] = vector_checksums(batch.vectors)
+        start += len(documents)
+    _refuse_doubles(store, ids)
+    return _Records(ids, texts, metadata, vectors, blank)
+
+
+def _batches(store: Store, *, with_vectors: bool) -> Iterator[tuple[list[Document], Batch | None]]:
+    documents = store.documents() if store.info.has_texts else None
+    if documents is not None and not with_vectors:
+        while some := list(islice(documents, BATCH_SIZE)):
+            yield some, None
+        return
+    for batch in store.scan():
+        if documents is None:
+            yield [Document(doc_id, "") for doc_id in batch.ids], batch
+        else:
+            yield list(islice(documents, len(batch))), batch
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(blake2b(text.encode(errors="surrogatepass"), digest_size=8).digest(), "little")
+
+
+def _as_json(metadata: Any) -> str:
+    return json.dumps(metadata, sort_keys=True, default=repr) if metadata else ""
+
+
+def _rows_of(ids: NDArray[np.uint64], others: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Where each of `ids`, (n,), is among the `others`, -1 where it is not."""
+    if not len(others):
+        return np.full(len(ids), TRUE_VECTOR, np.int64)
+    order = np.argsort(others, kind="stable")
+    places = np.minimum(np.searchsorted(others, ids, sorter=order), len(others) - 1)
+    rows = order[places].astype(np.int64)
+    return np.where(others[rows] == ids, rows, TRUE_VECTOR)
+
+
+def _refuse_doubles(store: Store, ids: NDArray[np.uint64]) -> None:
+    found, first, counts = np.unique(ids, return_index=True, return_counts=True)
+    if len(found) < len(ids):
+        (doc_id,) = row_ids(store, first[counts > 1][:1].astype(np.int64))
+        raise StoreError(
+            f"{store.info.location}: expected a different id for each document, found {doc_id!r} twice; what changed "
+            "cannot be told"
+        )

@@ -1,0 +1,95 @@
+"""Where a store that is brought up to date goes: over the one that is there, written as that one was."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from migrate.errors import UsageError
+from migrate.locations import options_text
+from migrate.manifest import Manifest
+from migrate.stores.base import Store
+from migrate.stores.file_store import FLAT_DOCUMENTS, FLAT_INDEX, as_files
+from migrate.stores.outputs import FolderOutput, Output, ServerOutput
+from migrate.stores.registry import output_of
+from migrate.stores.switching import Exchange, FolderExchange, Switchable
+
+_OWN: Final = ".lead-migrate-"
+"""How the marks of this tool begin."""
+
+
+def place_over(old: Store, new: Store, manifest: Manifest) -> Output:
+    """The output by which `old` was translated into `new`; a folder is replaced as a whole.
+
+    Raises
+    ------
+    UsageError
+        The new store is not as a translation of the old one would be, or something else lies in its folder.
+    """
+    folder, location = new.folder, new.info.location
+    if folder is None or "://" in location:
+        return _on_server(location, manifest)
+    strangers = [name for name in new.strangers() if not name.startswith(_OWN)]
+    if strangers:
+        raise UsageError(
+            f"{location}: expected a folder with nothing but the store, found {', '.join(strangers[:5])}; it is "
+            "replaced as a whole: move the store into a folder of its own"
+        )
+    files, was_faiss = as_files(new), (manifest.store.written_as or {}).get("kind") == "faiss"
+    if _is_copy(old, new) and not was_faiss:
+        return FolderOutput(folder)
+    if files is not None and (files.index_path.name, *files.document_files) in (
+        (FLAT_INDEX,),
+        (FLAT_INDEX, FLAT_DOCUMENTS),
+    ):
+        return output_of(f"faiss:{folder}")
+    if files is None and new.opened_as:
+        name = new.opened_as.partition("?")[0].rpartition("#")[2]
+        return output_of(f"{new.info.kind}:{folder}#{name}")
+    raise UsageError(
+        f"{location}: expected a store as a translation of {old.info.location} gives it, found "
+        f"{new.info.kind} with {new.info.index_type}; translate again"
+    )
+
+
+def refuse_switched(*stores: Store) -> None:
+    """Make sure that none of the stores is one that another has taken the place of, or that took it.
+
+    Raises
+    ------
+    UsageError
+        One is.
+    """
+    for store in stores:
+        location = store.info.location
+        exchange: Exchange | None = FolderExchange.at(location)
+        if exchange is None and isinstance(store, Switchable):
+            exchange = store.exchanged()
+        record = None if exchange is None else exchange.record()
+        if record is not None:
+            raise UsageError(
+                f"{location}: {record['new']} was switched here, and answers in its place; what is new is written to "
+                f"it, so nothing is left to sync: run forget, or rollback and sync then, of {record['old']}"
+            )
+
+
+def _on_server(location: str, manifest: Manifest) -> Output:
+    server, _, named = location.rpartition("#")
+    options = options_text(dict(manifest.store.written_as or {}))
+    output = output_of(f"{server}#{named.partition('?')[0]}{options}")
+    if not isinstance(output, ServerOutput):
+        raise UsageError(f"{location}: expected a folder or a server, found neither; translate again")
+    return output
+
+
+def _is_copy(old: Store, new: Store) -> bool:
+    """Whether the new store has the kind of the old one, and the names of its files or table."""
+    if old.info.kind != new.info.kind:
+        return False
+    mine, theirs = as_files(old), as_files(new)
+    if mine is not None and theirs is not None:
+        return (mine.index_path.name, mine.document_files) == (theirs.index_path.name, theirs.document_files)
+    return _named(old) == _named(new)
+
+
+def _named(store: Store) -> str:
+    return (store.opened_as or "").partition("?")[0]

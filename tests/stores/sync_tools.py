@@ -1,0 +1,358 @@
+"""Old stores of every kind, made and changed by their own clients; and a model that costs nothing."""
+
+import hashlib
+import json
+import shutil
+import time
+import uuid
+from contextlib import closing
+
+import numpy as np
+
+from migrate.embedders.base import Embedder
+from migrate.manifest import ModelIdentity
+from migrate.vectors import Document
+
+DIM, TARGET_DIM = 8, 6
+
+
+class Hashed(Embedder):
+    """A vector for each text, at random but always the same; counts the texts that it was asked for."""
+
+    def __init__(self, name="hashed", dim=TARGET_DIM):
+        self.name, self.dim, self.asked = name, dim, []
+
+    @property
+    def identity(self):
+        return ModelIdentity(self.name, self.dim, True)
+
+    def embed(self, texts, role, *, progress=None):
+        self.asked += [text.text for text in texts]
+        return np.array([truth(text.text, self.dim) for text in texts], np.float32).reshape(-1, self.dim)
+
+
+def truth(text, dim=TARGET_DIM):
+    seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+    row = np.random.default_rng(seed).normal(size=dim)
+    return (row / np.linalg.norm(row)).astype(np.float32)
+
+
+def old_vector(text):
+    return np.random.default_rng(len(text) + sum(text.encode())).normal(size=DIM).astype(np.float32)
+
+
+def some_records(count=200):
+    """Documents by their ids, which are in no order, with their old vectors."""
+    names = [f"doc-{(77 * row + 5) % count:03d}" for row in range(count)]
+    return {name: record(name, f"the text of {name}", row) for row, name in enumerate(names)}
+
+
+def record(name, text, page, vector=None):
+    return Document(name, text, {"page": page, "source": "a"}), old_vector(text) if vector is None else vector
+
+
+def changed(records):
+    """The same after some time: 30 added, 20 with another text, 10 with other metadata, 15 deleted, 2 other vectors."""
+    ids = sorted(records)
+    after = {name: records[name] for name in records if name not in ids[20:35]}
+    for name in ids[40:60]:
+        after[name] = record(name, f"another text of {name}", 7)
+    for name in ids[70:80]:
+        document, vector = records[name]
+        after[name] = Document(name, document.text, {"page": 1_000, "source": "b"}), vector
+    for name in ids[100:102]:
+        document, vector = records[name]
+        after[name] = document, vector + np.float32(1)
+    for number in range(30):
+        after[f"new-{number}"] = record(f"new-{number}", f"what is new, {number}", number)
+    return after
+
+
+class Folder:
+    """A FAISS index with a docs.jsonl."""
+
+    def make(self, folder, records):
+        import faiss
+
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        index = faiss.IndexFlatL2(DIM)
+        index.add(np.array([vector for _, vector in records.values()]))
+        faiss.write_index(index, str(folder / "index.faiss"))
+        self.write_documents(folder, [document for document, _ in records.values()])
+        return str(folder)
+
+    def write_documents(self, folder, documents):
+        lines = [json.dumps({"id": d.id, "text": d.text, "metadata": dict(d.metadata)}) for d in documents]
+        (folder / "docs.jsonl").write_text("\n".join(lines) + "\n")
+
+    def change(self, location, before, after):
+        from pathlib import Path
+
+        self.make(Path(location), after)
+
+    def new(self, folder):
+        return str(folder)
+
+
+class Arrays(Folder):
+    """A `.npy` with a docs.jsonl."""
+
+    def make(self, folder, records):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        np.save(folder / "vectors.npy", np.array([vector for _, vector in records.values()]))
+        self.write_documents(folder, [document for document, _ in records.values()])
+        return str(folder)
+
+
+class Langchain(Folder):
+    """What LangChain's `save_local` writes."""
+
+    def make(self, folder, records):
+        import faiss
+        from langchain_core.documents import Document as LangchainDocument
+        from langchain_tools import FAISS, InMemoryDocstore
+
+        shutil.rmtree(folder, ignore_errors=True)
+        index = faiss.IndexFlatL2(DIM)
+        index.add(np.array([vector for _, vector in records.values()]))
+        kept = {d.id: LangchainDocument(d.text, id=d.id, metadata=dict(d.metadata)) for d, _ in records.values()}
+        FAISS(None, index, InMemoryDocstore(kept), dict(enumerate(kept))).save_local(str(folder))
+        return str(folder)
+
+
+def parts(before, after):
+    """Ids that came or changed, and those that went."""
+    return [name for name in after if after[name] is not before.get(name)], [n for n in before if n not in after]
+
+
+class Chroma:
+    """A folder of the persistent client."""
+
+    def client(self, location):
+        import chromadb
+        from chromadb.config import Settings
+
+        path = location.partition(":")[2].partition("#")[0]
+        return chromadb.PersistentClient(path, settings=Settings(anonymized_telemetry=False))
+
+    def make(self, folder, records):
+        location = f"chroma:{folder}#docs"
+        with closing(self.client(location)) as client:
+            configuration = {"hnsw": {"space": "l2"}}
+            client.create_collection("docs", configuration=configuration, embedding_function=None)
+        self.put(location, records, list(records))
+        return location
+
+    def put(self, location, records, names, gone=()):
+        with closing(self.client(location)) as client:
+            self.upsert(client, location.rpartition("#")[2], records, names, gone)
+
+    def upsert(self, client, collection, records, names, gone):
+        collection = client.get_collection(collection, embedding_function=None)
+        documents = [records[name][0] for name in names]
+        collection.upsert(
+            names,
+            embeddings=[records[name][1] for name in names],
+            documents=[document.text for document in documents],
+            metadatas=[dict(document.metadata) for document in documents],
+        )
+        if gone:
+            collection.delete(list(gone))
+
+    def change(self, location, before, after):
+        names, gone = parts(before, after)
+        self.put(location, after, names, gone)
+
+    def new(self, folder):
+        return f"chroma:{folder}#docs"
+
+
+class ChromaServer(Chroma):
+    """A collection of a server that `client` speaks to."""
+
+    def __init__(self, client, url):
+        self.server, self.url = client, url
+
+    def make(self, folder, records):
+        name = f"old{uuid.uuid4().hex[:12]}"
+        self.server.create_collection(name, configuration={"hnsw": {"space": "l2"}}, embedding_function=None)
+        self.put(f"{self.url}#{name}", records, list(records))
+        return f"{self.url}#{name}"
+
+    def put(self, location, records, names, gone=()):
+        self.upsert(self.server, location.rpartition("#")[2], records, names, gone)
+
+    def new(self, folder):
+        return f"{self.url}#new{uuid.uuid4().hex[:12]}"
+
+
+class Qdrant:
+    """A folder of the local mode."""
+
+    def client(self, location):
+        import qdrant_client
+
+        return qdrant_client.QdrantClient(path=location.partition(":")[2].partition("#")[0])
+
+    def key(self, name):
+        return str(uuid.uuid5(uuid.NAMESPACE_URL, name))
+
+    def make(self, folder, records):
+        location = f"qdrant:{folder}#docs?id=key&text=text"
+        with closing(self.client(location)) as client:
+            self.create(client, "docs", records)
+        return location
+
+    def create(self, client, name, records):
+        from qdrant_client import models
+
+        client.create_collection(name, models.VectorParams(size=DIM, distance=models.Distance.EUCLID))
+        self.upsert(client, name, records, list(records), ())
+
+    def upsert(self, client, name, records, names, gone):
+        from qdrant_client import models
+
+        points = []
+        for document, vector in (records[name] for name in names):
+            payload = {**document.metadata, "text": document.text, "key": document.id}
+            points.append(models.PointStruct(id=self.key(document.id), vector=vector.tolist(), payload=payload))
+        client.upsert(name, points)
+        if gone:
+            client.delete(name, [self.key(one) for one in gone])
+
+    def change(self, location, before, after):
+        with closing(self.client(location)) as client:
+            self.upsert(client, "docs", after, *parts(before, after))
+
+    def new(self, folder):
+        return f"qdrant:{folder}#docs"
+
+
+class QdrantServer(Qdrant):
+    """The way of a server, to a client in memory."""
+
+    def __init__(self, client):
+        self.server = client
+
+    def make(self, folder, records):
+        self.create(self.server, "old", records)
+        return "qdrant:http://db.example:6333#old?id=key&text=text"
+
+    def change(self, location, before, after):
+        self.upsert(self.server, "old", after, *parts(before, after))
+
+    def new(self, folder):
+        return "qdrant:http://db.example:6333#new"
+
+
+class Lance:
+    """A table of LanceDB."""
+
+    def row(self, found):
+        document, vector = found
+        return {"id": document.id, "text": document.text, "vector": vector, **document.metadata}
+
+    def make(self, folder, records):
+        import lancedb
+
+        lancedb.connect(str(folder)).create_table("docs", [self.row(found) for found in records.values()])
+        return f"lancedb:{folder}#docs"
+
+    def change(self, location, before, after):
+        import lancedb
+
+        table = lancedb.connect(location.partition(":")[2].partition("#")[0]).open_table("docs")
+        names, gone = parts(before, after)
+        old = [name for name in names if name in before] + gone
+        table.delete("id in (" + ", ".join(f"'{name}'" for name in old) + ")")
+        table.add([self.row(after[name]) for name in names])
+
+    def new(self, folder):
+        return f"lancedb:{folder}#docs"
+
+
+class SqliteVec:
+    """A table of sqlite-vec."""
+
+    def connect(self, location):
+        import apsw
+        import sqlite_vec
+
+        connection = apsw.Connection(location.partition(":")[2].partition("#")[0])
+        connection.enable_load_extension(True)
+        connection.load_extension(sqlite_vec.loadable_path())
+        return connection
+
+    def make(self, folder, records):
+        folder.mkdir(parents=True)
+        location = f"sqlite-vec:{folder}/my.db#items"
+        with closing(self.connect(location)) as connection:
+            connection.execute(
+                f"CREATE VIRTUAL TABLE items USING vec0(id text primary key, e float[{DIM}], page integer, source text, "
+                "+content text)"
+            )
+            self.insert(connection, records, list(records))
+        return location
+
+    def insert(self, connection, records, names):
+        rows = [
+            (d.id, v.tobytes(), d.metadata["page"], d.metadata["source"], d.text)
+            for d, v in (records[name] for name in names)
+        ]
+        with connection:
+            connection.executemany("INSERT INTO items VALUES (?, ?, ?, ?, ?)", rows)
+
+    def change(self, location, before, after):
+        names, gone = parts(before, after)
+        with closing(self.connect(location)) as connection:
+            for name in [*gone, *(name for name in names if name in before)]:
+                connection.execute("DELETE FROM items WHERE id = ?", (name,))
+            self.insert(connection, after, names)
+
+    def new(self, folder):
+        return str(folder)
+
+
+class Pgvector:
+    """A table of PostgreSQL."""
+
+    def make(self, folder, records):
+        from postgres import connect, server_url
+
+        name = f"t{time.time_ns():x}"
+        with connect() as connection:
+            connection.execute(
+                f"CREATE TABLE {name} (id text PRIMARY KEY, content text, page int, source text, "
+                f"embedding vector({DIM}))"
+            )
+            connection.execute(f"CREATE INDEX ON {name} USING hnsw (embedding vector_l2_ops) WITH (m = 12)")
+        location = f"pgvector:{server_url()}#{name}"
+        self.put(location, records, list(records), ())
+        return location
+
+    def put(self, location, records, names, gone):
+        from postgres import as_text, connect
+
+        rows = [
+            (d.id, d.text, d.metadata["page"], d.metadata["source"], as_text(v))
+            for d, v in (records[name] for name in names)
+        ]
+        table = location.rpartition("#")[2]
+        with connect() as connection, connection.cursor() as cursor:
+            cursor.executemany(
+                f"INSERT INTO {table} VALUES (%s, %s, %s, %s, %s::vector) ON CONFLICT (id) DO UPDATE SET "
+                "content = excluded.content, page = excluded.page, source = excluded.source, "
+                "embedding = excluded.embedding",
+                rows,
+            )
+            cursor.execute(f"DELETE FROM {table} WHERE id = ANY(%s)", [list(gone)])
+
+    def change(self, location, before, after):
+        self.put(location, after, *parts(before, after))
+
+    def new(self, folder):
+        from postgres import server_url
+
+        return f"pgvector:{server_url()}#n{time.time_ns():x}"
