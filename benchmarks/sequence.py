@@ -7,8 +7,8 @@ ends with the first verdict, SAFE or NOT SAFE, as somebody would who waits for o
 
 wrong verdicts   the mean is exactly at the limit, or just on its wrong side: how many of the runs ever say SAFE, and
                  NOT SAFE, which 5 % may. Beside the confidence sequence stands what the audit uses, a bound for a fixed
-                 number of queries, looked at after every query as well. `getting better` and `getting worse` change while
-                 they are watched; a verdict is wrong if the mean so far is on the other side at that look
+                 number of queries, looked at again and again. `getting better` and `getting worse` change while they
+                 are watched; a verdict is wrong if the mean so far is on the other side at that look
 power            how many queries it takes until the right verdict, where the mean is off the limit, and in how many of
                  the runs it comes
 width            how far bounds are from the mean of the scores, beside two others that hold at all looks for one mean
@@ -128,7 +128,7 @@ def check_against_bounds(scores: Scores, limit: float) -> None:
                 raise AssertionError(f"another verdict by the bounds after query {place + 1}: {found}")
 
 
-def fixed_says(scores: Scores, limit: float, effort: Effort) -> tuple[float, float]:
+def fixed_says(scores: Scores, limit: float) -> tuple[float, float]:
     """In which shares of some runs the audit's bounds say SAFE, and NOT SAFE, at any look."""
     safe = unsafe = 0
     ones = np.ones(scores.shape[1])
@@ -157,7 +157,7 @@ def wrong_verdicts(effort: Effort) -> float:
                 parts = [draw(effort.rng, shape, mean) for shape in effort.chunks()]
                 share = float(np.mean([says(part, limit, above=above).any(axis=1).mean() for part in parts]))
                 check_against_bounds(parts[0][0], limit)
-                fixed = fixed_says(np.concatenate(parts)[:FIXED_LOOKS], limit, effort)[0 if above else 1]
+                fixed = fixed_says(np.concatenate(parts)[:FIXED_LOOKS], limit)[0 if above else 1]
                 worst = max(worst, share)
                 rows.append([side, name, f"{mean:.3f}", shown(share, effort.runs), shown(fixed, FIXED_LOOKS)])
                 print(".", end="", flush=True, file=sys.stderr)
@@ -173,7 +173,7 @@ def wrong_verdicts(effort: Effort) -> float:
         for above, share in wrong.items():
             worst = max(worst, share)
             rows.append(["SAFE" if above else "NOT SAFE", name, "changes", shown(share, effort.runs), ""])
-    head = ["said", "scores", "mean", "confidence sequence", "fixed bound, every look"]
+    head = ["said", "scores", "mean", "confidence sequence", "fixed bound, many looks"]
     print(f"\n\nwrong verdicts, % of {effort.runs:,} runs with a look after each of {effort.queries:,} queries")
     print(f"({FIXED_LOOKS} runs and 60 looks for the fixed bound)\n\n{table([head, *rows])}", flush=True)
     return worst
@@ -259,6 +259,7 @@ def width(effort: Effort) -> None:
 
 
 def main() -> None:
+    """Print all of it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=2_000)
     parser.add_argument("--queries", type=int, default=2_000)

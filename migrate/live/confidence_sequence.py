@@ -14,8 +14,8 @@ For scores x_i, guesses g_i from the scores before them, and 0 < b < 1,
 
 is on average at most 1 at any time that the past decides (Howard, Ramdas, McAuliffe & Sekhon 2021, Time-uniform,
 nonparametric, nonasymptotic confidence sequences, Annals of Statistics 49, theorem 4 and its proof; Fan, Grama & Liu
-2015). So is a mixture over several b, and it exceeds 1 / error at any time with a chance of at most `error` (Ville 1939).
-Both bounds are where it does; as it depends on the sums alone, a score costs a few additions.
+2015). So is a mixture over several b, and it exceeds 1 / error at any time with a chance of at most `error` (Ville
+1939). Both bounds are where it does; as it depends on the sums alone, a score costs a few additions.
 """
 
 from __future__ import annotations
