@@ -9,10 +9,12 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -33,7 +35,11 @@ from migrate.stores.records import (
     read_metric,
 )
 from migrate.stores.switching import Exchange, FolderExchange, only_one
-from migrate.vectors import Batch, Document
+from migrate.vectors import Batch, Document, Vectors
+
+if TYPE_CHECKING:
+    from migrate.stores.lancedb_serve import LanceServing
+    from migrate.stores.serving import Hits
 
 _OPTIONS: Final = ("distance", "id", "text", "vector", "version")
 _KEPT_OPTIONS: Final = ("distance", "id", "text", "vector")
@@ -43,6 +49,7 @@ _IDS: Final = ("id", "_id", "doc_id", "uuid", "key")
 _DISTANCES: Final[Mapping[str, Distance]] = {"l2": "l2", "cosine": "cosine", "dot": "ip", "ip": "ip"}
 _AT_ONCE: Final = 4_096
 _SAMPLE: Final = 64
+_WHOLE: Final = re.compile(r"-?[0-9]{1,18}")
 _LOSSY: Final = ("Pq", "Sq", "Rq")
 _BY_NUMBER: Final = "the table has no column of ids: rows are numbered from 0 on; say ?id=COLUMN for one"
 _DEFAULT: Final = "no index says how vectors are compared: l2 is LanceDB's way; say ?distance=cosine or dot if not"
@@ -108,7 +115,7 @@ class LanceStore(RecordStore):
         self.info = StoreInfo(
             location, "lancedb", "", 0, 0, "l2", True, has_texts=False
         )  # for errors, until it is known
-        self._path, self._asked_version = path, address.options.get("version")
+        self.path, self.asked_version = path, address.options.get("version")
         self.name = self._choose_table(address.name)
         self.table = self._open()
         with _answers(location):
@@ -125,7 +132,7 @@ class LanceStore(RecordStore):
         self.id_column = self._choose_id(asked.get("id"))
         self.text, why = choose_text(location, self._text_columns(), asked.get("text"))
         self.dim = self.schema.field(self.vector).type.list_size
-        columns = f"vector={self.vector}&id={self.id_column}&version={self._asked_version}"
+        columns = f"vector={self.vector}&id={self.id_column}&version={self.asked_version}"
         count = self._open_index(f"{path.absolute()}#{self.name}?{columns}").count
         self.index = next((found for found in self.indices if list(found[0].columns) == [self.vector]), None)
         distance, notes = self._distance(asked.get("distance"))
@@ -153,7 +160,7 @@ class LanceStore(RecordStore):
     @property
     def folder(self) -> Path | None:
         """The folder of the tables."""
-        return self._path if self.info.manifest else None
+        return self.path if self.info.manifest else None
 
     def keep_manifest(self, manifest: Manifest) -> Path:
         """Write it into the folder."""
@@ -163,18 +170,18 @@ class LanceStore(RecordStore):
         """See `Switchable`: two folders with this table alone trade places."""
         if not isinstance(new, LanceStore):
             raise UsageError(f"{new.info.location}: expected a table of LanceDB, found another kind of store")
-        if self._asked_version is not None or new._asked_version is not None:
+        if self.asked_version is not None or new.asked_version is not None:
             raise UsageError(f"{self.info.location}: a version cannot be switched; name the tables without")
         for store in (self, new):
-            only_one(store.info.location, _tables(store._path), self.name)
-        return FolderExchange.of(self._path, new._path, own=[f"{self.name}.lance"])
+            only_one(store.info.location, _tables(store.path), self.name)
+        return FolderExchange.of(self.path, new.path, own=[f"{self.name}.lance"])
 
     def exchanged(self) -> Exchange | None:
         """See `Switchable`."""
-        return FolderExchange.at(str(self._path))
+        return FolderExchange.at(str(self.path))
 
     def _beside(self) -> Path:
-        return self._path
+        return self.path
 
     def _manifest(self) -> Manifest | None:
         return manifest_of(self._beside(), self.name)
@@ -182,6 +189,29 @@ class LanceStore(RecordStore):
     def destination(self, location: Path, dim: int, resume: Resume = FROM_THE_START) -> StoreWriter:
         """A folder with a table of the same name, columns and indexes."""
         return _Writer(self, location, dim, resume, self.name)
+
+    def search(self, queries: Vectors, k: int, where: Any = None) -> list[Hits]:
+        """See `Searchable`; `where` is a condition in SQL."""
+        return self._serving.search(queries, k, where)
+
+    def put_vectors(self, ids: Sequence[str], vectors: Vectors) -> int:
+        """See `Updatable`."""
+        return self._serving.put_vectors(ids, vectors)
+
+    @cached_property
+    def _serving(self) -> LanceServing:
+        from migrate.stores.lancedb_serve import LanceServing
+
+        return LanceServing(self)
+
+    def is_possible_id(self, doc_id: str) -> bool:
+        """Whether the column of ids can hold it."""
+        return _is_text(self.schema.field(self.id_column).type) or _WHOLE.fullmatch(doc_id) is not None
+
+    @property
+    def quoted_vector(self) -> str:
+        """The column of vectors, as SQL has it."""
+        return _quoted(self.vector)
 
     def batches(
         self, columns: Sequence[str] | None, where: str | None = None, limit: int | None = None
@@ -205,7 +235,7 @@ class LanceStore(RecordStore):
 
     def _version(self) -> Any:
         with _answers(self.info.location):
-            table = self._open() if self._asked_version is None else self.table
+            table = self._open() if self.asked_version is None else self.table
             newest = table.version
             stamps = {found["version"]: found["timestamp"].isoformat() for found in table.list_versions()}
         return [newest, stamps.get(newest)]
@@ -273,7 +303,7 @@ class LanceStore(RecordStore):
         return str(int(doc_id))
 
     def _choose_table(self, name: str) -> str:
-        names = _tables(self._path) if self._path.is_dir() else []
+        names = _tables(self.path) if self.path.is_dir() else []
         if not names:
             raise StoreError(
                 f"{self.info.location}: expected a folder with tables of LanceDB, found none; check the path"
@@ -286,16 +316,16 @@ class LanceStore(RecordStore):
     def _open(self) -> Any:
         module = _client()
         with _answers(self.info.location):
-            return module.connect(str(self._path)).open_table(self.name)
+            return module.connect(str(self.path)).open_table(self.name)
 
     def _asked_number(self) -> int | None:
-        if self._asked_version is None:
+        if self.asked_version is None:
             return None
         try:
-            return int(self._asked_version)
+            return int(self.asked_version)
         except ValueError as error:
             raise UsageError(
-                f"{self.info.location}: expected a number as version, found {self._asked_version!r}"
+                f"{self.info.location}: expected a number as version, found {self.asked_version!r}"
             ) from error
 
     def _choose_vector(self, asked: str | None) -> str:

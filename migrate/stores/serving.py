@@ -1,24 +1,31 @@
 """What a store offers to a program that serves it: its nearest documents, and single vectors replaced by true ones.
 
-Kinds with a search of their own are `Searchable`, kinds whose records can be written one by one `Updatable`.
+Kinds with a search of their own are `Searchable`, kinds whose records can be written one by one `Updatable`;
+`open_search` searches any store, those without a search of their own exactly and in memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
+import numpy as np
 from numpy.typing import NDArray
 
-from migrate.vectors import Vectors
+from migrate.errors import UsageError
+from migrate.stores.base import Store, StoreInfo
+from migrate.vectors import Vectors, as_vectors, check_vectors
 
 
 @dataclass(frozen=True, slots=True)
 class Hits:
     """The nearest documents of one query, best first: `ids`, and `scores`, (n,), float32, by the metric of the store.
 
-    Inner products, which fall, or squared distances, which grow.
+    Inner products, which fall, or squared distances, which grow. A store that compares by cosine gives the cosine of
+    query and document, which is the inner product where both are of unit length; `is_cosine` tells such a store.
     """
 
     ids: tuple[str, ...]
@@ -39,12 +46,15 @@ class Searchable(Protocol):
         k
             How many.
         where
-            Which documents may be among them, as the kind's own client says it; None for any.
+            Which documents may be among them, as the kind's own client says it, or, where that is SQL, FAISS or none, a
+            mapping of metadata to the values that they must have; None for any.
 
         Raises
         ------
         UsageError
             The filter is not one that the kind knows.
+        VectorError
+            The queries are of another dimension.
         StoreError, RemoteError
             The store is gone, or its server.
         """
@@ -61,6 +71,112 @@ class Updatable(Protocol):
 
         Raises
         ------
+        VectorError
+            A vector is zero, not finite, or of another dimension.
         StoreError, OutputError, RemoteError
-            The store cannot be written to.
+            The store cannot be written to, or its kind cannot hold such vectors.
         """
+
+
+def open_search(store: Store) -> Searchable:
+    """The search of a store: its own, or an exact one over its vectors, which are then held in memory.
+
+    Of a store without a search of its own, `where` is a mapping of metadata to values. What is written to such a store
+    later is not seen.
+    """
+    if isinstance(store, Searchable):
+        return store
+    from migrate.stores.faiss.search import IndexSearch
+
+    return IndexSearch.exact(store)
+
+
+def is_cosine(info: StoreInfo) -> bool:
+    """Whether the store compares by cosine, whatever the length of its vectors."""
+    return str(info.details.get("distance", "")).lower() == "cosine"
+
+
+def check_queries(info: StoreInfo, queries: Vectors) -> Vectors:
+    """The queries, (q, dim), of a store.
+
+    Raises
+    ------
+    VectorError
+        They are of another dimension.
+    """
+    return as_vectors(queries, dim=info.dim, source=f"queries of {info.name}")
+
+
+def check_replacements(info: StoreInfo, ids: Sequence[str], vectors: Vectors) -> dict[str, Vectors]:
+    """The new vector, (dim,), of each document; of one that is named twice, the last.
+
+    Raises
+    ------
+    VectorError
+        A vector is zero, not finite, or of another dimension; or there are more or fewer than ids.
+    """
+    rows = as_vectors(vectors, dim=info.dim, source=f"new vectors of {info.name}")
+    if len(rows) != len(ids):
+        raise UsageError(f"{info.location}: expected a vector for each of {len(ids)} documents, found {len(rows)}")
+    check_vectors(ids, rows, source=f"new vectors of {info.name}")
+    return dict(zip(ids, rows, strict=True))
+
+
+def as_fields(info: StoreInfo, where: Any) -> Mapping[str, Any]:
+    """A filter that is a mapping of metadata to values; empty for None.
+
+    Raises
+    ------
+    UsageError
+        It is something else.
+    """
+    if where is None:
+        return {}
+    if not isinstance(where, Mapping) or not all(isinstance(name, str) for name in where):
+        raise UsageError(
+            f"{info.location}: expected a filter such as {{'source': 'a'}}, names of metadata and the values that they "
+            f"must have, found {type(where).__name__}"
+        )
+    return where
+
+
+_Connection = TypeVar("_Connection")
+
+
+class Pool(Generic[_Connection]):
+    """Connections that several threads take turns with: as many as are in use at once; one that failed is closed."""
+
+    def __init__(self, connect: Callable[[], _Connection]) -> None:
+        self._connect = connect
+        self._idle: list[_Connection] = []
+        weakref.finalize(self, _close_all, self._idle)
+
+    @contextmanager
+    def connection(self) -> Iterator[_Connection]:
+        """One that nobody else uses meanwhile."""
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = self._connect()
+        try:
+            yield connection
+        except BaseException:
+            _close_all([connection])
+            raise
+        self._idle.append(connection)
+
+    def clear(self) -> bool:
+        """Close those that are not in use, as the server may have; says whether there were any."""
+        had = bool(self._idle)
+        _close_all(self._idle)
+        return had
+
+
+def _close_all(connections: list[Any]) -> None:
+    while connections:
+        connections.pop().close()
+
+
+def as_hits(ids: Sequence[str], scores: Any) -> Hits:
+    """The answer to one query."""
+    return Hits(tuple(ids), np.asarray(scores, np.float32).reshape(-1))

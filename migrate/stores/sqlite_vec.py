@@ -43,6 +43,8 @@ from migrate.vectors import Batch, Document, Vectors
 if TYPE_CHECKING:
     from apsw import Connection
 
+    from migrate.stores.serving import Hits
+    from migrate.stores.sqlite_vec_serve import SqliteVecServing
     from migrate.stores.switching import Exchange
 
 NAME: Final = "sqlite-vec"
@@ -63,6 +65,7 @@ _ELEMENTS: Final = {"float": "<f4", "f32": "<f4", "int8": "i1", "i8": "i1", "bit
 INSERTED: Final = {"int8": "vec_int8(?)", "i8": "vec_int8(?)", "bit": "vec_bit(?)"}
 _OPTIONS: Final = ("column", "distance", "text")
 _METADATA: Final = "metadata"
+_WHOLE: Final = re.compile(r"-?[0-9]{1,18}")
 _SAMPLED: Final = 32
 _WAIT_MS: Final = 10_000
 
@@ -134,6 +137,10 @@ class VectorTable:
                 else:
                     columns[column[2]] = column[3].lower()
         return cls(name, definition, key, vectors, distances, columns)
+
+    def is_auxiliary(self, column: str) -> bool:
+        """Whether a column is kept beside the vectors, where their search cannot look at it."""
+        return re.search(rf"\+\s*{re.escape(column)}\b", self.definition) is not None
 
     def with_dimension(self, column: str, dim: int) -> str:
         """The definition, with another dimension of a column."""
@@ -305,6 +312,20 @@ class SqliteVecStore(RecordStore):
 
         return SqliteVecExchange.at(self)
 
+    def search(self, queries: Vectors, k: int, where: Any = None) -> list[Hits]:
+        """See `Searchable`; `where` maps columns, or fields of a column `metadata` of JSON, to values."""
+        return self._serving.search(queries, k, where)
+
+    def put_vectors(self, ids: Sequence[str], vectors: Vectors) -> int:
+        """See `Updatable`."""
+        return self._serving.put_vectors(ids, vectors)
+
+    @cached_property
+    def _serving(self) -> SqliteVecServing:
+        from migrate.stores.sqlite_vec_serve import SqliteVecServing
+
+        return SqliteVecServing(self)
+
     @property
     def _name(self) -> str:
         return f"{self.file.name}#{self.table.name}"
@@ -407,8 +428,13 @@ class SqliteVecStore(RecordStore):
             return list(self.connection.execute(question, (self._keys(ids),)))
 
     def _keys(self, ids: Sequence[str]) -> str:
-        is_text = self.table.key != "rowid" and not self._has_number_key
-        return json.dumps(list(ids) if is_text else [int(doc_id) for doc_id in ids], ensure_ascii=False)
+        return json.dumps(self.keys(ids), ensure_ascii=False)
+
+    def keys(self, ids: Sequence[str]) -> list[str] | list[int]:
+        """The keys that the table has of some ids; of what is no key of it, none."""
+        if self.table.key != "rowid" and not self._has_number_key:
+            return list(ids)
+        return [int(doc_id) for doc_id in ids if _WHOLE.fullmatch(doc_id)]
 
     @cached_property
     def _has_number_key(self) -> bool:

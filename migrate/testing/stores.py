@@ -11,16 +11,20 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
+from typing import Any
 
 import numpy as np
 
-from migrate.errors import LeadMigrateError, StoreError
+from migrate.errors import LeadMigrateError, StoreError, UsageError, VectorError
 from migrate.stores import open_store
 from migrate.stores.base import Metric, Resume, Store, StoreWriter, read_all
 from migrate.stores.outputs import Output, ServerOutput
 from migrate.stores.registry import output_of
-from migrate.vectors import Batch, Document, Vectors
+from migrate.stores.serving import Hits, Updatable, is_cosine, open_search
+from migrate.vectors import Batch, Document, Vectors, unit_rows
 
 COUNT = 60
 DIM = 8
@@ -63,13 +67,15 @@ class StoreTests(ABC):
     `metrics` are those that a store of the kind can have. `can_be_empty` says whether one without documents can be
     made at all. `has_rows` says whether documents come in the order in which they were given; in a store without rows
     they come in the order of their ids. `same_bytes` says whether
-    a store that was written in another order has the same files.
+    a store that was written in another order has the same files. `serves_threads` says whether its client may be used
+    by several threads at once; what stands in for a server in tests may not.
     """
 
     metrics: tuple[Metric, ...] = ("l2", "ip")
     can_be_empty = True
     has_rows = True
     same_bytes = True
+    serves_threads = True
 
     @abstractmethod
     def make_store(self, folder: Path, documents: Sequence[Document], vectors: Vectors, metric: Metric) -> Path | str:
@@ -81,6 +87,10 @@ class StoreTests(ABC):
     def new_location(self, folder: Path) -> Path | str:
         """Where a new store goes: `folder`, which is not there yet, or `KIND:...` for one that lies in no folder."""
         return folder
+
+    def filter_by(self, name: str, value: Any) -> Any:
+        """A filter of the kind for documents whose metadata `name` is `value`."""
+        return {name: value}
 
     def _open(self, folder: Path, documents: Sequence[Document] | None = None, vectors: Vectors | None = None) -> Store:
         folder.mkdir(parents=True, exist_ok=True)
@@ -262,6 +272,112 @@ class StoreTests(ABC):
         assert store.info.count == 0
         assert not list(store.scan())
 
+    def test_a_search_finds_what_exact_search_does(self, tmp_path: Path) -> None:
+        for metric in self.metrics:
+            (tmp_path / metric).mkdir()
+            store = open_store(self.make_store(tmp_path / metric, example_documents(), example_vectors(), metric))
+            for k in (1, 7, COUNT, COUNT + 1_000):
+                _expect(open_search(store).search(_QUERIES, k), _exact(store, _QUERIES, k))
+            assert open_search(store).search(_QUERIES[:0], 3) == []
+
+    def test_queries_of_another_dimension_are_refused(self, tmp_path: Path) -> None:
+        search = open_search(self._open(tmp_path / "store"))
+        try:
+            search.search(np.ones((1, DIM + 1), np.float32), 3)
+        except VectorError:
+            return
+        raise AssertionError("expected a VectorError, as the queries have another dimension")
+
+    def test_a_search_with_a_filter_finds_the_nearest_of_those_that_pass(self, tmp_path: Path) -> None:
+        documents = [
+            Document(document.id, document.text, {"part": row % 3, "source": "a"})
+            for row, document in enumerate(example_documents())
+        ]
+        store = self._open(tmp_path / "store", documents)
+        kept = {document.id for row, document in enumerate(documents) if row % 3 == 1}
+        found = open_search(store).search(_QUERIES, COUNT, self.filter_by("part", 1))
+        _expect(found, _exact(store, _QUERIES, COUNT, kept))
+        assert not any(hits.ids for hits in open_search(store).search(_QUERIES, 5, self.filter_by("part", 9)))
+
+    def test_a_filter_that_means_nothing_is_refused(self, tmp_path: Path) -> None:
+        search = open_search(self._open(tmp_path / "store"))
+        try:
+            search.search(_QUERIES, 3, object())
+        except UsageError:
+            return
+        raise AssertionError("expected a UsageError, as no kind knows such a filter")
+
+    def test_new_vectors_are_put_where_they_belong_and_nothing_else_changes(self, tmp_path: Path) -> None:
+        store = self._open(tmp_path / "store")
+        if not isinstance(store, Updatable):
+            return
+        before, documents, snapshot = read_all(store.scan()), list(store.documents()), store.snapshot()
+        ids = [before.ids[row] for row in (COUNT - 1, 3, 17, 3)]
+        new = example_vectors(4, seed=9)
+        assert store.put_vectors([*ids, "not there"], np.concatenate([new, new[:1]])) == 3
+        assert store.put_vectors([], new[:0]) == 0
+        expected = before.vectors.copy()
+        expected[[COUNT - 1, 3, 17, 3]] = new  # of a document that is named twice, the last
+        again = open_store(store.info.location)
+        after = read_all(again.scan())
+        assert list(after.ids) == list(before.ids)
+        assert np.array_equal(after.vectors, expected)
+        assert list(again.documents()) == documents
+        assert again.info.count == COUNT
+        for searched in (store, again):
+            assert open_search(searched).search(new[2:3], 1)[0].ids == (ids[2],)
+        try:
+            store.check_unchanged(snapshot)
+        except StoreError:
+            return
+        raise AssertionError("expected a StoreError, as the vectors are others now")
+
+    def test_vectors_that_no_store_should_hold_are_not_put(self, tmp_path: Path) -> None:
+        store = self._open(tmp_path / "store")
+        if not isinstance(store, Updatable):
+            return
+        before = read_all(store.scan())
+        for wrong in (np.ones((2, DIM + 1)), np.array([[np.nan] * DIM, [1] * DIM]), np.array([[1] * DIM, [0] * DIM])):
+            try:
+                store.put_vectors(list(before.ids[:2]), wrong.astype(np.float32))
+            except VectorError:
+                continue
+            raise AssertionError(f"expected a VectorError for {wrong}")
+        assert np.array_equal(read_all(open_store(store.info.location).scan()).vectors, before.vectors)
+
+    def test_threads_that_search_while_vectors_are_put_see_the_old_vector_or_the_new_one(self, tmp_path: Path) -> None:
+        if not self.serves_threads:
+            return
+        store, ends = self._open(tmp_path / "store"), Event()
+        ids = list(read_all(store.scan()).ids)
+        sides = [example_vectors(seed=0)[self._order(example_documents())], example_vectors(seed=1)]
+        both = {doc_id: [side[row] for side in sides] for row, doc_id in enumerate(ids)}
+        search = open_search(store)
+
+        def ask(seed: int) -> int:
+            asked = 0
+            while not ends.is_set() or not asked:
+                queries = example_vectors(2, seed=seed + asked)
+                for query, hits in zip(queries, search.search(queries, COUNT), strict=True):
+                    assert sorted(hits.ids) == sorted(ids)
+                    for doc_id, score in zip(hits.ids, hits.scores, strict=True):
+                        scores = [_scores(store, query[None], vector[None])[0, 0] for vector in both[doc_id]]
+                        assert np.isclose(scores, score, rtol=1e-3, atol=1e-4).any(), (doc_id, score, scores)
+                asked += 1
+            return asked
+
+        with ThreadPoolExecutor(4) as pool:
+            asking = [pool.submit(ask, 100 * seed) for seed in range(1, 5)]
+            try:
+                for turn in range(8 if isinstance(store, Updatable) else 0):
+                    for first in range(0, COUNT, 20):
+                        part = slice(first, first + 20)
+                        assert isinstance(store, Updatable)
+                        assert store.put_vectors(ids[part], sides[(turn + 1) % 2][part]) == 20
+            finally:
+                ends.set()
+            assert all(thread.result() for thread in asking)
+
     def _written(self, store: Store, folder: Path, vectors: Vectors) -> Store:
         output = _Output(self, folder)
         writer = output.writer(store, vectors.shape[1])
@@ -269,6 +385,38 @@ class StoreTests(ABC):
             writer.write(start, Batch(batch.ids, vectors[start : start + 13]))
         writer.finish()
         return output.publish()
+
+
+_QUERIES = example_vectors(3, seed=5)
+
+
+def _scores(store: Store, queries: Vectors, vectors: Vectors) -> Any:
+    """Each query with each vector, (q, n): inner products, squared distances, or cosines."""
+    if store.info.metric == "l2":
+        return ((queries[:, None] - vectors[None]).astype(np.float64) ** 2).sum(axis=2)
+    if is_cosine(store.info):
+        queries, vectors = unit_rows(queries), unit_rows(vectors)
+    return queries.astype(np.float64) @ vectors.T
+
+
+def _exact(store: Store, queries: Vectors, k: int, kept: set[str] | None = None) -> list[Hits]:
+    """The nearest of all documents, or of those in `kept`."""
+    whole = read_all(store.scan())
+    rows = [row for row, doc_id in enumerate(whole.ids) if kept is None or doc_id in kept]
+    scores = _scores(store, queries, whole.vectors[rows])
+    order = np.argsort(scores if store.info.metric == "l2" else -scores, axis=1)[:, :k]
+    return [
+        Hits(tuple(whole.ids[rows[place]] for place in places), scores[query, places].astype(np.float32))
+        for query, places in enumerate(order)
+    ]
+
+
+def _expect(found: list[Hits], expected: list[Hits]) -> None:
+    assert len(found) == len(expected)
+    for hits, exact in zip(found, expected, strict=True):
+        assert hits.ids == exact.ids
+        assert hits.scores.dtype == np.float32
+        assert np.allclose(hits.scores, exact.scores, rtol=1e-4, atol=1e-4)
 
 
 class _Output:

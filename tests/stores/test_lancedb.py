@@ -55,6 +55,9 @@ class TestLance(StoreTests):
         fill(folder, documents, vectors)
         return f"lancedb:{folder}#docs?distance={metric}"
 
+    def filter_by(self, name, value):
+        return f"{name} = {value}"
+
 
 def awkward(folder, kind, count=600, dim=16):
     """A table of all sorts of columns, with nulls, rows without vectors, and metadata of schema and fields."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +24,11 @@ from migrate.stores.faiss.layout import FLOAT_BYTES, Decoded, IdMap, Ivf, Layout
 from migrate.stores.faiss.reader import FaissFile
 from migrate.stores.faiss.writer import open_writer
 from migrate.stores.file_store import FileStore
-from migrate.vectors import Batch, Document
+from migrate.stores.serving import Hits
+from migrate.vectors import Batch, Document, Vectors
+
+if TYPE_CHECKING:
+    from migrate.stores.faiss.search import IndexSearch
 
 _NOTHING_FOUND = -1
 _LISTED = 8
@@ -52,6 +58,7 @@ class FaissStore(FileStore):
 
     def __init__(self, path: Path, index: Path, pickled: Path | None = None) -> None:
         self.index_path = index
+        self._opening = Lock()
         self._file = open_file(index)
         self.layout: Layout = self._file.layout
         labels = self._labels = check_labels(self.layout.labels, index)
@@ -76,10 +83,27 @@ class FaissStore(FileStore):
         own = self._labels
         if own is None:
             return np.where((labels >= 0) & (labels < self.info.count), labels, _NOTHING_FOUND)
-        order = np.argsort(own)
+        order = self._order_of_labels
         places = np.minimum(np.searchsorted(own, labels, sorter=order), own.size - 1)
         rows: NDArray[np.int64] = np.where(own[order[places]] == labels, order[places], _NOTHING_FOUND)
         return rows
+
+    def search(self, queries: Vectors, k: int, where: Any = None) -> list[Hits]:
+        """See `Searchable`: the index itself, in memory from the first search on; `where` maps metadata to values."""
+        with self._opening:
+            index = self._search
+        return index.search(queries, k, where)
+
+    @cached_property
+    def _search(self) -> IndexSearch:
+        from migrate.stores.faiss.search import IndexSearch
+
+        ids = self.source.ids(range(self.info.count))
+        return IndexSearch.of_file(self, self.index_path, ids, self._labels, self.rows_of)
+
+    @cached_property
+    def _order_of_labels(self) -> NDArray[np.intp]:
+        return np.argsort(self._labels) if self._labels is not None else np.empty(0, np.intp)
 
     def documents(self, rows: NDArray[np.int64] | None = None) -> Iterator[Document]:
         """The documents of some rows, or of all."""

@@ -37,12 +37,14 @@ from migrate.stores.pgvector.catalog import (
     sql,
 )
 from migrate.stores.records import RecordStore, choose_text, read_metric
-from migrate.vectors import Batch, Document
+from migrate.vectors import Batch, Document, Vectors
 
 if TYPE_CHECKING:
     from psycopg.sql import Composed
 
     from migrate.stores.pgvector.catalog import Table
+    from migrate.stores.pgvector.serve import PgvectorServing
+    from migrate.stores.serving import Hits
     from migrate.stores.switching import Exchange
 
 _METADATA: Final = ("metadata", "cmetadata", "langchain_metadata")
@@ -50,6 +52,9 @@ _NOTED: Final = ("distance", "id", "text")
 _SAMPLED: Final = 32
 _LARGE: Final = 4
 """A scan of one in so many rows sorts them at once instead of looking each of them up."""
+
+_WHOLE: Final = ("smallint", "integer", "bigint")
+_UUID: Final = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 _LANGCHAIN: Final = "langchain_pg_embedding"
 _COLLECTIONS: Final = "langchain_pg_collection"
@@ -195,6 +200,26 @@ class PgvectorStore(RecordStore):
         ):
             copy.set_types(["text", "bytea"])
             yield from copy.rows()
+
+    def search(self, queries: Vectors, k: int, where: Any = None) -> list[Hits]:
+        """See `Searchable`; `where` maps columns, or fields of the column of JSON, to values."""
+        return self._serving.search(queries, k, where)
+
+    def put_vectors(self, ids: Sequence[str], vectors: Vectors) -> int:
+        """See `Updatable`."""
+        return self._serving.put_vectors(ids, vectors)
+
+    @cached_property
+    def _serving(self) -> PgvectorServing:
+        from migrate.stores.pgvector.serve import PgvectorServing
+
+        return PgvectorServing(self)
+
+    def possible_ids(self, ids: Sequence[str]) -> list[str]:
+        """Those ids that the type of the key can be."""
+        kind = self.table.types[self.key]
+        pattern = r"-?[0-9]{1,18}" if kind in _WHOLE else _UUID if kind == "uuid" else None
+        return [doc_id for doc_id in ids if pattern is None or re.fullmatch(pattern, doc_id)]
 
     def metadata_column(self) -> str | None:
         """The column of JSON whose fields are metadata, if there is one."""

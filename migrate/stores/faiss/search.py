@@ -1,0 +1,187 @@
+"""Search in memory: by an index of FAISS as it lies in its file, or exactly, by a flat one made of a store's vectors.
+
+An index is read here by the process itself, which is faster than the guarded one of `worker.py`; the store has been
+opened by then, and so its file has been read once without harm.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from threading import Lock
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.errors import StoreError, UsageError
+from migrate.stores.base import Store
+from migrate.stores.serving import Hits, as_fields, as_hits, check_queries
+from migrate.vectors import Document, Vectors, squared_norms
+
+_FILTERS_KEPT: Final = 32
+_NOT_FOUND: Final = -1
+
+RowsOf = Callable[[NDArray[np.int64]], NDArray[np.int64]]
+"""From labels, of any shape, to rows."""
+
+
+class IndexSearch:
+    """An index of FAISS in memory that searches a store; FAISS lets several threads search at once.
+
+    Parameters
+    ----------
+    store
+        The store.
+    index
+        Its index.
+    ids
+        The id of each row.
+    labels
+        The label of each row in the index; None where it is the number of the row.
+    rows_of
+        The rows of labels.
+    """
+
+    def __init__(
+        self, store: Store, index: Any, ids: Sequence[str], labels: NDArray[np.int64] | None, rows_of: RowsOf
+    ) -> None:
+        self._store, self._index, self._ids, self._labels, self._rows_of = store, index, ids, labels, rows_of
+        self._fields = MetadataIndex(store)
+
+    @classmethod
+    def exact(cls, store: Store) -> IndexSearch:
+        """A flat index of all vectors of a store."""
+        import faiss
+
+        flat = faiss.IndexFlatIP if store.info.metric == "ip" else faiss.IndexFlatL2
+        index, ids = flat(store.info.dim), []
+        for batch in store.scan():
+            index.add(batch.vectors)
+            ids += batch.ids
+        return cls(store, index, ids, None, lambda labels: labels)
+
+    @classmethod
+    def of_file(
+        cls, store: Store, path: Path, ids: Sequence[str], labels: NDArray[np.int64] | None, rows_of: RowsOf
+    ) -> IndexSearch:
+        """The index in a file."""
+        import faiss
+
+        try:
+            index = faiss.read_index(str(path))
+        except RuntimeError as error:
+            raise StoreError(f"{path}: FAISS cannot read the index ({str(error).splitlines()[0][:200]})") from error
+        return cls(store, index, ids, labels, rows_of)
+
+    def search(self, queries: Vectors, k: int, where: Any = None) -> list[Hits]:
+        """As `Searchable.search`; `where` is a mapping of metadata to values."""
+        queries = check_queries(self._store.info, queries)
+        fields = as_fields(self._store.info, where)
+        chosen = self._fields.rows(fields) if fields else None
+        most = min(k, self._store.info.count if chosen is None else len(chosen))
+        if most <= 0 or not len(queries):
+            return [as_hits((), ()) for _ in queries]
+        scores, labels = self._nearest(queries, most, chosen)
+        rows = np.where(labels == _NOT_FOUND, _NOT_FOUND, self._rows_of(labels))
+        hits = []
+        for query, places, values in zip(queries, rows, scores, strict=True):
+            there = places >= 0
+            if chosen is not None and there.sum() < most:  # an approximate index looks at too few that pass
+                places, values = self._exactly(query, chosen, most)
+                there = places >= 0
+            hits.append(as_hits([self._ids[row] for row in places[there].tolist()], values[there]))
+        return hits
+
+    def _nearest(self, queries: Vectors, k: int, chosen: NDArray[np.int64] | None) -> tuple[Any, NDArray[np.int64]]:
+        if chosen is None:
+            scores, labels = self._index.search(queries, k)
+            return scores, labels
+        import faiss
+
+        index = faiss.downcast_index(self._index)  # `self._index` goes on owning the memory
+        wrapped = isinstance(index, faiss.IndexIDMap)
+        index = faiss.downcast_index(index.index) if wrapped else index
+        kept = chosen if wrapped or self._labels is None else self._labels[chosen]
+        selector = faiss.IDSelectorBatch(np.ascontiguousarray(kept, np.int64))
+        scores, labels = index.search(queries, k, params=self._parameters(index, selector))
+        if wrapped and self._labels is not None:  # the index inside an IDMap knows rows alone
+            labels = np.where(labels == _NOT_FOUND, _NOT_FOUND, self._labels[labels])
+        return scores, labels
+
+    def _parameters(self, index: Any, selector: Any) -> Any:
+        import faiss
+
+        if isinstance(index, faiss.IndexIVF):
+            return faiss.SearchParametersIVF(sel=selector, nprobe=index.nprobe)
+        if isinstance(index, faiss.IndexHNSW):
+            return faiss.SearchParametersHNSW(sel=selector, efSearch=index.hnsw.efSearch)
+        if isinstance(index, faiss.IndexFlat):
+            return faiss.SearchParameters(sel=selector)
+        raise UsageError(
+            f"{self._store.info.location}: an index {type(index).__name__} cannot be filtered: search without `where`"
+        )
+
+    def _exactly(self, query: Vectors, chosen: NDArray[np.int64], k: int) -> tuple[NDArray[np.int64], Any]:
+        vectors = self._store.get(chosen).vectors
+        if self._store.info.metric == "ip":
+            scores = vectors @ query
+            best = np.argsort(-scores, kind="stable")[:k]
+        else:
+            scores = squared_norms(vectors - query)
+            best = np.argsort(scores, kind="stable")[:k]
+        return chosen[best], scores[best]
+
+
+class MetadataIndex:
+    """Which rows of a store have which metadata: read when a name is first asked for, and held in memory.
+
+    Parameters
+    ----------
+    store
+        The store.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lock = Lock()
+        self._by_name: dict[str, dict[str, NDArray[np.int64]]] = {}
+
+    def rows(self, fields: Mapping[str, Any]) -> NDArray[np.int64]:
+        """The rows whose metadata have all these values, ascending.
+
+        Raises
+        ------
+        UsageError
+            The store holds no metadata, or none of such a name.
+        """
+        if not self._store.info.has_texts:
+            raise UsageError(f"{self._store.info.location}: the store has no metadata to filter by")
+        rows: NDArray[np.int64] | None = None
+        for name, value in fields.items():
+            same = self._values(name).get(_key(value), np.empty(0, np.int64))
+            rows = same if rows is None else np.intersect1d(rows, same, assume_unique=True)
+        return np.empty(0, np.int64) if rows is None else rows
+
+    def _values(self, name: str) -> dict[str, NDArray[np.int64]]:
+        with self._lock:
+            if name not in self._by_name:
+                if len(self._by_name) >= _FILTERS_KEPT:
+                    self._by_name.clear()
+                self._by_name[name] = self._read(name, self._store.documents())
+            return self._by_name[name]
+
+    def _read(self, name: str, documents: Iterator[Document]) -> dict[str, NDArray[np.int64]]:
+        rows: dict[str, list[int]] = {}
+        for row, document in enumerate(documents):
+            if name in document.metadata:
+                rows.setdefault(_key(document.metadata[name]), []).append(row)
+        if not rows and self._store.info.count:
+            raise UsageError(f"{self._store.info.location}: no document has metadata called {name!r} to filter by")
+        return {value: np.array(places, np.int64) for value, places in rows.items()}
+
+
+def _key(value: Any) -> str:
+    """A value as a key: what JSON holds alike is alike."""
+    return json.dumps(value, sort_keys=True, default=str)

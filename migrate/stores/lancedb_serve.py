@@ -1,0 +1,118 @@
+"""Serves a table of LanceDB: its own search, with the index where there is one, and single vectors replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.errors import StoreError, UsageError
+from migrate.stores.lancedb import _answers, _client, _column, _is_lossy
+from migrate.stores.serving import Hits, as_hits, check_queries, check_replacements
+from migrate.vectors import Vectors
+
+if TYPE_CHECKING:
+    from migrate.stores.lancedb import LanceStore
+
+_SEEN_WITHIN: Final = timedelta(seconds=1)
+"""When what another process writes is seen."""
+
+
+class LanceServing:
+    """Searches the newest version of a table, or the one that the location names, and puts vectors into it.
+
+    Parameters
+    ----------
+    store
+        The table.
+    """
+
+    def __init__(self, store: LanceStore) -> None:
+        self._store, self._info = store, store.info
+        # rows that are numbered keep their numbers in one version alone
+        self._is_fixed = store.id_column is None or store.asked_version is not None
+        self._table = store.table
+        if not self._is_fixed:
+            with _answers(self._info.location):
+                database = _client().connect(str(store.path), read_consistency_interval=_SEEN_WITHIN)
+                self._table = database.open_table(store.name)
+
+    def search(self, queries: Vectors, k: int, where: Any = None) -> list[Hits]:
+        """See `Searchable`; `where` is a condition in SQL."""
+        if where is not None and not isinstance(where, str):
+            raise UsageError(
+                f'{self._info.location}: expected a filter in SQL, such as "page < 3", found {type(where).__name__}'
+            )
+        queries = check_queries(self._info, queries)
+        if k <= 0:
+            return [as_hits((), ()) for _ in queries]
+        return [self._nearest(query, k, where) for query in queries]
+
+    def put_vectors(self, ids: Sequence[str], vectors: Vectors) -> int:
+        """See `Updatable`: all of them in one version. LanceDB moves the rows to the end of the table."""
+        import pyarrow as pa
+
+        store, new = self._store, check_replacements(self._info, ids, vectors)
+        if self._is_fixed:
+            what = "a table without a column of ids" if store.id_column is None else "an older version"
+            raise StoreError(f"{self._info.location}: vectors cannot be put into {what}; open the table by its ids")
+        kept = [doc_id for doc_id in new if store.is_possible_id(doc_id)]
+        if not kept:
+            return 0
+        kind, key = (store.schema.field(name).type for name in (store.vector, store.id_column))
+        rows = np.stack([new[doc_id] for doc_id in kept])
+        _refuse_overflow(self._info.location, kept, rows, kind)
+        keys = pa.array(kept if pa.types.is_string(key) or pa.types.is_large_string(key) else map(int, kept), key)
+        columns = {store.id_column: keys, store.vector: _column(pa, rows, kind, np.ones(len(rows), np.bool_))}
+        with _answers(self._info.location):
+            merge = self._table.merge_insert(store.id_column)
+            merge = merge.when_matched_update_all(where=f"target.{store.quoted_vector} IS NOT NULL")
+            return int(merge.execute(pa.table(columns)).num_updated_rows)
+
+    def _nearest(self, query: Vectors, k: int, where: str | None) -> Hits:
+        store = self._store
+        try:
+            with _answers(self._info.location):
+                search = self._table.search(query, vector_column_name=store.vector, query_type="vector")
+                search = search.distance_type({"ip": "dot"}.get(store.distance, store.distance))
+                if store.index is not None and _is_lossy(store.index[0]):
+                    search = search.refine_factor(1)  # the scores are then those of whole vectors
+                search = search if where is None else search.where(where, prefilter=True)
+                columns = ["_distance", *([store.id_column] if store.id_column else [])]
+                found = search.with_row_id(store.id_column is None).select(columns).limit(k).to_arrow()
+        except StoreError as error:
+            if where is None:
+                raise
+            raise UsageError(f"{error}; is the filter right?") from error
+        if store.id_column is None:
+            numbers = found["_rowid"].to_numpy()
+            ids = list(map(str, self._order[np.searchsorted(self._row_ids, numbers, sorter=self._order)].tolist()))
+        else:
+            ids = list(map(str, found[store.id_column].to_pylist()))
+        distances = found["_distance"].to_numpy().astype(np.float64)
+        return as_hits(ids, distances if store.distance == "l2" else 1 - distances)
+
+    @cached_property
+    def _row_ids(self) -> NDArray[Any]:
+        """LanceDB's own id of each row of the version."""
+        with _answers(self._info.location):
+            found = self._table.search().with_row_id(True).select([self._store.vector]).to_batches()
+            return np.concatenate([batch.column(batch.schema.get_field_index("_rowid")) for batch in found])
+
+    @cached_property
+    def _order(self) -> NDArray[np.intp]:
+        return np.argsort(self._row_ids)
+
+
+def _refuse_overflow(location: str, ids: Sequence[str], vectors: Vectors, kind: Any) -> None:
+    with np.errstate(over="ignore"):
+        beyond = ~np.isfinite(vectors.astype(kind.value_type.to_pandas_dtype())).all(axis=1)
+    if beyond.any():
+        raise StoreError(
+            f"{location}: expected numbers that {kind.value_type} holds, found larger ones for document "
+            f"{ids[int(beyond.argmax())]!r}; nothing was written"
+        )
