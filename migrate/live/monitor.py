@@ -330,10 +330,10 @@ class _Pool:
         return Calibration(temperature, tuple(bands), most)
 
     def _lately(self, query: int) -> Lately:
-        """The later half of a query's documents that are translated, and were not served."""
+        """The later half of a query's documents, those that are translated; served or not, which depends on errors."""
         half = slice(DEPTH // 2, min(DEPTH, self.store.info.count))
         rows = self.ranked.rows[query, half]
-        other = ~self.is_true[rows] & ~np.isin(rows, self.served[query])
+        other = ~self.is_true[rows]
         names = frozenset(self.ids[row] for row in rows[other])
         true = self._scores_of(query, rows[other]) if other.any() else np.empty(0)
         return Lately(self.ranked.scores[query, half][other], true, names)
