@@ -55,8 +55,11 @@ from migrate.vectors import Query, Vectors, no_progress
 CALIBRATION: Final = 100
 """Queries of an epoch by which the others are scored."""
 
-DEPTH: Final = 2 * CUT
-"""The store's first documents for a query that the pool has: ten, and ten more that say what others may bring."""
+DEPTHS: Final = (2 * CUT, 50, 100, 200)
+"""The store's first documents for a query that the pool has: ten, and ten more that say what others may bring; deeper
+for a query of which documents outside may take more than `_LOSS`."""
+
+_LOSS: Final = 5e-3
 
 _TAIL_SIZE: Final = 1_000
 """Errors that are kept of each band."""
@@ -250,10 +253,16 @@ class _Pool:
         self.vectors: Vectors = np.stack([query.vector for query in self.queries])
         self.query_set = QuerySet([Query(str(q), str(q)) for q in range(len(self.queries))], None, "served")
         self.served = [np.array([self.row_of[doc] for doc in query.ids[:CUT]]) for query in self.queries]
-        self.ranked: Ranked = rank_rows(store, self.vectors, min(DEPTH, store.info.count), progress=no_progress)
-        near = self.ranked.rows[:, : min(DEPTH, store.info.count)]
-        self.pooled = np.unique(np.concatenate([near.ravel(), *self.served]))
-        self.true = dict(zip(self.pooled.tolist(), self._true_vectors(self.pooled), strict=True))
+        self.ranked: Ranked = rank_rows(store, self.vectors, max(DEPTHS), progress=no_progress)
+        self.pooled: Rows = np.empty(0, dtype=np.int64)
+        self.true: dict[int, Vectors] = {}
+        self._add(np.concatenate([self.ranked.rows[:, : DEPTHS[0]].ravel(), *self.served]))
+
+    def _add(self, rows: Rows) -> None:
+        """Add rows to the pool."""
+        new = np.setdiff1d(rows, self.pooled)
+        self.true.update(zip(new.tolist(), self._true_vectors(new), strict=True))
+        self.pooled = np.union1d(self.pooled, new)
         self.run = self._best()
 
     def _true_vectors(self, rows: Rows) -> Vectors:
@@ -331,7 +340,7 @@ class _Pool:
 
     def _lately(self, query: int) -> Lately:
         """The later half of a query's documents, those that are translated; served or not, which depends on errors."""
-        half = slice(DEPTH // 2, min(DEPTH, self.store.info.count))
+        half = slice(DEPTHS[0] // 2, min(DEPTHS[0], self.store.info.count))
         rows = self.ranked.rows[query, half]
         other = ~self.is_true[rows]
         names = frozenset(self.ids[row] for row in rows[other])
@@ -340,22 +349,32 @@ class _Pool:
 
     def scores(self, calibration: Calibration) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Two scores of each query, (q,) each: the least that it is expected to be, and the most."""
+        losses = self._losses(calibration)
+        for depth in DEPTHS[1:]:
+            matters = losses > _LOSS
+            if not matters.any():
+                break
+            self._add(self.ranked.rows[matters, :depth].ravel())
+            losses = self._losses(calibration)
         arm = np.full((len(self.queries), CUT), -np.inf)
         full = self._full()
         for query, rows in enumerate(self.served):
             arm[query, : len(rows)] = self._scores_of(query, rows)
             full[query, len(rows) :] = -np.inf  # who asks for three documents is to get the best three
         most = agreement(arm, full, temperature=calibration.temperature)
+        return most * (1 - losses), most
+
+    def _losses(self, calibration: Calibration) -> NDArray[np.float64]:
+        """The most that documents outside are expected to take from the agreement of each query, a share, (q,)."""
         around = self._surroundings()
         if around is None:
-            return most, most
-        tails = calibration.tails
+            return np.zeros(len(self.queries))
         bands = len(around.ranked.edges) + 1
-        tails = (tails + [tails[-1]] * bands)[:bands]  # the store grew since
+        tails = (calibration.tails + [calibration.tails[-1]] * bands)[:bands]  # the store may have grown
         places = {query_id: place for place, query_id in enumerate(self.query_set.query_ids)}
         outside = OutsideUnjudged(around, tails, self.metric, places, 1.0, calibration.most, calibration.temperature)
-        losses = np.clip(calibration.most * outside.losses(self.run, self.query_set), 0, 1)
-        return most * (1 - losses), most
+        losses: NDArray[np.float64] = np.clip(calibration.most * outside.losses(self.run, self.query_set), 0, 1)
+        return losses
 
 
 def _kept(errors: NDArray[np.floating]) -> tuple[float, ...]:

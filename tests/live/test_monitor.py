@@ -7,7 +7,7 @@ import pytest
 
 from migrate.audit.verdict import Outcome
 from migrate.embedders.base import Embedder
-from migrate.live.monitor import CALIBRATION, DEPTH, Monitor
+from migrate.live.monitor import CALIBRATION, DEPTHS, Monitor
 from migrate.live.state import ServedQuery
 from migrate.manifest import ModelIdentity
 from migrate.stores import create_store, open_store
@@ -90,7 +90,7 @@ def test_the_truth_lies_between_the_two_scores(tmp_path, noise):
     assert monitor.high.count == 100
     assert monitor.high.mean >= truth.mean() - 1e-6  # the guarantee
     assert monitor.low.mean <= truth.mean() + 1e-6  # the estimate, with its margin
-    assert monitor.low.mean >= truth.mean() - 0.02  # which is of use
+    assert monitor.low.mean >= truth.mean() - 0.03  # which is of use
 
 
 def test_each_query_agrees_no_less_in_the_pool_than_in_truth(tmp_path):
@@ -117,7 +117,7 @@ def test_good_answers_become_safe_and_bad_ones_not_safe(tmp_path):
 
 def test_a_store_that_is_all_true_leaves_nothing_open_and_embeds_nothing(tmp_path):
     embedder = Table()
-    answers = serve(TRUE, CALIBRATION + 120)
+    answers = serve(TRUE, CALIBRATION + 150)
     monitor = watch(make_store(tmp_path / "s", TRUE), answers, np.ones(COUNT, dtype=bool), embedder)[1]
     assert (monitor.low.mean, monitor.high.mean) == pytest.approx((1.0, 1.0), abs=1e-5)
     assert monitor.verdict().outcome is Outcome.SAFE
@@ -143,7 +143,7 @@ def test_the_pool_is_what_was_served_and_what_is_found_first(tmp_path):
     store = make_store(tmp_path / "s", vectors)
     monitor, _ = watch(store, answers)
     monitor.judged(store, embedder, answers[CALIBRATION:], np.zeros(COUNT, dtype=bool))
-    assert 0 < len(set(embedder.asked)) <= 5 * DEPTH
+    assert 0 < len(set(embedder.asked)) <= 5 * max(DEPTHS)
 
 
 def test_answers_of_documents_that_are_gone_are_passed_over(tmp_path):
