@@ -358,11 +358,15 @@ class Worker:
         fits = self.account.fits(new)
         left = {document.id for document in new[fits:]}
         mine = [document for document in documents if document.id not in left]
-        for part, vectors in self._embedded(mine):
-            reach("embedded")
-            self.writer.put(self.store, part, vectors)
-            if as_files(self.store) is None:
-                self.survey.true.update({document.id: text_hash(document.text) for document in part})
+        try:
+            for part, vectors in self._embedded(mine):
+                reach("embedded")
+                self.writer.put(self.store, part, vectors)
+                if as_files(self.store) is None:
+                    self.survey.true.update({document.id: text_hash(document.text) for document in part})
+        except RemoteError:
+            self.survey.left.extend(document.id for document in mine)
+            raise
         if not left:
             return None
         self.survey.left.extend(sorted(left))

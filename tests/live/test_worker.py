@@ -73,10 +73,10 @@ def test_at_the_end_the_store_is_a_full_re_embed_to_the_bit(location, embedder, 
     assert (report.phase, report.true, report.count, report.bitwise) == ("complete", 150, 150, True)
     assert "to the bit" in report.message
     assert len(embedder.embedder.asked) == 110, "those of the sample were in the cache"
-    full = tmp_path / "full" if not location.startswith("sqlite") else f"sqlite-vec:{tmp_path}/full.db#docs"
+    full = tmp_path / "full"
     reembed_store(open_store(source_folder), embedder, full)
     mine, other = (read_all(open_store(str(place)).scan()) for place in (location, full))
-    rows = {doc_id: vector for doc_id, vector in zip(other.ids, other.vectors, strict=True)}
+    rows = dict(zip(other.ids, other.vectors, strict=True))
     assert all(np.array_equal(rows[i], v) for i, v in zip(mine.ids, mine.vectors, strict=True))
     if not location.startswith("sqlite"):
         assert (Path(location, "index.faiss").read_bytes()) == (full / "index.faiss").read_bytes()
@@ -149,29 +149,40 @@ def test_a_model_that_fails_for_a_while_is_asked_again(location, embedder):
         assert state.counters()["embedder_failures"] == 2
 
 
-def test_a_text_that_the_model_refuses_does_not_stand_in_the_way(source_folder, embedder, tmp_path):
-    translate(source_folder, embedder, tmp_path / "store")
-    lines = (tmp_path / "store" / "docs.jsonl").read_text().splitlines()
-    records = [json.loads(line) for line in lines]
-    true = true_ids(str(tmp_path / "store"))
-    next(record for record in records if record["id"] not in true)["text"] = "refuse me"
-    (tmp_path / "store" / "docs.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-    report = Worker(str(tmp_path / "store"), embedder, ONCE).run()
+@both
+def test_a_text_that_the_model_refuses_does_not_stand_in_the_way(location, embedder):
+    store, true = open_store(location), true_ids(location)
+    embedder.embedder.refuses = next(d.text for d in store.documents() if d.id not in true)
+    report = Worker(location, embedder, ONCE).run()
     assert (report.phase, report.true, report.refused) == ("complete", 149, 1)
     assert "1 that it refuses" in report.message
+    assert Worker(location, embedder, ONCE).run().refused == 1
 
 
-def test_changed_and_new_documents_get_true_vectors_of_their_texts(location, source_folder, embedder, tmp_path):
-    pytest.importorskip("apsw")
-    place = f"sqlite-vec:{tmp_path}/more.db#docs"
-    translate(source_folder, embedder, place)
-    Worker(place, embedder, ONCE).run()
-    import sqlite3
+@pytest.mark.parametrize("location", ["sqlite-vec"], indirect=True)
+def test_changed_and_new_documents_get_true_vectors_of_their_texts(location, embedder, tmp_path):
+    Worker(location, embedder, ONCE).run()
+    some = next(iter(open_store(location).documents())).id
+    change = "UPDATE docs SET content = 'another text' WHERE id = ?", (some,)
+    new = "INSERT INTO docs (id, embedding, content, metadata) VALUES ('new', ?, 'a new text', '{}')"
+    with database_of(tmp_path / "store" / "store.db") as database:
+        database.execute(*change)
+        database.execute(new, (np.ones(12, dtype="<f4").tobytes(),))
+    embedder.embedder.asked.clear()
+    report = Worker(location, embedder, ONCE).run()
+    assert (report.phase, report.true, report.count) == ("complete", 151, 151)
+    assert sorted(embedder.embedder.asked) == sorted([some, "new"])
+    assert {some, "new"} <= true_ids(location)
 
-    with sqlite3.connect(tmp_path / "more.db") as database:
-        names = [row[0] for row in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-        rows = {name: [column[1] for column in database.execute(f"PRAGMA table_info({name})")] for name in names}
-    pytest.skip(f"tables: {rows}")
+
+def database_of(path):
+    import apsw
+    import sqlite_vec
+
+    connection = apsw.Connection(str(path))
+    connection.enable_load_extension(True)
+    connection.load_extension(sqlite_vec.loadable_path())
+    return connection
 
 
 def test_two_workers_of_one_store_are_one_too_many(location, embedder):
