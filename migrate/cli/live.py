@@ -140,14 +140,13 @@ def status(store: str, metrics: Path | None, html: Path | None, as_json: bool) -
     from migrate.live.status import status_of
     from migrate.report.live import metrics_text, status_document, status_page, status_text
 
-    for path in filter(None, (metrics, html)):
+    pages = [(path, page) for path, page in ((metrics, metrics_text), (html, status_page)) if path is not None]
+    for path, _ in pages:
         refuse_file(path, *options.local_paths(store), force=True)
     found = status_of(store)
-    pages = [(metrics, metrics_text), (html, status_page)]
     for path, page in pages:
-        if path is not None:
-            with atomic_file(path, force=True) as aside:
-                aside.write_text(page(found), encoding="utf-8")
+        with atomic_file(path, force=True) as aside:
+            aside.write_text(page(found), encoding="utf-8")
     if as_json:
         show_json(status_document(found))
     else:

@@ -50,7 +50,8 @@ from migrate.live.state import ServedQuery
 from migrate.search.runs import Run, TopK
 from migrate.selection.sample import known_documents
 from migrate.stores.base import Metric, Store
-from migrate.vectors import Query, Vectors, no_progress
+from migrate.stores.serving import is_cosine
+from migrate.vectors import Query, Vectors, no_progress, unit_rows
 
 CALIBRATION: Final = 100
 """Queries of an epoch by which the others are scored."""
@@ -227,9 +228,8 @@ class Monitor:
         if calibration is not None:
             errors = tuple(tuple(band) for band in calibration["errors"])
             calibration = Calibration(calibration["temperature"], errors, calibration["most"])
-        sequences = {name: ConfidenceSequence.of_json(kept[name]) for name in ("low", "high")}
-        plain = {name: kept[name] for name in ("margin", "epoch", "last", "n_documents")}
-        return cls(**plain, **sequences, calibration=calibration)
+        low, high = (ConfidenceSequence.of_json(kept[name]) for name in ("low", "high"))
+        return cls(kept["margin"], kept["epoch"], kept["last"], kept["n_documents"], low, high, calibration)
 
 
 class _Pool:
@@ -250,7 +250,8 @@ class _Pool:
         self.queries = [query for query in queries if query.ids and all(doc in self.row_of for doc in query.ids[:CUT])]
         if not self.queries:
             return
-        self.vectors: Vectors = np.stack([query.vector for query in self.queries])
+        self.is_cosine = is_cosine(store.info)
+        self.vectors: Vectors = self._compared(np.stack([query.vector for query in self.queries]))
         self.query_set = QuerySet([Query(str(q), str(q)) for q in range(len(self.queries))], None, "served")
         self.served = [np.array([self.row_of[doc] for doc in query.ids[:CUT]]) for query in self.queries]
         self.ranked: Ranked = rank_rows(store, self.vectors, max(DEPTHS), progress=no_progress)
@@ -271,7 +272,11 @@ class _Pool:
         missing = np.flatnonzero(~self.is_true[rows])
         if len(missing):
             vectors[missing] = self.embedder.embed_documents(list(known_documents(self.store, rows[missing])))
-        return vectors
+        return self._compared(vectors)
+
+    def _compared(self, vectors: Vectors) -> Vectors:
+        """Vectors as the store compares them."""
+        return unit_rows(vectors) if self.is_cosine else vectors
 
     def _best(self) -> Run:
         """What a full re-embed has first, among the pool and all that is true in the store."""
@@ -283,7 +288,7 @@ class _Pool:
             start = 0
             for batch in self.store.scan():
                 places = np.flatnonzero(outside[start : start + len(batch)])
-                top.add([batch.ids[place] for place in places], batch.vectors[places])
+                top.add([batch.ids[place] for place in places.tolist()], self._compared(batch.vectors[places]))
                 start += len(batch)
         return top.run()
 
