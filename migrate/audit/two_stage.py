@@ -1,7 +1,8 @@
 """Reranking for the two-stage arms: the translated store retrieves N documents, the target model reranks them.
 
-What is embedded stays in the embedding cache, so that each document is paid for once, and the store fills up with
-true vectors as queries come (`migrate.backfill`). The audit embeds nothing: the reference has the true vectors.
+`migrate.live` serves the same way, by the same `rerank`. What it embeds stays in the embedding cache, so that each
+document is paid for once, and the store fills up with true vectors as queries come. The audit embeds nothing: the
+reference has the true vectors.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.cost import Tally, usd_of
-from migrate.search.runs import Run, TopK, search
+from migrate.search.rerank import rerank
+from migrate.search.runs import Run, search
 from migrate.stores.base import Store
 from migrate.vectors import Batch, Progress, Vectors, check_vectors, no_progress
 
@@ -124,10 +126,16 @@ class Reranker:
         rankings: dict[str, tuple[str, ...]] = {}
         for number, own in zip(numbers, wanted, strict=True):
             places = np.searchsorted(rows, own)
-            query_id, vector = self.query_ids[number], self.query_vectors[number : number + 1]
-            top = TopK([query_id], vector, metric=self.reference.info.metric, depth=self.kept)
-            top.add([self.keys[batch.ids[place]] for place in places], batch.vectors[places])
-            rankings |= top.run().rankings
+            best = rerank(
+                self.query_vectors[number],
+                [self.keys[batch.ids[place]] for place in places],
+                np.zeros(len(own)),
+                np.arange(len(own)),
+                batch.vectors[places],
+                metric=self.reference.info.metric,
+                kept=self.kept,
+            )
+            rankings[self.query_ids[number]] = tuple(key for key, _ in best)
         return rankings
 
     @cached_property

@@ -93,6 +93,10 @@ class RecordStore(Store):
             raise StoreError(f"{self.info.location}: the store holds no texts; name their column, if it has one")
         return self._documents(range(self.info.count) if rows is None else np.asarray(rows, np.int64))
 
+    def find_documents(self, ids: Sequence[str]) -> dict[str, Document]:
+        """The documents of some ids as they are now; of those that are gone, none."""
+        return {document.id: document for document in self._read_documents(list(dict.fromkeys(ids)))}
+
     def ids(self, rows: range | NDArray[np.int64]) -> list[str]:
         """The ids of some rows; nothing is asked of the database."""
         return self._index.ids(rows)

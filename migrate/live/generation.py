@@ -1,0 +1,280 @@
+"""What answers a query from beginning to end: one index, its documents, and the model that queries are embedded by.
+
+All of it is opened together and never changed. Whoever notices that another store answers at the location opens
+another generation, and puts it in the place of this one in one step.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.embedders.prefix import whole_model
+from migrate.errors import LeadMigrateError, StoreError, VectorError
+from migrate.files import FileStamp, canonical_json
+from migrate.live.state import text_hash
+from migrate.live.true_vectors import Pause, TrueVectors
+from migrate.manifest import MANIFEST_NAME, ModelIdentity
+from migrate.stores.base import Store
+from migrate.stores.confidence import stored_confidence
+from migrate.stores.file_store import as_files
+from migrate.stores.records import RecordStore
+from migrate.stores.registry import open_store, path_in
+from migrate.stores.serving import Searchable, open_search
+from migrate.stores.switching import Switchable
+from migrate.vectors import Document, Vectors
+
+_LOG: Final = logging.getLogger(__name__)
+
+_CHANGED: Final = "another store came to its place while it was opened; try again"
+_TRIES: Final = 5
+
+
+def generation_of(store: Store) -> str:
+    """A digest of what tells a store at a location from one that comes there later.
+
+    Of a folder, what its files are; of a database, what its manifest says, which single vectors that are put into it
+    do not change.
+    """
+    files, manifest = as_files(store), store.info.manifest
+    facts: list[Any] = [store.info.dim, None if manifest is None else [manifest.created, dict(manifest.inputs)]]
+    if manifest is not None and manifest.model is not None:
+        facts.append([manifest.model.spec, manifest.model.revision])
+    if files is not None:
+        facts.append(sorted(stamp.facts for stamp in files.stamps))
+    return hashlib.sha256(canonical_json(facts).encode(errors="surrogatepass")).hexdigest()[:16]
+
+
+def model_of(store: Store) -> ModelIdentity:
+    """The model that a store's vectors are of.
+
+    Raises
+    ------
+    StoreError
+        It does not say.
+    """
+    manifest = store.info.manifest
+    if manifest is None or manifest.model is None:
+        raise StoreError(
+            f"{store.info.location}: expected a store that names its model, found none that does; give one that "
+            "translate or embed made, or stamp it"
+        )
+    return whole_model(manifest.model)
+
+
+class Texts:
+    """The documents of a store by id, and the hashes of their texts, for several threads.
+
+    Parameters
+    ----------
+    store
+        The store. Without texts nothing is found.
+    valid_s
+        For so long a text of a database is taken for unchanged. Those of files are as long as the files are.
+    """
+
+    def __init__(self, store: Store, *, valid_s: float) -> None:
+        self._store = store
+        self.turn = threading.Lock()
+        """Held by who asks the store itself: its connection is not for several threads."""
+        self._records = store if isinstance(store, RecordStore) else None
+        self._pause = Pause()
+        self._valid_s = valid_s if self._records else float("inf")
+        self._hashes: dict[str, tuple[bytes | None, float]] = {}
+        self.rows: Mapping[str, int] = {}
+        """The row of each id; empty for a database."""
+        if self._records is None:
+            self.rows = {doc_id: row for row, doc_id in enumerate(i for batch in store.scan() for i in batch.ids)}
+
+    def find(self, ids: Sequence[str]) -> dict[str, Document]:
+        """The documents of those ids that are there.
+
+        Raises
+        ------
+        StoreError, OutputError, RemoteError
+            They cannot be read, or not any more.
+        """
+        if not ids or not self._store.info.has_texts:
+            return {}
+        with self.turn:
+            if self._records is not None:
+                return self._records.find_documents(ids)
+            known = [doc_id for doc_id in ids if doc_id in self.rows]
+            rows = np.array([self.rows[doc_id] for doc_id in known], np.int64)
+            documents = list(self._store.documents(rows))
+        if [document.id for document in documents] != known:
+            raise StoreError(f"{self._store.info.location}: {_CHANGED}")
+        return dict(zip(known, documents, strict=True))
+
+    def _found(self, ids: Sequence[str]) -> dict[str, Document] | None:
+        try:
+            documents = self.find(ids)
+        except LeadMigrateError as error:
+            self._pause.fail()
+            _LOG.warning("documents are ranked by the vectors of the store: %s", error)
+            return None
+        self._pause.end()
+        return documents
+
+    def hashes(self, ids: Sequence[str]) -> dict[str, bytes]:
+        """The hash of the text that each document has now, without those that have none, or cannot be read now."""
+        oldest = time.monotonic() - self._valid_s
+        known = self._hashes
+        found = {doc_id: known[doc_id] for doc_id in ids if doc_id in known}
+        new = [doc_id for doc_id in ids if doc_id not in found or found[doc_id][1] < oldest]
+        if new and self._pause.is_over:
+            now, documents = time.monotonic(), self._found(new)
+            for doc_id in new if documents is not None else ():
+                document = documents.get(doc_id) if documents else None
+                has_text = document is not None and document.text.strip()
+                found[doc_id] = known[doc_id] = (text_hash(document.text) if document and has_text else None, now)
+        return {doc_id: digest for doc_id, (digest, _) in found.items() if digest is not None}
+
+
+@dataclass(frozen=True)
+class Generation:
+    """A store as it was opened.
+
+    `is_translated` says whether there are vectors in it that are not the model's own; `true_in_store` has the hash of
+    the text of each document that was noted as true, `true_rows` marks those that were true when the store was made.
+    """
+
+    key: str
+    store: Store
+    index: Searchable
+    vectors: TrueVectors
+    texts: Texts
+    is_translated: bool
+    confidence: Vectors | None
+    marker: Any
+    stamps: tuple[FileStamp, ...] = ()
+    true_in_store: Mapping[str, bytes] = field(default_factory=dict)
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether it answers alike whatever happens to the files."""
+        return as_files(self.store) is not None
+
+    def is_stale(self) -> bool:
+        """Whether something else may be at the location by now."""
+        try:
+            if self.is_in_memory:
+                return any(FileStamp.of(stamp.path) != stamp for stamp in self.stamps)
+            with self.texts.turn:
+                return bool(_marker(self.store) != self.marker)
+        except (LeadMigrateError, OSError):
+            return True
+
+    def untrue(self, ids: Sequence[str], hashes: Mapping[str, bytes]) -> list[str]:
+        """Those documents whose vector in the store is not the true one of the text that they have now."""
+        if not self.is_translated:
+            return []
+        return [doc_id for doc_id in ids if not self._is_true(doc_id, hashes.get(doc_id))]
+
+    def _is_true(self, doc_id: str, digest: bytes | None) -> bool:
+        if not self.store.info.exact:  # an index that keeps codes ranks by something near the true vector
+            return False
+        if digest is not None and self.true_in_store.get(doc_id) == digest:
+            return True
+        # Texts in files are still those that the store was made of; those of a database may be others.
+        return self.is_in_memory and self.uncertainty(doc_id) == 0
+
+    def uncertainty(self, doc_id: str) -> float:
+        """1 - confidence; 1 where nothing is known of it."""
+        row = self.texts.rows.get(doc_id)
+        if self.confidence is None or row is None:
+            return 1.0
+        confidence = float(self.confidence[row])
+        return 1.0 if np.isnan(confidence) else min(max(1.0 - confidence, 0.0), 1.0)
+
+
+def open_generation(location: str, vectors: Mapping[ModelIdentity, TrueVectors], *, valid_s: float) -> Generation:
+    """Open the store at a location with the model that its vectors are of.
+
+    Raises
+    ------
+    StoreError
+        There is none, it does not name its model, or one that is not among those given.
+    VectorError
+        The dimension is another one.
+    UsageError, OutputError, RemoteError
+        As `open_store`.
+    """
+    for _ in range(_TRIES):
+        generation = _opened(location, vectors, valid_s)
+        # All that was read is of one store: it was there before the first file was opened, and is after the last.
+        if not generation.is_stale():
+            return generation
+    raise StoreError(f"{location}: {_CHANGED}")
+
+
+def _opened(location: str, vectors: Mapping[ModelIdentity, TrueVectors], valid_s: float) -> Generation:
+    folders = _folder_stamps(open_store(location))
+    store = open_store(location, verify=True)
+    model = model_of(store)
+    if model not in vectors:
+        have = ", ".join(identity.spec for identity in vectors)
+        raise StoreError(
+            f"{location}: expected a store of {have}, found one of {model.spec}"
+            f"{' in another state' if any(model.spec == identity.spec for identity in vectors) else ''}; queries are "
+            "not embedded by it: name that model, or another store"
+        )
+    if model.dim != store.info.dim:
+        raise VectorError(f"{location}: expected vectors of dimension {model.dim}, found {store.info.dim}; stamp it")
+    manifest, marker = store.info.manifest, _marker(store)
+    index = open_search(store)
+    index.search(np.ones((1, store.info.dim), np.float32), 1)  # what is read at the first search is read now
+    files = as_files(store)
+    stamps = (*folders, *(() if files is None else files.stamps))
+    translated = manifest is not None and manifest.source_model is not None
+    n_true = manifest.counts.get("true vectors", 0) if manifest is not None else 0
+    return Generation(
+        generation_of(store),
+        store,
+        index,
+        vectors[model],
+        Texts(store, valid_s=valid_s),
+        translated and (files is None or n_true < store.info.count),
+        _confidence(store),
+        marker,
+        stamps,
+    )
+
+
+def _folder_stamps(store: Store) -> tuple[FileStamp, ...]:
+    files = as_files(store)
+    if files is None:
+        return ()
+    paths: list[Path] = [files.index_path, *(stamp.path for stamp in files.stamps), files.folder / MANIFEST_NAME]
+    return tuple(FileStamp.of(path) for path in dict.fromkeys(paths) if path.exists())
+
+
+def _marker(store: Store) -> Any:
+    """What is another after a switch of databases: what is noted of it, and the folder or file that is there."""
+    if as_files(store) is not None:
+        return None
+    exchange = store.exchanged() if isinstance(store, Switchable) else None
+    place = path_in(store.info.location)
+    status = None if place is None else place.stat()
+    return (None if exchange is None else exchange.record()), status and (status.st_dev, status.st_ino)
+
+
+def _confidence(store: Store) -> Vectors | None:
+    try:
+        return stored_confidence(store)
+    except StoreError:  # documents came or went since
+        return None
+
+
+def places_of(ids: Sequence[str], chosen: Collection[str]) -> NDArray[np.intp]:
+    """The places of those ids that were chosen."""
+    return np.array([place for place, doc_id in enumerate(ids) if doc_id in chosen], np.intp)

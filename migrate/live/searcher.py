@@ -1,0 +1,452 @@
+"""Searches a translated store with the new model, and ranks what it finds by true vectors as far as there are any.
+
+    with LiveSearcher("new-store", "openai:text-embedding-3-small") as searcher:
+        answer = searcher.search("How do I reset my password?", k=10)
+
+The first documents that the store finds are ranked again by their true vectors: those that memory or the cache has,
+and those that can be embedded within the limits. The others count by their translated vectors until they are true; the
+worker (`migrate.live.worker`) embeds them, most wanted first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import threading
+import time
+from collections import Counter as Tally
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.embedders import Embedder, load_embedder, recorded_options
+from migrate.embedders.cache import CachedEmbedder, default_cache_path
+from migrate.embedders.prefix import whole_embedder
+from migrate.errors import LeadMigrateError, UsageError
+from migrate.live.generation import Generation, model_of, open_generation, places_of
+from migrate.live.state import Counter, LiveState, ServedQuery, state_path
+from migrate.live.true_vectors import Pause, TrueVectors
+from migrate.manifest import ModelIdentity
+from migrate.search.rerank import rerank
+from migrate.selection.query_log import digest_of
+from migrate.stores import open_store
+from migrate.stores.file_store import folder_of
+from migrate.stores.serving import is_cosine
+from migrate.vectors import Document, Query, Vectors, as_vectors, check_vectors, unit_rows
+
+_LOG: Final = logging.getLogger(__name__)
+
+_MONITORED: Final = 10
+"""Documents of each answer that the monitor sees, even where fewer were asked for."""
+_MOST_BUFFERED: Final = 1_000
+"""Sampled queries that wait in memory while the state cannot be written to."""
+_CLOCK_DIGITS: Final = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveLimits:
+    """How much a searcher does for a query.
+
+    Attributes
+    ----------
+    depth
+        Documents of the store that are ranked again. At most these are ever wanted.
+    max_documents
+        Documents that a query may have embedded; 0 leaves all of them to the worker.
+    max_ms
+        Milliseconds that a query may wait for them. What is late serves the next one.
+    sampled
+        The share of queries that is kept for the monitor.
+    refresh_s
+        Seconds between looks whether another store has come to the location, and between writes of what was counted.
+        A changed text of a database is noticed within these.
+    memory_bytes
+        True vectors that may be held in memory.
+    """
+
+    depth: int = 50
+    max_documents: int = 8
+    max_ms: float = 200.0
+    sampled: float = 0.1
+    refresh_s: float = 1.0
+    memory_bytes: int = 512 << 20
+
+    def __post_init__(self) -> None:
+        if self.depth < 1 or self.max_documents < 0 or self.max_ms < 0 or self.refresh_s <= 0:
+            raise UsageError("expected limits above zero, found one that is not; see LiveLimits")
+        if not 0 <= self.sampled <= 1:
+            raise UsageError(f"the share of queries that is kept must be between 0 and 1, not {self.sampled}")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LiveAnswer:
+    """The documents that answer a query, best first, with their scores, (n,), by the metric of the store.
+
+    `untrue` counts the documents that were ranked without a true vector, of the pool, and `generation` names the
+    store that answered: index, texts and query model were those of one.
+    """
+
+    ids: tuple[str, ...]
+    scores: NDArray[np.float32]
+    untrue: int
+    generation: str
+
+
+@dataclass
+class _Buffer:
+    """What was counted since it was last written down."""
+
+    counts: Tally[Counter] = field(default_factory=Tally)
+    wanted: Tally[str] = field(default_factory=Tally)
+    queries: list[ServedQuery] = field(default_factory=list)
+
+
+Models = str | Embedder | Sequence[Embedder] | None
+
+
+class LiveSearcher:
+    """Answers queries over the store at a location, whichever is there, for all threads of a process.
+
+    A folder may be switched or published anew under it, a table or collection switched: the new one is opened beside
+    the old one, which answers until then. Make one in each process, after it was forked. A context manager.
+
+    Parameters
+    ----------
+    location
+        Of a translated store; one that is complete is only searched.
+    models
+        The model of the store: an embedder, or a spec; None for what the store's manifest says. More than one where a
+        store of another model may come to the location, as by a rollback: each query is then embedded by the model of
+        the store that answers it.
+    limits
+        How much is done for a query.
+    cache
+        The embedding cache of models that have none yet; None for the user's.
+
+    Raises
+    ------
+    StoreError
+        There is no store, or its model is not among the models.
+    VectorError
+        The dimensions differ.
+    InputError, LockedError, OutputError, RemoteError
+        The state cannot be opened; as `open_store` and `load_embedder`.
+    """
+
+    def __init__(
+        self,
+        location: str | Path,
+        models: Models = None,
+        *,
+        limits: LiveLimits | None = None,
+        cache: Path | None = None,
+    ) -> None:
+        self.location = str(location)
+        self.limits = limits or LiveLimits()
+        self._lock, self._refreshing = threading.Lock(), threading.Lock()
+        self._marks = -1
+        self._buffer = _Buffer()
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._callers: ThreadPoolExecutor | None = None
+        self._random = random.Random()  # noqa: S311 - which queries are looked at
+        store = open_store(self.location)
+        embedders = [_behind_cache(embedder, cache) for embedder in _embedders(store, models)]
+        self._state = LiveState(state_path(store))
+        self._vectors: dict[ModelIdentity, TrueVectors] = {
+            embedder.identity: TrueVectors(embedder, memory_bytes=self.limits.memory_bytes, count=self._count)
+            for embedder in embedders
+        }
+        self._pause = Pause()
+        try:
+            self._generation = self._opened()
+        except BaseException:
+            self._stop()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Write down what was counted, and stop; what is being embedded comes to its end."""
+        self._closed.set()
+        if self._thread is not None:
+            self._thread.join()
+        if self._callers is not None:
+            self._callers.shutdown()
+        self._stop()
+
+    def _stop(self) -> None:
+        for vectors in self._vectors.values():
+            vectors.close()
+        if hasattr(self, "_generation"):  # it could be opened
+            with suppress(LeadMigrateError):
+                self._write_down()
+        self._state.close()
+
+    @property
+    def generation(self) -> Generation:
+        """What answers at the moment."""
+        return self._generation
+
+    def search(self, query: str | Vectors, k: int = 10, where: Any = None) -> LiveAnswer:
+        """The best `k` documents for a query.
+
+        Parameters
+        ----------
+        query
+            A text, or its vector, (dim,), by the model of the store.
+        k
+            How many.
+        where
+            Which documents may be among them, see `Searchable.search`.
+
+        Raises
+        ------
+        UsageError
+            `k` is below 1, the filter means nothing, or a vector was given where there are several models.
+        VectorError
+            The vector is zero, not finite, or of another dimension.
+        InputError, RemoteError
+            The query cannot be embedded; nothing that fails at documents is an error.
+        StoreError
+            The store at the location is gone, or of another model.
+        """
+        if k < 1:
+            raise UsageError(f"k must be at least 1, not {k}")
+        self._start()
+        while True:
+            generation = self._generation
+            answer = self._answer(generation, query, k, where)
+            # A database may have been switched before it answered: its vectors would be of another model.
+            if generation.is_in_memory or not generation.is_stale():
+                return answer
+            self.refresh()
+
+    async def asearch(self, query: str | Vectors, k: int = 10, where: Any = None) -> LiveAnswer:
+        """As `search`, in a thread of its own."""
+        with self._lock:
+            if self._callers is None:
+                self._callers = ThreadPoolExecutor(thread_name_prefix="live-search")
+        return await asyncio.get_running_loop().run_in_executor(self._callers, self.search, query, k, where)
+
+    def documents(self, ids: Sequence[str]) -> list[Document]:
+        """The documents of some ids, in their order, without those that are gone.
+
+        Raises
+        ------
+        StoreError, OutputError, RemoteError
+            They cannot be read.
+        """
+        found = self._generation.texts.find(ids)
+        return [found[doc_id] for doc_id in ids if doc_id in found]
+
+    def refresh(self) -> None:
+        """Look now whether another store has come to the location, and write down what was counted.
+
+        Raises
+        ------
+        StoreError
+            It is of a model that queries are not embedded by; one in memory goes on answering.
+        """
+        with self._refreshing:
+            try:
+                if self._generation.is_stale():
+                    self._open_again()
+                elif not self._generation.is_in_memory:
+                    self._take_marks()
+            finally:
+                self._write_down()
+
+    # Answering.
+
+    def _answer(self, generation: Generation, query: str | Vectors, k: int, where: Any) -> LiveAnswer:
+        started = time.perf_counter()
+        vector = self._vector(generation, query)
+        metric, cosine = generation.store.info.metric, is_cosine(generation.store.info)
+        kept = max(k, _MONITORED)
+        hits = generation.index.search(vector[None], max(self.limits.depth, kept), where)[0]
+        pool, rest = hits.ids[: max(self.limits.depth, k)], len(hits.ids)
+        true, untrue = self._true_vectors(generation, pool)
+        places = places_of(pool, true)
+        rows: Vectors = (
+            np.stack([true[pool[place]] for place in places]) if len(places) else np.empty((0, len(vector)), np.float32)
+        )
+        best = rerank(
+            unit_rows(vector[None])[0] if cosine else vector,
+            hits.ids,
+            hits.scores,
+            places,
+            unit_rows(rows) if cosine and len(places) else rows,
+            metric=metric,
+            kept=min(kept, rest),
+        )
+        ids = tuple(doc_id for doc_id, _ in best)
+        scores = np.array([score for _, score in best], np.float32)
+        self._note(generation, query, vector, (ids, scores), untrue, where, started)
+        return LiveAnswer(ids[:k], scores[:k], len(untrue), generation.key)
+
+    def _vector(self, generation: Generation, query: str | Vectors) -> Vectors:
+        if isinstance(query, str):
+            return generation.vectors.of_query(query)
+        if len(self._vectors) > 1:
+            raise UsageError(
+                f"{self.location}: with several models a query must be a text: its vector would not say which one's"
+            )
+        rows = as_vectors(np.atleast_2d(query), dim=generation.store.info.dim, source="the query")
+        check_vectors(["query"], rows, source="the query", noun="query")
+        vector: Vectors = rows[0]
+        return vector
+
+    def _true_vectors(self, generation: Generation, pool: Sequence[str]) -> tuple[dict[str, Vectors], list[str]]:
+        """The true vectors of the pool, by id, and the ids that have none, in the store or here."""
+        deadline = time.monotonic() + self.limits.max_ms / 1000
+        hashes = generation.texts.hashes(pool)
+        lacking = generation.untrue(pool, hashes)
+        if not lacking:
+            return {}, []
+        own = {doc_id: hashes[doc_id] for doc_id in lacking if doc_id in hashes}
+        vectors = generation.vectors
+        true = vectors.in_memory(own)
+        if len(true) < len(own):
+            self._fetch(generation, {d: own[d] for d in own if d not in true}, deadline)
+            true = vectors.in_memory(own)
+        with self._lock:
+            self._buffer.wanted.update(lacking)
+        return true, [doc_id for doc_id in lacking if doc_id not in true]
+
+    def _fetch(self, generation: Generation, hashes: Mapping[str, bytes], deadline: float) -> None:
+        """Take into memory what the cache has, and embed some of what it has not."""
+        vectors = generation.vectors
+        unasked = [doc_id for doc_id, digest in hashes.items() if vectors.worth_a_look(digest)]
+        if unasked:
+            wanted = self._documents(generation, unasked, hashes)
+            vectors.look_up(wanted, seconds=deadline - time.monotonic())
+        known = vectors.in_memory(hashes)
+        lacking = [i for i, digest in hashes.items() if i not in known and vectors.refusal(digest) is None]
+        chosen = lacking[: self.limits.max_documents]
+        if chosen:
+            vectors.embed(self._documents(generation, chosen, hashes), seconds=deadline - time.monotonic())
+
+    def _documents(
+        self, generation: Generation, ids: Sequence[str], hashes: Mapping[str, bytes]
+    ) -> dict[bytes, Document]:
+        """Documents by the hash of their text, as long as that is still their text."""
+        try:
+            found = generation.texts.find(ids)
+        except LeadMigrateError as error:
+            _LOG.warning("documents are ranked by the vectors of the store: %s", error)
+            return {}
+        return {hashes[doc_id]: document for doc_id, document in found.items()}
+
+    def _note(
+        self,
+        generation: Generation,
+        query: str | Vectors,
+        vector: Vectors,
+        best: tuple[tuple[str, ...], NDArray[np.float32]],
+        untrue: Sequence[str],
+        where: Any,
+        started: float,
+    ) -> None:
+        """Count a query, and keep it for the monitor if chance says so; a filter hides documents from the monitor."""
+        with self._lock:
+            counts = self._buffer.counts
+            counts["queries"] += 1
+            counts["degraded_queries"] += bool(untrue)
+            if where is None and len(self._buffer.queries) < _MOST_BUFFERED and self._is_sampled():
+                key = digest_of(Query("query", query)) if isinstance(query, str) else None
+                self._buffer.queries.append(ServedQuery(vector, *best, len(untrue), key, generation.key))
+            counts["query_seconds"] += round(time.perf_counter() - started, _CLOCK_DIGITS)  # type: ignore[assignment]
+
+    def _is_sampled(self) -> bool:
+        return self._random.random() < self.limits.sampled
+
+    # In the background.
+
+    def _opened(self) -> Generation:
+        generation = open_generation(self.location, self._vectors, valid_s=self.limits.refresh_s)
+        scope = generation.vectors.embedder.cache_scope("document")
+        self._state.adopt(scope, generation.key, forget_true=True)
+        return replace(generation, true_in_store=self._state.true_documents())
+
+    def _open_again(self) -> None:
+        """Let the store that is there now answer; one that cannot is not read again all the time."""
+        if self._generation.is_in_memory and not self._pause.is_over:
+            return
+        try:
+            self._generation = self._opened()
+        except LeadMigrateError:
+            self._pause.fail()
+            raise
+        self._pause.end()
+
+    def _take_marks(self) -> None:
+        """Take over which vectors of a database the worker has replaced since."""
+        version = self._state.true_version
+        if version != self._marks:
+            self._generation = replace(self._generation, true_in_store=self._state.true_documents())
+            self._marks = version
+
+    def _start(self) -> None:
+        """Start the thread at the first query, in the process that asks."""
+        if self._thread is None and not self._closed.is_set():
+            with self._lock:
+                if self._thread is None:
+                    self._thread = threading.Thread(target=self._keep_up, name="live-refresh", daemon=True)
+                    self._thread.start()
+
+    def _keep_up(self) -> None:
+        while not self._closed.wait(self.limits.refresh_s):
+            try:
+                self.refresh()
+            except LeadMigrateError as error:
+                _LOG.warning("%s", error)
+
+    def _count(self, counts: Mapping[Counter, float]) -> None:
+        with self._lock:
+            self._buffer.counts.update(counts)
+
+    def _write_down(self) -> None:
+        with self._lock:
+            buffer, self._buffer = self._buffer, _Buffer()
+        uncertainty = self._generation.uncertainty
+        try:
+            if buffer.wanted:
+                self._state.want({i: (times, uncertainty(i)) for i, times in buffer.wanted.items()})
+                buffer.wanted.clear()
+            if buffer.queries:
+                self._state.keep_queries(buffer.queries)
+                buffer.queries.clear()
+            if buffer.counts:
+                self._state.count(buffer.counts)
+                buffer.counts.clear()
+        finally:
+            with self._lock:  # what could not be written waits for the next time
+                self._buffer.counts.update(buffer.counts)
+                self._buffer.wanted.update(buffer.wanted)
+                self._buffer.queries[:0] = buffer.queries
+
+
+def _embedders(store: Any, models: Models) -> list[Embedder]:
+    if models is None or isinstance(models, str):
+        known = model_of(store)
+        spec = models or known.spec
+        options = recorded_options(known) if spec == known.spec else {}
+        return [load_embedder(spec, state=folder_of(store), **options)]
+    return [models] if isinstance(models, Embedder) else list(models)
+
+
+def _behind_cache(embedder: Embedder, cache: Path | None) -> Embedder:
+    whole = whole_embedder(embedder)
+    return CachedEmbedder(whole, cache or default_cache_path()) if whole.cacheable else whole

@@ -1,0 +1,244 @@
+"""True vectors of documents while queries wait: from memory, from the cache, or embedded now, each once for all.
+
+A text is known by its `text_hash`. What an embedder fails at is not found; nothing here raises for that.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, nullcontext
+from typing import Final
+
+from migrate.embedders.base import Embedder
+from migrate.embedders.cache import CachedEmbedder
+from migrate.errors import InputError
+from migrate.live.state import Counter
+from migrate.vectors import Document, Query, Vectors
+
+_LOG: Final = logging.getLogger(__name__)
+
+_API_THREADS: Final = 4
+_BATCHES_WAITING: Final = 4
+"""Batches to each thread that may wait for their turn; beyond that, documents are left to the worker."""
+_READERS: Final = 2
+_QUERIES_KEPT: Final = 1_000
+_FIRST_PAUSE_S: Final = 0.5
+_LONGEST_PAUSE_S: Final = 60.0
+_ASKED_AGAIN_S: Final = 30.0
+"""After so long the cache is asked again for what it did not have: the worker may have filled it in."""
+
+CountUp = Callable[[Mapping[Counter, float]], None]
+
+
+class Pause:
+    """A pause that doubles with each failure in a row, up to a minute; failures at the same time are one."""
+
+    def __init__(self) -> None:
+        self._failures = 0
+        self._until = 0.0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it may be tried again."""
+        return time.monotonic() >= self._until
+
+    def fail(self) -> None:
+        """Begin a pause."""
+        if self.is_over:
+            self._until = time.monotonic() + min(_FIRST_PAUSE_S * 2**self._failures, _LONGEST_PAUSE_S)
+            self._failures += 1
+
+    def end(self) -> None:
+        """It works again."""
+        self._failures, self._until = 0, 0.0
+
+
+class TrueVectors:
+    """What one embedder knows of documents, for all threads of a process.
+
+    An embedder that fails is left alone for a while, and so is waiting for one that is slow; both pauses grow.
+
+    Parameters
+    ----------
+    embedder
+        The target model, behind its cache if it has one.
+    memory_bytes
+        How much may be held in memory; what was not used for longest goes first.
+    count
+        Called with what is to be counted.
+    """
+
+    def __init__(self, embedder: Embedder, *, memory_bytes: int, count: CountUp) -> None:
+        self.embedder = embedder
+        is_api = embedder.profile.is_api
+        # Local models are not safe with several threads, and have no use for them.
+        self._turn: AbstractContextManager[object] = nullcontext() if is_api else threading.Lock()
+        self._threads = _API_THREADS if is_api else 1
+        self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="live-embed")
+        self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="live-cache")
+        # The cache is written to for each text that is new in it, which a query should not wait for.
+        self._model = embedder.embedder if isinstance(embedder, CachedEmbedder) else embedder
+        self._queries: OrderedDict[str, Vectors] = OrderedDict()
+        self._most = max(memory_bytes // (4 * embedder.identity.dim), 1)
+        self._count = count
+        self._lock = threading.Lock()
+        self._vectors: OrderedDict[bytes, Vectors] = OrderedDict()
+        self._flights: dict[bytes, Future[None]] = {}
+        self._absent: dict[bytes, float] = {}
+        self._refused: dict[bytes, str] = {}
+        self._batches = 0
+        self._tokens = embedder.usage_tokens
+        self._failing, self._slow = Pause(), Pause()
+
+    def close(self) -> None:
+        """Embed nothing more; what is being embedded comes to its end, in the cache."""
+        self._readers.shutdown(wait=True, cancel_futures=True)
+        self._pool.shutdown(wait=True)
+
+    def of_query(self, text: str) -> Vectors:
+        """The vector of a query, (dim,); raises as `Embedder.embed`."""
+        with self._lock:
+            known = self._queries.get(text)
+        if known is not None:
+            return known
+        with self._turn:
+            vector: Vectors = self._model.embed_queries([Query("query", text)])[0]
+        with self._lock:
+            self._queries[text] = vector
+            if len(self._queries) > _QUERIES_KEPT:
+                self._queries.popitem(last=False)
+        return vector
+
+    def in_memory(self, hashes: Mapping[str, bytes]) -> dict[str, Vectors]:
+        """The vectors of documents that are in memory, by id."""
+        with self._lock:
+            found = {doc_id: self._vectors[digest] for doc_id, digest in hashes.items() if digest in self._vectors}
+            for doc_id in found:
+                self._vectors.move_to_end(hashes[doc_id])
+        return found
+
+    def worth_a_look(self, digest: bytes) -> bool:
+        """Whether the cache may have the vector of a text: it was not asked for it lately."""
+        asked = self._absent.get(digest)
+        return asked is None or time.monotonic() - asked > _ASKED_AGAIN_S
+
+    def refusal(self, digest: bytes) -> str | None:
+        """Why the model takes no vector of a text; None where it does."""
+        return self._refused.get(digest)
+
+    def look_up(self, documents: Mapping[bytes, Document], *, seconds: float) -> None:
+        """Take what the cache has of some texts into memory, waiting for at most so long."""
+        if not documents:
+            return
+        try:
+            wait([self._readers.submit(self._look_up, documents)], timeout=max(seconds, 0))
+        except RuntimeError:  # closed meanwhile
+            return
+
+    def _look_up(self, documents: Mapping[bytes, Document]) -> None:
+        try:
+            found = self.embedder.find(list(documents.values()), "document")
+        except Exception as error:
+            self._failed(error)
+            return
+        now = time.monotonic()
+        with self._lock:
+            for place, digest in enumerate(documents):
+                if place in found:
+                    self._keep(digest, found[place])
+                else:
+                    self._absent[digest] = now
+        self._count({"found_in_cache": len(found)})
+
+    def embed(self, documents: Mapping[bytes, Document], *, seconds: float) -> None:
+        """Embed some texts, or join those who are at it, and wait for at most so long.
+
+        What is late comes into memory, and into the cache, when it comes.
+        """
+        flights = self._start(documents)
+        if not flights or seconds <= 0 or not self._slow.is_over:
+            return
+        done, late = wait(flights, timeout=seconds)
+        if late and not done:
+            self._slow.fail()
+            self._count({"embedder_timeouts": 1})
+        elif done:
+            self._slow.end()
+
+    def _start(self, documents: Mapping[bytes, Document]) -> list[Future[None]]:
+        """The flights of those texts that are being embedded, of all of them if there is room for a batch more."""
+        with self._lock:
+            flights = [self._flights[digest] for digest in documents if digest in self._flights]
+            new = {
+                digest: document
+                for digest, document in documents.items()
+                if digest not in self._flights and digest not in self._vectors and digest not in self._refused
+            }
+            is_full = self._batches >= self._threads * _BATCHES_WAITING
+            if not new or is_full or not self._failing.is_over:
+                return flights
+            started: dict[bytes, Future[None]] = {digest: Future() for digest in new}
+            self._flights |= started
+            self._batches += 1
+        try:
+            self._pool.submit(self._fly, new)
+        except RuntimeError:  # closed meanwhile
+            self._land(new, {})
+        return [*flights, *started.values()]
+
+    def _fly(self, documents: Mapping[bytes, Document]) -> None:
+        vectors: dict[bytes, Vectors] = {}
+        try:
+            vectors = self._embedded(documents)
+        except Exception as error:
+            self._failed(error)
+        else:
+            self._failing.end()
+        finally:
+            self._land(documents, vectors)
+
+    def _land(self, documents: Mapping[bytes, Document], vectors: Mapping[bytes, Vectors]) -> None:
+        """Take the vectors into memory before anybody who comes later could start anew; let those who wait go on."""
+        with self._lock:
+            for digest, vector in vectors.items():
+                self._keep(digest, vector)
+            flights = [self._flights.pop(digest) for digest in documents]
+            self._batches -= 1
+        for flight in flights:
+            flight.set_result(None)
+
+    def _embedded(self, documents: Mapping[bytes, Document]) -> dict[bytes, Vectors]:
+        """The vectors of some texts; one that the model refuses does not stand in the way of the others."""
+        try:
+            with self._turn:
+                rows = self.embedder.embed_documents(list(documents.values()))
+        except InputError as error:
+            if len(documents) == 1:
+                self.embedder.find(list(documents.values()), "document")  # if the cache is to blame, it fails again
+                self._refused[next(iter(documents))] = str(error)
+                self._count({"refused_documents": 1})
+                return {}
+            parts = [self._embedded({digest: document}) for digest, document in documents.items()]
+            return {digest: vector for part in parts for digest, vector in part.items()}
+        with self._lock:
+            tokens = max(self.embedder.usage_tokens - self._tokens, 0)
+            self._tokens += tokens
+        self._count({"embedded_by_queries": len(rows), "tokens": tokens})
+        return dict(zip(documents, rows, strict=True))
+
+    def _keep(self, digest: bytes, vector: Vectors) -> None:
+        self._absent.pop(digest, None)
+        self._vectors[digest] = vector
+        self._vectors.move_to_end(digest)
+        while len(self._vectors) > self._most:
+            self._vectors.popitem(last=False)
+
+    def _failed(self, error: Exception) -> None:
+        self._failing.fail()
+        self._count({"embedder_failures": 1})
+        _LOG.warning("documents are ranked by their translated vectors: %s", error)

@@ -1,0 +1,388 @@
+"""The live searcher over a folder, with a model behind a real server that is late, fails, or is gone."""
+
+import asyncio
+import json
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from live_tools import COUNT, DIM, KEY, make_store, noisy_vectors, served_by, texts, true_vectors, vector_of
+from openai_server import Fault, OpenAIServer, status
+
+from migrate.embedders import load_embedder
+from migrate.errors import AuthenticationError, StoreError, UsageError, VectorError
+from migrate.live.searcher import LiveLimits, LiveSearcher
+from migrate.live.state import LiveState, state_path, text_hash
+from migrate.stores import open_store
+from migrate.switch import roll_back, switch_store
+
+QUESTIONS = [f"which one is about question {number}?" for number in range(40)]
+PATIENT = LiveLimits(depth=20, max_documents=20, max_ms=20_000, sampled=1.0)
+
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def _no_proxy_and_a_key(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+
+
+@pytest.fixture
+def server():
+    with OpenAIServer() as running:
+        yield running
+
+
+@pytest.fixture
+def model(server):
+    return served_by(server)
+
+
+@pytest.fixture
+def folder(model, tmp_path):
+    return make_store(tmp_path / "store", noisy_vectors(), model.identity)
+
+
+@pytest.fixture
+def live(folder, model, tmp_path):
+    """Opens searchers of the folder, all with one cache."""
+    opened = []
+
+    def make(limits=PATIENT, models=None, location=folder):
+        searcher = LiveSearcher(location, models or model, limits=limits, cache=tmp_path / "cache.sqlite")
+        opened.append(searcher)
+        return searcher
+
+    yield make
+    for searcher in opened:
+        searcher.close()
+
+
+def order_of(vectors, query, rows=None):
+    rows = np.arange(len(vectors)) if rows is None else rows
+    return [f"d{row}" for row in rows[np.argsort(-(vectors[rows] @ query), kind="stable")]]
+
+
+def pool_of(query, depth=20, vectors=None):
+    scores = (noisy_vectors() if vectors is None else vectors) @ query
+    return np.argsort(-scores, kind="stable")[:depth]
+
+
+def expected(query, depth=20):
+    """The pool of the noisy vectors in the order of the true ones."""
+    return order_of(true_vectors(), query, pool_of(query, depth))[:10]
+
+
+def embedded(server):
+    """How often each document was embedded."""
+    return [text for text in server.texts_served if text in set(texts())]
+
+
+def test_what_the_store_finds_is_ranked_by_true_vectors(live):
+    searcher = live()
+    changed = 0
+    for question in QUESTIONS[:15]:
+        query = vector_of(question, DIM)
+        answer = searcher.search(question)
+        assert list(answer.ids) == expected(query)
+        rows = [int(doc_id[1:]) for doc_id in answer.ids]
+        np.testing.assert_allclose(answer.scores, true_vectors()[rows] @ query, rtol=1e-5)
+        assert answer.untrue == 0
+        changed += list(answer.ids) != order_of(noisy_vectors(), query)[:10]
+    assert changed > 5, "the translated order is another one"
+
+
+def test_a_vector_will_do_for_a_query(live):
+    searcher = live()
+    assert searcher.search(vector_of("q", DIM)).ids == searcher.search("q").ids
+    with pytest.raises(VectorError, match="expected vectors of dimension 8, found 3"):
+        searcher.search(np.ones(3, np.float32))
+    with pytest.raises(VectorError, match="zero vector for query"):
+        searcher.search(np.zeros(DIM, np.float32))
+    with pytest.raises(UsageError, match="k must be at least 1"):
+        searcher.search("q", k=0)
+
+
+def test_a_query_has_only_so_many_documents_embedded_and_the_others_are_queued(live, server, folder):
+    searcher = live(LiveLimits(depth=20, max_documents=3, max_ms=20_000))
+    query = vector_of("q", DIM)
+    answer = searcher.search(query)
+    pool = [f"d{row}" for row in pool_of(query)]
+    assert embedded(server) == [texts()[int(doc_id[1:])] for doc_id in pool[:3]]
+    assert answer.untrue == 17
+    scores = noisy_vectors() @ query
+    rows = pool_of(query)[:3]
+    scores[rows] = true_vectors()[rows] @ query
+    assert list(answer.ids) == order_of(scores[:, None], np.ones(1), pool_of(query))[:10]
+    searcher.search(query)
+    searcher.refresh()
+    with LiveState(state_path(open_store(folder))) as state:
+        assert {one.id: one.wanted for one in state.queue(50)} == dict.fromkeys(pool, 2)
+        assert state.counters()["embedded_by_queries"] == 6
+    assert [searcher.search(query).untrue for _ in range(5)][-1] == 0
+    assert len(embedded(server)) == len(set(embedded(server))) == 20
+
+
+def test_many_queries_at_once_share_one_embedding_of_a_document(live, server):
+    searcher = live()
+    server.latency_s = 0.2
+    query, barrier = vector_of("q", DIM), threading.Barrier(8)
+
+    def ask(number):
+        barrier.wait()
+        return searcher.search(query if number % 2 else vector_of("q2", DIM)).ids
+
+    with ThreadPoolExecutor(8) as clients:
+        answers = list(clients.map(ask, range(8)))
+    assert set(answers[1::2]) == {tuple(expected(query))}
+    assert set(answers[::2]) == {tuple(expected(vector_of("q2", DIM)))}
+    assert len(embedded(server)) == len(set(embedded(server))) > 20
+
+
+def test_asyncio(live, server):
+    searcher = live()
+    server.latency_s = 0.05
+
+    async def ask():
+        return await asyncio.gather(*(searcher.asearch(question) for question in QUESTIONS[:12]))
+
+    answers = asyncio.run(ask())
+    assert [list(answer.ids) for answer in answers] == [expected(vector_of(q, DIM)) for q in QUESTIONS[:12]]
+    assert len(embedded(server)) == len(set(embedded(server)))
+
+
+def test_a_failing_model_is_left_alone_and_the_translated_order_serves(live, server):
+    searcher = live(LiveLimits(depth=20, max_ms=100))
+    server.faults.extend([status(500)] * 10_000)
+    before, started = len(server.requests), time.monotonic()
+    for number in range(300):
+        query = vector_of(f"q{number}", DIM)
+        answer = searcher.search(query)
+        assert list(answer.ids) == order_of(noisy_vectors(), query)[:10] and answer.untrue == 20
+    assert time.monotonic() - started < 10, "a tenth of a second for each would be 30"
+    assert len(server.requests) - before < 60
+    server.faults.clear()
+
+
+def test_a_refused_key_is_no_error_for_a_query_whose_vector_is_known(live, server, folder):
+    searcher = live()
+    server.key = "another"
+    query = vector_of("q", DIM)
+    assert list(searcher.search(query).ids) == order_of(noisy_vectors(), query)[:10]
+    with pytest.raises(AuthenticationError):
+        searcher.search("a text")
+    searcher.refresh()
+    with LiveState(state_path(open_store(folder))) as state:
+        assert state.counters()["embedder_failures"] == 1
+
+
+def test_a_slow_model_costs_a_query_its_milliseconds_and_serves_the_next(live, server):
+    searcher = live(LiveLimits(depth=20, max_documents=20, max_ms=50))
+    server.latency_s = 1.0
+    query, started = vector_of("q", DIM), time.monotonic()
+    assert searcher.search(query).untrue == 20
+    assert time.monotonic() - started < 0.8
+    deadline = time.monotonic() + 20
+    while searcher.search(query).untrue and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert list(searcher.search(query).ids) == expected(query)
+    assert len(embedded(server)) == 20
+
+
+def test_what_was_embedded_is_there_for_the_next_process(live, server):
+    first = live()
+    answers = [first.search(vector_of(question, DIM)).ids for question in QUESTIONS[:5]]
+    first.close()
+    served = len(embedded(server))
+    second = live(LiveLimits(depth=20, max_documents=0, max_ms=20_000))
+    assert [second.search(vector_of(question, DIM)).ids for question in QUESTIONS[:5]] == answers
+    assert len(embedded(server)) == served
+
+
+def test_a_document_that_the_model_refuses_does_not_stand_in_the_way(model, live, server, tmp_path):
+    words = texts()
+    query = vector_of("q", DIM)
+    bad, empty = pool_of(query)[:2]
+    words[bad], words[empty] = "word " * 9_000, " "
+    folder = make_store(tmp_path / "bad", noisy_vectors(), model.identity, words=words)
+    searcher = live(location=folder)
+    answer = searcher.search(query)
+    assert answer.untrue == 2 and {f"d{bad}", f"d{empty}"} & set(answer.ids)
+    requests = len(server.requests)
+    assert searcher.search(query).untrue == 2
+    assert len(server.requests) == requests, "it is not asked for again"
+
+
+def test_more_documents_than_the_depth_and_than_there_are(live):
+    searcher = live(LiveLimits(depth=5, max_ms=20_000))
+    query = vector_of("q", DIM)
+    assert set(searcher.search(query, k=30).ids) == {f"d{row}" for row in pool_of(query, 30)}
+    whole = searcher.search(query, k=10_000).ids
+    assert len(whole) == len(set(whole)) == COUNT
+
+
+def test_a_filter_passes_through(live, folder):
+    searcher = live()
+    query = vector_of("q", DIM)
+    answer = searcher.search(query, where={"topic": 3})
+    rows = np.arange(3, COUNT, 7)
+    pool = rows[np.argsort(-(noisy_vectors()[rows] @ query))][:20]
+    assert list(answer.ids) == order_of(true_vectors(), query, pool)[:10]
+    with pytest.raises(UsageError, match="expected a filter"):
+        searcher.search(query, where=3)
+    searcher.search(query)
+    searcher.refresh()
+    with LiveState(state_path(open_store(folder))) as state:
+        (kept,) = state.kept_queries()
+        assert list(kept.ids) == expected(query), "the monitor sees what was asked of the whole store"
+        np.testing.assert_array_equal(kept.vector, query)
+
+
+def test_a_store_without_texts_is_searched_as_it_is(model, live, server, tmp_path):
+    folder = make_store(tmp_path / "bare", noisy_vectors(), model.identity, words=[])
+    query = vector_of("q", DIM)
+    assert list(live(location=folder).search(query).ids) == order_of(noisy_vectors(), query)[:10]
+    assert not embedded(server)
+
+
+def test_a_complete_store_is_searched_alone(model, live, server, tmp_path):
+    folder = make_store(tmp_path / "full", true_vectors(), model.identity, source=None)
+    query = vector_of("q", DIM)
+    answer = live(location=folder).search(query)
+    assert list(answer.ids) == order_of(true_vectors(), query)[:10] and answer.untrue == 0
+    assert not embedded(server)
+
+
+def test_documents_that_were_written_back_are_true_as_long_as_their_texts_are(model, live, server, tmp_path):
+    query = vector_of("q", DIM)
+    rows, vectors = pool_of(query, 40), noisy_vectors()
+    vectors[rows] = true_vectors()[rows]
+    pool = np.argsort(-(vectors @ query), kind="stable")[:20]
+    stale, *marked = [row for row in pool if row in rows][:10]
+    folder = make_store(tmp_path / "partly", vectors, model.identity)
+    live(location=folder).close()
+    with LiveState(state_path(open_store(folder))) as state:
+        state.mark_true({f"d{row}": text_hash(texts()[row]) for row in marked})
+        state.mark_true({f"d{stale}": text_hash("what stood there before")})
+    assert list(live(location=folder).search(query).ids) == order_of(true_vectors(), query, pool)[:10]
+    assert set(embedded(server)) == {texts()[row] for row in pool if row not in marked}
+
+
+def test_a_changed_text_is_not_served_by_its_old_vector(live, server, folder):
+    searcher = live()
+    query = vector_of("q", DIM)
+    searcher.search(query)
+    lines = [json.loads(line) for line in (folder / "docs.jsonl").read_text().splitlines()]
+    changed = pool_of(query)[3]
+    lines[changed]["text"] = "q"  # now the best there is
+    (folder / "docs.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    searcher.refresh()
+    answer = searcher.search(query)
+    assert answer.ids[0] == f"d{changed}" and answer.scores[0] == pytest.approx(1)
+    assert len(embedded(server)) == 20, "and nothing else was embedded again"
+
+
+def test_a_store_of_another_model_is_refused(live, server, tmp_path):
+    other = served_by(server, "tiny-raw")
+    folder = make_store(tmp_path / "other", noisy_vectors(), other.identity)
+    with pytest.raises(StoreError, match="expected a store of openai:tiny, found one of openai:tiny-raw"):
+        live(location=folder)
+    with pytest.raises(UsageError, match="must be a text"):
+        live(location=folder, models=[served_by(server), other]).search(vector_of("q", DIM))
+
+
+def test_a_store_of_another_model_that_comes_to_the_location_does_not_answer(live, model, folder, tmp_path, server):
+    other = make_store(tmp_path / "other", noisy_vectors(seed=5), served_by(server, "tiny-raw").identity)
+    searcher = live()
+    switch_store(str(folder), str(other), unproven=True)
+    with pytest.raises(StoreError, match="found one of openai:tiny-raw"):
+        searcher.refresh()
+    query = vector_of("q", DIM)
+    answer = searcher.search(query)
+    assert list(answer.ids) == order_of(noisy_vectors(), query)[:10], "the one in memory, whose texts are elsewhere now"
+    assert not embedded(server)
+    roll_back(str(folder))
+    deadline = time.monotonic() + 20
+    while searcher.search(query).untrue and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert list(searcher.search(query).ids) == expected(query)
+
+
+def test_stores_are_switched_under_queries_and_no_answer_is_of_two_models(corpus, tmp_path):
+    models = [load_embedder("tfidf:24", seed=seed) for seed in (1, 2)]
+    models[0].fit(corpus.documents)
+    models[1].fit(corpus.documents[:75])
+    folders = [tmp_path / "one", tmp_path / "two"]
+    truths = []
+    for embedder, folder in zip(models, folders, strict=True):
+        vectors = embedder.embed_documents(corpus.documents)
+        words = [document.text for document in corpus.documents]
+        make_store(folder, vectors, embedder.identity, source=None, words=words, created=folder.name)
+        truths.append(vectors)
+    answers = []
+    for embedder, vectors in zip(models, truths, strict=True):
+        scores = embedder.embed_queries(corpus.queries) @ vectors.T
+        answers.append([set(np.argsort(-row)[:5].tolist()) for row in scores])
+    differ = [number for number, (one, other) in enumerate(zip(*answers, strict=True)) if one != other][:30]
+    queries, answers = [corpus.queries[n] for n in differ], [[own[n] for n in differ] for own in answers]
+    assert len(queries) == 30
+    wrong, failed, seen, done = [], [], set(), threading.Event()
+
+    def ask(searcher, number):
+        while not done.is_set():
+            number = (number + 1) % len(queries)
+            try:
+                answer = searcher.search(queries[number].text, 5)
+            except Exception as error:  # any error at all is one too many
+                failed.append(error)
+                return
+            rows = {int(doc_id[1:]) for doc_id in answer.ids}
+            which = [rows == expected[number] for expected in answers]
+            seen.add((answer.generation, tuple(which)))
+            if sum(which) != 1:
+                wrong.append((answer.generation, number, rows))
+
+    with LiveSearcher(folders[0], models, limits=LiveLimits(refresh_s=0.05)) as searcher:
+        threads = [threading.Thread(target=ask, args=(searcher, start)) for start in (0, 7, 14, 21)]
+        for thread in threads:
+            thread.start()
+        for _ in range(4):
+            switch_store(str(folders[0]), str(folders[1]), unproven=True)
+            time.sleep(0.4)
+            roll_back(str(folders[0]))
+            time.sleep(0.4)
+        done.set()
+        for thread in threads:
+            thread.join()
+    assert not failed and not wrong
+    assert len(seen) == 2, "each generation answered, by its own model alone"
+
+
+def test_no_state_no_error(live, folder):
+    """A state that cannot be written to is no concern of a query."""
+    searcher = live(LiveLimits(depth=20, max_documents=20, max_ms=20_000, refresh_s=0.05))
+    query = vector_of("q", DIM)
+    searcher._state.close()
+    for _ in range(3):
+        assert list(searcher.search(query).ids) == expected(query)
+        time.sleep(0.1)
+
+
+def test_limits_that_mean_nothing_are_refused():
+    with pytest.raises(UsageError, match="limits above zero"):
+        LiveLimits(depth=0)
+    with pytest.raises(UsageError, match="between 0 and 1, not 2"):
+        LiveLimits(sampled=2)
+
+
+def test_a_hanging_connection_is_no_reason_to_wait(live, server):
+    searcher = live(LiveLimits(depth=20, max_ms=50))
+    server.faults.append(Fault(slow=True))
+    started = time.monotonic()
+    for number in range(20):
+        searcher.search(vector_of(f"q{number}", DIM))
+    assert time.monotonic() - started < 5
+    server.stopping.set()

@@ -1,0 +1,197 @@
+"""The live state: shared by threads and processes, kept over kills, recognised."""
+
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from migrate.errors import InputError, LockedError
+from migrate.live import state as module
+from migrate.live.state import LiveState, ServedQuery, WorkerFacts, state_path, text_hash
+from migrate.stores import open_store
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / ".store.live" / "state.sqlite"
+
+
+def served(number, ids=("b", "a"), **fields):
+    scores = np.array([0.5, 0.25], np.float32)
+    return ServedQuery(np.array([number, 1, 2], np.float32), ids, scores, **fields)
+
+
+def test_the_most_wanted_come_first_and_the_sure_ones_last(path):
+    with LiveState(path) as state:
+        state.want({"often": (6, 0.25), "unsure": (2, 0.75), "sure": (50, 0.0), "seldom": (1, 0.75)})
+        state.want({"unsure": (3, 0.5), "done": (9, 1.0), "bad": (9, 1.0)})
+        state.mark_true({"done": text_hash("done")})
+        state.refuse({"bad": (text_hash(""), "no text")})
+        assert [one.id for one in state.queue(10)] == ["unsure", "often", "seldom", "sure"]
+        assert state.queue(1)[0].wanted == 5
+        assert state.refused() == {"bad": (text_hash(""), "no text")}
+        state.unmark(["done"])
+        state.accept(["bad"])
+        assert [one.id for one in state.queue(2)] == ["bad", "done"]
+
+
+def test_all_is_there_when_it_is_opened_again(path):
+    query = served(1, ("ü", "a"), untrue=3, key="abc", generation="g1", at=5.0)
+    facts = WorkerFacts("running", 42, "g1", 0.5, {"outcome": "SAFE"}, "on it")
+    with LiveState(path) as state:
+        state.adopt("model", "g1", forget_true=False)
+        state.keep_queries([query])
+        state.count({"queries": 2, "usd": 0.25})
+        state.set_worker(facts)
+        state.note_history({"share": 0.1})
+        state.note("retention", [1, 2])
+        state.ask_to_stop()
+    with LiveState(path) as state:
+        (kept,) = state.kept_queries()
+        np.testing.assert_array_equal(kept.vector, query.vector)
+        np.testing.assert_array_equal(kept.scores, query.scores)
+        assert (kept.ids, kept.untrue, kept.key, kept.generation) == (("ü", "a"), 3, "abc", "g1")
+        assert (kept.at, kept.number) == (5.0, 1)
+        assert state.counters()["queries"] == 2 and state.counters()["usd"] == 0.25
+        assert state.counters()["embedder_failures"] == 0
+        told = state.worker()
+        assert replace(told, updated=0.0) == facts and told.updated > 0
+        assert [noted for _, noted in state.history()] == [{"share": 0.1}]
+        assert state.noted("retention") == [1, 2] and state.noted("other") is None
+        assert state.generation == "g1" and state.stop_asked
+        state.ask_to_stop(stop=False)
+        assert not state.stop_asked
+    assert path.stat().st_mode & 0o077 == 0
+
+
+def test_another_generation_keeps_the_marks_only_of_the_one_who_published_it(path):
+    with LiveState(path) as state:
+        assert state.adopt("model", "g1", forget_true=True)
+        state.mark_true({"a": text_hash("a")})
+        assert not state.adopt("model", "g1", forget_true=True)
+        state.mark_true({"b": text_hash("b")}, generation="g2")
+        assert not state.adopt("model", "g2", forget_true=True)
+        assert state.true_documents().keys() == {"a", "b"}
+        assert state.true_documents(["b", "c"]) == {"b": text_hash("b")}
+        state.want({"c": (1, 1.0)})
+        assert state.adopt("model", "g3", forget_true=True)
+        assert not state.true_documents() and [one.id for one in state.queue(5)] == ["c"]
+        state.count({"queries": 1})
+        assert state.adopt("another model", "g3", forget_true=False)
+        assert not state.queue(5) and state.counters()["queries"] == 1
+
+
+def test_a_change_of_the_marks_shows(path):
+    with LiveState(path) as state, LiveState(path) as other:
+        before = other.true_version
+        state.mark_true({"a": b"1"})
+        between = other.true_version
+        state.unmark(["a"])
+        assert len({before, between, other.true_version}) == 3
+        assert state.true_count == 0
+
+
+def test_only_the_latest_queries_are_kept_and_their_numbers_grow(path, monkeypatch):
+    monkeypatch.setattr(module, "KEPT_QUERIES", 5)
+    with LiveState(path) as state:
+        state.keep_queries([served(number) for number in range(8)])
+        assert [int(query.vector[0]) for query in state.kept_queries()] == [3, 4, 5, 6, 7]
+        state.keep_queries([served(8)])
+        assert [query.number for query in state.kept_queries(7)] == [8, 9]
+        assert [query.number for query in state.kept_queries(limit=2)] == [5, 6]
+
+
+def test_threads_and_objects_count_as_one(path):
+    def work(state):
+        for _ in range(25):
+            state.count({"queries": 1})
+            state.want({"a": (1, 0.5)})
+
+    with LiveState(path) as one, LiveState(path) as other:
+        threads = [threading.Thread(target=work, args=(state,)) for state in (one, other) * 4]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert one.counters()["queries"] == 200 and other.queue(1)[0].wanted == 200
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from migrate.live.state import LiveState
+with LiveState(Path(sys.argv[1])) as state:
+    for number in range(100_000):
+        state.mark_true({str(number): b"x"})
+        print(number, flush=True)
+"""
+
+
+def test_what_was_written_outlives_a_kill_and_others_go_on(path):
+    processes = [
+        subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True) for _ in range(2)
+    ]
+    for process in processes:
+        for _ in range(20):
+            last = int(process.stdout.readline())
+    processes[0].send_signal(signal.SIGKILL)
+    processes[0].communicate()
+    for _ in range(20):
+        last = int(processes[1].stdout.readline())
+    processes[1].kill()
+    processes[1].communicate()
+    with LiveState(path) as state:
+        assert state.true_documents().keys() >= {str(number) for number in range(last + 1)}
+        state.count({"queries": 1})
+
+
+def test_a_file_of_something_else_is_left_alone(path):
+    path.parent.mkdir()
+    path.write_text("my notes, which are long enough to be taken for something" * 30)
+    with pytest.raises(InputError, match="damaged"):
+        LiveState(path)
+    path.unlink()
+    database = sqlite3.connect(path)
+    database.execute("CREATE TABLE mine (id)")
+    database.close()
+    with pytest.raises(InputError, match="another application"):
+        LiveState(path)
+    path.unlink()
+    LiveState(path).close()
+    database = sqlite3.connect(path)
+    database.execute("PRAGMA user_version = 7")
+    database.close()
+    with pytest.raises(InputError, match="version 1, found 7"):
+        LiveState(path)
+
+
+def test_a_holder_is_waited_for_and_then_named(path, monkeypatch):
+    monkeypatch.setattr(module, "_BUSY_S", 0.2)
+    with LiveState(path) as state:
+        holder = sqlite3.connect(path, isolation_level=None)
+        holder.execute("BEGIN IMMEDIATE")
+        started = time.monotonic()
+        with pytest.raises(LockedError, match=str(path)):
+            state.count({"queries": 1})
+        assert time.monotonic() - started > 0.1
+        assert state.counters()["queries"] == 0, "reading waits for nobody"
+        holder.execute("ROLLBACK")
+        state.count({"queries": 1})
+        assert state.counters()["queries"] == 1
+        holder.close()
+
+
+def test_the_state_lies_beside_a_folder_whichever_way_it_is_named(source_folder, tmp_path, monkeypatch):
+    expected = source_folder.with_name(f".{source_folder.name}.live") / "state.sqlite"
+    assert state_path(open_store(source_folder)) == expected
+    (index,) = source_folder.glob("*.faiss")
+    assert state_path(open_store(index)) == expected
+    link = tmp_path / "link"
+    link.symlink_to(source_folder)
+    assert state_path(open_store(link)) == expected
