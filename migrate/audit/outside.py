@@ -382,9 +382,18 @@ def calibrate(
 
 
 def loss_ratio(
-    observed: Scores, predicted: Scores, query_set: QuerySet, *, seed: int, resamples: int
+    observed: Scores,
+    predicted: Scores,
+    query_set: QuerySet,
+    *,
+    seed: int,
+    resamples: int,
+    error: float = 1 - CONFIDENCE,
 ) -> tuple[float, float]:
-    """What was lost over what was predicted, (q,) each, and its upper bound; 1 where nothing was predicted."""
+    """What was lost over what was predicted, (q,) each, and its upper bound; 1 where nothing was predicted.
+
+    The bound has a share of an `error` that a verdict may make, `FLOOR_SHARE`.
+    """
     if not predicted.any():
         return 1.0, 1.0
     bounds = retention_bounds(
@@ -392,6 +401,6 @@ def loss_ratio(
         query_set.merged(np.minimum(predicted, 1)),
         seed=seed,
         resamples=resamples,
-        confidence=1 - FLOOR_SHARE * (1 - CONFIDENCE),
+        confidence=1 - FLOOR_SHARE * error,
     )
     return bounds.estimate, bounds.upper

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from migrate.audit.outside import CUT, ErrorTail, Lately, Outside, loss_ratio
 from migrate.audit.query_set import QuerySet
 from migrate.audit.unjudged import TopScores
-from migrate.audit.verdict import Remainder
+from migrate.audit.verdict import CONFIDENCE, Remainder
 from migrate.search.runs import Run
 from migrate.stores.base import Metric
 
@@ -139,6 +139,7 @@ def calibrate_unjudged(
     *,
     seed: int,
     resamples: int,
+    error: float = 1 - CONFIDENCE,
 ) -> tuple[float, float]:
     """As `migrate.audit.outside.calibrate`, of the share of agreement that the last documents of a pool took."""
     tail = ErrorTail.of(np.concatenate([np.empty(0), *(part.true - part.translated for part in lately)]))
@@ -152,4 +153,4 @@ def calibrate_unjudged(
         now = Room(tops_of(run, query_id, metric), temperature)
         raised = np.exp(min((now.tops[0] - before.tops[0]) / temperature, _EXPONENT))  # P is in units of the first gain
         observed[place] = 1 - before.possible / (now.possible * raised)
-    return loss_ratio(observed, predicted, query_set, seed=seed, resamples=resamples)
+    return loss_ratio(observed, predicted, query_set, seed=seed, resamples=resamples, error=error)

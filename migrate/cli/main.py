@@ -38,6 +38,7 @@ COMMANDS = (
     "switch",
     "rollback",
     "forget",
+    "live",
     "demo",
 )
 

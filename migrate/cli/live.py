@@ -1,0 +1,172 @@
+"""`lead-migrate live`: true vectors for a translated store that serves, most wanted first, and its verdict."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from migrate.cli import options
+from migrate.cli.options import ModelOptions, option
+from migrate.cli.terminal import advise, show, show_json
+from migrate.cli.verdict import load_model_of
+
+
+class _InOrder(click.Group):
+    """A group that lists its commands in the order in which they are used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+
+@click.group("live", cls=_InOrder, short_help="True vectors for a store that serves.")
+def command() -> None:
+    """Complete a translated store while it serves.
+
+    A program serves it with `migrate.live`, which notes what users look for. `run` writes true vectors into it, most
+    wanted first, and watches what is served; `status` says how it is doing, the verdict first; `stop` ends the worker.
+    """
+
+
+@command.add_command
+@options.command(
+    "run", "Write true vectors into a store, and watch it.", example="lead-migrate live run new-store --budget '$20'"
+)
+@click.argument("store", type=options.STORE)
+@option(
+    "--budget",
+    metavar="BUDGET",
+    help="How far to go: 10%, 5000 documents, $20, or 300000tok; money and tokens are what workers of this store spend "
+    "in all their runs.  [default: the whole store]",
+)
+@option("--pace", metavar="N/UNIT", help="How fast at most: documents as 20/s, or tokens as 90000tok/min.")
+@option("--from-queue", is_flag=True, help="Only documents that queries found.")
+@option("--once", is_flag=True, help="End when nothing is left to write, in the place of waiting for more.")
+@option(
+    "--on-unsafe",
+    metavar="COMMAND",
+    help="Shell command for when the verdict becomes NOT SAFE; it gets the verdict as JSON on its standard input.",
+)
+@option(
+    "--publish",
+    type=options.FiniteRange(0, 1, min_open=True),
+    default=0.02,
+    metavar="SHARE",
+    help="Of a store in files: what share of it waits for a new folder to be written.",
+)
+@option("--publish-minutes", type=options.FiniteRange(0), default=10.0, help="Or how long what waits waits at most.")
+@options.margin
+@option("--target", metavar="SPEC", help="Model that the store was translated for.  [default: the store's own]")
+@options.price
+@option("--yes", is_flag=True, help="Agree to embed all of the store where no --budget is given.")
+@options.model_options
+@options.seed
+@options.as_json
+@options.quiet
+def run(
+    store: str,
+    budget: str | None,
+    pace: str | None,
+    from_queue: bool,
+    once: bool,
+    on_unsafe: str | None,
+    publish: float,
+    publish_minutes: float,
+    margin: float,
+    target: str | None,
+    price: float | None,
+    yes: bool,
+    model: ModelOptions,
+    seed: int,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Write true vectors into the translated STORE until `live stop` or Ctrl-C ends it; nothing is lost by that.
+
+    A database is written to record by record, a folder by a new one that takes its place in one step.
+    """
+    from migrate.errors import UsageError
+    from migrate.live.paying import Pace
+    from migrate.live.worker import Worker, WorkerOptions
+    from migrate.reembed.choice import Budget
+    from migrate.report.live import report_document, report_text
+    from migrate.stores import open_store
+
+    opened = open_store(store, verify=True)
+    embedder = load_model_of(opened, target, "--target", model)
+    if budget is None and not yes and embedder.profile.is_paid is not False:
+        raise UsageError(
+            f"{store}: all of its texts would be embedded by {embedder.identity.spec}, which may cost money; say how "
+            "far to go with --budget, or agree with --yes"
+        )
+    worker = Worker(
+        store,
+        embedder,
+        WorkerOptions(
+            budget=None if budget is None else Budget.parse(budget),
+            pace=None if pace is None else Pace.parse(pace),
+            queue_only=from_queue,
+            publish=publish,
+            publish_s=60 * publish_minutes,
+            once=once,
+            on_unsafe=on_unsafe,
+            margin=margin,
+            price_usd_per_mtok=price,
+            seed=seed,
+        ),
+    )
+    advise(f"working at {store}; `lead-migrate live status {store}` says how it is doing", quiet=quiet)
+    report = worker.run()
+    if as_json:
+        show_json(report_document(report))
+    else:
+        show(report_text(report))
+
+
+@command.add_command
+@options.command(
+    "status", "How a live store is doing.", example="lead-migrate live status new-store --metrics live.prom"
+)
+@click.argument("store", type=options.STORE)
+@option("--metrics", type=options.PATH, metavar="FILE", help="Write the counters in the text format of Prometheus.")
+@option("--html", type=options.PATH, metavar="FILE", help="Write a page with quality and spending over time.")
+@options.as_json
+def status(store: str, metrics: Path | None, html: Path | None, as_json: bool) -> None:
+    """Say how the live STORE is doing: the verdict on what was served first.
+
+    The files are written anew each time.
+    """
+    from migrate.files import atomic_file, refuse_file
+    from migrate.live.status import status_of
+    from migrate.report.live import metrics_text, status_document, status_page, status_text
+
+    pages = [(path, page) for path, page in ((metrics, metrics_text), (html, status_page)) if path is not None]
+    for path, _ in pages:
+        refuse_file(path, *options.local_paths(store), force=True)
+    found = status_of(store)
+    for path, page in pages:
+        with atomic_file(path, force=True) as aside:
+            aside.write_text(page(found), encoding="utf-8")
+    if as_json:
+        show_json(status_document(found))
+    else:
+        show(status_text(found))
+
+
+@command.add_command
+@options.command("stop", "End the worker of a store.", example="lead-migrate live stop new-store")
+@click.argument("store", type=options.STORE)
+@option("--seconds", type=options.FiniteRange(0), default=60.0, help="How long to wait for it.")
+def stop(store: str, seconds: float) -> None:
+    """Ask the worker of STORE to come to its end, and wait: what it has embedded is written first."""
+    from migrate.errors import LockedError
+    from migrate.live.status import open_state
+    from migrate.live.worker import is_running, stop_worker
+
+    with open_state(store) as state:
+        if not is_running(state):
+            show(f"{store}: no worker is running")
+            return
+        if not stop_worker(state, seconds=seconds):
+            raise LockedError(f"{store}: the worker did not end within {seconds:g} s; it will, or wait with --seconds")
+    show(f"{store}: the worker has ended")

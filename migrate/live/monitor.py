@@ -1,0 +1,388 @@
+"""A verdict on what a live store serves that may be looked at at any time.
+
+Of sampled queries the documents that were served are known. Each is scored by agreement@10 with what a full re-embed
+would have served (`migrate.audit.unjudged`), as far as a pool knows it: true vectors of the store's first documents for
+the query, of those that were served, and of all documents that are true in the store already. Two scores come of it.
+`high`, by the pool alone, is at least the true one: what is not in the pool can only make the best ten better. `low`
+takes off what documents outside may add, by the errors of a random sample (`migrate.audit.outside_unjudged`).
+
+Means of both are bounded at all looks together (`migrate.live.confidence_sequence`): SAFE rests on the lower bound of
+`low`, NOT SAFE on the upper bound of `high`. The first `CALIBRATION` queries of an epoch are not scored: they give the
+temperature of agreement, the errors, and by how much these predict too much or too little. An epoch ends when the
+translated vectors become others; true vectors that join the store do not end it. docs/statistics.md has the argument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.audit.outside import (
+    CUT,
+    ErrorTail,
+    Lately,
+    Ranked,
+    Rows,
+    Surroundings,
+    look_around,
+    rank_rows,
+    score_rows,
+)
+from migrate.audit.outside_unjudged import OutsideUnjudged, calibrate_unjudged, tops_of
+from migrate.audit.query_set import QuerySet
+from migrate.audit.unjudged import TopScores, agreement, limits_of, temperature_of
+from migrate.audit.verdict import (
+    CONFIDENCE,
+    FEWEST_DOCUMENTS,
+    FEWEST_QUERIES,
+    FLOOR_SHARE,
+    MARGIN,
+    RESAMPLES,
+    Outcome,
+)
+from migrate.embedders.base import Embedder
+from migrate.live.confidence_sequence import ConfidenceSequence
+from migrate.live.state import ServedQuery
+from migrate.search.runs import Run, TopK
+from migrate.selection.sample import known_documents
+from migrate.stores.base import Metric, Store
+from migrate.stores.serving import is_cosine
+from migrate.vectors import Query, Vectors, no_progress, unit_rows
+
+CALIBRATION: Final = 100
+"""Queries of an epoch by which the others are scored."""
+
+DEPTHS: Final = (2 * CUT, 50, 100, 200)
+"""The store's first documents for a query that the pool has: ten, and ten more that say what others may bring; deeper
+for a query of which documents outside may take more than `_LOSS`."""
+
+_LOSS: Final = 5e-3
+
+_TAIL_SIZE: Final = 1_000
+"""Errors that are kept of each band."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What the first queries of an epoch say of the others.
+
+    `errors` of translated scores by band, each descending; `most` is the upper bound of what documents did take over
+    what errors predict of them.
+    """
+
+    temperature: float
+    errors: tuple[tuple[float, ...], ...]
+    most: float
+
+    @property
+    def tails(self) -> list[ErrorTail]:
+        """The errors of the bands."""
+        return [ErrorTail(np.array(errors)) for errors in self.errors]
+
+
+@dataclass(frozen=True, slots=True)
+class LiveVerdict:
+    """What the monitor says now: agreement@10 of the `n_queries` that were scored in this `epoch`.
+
+    `mean` is the most that it was on average, by the pool, `likely` the mean less what documents outside may take;
+    `lower` and `upper` hold at all looks together. SAFE from `safe` on, NOT SAFE below `harmful`.
+    """
+
+    outcome: Outcome
+    epoch: int
+    n_queries: int
+    mean: float
+    likely: float
+    lower: float
+    upper: float
+    margin: float
+    safe: float
+    harmful: float
+    waiting: int = 0
+
+    def as_json(self) -> dict[str, Any]:
+        """For machines."""
+        return {name: getattr(self, name) for name in self.__slots__} | {"outcome": str(self.outcome)}
+
+
+@dataclass(frozen=True)
+class Monitor:
+    """All that was learned so far; `judged` gives the next one. Plain numbers, kept as JSON between looks.
+
+    `last` is the number of the last query that was looked at. `begun` are the scores of pools before an epoch is
+    calibrated: queries wait until there are `CALIBRATION` of them.
+    """
+
+    margin: float = MARGIN
+    epoch: int = 1
+    last: int = 0
+    n_documents: int = 0
+    low: ConfidenceSequence = field(default_factory=ConfidenceSequence)
+    high: ConfidenceSequence = field(default_factory=ConfidenceSequence)
+    calibration: Calibration | None = None
+
+    @property
+    def error(self) -> float:
+        """The chance of this epoch to be wrong on either side; those of all epochs add up to 5 %."""
+        return (1 - CONFIDENCE) / (self.epoch * (self.epoch + 1))
+
+    @property
+    def wants(self) -> int:
+        """So many queries are looked at at once, at least."""
+        return CALIBRATION if self.calibration is None else 1
+
+    def new_epoch(self) -> Monitor:
+        """The monitor after the translated vectors have become others: nothing is known of these yet."""
+        return Monitor(self.margin, self.epoch + 1, self.last)
+
+    def judged(
+        self,
+        store: Store,
+        embedder: Embedder,
+        queries: Sequence[ServedQuery],
+        is_true: NDArray[np.bool_],
+        *,
+        seed: int = 0,
+    ) -> Monitor:
+        """Look at some more queries, in their order. Reads the store; embeds what the pool lacks.
+
+        Parameters
+        ----------
+        store
+            What serves, with its texts.
+        embedder
+            The model of its vectors; with a cache it embeds what queries left out.
+        queries
+            All that were sampled since the last look, whatever their answers were.
+        is_true
+            Which rows of the store have true vectors, (n,).
+
+        Raises
+        ------
+        RemoteError, SpendingError
+            A document could not be embedded; the queries are to be looked at again.
+        VectorError
+            A vector is zero or not finite.
+        """
+        if not queries:
+            return self
+        last, count = queries[-1].number, store.info.count
+        pool = _Pool(store, embedder, queries, is_true, seed)
+        if not pool.queries:  # documents that they were answered with are gone
+            return replace(self, last=last, n_documents=count)
+        if self.calibration is None:
+            return replace(self, last=last, n_documents=count, calibration=pool.calibrated(self.error))
+        low, high = self.low, self.high
+        for below, above in zip(*pool.scores(self.calibration), strict=True):
+            low, high = low.after(float(below)), high.after(float(above))
+        return replace(self, last=last, n_documents=count, low=low, high=high)
+
+    def verdict(self, waiting: int = 0) -> LiveVerdict:
+        """What can be said now, at any time; `waiting` are queries that were not looked at yet."""
+        limits = limits_of(self.margin)
+        lower = self.low.lower((1 - FLOOR_SHARE) * self.error)
+        upper = self.high.upper(self.error)
+        outcome = Outcome.INCONCLUSIVE
+        if self.high.count >= FEWEST_QUERIES:
+            if upper < limits.harmful:
+                outcome = Outcome.NOT_SAFE
+            elif lower >= limits.safe and self.n_documents >= FEWEST_DOCUMENTS:
+                outcome = Outcome.SAFE
+        return LiveVerdict(
+            outcome,
+            self.epoch,
+            self.high.count,
+            self.high.mean,
+            self.low.mean,
+            lower,
+            upper,
+            self.margin,
+            limits.safe,
+            limits.harmful,
+            waiting,
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """What `of_json` makes it from again."""
+        calibration = None
+        if self.calibration is not None:
+            calibration = {name: getattr(self.calibration, name) for name in ("temperature", "errors", "most")}
+        return {
+            "margin": self.margin,
+            "epoch": self.epoch,
+            "last": self.last,
+            "n_documents": self.n_documents,
+            "low": self.low.as_json(),
+            "high": self.high.as_json(),
+            "calibration": calibration,
+        }
+
+    @classmethod
+    def of_json(cls, kept: Mapping[str, Any]) -> Self:
+        """One that was kept."""
+        calibration = kept["calibration"]
+        if calibration is not None:
+            errors = tuple(tuple(band) for band in calibration["errors"])
+            calibration = Calibration(calibration["temperature"], errors, calibration["most"])
+        low, high = (ConfidenceSequence.of_json(kept[name]) for name in ("low", "high"))
+        return cls(kept["margin"], kept["epoch"], kept["last"], kept["n_documents"], low, high, calibration)
+
+
+class _Pool:
+    """The true vectors that some queries are judged by: of `rows`, and of those that are true in the store."""
+
+    def __init__(
+        self,
+        store: Store,
+        embedder: Embedder,
+        queries: Sequence[ServedQuery],
+        is_true: NDArray[np.bool_],
+        seed: int,
+    ) -> None:
+        self.store, self.embedder, self.is_true, self.seed = store, embedder, is_true, seed
+        self.metric: Metric = store.info.metric
+        self.ids = [doc_id for batch in store.scan() for doc_id in batch.ids]
+        self.row_of = {doc_id: row for row, doc_id in enumerate(self.ids)}
+        self.queries = [query for query in queries if query.ids and all(doc in self.row_of for doc in query.ids[:CUT])]
+        if not self.queries:
+            return
+        self.is_cosine = is_cosine(store.info)
+        self.vectors: Vectors = self._compared(np.stack([query.vector for query in self.queries]))
+        self.query_set = QuerySet([Query(str(q), str(q)) for q in range(len(self.queries))], None, "served")
+        self.served = [np.array([self.row_of[doc] for doc in query.ids[:CUT]]) for query in self.queries]
+        self.ranked: Ranked = rank_rows(store, self.vectors, max(DEPTHS), progress=no_progress)
+        self.pooled: Rows = np.empty(0, dtype=np.int64)
+        self.true: dict[int, Vectors] = {}
+        self._add(np.concatenate([self.ranked.rows[:, : DEPTHS[0]].ravel(), *self.served]))
+
+    def _add(self, rows: Rows) -> None:
+        """Add rows to the pool."""
+        new = np.setdiff1d(rows, self.pooled)
+        self.true.update(zip(new.tolist(), self._true_vectors(new), strict=True))
+        self.pooled = np.union1d(self.pooled, new)
+        self.run = self._best()
+
+    def _true_vectors(self, rows: Rows) -> Vectors:
+        """The true vectors of rows, (n, dim): the store's own where they are true, else the model's."""
+        vectors: Vectors = self.store.get(rows).vectors.astype(np.float32)
+        missing = np.flatnonzero(~self.is_true[rows])
+        if len(missing):
+            vectors[missing] = self.embedder.embed_documents(list(known_documents(self.store, rows[missing])))
+        return self._compared(vectors)
+
+    def _compared(self, vectors: Vectors) -> Vectors:
+        """Vectors as the store compares them."""
+        return unit_rows(vectors) if self.is_cosine else vectors
+
+    def _best(self) -> Run:
+        """What a full re-embed has first, among the pool and all that is true in the store."""
+        top = TopK(self.query_set.query_ids, self.vectors, metric=self.metric, depth=CUT)
+        top.add([self.ids[row] for row in self.pooled], np.stack([self.true[row] for row in self.pooled.tolist()]))
+        if self.is_true.any():
+            outside = self.is_true.copy()
+            outside[self.pooled] = False
+            start = 0
+            for batch in self.store.scan():
+                places = np.flatnonzero(outside[start : start + len(batch)])
+                top.add([batch.ids[place] for place in places.tolist()], self._compared(batch.vectors[places]))
+                start += len(batch)
+        return top.run()
+
+    @property
+    def _known(self) -> NDArray[np.bool_]:
+        known = self.is_true.copy()
+        known[self.pooled] = True
+        return known
+
+    def _surroundings(self) -> Surroundings | None:
+        """What is not known, None where all is."""
+        known = self._known
+        if known.all():
+            return None
+        return look_around(self.store, self.vectors, self.ranked, ~known, seed=self.seed, progress=no_progress)
+
+    def _full(self) -> TopScores:
+        return np.stack([tops_of(self.run, query_id, self.metric) for query_id in self.query_set.query_ids])
+
+    def _scores_of(self, query: int, rows: Rows) -> NDArray[np.float64]:
+        """The true scores of rows of the pool for a query, (n,)."""
+        vectors = np.stack([self.true[row] for row in rows.tolist()])
+        scores: NDArray[np.float64] = score_rows(self.vectors[query : query + 1], vectors, self.metric)[0].astype(float)
+        return scores
+
+    def calibrated(self, error: float) -> Calibration:
+        """What these queries say of others; embeds a random sample of the documents outside."""
+        temperature = temperature_of(self._full())
+        around = self._surroundings()
+        if around is None:
+            return Calibration(temperature, ((0.0,),), 1.0)
+        vectors = dict(zip(around.rows.tolist(), self._true_vectors(around.rows), strict=True))
+        bands = []
+        for part in around.drawn:
+            true = [
+                score_rows(self.vectors[query : query + 1], vectors[row][None], self.metric)[0, 0]
+                for query, row in zip(part.queries.tolist(), part.rows.tolist(), strict=True)
+            ]
+            bands.append(_kept(np.array(true) - part.scores))
+        for band in reversed(range(len(bands) - 1)):  # one that the pool covers ends inside a bin of the next
+            bands[band] = bands[band] or bands[band + 1]
+        lately = [self._lately(query) for query in range(len(self.queries))]
+        _, most = calibrate_unjudged(
+            self.run,
+            lately,
+            self.query_set,
+            self.metric,
+            temperature,
+            seed=self.seed,
+            resamples=RESAMPLES,
+            error=error,
+        )
+        return Calibration(temperature, tuple(bands), most)
+
+    def _lately(self, query: int) -> Lately:
+        """The later half of a query's documents, those that are translated; served or not, which depends on errors."""
+        half = slice(DEPTHS[0] // 2, min(DEPTHS[0], self.store.info.count))
+        rows = self.ranked.rows[query, half]
+        other = ~self.is_true[rows]
+        names = frozenset(self.ids[row] for row in rows[other])
+        true = self._scores_of(query, rows[other]) if other.any() else np.empty(0)
+        return Lately(self.ranked.scores[query, half][other], true, names)
+
+    def scores(self, calibration: Calibration) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Two scores of each query, (q,) each: the least that it is expected to be, and the most."""
+        losses = self._losses(calibration)
+        for depth in DEPTHS[1:]:
+            matters = losses > _LOSS
+            if not matters.any():
+                break
+            self._add(self.ranked.rows[matters, :depth].ravel())
+            losses = self._losses(calibration)
+        arm = np.full((len(self.queries), CUT), -np.inf)
+        full = self._full()
+        for query, rows in enumerate(self.served):
+            arm[query, : len(rows)] = self._scores_of(query, rows)
+            full[query, len(rows) :] = -np.inf  # who asks for three documents is to get the best three
+        most = agreement(arm, full, temperature=calibration.temperature)
+        return most * (1 - losses), most
+
+    def _losses(self, calibration: Calibration) -> NDArray[np.float64]:
+        """The most that documents outside are expected to take from the agreement of each query, a share, (q,)."""
+        around = self._surroundings()
+        if around is None:
+            return np.zeros(len(self.queries))
+        bands = len(around.ranked.edges) + 1
+        tails = (calibration.tails + [calibration.tails[-1]] * bands)[:bands]  # the store may have grown
+        places = {query_id: place for place, query_id in enumerate(self.query_set.query_ids)}
+        outside = OutsideUnjudged(around, tails, self.metric, places, 1.0, calibration.most, calibration.temperature)
+        losses: NDArray[np.float64] = np.clip(calibration.most * outside.losses(self.run, self.query_set), 0, 1)
+        return losses
+
+
+def _kept(errors: NDArray[np.floating]) -> tuple[float, ...]:
+    """Some of the errors, the largest of each group of neighbours, descending: no chance comes out lower by it."""
+    ordered = np.sort(errors.astype(np.float64))[::-1]
+    return tuple(ordered[:: max(-(-len(ordered) // _TAIL_SIZE), 1)].tolist())

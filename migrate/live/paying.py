@@ -1,0 +1,189 @@
+"""What the worker may spend, and how fast: a budget over all its runs, and a pace, below the embedding cache.
+
+Only what is not in the cache comes here, so that nothing is counted which costs nothing.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import numpy as np
+
+from migrate.cost import usd_of
+from migrate.cost.target import Tally
+from migrate.embedders.base import Embedder, Keep, Role, WrappedEmbedder
+from migrate.errors import SpendingError, UsageError
+from migrate.live.state import LiveState
+from migrate.reembed.choice import Budget
+from migrate.vectors import Progress, Text, Vectors, no_progress
+
+_SPELLING: Final = re.compile(r"(?P<amount>\d+(\.\d+)?)(?P<tokens>tok)?/(?P<unit>s|min|h)")
+_SECONDS: Final = {"s": 1.0, "min": 60.0, "h": 3600.0}
+_SPENT: Final = "spent by the worker"
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast documents are embedded at most: so many documents, or tokens of the model, a second."""
+
+    per_second: float
+    unit: Literal["documents", "tokens"]
+
+    @classmethod
+    def parse(cls, text: str) -> Pace:
+        """Read `20/s`, `600/min` or `90000tok/min`.
+
+        >>> Pace.parse("600/min")
+        Pace(per_second=10.0, unit='documents')
+
+        Raises
+        ------
+        UsageError
+            It is none of these.
+        """
+        parsed = _SPELLING.fullmatch(text.strip().replace(",", ""))
+        if parsed is None or float(parsed["amount"]) == 0:
+            raise UsageError(f"--pace {text}: expected documents or tokens, such as 20/s or 90000tok/min")
+        return cls(float(parsed["amount"]) / _SECONDS[parsed["unit"]], "tokens" if parsed["tokens"] else "documents")
+
+
+class Account:
+    """What the worker has spent on a store, in all its runs; kept in the state before anything is sent.
+
+    Parameters
+    ----------
+    state
+        The state of the store.
+    tally
+        Counts tokens, and knows their price.
+    budget
+        None for no end. Of a share or a number of documents the worker takes care.
+    pace
+        None for as fast as it goes.
+    sleep
+        Waits for some seconds.
+    """
+
+    def __init__(
+        self,
+        state: LiveState,
+        tally: Tally,
+        budget: Budget | None,
+        pace: Pace | None,
+        *,
+        sleep: Callable[[float], Any] = time.sleep,
+    ) -> None:
+        if budget is not None and budget.unit == "usd" and not tally.price:
+            raise UsageError(
+                f"--budget {budget}: expected a model with a price, found one without; give a share such as 10%, a "
+                "number of documents or tokens, or --price"
+            )
+        self.state, self.tally, self.budget, self.pace, self._sleep = state, tally, budget, pace, sleep
+        self._free_at = 0.0
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that were sent, as they are counted."""
+        return int((self.state.noted(_SPENT) or {}).get("tokens", 0))
+
+    @property
+    def usd(self) -> float:
+        """Their price; 0 where none is known."""
+        return usd_of(self.tokens, self.tally.price) or 0.0
+
+    def fits(self, texts: Sequence[Text]) -> int:
+        """How many of the texts, from the first, the budget still has room for."""
+        if self.budget is None or self.budget.unit in ("share", "documents"):
+            return len(texts)
+        most = self.budget.amount
+        if self.budget.unit == "usd":
+            most *= 1e6 / (self.tally.price or 1)
+        return int((self.tokens + np.cumsum(self.tally.tokens(texts)) <= most).sum())
+
+    def pay(self, texts: Sequence[Text]) -> int:
+        """Wait for the pace, and note what the texts cost; their tokens.
+
+        Raises
+        ------
+        SpendingError
+            There is no room for them.
+        """
+        if self.fits(texts) < len(texts):
+            raise SpendingError(f"the budget of {self.budget} is used up; raise --budget to go on")
+        tokens = int(self.tally.tokens(texts).sum())
+        if self.pace is not None:
+            now = time.monotonic()
+            self._sleep(max(self._free_at - now, 0.0))
+            amount = tokens if self.pace.unit == "tokens" else len(texts)
+            self._free_at = max(self._free_at, now) + amount / self.pace.per_second
+        self._note(tokens)
+        return tokens
+
+    def give_back(self, tokens: int) -> None:
+        """Take back what was noted for texts that were not embedded."""
+        self._note(-tokens)
+
+    def _note(self, tokens: int) -> None:
+        self.state.note(_SPENT, {"tokens": max(self.tokens + tokens, 0)})
+
+
+class PayingEmbedder(WrappedEmbedder):
+    """An embedder whose texts are paid for from an account; to be put below the cache (`with_model`)."""
+
+    def __init__(self, embedder: Embedder, account: Account) -> None:
+        super().__init__(embedder)
+        self.account = account
+
+    def around(self, embedder: Embedder) -> PayingEmbedder:
+        """Another embedder, paid for from the same account."""
+        return PayingEmbedder(embedder, self.account)
+
+    def embed(self, texts: Sequence[Text], role: Role, *, progress: Progress = no_progress) -> Vectors:
+        """As the embedder inside.
+
+        Raises
+        ------
+        SpendingError
+            The budget has no room for them.
+        """
+        tokens = self.account.pay(texts)
+        try:
+            vectors = self.embedder.embed(texts, role, progress=progress)
+        except BaseException:
+            self.account.give_back(tokens)
+            raise
+        self._count(len(texts), tokens)
+        return vectors
+
+    def embed_each(self, texts: Sequence[Text], role: Role, keep: Keep, *, progress: Progress = no_progress) -> None:
+        """As the embedder inside.
+
+        Raises
+        ------
+        SpendingError
+            The budget has no room for all of them; none was sent.
+        """
+        tokens, done = self.account.pay(texts), 0
+
+        def keep_and_count(positions: Sequence[int], vectors: Vectors) -> None:
+            nonlocal done
+            keep(positions, vectors)
+            done += len(positions)
+
+        try:
+            self.embedder.embed_each(texts, role, keep_and_count, progress=progress)
+        except BaseException:
+            if not done:  # of a part it is not known what it cost
+                self.account.give_back(tokens)
+            raise
+        finally:
+            if done:
+                self._count(done, tokens)
+
+    def _count(self, documents: int, tokens: int) -> None:
+        usd = usd_of(tokens, self.account.tally.price) or 0.0
+        self.account.state.count({"embedded_by_worker": documents, "tokens": tokens, "usd": usd})

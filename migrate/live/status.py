@@ -1,0 +1,83 @@
+"""How a live store is doing: its verdict, what is true in it, what was asked and spent, and how that came about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from migrate.errors import UsageError
+from migrate.live.monitor import CALIBRATION, LiveVerdict, Monitor
+from migrate.live.state import Counter, LiveState, WorkerFacts, state_path
+from migrate.live.worker import MONITOR, is_running
+from migrate.stores.registry import open_store
+
+
+@dataclass(frozen=True, slots=True)
+class LiveStatus:
+    """A live store at one moment.
+
+    `verdict` is None before a worker has looked at it. `waiting` are queries that were sampled and not looked at yet,
+    of which `needed` are left to go before any is scored. `queued` are documents that were asked for and are not true.
+    `history` are facts over time, as `LiveState.note_history` keeps them.
+    """
+
+    location: str
+    count: int
+    true: int
+    queued: int
+    refused: int
+    verdict: LiveVerdict | None
+    needed: int
+    is_running: bool
+    worker: WorkerFacts
+    counters: Mapping[Counter, float]
+    history: tuple[tuple[float, Mapping[str, Any]], ...]
+
+    @property
+    def share(self) -> float:
+        """The share of the documents, 0-1, that have true vectors."""
+        return self.true / self.count if self.count else 0.0
+
+
+def open_state(location: str) -> LiveState:
+    """The state of a store that is served or worked at.
+
+    Raises
+    ------
+    UsageError
+        It has none yet.
+    StoreError, InputError, LockedError, OutputError
+        The store or its state cannot be read.
+    """
+    path = state_path(open_store(location))
+    if not path.exists():
+        raise UsageError(
+            f"{location}: nothing is known of a live store here; serve it with `migrate.live`, or begin with "
+            "`lead-migrate live run`"
+        )
+    return LiveState(path)
+
+
+def status_of(location: str) -> LiveStatus:
+    """How a live store is doing; raises as `open_state`."""
+    count = open_store(location).info.count
+    with open_state(location) as state:
+        kept = state.noted(MONITOR)
+        monitor = None if kept is None else Monitor.of_json(kept)
+        after = 0 if monitor is None else monitor.last
+        waiting = len(state.kept_queries(after, limit=10_000))
+        uncalibrated = monitor is None or monitor.calibration is None
+        return LiveStatus(
+            location=location,
+            count=count,
+            true=state.true_count,
+            queued=len(state.queue(1_000_000)),
+            refused=len(state.refused()),
+            verdict=None if monitor is None else monitor.verdict(waiting),
+            needed=max(CALIBRATION - waiting, 0) if uncalibrated else 0,
+            is_running=is_running(state),
+            worker=state.worker(),
+            counters=state.counters(),
+            history=tuple(state.history()),
+        )

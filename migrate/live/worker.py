@@ -1,0 +1,557 @@
+"""The worker of a live store: writes true vectors into it, most wanted first, and watches what is served.
+
+All that it does can be done again: vectors are in the embedding cache before anything else happens to them, and what
+the store holds is found out anew at each start. So a worker that was killed at any moment has lost nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Any, Final
+
+import numpy as np
+
+from migrate.audit.verdict import MARGIN, Outcome
+from migrate.cost import tally_of
+from migrate.embedders.base import Embedder
+from migrate.embedders.prefix import whole_embedder
+from migrate.errors import (
+    InputError,
+    LeadMigrateError,
+    LockedError,
+    OutputError,
+    RemoteError,
+    SpendingError,
+    StoreError,
+    UsageError,
+)
+from migrate.files import FileStamp, canonical_json, output_lock, reach
+from migrate.live.generation import generation_of, model_of
+from migrate.live.monitor import LiveVerdict, Monitor
+from migrate.live.paying import Account, Pace, PayingEmbedder
+from migrate.live.state import LiveState, WorkerFacts, WorkerPhase, state_path, text_hash
+from migrate.live.writing import VectorWriter, writer_of
+from migrate.reembed.choice import Budget
+from migrate.stores.base import Store
+from migrate.stores.confidence import stored_confidence
+from migrate.stores.file_store import as_files
+from migrate.stores.registry import open_store
+from migrate.stores.serving import is_cosine
+from migrate.translate import batch_rows
+from migrate.vectors import Document, Vectors, unit_rows
+
+_BATCH: Final = 64
+_POLL_S: Final = 1.0
+_LOOK_QUERIES: Final = 50
+_LOOK_S: Final = 60.0
+_MOST_QUERIES: Final = 200
+_HISTORY_S: Final = 60.0
+_LONGEST_PAUSE_S: Final = 60.0
+_HOOK_S: Final = 60.0
+_CLOSE: Final = 1e-6
+_MONITOR: Final = "monitor"
+_SAID: Final = "verdict that was told"
+
+MONITOR: Final = _MONITOR
+"""Under this name the state keeps the monitor."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerOptions:
+    """How a worker works.
+
+    `budget` is in documents or a share of the store, all that are true among them, or in tokens or dollars that the
+    worker spends in all its runs; None for the whole store. `queue_only` leaves alone what nobody asked for. `publish`
+    is the share of a store in files, 0-1, that waits for a new folder, `publish_s` the seconds after which that does
+    not matter; `survey_s` the seconds after which a database is looked through for new and changed documents. `once`
+    ends a run when there is nothing left to write. `on_unsafe` is a shell command, run when the verdict becomes NOT
+    SAFE, with the verdict as JSON on its standard input.
+    """
+
+    budget: Budget | None = None
+    pace: Pace | None = None
+    queue_only: bool = False
+    publish: float = 0.02
+    publish_s: float = 600.0
+    survey_s: float = 600.0
+    once: bool = False
+    on_unsafe: str | None = None
+    margin: float = MARGIN
+    price_usd_per_mtok: float | None = None
+    seed: int = 0
+
+
+@dataclass
+class Survey:
+    """What a store holds: hashes of the texts by id of documents that are true, and what is `left`, in order.
+
+    `bitwise` says that all that is true is so to the last bit; `refused` are texts that the model takes no vector of.
+    """
+
+    count: int = 0
+    true: dict[str, bytes] = field(default_factory=dict)
+    left: list[str] = field(default_factory=list)
+    rows: dict[str, int] = field(default_factory=dict)
+    refused: int = 0
+    bitwise: bool = True
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every document has its true vector, but those that the model refuses."""
+        return not self.left and len(self.true) + self.refused == self.count
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerReport:
+    """How a run ended: with `true` of `count` documents true; see `Survey` for the others."""
+
+    phase: WorkerPhase
+    count: int
+    true: int
+    refused: int
+    bitwise: bool
+    message: str
+
+
+class Worker:
+    """One run of the worker of the store at a location.
+
+    Parameters
+    ----------
+    location
+        A translated store, with texts.
+    embedder
+        The model that it was translated for, behind its cache.
+    options
+        See `WorkerOptions`.
+    sleep
+        Waits for some seconds.
+
+    Raises
+    ------
+    StoreError
+        The store has no texts, does not name its model, or names another.
+    UsageError
+        The model is not cached, the kind cannot be written to, or the budget needs a price.
+    InputError, LockedError, OutputError
+        As `LiveState`.
+    """
+
+    def __init__(
+        self,
+        location: str,
+        embedder: Embedder,
+        options: WorkerOptions | None = None,
+        *,
+        sleep: Callable[[float], Any] = time.sleep,
+    ) -> None:
+        self.location, self.options, self._sleep = location, options or WorkerOptions(), sleep
+        store, embedder = open_store(location), whole_embedder(embedder)
+        _check_fits(store, embedder)
+        self.state = LiveState(state_path(store))
+        try:
+            tally = tally_of(embedder, self.options.price_usd_per_mtok)
+            self.account = Account(self.state, tally, self.options.budget, self.options.pace, sleep=self._wait)
+            self.embedder = embedder.with_model(lambda model: PayingEmbedder(model, self.account))
+            self.writer: VectorWriter = writer_of(
+                store, self.state, share=self.options.publish, seconds=self.options.publish_s
+            )
+        except BaseException:
+            self.state.close()
+            raise
+        self.store, self.survey = store, Survey()
+        self._verdict: LiveVerdict | None = None
+        self._generation: str | None = None
+        self._surveyed_at = self._looked_at = self._noted_at = -np.inf
+        self._failures = 0
+
+    def run(self) -> WorkerReport:
+        """Work until somebody asks to stop, or, `once`, until nothing is left to do.
+
+        Raises
+        ------
+        LockedError
+            Another worker is at it.
+        StoreError, OutputError, InputError
+            The store, the cache or the state cannot be read or written. What was embedded is in the cache.
+        """
+        with self.state, self._alone():
+            self.state.ask_to_stop(stop=False)
+            phase: WorkerPhase = "failed"
+            message = "broke off"
+            try:
+                self._survey()
+                phase, message = self._work()
+            except LeadMigrateError as error:
+                message = str(error)
+                raise
+            finally:
+                self._say(phase, message)
+                self._note_history(now=True)
+        found = self.survey
+        return WorkerReport(phase, found.count, len(found.true), found.refused, found.bitwise, message)
+
+    def _work(self) -> tuple[WorkerPhase, str]:
+        while True:
+            if self.state.stop_asked:
+                self._publish()
+                return "stopped", "asked to stop"
+            try:
+                idle = self._turn()
+            except RemoteError as error:
+                self._pause(str(error))
+                continue
+            self._failures = 0
+            if idle is not None:
+                phase, message = idle
+                if self.options.once:
+                    self._look(now=True)
+                    return phase, message
+                self._say(phase, message)
+                self._wait(_POLL_S)
+
+    def _turn(self) -> tuple[WorkerPhase, str] | None:
+        """One step of the work; the phase and why, where there was nothing to write."""
+        if self._is_other():
+            self._survey()
+        self._look()
+        self._note_history()
+        documents = self._next()
+        stops = None
+        if documents:
+            self._say("running", "")
+            stops = self._fill(documents)
+        if self.writer.is_due(self.survey.count):
+            self._publish()
+        if documents and stops is None:
+            return None
+        if self.writer.waiting:
+            self._publish()
+        if stops is not None:
+            return "paused", stops
+        if not self._is_settled():
+            return None
+        return self._end()
+
+    def _end(self) -> tuple[WorkerPhase, str]:
+        found = self.survey
+        if found.is_complete:
+            refused = f", but {found.refused:,} that it refuses" if found.refused else ""
+            equal = "to the bit, as a full re-embed has them" if found.bitwise else "as the store can hold them"
+            return "complete", f"all {len(found.true):,} vectors are the model's own{refused}, {equal}"
+        if found.left and not self.options.queue_only:
+            return "paused", f"the budget of {self.options.budget} is used up"
+        return "running", "nothing more was asked for"
+
+    def _is_settled(self) -> bool:
+        """Whether the survey still says what the store holds; makes one where that may be otherwise."""
+        if not self.survey.left and not self.survey.is_complete:
+            before = len(self.survey.true)
+            self._survey()
+            return len(self.survey.true) == before or self.survey.is_complete
+        return True
+
+    # What there is to do.
+
+    def _is_other(self) -> bool:
+        """Whether the store may hold other documents than the survey has seen."""
+        files = as_files(self.store)
+        if files is None:
+            return time.monotonic() - self._surveyed_at >= self.options.survey_s
+        try:
+            return any(FileStamp.of(stamp.path) != stamp for stamp in files.stamps)
+        except OutputError:  # gone, to make place for another
+            return True
+
+    def _survey(self) -> None:
+        """Find out which documents are true in the store: their vector is the one that the cache has of their text."""
+        store = self.store = open_store(self.location)
+        _check_fits(store, self.embedder)
+        self._adopt(store)
+        refused, known, found = self.state.refused(), self.state.true_documents(), Survey(store.info.count)
+        ranked: list[tuple[bool, float, int, str]] = []
+        confidence, cosine = _confidence(store), is_cosine(store.info)
+        for start, ids, vectors, documents in _blocks(store):
+            cached = self.embedder.find(documents, "document")
+            for place, document in enumerate(documents):
+                digest, row = text_hash(document.text), start + place
+                found.rows[ids[place]] = row
+                if refused.get(document.id, (None,))[0] == digest:
+                    found.refused += 1
+                    continue
+                true = cached.get(place)
+                sure = 0.0 if confidence is None or np.isnan(confidence[row]) else float(confidence[row])
+                if true is not None and not store.info.exact:  # it keeps codes: nothing to compare
+                    same, bitwise = sure == 1, False
+                else:
+                    same, bitwise = _same(vectors[place], true, cosine=cosine)
+                if same:
+                    found.true[document.id] = digest
+                    found.bitwise &= bitwise
+                else:
+                    ranked.append((true is None, sure, row, document.id))
+        found.left = [doc_id for *_, doc_id in sorted(ranked, reverse=True)]  # taken from the end
+        self.state.unmark([doc_id for doc_id, digest in known.items() if found.true.get(doc_id) != digest])
+        self.state.mark_true({doc_id: own for doc_id, own in found.true.items() if known.get(doc_id) != own})
+        self.state.accept([doc_id for doc_id in refused if doc_id in found.left])
+        self.survey, self._surveyed_at = found, time.monotonic()
+        self.writer.waiting = {}
+
+    def _adopt(self, store: Store) -> None:
+        """Note which store this is; another one than the last ends the epoch of the monitor."""
+        self._generation = generation_of(store)
+        forget = self.state.generation not in (None, self._generation)
+        self.state.adopt(self.embedder.cache_scope("document"), self._generation, forget_true=forget)
+        manifest = store.info.manifest
+        # What the vectors without a true one are of; true vectors that came since do not change it.
+        translation = canonical_json(None if manifest is None else dict(manifest.inputs))
+        kept = self.state.noted(_MONITOR)
+        if kept is not None and kept["translation"] != translation:
+            last = max((query.number for query in self.state.kept_queries(kept["last"], limit=10**6)), default=0)
+            fresh = replace(Monitor.of_json(kept).new_epoch(), last=max(last, kept["last"]), margin=self.options.margin)
+            self.state.note(_MONITOR, {**fresh.as_json(), "translation": translation})
+        elif kept is None:
+            self.state.note(_MONITOR, {**Monitor(self.options.margin).as_json(), "translation": translation})
+
+    def _next(self) -> list[Document]:
+        """The documents to embed next: the most wanted, then, where others are to be too, the least sure."""
+        room = self._room()
+        waiting, found = self.writer.waiting, self.survey
+        size = min(_BATCH, room)
+        if self.options.pace is not None and self.options.pace.unit == "documents":
+            size = min(size, max(int(5 * self.options.pace.per_second), 1))
+        if size <= 0:
+            return []
+        wanted = (one.id for one in self.state.queue(_BATCH + len(waiting)) if one.id in found.rows)
+        ids = [doc_id for doc_id in wanted if doc_id not in waiting and doc_id not in found.true][:size]
+        chosen = set(ids)
+        while not self.options.queue_only and len(ids) < size and found.left:
+            doc_id = found.left.pop()
+            if doc_id not in chosen and doc_id not in waiting and doc_id not in found.true:
+                ids.append(doc_id)
+        return self._documents(ids)
+
+    def _room(self) -> int:
+        """How many more documents may become true."""
+        budget, done = self.options.budget, len(self.survey.true) + len(self.writer.waiting)
+        if budget is None or budget.unit not in ("share", "documents"):
+            return self.survey.count
+        most = budget.amount * self.survey.count if budget.unit == "share" else budget.amount
+        return max(round(most) - done, 0)
+
+    def _documents(self, ids: Sequence[str]) -> list[Document]:
+        rows = np.array([self.survey.rows[doc_id] for doc_id in ids], dtype=np.int64)
+        return list(self.store.documents(rows)) if len(rows) else []
+
+    # Doing it.
+
+    def _fill(self, documents: Sequence[Document]) -> str | None:
+        """Embed documents and hand them to the writer; why that is the end of it, where it is."""
+        known = self.embedder.known(documents, "document")
+        new = [document for document, is_known in zip(documents, known, strict=True) if not is_known]
+        fits = self.account.fits(new)
+        left = {document.id for document in new[fits:]}
+        mine = [document for document in documents if document.id not in left]
+        try:
+            for part, vectors in self._embedded(mine):
+                reach("embedded")
+                self.writer.put(self.store, part, vectors)
+                if as_files(self.store) is None:
+                    self.survey.true.update({document.id: text_hash(document.text) for document in part})
+        except RemoteError:
+            self.survey.left.extend(document.id for document in mine)
+            raise
+        if not left:
+            return None
+        self.survey.left.extend(sorted(left))
+        return f"the budget of {self.options.budget} is used up"
+
+    def _embedded(self, documents: Sequence[Document]) -> Iterator[tuple[Sequence[Document], Vectors]]:
+        """The documents with their vectors; what the model refuses is noted, and left out."""
+        if not documents:
+            return
+        try:
+            yield documents, self.embedder.embed_documents(list(documents))
+        except SpendingError:  # queries were quicker to spend it
+            self.survey.left.extend(document.id for document in documents)
+        except InputError as error:
+            if len(documents) == 1:
+                self.embedder.find(list(documents), "document")  # if the cache is to blame, it fails again
+                document = documents[0]
+                self.state.refuse({document.id: (text_hash(document.text), str(error))})
+                self.state.count({"refused_documents": 1})
+                self.survey.refused += 1
+                return
+            half = len(documents) // 2
+            yield from self._embedded(documents[:half])
+            yield from self._embedded(documents[half:])
+
+    def _publish(self) -> None:
+        """Let a store in files have what waits."""
+        store = self.writer.publish(self.embedder, self.survey.true)
+        if store is not None:
+            self._survey()
+            self._note_history(now=True)
+
+    # Watching.
+
+    def _look(self, *, now: bool = False) -> None:
+        """Let the monitor look at queries that were sampled since, and tell what it says."""
+        if self._verdict is None:
+            kept = self.state.noted(_MONITOR)
+            self._verdict = Monitor.of_json(kept).verdict()
+        if not now and time.monotonic() - self._looked_at < _POLL_S:
+            return
+        kept = self.state.noted(_MONITOR)
+        monitor = Monitor.of_json(kept)
+        queries = self.state.kept_queries(monitor.last, limit=_MOST_QUERIES)
+        is_time = now or len(queries) >= _LOOK_QUERIES or time.monotonic() - self._looked_at >= _LOOK_S
+        self._looked_at = time.monotonic() if is_time else self._looked_at
+        if is_time and len(queries) >= monitor.wants:
+            true = self.survey.true
+            is_true = np.array([doc_id in true for batch in self.store.scan() for doc_id in batch.ids], dtype=bool)
+            try:
+                monitor = monitor.judged(self.store, self.embedder, queries, is_true, seed=self.options.seed)
+            except (SpendingError, InputError):  # its documents cannot be paid for, or not be embedded: no verdict
+                return
+            self.state.note(_MONITOR, {**kept, **monitor.as_json()})
+            queries = []
+        self._verdict = monitor.verdict(len(queries))
+        self._tell(self._verdict)
+
+    def _tell(self, verdict: LiveVerdict) -> None:
+        """Run the command where the verdict has become NOT SAFE; once, whoever asks again."""
+        said = self.state.noted(_SAID)
+        if said == str(verdict.outcome):
+            return
+        if verdict.outcome is Outcome.NOT_SAFE and self.options.on_unsafe:
+            subprocess.run(  # noqa: S602 - the user's own command line
+                self.options.on_unsafe,
+                shell=True,
+                input=canonical_json(verdict.as_json()).encode(),
+                timeout=_HOOK_S,
+                check=False,
+                env={**os.environ, "LIVE_STORE": self.location, "LIVE_VERDICT": str(verdict.outcome)},
+            )
+        self.state.note(_SAID, str(verdict.outcome))
+
+    # Telling.
+
+    def _say(self, phase: WorkerPhase, message: str) -> None:
+        verdict = None if self._verdict is None else self._verdict.as_json()
+        before = self.state.worker()
+        facts = WorkerFacts(phase, os.getpid(), self._generation, self.account.usd, verdict, message)
+        if replace(before, updated=0.0) != replace(facts, updated=0.0):
+            self.state.set_worker(facts)
+
+    def _note_history(self, *, now: bool = False) -> None:
+        if not now and time.monotonic() - self._noted_at < _HISTORY_S:
+            return
+        self._noted_at = time.monotonic()
+        verdict = self._verdict
+        facts: dict[str, Any] = {
+            "count": self.survey.count,
+            "true": len(self.survey.true),
+            "tokens": self.account.tokens,
+            "usd": self.account.usd,
+        }
+        if verdict is not None and verdict.n_queries:
+            facts |= {name: getattr(verdict, name) for name in ("mean", "likely", "lower", "upper")}
+        self.state.note_history(facts)
+
+    def _pause(self, why: str) -> None:
+        """Wait for a model or a server that does not answer, longer each time."""
+        self._say("paused", why)
+        self.state.count({"embedder_failures": 1})
+        self._wait(min(2.0**self._failures, _LONGEST_PAUSE_S))
+        self._failures += 1
+
+    def _wait(self, seconds: float) -> None:
+        """Wait, unless somebody asks to stop."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0 and not self.state.stop_asked:
+            self._sleep(min(left, _POLL_S))
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Hold the lock of the store's workers."""
+        try:
+            lock = output_lock(self.state.path.with_name("worker"))
+            lock.__enter__()
+        except LockedError as error:
+            pid = self.state.worker().pid
+            raise LockedError(
+                f"{self.location}: another worker is at it (process {pid}); `lead-migrate live stop` ends it"
+            ) from error
+        try:
+            yield
+        finally:
+            lock.__exit__(None, None, None)
+
+
+def is_running(state: LiveState) -> bool:
+    """Whether a worker holds the lock of a store."""
+    try:
+        with output_lock(state.path.with_name("worker")):
+            return False
+    except LockedError:
+        return True
+
+
+def stop_worker(state: LiveState, *, seconds: float, sleep: Callable[[float], Any] = time.sleep) -> bool:
+    """Ask the worker to come to an end, and wait for it; whether it did within so many seconds."""
+    state.ask_to_stop()
+    end = time.monotonic() + seconds
+    while is_running(state):
+        if time.monotonic() > end:
+            return False
+        sleep(0.1)
+    return True
+
+
+def _check_fits(store: Store, embedder: Embedder) -> None:
+    location, model = store.info.location, model_of(store)
+    if not store.info.has_texts:
+        raise StoreError(f"{location}: expected a store with texts to embed, found one without")
+    if model != embedder.identity:
+        raise StoreError(
+            f"{location}: the store was translated for {model.spec}, but the model is {embedder.identity.spec}; name "
+            "the store's own model"
+        )
+    if not embedder.is_cached or not embedder.keeps:
+        raise UsageError(
+            f"{location}: expected a model whose vectors are cached, found one whose are not; leave out --no-cache"
+        )
+
+
+def _confidence(store: Store) -> Vectors | None:
+    try:
+        return stored_confidence(store)
+    except StoreError:  # of a database whose documents came or went since
+        return None
+
+
+def _blocks(store: Store) -> Iterator[tuple[int, Sequence[str], Vectors, list[Document]]]:
+    documents, start = store.documents(), 0
+    for batch in store.scan(batch_size=batch_rows(store.info.dim)):
+        texts = list(islice(documents, len(batch)))
+        if [document.id for document in texts] != list(batch.ids):
+            raise StoreError(f"{store.info.location}: the store changed while it was read; run again")
+        yield start, batch.ids, batch.vectors, texts
+        start += len(batch)
+
+
+def _same(stored: Vectors, true: Vectors | None, *, cosine: bool) -> tuple[bool, bool]:
+    """Whether a vector of the store is the true one, and whether it is so to the bit."""
+    if true is None or stored.shape != true.shape:
+        return False, False
+    if np.array_equal(stored, true):
+        return True, True
+    near = cosine and np.allclose(unit_rows(stored[None]), unit_rows(true[None]), rtol=0, atol=_CLOSE)
+    return bool(near), False

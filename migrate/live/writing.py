@@ -1,0 +1,180 @@
+"""How true vectors come into a store that is being read: one by one into a database, by a new folder into files.
+
+A folder is written anew beside the old one, from the embedding cache, and takes its place in one step. Whoever has the
+old one open goes on reading it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from migrate.backfill import backfill_store
+from migrate.embedders.base import Embedder
+from migrate.errors import UsageError
+from migrate.files import exchange_paths, output_errors, output_lock, reach, real_path, sync_folder
+from migrate.live.generation import generation_of
+from migrate.live.state import LiveState, text_hash
+from migrate.stores.base import Store
+from migrate.stores.file_store import as_files
+from migrate.stores.registry import open_store, path_in
+from migrate.stores.serving import Updatable
+from migrate.vectors import Document, Vectors
+
+_NEXT: Final = "next"
+_OLD: Final = "old"
+
+
+class VectorWriter(ABC):
+    """Writes true vectors into the store at a location, and notes in the state which documents have them.
+
+    `waiting` are documents whose vectors are in the cache, but not in the store yet.
+    """
+
+    def __init__(self, location: str, state: LiveState) -> None:
+        self.location, self.state = location, state
+        self.waiting: dict[str, bytes] = {}
+
+    @abstractmethod
+    def put(self, store: Store, documents: Sequence[Document], vectors: Vectors) -> None:
+        """Take the true vectors, (n, dim), of some documents; raises as the store does."""
+
+    def is_due(self, count: int) -> bool:
+        """Whether what waits is enough to be published, in a store of `count` documents."""
+        return False
+
+    def publish(self, embedder: Embedder, true: Mapping[str, bytes]) -> Store | None:
+        """Bring what waits into the store: the new store, None where nothing changed.
+
+        `true` are the documents that had true vectors before, with the hashes of their texts.
+        """
+        return None
+
+
+class RecordWriter(VectorWriter):
+    """Into a database, whose records can be written one by one."""
+
+    def put(self, store: Store, documents: Sequence[Document], vectors: Vectors) -> None:
+        """Write them at once; first into the store, then into the state: a kill in between costs nothing."""
+        if not isinstance(store, Updatable):
+            raise UsageError(
+                f"{self.location}: stores of the kind {store.info.kind} cannot be written to while they serve"
+            )
+        written = store.put_vectors([document.id for document in documents], vectors)
+        reach("vectors written")
+        self.state.mark_true({document.id: text_hash(document.text) for document in documents})
+        self.state.count({"written_back": written})
+
+
+class FolderWriter(VectorWriter):
+    """Into files: all that waits comes by one new folder.
+
+    Parameters
+    ----------
+    share
+        Of the store's documents, 0-1: so many have to wait before a folder is written.
+    seconds
+        Or so long, if any wait.
+    """
+
+    def __init__(self, location: str, state: LiveState, *, share: float, seconds: float) -> None:
+        super().__init__(location, state)
+        self._share, self._seconds = share, seconds
+        self._published_at = time.monotonic()
+        place, folder = path_in(location), _folder(open_store(location))
+        if place is None or real_path(place) != folder:
+            raise UsageError(
+                f"{location}: expected a folder that is one store, found a file; true vectors come by a new folder: "
+                "give the store a folder of its own, and name that"
+            )
+        self.folder = folder
+        self._next = state.path.parent / _NEXT
+        self._old = state.path.parent / _OLD
+
+    def put(self, store: Store, documents: Sequence[Document], vectors: Vectors) -> None:
+        """Let them wait; the cache has them."""
+        self.waiting.update({document.id: text_hash(document.text) for document in documents})
+
+    def is_due(self, count: int) -> bool:
+        """Whether so many wait, or for so long."""
+        if not self.waiting:
+            return False
+        waited = time.monotonic() - self._published_at
+        return len(self.waiting) >= max(self._share * count, 1) or waited >= self._seconds
+
+    def publish(self, embedder: Embedder, true: Mapping[str, bytes]) -> Store | None:
+        """Write the store with all that the cache has, and let it take the place of the old one."""
+        if not self.waiting:
+            return None
+        with output_lock(self.folder):
+            shutil.rmtree(self._next, ignore_errors=True)
+            backfill_store(open_store(self.location), embedder, self._next, force=True, restart=True)
+            reach("folder written")
+            store = self._take_place()
+        new = {**true, **self.waiting}
+        self.state.mark_true(new, generation=generation_of(store))
+        self.state.count({"written_back": len(self.waiting)})
+        self.waiting = {}
+        self._published_at = time.monotonic()
+        return store
+
+    def replace(self, folder: Path) -> Store:
+        """Let a folder that was written otherwise take the place of the store's."""
+        with output_lock(self.folder):
+            if folder != self._next:
+                shutil.rmtree(self._next, ignore_errors=True)
+                os.rename(folder, self._next)
+            return self._take_place()
+
+    def _take_place(self) -> Store:
+        with output_errors(self.folder):
+            _complete(self.folder, self._next)
+            sync_folder(self._next)
+            if not exchange_paths(self._next, self.folder):  # not Linux: between two renames there is nothing there
+                shutil.rmtree(self._old, ignore_errors=True)
+                os.rename(self.folder, self._old)
+                os.rename(self._next, self.folder)
+            sync_folder(self.folder.parent)
+            reach("folder exchanged")
+            for gone in (self._next, self._old):
+                shutil.rmtree(gone, ignore_errors=True)
+        return open_store(self.location)
+
+
+def _folder(store: Store) -> Path | None:
+    files = as_files(store)
+    return None if files is None else real_path(files.folder)
+
+
+def _complete(old: Path, new: Path) -> None:
+    """Copy what else lies in the old folder: files of the user's, the token of a switch."""
+    for path in old.rglob("*"):
+        target = new / path.relative_to(old)
+        if path.is_dir():
+            target.mkdir(exist_ok=True)
+        elif not target.exists():
+            shutil.copy2(path, target)
+
+
+def writer_of(store: Store, state: LiveState, *, share: float, seconds: float) -> VectorWriter:
+    """The writer of a store's kind.
+
+    Raises
+    ------
+    UsageError
+        The kind can be written to in neither way.
+    """
+    location = store.info.location
+    if as_files(store) is not None:
+        return FolderWriter(location, state, share=share, seconds=seconds)
+    if isinstance(store, Updatable):
+        return RecordWriter(location, state)
+    raise UsageError(
+        f"{location}: stores of the kind {store.info.kind} cannot be written to while they serve; use two-stage search "
+        "and `backfill --from-cache`"
+    )

@@ -1,0 +1,210 @@
+"""A live store as text, as JSON, as Prometheus has it, and as a page with its quality and spending over time."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, Final
+
+from migrate import __version__
+from migrate.live.status import LiveStatus
+from migrate.live.worker import WorkerReport
+from migrate.report.page import as_plain, render_page
+from migrate.report.svg.charts import Line, line_chart
+from migrate.report.svg.frame import Chart, percent
+from migrate.report.terminal import wrap
+
+_HOUR_S: Final = 3600.0
+_MOST_POINTS: Final = 400
+
+_COUNTERS: Final = {
+    "queries": "Queries that were answered.",
+    "degraded_queries": "Queries that ranked documents by translated vectors.",
+    "query_seconds": "Seconds that queries took.",
+    "embedded_by_queries": "Documents embedded while a query waited.",
+    "embedded_by_worker": "Documents embedded by the worker.",
+    "found_in_cache": "True vectors that queries found in the embedding cache.",
+    "written_back": "True vectors written into the store.",
+    "tokens": "Tokens that were sent to the model.",
+    "usd": "US dollars that they cost.",
+    "embedder_failures": "Times that the model failed.",
+    "embedder_timeouts": "Times that the model was too slow for a query.",
+    "refused_documents": "Texts that the model takes no vector of.",
+    "refits": "Times that the stitch was fitted again.",
+}
+
+
+def status_text(status: LiveStatus) -> str:
+    """The verdict first, then what is true, what the worker does, and what was asked for."""
+    lines = [verdict_sentence(status), _true_sentence(status), _worker_sentence(status)]
+    counters = status.counters
+    if counters["queries"]:
+        degraded = counters["degraded_queries"] / counters["queries"]
+        lines.append(
+            f"{counters['queries']:,.0f} queries, {degraded:.1%} of them ranked by some translated vectors; "
+            f"{counters['embedded_by_queries']:,.0f} documents embedded while they waited"
+        )
+    return "\n".join(wrap(line) for line in lines)
+
+
+def verdict_sentence(status: LiveStatus) -> str:
+    """The verdict with its bounds, or what is missing for one."""
+    verdict = status.verdict
+    if verdict is None or not verdict.n_queries:
+        needed = f", {status.needed:,} more are needed to begin with" if status.needed else ""
+        waiting = 0 if verdict is None else verdict.waiting
+        return f"INCONCLUSIVE: no sampled query was scored yet ({waiting:,} wait{needed})"
+    span = f"agreement@10 {verdict.likely:.3f} to {verdict.mean:.3f} over {verdict.n_queries:,} sampled queries"
+    bounds = f"95 % bounds at all looks {verdict.lower:.3f} to {verdict.upper:.3f}"
+    why = {
+        "SAFE": f"at least {verdict.safe:.3f}, which stands for a retention of {verdict.margin:g}",
+        "NOT SAFE": f"below {verdict.harmful:.3f}, which stands for a retention below {verdict.margin:g}",
+    }
+    tail = why.get(str(verdict.outcome), f"SAFE from {verdict.safe:.3f}, NOT SAFE below {verdict.harmful:.3f}")
+    return f"{verdict.outcome}: {span}, {bounds}: {tail}"
+
+
+def _true_sentence(status: LiveStatus) -> str:
+    refused = f", {status.refused:,} refused by the model" if status.refused else ""
+    return (
+        f"{status.true:,} of {status.count:,} vectors are true ones ({status.share:.1%}){refused}; {status.queued:,} "
+        "more were asked for"
+    )
+
+
+def _worker_sentence(status: LiveStatus) -> str:
+    worker, spent = status.worker, status.counters
+    cost = f"{spent['tokens']:,.0f} tokens" + (f", ${spent['usd']:,.4f}" if spent["usd"] else "")
+    if worker.phase == "none":
+        return f"no worker has run yet; spent {cost}"
+    if worker.phase in ("running", "paused", "complete") and not status.is_running:
+        state = f"no worker is running; the last one ended while {worker.phase}"
+    else:
+        state = f"worker {worker.phase}"
+    return state + (f": {worker.message}" if worker.message else "") + f"; spent {cost}"
+
+
+def report_text(report: WorkerReport) -> str:
+    """How a run of the worker ended."""
+    refused = f", {report.refused:,} refused" if report.refused else ""
+    return wrap(f"{report.phase}: {report.message}; {report.true:,} of {report.count:,} vectors are true ones{refused}")
+
+
+def report_document(report: WorkerReport) -> dict[str, Any]:
+    """The same for programs."""
+    return {"schema_version": 1, "kind": "live run", **asdict(report)}
+
+
+def status_document(status: LiveStatus) -> dict[str, Any]:
+    """The status for programs."""
+    worker = {name: getattr(status.worker, name) for name in ("phase", "pid", "spent_usd", "message", "updated")}
+    plain: dict[str, Any] = as_plain(
+        {
+            "schema_version": 1,
+            "kind": "live status",
+            "path": status.location,
+            "verdict": None if status.verdict is None else status.verdict.as_json(),
+            "count": status.count,
+            "true": status.true,
+            "queued": status.queued,
+            "refused": status.refused,
+            "running": status.is_running,
+            "worker": worker,
+            "counters": dict(status.counters),
+        }
+    )
+    return plain
+
+
+def metrics_text(status: LiveStatus) -> str:
+    """The status in the text format of Prometheus, version 0.0.4."""
+    lines: list[str] = []
+
+    def add(name: str, kind: str, about: str, *samples: tuple[str, float]) -> None:
+        full = f"lead_migrate_live_{name}"
+        lines.extend([f"# HELP {full} {about}", f"# TYPE {full} {kind}"])
+        lines.extend(f"{full}{{{_labels(store=status.location)}{more}}} {number!r}" for more, number in samples)
+
+    for counter, about in _COUNTERS.items():
+        add(f"{counter}_total", "counter", about, ("", float(status.counters[counter])))  # type: ignore[index]
+    add("documents", "gauge", "Documents of the store.", ("", float(status.count)))
+    add("true_documents", "gauge", "Documents with true vectors in the store.", ("", float(status.true)))
+    add("queued_documents", "gauge", "Documents that were asked for and are not true.", ("", float(status.queued)))
+    add("worker_running", "gauge", "1 while a worker runs.", ("", float(status.is_running)))
+    verdict = status.verdict
+    said = "INCONCLUSIVE" if verdict is None else str(verdict.outcome)
+    outcomes = [(f',outcome="{name}"', float(name == said)) for name in ("SAFE", "NOT SAFE", "INCONCLUSIVE")]
+    add("verdict", "gauge", "1 for the verdict of now.", *outcomes)
+    if verdict is not None and verdict.n_queries:
+        add("scored_queries", "gauge", "Sampled queries of this epoch.", ("", float(verdict.n_queries)))
+        sides = [(f',bound="{side}"', float(getattr(verdict, side))) for side in ("lower", "likely", "mean", "upper")]
+        add("agreement", "gauge", "Agreement@10 with a full re-embed, and its bounds at all looks.", *sides)
+    return "\n".join(lines) + "\n"
+
+
+def _labels(**labels: str) -> str:
+    def escaped(words: str) -> str:
+        return words.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+
+    return ",".join(f'{name}="{escaped(words)}"' for name, words in labels.items())
+
+
+def status_page(status: LiveStatus) -> str:
+    """The status as one HTML file: the verdict, and charts of quality and spending over time."""
+    now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+    sentences = [_true_sentence(status), _worker_sentence(status)]
+    counters = [(about, f"{status.counters[name]:,.4g}") for name, about in _COUNTERS.items()]  # type: ignore[index]
+    return render_page(
+        "live.html",
+        outcome="INCONCLUSIVE" if status.verdict is None else str(status.verdict.outcome),
+        verdict=verdict_sentence(status),
+        sentences=sentences,
+        location=status.location,
+        charts=[chart for chart in (_quality(status), _progress(status), _spending(status)) if chart is not None],
+        counters=counters,
+        version=__version__,
+        made=now,
+    )
+
+
+def _hours(status: LiveStatus, *names: str) -> list[tuple[float, Mapping[str, Any]]]:
+    """What was noted over time, in hours since the first note, where it has these facts; thinned."""
+    noted = [((at - status.history[0][0]) / _HOUR_S, facts) for at, facts in status.history]
+    kept = [(hours, facts) for hours, facts in noted if all(name in facts for name in names)]
+    return [*kept[: -1 : max(len(kept) // _MOST_POINTS, 1)], *kept[-1:]]
+
+
+def _quality(status: LiveStatus) -> Chart | None:
+    noted = _hours(status, "mean", "lower", "upper")
+    if not noted or status.verdict is None:
+        return None
+    points = [(hours, float(facts["mean"])) for hours, facts in noted]
+    bounds = [(float(facts["lower"]), float(facts["upper"])) for _, facts in noted]
+    line = Line("agreement in the pool, between its bounds", points, bounds)
+    return line_chart(
+        "quality over time",
+        [line],
+        x_label="hours",
+        y_label="agreement@10, between its bounds",
+        level=status.verdict.safe,
+        level_label="SAFE from here",
+    )
+
+
+def _progress(status: LiveStatus) -> Chart | None:
+    points = [(hours, facts["true"] / max(facts["count"], 1)) for hours, facts in _hours(status, "true", "count")]
+    if not points:
+        return None
+    line = Line("true vectors", points)
+    return line_chart("true vectors over time", [line], x_label="hours", y_label="true vectors", y_form=percent)
+
+
+def _spending(status: LiveStatus) -> Chart | None:
+    noted = _hours(status, "tokens", "usd")
+    if not noted:
+        return None
+    name = "usd" if any(facts["usd"] for _, facts in noted) else "tokens"
+    line = Line(name, [(hours, float(facts[name])) for hours, facts in noted])
+    label = "US dollars spent by the worker" if name == "usd" else "tokens sent by the worker"
+    return line_chart("spending over time", [line], x_label="hours", y_label=label)

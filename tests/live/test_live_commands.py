@@ -1,0 +1,124 @@
+"""`lead-migrate live`: a worker from the command line, beside a searcher, and what is told of it."""
+
+import json
+import threading
+import time
+
+import numpy as np
+import pytest
+from openai_server import OpenAIServer
+
+from migrate.cli.main import run
+from migrate.embedders import load_embedder
+from migrate.live.searcher import LiveLimits, LiveSearcher
+from migrate.live.status import status_of
+from migrate.report.live import metrics_text, status_page, status_text
+from migrate.stores import open_store
+from migrate.stores.base import read_all
+
+pytestmark = pytest.mark.slow
+
+MODEL = ["--dimensions", 24]
+SMALL = "openai:text-embedding-3-small"
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path / "none"))
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789")
+
+
+@pytest.fixture
+def server(monkeypatch):
+    with OpenAIServer() as running:
+        monkeypatch.setenv("OPENAI_BASE_URL", running.url)
+        yield running
+
+
+def lead_migrate(*arguments):
+    return run([str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def translated(source_folder, server, tmp_path):
+    fit = ["fit", source_folder, "--target", SMALL, *MODEL, "--sample", 50, "--stitch", "ridge", "-o", tmp_path / "st"]
+    assert lead_migrate(*fit) == 0
+    assert lead_migrate("translate", source_folder, tmp_path / "st", "-o", tmp_path / "new") == 0
+    return tmp_path / "new"
+
+
+def test_a_store_is_completed_and_says_so(translated, server, tmp_path, capsys):
+    capsys.readouterr()
+    assert lead_migrate("live", "run", translated, "--once", "--budget", "90", "--json") == 0
+    done = json.loads(capsys.readouterr().out)
+    assert (done["phase"], done["true"], done["count"]) == ("paused", 90, 150)
+    assert lead_migrate("live", "run", translated, "--once", "--budget", "$1") == 0
+    assert "complete: all 150 vectors are the model's own, to the bit" in " ".join(capsys.readouterr().out.split())
+    assert lead_migrate("live", "status", translated) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("INCONCLUSIVE: no sampled query was scored yet"), "the verdict comes first"
+    assert "150 of 150 vectors are true ones (100.0%)" in said
+    assert lead_migrate("live", "stop", translated) == 0
+    assert "no worker is running" in capsys.readouterr().out
+    embedder = load_embedder(SMALL, dimensions=24)
+    true = embedder.embed_documents(list(open_store(translated).documents()))
+    assert np.array_equal(read_all(open_store(translated).scan()).vectors, true)
+
+
+def test_counters_are_what_prometheus_reads(translated, server, tmp_path, capsys):
+    parser = pytest.importorskip("prometheus_client.parser")
+    lead_migrate("live", "run", translated, "--once", "--budget", "70")
+    metrics, page = tmp_path / "live.prom", tmp_path / "live.html"
+    capsys.readouterr()
+    assert lead_migrate("live", "status", translated, "--metrics", metrics, "--html", page, "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    families = {family.name: family for family in parser.text_string_to_metric_families(metrics.read_text())}
+    true = families["lead_migrate_live_true_documents"]
+    assert (true.type, true.samples[0].value, true.samples[0].labels["store"]) == ("gauge", 70, str(translated))
+    embedded = families["lead_migrate_live_embedded_by_worker"]
+    assert (embedded.type, embedded.samples[0].value) == ("counter", told["counters"]["embedded_by_worker"])
+    assert sum(sample.value for sample in families["lead_migrate_live_verdict"].samples) == 1
+    assert page.read_text().count("<svg") >= 2
+
+
+def test_a_worker_next_to_a_searcher_and_the_verdict(translated, server, tmp_path):
+    embedder = load_embedder(SMALL, dimensions=24)
+    documents = list(open_store(translated).documents())
+    asked, errors = [], []
+    limits = LiveLimits(sampled=1.0, max_ms=50, max_documents=4, refresh_s=0.05)
+    with LiveSearcher(str(translated), embedder, limits=limits) as searcher:
+
+        def ask():
+            try:
+                for turn in range(260):
+                    asked.append(searcher.search(f"{documents[turn % 150].text[:40]} {turn}", k=5))
+            except Exception as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        assert lead_migrate("live", "run", translated, "--once", "--yes", "--publish", 0.1) == 0
+        thread.join()
+    assert not errors
+    assert all(len(answer.ids) == 5 for answer in asked)
+    assert len({answer.generation for answer in asked}) > 1
+    time.sleep(0.1)
+    assert lead_migrate("live", "run", translated, "--once", "--yes") == 0
+    status = status_of(str(translated))
+    assert status.true == 150
+    assert status.verdict.n_queries > 20
+    assert status.verdict.mean > 0.9
+    assert "agreement@10" in status_text(status)
+    assert 'lead_migrate_live_agreement{store="' in metrics_text(status)
+    assert "quality over time" in status_page(status)
+
+
+def test_a_paid_model_without_a_budget_is_asked_about(translated, capsys):
+    assert lead_migrate("live", "run", translated, "--once") == 2
+    assert "--budget" in capsys.readouterr().err
+
+
+def test_a_store_that_nobody_serves_has_no_status(source_folder, capsys):
+    assert lead_migrate("live", "status", source_folder) == 2
+    assert "lead-migrate live run" in capsys.readouterr().err

@@ -1,0 +1,175 @@
+"""What the monitor says of served queries, held against a full re-embed of the same documents."""
+
+import json
+
+import numpy as np
+import pytest
+
+from migrate.audit.verdict import Outcome
+from migrate.embedders.base import Embedder
+from migrate.live.monitor import CALIBRATION, DEPTHS, Monitor
+from migrate.live.state import ServedQuery
+from migrate.manifest import ModelIdentity
+from migrate.stores import create_store, open_store
+from migrate.vectors import Document, unit_rows
+
+COUNT, DIM = 1_500, 16
+TRUE = unit_rows(np.random.default_rng(0).normal(size=(COUNT, DIM)).astype(np.float32))
+DOCUMENTS = [Document(f"d{row:04}", f"text {row}") for row in range(COUNT)]
+
+
+class Table(Embedder):
+    """A model that knows the true vector of each document, and counts what it is asked for."""
+
+    def __init__(self):
+        self.asked = []
+
+    @property
+    def identity(self):
+        return ModelIdentity("table", DIM, True)
+
+    def embed(self, texts, role, *, progress=None):
+        self.asked += [text.id for text in texts]
+        return TRUE[[int(text.text.split()[1]) for text in texts]]
+
+
+def make_store(folder, vectors):
+    folder.mkdir()
+    writer = create_store(folder, format="faiss", dim=DIM, metric="ip")
+    writer.append(DOCUMENTS, vectors)
+    writer.finish()
+    return open_store(folder)
+
+
+def translated(noise, n_true=0):
+    vectors = TRUE + np.float32(noise) * np.random.default_rng(1).normal(size=TRUE.shape).astype(np.float32)
+    vectors[:n_true] = TRUE[:n_true]
+    return unit_rows(vectors)
+
+
+def serve(vectors, n, *, rerank=0, seed=2, start=1):
+    """The answers to n queries: by the store's vectors, the first `rerank` ranked again by true ones."""
+    queries = unit_rows(np.random.default_rng(seed).normal(size=(n, DIM)).astype(np.float32))
+    answers = []
+    for number, query in enumerate(queries, start=start):
+        first = np.argsort(-(vectors @ query), kind="stable")[: max(rerank, 10)]
+        if rerank:
+            first = first[np.argsort(-(TRUE[first] @ query), kind="stable")]
+        ids = tuple(DOCUMENTS[row].id for row in first[:10])
+        answers.append(ServedQuery(query, ids, np.zeros(10, dtype=np.float32), number=number))
+    return answers
+
+
+def true_agreement(answers, temperature):
+    """By all true vectors, straight from the definition."""
+    discounts = 1 / np.log2(np.arange(2, 12))
+    values = []
+    for answer in answers:
+        scores = TRUE @ answer.vector
+        best = np.sort(scores)[::-1][:10]
+        own = scores[[int(doc_id[1:]) for doc_id in answer.ids]]
+        gains = [discounts[: len(part)] @ np.exp((part - best[0]) / temperature) for part in (own, best)]
+        values.append(gains[0] / gains[1])
+    return np.array(values)
+
+
+def watch(store, answers, is_true=None, embedder=None):
+    monitor = Monitor()
+    is_true = np.zeros(COUNT, dtype=bool) if is_true is None else is_true
+    embedder = embedder or Table()
+    monitor = monitor.judged(store, embedder, answers[:CALIBRATION], is_true)
+    return monitor, monitor.judged(store, embedder, answers[CALIBRATION:], is_true)
+
+
+@pytest.mark.parametrize("noise", [0.05, 0.1])
+def test_the_truth_lies_between_the_two_scores(tmp_path, noise):
+    vectors = translated(noise)
+    answers = serve(vectors, CALIBRATION + 100, rerank=20)
+    calibrated, monitor = watch(make_store(tmp_path / "s", vectors), answers)
+    truth = true_agreement(answers[CALIBRATION:], calibrated.calibration.temperature)
+    assert monitor.high.count == 100
+    assert monitor.high.mean >= truth.mean() - 1e-6  # the guarantee
+    assert monitor.low.mean <= truth.mean() + 1e-6  # the estimate, with its margin
+    assert monitor.low.mean >= truth.mean() - 0.03  # which is of use
+
+
+def test_each_query_agrees_no_less_in_the_pool_than_in_truth(tmp_path):
+    vectors = translated(0.3)
+    answers = serve(vectors, CALIBRATION + 12)
+    store = make_store(tmp_path / "s", vectors)
+    monitor, _ = watch(store, answers)
+    for answer in answers[CALIBRATION:]:
+        (truth,) = true_agreement([answer], monitor.calibration.temperature)
+        one = monitor.judged(store, Table(), [answer], np.zeros(COUNT, dtype=bool))
+        assert one.high.mean >= truth - 1e-6
+        assert one.low.mean <= one.high.mean
+
+
+def test_good_answers_become_safe_and_bad_ones_not_safe(tmp_path):
+    good, bad = translated(0.03), translated(1.0)
+    answers = serve(good, CALIBRATION + 250, rerank=20)
+    monitor = watch(make_store(tmp_path / "good", good), answers)[1]
+    assert monitor.verdict().outcome is Outcome.SAFE
+    monitor = watch(make_store(tmp_path / "bad", bad), serve(bad, CALIBRATION + 60))[1]
+    assert monitor.verdict().outcome is Outcome.NOT_SAFE
+    assert monitor.verdict().upper < monitor.verdict().harmful
+
+
+def test_a_store_that_is_all_true_leaves_nothing_open_and_embeds_nothing(tmp_path):
+    embedder = Table()
+    answers = serve(TRUE, CALIBRATION + 150)
+    monitor = watch(make_store(tmp_path / "s", TRUE), answers, np.ones(COUNT, dtype=bool), embedder)[1]
+    assert (monitor.low.mean, monitor.high.mean) == pytest.approx((1.0, 1.0), abs=1e-5)
+    assert monitor.verdict().outcome is Outcome.SAFE
+    assert embedder.asked == []
+
+
+def test_documents_that_are_true_in_the_store_count_however_low_it_ranks_them(tmp_path):
+    """Translated ones that are far too long fill the store's first documents; the better true ones come after them."""
+    vectors = translated(0.2, n_true=COUNT // 2)
+    vectors[COUNT // 2 :] *= 3
+    is_true = np.arange(COUNT) < COUNT // 2
+    answers = serve(vectors, CALIBRATION + 40)
+    store = make_store(tmp_path / "s", vectors)
+    monitor, judged = watch(store, answers, is_true)
+    without = monitor.judged(store, Table(), answers[CALIBRATION:], np.zeros(COUNT, dtype=bool))
+    truth = true_agreement(answers[CALIBRATION:], monitor.calibration.temperature).mean()
+    assert truth - 1e-6 <= judged.high.mean < without.high.mean
+
+
+def test_the_pool_is_what_was_served_and_what_is_found_first(tmp_path):
+    vectors, embedder = translated(0.2), Table()
+    answers = serve(vectors, CALIBRATION + 5, rerank=20)
+    store = make_store(tmp_path / "s", vectors)
+    monitor, _ = watch(store, answers)
+    monitor.judged(store, embedder, answers[CALIBRATION:], np.zeros(COUNT, dtype=bool))
+    assert 0 < len(set(embedder.asked)) <= 5 * max(DEPTHS)
+
+
+def test_answers_of_documents_that_are_gone_are_passed_over(tmp_path):
+    vectors = translated(0.1)
+    answers = serve(vectors, CALIBRATION + 2)
+    store = make_store(tmp_path / "s", vectors)
+    monitor, _ = watch(store, answers)
+    gone = ServedQuery(answers[-1].vector, ("gone",), np.zeros(1, dtype=np.float32), number=999)
+    after = monitor.judged(store, Table(), [gone], np.zeros(COUNT, dtype=bool))
+    assert (after.high.count, after.last) == (0, 999)
+
+
+def test_what_is_kept_as_json_goes_on_as_it_was(tmp_path):
+    vectors = translated(0.1)
+    answers = serve(vectors, CALIBRATION + 30, rerank=20)
+    store = make_store(tmp_path / "s", vectors)
+    monitor, judged = watch(store, answers)
+    again = Monitor.of_json(json.loads(json.dumps(monitor.as_json())))
+    assert again.judged(store, Table(), answers[CALIBRATION:], np.zeros(COUNT, dtype=bool)) == judged
+
+
+def test_epochs_share_one_chance_to_be_wrong():
+    monitor, errors = Monitor(), []
+    for _ in range(1_000):
+        errors.append(monitor.error)
+        monitor = monitor.new_epoch()
+    assert sum(errors) <= 0.05
+    assert sum(errors) == pytest.approx(0.05, rel=1e-2)
+    assert monitor.verdict().outcome is Outcome.INCONCLUSIVE

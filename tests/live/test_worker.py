@@ -1,0 +1,292 @@
+"""The worker: what it writes, in which order, within what, and what becomes of it when it is killed."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from worker_tools import Hashed, translate
+
+from migrate.audit.verdict import Outcome
+from migrate.embed import reembed_store
+from migrate.embedders.cache import CachedEmbedder
+from migrate.errors import LockedError, StoreError, UsageError
+from migrate.live.monitor import LiveVerdict, Monitor
+from migrate.live.paying import Pace
+from migrate.live.state import LiveState, ServedQuery, state_path
+from migrate.live.worker import MONITOR, Worker, WorkerOptions, is_running, stop_worker
+from migrate.reembed.choice import Budget
+from migrate.stores import open_store
+from migrate.stores.base import read_all
+from migrate.stores.confidence import read_confidence
+
+ONCE = WorkerOptions(once=True)
+KINDS = ["folder", "sqlite-vec"]
+
+
+@pytest.fixture
+def embedder(tmp_path):
+    return CachedEmbedder(Hashed(), tmp_path / "cache.sqlite")
+
+
+@pytest.fixture
+def location(source_folder, embedder, tmp_path, request):
+    """150 documents, 40 of them with true vectors."""
+    kind = getattr(request, "param", "folder")
+    if kind == "sqlite-vec":
+        pytest.importorskip("apsw")
+        pytest.importorskip("sqlite_vec")
+    place = f"sqlite-vec:{tmp_path}/store#docs" if kind == "sqlite-vec" else str(tmp_path / "store")
+    translate(source_folder, embedder, place)
+    embedder.embedder.asked.clear()
+    return place
+
+
+both = pytest.mark.parametrize("location", KINDS, indirect=True)
+
+
+def truth(store):
+    return {document.id: Hashed().one(document.text) for document in store.documents()}
+
+
+def true_ids(location):
+    store = open_store(location)
+    true = truth(store)
+    return {i for b in store.scan() for i, v in zip(b.ids, b.vectors, strict=True) if np.array_equal(v, true[i])}
+
+
+def state_of(location):
+    return LiveState(state_path(open_store(location)))
+
+
+def options(**changes):
+    return WorkerOptions(once=True, **changes)
+
+
+@both
+def test_at_the_end_the_store_is_a_full_re_embed_to_the_bit(location, embedder, source_folder, tmp_path):
+    report = Worker(location, embedder, ONCE).run()
+    assert (report.phase, report.true, report.count, report.bitwise) == ("complete", 150, 150, True)
+    assert "to the bit" in report.message
+    assert len(embedder.embedder.asked) == 110, "those of the sample were in the cache"
+    full = tmp_path / "full"
+    reembed_store(open_store(source_folder), embedder, full)
+    mine, other = (read_all(open_store(str(place)).scan()) for place in (location, full))
+    rows = dict(zip(other.ids, other.vectors, strict=True))
+    assert all(np.array_equal(rows[i], v) for i, v in zip(mine.ids, mine.vectors, strict=True))
+    if not location.startswith("sqlite"):
+        assert (Path(location, "index.faiss").read_bytes()) == (full / "index.faiss").read_bytes()
+
+
+@both
+def test_most_wanted_documents_come_first(location, embedder):
+    store = open_store(location)
+    untrue = sorted({d.id for d in store.documents()} - true_ids(location))
+    with state_of(location) as state:
+        state.want({untrue[5]: (9, 0.5), untrue[7]: (1, 0.9), untrue[9]: (3, 0.9)})
+    Worker(location, embedder, options(queue_only=True)).run()
+    assert embedder.embedder.asked == [untrue[5], untrue[9], untrue[7]]
+    assert {untrue[5], untrue[7], untrue[9]} <= true_ids(location)
+    assert len(true_ids(location)) == 43
+
+
+@both
+@pytest.mark.parametrize("budget", ["60", "40%"])
+def test_a_budget_of_documents_counts_all_that_are_true(location, embedder, budget):
+    report = Worker(location, embedder, options(budget=Budget.parse(budget))).run()
+    assert (report.phase, len(true_ids(location))) == ("paused", 60)
+    assert "budget" in report.message
+
+
+def test_a_budget_of_tokens_is_kept_over_all_runs(location, embedder):
+    first = Worker(location, embedder, options(budget=Budget.parse("500tok")))
+    first.run()
+    spent, asked = first.account.tally, len(embedder.embedder.asked)
+    with state_of(location) as state:
+        tokens = state.noted("spent by the worker")["tokens"]
+    assert 300 < tokens <= 500
+    Worker(location, embedder, options(budget=Budget.parse("500tok"))).run()
+    assert len(embedder.embedder.asked) == asked
+    Worker(location, embedder, options(budget=Budget.parse("900tok"))).run()
+    assert len(embedder.embedder.asked) > asked
+    assert spent is not None
+
+
+def test_a_budget_in_dollars_needs_a_price(location, embedder):
+    with pytest.raises(UsageError, match="with a price"):
+        Worker(location, embedder, options(budget=Budget.parse("$1")))
+    Worker(location, embedder, options(budget=Budget.parse("$0.001"), price_usd_per_mtok=2.0)).run()
+    with state_of(location) as state:
+        assert 0 < state.counters()["usd"] <= 0.001
+
+
+def test_the_pace_is_kept(location, embedder):
+    waited = []
+    worker = Worker(location, embedder, options(pace=Pace.parse("10/s")))
+    worker.account._sleep = waited.append
+    worker.run()
+    assert 5.0 < sum(waited) <= 11.0 * 60, "the clock does not move in between"
+    assert len(embedder.embedder.asked) == 110
+
+
+@pytest.mark.parametrize("text", ["", "20", "0/s", "5/day", "tok/s"])
+def test_a_pace_that_is_none_is_refused(text):
+    with pytest.raises(UsageError, match="such as 20/s"):
+        Pace.parse(text)
+
+
+@both
+def test_a_model_that_fails_for_a_while_is_asked_again(location, embedder):
+    embedder.embedder.fails = 2
+    worker = Worker(location, embedder, ONCE, sleep=lambda seconds: None)
+    worker._wait = lambda seconds: None
+    assert worker.run().phase == "complete"
+    with state_of(location) as state:
+        assert state.counters()["embedder_failures"] == 2
+
+
+@both
+def test_a_text_that_the_model_refuses_does_not_stand_in_the_way(location, embedder):
+    store, true = open_store(location), true_ids(location)
+    embedder.embedder.refuses = next(d.text for d in store.documents() if d.id not in true)
+    report = Worker(location, embedder, ONCE).run()
+    assert (report.phase, report.true, report.refused) == ("complete", 149, 1)
+    assert "1 that it refuses" in report.message
+    assert Worker(location, embedder, ONCE).run().refused == 1
+
+
+@pytest.mark.parametrize("location", ["sqlite-vec"], indirect=True)
+def test_changed_and_new_documents_get_true_vectors_of_their_texts(location, embedder, tmp_path):
+    Worker(location, embedder, ONCE).run()
+    some = next(iter(open_store(location).documents())).id
+    change = "UPDATE docs SET content = 'another text' WHERE id = ?", (some,)
+    new = "INSERT INTO docs (id, embedding, content, metadata) VALUES ('new', ?, 'a new text', '{}')"
+    with database_of(tmp_path / "store" / "store.db") as database:
+        database.execute(*change)
+        database.execute(new, (np.ones(12, dtype="<f4").tobytes(),))
+    embedder.embedder.asked.clear()
+    report = Worker(location, embedder, ONCE).run()
+    assert (report.phase, report.true, report.count) == ("complete", 151, 151)
+    assert sorted(embedder.embedder.asked) == sorted([some, "new"])
+    assert {some, "new"} <= true_ids(location)
+
+
+def database_of(path):
+    import apsw
+    import sqlite_vec
+
+    connection = apsw.Connection(str(path))
+    connection.enable_load_extension(True)
+    connection.load_extension(sqlite_vec.loadable_path())
+    return connection
+
+
+def test_two_workers_of_one_store_are_one_too_many(location, embedder):
+    worker, other = Worker(location, embedder, WorkerOptions()), Worker(location, embedder, ONCE)
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    try:
+        with state_of(location) as state:
+            while not is_running(state) or state.worker().phase not in ("running", "complete"):
+                pass
+            with pytest.raises(LockedError, match="another worker"):
+                other.run()
+            assert stop_worker(state, seconds=30)
+            assert not is_running(state)
+            assert state.worker().phase == "stopped"
+    finally:
+        with state_of(location) as state:
+            state.ask_to_stop()
+        thread.join(30)
+    assert not thread.is_alive()
+
+
+RUN = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from worker_tools import Hashed
+from migrate.embedders.cache import CachedEmbedder
+from migrate.live.worker import Worker, WorkerOptions
+Worker(sys.argv[2], CachedEmbedder(Hashed(), Path(sys.argv[3])), WorkerOptions(once=True, publish=0.2)).run()
+"""
+MOMENTS = [
+    ("folder", "embedded:1"),
+    ("folder", "folder written:1"),
+    ("folder", "folder exchanged:1"),
+    ("folder", "folder exchanged:2"),
+    ("sqlite-vec", "embedded:2"),
+    ("sqlite-vec", "vectors written:1"),
+]
+
+
+@pytest.mark.parametrize(("location", "moment"), MOMENTS, indirect=["location"])
+def test_a_worker_that_is_killed_loses_nothing(location, moment, embedder, tmp_path):
+    from migrate.files import VARIABLE
+
+    command = [sys.executable, "-c", RUN, str(Path(__file__).parent), location, str(tmp_path / "cache.sqlite")]
+    killed = subprocess.run(command, env={**os.environ, VARIABLE: moment}, check=False)
+    assert killed.returncode == 137
+    assert len(list(open_store(location).documents())) == 150
+    before = true_ids(location)
+    assert len(before) >= 40
+    report = Worker(location, embedder, ONCE).run()
+    assert (report.phase, report.true, report.bitwise) == ("complete", 150, True)
+    with state_of(location) as state:
+        paid = state.counters()["embedded_by_worker"]
+    assert paid <= 110, "nothing was embedded twice"
+
+
+def test_what_else_lies_in_a_folder_stays_there(location, embedder):
+    Path(location, "notes.txt").write_text("mine")
+    Path(location, "more").mkdir()
+    Path(location, "more", "deep.txt").write_text("mine too")
+    Worker(location, embedder, ONCE).run()
+    assert Path(location, "notes.txt").read_text() == "mine"
+    assert Path(location, "more", "deep.txt").read_text() == "mine too"
+    assert (read_confidence(Path(location), 150) == 1).all()
+    assert not any(path.name in ("next", "old") for path in state_path(open_store(location)).parent.iterdir())
+
+
+def test_the_command_is_run_once_when_the_verdict_becomes_not_safe(location, embedder, tmp_path):
+    told = tmp_path / "told"
+    worker = Worker(location, embedder, options(on_unsafe=f'cat >> "{told}"; echo " $LIVE_VERDICT" >> "{told}"'))
+    bad = LiveVerdict(Outcome.NOT_SAFE, 1, 90, 0.5, 0.5, 0.4, 0.6, 0.95, 0.96, 0.87)
+    with worker.state:
+        for _ in range(3):
+            worker._tell(bad)
+        worker._tell(LiveVerdict(Outcome.SAFE, 1, 90, 1.0, 1.0, 0.97, 1.0, 0.95, 0.96, 0.87))
+        assert len(told.read_text().splitlines()) == 1
+        worker._tell(bad)
+    lines = told.read_text().splitlines()
+    assert len(lines) == 2
+    assert json.loads(lines[0].rsplit("} ", 1)[0] + "}")["outcome"] == "NOT SAFE"
+
+
+def test_served_queries_come_to_a_verdict(location, embedder):
+    store, rng = open_store(location), np.random.default_rng(0)
+    batch = read_all(store.scan())
+    with state_of(location) as state:
+        queries = []
+        for _ in range(180):
+            query = rng.normal(size=12).astype(np.float32)
+            first = np.argsort(-(batch.vectors @ query))[:10]
+            queries.append(ServedQuery(query, tuple(batch.ids[row] for row in first), np.zeros(10, np.float32)))
+        state.keep_queries(queries)
+    Worker(location, embedder, options(budget=Budget.parse("41"))).run()
+    with state_of(location) as state:
+        monitor = Monitor.of_json(state.noted(MONITOR))
+        assert monitor.calibration is not None or monitor.high.count
+        assert state.worker().verdict["outcome"] in set(map(str, Outcome))
+        assert state.history()
+
+
+def test_a_model_without_a_cache_and_another_model_are_refused(location, embedder, tmp_path):
+    with pytest.raises(UsageError, match="cached"):
+        Worker(location, Hashed(), ONCE)
+    with pytest.raises(StoreError, match="translated for"):
+        Worker(location, CachedEmbedder(Hashed(8), tmp_path / "other.sqlite"), ONCE)
