@@ -34,11 +34,11 @@ class LanceServing:
     def __init__(self, store: LanceStore) -> None:
         self._store, self._info = store, store.info
         # rows that are numbered keep their numbers in one version alone
-        self._is_fixed = store.id_column is None or store._asked_version is not None
+        self._is_fixed = store.id_column is None or store.asked_version is not None
         self._table = store.table
         if not self._is_fixed:
             with _answers(self._info.location):
-                database = _client().connect(str(store._path), read_consistency_interval=_SEEN_WITHIN)
+                database = _client().connect(str(store.path), read_consistency_interval=_SEEN_WITHIN)
                 self._table = database.open_table(store.name)
 
     def search(self, queries: Vectors, k: int, where: Any = None) -> list[Hits]:
