@@ -192,14 +192,9 @@ class _Folder(_Place):
 
     def __init__(self, location: str, path: Path, options: Mapping[str, str]) -> None:
         super().__init__(location, options)
-        self._path = path
+        self.path = path
         if not (path / DATABASE).is_file():
             raise StoreError(f"{location}: expected a folder with {DATABASE}, found none; check the path")
-
-    @property
-    def path(self) -> Path:
-        """The folder itself."""
-        return self._path
 
     def names(self) -> list[str]:
         return sorted(name for (name,) in self._ask("SELECT name FROM collections"))
@@ -216,7 +211,7 @@ class _Folder(_Place):
     def collection_itself(self, name: str) -> Any:
         module = import_client("chromadb", "chroma")
         with _answers(self.location, remote=False):
-            client = _persistent(module, self._path, self.tenant)
+            client = _persistent(module, self.path, self.tenant)
             collection = client.get_collection(name, embedding_function=None)
             weakref.finalize(collection, client.close)
             return collection
@@ -225,8 +220,8 @@ class _Folder(_Place):
         return self._number(str(collection.id))
 
     def folder(self, collection: Any) -> Path | None:
-        own = beside_collection(self._path, str(collection.id))
-        return own if own.is_dir() else self._path
+        own = beside_collection(self.path, str(collection.id))
+        return own if own.is_dir() else self.path
 
     def _number(self, collection: str) -> list[Any]:
         """What Chroma counts up with each change of any record of a collection."""
@@ -255,8 +250,8 @@ class _Folder(_Place):
         question = "SELECT s.id, c.id FROM segments s JOIN collections c ON s.collection = c.id WHERE c.name = ?"
         segments = self._ask(question, [name])
         before = [self._number(collection) for _, collection in segments]
-        for segment in {segment for segment, _ in segments if (self._path / segment).is_dir()}:
-            shutil.copytree(self._path / segment, folder / segment)
+        for segment in {segment for segment, _ in segments if (self.path / segment).is_dir()}:
+            shutil.copytree(self.path / segment, folder / segment)
         with self._connected() as source, closing(sqlite3.connect(folder / DATABASE)) as target:
             source.backup(target)
         if [self._number(collection) for _, collection in segments] != before:
@@ -268,7 +263,7 @@ class _Folder(_Place):
 
     @contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
-        uri = f"{(self._path / DATABASE).absolute().as_uri()}?mode=ro"
+        uri = f"{(self.path / DATABASE).absolute().as_uri()}?mode=ro"
         try:
             with closing(sqlite3.connect(uri, uri=True)) as connection:
                 yield connection
