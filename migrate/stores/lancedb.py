@@ -27,7 +27,7 @@ from migrate.stores.base import BATCH_SIZE, FROM_THE_START, KindSupport, Resume,
 from migrate.stores.documents.base import LazyIds
 from migrate.stores.kept import manifest_of, stamp, sync_tree
 from migrate.stores.outputs import NamedFolderOutput, Output
-from migrate.stores.permute import in_order
+from migrate.stores.permute import cut, in_order
 from migrate.stores.records import (
     Distance,
     RecordStore,
@@ -258,7 +258,7 @@ class LanceStore(RecordStore):
         stop = self.info.count if stop is None else min(stop, self.info.count)
         is_large = (stop - start) * _LARGE >= self.info.count
         parts = self._streamed(start, stop) if is_large else self._looked_up(start, stop)
-        for vectors in _cut(parts, self.dim, batch_size):
+        for vectors in cut(parts, self.dim, batch_size):
             yield Batch(LazyIds(len(vectors), partial(self.ids, range(start, start + len(vectors)))), vectors)
             start += len(vectors)
 
@@ -492,7 +492,7 @@ class _Writer(WaitingWriter):
     def _copied(self, pa: Any, source: LanceStore, schema: Any) -> Iterator[Any]:
         """The rows of `source` in their order; those that have no vector stay without."""
         at = schema.get_field_index(source.vector)
-        waiting = _waiting(self.rows.path, self.source.info.count, self.rows.dim)
+        waiting = self.at_random()
         kind = schema.field(at).type
         rows, first = np.argsort(source._order), 0
         for batch in source.batches(None):
@@ -585,26 +585,6 @@ def _refuse_nan(source: LanceStore, batch: Any, but: int) -> None:
                 f"{source.info.location}: expected numbers in the vectors of column {field.name}, found NaN, which a "
                 "new table would not keep; replace them by null, or drop the column"
             )
-
-
-def _waiting(path: Path, count: int, dim: int) -> Any:
-    """The rows of a file in any order."""
-    if not count:
-        return np.empty((0, dim), np.float32)
-    return np.memmap(path, "<f4", mode="r", shape=(count, dim))
-
-
-def _cut(parts: Iterable[Vectors], dim: int, size: int) -> Iterator[Vectors]:
-    """The same rows, `size` at a time."""
-    waiting = np.empty((0, dim), np.float32)
-    for part in parts:
-        rows = np.concatenate([waiting, part]) if len(waiting) else part
-        whole = len(rows) - len(rows) % size
-        for first in range(0, whole, size):
-            yield np.ascontiguousarray(rows[first : first + size])
-        waiting = rows[whole:]
-    if len(waiting):
-        yield np.ascontiguousarray(waiting)
 
 
 def _column(pa: Any, vectors: Any, kind: Any, there: Any) -> Any:

@@ -57,6 +57,19 @@ def in_order(
                 yield _placed(np.frombuffer(content, np.float32).reshape(-1, dim), places)
 
 
+def cut(parts: Iterable[Vectors], dim: int, size: int) -> Iterator[Vectors]:
+    """The same rows, (n, dim), `size` at a time."""
+    waiting = np.empty((0, dim), np.float32)
+    for part in parts:
+        rows = np.concatenate([waiting, part]) if len(waiting) else part
+        whole = len(rows) - len(rows) % size
+        for first in range(0, whole, size):
+            yield np.ascontiguousarray(rows[first : first + size])
+        waiting = rows[whole:]
+    if len(waiting):
+        yield np.ascontiguousarray(waiting)
+
+
 def _parts(file: BinaryIO, arrivals: Iterable[Vectors], rows: NDArray[np.int64], size: int) -> NDArray[np.int64]:
     """Write each vector to the part that its row is in; the rows of all, part by part, in the order of the file."""
     came, ends = np.empty(len(rows), np.int64), np.arange(0, len(rows), size)

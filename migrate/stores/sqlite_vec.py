@@ -14,20 +14,24 @@ import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from migrate.errors import OutputError, StoreError, UnsupportedStoreError, UsageError
-from migrate.files import atomic_file, sha256_file, write_json
+from migrate.files import atomic_file, cache_folder, sha256_file, write_json
 from migrate.locations import Address, options_text
 from migrate.manifest import MANIFEST_NAME, Manifest, StoreFacts, find_manifest
-from migrate.stores.base import FROM_THE_START, KindSupport, Resume, Store, StoreInfo, StoreWriter
+from migrate.stores.base import BATCH_SIZE, FROM_THE_START, KindSupport, Resume, Store, StoreInfo, StoreWriter
 from migrate.stores.binary_reader import read_errors
+from migrate.stores.documents.base import LazyIds
 from migrate.stores.file_store import Sha256
 from migrate.stores.outputs import FolderOutput
+from migrate.stores.permute import cut, in_order
 from migrate.stores.records import (
     TEXT_NAMES,
     Distance,
@@ -67,6 +71,10 @@ _OPTIONS: Final = ("column", "distance", "text")
 _METADATA: Final = "metadata"
 _WHOLE: Final = re.compile(r"-?[0-9]{1,18}")
 _SAMPLED: Final = 32
+_AT_ONCE: Final = 4_096
+_LARGE: Final = 4
+"""A scan of one in so many rows reads the whole table instead of looking them up."""
+
 _WAIT_MS: Final = 10_000
 
 
@@ -383,6 +391,35 @@ class SqliteVecStore(RecordStore):
             stats = [file.stat() for file in files if file.exists()]
         return [[status.st_size, status.st_mtime_ns, status.st_ino] for status in stats if status.st_size]
 
+    def scan(self, start: int = 0, stop: int | None = None, *, batch_size: int = BATCH_SIZE) -> Iterator[Batch]:
+        """The vectors of rows `start` to `stop`; a large part of the table is read as it lies and put in order."""
+        stop = self.info.count if stop is None else min(stop, self.info.count)
+        is_large = (stop - start) * _LARGE >= self.info.count
+        rows = self.rows_as_read() if is_large and start < stop else None
+        if rows is None:
+            yield from super().scan(start, stop, batch_size=batch_size)
+            return
+        kept = (rows >= start) & (rows < stop)
+        arrivals, wanted = self._arriving(kept), rows[kept] - start
+        is_sorted = np.array_equal(wanted, np.arange(len(wanted)))
+        parts = arrivals if is_sorted else in_order(arrivals, wanted, self.info.dim, cache_folder() / "copies")
+        for vectors in cut(parts, self.info.dim, batch_size):
+            yield Batch(LazyIds(len(vectors), partial(self.ids, range(start, start + len(vectors)))), vectors)
+            start += len(vectors)
+
+    def _arriving(self, kept: NDArray[np.bool_]) -> Iterator[Vectors]:
+        """The vectors in the order of the table; `kept` says of each whether it is wanted."""
+        with sqlite_errors(self._where):
+            rows = self.connection.execute(f"SELECT {quoted(self.column)} FROM {self._from}")  # noqa: S608
+            for first in range(0, len(kept), _AT_ONCE):
+                there = kept[first : first + _AT_ONCE]
+                vectors = self._decode(islice(rows, _AT_ONCE), self.info.dim)
+                if len(vectors) != len(there):
+                    raise StoreError(
+                        f"{self._where}: the table changed while it was read; run again on a store at rest"
+                    )
+                yield vectors[there]
+
     def _read_ids(self) -> Iterator[str]:
         with sqlite_errors(self._where):
             for (key,) in self.connection.execute(f"SELECT {quoted(self.table.key)} FROM {self._from}"):  # noqa: S608
@@ -560,16 +597,26 @@ class _CopyWriter(_DatabaseWriter):
             with copy:
                 copy.execute(f"DROP TABLE {quoted(table.name)}")
                 copy.execute(table.with_dimension(source.column, self.rows.dim))
-                for batch in self.batches():
-                    copy.executemany(insert, self._rows(batch, others))
+                copy.executemany(insert, self._rows(others))
 
-    def _rows(self, batch: Batch, others: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-        source = self.source
-        known = {str(row[0]): row for row in source._records(batch.ids, [source.table.key, *others])}
-        source._refuse_gone(batch.ids, known)
-        for doc_id, vector in zip(batch.ids, batch.vectors, strict=True):
-            key, *values = known[doc_id]
-            yield key, vector.astype("<f4").tobytes(), *values
+    def _rows(self, others: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        """The records of the source with new vectors: in the order of the table, unless it was written to since."""
+        source, rows = self.source, self.source.rows_as_read()
+        columns = [source.table.key, *others]
+        if rows is None:
+            for batch in self.batches():
+                known = {str(record[0]): record for record in source._records(batch.ids, columns)}
+                source._refuse_gone(batch.ids, known)
+                for doc_id, vector in zip(batch.ids, batch.vectors, strict=True):
+                    yield known[doc_id][0], vector.astype("<f4").tobytes(), *known[doc_id][1:]
+            return
+        vectors = self.at_random()
+        names = ", ".join(map(quoted, columns))
+        records = source.connection.execute(f"SELECT {names} FROM {source._from}")  # noqa: S608
+        for first in range(0, len(rows), _AT_ONCE):
+            part = np.asarray(vectors[rows[first : first + _AT_ONCE]], "<f4")
+            for vector, (key, *values) in zip(part, islice(records, len(part)), strict=True):
+                yield key, vector.tobytes(), *values
 
 
 class _NewWriter(_DatabaseWriter):
