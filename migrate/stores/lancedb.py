@@ -139,7 +139,8 @@ class LanceStore(RecordStore):
         self.text, why = choose_text(location, self._text_columns(), asked.get("text"))
         self.dim = self.schema.field(self.vector).type.list_size
         columns = f"vector={self.vector}&id={self.id_column}&version={self.asked_version}"
-        count = self._open_index(f"{path.absolute()}#{self.name}?{columns}").count
+        # of the version that is read: another process may have written a newer one meanwhile
+        count = self._open_index(f"{path.absolute()}#{self.name}?{columns}", self._version_of(self.table)).count
         self.index = next((found for found in self.indices if list(found[0].columns) == [self.vector]), None)
         distance, notes = self._distance(asked.get("distance"))
         self.distance = distance
@@ -243,9 +244,12 @@ class LanceStore(RecordStore):
     def _version(self) -> Any:
         with _answers(self.info.location):
             table = self._open() if self.asked_version is None else self.table
-            newest = table.version
-            stamps = {found["version"]: found["timestamp"].isoformat() for found in table.list_versions()}
-        return [newest, stamps.get(newest)]
+        return self._version_of(table)
+
+    def _version_of(self, table: Any) -> Any:
+        with _answers(self.info.location):
+            stamps = {version["version"]: version["timestamp"].isoformat() for version in table.list_versions()}
+            return [table.version, stamps.get(table.version)]
 
     def _read_ids(self) -> Iterable[str]:
         columns = [self.vector, *([self.id_column] if self.id_column else [])]

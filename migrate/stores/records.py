@@ -57,9 +57,9 @@ class RecordStore(Store):
     without_vector: int = 0
     """Records that have no vector, and so are no documents here."""
 
-    def _open_index(self, location: str) -> IdIndex:
-        """Read the ids, or find them in the cache."""
-        version = self._version()
+    def _open_index(self, location: str, version: Any = None) -> IdIndex:
+        """Read the ids, or find them in the cache; `version` is what is read, where it may be older than the newest."""
+        version = self._version() if version is None else version
         self._index = kept_index(cache_folder() / "ids", location, version, self._read_ids)
         self._indexed = canonical_json(version)
         return self._index
