@@ -75,15 +75,15 @@ def _parts(file: BinaryIO, arrivals: Iterable[Vectors], rows: NDArray[np.int64],
     came, ends = np.empty(len(rows), np.int64), np.arange(0, len(rows), size)
     start = 0
     for vectors in arrivals:
-        own = rows[start : start + len(vectors)]
+        arrived = rows[start : start + len(vectors)]
         start += len(vectors)
-        parts = own // size
+        parts = arrived // size
         by_part = np.argsort(parts, kind="stable")
         numbers, firsts = np.unique(parts[by_part], return_index=True)
         for number, chosen in zip(numbers.tolist(), np.split(by_part, firsts[1:]), strict=True):
             end = int(ends[number])
             os.pwrite(file.fileno(), vectors[chosen].tobytes(), end * vectors.shape[1] * _FLOAT_BYTES)
-            came[end : end + len(chosen)] = own[chosen]
+            came[end : end + len(chosen)] = arrived[chosen]
             ends[number] += len(chosen)
     return came
 

@@ -211,9 +211,9 @@ class SqliteVecKind:
             raise StoreError(f"{location}: expected a SQLite database, found no file {path}; check the path")
         files = _databases(path)
         if len(files) != 1:
-            found = ", ".join(file.name for file in files) or "none"
+            names = ", ".join(file.name for file in files) or "none"
             raise StoreError(
-                f"{location}: expected one database with a table of sqlite-vec, found {found}; name its file"
+                f"{location}: expected one database with a table of sqlite-vec, found {names}; name its file"
             )
         return SqliteVecStore(location, files[0], address)
 
@@ -344,12 +344,12 @@ class SqliteVecStore(RecordStore):
 
     def _manifest(self) -> Manifest | None:
         manifest = find_manifest(self.file.parent, "store")
-        own = manifest is not None and (manifest.store.index or self._name).partition("?")[0] == self._name
-        return manifest if own else None
+        is_own = manifest is not None and (manifest.store.index or self._name).partition("?")[0] == self._name
+        return manifest if is_own else None
 
     def _find_text(self, location: str, asked: str | None) -> tuple[str | None, str | None, str]:
         """The column of texts, the table beside that has it, and why."""
-        own = [name for name, kind in self.table.columns.items() if kind == "text" and name != _METADATA]
+        columns = [name for name, kind in self.table.columns.items() if kind == "text" and name != _METADATA]
         beside = self._tables_beside()
         if asked is not None and "." in asked:
             table, _, column = asked.partition(".")
@@ -357,15 +357,15 @@ class SqliteVecStore(RecordStore):
                 have = ", ".join(f"{name}.{text}" for name, texts in beside.items() for text in texts) or "none"
                 raise StoreError(f"{location}: expected a column of texts {asked!r}, found {have}; name one of these")
             return column, table, f"the texts are those of {asked}, as the location says"
-        if asked is None and not own:
+        if asked is None and not columns:
             usual = [(name, text) for name, texts in beside.items() for text in texts if text in TEXT_NAMES]
             if len(usual) == 1:
                 table, column = usual[0]
                 return column, table, f"the texts are those of {table}.{column}, by its name; say ?text=TABLE.COLUMN"
             could = ", ".join(f"{name}.{text}" for name, texts in beside.items() for text in texts)
             return None, None, f"no texts: it could be {could or 'no column'}; say ?text=TABLE.COLUMN for one"
-        chosen, said = choose_text(location, own, asked)
-        return chosen, None, said
+        chosen, reason = choose_text(location, columns, asked)
+        return chosen, None, reason
 
     def _tables_beside(self) -> dict[str, list[str]]:
         """Ordinary tables that have the key of the vectors, and their columns that may hold texts."""
@@ -400,9 +400,9 @@ class SqliteVecStore(RecordStore):
             yield from super().scan(start, stop, batch_size=batch_size)
             return
         kept = (rows >= start) & (rows < stop)
-        arrivals, wanted = self._arriving(kept), rows[kept] - start
-        is_sorted = np.array_equal(wanted, np.arange(len(wanted)))
-        parts = arrivals if is_sorted else in_order(arrivals, wanted, self.info.dim, cache_folder() / "copies")
+        arrivals, places = self._arriving(kept), rows[kept] - start
+        is_sorted = np.array_equal(places, np.arange(len(places)))
+        parts = arrivals if is_sorted else in_order(arrivals, places, self.info.dim, cache_folder() / "copies")
         for vectors in cut(parts, self.info.dim, batch_size):
             yield Batch(LazyIds(len(vectors), partial(self.ids, range(start, start + len(vectors)))), vectors)
             start += len(vectors)
@@ -509,12 +509,12 @@ def _table(location: str, file: Path, name: str) -> VectorTable:
     tables = tables_in(file)
     if name in tables:
         return tables[name]
-    tables = {found: table for found, table in tables.items() if not found.endswith(ASIDE)}
+    tables = {label: table for label, table in tables.items() if not label.endswith(ASIDE)}
     if not name and len(tables) == 1:
         return next(iter(tables.values()))
-    found = repr(name) if name else "no name"
+    words = repr(name) if name else "no name"
     raise StoreError(
-        f"{location}: expected the name of a table of vectors after a #, found {found}; there are {', '.join(tables)}"
+        f"{location}: expected the name of a table of vectors after a #, found {words}; there are {', '.join(tables)}"
     )
 
 
