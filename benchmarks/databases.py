@@ -1,12 +1,14 @@
 """Rows per second that databases are read and written with, beside the client's own bulk path in the same run.
 
     python benchmarks/databases.py [--rows 20000] [--dim 384] [--kinds pgvector sqlite-vec chroma qdrant lancedb]
+    python benchmarks/databases.py --memory --rows 1000000 --dim 64 --kinds pgvector sqlite-vec lancedb
 
 PostgreSQL with pgvector is that of `pgserver`, or the one at TEST_POSTGRES_URL, and its client the package `pgvector`,
 which nothing else needs; Chroma, Qdrant and LanceDB are those
 that lie in a folder. No index is built on the vectors but Chroma's own, which it cannot do without. Opening a store
 makes the list of its ids; writing is a copy with other vectors, and includes its check. Memory is the most that this
-process ever had, after each kind.
+process ever had, after each kind; with `--memory`, each kind has a process of its own, and so has what its client
+does, and ids are in another order than rows.
 """
 
 from __future__ import annotations
@@ -15,11 +17,14 @@ import argparse
 import json
 import os
 import resource
+import sys
 import tempfile
 import time
+import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +38,8 @@ from migrate.vectors import Batch, Document, Vectors
 
 TEXT = "some words of a document " * 8
 PART = 4_096
+SCRAMBLE = 7_368_787
+"""A prime: its multiples are all the numbers there are, in another order."""
 
 
 class Database(ABC):
@@ -44,6 +51,9 @@ class Database(ABC):
     name: str
     location: str
     new: str
+
+    scrambled = False
+    """Whether the order of ids is not that of rows."""
 
     def __init__(self, folder: Path, rows: int, dim: int) -> None:
         self.folder, self.rows, self.dim = folder, rows, dim
@@ -59,7 +69,9 @@ class Database(ABC):
         start = 0
         for part in self.parts():
             rows = range(start, start + len(part))
-            yield [Document(f"doc-{row:08}", TEXT + str(row), {"page": row, "source": "a"}) for row in rows], part
+            ids = [row * SCRAMBLE % self.rows if self.scrambled else row for row in rows]
+            texts = [(f"doc-{number:08}", TEXT + str(number)) for number in ids]
+            yield [Document(*texts[row - start], {"page": row, "source": "a"}) for row in rows], part
             start += len(part)
 
     @abstractmethod
@@ -289,7 +301,23 @@ def write_ours(database: Database, store: Store, folder: Path) -> None:
     writer.finish()
 
 
-def measure(kind: type[Database], rows: int, dim: int) -> str:
+def apart(run: Callable[[], object]) -> None:
+    """Run something in a process of its own."""
+    sys.stdout.flush()
+    process = os.fork()
+    if not process:
+        try:
+            run()
+            sys.stdout.flush()
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    if os.waitpid(process, 0)[1]:
+        raise SystemExit(1)
+
+
+def measure(kind: type[Database], rows: int, dim: int, *, memory: bool = False) -> str:
     """A line of the table."""
 
     def rate(run: Callable[[], object]) -> float:
@@ -300,17 +328,26 @@ def measure(kind: type[Database], rows: int, dim: int) -> str:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         folder = Path(name)
         database = kind(folder, rows, dim)
-        written, read = rate(database.write), rate(database.read)
+        database.scrambled = memory
+        client = [partial(apart, run) if memory else run for run in (database.write, database.read)]
+        written, read = map(rate, client)
         opened = rate(lambda: open_store(database.location))
         store = open_store(database.location)
         read_here = rate(lambda: [None for _ in store.scan(batch_size=PART)])
         written_here = rate(lambda: write_ours(database, store, folder))
         database.tidy()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    if memory:
+        return f"{kind.name:12}{opened:>15,.0f}{read_here:>32,.0f}{written_here:>30,.0f}{peak:>9,.0f} MB"
     return (
         f"{kind.name:12}{opened:>15,.0f}{read_here:>12,.0f} {read_here / read:>5.2f} of {read:>10,.0f}"
         f"{written_here:>12,.0f} {written_here / written:>5.2f} of {written:>8,.0f}{peak:>9,.0f} MB"
     )
+
+
+def measure_memory(kind: type[Database], rows: int, dim: int) -> None:
+    """Print what a kind takes; its client's rates tell nothing, as its processes start with it."""
+    print(measure(kind, rows, dim, memory=True), flush=True)
 
 
 def main() -> None:
@@ -318,6 +355,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=20_000)
     parser.add_argument("--dim", type=int, default=384)
+    parser.add_argument("--memory", action="store_true")
     parser.add_argument("--kinds", nargs="+", default=[kind.name for kind in KINDS])
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as cache:
@@ -326,7 +364,11 @@ def main() -> None:
         print(f"{'':12}{'opened, rows/s':>15}{'read, rows/s':>32}{'written, rows/s':>30}{'memory':>12}")
         for kind in KINDS:
             if kind.name in arguments.kinds:
-                print(measure(kind, arguments.rows, arguments.dim), flush=True)
+                sizes = arguments.rows, arguments.dim
+                if arguments.memory:
+                    apart(partial(measure_memory, kind, *sizes))
+                else:
+                    print(measure(kind, *sizes), flush=True)
 
 
 if __name__ == "__main__":

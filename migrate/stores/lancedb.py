@@ -27,7 +27,7 @@ from migrate.stores.base import BATCH_SIZE, FROM_THE_START, KindSupport, Resume,
 from migrate.stores.documents.base import LazyIds
 from migrate.stores.kept import manifest_of, stamp, sync_tree
 from migrate.stores.outputs import NamedFolderOutput, Output
-from migrate.stores.permute import in_order
+from migrate.stores.permute import cut, in_order
 from migrate.stores.records import (
     Distance,
     RecordStore,
@@ -141,7 +141,8 @@ class LanceStore(RecordStore):
         self.text, why = choose_text(location, self._text_columns(), asked.get("text"))
         self.dim = self.schema.field(self.vector).type.list_size
         columns = f"vector={self.vector}&id={self.id_column}&version={self.asked_version}"
-        count = self._open_index(f"{path.absolute()}#{self.name}?{columns}").count
+        # of the version that is read: another process may have written a newer one meanwhile
+        count = self._open_index(f"{path.absolute()}#{self.name}?{columns}", self._version_of(self.table)).count
         self.index = next((found for found in self.indices if list(found[0].columns) == [self.vector]), None)
         distance, notes = self._distance(asked.get("distance"))
         self.distance = distance
@@ -259,9 +260,12 @@ class LanceStore(RecordStore):
     def _version(self) -> Any:
         with _answers(self.info.location):
             table = self._open() if self.asked_version is None else self.table
-            newest = table.version
-            stamps = {found["version"]: found["timestamp"].isoformat() for found in table.list_versions()}
-        return [newest, stamps.get(newest)]
+        return self._version_of(table)
+
+    def _version_of(self, table: Any) -> Any:
+        with _answers(self.info.location):
+            stamps = {version["version"]: version["timestamp"].isoformat() for version in table.list_versions()}
+            return [table.version, stamps.get(table.version)]
 
     def _read_ids(self) -> Iterable[str]:
         columns = [self.vector, *([self.id_column] if self.id_column else [])]
@@ -274,7 +278,7 @@ class LanceStore(RecordStore):
         stop = self.info.count if stop is None else min(stop, self.info.count)
         is_large = (stop - start) * _LARGE >= self.info.count
         parts = self._streamed(start, stop) if is_large else self._looked_up(start, stop)
-        for vectors in _cut(parts, self.dim, batch_size):
+        for vectors in cut(parts, self.dim, batch_size):
             yield Batch(LazyIds(len(vectors), partial(self.ids, range(start, start + len(vectors)))), vectors)
             start += len(vectors)
 
@@ -509,7 +513,7 @@ class _Writer(WaitingWriter):
     def _copied(self, pa: Any, source: LanceStore, schema: Any) -> Iterator[Any]:
         """The rows of `source` in their order; those that have no vector stay without."""
         at = schema.get_field_index(source.vector)
-        waiting = _waiting(self.rows.path, self.source.info.count, self.rows.dim)
+        waiting = self.at_random()
         kind = schema.field(at).type
         rows, first = np.argsort(source._order), 0
         for batch in source.batches(None):
@@ -606,26 +610,6 @@ def _refuse_nan(source: LanceStore, batch: Any, but: int) -> None:
                 f"{source.info.location}: expected numbers in the vectors of column {field.name}, found NaN, which a "
                 "new table would not keep; replace them by null, or drop the column"
             )
-
-
-def _waiting(path: Path, count: int, dim: int) -> Any:
-    """The rows of a file in any order."""
-    if not count:
-        return np.empty((0, dim), np.float32)
-    return np.memmap(path, "<f4", mode="r", shape=(count, dim))
-
-
-def _cut(parts: Iterable[Vectors], dim: int, size: int) -> Iterator[Vectors]:
-    """The same rows, `size` at a time."""
-    waiting = np.empty((0, dim), np.float32)
-    for part in parts:
-        rows = np.concatenate([waiting, part]) if len(waiting) else part
-        whole = len(rows) - len(rows) % size
-        for first in range(0, whole, size):
-            yield np.ascontiguousarray(rows[first : first + size])
-        waiting = rows[whole:]
-    if len(waiting):
-        yield np.ascontiguousarray(waiting)
 
 
 def _column(pa: Any, vectors: Any, kind: Any, there: Any) -> Any:

@@ -57,20 +57,33 @@ def in_order(
                 yield _placed(np.frombuffer(content, np.float32).reshape(-1, dim), places)
 
 
+def cut(parts: Iterable[Vectors], dim: int, size: int) -> Iterator[Vectors]:
+    """The same rows, (n, dim), `size` at a time."""
+    waiting = np.empty((0, dim), np.float32)
+    for part in parts:
+        rows = np.concatenate([waiting, part]) if len(waiting) else part
+        whole = len(rows) - len(rows) % size
+        for first in range(0, whole, size):
+            yield np.ascontiguousarray(rows[first : first + size])
+        waiting = rows[whole:]
+    if len(waiting):
+        yield np.ascontiguousarray(waiting)
+
+
 def _parts(file: BinaryIO, arrivals: Iterable[Vectors], rows: NDArray[np.int64], size: int) -> NDArray[np.int64]:
     """Write each vector to the part that its row is in; the rows of all, part by part, in the order of the file."""
     came, ends = np.empty(len(rows), np.int64), np.arange(0, len(rows), size)
     start = 0
     for vectors in arrivals:
-        own = rows[start : start + len(vectors)]
+        arrived = rows[start : start + len(vectors)]
         start += len(vectors)
-        parts = own // size
+        parts = arrived // size
         by_part = np.argsort(parts, kind="stable")
         numbers, firsts = np.unique(parts[by_part], return_index=True)
         for number, chosen in zip(numbers.tolist(), np.split(by_part, firsts[1:]), strict=True):
             end = int(ends[number])
             os.pwrite(file.fileno(), vectors[chosen].tobytes(), end * vectors.shape[1] * _FLOAT_BYTES)
-            came[end : end + len(chosen)] = own[chosen]
+            came[end : end + len(chosen)] = arrived[chosen]
             ends[number] += len(chosen)
     return came
 

@@ -125,21 +125,21 @@ class _Place:
     def names(self) -> list[str]:
         """Collections and aliases."""
         with _answers(self):
-            collections = [found.name for found in self.client.get_collections().collections]
+            collections = [collection.name for collection in self.client.get_collections().collections]
             return sorted({*collections, *self.aliases()})
 
     def aliases(self) -> dict[str, str]:
         """The collection of each alias."""
         with _answers(self):
-            return {found.alias_name: found.collection_name for found in self.client.get_aliases().aliases}
+            return {alias.alias_name: alias.collection_name for alias in self.client.get_aliases().aliases}
 
     def choose(self, name: str) -> str:
         """A collection by its name, or the only one."""
         names = self.names()
         if name in names or (not name and len(names) == 1):
             return name or names[0]
-        asked = f"a collection {name!r}" if name else "the name of a collection after a #"
-        raise StoreError(f"{self.location}: expected {asked}, found {', '.join(names) or 'none'}; name one of these")
+        expected = f"a collection {name!r}" if name else "the name of a collection after a #"
+        raise StoreError(f"{self.location}: expected {expected}, found {', '.join(names) or 'none'}; name one of these")
 
     def take_itself(self) -> None:
         """Use what is written to, where `client` reads a copy."""
@@ -401,20 +401,20 @@ class QdrantStore(RecordStore):
     def points(self, *, limit: int, vectors: Sequence[str] | bool = False) -> list[Any]:
         """Some points that have the vector."""
         with _answers(self.place):
-            found, _ = self.place.client.scroll(
-                self.name, self.with_filter, limit, with_payload=True, with_vectors=_asked(vectors)
+            points, _ = self.place.client.scroll(
+                self.name, self.with_filter, limit, with_payload=True, with_vectors=_with_vectors(vectors)
             )
-        return list(found)
+        return list(points)
 
     def all_points(self, chosen: Any, *, payload: bool | list[str], vectors: bool = False) -> Iterator[Any]:
         """All points that a filter lets through, in bounded memory."""
         offset = None
         while True:
             with _answers(self.place):
-                found, offset = self.place.client.scroll(
+                points, offset = self.place.client.scroll(
                     self.name, chosen, _AT_ONCE, offset=offset, with_payload=payload, with_vectors=vectors
                 )
-            yield from found
+            yield from points
             if offset is None:
                 return
 
@@ -422,19 +422,19 @@ class QdrantStore(RecordStore):
         """Points with the ids that the store gives them."""
         for first in range(0, len(ids), _AT_ONCE):
             part = ids[first : first + _AT_ONCE]
-            wanted: bool | list[str] = _asked([self.vector]) if vectors and not payload else vectors
+            names: bool | list[str] = _with_vectors([self.vector]) if vectors and not payload else vectors
             with _answers(self.place):
-                found = self._find(part, payload=payload or self.id_field is not None, vectors=wanted)
-            yield from ((self.id_of(point), point) for point in found)
+                points = self._find(part, payload=payload or self.id_field is not None, vectors=names)
+            yield from ((self.id_of(point), point) for point in points)
 
     def _find(self, ids: Sequence[str], *, payload: bool, vectors: bool | list[str]) -> Iterable[Any]:
         client, models = self.place.client, self.models
         if self.id_field is None:
-            known = [point for point in map(as_point_id, ids) if point is not None]
-            return list(client.retrieve(self.name, known, with_payload=payload, with_vectors=vectors))
+            point_ids = [point for point in map(as_point_id, ids) if point is not None]
+            return list(client.retrieve(self.name, point_ids, with_payload=payload, with_vectors=vectors))
         if self.own.get("made"):  # its ids were made of the documents'
-            known = [made_point_id(doc_id) for doc_id in ids]
-            return list(client.retrieve(self.name, known, with_payload=payload, with_vectors=vectors))
+            point_ids = [made_point_id(doc_id) for doc_id in ids]
+            return list(client.retrieve(self.name, point_ids, with_payload=payload, with_vectors=vectors))
         values: list[Any] = [*ids, *(int(doc_id) for doc_id in ids if _NUMBER.fullmatch(doc_id))]
         fields = [
             models.FieldCondition(key=self.id_field, match=models.MatchAny(any=part))
@@ -442,14 +442,14 @@ class QdrantStore(RecordStore):
             if part
         ]
         chosen = models.Filter(must=[*self.with_filter.must, models.Filter(should=fields)])
-        found, _ = client.scroll(self.name, chosen, 2 * len(ids), with_payload=payload, with_vectors=vectors)
-        return list(found)
+        points, _ = client.scroll(self.name, chosen, 2 * len(ids), with_payload=payload, with_vectors=vectors)
+        return list(points)
 
     def _version(self) -> Any:
         """A server counts no changes: ids and payload are read for it, vectors are not."""
-        told = self.place.version(self.name)
-        if told is not None:
-            return told
+        version = self.place.version(self.name)
+        if version is not None:
+            return version
         digest, count = hashlib.sha256(), 0
         for point in self.all_points(self.with_filter, payload=True):
             record = json.dumps([str(point.id), point.payload], sort_keys=True, default=repr)
@@ -462,8 +462,8 @@ class QdrantStore(RecordStore):
         return (self.id_of(point) for point in self.all_points(self.with_filter, payload=payload))
 
     def _read_vectors(self, ids: Sequence[str]) -> Batch:
-        found = [(doc_id, self.vector_of(point)) for doc_id, point in self.retrieve(ids, payload=False, vectors=True)]
-        kept = [(doc_id, vector) for doc_id, vector in found if vector is not None]
+        read = [(doc_id, self.vector_of(point)) for doc_id, point in self.retrieve(ids, payload=False, vectors=True)]
+        kept = [(doc_id, vector) for doc_id, vector in read if vector is not None]
         vectors = np.array([vector for _, vector in kept], np.float32).reshape(len(kept), self.info.dim)
         return Batch([doc_id for doc_id, _ in kept], vectors)
 
@@ -504,7 +504,7 @@ class QdrantStore(RecordStore):
         dense = vectors if isinstance(vectors, dict) else {"": vectors} if vectors is not None else {}
         name = asked if asked is not None else next(iter(dense)) if len(dense) == 1 else None
         if name is None or name not in dense:
-            have = ", ".join(f"{found or '(without name)'}" for found in sorted(dense)) or "none"
+            have = ", ".join(f"{label or '(without name)'}" for label in sorted(dense)) or "none"
             raise StoreError(
                 f"{self.place.location}: expected the name of a dense vector, found {have}; say #COLLECTION?vector=NAME"
             )
@@ -542,14 +542,15 @@ class QdrantStore(RecordStore):
     @property
     def quantization(self) -> str | None:
         """The kind of quantization."""
-        found = self.params.quantization_config or self.config.quantization_config
-        return None if found is None else next(iter(type(found).model_fields))
+        settings = self.params.quantization_config or self.config.quantization_config
+        return None if settings is None else next(iter(type(settings).model_fields))
 
     def _details(self) -> dict[str, str | int]:
-        hnsw, own = self.config.hnsw_config, self.params.hnsw_config
+        general, special = self.config.hnsw_config, self.params.hnsw_config
         facts: dict[str, str | int] = {"collection": self.name, "distance": self.params.distance.value}
         for key, label in (("m", "hnsw_m"), ("ef_construct", "ef_construction")):
-            value = getattr(own, key, None) if own is not None and getattr(own, key) is not None else getattr(hnsw, key)
+            value = getattr(special, key, None)
+            value = getattr(general, key) if value is None else value
             if value is not None:
                 facts[label] = value
         extra = {"vector": self.vector, "text": self.text_field, "id": self.id_field, "quantization": self.quantization}
@@ -684,9 +685,9 @@ class _Writer(WaitingWriter):
         if source is not None:
             self._index_payload(place, name, source)
         with _answers(place):
-            found = place.client.count(name, exact=True).count
-        if found != written:
-            raise StoreError(f"{place.location}: expected {written} points once written, found {found}; run again")
+            count = place.client.count(name, exact=True).count
+        if count != written:
+            raise StoreError(f"{place.location}: expected {written} points once written, found {count}; run again")
 
     def prepare(self, place: _Place, name: str) -> None:
         """What is to be done before points come."""
@@ -706,12 +707,12 @@ class _Writer(WaitingWriter):
             self.remarks += (
                 f"{source.quantization} quantization is made anew, and is lossy: hold its recall against exact search",
             )
-        own = source.params.model_copy(update=changed)
+        vector = source.params.model_copy(update=changed)
         named = isinstance(params.vectors, dict)
         own_facts = {**source.own, **source.asked}
         metadata = {**source.kept_metadata, **({_OWN: own_facts} if own_facts else {})}
         return {
-            "vectors_config": {**params.vectors, source.vector: own} if named else own,
+            "vectors_config": {**params.vectors, source.vector: vector} if named else vector,
             "sparse_vectors_config": params.sparse_vectors,
             **{key: getattr(params, key) for key in _SETTINGS},
             "hnsw_config": _as(models.HnswConfigDiff, config.hnsw_config),
@@ -731,11 +732,11 @@ class _Writer(WaitingWriter):
         has_others = bool(source.others())
         for first, vectors in self.vectors(at_once):
             ids = source.ids(range(first, first + len(vectors)))
-            found = dict(source.retrieve(ids, payload=True, vectors=has_others))
-            source._refuse_gone(ids, found)
+            read = dict(source.retrieve(ids, payload=True, vectors=has_others))
+            source._refuse_gone(ids, read)
             yield [
                 make(id=point.id, payload=point.payload, vector=self._with(source, point, vector.tolist()))
-                for point, vector in zip((found[doc_id] for doc_id in ids), vectors, strict=True)
+                for point, vector in zip((read[doc_id] for doc_id in ids), vectors, strict=True)
             ]
         others: list[Any] = []
         for point in source.all_points(source.without_filter, payload=True, vectors=has_others):
@@ -897,16 +898,16 @@ def as_point_id(doc_id: str) -> int | str | None:
 
 def made_point_id(doc_id: str) -> int | str:
     """The id of a new point for a document: its own where Qdrant can have it, else a UUID that is made of it."""
-    own = as_point_id(doc_id)
-    return own if own is not None and str(own) == doc_id else str(uuid.uuid5(_SPACE, doc_id))
+    point_id = as_point_id(doc_id)
+    return point_id if point_id is not None and str(point_id) == doc_id else str(uuid.uuid5(_SPACE, doc_id))
 
 
 def _token_of(name: str) -> str | None:
-    found = re.fullmatch(r".*-([0-9a-f]{32})", name, re.DOTALL)
-    return found[1] if found else None
+    match = re.fullmatch(r".*-([0-9a-f]{32})", name, re.DOTALL)
+    return match[1] if match else None
 
 
-def _asked(vectors: Sequence[str] | bool) -> bool | list[str]:
+def _with_vectors(vectors: Sequence[str] | bool) -> bool | list[str]:
     """The vector without a name is asked for by none."""
     return vectors if isinstance(vectors, bool) else list(vectors) if any(vectors) else True
 
@@ -939,10 +940,10 @@ def _answers(place: _Place) -> Iterator[None]:
     except LeadMigrateError:
         raise
     except Exception as error:
-        said = " ".join(scrub(str(error)).split())[:300] or type(error).__name__
+        words = " ".join(scrub(str(error)).split())[:300] or type(error).__name__
         status = getattr(error, "status_code", None)
         if not place.is_remote or status in (400, 404, 422):
-            raise StoreError(f"{place.location}: Qdrant says: {said}; see to that, and run again") from error
+            raise StoreError(f"{place.location}: Qdrant says: {words}; see to that, and run again") from error
         if status in (401, 403):
             raise AuthenticationError(f"{place.location}: the server refused; set QDRANT_API_KEY") from error
-        raise RemoteError(f"{place.location}: the server of Qdrant failed: {said}; check that it is there") from error
+        raise RemoteError(f"{place.location}: the server of Qdrant failed: {words}; check that it is there") from error

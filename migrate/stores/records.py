@@ -52,14 +52,26 @@ class RecordStore(Store):
     """
 
     _index: IdIndex
+    _indexed: str
     _texts: tuple[str, str] | None = None
     without_vector: int = 0
     """Records that have no vector, and so are no documents here."""
 
-    def _open_index(self, location: str) -> IdIndex:
-        """Read the ids, or find them in the cache."""
-        self._index = kept_index(cache_folder() / "ids", location, self._version(), self._read_ids)
+    def _open_index(self, location: str, version: Any = None) -> IdIndex:
+        """Read the ids, or find them in the cache; `version` is what is read, where it may be older than the newest."""
+        version = self._version() if version is None else version
+        self._index = kept_index(cache_folder() / "ids", location, version, self._read_ids)
+        self._indexed = canonical_json(version)
         return self._index
+
+    def rows_as_read(self) -> NDArray[np.int64] | None:
+        """The row of each record that has a vector, in the order in which `_read_ids` gives them; None after changes.
+
+        For stores that give records in the same order each time, until they are written to.
+        """
+        if canonical_json(self._version()) != self._indexed:
+            return None
+        return np.argsort(self._index.order(0, self._index.count))
 
     @abstractmethod
     def _version(self) -> Any:
@@ -195,6 +207,13 @@ class WaitingWriter(StoreWriter):
             for first in range(0, self.source.info.count, at_once):
                 content = file.read(at_once * self.rows.row_bytes)
                 yield first, np.frombuffer(content, "<f4").astype(np.float32, copy=False).reshape(-1, self.rows.dim)
+
+    def at_random(self) -> NDArray[np.float32]:
+        """All rows, (count, dim), for reading in any order; what is read is memory that the system takes back."""
+        shape = (self.source.info.count, self.rows.dim)
+        if not shape[0]:
+            return np.empty(shape, np.float32)
+        return np.memmap(self.rows.path, "<f4", mode="r", shape=shape)
 
     def batches(self) -> Iterator[Batch]:
         """All ids with their rows; of a source that is a `RecordStore`, no vector is read for that."""

@@ -14,20 +14,24 @@ import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from migrate.errors import OutputError, StoreError, UnsupportedStoreError, UsageError
-from migrate.files import atomic_file, sha256_file, write_json
+from migrate.files import atomic_file, cache_folder, sha256_file, write_json
 from migrate.locations import Address, options_text
 from migrate.manifest import MANIFEST_NAME, Manifest, StoreFacts, find_manifest
-from migrate.stores.base import FROM_THE_START, KindSupport, Resume, Store, StoreInfo, StoreWriter
+from migrate.stores.base import BATCH_SIZE, FROM_THE_START, KindSupport, Resume, Store, StoreInfo, StoreWriter
 from migrate.stores.binary_reader import read_errors
+from migrate.stores.documents.base import LazyIds
 from migrate.stores.file_store import Sha256
 from migrate.stores.outputs import FolderOutput
+from migrate.stores.permute import cut, in_order
 from migrate.stores.records import (
     TEXT_NAMES,
     Distance,
@@ -65,6 +69,10 @@ _OPTIONS: Final = ("column", "distance", "text")
 _METADATA: Final = "metadata"
 _WHOLE: Final = re.compile(r"-?[0-9]{1,18}")
 _SAMPLED: Final = 32
+_AT_ONCE: Final = 4_096
+_LARGE: Final = 4
+"""A scan of one in so many rows reads the whole table instead of looking them up."""
+
 _WAIT_MS: Final = 10_000
 
 
@@ -201,9 +209,9 @@ class SqliteVecKind:
             raise StoreError(f"{location}: expected a SQLite database, found no file {path}; check the path")
         files = _databases(path)
         if len(files) != 1:
-            found = ", ".join(file.name for file in files) or "none"
+            names = ", ".join(file.name for file in files) or "none"
             raise StoreError(
-                f"{location}: expected one database with a table of sqlite-vec, found {found}; name its file"
+                f"{location}: expected one database with a table of sqlite-vec, found {names}; name its file"
             )
         return SqliteVecStore(location, files[0], address)
 
@@ -339,12 +347,12 @@ class SqliteVecStore(RecordStore):
 
     def _manifest(self) -> Manifest | None:
         manifest = find_manifest(self.file.parent, "store")
-        own = manifest is not None and (manifest.store.index or self._name).partition("?")[0] == self._name
-        return manifest if own else None
+        is_own = manifest is not None and (manifest.store.index or self._name).partition("?")[0] == self._name
+        return manifest if is_own else None
 
     def _find_text(self, location: str, asked: str | None) -> tuple[str | None, str | None, str]:
         """The column of texts, the table beside that has it, and why."""
-        own = [name for name, kind in self.table.columns.items() if kind == "text" and name != _METADATA]
+        columns = [name for name, kind in self.table.columns.items() if kind == "text" and name != _METADATA]
         beside = self._tables_beside()
         if asked is not None and "." in asked:
             table, _, column = asked.partition(".")
@@ -352,15 +360,15 @@ class SqliteVecStore(RecordStore):
                 have = ", ".join(f"{name}.{text}" for name, texts in beside.items() for text in texts) or "none"
                 raise StoreError(f"{location}: expected a column of texts {asked!r}, found {have}; name one of these")
             return column, table, f"the texts are those of {asked}, as the location says"
-        if asked is None and not own:
+        if asked is None and not columns:
             usual = [(name, text) for name, texts in beside.items() for text in texts if text in TEXT_NAMES]
             if len(usual) == 1:
                 table, column = usual[0]
                 return column, table, f"the texts are those of {table}.{column}, by its name; say ?text=TABLE.COLUMN"
             could = ", ".join(f"{name}.{text}" for name, texts in beside.items() for text in texts)
             return None, None, f"no texts: it could be {could or 'no column'}; say ?text=TABLE.COLUMN for one"
-        chosen, said = choose_text(location, own, asked)
-        return chosen, None, said
+        chosen, reason = choose_text(location, columns, asked)
+        return chosen, None, reason
 
     def _tables_beside(self) -> dict[str, list[str]]:
         """Ordinary tables that have the key of the vectors, and their columns that may hold texts."""
@@ -385,6 +393,35 @@ class SqliteVecStore(RecordStore):
         with read_errors(self.file):
             stats = [file.stat() for file in files if file.exists()]
         return [[status.st_size, status.st_mtime_ns, status.st_ino] for status in stats if status.st_size]
+
+    def scan(self, start: int = 0, stop: int | None = None, *, batch_size: int = BATCH_SIZE) -> Iterator[Batch]:
+        """The vectors of rows `start` to `stop`; a large part of the table is read as it lies and put in order."""
+        stop = self.info.count if stop is None else min(stop, self.info.count)
+        is_large = (stop - start) * _LARGE >= self.info.count
+        rows = self.rows_as_read() if is_large and start < stop else None
+        if rows is None:
+            yield from super().scan(start, stop, batch_size=batch_size)
+            return
+        kept = (rows >= start) & (rows < stop)
+        arrivals, places = self._arriving(kept), rows[kept] - start
+        is_sorted = np.array_equal(places, np.arange(len(places)))
+        parts = arrivals if is_sorted else in_order(arrivals, places, self.info.dim, cache_folder() / "copies")
+        for vectors in cut(parts, self.info.dim, batch_size):
+            yield Batch(LazyIds(len(vectors), partial(self.ids, range(start, start + len(vectors)))), vectors)
+            start += len(vectors)
+
+    def _arriving(self, kept: NDArray[np.bool_]) -> Iterator[Vectors]:
+        """The vectors in the order of the table; `kept` says of each whether it is wanted."""
+        with sqlite_errors(self._where):
+            rows = self.connection.execute(f"SELECT {quoted(self.column)} FROM {self._from}")  # noqa: S608
+            for first in range(0, len(kept), _AT_ONCE):
+                there = kept[first : first + _AT_ONCE]
+                vectors = self._decode(islice(rows, _AT_ONCE), self.info.dim)
+                if len(vectors) != len(there):
+                    raise StoreError(
+                        f"{self._where}: the table changed while it was read; run again on a store at rest"
+                    )
+                yield vectors[there]
 
     def _read_ids(self) -> Iterator[str]:
         with sqlite_errors(self._where):
@@ -475,12 +512,12 @@ def _table(location: str, file: Path, name: str) -> VectorTable:
     tables = tables_in(file)
     if name in tables:
         return tables[name]
-    tables = {found: table for found, table in tables.items() if not found.endswith(ASIDE)}
+    tables = {label: table for label, table in tables.items() if not label.endswith(ASIDE)}
     if not name and len(tables) == 1:
         return next(iter(tables.values()))
-    found = repr(name) if name else "no name"
+    words = repr(name) if name else "no name"
     raise StoreError(
-        f"{location}: expected the name of a table of vectors after a #, found {found}; there are {', '.join(tables)}"
+        f"{location}: expected the name of a table of vectors after a #, found {words}; there are {', '.join(tables)}"
     )
 
 
@@ -563,16 +600,26 @@ class _CopyWriter(_DatabaseWriter):
             with copy:
                 copy.execute(f"DROP TABLE {quoted(table.name)}")
                 copy.execute(table.with_dimension(source.column, self.rows.dim))
-                for batch in self.batches():
-                    copy.executemany(insert, self._rows(batch, others))
+                copy.executemany(insert, self._rows(others))
 
-    def _rows(self, batch: Batch, others: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-        source = self.source
-        known = {str(row[0]): row for row in source._records(batch.ids, [source.table.key, *others])}
-        source._refuse_gone(batch.ids, known)
-        for doc_id, vector in zip(batch.ids, batch.vectors, strict=True):
-            key, *values = known[doc_id]
-            yield key, vector.astype("<f4").tobytes(), *values
+    def _rows(self, others: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        """The records of the source with new vectors: in the order of the table, unless it was written to since."""
+        source, rows = self.source, self.source.rows_as_read()
+        columns = [source.table.key, *others]
+        if rows is None:
+            for batch in self.batches():
+                known = {str(record[0]): record for record in source._records(batch.ids, columns)}
+                source._refuse_gone(batch.ids, known)
+                for doc_id, vector in zip(batch.ids, batch.vectors, strict=True):
+                    yield known[doc_id][0], vector.astype("<f4").tobytes(), *known[doc_id][1:]
+            return
+        vectors = self.at_random()
+        names = ", ".join(map(quoted, columns))
+        records = source.connection.execute(f"SELECT {names} FROM {source._from}")  # noqa: S608
+        for first in range(0, len(rows), _AT_ONCE):
+            part = np.asarray(vectors[rows[first : first + _AT_ONCE]], "<f4")
+            for vector, (key, *values) in zip(part, islice(records, len(part)), strict=True):
+                yield key, vector.tobytes(), *values
 
 
 class _NewWriter(_DatabaseWriter):

@@ -1,7 +1,8 @@
 """Qdrant's own client: folders of its local mode, and the way of a server.
 
-There is no server among the packages that tests may install. What speaks to one is tested with the client's local
-mode in its place, which has the same methods; what only HTTP has (a server that is not there) with the real client.
+There is no server among the packages that tests may install. What speaks to one is tested with two in its place: the
+client's local mode, which has the same methods, and Qdrant's own engine behind the real client and HTTP, see
+`qdrant_server.py`. A server that is not there is the real client's.
 """
 
 import hashlib
@@ -9,9 +10,11 @@ import pickle
 import sqlite3
 import sys
 import uuid
+from contextlib import ExitStack
 
 import numpy as np
 import pytest
+from qdrant_server import serving
 
 from migrate.cli.main import run
 from migrate.errors import StoreError, UsageError
@@ -34,7 +37,8 @@ def _own_folders(tmp_path, monkeypatch):
 
 
 def quick(client, name):
-    storage = getattr(client._client.collections[name].storage, "storage", None)
+    collections = getattr(client._client, "collections", None)  # of the local mode
+    storage = getattr(collections[name].storage, "storage", None) if isinstance(collections, dict) else None
     if storage is not None:
         storage.execute("PRAGMA synchronous = OFF")
 
@@ -73,24 +77,31 @@ class TestFolder(StoreTests):
         return models.Filter(must=[models.FieldCondition(key=name, match=models.MatchValue(value=value))])
 
 
-@pytest.fixture
-def server(monkeypatch):
-    client = qdrant_client.QdrantClient(":memory:")
-    monkeypatch.setattr("migrate.stores.qdrant.connect", lambda location, url: client)
-    return client
+@pytest.fixture(params=["local mode", "engine"])
+def server(monkeypatch, request, tmp_path_factory):
+    with ExitStack() as stack:
+        if request.param == "engine":
+            pytest.importorskip("qdrant_edge", reason="needs Qdrant's engine: pip install qdrant-edge-py")
+            url = stack.enter_context(serving(tmp_path_factory.mktemp("shards")))
+            client = qdrant_client.QdrantClient(url=url, check_compatibility=False)
+        else:
+            client = qdrant_client.QdrantClient(":memory:")
+        stack.callback(client.close)
+        monkeypatch.setattr("migrate.stores.qdrant.connect", lambda location, url: client)
+        yield client
 
 
 class TestServer(StoreTests):
     has_rows = False
     same_bytes = False
-    serves_threads = False  # the local mode, which stands in here, knows no threads
 
     def filter_by(self, name, value):
         return {"must": [{"key": name, "match": {"value": value}}]}
 
     @pytest.fixture(autouse=True)
-    def _on(self, server):
+    def _on(self, server, request):
         self.client = server
+        self.serves_threads = request.node.callspec.params["server"] == "engine"  # the local mode knows no threads
 
     def make_store(self, folder, documents, vectors, metric):
         fill(self.client, self._name(folder), documents, vectors, metric)

@@ -1,6 +1,7 @@
 """Search and single vectors, where kinds of stores differ; what all must do is in `migrate.testing.stores`."""
 
 import json
+import time
 
 import numpy as np
 import pytest
@@ -207,6 +208,35 @@ class TestLanceDB:
         assert newest.search(queries(), 5)[0].ids[0] != before.ids[0]
         with pytest.raises(StoreError, match="an older version"):
             old.put_vectors(["1001"], queries(1))
+
+    def test_a_table_that_is_written_to_while_it_is_opened_keeps_ids_and_vectors_together(self, tmp_path, monkeypatch):
+        from migrate.stores.lancedb import LanceStore
+
+        self.make(tmp_path, "float32")
+        place, choose = f"lancedb:{tmp_path}#docs", LanceStore._choose_id
+        writer, new = open_store(place), example_vectors(200, seed=4)
+
+        def write_meanwhile(store, *arguments):  # rows move to the end of the table
+            monkeypatch.setattr(LanceStore, "_choose_id", choose)
+            assert writer.put_vectors(list(map(str, range(1_000, 1_200))), new) == 200
+            return choose(store, *arguments)
+
+        monkeypatch.setattr(LanceStore, "_choose_id", write_meanwhile)
+        before = read_all(open_store(place).scan())
+        after = read_all(open_store(place).scan())
+        expected = example_vectors(COUNT, DIM)[np.array([int(doc_id) - 1_000 for doc_id in before.ids])]
+        assert np.array_equal(before.vectors, expected)
+        changed = np.array([int(doc_id) < 1_200 for doc_id in after.ids])
+        expected[changed] = new[np.array([int(doc_id) - 1_000 for doc_id in np.array(after.ids)[changed]])]
+        assert np.array_equal(after.vectors, expected)
+
+    def test_what_another_process_puts_is_seen_within_a_second(self, tmp_path):
+        self.make(tmp_path, "float32")
+        searcher, writer = (open_store(f"lancedb:{tmp_path}#docs") for _ in range(2))
+        searcher.search(queries(1), 1)
+        assert writer.put_vectors(["1599"], queries(1)) == 1
+        time.sleep(1.2)
+        assert searcher.search(queries(1), 1)[0].ids == ("1599",)
 
     def test_a_filter_that_is_no_sql_is_refused(self, tmp_path):
         self.make(tmp_path, "float32")
