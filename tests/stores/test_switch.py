@@ -250,6 +250,9 @@ def test_without_a_safe_report_of_these_two_nothing_is_switched(pair, tmp_path):
     report = write_report(tmp_path / "r.json", old, new, downstream={"outcome": "NOT SAFE"})
     with pytest.raises(InputError, match="found NOT SAFE"):
         switch_store(old, new, report=report)
+    report = write_report(tmp_path / "r.json", old, new, verdict={"outcome": "SAFE", "provisional": True})
+    with pytest.raises(InputError, match=r"found SAFE \(provisional\), which is no proof"):
+        switch_store(old, new, report=report)
     report = write_report(tmp_path / "r.json", old, old)
     with pytest.raises(InputError, match="found another, or it changed"):
         switch_store(old, new, report=report)
