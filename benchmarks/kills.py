@@ -274,9 +274,9 @@ def made(kind: str, folder: Path, victims: Victims, rows: int) -> Iterator[Setti
     victims.run("base", folder, rows)
     try:
         if kind == "pgvector":
-            _start_postgres(setting)
+            start_postgres(setting)
         elif kind == "chroma+http":
-            _start_chroma(setting)
+            start_chroma(setting)
         victims.run("translate", folder / "base", folder / "stitch-1", setting.old)
         if kind == "chroma":
             code = "import chromadb, sys; chromadb.PersistentClient(sys.argv[1]).create_collection('others')"
@@ -287,7 +287,8 @@ def made(kind: str, folder: Path, victims: Victims, rows: int) -> Iterator[Setti
             end()
 
 
-def _start_postgres(setting: Setting) -> None:
+def start_postgres(setting: Setting) -> None:
+    """A server of its own for a setting."""
     import psycopg
     from pgserver.postgres_server import get_server
 
@@ -300,7 +301,8 @@ def _start_postgres(setting: Setting) -> None:
     setting.place = f"pgvector:{url}"
 
 
-def _start_chroma(setting: Setting) -> None:
+def start_chroma(setting: Setting) -> None:
+    """A server of its own for a setting."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
