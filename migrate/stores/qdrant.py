@@ -37,7 +37,7 @@ from migrate.errors import (
 )
 from migrate.files import atomic_file, cache_folder, output_errors, reach, state_folder, write_json
 from migrate.locations import Address, scrub, secrets_of
-from migrate.manifest import Manifest, StoreFacts
+from migrate.manifest import Manifest, StoreFacts, find_manifest
 from migrate.stores.base import FROM_THE_START, KindSupport, Resume, Store, StoreInfo, StoreWriter
 from migrate.stores.kept import forget, keep, kept_folder, manifest_of, new_token, stamp, sync_tree, token_in
 from migrate.stores.outputs import NamedFolderOutput, Output, ServerOutput
@@ -337,7 +337,10 @@ class QdrantStore(RecordStore):
         return self.place.folder(self.name)
 
     def _manifest(self) -> Manifest | None:
-        return manifest_of(self._beside(), self.name)
+        folder = self._beside()
+        if self.place.is_remote:  # the folder is found by the collection's own name, whatever alias leads there
+            return None if folder is None else find_manifest(folder, "store")
+        return manifest_of(folder, self.name)
 
     def destination(self, location: Path, dim: int, resume: Resume = FROM_THE_START) -> StoreWriter:
         """A folder of the local mode with a collection of the same name."""
