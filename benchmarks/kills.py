@@ -33,6 +33,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,7 @@ class Setting:
     kind: str
     folder: Path
     place: str = ""
-    ends: list[Callable[[], None]] = field(default_factory=list)
+    ends: list[Callable[[], object]] = field(default_factory=list)
 
     @property
     def old(self) -> str:
@@ -309,7 +310,7 @@ def start_chroma(setting: Setting) -> None:
     chroma = str(Path(sys.executable).parent / "chroma")
     command = [chroma, "run", "--path", f"{setting.folder}/data", "--host", "127.0.0.1", "--port", str(port)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    setting.ends += [process.terminate, lambda: process.wait(20) and None]
+    setting.ends += [process.terminate, partial(process.wait, 20)]
     setting.place = f"chroma+http://127.0.0.1:{port}"
     for _ in range(300):
         try:

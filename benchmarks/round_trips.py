@@ -118,7 +118,7 @@ class Faiss(Kind):
         with Path(location, "docs.jsonl").open() as file:
             for row, line in enumerate(file):
                 document = json.loads(line)
-                yield document["id"], {**document, "vector": index.reconstruct(row).tobytes()}
+                yield document["id"], {**document, "vector": np.asarray(index.reconstruct(row)).tobytes()}
 
     def opened(self, name: str) -> str:
         """The copy."""

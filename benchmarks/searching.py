@@ -103,8 +103,8 @@ def lancedb(location: str) -> Search:
     database = library.connect(path)
 
     def search(query: list[float]) -> list[str]:
-        table = database.open_table(name)
-        return [row["id"] for row in table.search(query).distance_type("dot").limit(NEAREST).to_list()]
+        found: Any = database.open_table(name).search(query)
+        return [row["id"] for row in found.distance_type("dot").limit(NEAREST).to_list()]
 
     return search
 

@@ -200,6 +200,13 @@ class _FolderCatalog(_Catalog):
             raise StoreError(f"{self.place.location}: SQLite refused ({error}); nothing was done: run again") from error
 
 
+def _catalog_of(place: _Place) -> _Catalog:
+    if isinstance(place, _Server):
+        return _ServerCatalog(place)
+    assert isinstance(place, _Folder)  # noqa: S101 - there is no third
+    return _FolderCatalog(place)
+
+
 class CollectionExchange(Exchange):
     """Two collections of one server or folder.
 
@@ -216,7 +223,7 @@ class CollectionExchange(Exchange):
     def __init__(self, place: _Place, old: str, stores: tuple[ChromaStore, ChromaStore] | None = None) -> None:
         self.location = f"{place.location.partition('#')[0]}#{old}"
         self.old, self._stores = old, stores
-        self._catalog = _ServerCatalog(place) if isinstance(place, _Server) else _FolderCatalog(place)
+        self._catalog = _catalog_of(place)
 
     @classmethod
     def left(cls, place: _Place, name: str) -> CollectionExchange | None:

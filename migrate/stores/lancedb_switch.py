@@ -90,7 +90,7 @@ class LanceExchange(Exchange):
             table, noted = self._open(), self._noted()
             if noted is not None and noted["goal"] == FORGOTTEN:
                 raise InputError(f"{self.location}: the old store is deleted, or half so; run forget again")
-            incoming = self._incoming or LanceKind().open(record["new"].partition(":")[2])
+            incoming = self._incoming or _opened(record["new"])
             if noted is None:
                 noted = self._begin(table, incoming, record)
             if _token(table) != noted["token"]:
@@ -199,6 +199,13 @@ class LanceExchange(Exchange):
     def _end(self) -> None:
         self._journal.unlink(missing_ok=True)
         sync_folder(self._journal.parent)
+
+
+def _opened(location: str) -> LanceStore:
+    """The table at a location with its kind."""
+    store = LanceKind().open(location.removeprefix("lancedb:"))
+    assert isinstance(store, LanceStore)  # noqa: S101 - the kind opens no other
+    return store
 
 
 def notes_of(path: Path, table: str) -> Path:
