@@ -31,6 +31,7 @@ from migrate.stores.base import FROM_THE_START, KindSupport, Resume, Store, Stor
 from migrate.stores.kept import forget, keep, kept_folder, manifest_of, new_token, stamp, sync_tree, token_in
 from migrate.stores.outputs import NamedFolderOutput, Output, ServerOutput
 from migrate.stores.records import Distance, RecordStore, WaitingWriter, check_options, import_client, read_metric
+from migrate.stores.sqlite_read import read_only
 from migrate.stores.switching import ASIDE, Exchange, FolderExchange
 from migrate.vectors import Batch, Document, Vectors
 
@@ -251,9 +252,8 @@ class _Folder(_Place):
 
     @contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
-        uri = f"{(self._path / DATABASE).absolute().as_uri()}?mode=ro"
         try:
-            with closing(sqlite3.connect(uri, uri=True)) as connection:
+            with read_only(self._path / DATABASE) as connection:
                 yield connection
         except sqlite3.Error as error:
             raise StoreError(

@@ -401,8 +401,9 @@ def _path(store: ChromaStore) -> Path:
 def _bring_in(catalog: _FolderCatalog, source: ChromaStore, name: str) -> str:
     """Copy a collection of another folder; what a killed run has brought is deleted."""
     with _answers(catalog.place.location, remote=False), output_errors(catalog.path), catalog.client() as client:
-        if name in {found.name for found in catalog.listed()}:
+        for left in (found for found in catalog.listed() if found.name == name):
             client.delete_collection(name)
+            shutil.rmtree(beside_collection(catalog.path, left.id), ignore_errors=True)
         with _same_functions():
             collection = client.create_collection(
                 name,

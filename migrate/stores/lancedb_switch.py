@@ -151,6 +151,7 @@ class LanceExchange(Exchange):
             "incoming": incoming.version(),
             "goal": DONE,
         }
+        self._clear(keep=noted["former"])
         keep_beside(incoming, self._journal.with_name(noted["token"]), self.table)
         self._untag(table)
         table.tags.create(_TAG, table.version)
@@ -191,6 +192,13 @@ class LanceExchange(Exchange):
         with atomic_file(self._journal, force=True) as aside:
             write_json(aside, dict(noted))
         reach("noted")
+
+    def _clear(self, *, keep: str | None) -> None:
+        """Remove what killed runs have left."""
+        folder = self._journal.parent
+        for path in folder.iterdir() if folder.is_dir() else ():
+            if path.is_dir() and path.name != keep:
+                shutil.rmtree(path)
 
     def _untag(self, table: Any) -> None:
         if _TAG in table.tags.list():

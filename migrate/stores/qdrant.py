@@ -50,6 +50,7 @@ from migrate.stores.records import (
     import_client,
     read_metric,
 )
+from migrate.stores.sqlite_read import read_only
 from migrate.stores.switching import Exchange, FolderExchange, Record, only_one, others, unfinished
 from migrate.vectors import Batch, Document
 
@@ -187,8 +188,7 @@ class _LocalPlace(_Place):
             for storage in (self._path / "collection").glob("*/storage.sqlite"):
                 target = folder / "collection" / storage.parent.name / storage.name
                 target.parent.mkdir(parents=True)
-                uri = f"{storage.absolute().as_uri()}?mode=ro"
-                with closing(sqlite3.connect(uri, uri=True)) as source, closing(sqlite3.connect(target)) as copy:
+                with read_only(storage) as source, closing(sqlite3.connect(target)) as copy:
                     source.backup(copy)
                     for key, point in copy.execute("SELECT id, point FROM points"):
                         _check_pickles(storage, key, point)
