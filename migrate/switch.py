@@ -133,10 +133,8 @@ def forget_switch(old: str) -> Switch:
     ------
     UsageError
         Nothing was switched there, or not to the end.
-    InputError
-        The stores are not those that were switched.
-    OutputError, RemoteError
-        The system or the server refused.
+    InputError, OutputError, RemoteError
+        As `roll_back`.
     """
     exchange, record = _noted(old)
     exchange.forget()

@@ -37,10 +37,10 @@ from migrate.errors import (
 )
 from migrate.files import atomic_file, cache_folder, output_errors, reach, state_folder, write_json
 from migrate.locations import Address, scrub, secrets_of
-from migrate.manifest import Manifest, StoreFacts, find_manifest
+from migrate.manifest import Manifest, find_manifest
 from migrate.stores.base import FROM_THE_START, KindSupport, Resume, Store, StoreInfo, StoreWriter
 from migrate.stores.kept import forget, keep, kept_folder, manifest_of, new_token, stamp, sync_tree, token_in
-from migrate.stores.outputs import NamedFolderOutput, Output, ServerOutput
+from migrate.stores.outputs import NamedFolderOutput, NamedServerOutput, Output
 from migrate.stores.records import (
     Distance,
     RecordStore,
@@ -761,17 +761,12 @@ class _ServerWriter(_Writer):
         self.fill(output.place(), output.collection(token))
 
 
-class _QdrantOutput(ServerOutput):
+class _QdrantOutput(NamedServerOutput):
     """A collection of a server with a name of its own, which an alias leads to: that is changed in one step."""
-
-    def __init__(self, location: str, address: Address) -> None:
-        super().__init__(location, address.name)
-        self._address = address
-        self.final = address.name
 
     def place(self) -> _Place:
         """The server."""
-        return _Place(self.location, connect(self.location, self._address.place))
+        return _Place(self.location, connect(self.location, self.address.place))
 
     def collection(self, token: str) -> str:
         """The collection's own name."""
@@ -781,19 +776,10 @@ class _QdrantOutput(ServerOutput):
         """A writer of the collection that no alias leads to yet."""
         return _ServerWriter(source, content, dim, resume, self)
 
-    def facts(self, source: Store, content: Path, sha256: Any = None) -> Mapping[str, Any]:
-        """Which one the manifest is of."""
-        return StoreFacts(index=self.final).as_details()
-
-    def refuse_existing(self, *, force: bool) -> None:
-        """As `Output.refuse_existing`; a collection that this tool has not made is never replaced."""
+    def made_here(self) -> bool | None:
+        """Whether the alias leads to a name with a token."""
         place = self.place()
-        if self.final not in place.names():
-            return
-        if not force:
-            raise UsageError(f"{self.location} exists; choose another output, or replace it with `force=True`")
-        if _token_of(place.aliases().get(self.final, "")) is None:
-            raise UsageError(f"{self.location} exists and was not made by this tool; delete it, or choose another")
+        return None if self.final not in place.names() else _token_of(place.aliases().get(self.final, "")) is not None
 
     def is_published(self, content: Path) -> bool:
         """Whether the alias leads to it."""
