@@ -20,9 +20,11 @@ from typing import Any, Final
 
 from migrate.errors import StoreError, UsageError
 from migrate.files import output_errors, output_lock, reach
+from migrate.locations import options_text
 from migrate.manifest import ModelIdentity
 from migrate.stores.base import Store
 from migrate.stores.chroma import (
+    _TENANT,
     _TOKEN,
     DATABASE,
     NOTE,
@@ -214,8 +216,8 @@ class CollectionExchange(Exchange):
     ----------
     place
         Where they are.
-    old, new
-        Their names.
+    old
+        The name that one is to take over from the other.
     stores
         Both, where nothing was switched yet.
     """
@@ -223,6 +225,7 @@ class CollectionExchange(Exchange):
     def __init__(self, place: _Place, old: str, stores: tuple[ChromaStore, ChromaStore] | None = None) -> None:
         self.location = f"{place.location.partition('#')[0]}#{old}"
         self.old, self._stores = old, stores
+        self._options = options_text({key: value for key, value in place.tenant.items() if value != _TENANT[key]})
         self._catalog = _catalog_of(place)
 
     @classmethod
@@ -233,7 +236,7 @@ class CollectionExchange(Exchange):
 
     def aside(self, new: str) -> str:
         """The collection beside the new one."""
-        return f"{self.location}{ASIDE}"
+        return f"{self.location}{ASIDE}{self._options}"
 
     def record(self) -> Record | None:
         """What the collections have noted."""

@@ -129,7 +129,8 @@ class LanceExchange(Exchange):
         """Delete the versions up to the old one."""
         with self._alone():
             noted, table = self._noted(), self._open()
-            if noted is None or _token(table) != noted["token"]:
+            there = {index.name for index in table.list_indices()}
+            if noted is None or _token(table) != noted["token"] or not there.issuperset(noted["indexes"]):
                 raise unfinished(self.location)
             tags = table.tags.list()
             kept = [name for name, tag in tags.items() if tag["version"] <= noted["before"] and name != _TAG]
@@ -149,6 +150,7 @@ class LanceExchange(Exchange):
             "former": _token(table),
             "before": table.version,
             "incoming": incoming.version(),
+            "indexes": [index.name for index, _ in incoming.indices],
             "goal": DONE,
         }
         self._clear(keep=noted["former"])
