@@ -36,14 +36,14 @@ def pgvector(location: str) -> Search:
 
 
 def sqlite(location: str) -> Search:
-    """A connection that stays, and waits for writers."""
+    """A connection that stays, and waits for writers; not read-only, which could not undo what a killed one left."""
     import json
 
     import apsw
     import sqlite_vec
 
     path, _, table = location.partition(":")[2].partition("#")
-    connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+    connection = apsw.Connection(path)
     connection.set_busy_timeout(10_000)
     connection.enable_load_extension(True)
     connection.load_extension(sqlite_vec.loadable_path())
@@ -103,8 +103,8 @@ def lancedb(location: str) -> Search:
     database = library.connect(path)
 
     def search(query: list[float]) -> list[str]:
-        table = database.open_table(name)
-        return [row["id"] for row in table.search(query).distance_type("dot").limit(NEAREST).to_list()]
+        found: Any = database.open_table(name).search(query)
+        return [row["id"] for row in found.distance_type("dot").limit(NEAREST).to_list()]
 
     return search
 

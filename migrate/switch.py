@@ -74,7 +74,7 @@ def switch_store(old: str, new: str, *, report: Path | None = None, unproven: bo
     UsageError
         The kind cannot, or not these two; or something else was switched here and is not forgotten yet.
     InputError
-        There is no report, or it is not SAFE, or not of these stores; or these have not the same ids.
+        There is no report, or it is not SAFE, or provisional, or not of these stores; or these have not the same ids.
     OutputError, RemoteError
         The system or the server refused.
     """
@@ -133,10 +133,8 @@ def forget_switch(old: str) -> Switch:
     ------
     UsageError
         Nothing was switched there, or not to the end.
-    InputError
-        The stores are not those that were switched.
-    OutputError, RemoteError
-        The system or the server refused.
+    InputError, OutputError, RemoteError
+        As `roll_back`.
     """
     exchange, record = _noted(old)
     exchange.forget()
@@ -201,6 +199,11 @@ def _prove(old: Store, new: Store, contents: tuple[Mapping[str, Any], Mapping[st
         raise InputError(
             f"{where}: expected a report that says SAFE, found {found}; see what it advises, or switch anyway with "
             "`unproven=True`"
+        )
+    if report["verdict"].get("provisional"):
+        raise InputError(
+            f"{where}: expected a report on judged queries, found SAFE (provisional), which is no proof: nothing is "
+            "judged; audit with judgements (--beir), or switch anyway with `unproven=True`"
         )
     stores = report.get("stores") or {}
     if stores.get("translated") != contents[1]:

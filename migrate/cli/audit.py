@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from migrate.cli import options
-from migrate.cli.next_step import advise_next, store_word
+from migrate.cli.next_step import advise_switch, store_word
 from migrate.cli.options import (
     GeneralOptions,
     ModelOptions,
@@ -506,11 +506,12 @@ def command(
         )
     code = show_report(report, outputs, general, page=outputs.html)
     if code == 0 and source is not None and source.info.kind == translated.info.kind:
-        if outputs.report is None:
+        places = store_word(source.info.location), store_word(translated.info.location)
+        if outputs.report is None and not report.verdict.provisional:
             advise("to let it answer under the old name, keep the report with --report FILE, and switch", quiet=quiet)
         else:
-            places = store_word(source.info.location), store_word(translated.info.location)
-            advise_next("switch", *places, "--report", outputs.report, quiet=quiet)
+            named = ("--report", outputs.report) if outputs.report is not None else ()
+            advise_switch(*places, *named, provisional=report.verdict.provisional, quiet=quiet)
     open_page(outputs.html, opens=opens, quiet=quiet)
     return code
 

@@ -37,6 +37,15 @@ def advise_next(command: str, *words: str | Path, also: Sequence[str] = (), but:
         advise("  nothing is judged? --queries FILE or --queries synthetic in the place of --beir", quiet=quiet)
 
 
+def advise_switch(old: str, new: str | Path, *report: str | Path, provisional: bool, quiet: bool) -> None:
+    """Print how the new store comes to answer under the old name; a provisional SAFE is no proof to `switch`."""
+    if not provisional:
+        advise_next("switch", old, new, *report, quiet=quiet)
+        return
+    advise("nothing is judged: keep the old store until judged queries agree, or switch without a proof", quiet=quiet)
+    advise_next("switch", old, new, "--unproven", quiet=quiet)
+
+
 def _text(word: object) -> str:
     return str(word.absolute()) if isinstance(word, Path) else str(word)
 

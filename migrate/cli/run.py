@@ -9,7 +9,7 @@ import click
 
 from migrate.cli import options
 from migrate.cli.audit import BUILD, POOL
-from migrate.cli.next_step import advise_next, free_path, is_out_of_sight, model_words, store_word
+from migrate.cli.next_step import advise_next, advise_switch, free_path, is_out_of_sight, model_words, store_word
 from migrate.cli.options import (
     CI,
     GeneralOptions,
@@ -141,7 +141,9 @@ def command(
     if not general.as_json:
         choice = finished.document["choice"] if finished is not None else choice_document(done.report)
         if code == 0 and open_store(output / STORE).info.kind == opened.info.kind:
-            advise_next("switch", store_word(store), output / STORE, quiet=quiet)
+            document = finished.document["verdict"] if finished is not None else None
+            provisional = done.report.verdict.provisional if document is None else document["provisional"]
+            advise_switch(store_word(store), output / STORE, provisional=provisional, quiet=quiet)
         else:
             step = choice["step"] if choice else None
             _advise_step(step, store, output, target, judged, learning.source_model, quiet)

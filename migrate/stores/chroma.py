@@ -27,11 +27,12 @@ import numpy as np
 from migrate.errors import AuthenticationError, LeadMigrateError, RemoteError, StoreError, UsageError
 from migrate.files import cache_folder, output_errors
 from migrate.locations import Address, scrub, secrets_of
-from migrate.manifest import MANIFEST_NAME, Manifest, StoreFacts, find_manifest
+from migrate.manifest import MANIFEST_NAME, Manifest, find_manifest
 from migrate.stores.base import FROM_THE_START, KindSupport, Resume, Store, StoreInfo, StoreWriter
 from migrate.stores.kept import forget, keep, kept_folder, manifest_of, new_token, stamp, sync_tree, token_in
-from migrate.stores.outputs import NamedFolderOutput, Output, ServerOutput
+from migrate.stores.outputs import NamedFolderOutput, NamedServerOutput, Output
 from migrate.stores.records import Distance, RecordStore, WaitingWriter, check_options, import_client, read_metric
+from migrate.stores.sqlite_read import read_only
 from migrate.stores.switching import ASIDE, BESIDE, Exchange, FolderExchange
 from migrate.vectors import Batch, Document, Vectors
 
@@ -263,9 +264,8 @@ class _Folder(_Place):
 
     @contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
-        uri = f"{(self.path / DATABASE).absolute().as_uri()}?mode=ro"
         try:
-            with closing(sqlite3.connect(uri, uri=True)) as connection:
+            with read_only(self.path / DATABASE) as connection:
                 yield connection
         except sqlite3.Error as error:
             raise StoreError(
@@ -653,36 +653,25 @@ class _ServerWriter(_Writer):
             self.fill(place.client, output.unfinished, {_TOKEN: token})
 
 
-class _ChromaServerOutput(ServerOutput):
+class _ChromaServerOutput(NamedServerOutput):
     """A collection of a server. Two renames make it the final one; what it replaces is removed after them."""
 
     def __init__(self, location: str, address: Address) -> None:
-        super().__init__(location, address.name)
-        self._address = address
-        self.final = address.name
+        super().__init__(location, address)
         self.unfinished, self._old = (f"lead-migrate-{self.digest}-{what}" for what in ("unfinished", "old"))
 
     def place(self) -> _Server:
         """The server."""
-        return _Server(self.location, self._address)
+        return _Server(self.location, self.address)
 
     def writer(self, source: Store, content: Path, dim: int, resume: Resume) -> StoreWriter:
         """A writer of the unfinished collection."""
         return _ServerWriter(source, content, dim, resume, self)
 
-    def facts(self, source: Store, content: Path, sha256: Any = None) -> Mapping[str, Any]:
-        """Which one the manifest is of."""
-        return StoreFacts(index=self.final).as_details()
-
-    def refuse_existing(self, *, force: bool) -> None:
-        """As `Output.refuse_existing`; a collection that this tool has not made is never replaced."""
+    def made_here(self) -> bool | None:
+        """Whether it has a token."""
         place = self.place()
-        if self.final not in place.names():
-            return
-        if not force:
-            raise UsageError(f"{self.location} exists; choose another output, or replace it with `force=True`")
-        if self._token(place, self.final) is None:
-            raise UsageError(f"{self.location} exists and was not made by this tool; delete it, or choose another")
+        return None if self.final not in place.names() else self._token(place, self.final) is not None
 
     def is_published(self, content: Path) -> bool:
         """Whether the collection has its final name, and nothing is left of what it replaces."""

@@ -20,9 +20,11 @@ from typing import Any, Final
 
 from migrate.errors import StoreError, UsageError
 from migrate.files import output_errors, output_lock, reach
+from migrate.locations import options_text
 from migrate.manifest import ModelIdentity
 from migrate.stores.base import Store
 from migrate.stores.chroma import (
+    _TENANT,
     _TOKEN,
     DATABASE,
     NOTE,
@@ -200,6 +202,13 @@ class _FolderCatalog(_Catalog):
             raise StoreError(f"{self.place.location}: SQLite refused ({error}); nothing was done: run again") from error
 
 
+def _catalog_of(place: _Place) -> _Catalog:
+    if isinstance(place, _Server):
+        return _ServerCatalog(place)
+    assert isinstance(place, _Folder)  # noqa: S101 - there is no third
+    return _FolderCatalog(place)
+
+
 class CollectionExchange(Exchange):
     """Two collections of one server or folder.
 
@@ -207,8 +216,8 @@ class CollectionExchange(Exchange):
     ----------
     place
         Where they are.
-    old, new
-        Their names.
+    old
+        The name that one is to take over from the other.
     stores
         Both, where nothing was switched yet.
     """
@@ -216,7 +225,8 @@ class CollectionExchange(Exchange):
     def __init__(self, place: _Place, old: str, stores: tuple[ChromaStore, ChromaStore] | None = None) -> None:
         self.location = f"{place.location.partition('#')[0]}#{old}"
         self.old, self._stores = old, stores
-        self._catalog = _ServerCatalog(place) if isinstance(place, _Server) else _FolderCatalog(place)
+        self._options = options_text({key: value for key, value in place.tenant.items() if value != _TENANT[key]})
+        self._catalog = _catalog_of(place)
 
     @classmethod
     def left(cls, place: _Place, name: str) -> CollectionExchange | None:
@@ -226,7 +236,7 @@ class CollectionExchange(Exchange):
 
     def aside(self, new: str) -> str:
         """The collection beside the new one."""
-        return f"{self.location}{ASIDE}"
+        return f"{self.location}{ASIDE}{self._options}"
 
     def record(self) -> Record | None:
         """What the collections have noted."""
@@ -394,8 +404,9 @@ def _path(store: ChromaStore) -> Path:
 def _bring_in(catalog: _FolderCatalog, source: ChromaStore, name: str) -> str:
     """Copy a collection of another folder; what a killed run has brought is deleted."""
     with _answers(catalog.place.location, remote=False), output_errors(catalog.path), catalog.client() as client:
-        if name in {found.name for found in catalog.listed()}:
+        for left in (found for found in catalog.listed() if found.name == name):
             client.delete_collection(name)
+            shutil.rmtree(beside_collection(catalog.path, left.id), ignore_errors=True)
         with _same_functions():
             collection = client.create_collection(
                 name,

@@ -204,7 +204,7 @@ class LanceStore(RecordStore):
             return self.path
         from migrate.stores.lancedb_switch import notes_of
 
-        return notes_of(self.path, self.name) / token.decode()
+        return notes_of(self.path, self.name) / str(token, "ascii")
 
     def _manifest(self) -> Manifest | None:
         return manifest_of(self._beside(), self.name)

@@ -90,7 +90,7 @@ class LanceExchange(Exchange):
             table, noted = self._open(), self._noted()
             if noted is not None and noted["goal"] == FORGOTTEN:
                 raise InputError(f"{self.location}: the old store is deleted, or half so; run forget again")
-            incoming = self._incoming or LanceKind().open(record["new"].partition(":")[2])
+            incoming = self._incoming or _opened(record["new"])
             if noted is None:
                 noted = self._begin(table, incoming, record)
             if _token(table) != noted["token"]:
@@ -129,7 +129,8 @@ class LanceExchange(Exchange):
         """Delete the versions up to the old one."""
         with self._alone():
             noted, table = self._noted(), self._open()
-            if noted is None or _token(table) != noted["token"]:
+            there = {index.name for index in table.list_indices()}
+            if noted is None or _token(table) != noted["token"] or not there.issuperset(noted["indexes"]):
                 raise unfinished(self.location)
             tags = table.tags.list()
             kept = [name for name, tag in tags.items() if tag["version"] <= noted["before"] and name != _TAG]
@@ -149,8 +150,10 @@ class LanceExchange(Exchange):
             "former": _token(table),
             "before": table.version,
             "incoming": incoming.version(),
+            "indexes": [index.name for index, _ in incoming.indices],
             "goal": DONE,
         }
+        self._clear(keep=noted["former"])
         keep_beside(incoming, self._journal.with_name(noted["token"]), self.table)
         self._untag(table)
         table.tags.create(_TAG, table.version)
@@ -192,6 +195,13 @@ class LanceExchange(Exchange):
             write_json(aside, dict(noted))
         reach("noted")
 
+    def _clear(self, *, keep: str | None) -> None:
+        """Remove what killed runs have left."""
+        folder = self._journal.parent
+        for path in folder.iterdir() if folder.is_dir() else ():
+            if path.is_dir() and path.name != keep:
+                shutil.rmtree(path)
+
     def _untag(self, table: Any) -> None:
         if _TAG in table.tags.list():
             table.tags.delete(_TAG)
@@ -199,6 +209,13 @@ class LanceExchange(Exchange):
     def _end(self) -> None:
         self._journal.unlink(missing_ok=True)
         sync_folder(self._journal.parent)
+
+
+def _opened(location: str) -> LanceStore:
+    """The table at a location with its kind."""
+    store = LanceKind().open(location.removeprefix("lancedb:"))
+    assert isinstance(store, LanceStore)  # noqa: S101 - the kind opens no other
+    return store
 
 
 def notes_of(path: Path, table: str) -> Path:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from migrate.errors import UsageError
 from migrate.files import refuse_existing, sha256_file, state_folder
 from migrate.locations import Address
 from migrate.manifest import StoreFacts
@@ -146,3 +147,30 @@ class ServerOutput(Output):
     @abstractmethod
     def discard(self) -> None:
         """Remove what unfinished work has left on the server; what is published stays."""
+
+
+class NamedServerOutput(ServerOutput):
+    """A collection of a server, which gets its final name last."""
+
+    def __init__(self, location: str, address: Address) -> None:
+        super().__init__(location, address.name)
+        self.address = address
+        self.final = address.name
+
+    @abstractmethod
+    def made_here(self) -> bool | None:
+        """Whether this tool has made what has the final name; None where nothing has it."""
+
+    def facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
+        """Which one the manifest is of."""
+        return StoreFacts(index=self.final).as_details()
+
+    def refuse_existing(self, *, force: bool) -> None:
+        """As `Output.refuse_existing`; a collection that this tool has not made is never replaced."""
+        made_here = self.made_here()
+        if made_here is None:
+            return
+        if not force:
+            raise UsageError(f"{self.location} exists; choose another output, or replace it with `force=True`")
+        if not made_here:
+            raise UsageError(f"{self.location} exists and was not made by this tool; delete it, or choose another")

@@ -38,10 +38,10 @@ from migrate.errors import (
 )
 from migrate.files import atomic_file, cache_folder, output_errors, reach, state_folder, write_json
 from migrate.locations import Address, scrub, secrets_of
-from migrate.manifest import Manifest, StoreFacts
+from migrate.manifest import Manifest, find_manifest
 from migrate.stores.base import FROM_THE_START, KindSupport, Resume, Store, StoreInfo, StoreWriter
 from migrate.stores.kept import forget, keep, kept_folder, manifest_of, new_token, stamp, sync_tree, token_in
-from migrate.stores.outputs import NamedFolderOutput, Output, ServerOutput
+from migrate.stores.outputs import NamedFolderOutput, NamedServerOutput, Output
 from migrate.stores.records import (
     Distance,
     RecordStore,
@@ -51,6 +51,7 @@ from migrate.stores.records import (
     import_client,
     read_metric,
 )
+from migrate.stores.sqlite_read import read_only
 from migrate.stores.switching import BESIDE, Exchange, FolderExchange, Record, only_one, others, unfinished
 from migrate.vectors import Batch, Document, Vectors
 
@@ -195,7 +196,7 @@ class _LocalPlace(_Place):
         """Use the folder in the place of its copy: nobody else can open it from then on."""
         module = import_client("qdrant_client", "qdrant")
         for storage in (self._path / "collection").glob("*/storage.sqlite"):
-            with closing(_read_only(storage)) as source:
+            with read_only(storage) as source:
                 _check_points(storage, source)
         with _answers(self):
             self.client = _quiet(module.QdrantClient, path=str(self._path))
@@ -207,15 +208,11 @@ class _LocalPlace(_Place):
             for storage in (self._path / "collection").glob("*/storage.sqlite"):
                 target = folder / "collection" / storage.parent.name / storage.name
                 target.parent.mkdir(parents=True)
-                with closing(_read_only(storage)) as source, closing(sqlite3.connect(target)) as copy:
+                with read_only(storage) as source, closing(sqlite3.connect(target)) as copy:
                     source.backup(copy)
                     _check_points(storage, copy)
         except sqlite3.Error as error:
             raise StoreError(f"{self.location}: SQLite cannot read it ({error}); copy it again") from error
-
-
-def _read_only(storage: Path) -> sqlite3.Connection:
-    return sqlite3.connect(f"{storage.absolute().as_uri()}?mode=ro", uri=True)
 
 
 def _check_points(storage: Path, connection: sqlite3.Connection) -> None:
@@ -378,7 +375,10 @@ class QdrantStore(RecordStore):
         return self.place.folder(self.name)
 
     def _manifest(self) -> Manifest | None:
-        return manifest_of(self._beside(), self.name)
+        folder = self._beside()
+        if self.place.is_remote:  # the folder is found by the collection's own name, whatever alias leads there
+            return None if folder is None else find_manifest(folder, "store")
+        return manifest_of(folder, self.name)
 
     def destination(self, location: Path, dim: int, resume: Resume = FROM_THE_START) -> StoreWriter:
         """A folder of the local mode with a collection of the same name."""
@@ -816,17 +816,12 @@ class _ServerWriter(_Writer):
         self.fill(output.place(), output.collection(token))
 
 
-class _QdrantOutput(ServerOutput):
+class _QdrantOutput(NamedServerOutput):
     """A collection of a server with a name of its own, which an alias leads to: that is changed in one step."""
-
-    def __init__(self, location: str, address: Address) -> None:
-        super().__init__(location, address.name)
-        self._address = address
-        self.final = address.name
 
     def place(self) -> _Place:
         """The server."""
-        return _Place(self.location, connect(self.location, self._address.place))
+        return _Place(self.location, connect(self.location, self.address.place))
 
     def collection(self, token: str) -> str:
         """The collection's own name."""
@@ -836,19 +831,10 @@ class _QdrantOutput(ServerOutput):
         """A writer of the collection that no alias leads to yet."""
         return _ServerWriter(source, content, dim, resume, self)
 
-    def facts(self, source: Store, content: Path, sha256: Any = None) -> Mapping[str, Any]:
-        """Which one the manifest is of."""
-        return StoreFacts(index=self.final).as_details()
-
-    def refuse_existing(self, *, force: bool) -> None:
-        """As `Output.refuse_existing`; a collection that this tool has not made is never replaced."""
+    def made_here(self) -> bool | None:
+        """Whether the alias leads to a name with a token."""
         place = self.place()
-        if self.final not in place.names():
-            return
-        if not force:
-            raise UsageError(f"{self.location} exists; choose another output, or replace it with `force=True`")
-        if _token_of(place.aliases().get(self.final, "")) is None:
-            raise UsageError(f"{self.location} exists and was not made by this tool; delete it, or choose another")
+        return None if self.final not in place.names() else _token_of(place.aliases().get(self.final, "")) is not None
 
     def is_published(self, content: Path) -> bool:
         """Whether the alias leads to it."""

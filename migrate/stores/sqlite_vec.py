@@ -42,6 +42,7 @@ from migrate.stores.records import (
     import_client,
     read_metric,
 )
+from migrate.stores.sqlite_read import read_only
 from migrate.stores.switching import ASIDE, BESIDE, Exchange
 from migrate.vectors import Batch, Document, Vectors
 
@@ -160,7 +161,7 @@ def tables_in(path: Path) -> dict[str, VectorTable]:
 
     question = "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND sql LIKE 'create virtual%vec0%'"
     try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+        with read_only(path) as connection:
             rows = connection.execute(question).fetchall()
     except sqlite3.Error as error:
         raise StoreError(f"{path}: expected a SQLite database, found none ({error}); check the path") from error

@@ -21,6 +21,7 @@ from uuid import uuid4
 from migrate.errors import InputError, UsageError
 from migrate.files import (
     atomic_file,
+    atomic_folder,
     copy_file,
     exchange_paths,
     output_errors,
@@ -134,16 +135,19 @@ def only_one(location: str, names: Collection[str], wanted: str) -> None:
 
 
 def keep_beside(store: Store, folder: Path, name: str) -> None:
-    """Copy what lies beside a store into a folder of its own, for a table or collection of that name."""
-    with output_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+    """Copy what lies beside a store into a folder of its own, for a table or collection of that name; all or nothing.
+
+    Where the folder is there already, it has that.
+    """
+    if folder.is_dir():
+        return
+    with atomic_folder(folder) as aside:
         for path in () if store.folder is None else (store.folder / found for found in BESIDE):
             if path.is_file():
-                copy_file(path, folder / path.name)
+                copy_file(path, aside / path.name)
         if store.info.manifest is not None:
             details = {**store.info.manifest.details, "index": name}
-            write_json(folder / MANIFEST_NAME, replace(store.info.manifest, details=details).as_json())
-        sync_folder(folder)
+            write_json(aside / MANIFEST_NAME, replace(store.info.manifest, details=details).as_json())
 
 
 def unfinished(location: object) -> UsageError:

@@ -6,6 +6,7 @@ client's local mode, which has the same methods, and Qdrant's own engine behind 
 """
 
 import hashlib
+import json
 import pickle
 import sqlite3
 import sys
@@ -18,8 +19,10 @@ from qdrant_server import serving
 
 from migrate.cli.main import run
 from migrate.errors import StoreError, UsageError
+from migrate.manifest import Manifest, ModelIdentity
 from migrate.stores import open_store
-from migrate.stores.base import FROM_THE_START, read_all
+from migrate.stores.base import FROM_THE_START, Resume, read_all
+from migrate.stores.registry import output_of
 from migrate.switch import forget_switch, roll_back, switch_store
 from migrate.testing.stores import StoreTests, _Output, example_documents, example_vectors
 from migrate.vectors import Batch
@@ -335,6 +338,30 @@ def test_aliases_of_a_server_trade_collections_in_one_call(server, monkeypatch):
     assert [found.name for found in server.get_collections().collections] == ["second"]
     with pytest.raises(UsageError, match="nothing was switched"):
         roll_back(old)
+
+
+def test_the_manifest_follows_the_alias(server, tmp_path):
+    fill(server, "source", example_documents(), example_vectors())
+    source = open_store("qdrant:http://db.example:6333#source?id=key&text=text")
+    places = [f"qdrant:http://db.example:6333#{name}" for name in ("docs", "docs_new")]
+    for location in places:
+        content, name = tmp_path / location.rpartition("#")[2], location.rpartition("#")[2]
+        content.mkdir()
+        model = ModelIdentity(f"openai:{name}", source.info.dim, normalized=False)
+        (content / "lead-migrate.json").write_text(
+            json.dumps(Manifest("store", model, details={"index": name}).as_json())
+        )
+        output = output_of(location)
+        writer = output.writer(source, content, source.info.dim, Resume(scratch=content))
+        writer.write(0, source.get(np.arange(source.info.count)))
+        writer.finish()
+        (content / ".rows").unlink()
+        output.publish(content, force=False)
+    done = switch_store(*places, unproven=True)
+    assert (done.model, done.old_model) == ("openai:docs_new", "openai:docs")
+    assert open_store(places[0]).info.manifest.model.spec == "openai:docs_new"
+    roll_back(places[0])
+    assert open_store(places[0]).info.manifest.model.spec == "openai:docs"
 
 
 def test_a_collection_that_is_no_alias_cannot_be_switched(server):

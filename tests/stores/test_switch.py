@@ -250,6 +250,9 @@ def test_without_a_safe_report_of_these_two_nothing_is_switched(pair, tmp_path):
     report = write_report(tmp_path / "r.json", old, new, downstream={"outcome": "NOT SAFE"})
     with pytest.raises(InputError, match="found NOT SAFE"):
         switch_store(old, new, report=report)
+    report = write_report(tmp_path / "r.json", old, new, verdict={"outcome": "SAFE", "provisional": True})
+    with pytest.raises(InputError, match=r"found SAFE \(provisional\), which is no proof"):
+        switch_store(old, new, report=report)
     report = write_report(tmp_path / "r.json", old, old)
     with pytest.raises(InputError, match="found another, or it changed"):
         switch_store(old, new, report=report)
@@ -563,3 +566,21 @@ def test_what_lies_beside_in_a_database_stays_as_it_is(tmp_path):
     assert names[0] == names[1]
     assert facts()[1:] == before[1:]
     assert not (tmp_path / "app" / MANIFEST_NAME).exists()
+
+
+def test_what_a_killed_writer_has_left_half_written_is_undone(tmp_path):
+    old = sqlites(tmp_path)[0]
+    code = (
+        "import os, sqlite3, sys\n"
+        "connection = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
+        "connection.execute('PRAGMA cache_size = 1')\n"
+        "connection.execute('BEGIN')\n"
+        "connection.execute('CREATE TABLE half (x)')\n"
+        "connection.executemany('INSERT INTO half VALUES (zeroblob(9000))', [()] * 300)\n"
+        "os._exit(1)\n"
+    )
+    path = tmp_path / "app" / "my.db"
+    subprocess.run([sys.executable, "-c", code, str(path)], check=False)
+    assert path.with_name("my.db-journal").stat().st_size
+    assert has(old) == ("old", None)
+    assert not path.with_name("my.db-journal").exists()
