@@ -21,7 +21,7 @@ from migrate.embed.corpus import Batches
 from migrate.embed.reference import MADE_BY as REEMBEDDED
 from migrate.embedders.base import Embedder
 from migrate.embedders.prefix import whole_embedder, whole_model
-from migrate.errors import InputError, StoreError
+from migrate.errors import InputError, StoreError, UsageError
 from migrate.manifest import Manifest, StoreFacts, creation_date
 from migrate.runners import DoShard, Shard, ShardResult, ShardTask, shards_of
 from migrate.selection.sample import known_documents
@@ -238,6 +238,8 @@ def sync_store(
 def _check_made(old: Store, new: Store, embedder: Embedder) -> Manifest:
     """The new store's manifest, after making sure that it says that the store was made from one like the old one."""
     location, manifest = new.info.location, new.info.manifest
+    if location == old.info.location:
+        raise UsageError(f"{location}: this is the old store itself; name the one that was translated from it")
     if manifest is None or manifest.model is None or manifest.store.made_by not in _MADE_BY:
         found = "one without a manifest" if manifest is None else f"one of {manifest.store.made_by or 'another hand'}"
         raise StoreError(
