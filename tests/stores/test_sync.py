@@ -276,7 +276,7 @@ def test_who_reads_the_folder_all_the_while_finds_one_or_the_other(tmp_path):
     reader = threading.Thread(target=read)
     reader.start()
     sizes = {200}
-    for number in range(5):
+    for number in range(3):
         records[f"more-{number}"] = tools.record(f"more-{number}", f"the text {number}", 1)
         kind.change(old, None, records)
         sizes.add(len(records))
