@@ -240,12 +240,14 @@ def _check_made(old: Store, new: Store, embedder: Embedder) -> Manifest:
     location, manifest = new.info.location, new.info.manifest
     if location == old.info.location:
         raise UsageError(f"{location}: this is the old store itself; name the one that was translated from it")
-    if manifest is None or manifest.model is None or manifest.store.made_by not in _MADE_BY:
+    if manifest is None or manifest.store.made_by not in _MADE_BY:
         found = "one without a manifest" if manifest is None else f"one of {manifest.store.made_by or 'another hand'}"
         raise StoreError(
             f"{location}: expected a store that translate made from {old.info.location}, found {found}; is the order "
             "right? the old store comes first"
         )
+    if manifest.model is None:
+        raise StoreError(f"{location}: expected a store that names its model, found none; translate again")
     if whole_model(manifest.model) != embedder.identity:
         raise StoreError(
             f"{location}: the store was translated for {manifest.model.spec}, found {embedder.identity.spec} to embed "

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from dataclasses import astuple, replace
 from functools import cache
 from pathlib import Path
@@ -171,6 +172,11 @@ def test_a_store_that_changed_is_brought_up_to_date(old_kind, new_kind, kind_of,
     assert manifest.store.synced["added"] == 30
     again = sync_store(open_store(old), new, embedder)
     assert not again.written and astuple(again.counts)[:2] == (0, 0)
+    if "://" not in new.info.location:
+        assert [name for name in new.strangers() if not name.startswith(".")] == []
+        (new.folder / "README").write_text("mine")
+        with pytest.raises(UsageError, match="nothing but the store, found README"):
+            sync_store(open_store(old), open_store(new.info.location), embedder)
 
 
 def embedded_texts(bill):
@@ -337,6 +343,40 @@ def test_a_store_from_before_checksums_is_compared_by_texts_and_says_so(tmp_path
     assert "count as unchanged" in done.remarks[0]
     assert stored_sources(open_store(new)) is not None
     assert not sync_store(open_store(old), open_store(new), Hashed()).written
+
+
+def test_what_is_not_compared_goes_along_where_the_old_store_was_written_to(kind_of, tmp_path):
+    kind, embedder = kind_of("SqliteVec"), Hashed()
+    old = kind.make(tmp_path / "old", some_records())
+    new = translated(old, tmp_path / "new", embedder)
+    del embedder.asked[:]
+    with closing(kind.connect(old)) as connection:
+        connection.execute("CREATE TABLE customers (name TEXT)")
+        connection.execute("INSERT INTO customers VALUES ('ann')")
+    before = by_id(new)
+    done = sync_store(open_store(old), open_store(new.info.location), embedder)
+    assert done.written and astuple(done.counts) == (0, 0, 0, 0, 200)
+    assert not embedder.asked
+    after = by_id(open_store(new.info.location))
+    assert all(np.array_equal(after[name][0], before[name][0]) for name in before)
+    with closing(kind.connect(f"sqlite-vec:{tmp_path}/new/my.db#items")) as connection:
+        assert list(connection.execute("SELECT name FROM customers")) == [("ann",)]
+    assert not sync_store(open_store(old), open_store(new.info.location), embedder).written
+
+
+@pytest.mark.slow
+def test_a_table_that_was_asked_for_with_an_index_keeps_it(kind_of, tmp_path):
+    kind, records = tools.Folder(), some_records()
+    target = kind_of("Pgvector").new(tmp_path)
+    old = kind.make(tmp_path / "old", records)
+    translate_store(
+        open_store(old), fit_stitch(open_store(old), Hashed(), stitch="ridge", size=40),
+        f"{target}?index=ivfflat&lists=7",
+    )  # fmt: skip
+    kind.change(old, records, changed(records))
+    assert sync_store(open_store(old), open_store(target), Hashed()).written
+    details = open_store(target).info.details
+    assert "7" in [str(value) for value in details.values()], details
 
 
 def test_checksums_that_are_damaged_are_named_with_a_way_out(pair):
