@@ -75,12 +75,13 @@ def make_store(kind: str, folder: Path, rows: int) -> None:
     faiss.write_index(index, str(folder / "index.faiss"))
 
 
-def make_stitch(source: Path, folder: Path, *, reads_texts: bool = False) -> None:
-    """A stitch for a store, fitted on 200 of its rows."""
+def make_stitch(source: Path, folder: Path, *, reads_texts: bool = False, dim: int = DIM) -> None:
+    """A stitch for a store of dimension `dim`, fitted on 200 of its rows."""
     store = open_store(source)
     batch = store.get(np.arange(200))
-    target = batch.vectors @ np.random.default_rng(1).standard_normal((DIM, TARGET_DIM)).astype(np.float32)
-    manifest = Manifest("stitch", details={"fingerprint": store.snapshot().fingerprint})
+    target = batch.vectors @ np.random.default_rng(1).standard_normal((dim, TARGET_DIM)).astype(np.float32)
+    model = CountingEmbedder(folder).identity
+    manifest = Manifest("stitch", model=model, details={"fingerprint": store.snapshot().fingerprint})
     pairs = Pairs(tuple(batch.ids), batch.vectors, target)
     if not reads_texts:
         fit_pairs(pairs, ["ridge"], manifest=manifest, state={}, seed=0).save(folder)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         Outcome,
         Store,
         StoresComparison,
+        Synced,
         Translation,
         Verdict,
         assess,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
         load_embedder,
         load_stitch,
         open_store,
+        sync,
         translate,
     )
 
@@ -49,6 +51,7 @@ __all__ = [
     "Outcome",
     "Store",
     "StoresComparison",
+    "Synced",
     "Translation",
     "Verdict",
     "assess",
@@ -59,6 +62,7 @@ __all__ = [
     "load_embedder",
     "load_stitch",
     "open_store",
+    "sync",
     "translate",
 ]
 
@@ -80,7 +84,7 @@ def __dir__() -> list[str]:
 
 
 class _FrontDoor(ModuleType):
-    """The module type of this package, for the names that are a function and a submodule: audit, check, fit, translate.
+    """The module type of this package, for the names that are a function and a submodule: audit, check, fit, sync ...
 
     Importing a submodule binds it in its package, in whatever order and by whomever; here `migrate.audit` is the
     function all the same. What the submodule holds is to be had of the function as well, as both have one namespace:

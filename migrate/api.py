@@ -39,6 +39,7 @@ from migrate.stitch.select import AUTO
 from migrate.stores import open_store
 from migrate.stores.base import Store
 from migrate.stores.file_store import folder_of
+from migrate.sync import Synced, plan_sync
 from migrate.translate import Translation
 from migrate.vectors import Progress, no_progress
 
@@ -52,6 +53,7 @@ __all__ = [
     "Outcome",
     "Store",
     "StoresComparison",
+    "Synced",
     "Translation",
     "Verdict",
     "assess",
@@ -62,6 +64,7 @@ __all__ = [
     "load_embedder",
     "load_stitch",
     "open_store",
+    "sync",
     "translate",
 ]
 
@@ -270,6 +273,60 @@ def _reference(reference: StoreLike) -> Store | PoolReference | None:
     if reference == POOL:
         return PoolReference()
     return None if reference == BUILD else _store(reference, verify=True)
+
+
+def sync(
+    old: StoreLike,
+    new: StoreLike,
+    *,
+    target: ModelLike | None = None,
+    any_store: bool = False,
+    restart: bool = False,
+    max_cost_usd: float | None = MAX_COST_USD,
+    progress: Progress = no_progress,
+) -> Synced:
+    """Bring a translated store up to date: true vectors for what was added to the old one or changed, the rest stays.
+
+    Parameters
+    ----------
+    old
+        The store that `new` was translated from, as it is now, or its path.
+    new
+        The translated store, or its path; it is replaced in one step.
+    target
+        The model of `new`, or its spec; by default the one in its manifest.
+    any_store
+        Allow an old store that has fewer than half of the new one's documents.
+    restart
+        Discard what an unfinished run has left.
+    max_cost_usd
+        As in `fit`.
+    progress
+        Called with a step, how much of it is done, and how much there is.
+
+    Raises
+    ------
+    LeadMigrateError
+        As `migrate.sync.plan_sync`, which says beforehand what changed, and what it will cost.
+
+    Examples
+    --------
+    >>> import migrate
+    >>> stitch = migrate.fit("my-store", "tfidf:24", stitch="ridge", size=100)
+    >>> translation = migrate.translate("my-store", stitch, "new-store")
+    >>> migrate.sync("my-store", "new-store")
+    <Synced new-store: up to date, 150 vectors>
+    """
+    before = _store(new, verify=True)
+    plan = plan_sync(
+        _store(old, verify=True),
+        before,
+        _model_of(before, target, "target"),
+        any_store=any_store,
+        restart=restart,
+        progress=progress,
+    )
+    return plan.run_within(max_cost_usd, progress=progress)
 
 
 def check(

@@ -54,7 +54,7 @@ def test_the_example_of_a_page_runs(page, workplace, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["assess", "audit", "check", "compare", "fit", "translate"])
+@pytest.mark.parametrize("name", ["assess", "audit", "check", "compare", "fit", "sync", "translate"])
 def test_the_example_of_a_function_runs(name, workplace):
     finder, runner = doctest.DocTestFinder(recurse=False), doctest.DocTestRunner()
     (example,) = finder.find(getattr(migrate.api, name), name, module=migrate.api)

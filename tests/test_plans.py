@@ -1,5 +1,6 @@
 """Plans, against a server that counts every text: what they estimate, what they pay, and where they stop."""
 
+import json
 import shutil
 
 import pytest
@@ -21,6 +22,7 @@ from migrate.reembed import Budget, Reembedding, plan_refit, plan_translate
 from migrate.selection import QueryLog
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
+from migrate.sync import plan_sync
 from migrate.translate import translate_store
 from migrate.vectors import Document
 
@@ -54,7 +56,7 @@ def store(source_folder):
 
 
 @pytest.fixture
-def plan_step(store, beir, corpus, load, tmp_path):
+def plan_step(store, beir, corpus, load, forget_hashes, tmp_path):
     """Plans a step, again and again if need be; with what it stands on paid for aside."""
     ridge = FitOptions(stitch="ridge", size=SIZE)
 
@@ -73,6 +75,18 @@ def plan_step(store, beir, corpus, load, tmp_path):
     def audit():
         return plan_audit(AuditRequest(translated(), load_questions(str(beir)), load()))
 
+    def sync():
+        old = tmp_path / "changed"
+        if not old.exists():
+            shutil.copytree(store.folder, old)
+            lines = (old / "docs.jsonl").read_text().splitlines()
+            lines[:60] = [
+                json.dumps({**json.loads(line), "text": f"other words {n}"}) for n, line in enumerate(lines[:60])
+            ]
+            (old / "docs.jsonl").write_text("\n".join(lines) + "\n")
+            forget_hashes(old)
+        return plan_sync(open_store(old), translated(), load())
+
     def migration():
         request = MigrationRequest(
             store, load(), load_questions(str(beir)), tmp_path / "run", stitch="ridge", size=SIZE
@@ -85,6 +99,7 @@ def plan_step(store, beir, corpus, load, tmp_path):
         "re-embed": lambda: plan_reembed(store, load(), tmp_path / "reference"),
         "translate": lambda: plan_translate(store, fitted(), tmp_path / "new", refit=refit()),
         "audit": audit,
+        "sync": sync,
         "migration": migration,
     }
 
@@ -95,7 +110,7 @@ def counted(texts, load):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("step", ["fit", "embed", "re-embed", "translate", "audit", "migration"])
+@pytest.mark.parametrize("step", ["fit", "embed", "re-embed", "translate", "audit", "sync", "migration"])
 def test_a_plan_stops_at_its_cap_and_the_next_one_counts_what_is_left(step, plan_step, server, load):
     first = plan_step[step]()
     server.billed.clear()

@@ -241,6 +241,7 @@ class FolderPlace:
             mark.touch()
         except OSError:
             return False
+        reach("marked")
         try:
             if exchange_paths(content, self.path):
                 return True

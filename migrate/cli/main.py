@@ -30,6 +30,7 @@ COMMANDS = (
     "fit",
     "translate",
     "backfill",
+    "sync",
     "audit",
     "compare",
     "carry",

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from hashlib import blake2b
 from itertools import islice
 from typing import Any, Final
 
@@ -134,25 +133,29 @@ def row_ids(store: Store, rows: range | NDArray[np.int64]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Records:
-    """Hashes of what each document of a store has, (n,), uint64; `blank` says whether it has no text."""
+    """Hashes of what each document of a store has, (n,); `blank` says whether it has no text.
 
-    ids: NDArray[np.uint64]
-    texts: NDArray[np.uint64]
-    metadata: NDArray[np.uint64]
+    Python's own hashes, of 64 bits, which are others in another process: both stores are read in this one.
+    """
+
+    ids: NDArray[np.int64]
+    texts: NDArray[np.int64]
+    metadata: NDArray[np.int64]
     vectors: Checksums
     blank: NDArray[np.bool_]
 
 
 def _read(store: Store, *, with_vectors: bool, progress: Progress) -> _Records:
     count, start = store.info.count, 0
-    ids, texts, metadata, vectors = (np.zeros(count, np.uint64) for _ in range(4))
+    ids, texts, metadata = (np.zeros(count, np.int64) for _ in range(3))
+    vectors = np.zeros(count, np.uint64)
     blank = np.zeros(count, bool)
     for documents, batch in _batches(store, with_vectors=with_vectors):
         progress(_STAGE, start, count)
         rows = slice(start, start + len(documents))
-        ids[rows] = [_hash(document.id) for document in documents]
-        texts[rows] = [_hash(document.text) for document in documents]
-        metadata[rows] = [_hash(_as_json(document.metadata)) for document in documents]
+        ids[rows] = [hash(document.id) for document in documents]
+        texts[rows] = [hash(document.text) for document in documents]
+        metadata[rows] = [_metadata_hash(document.metadata) for document in documents]
         blank[rows] = [not document.text.strip() for document in documents]
         if batch is not None:
             vectors[rows] = vector_checksums(batch.vectors)
@@ -174,15 +177,15 @@ def _batches(store: Store, *, with_vectors: bool) -> Iterator[tuple[list[Documen
             yield list(islice(documents, len(batch))), batch
 
 
-def _hash(text: str) -> int:
-    return int.from_bytes(blake2b(text.encode(errors="surrogatepass"), digest_size=8).digest(), "little")
+def _metadata_hash(metadata: Mapping[str, Any]) -> int:
+    """The same for equal metadata, whatever the order of its keys."""
+    if not metadata:
+        return 0
+    is_flat = not any(isinstance(value, dict | list | tuple | set) for value in metadata.values())
+    return hash(repr(sorted(metadata.items())) if is_flat else json.dumps(metadata, sort_keys=True, default=repr))
 
 
-def _as_json(metadata: Any) -> str:
-    return json.dumps(metadata, sort_keys=True, default=repr) if metadata else ""
-
-
-def _rows_of(ids: NDArray[np.uint64], others: NDArray[np.uint64]) -> NDArray[np.int64]:
+def _rows_of(ids: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.int64]:
     """Where each of `ids`, (n,), is among the `others`, -1 where it is not."""
     if not len(others):
         return np.full(len(ids), TRUE_VECTOR, np.int64)
@@ -192,7 +195,7 @@ def _rows_of(ids: NDArray[np.uint64], others: NDArray[np.uint64]) -> NDArray[np.
     return np.where(others[rows] == ids, rows, TRUE_VECTOR)
 
 
-def _refuse_doubles(store: Store, ids: NDArray[np.uint64]) -> None:
+def _refuse_doubles(store: Store, ids: NDArray[np.int64]) -> None:
     found, first, counts = np.unique(ids, return_index=True, return_counts=True)
     if len(found) < len(ids):
         (doc_id,) = row_ids(store, first[counts > 1][:1].astype(np.int64))

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from migrate.errors import UsageError
+from migrate.files import refuse_overlap
 from migrate.locations import options_text
 from migrate.manifest import Manifest
 from migrate.stores.base import Store
 from migrate.stores.file_store import FLAT_DOCUMENTS, FLAT_INDEX, as_files
 from migrate.stores.outputs import FolderOutput, Output, ServerOutput
-from migrate.stores.registry import output_of
+from migrate.stores.registry import output_of, path_in
 from migrate.stores.switching import Exchange, FolderExchange, Switchable
 
 _OWN: Final = ".lead-migrate-"
@@ -28,6 +29,7 @@ def place_over(old: Store, new: Store, manifest: Manifest) -> Output:
     folder, location = new.folder, new.info.location
     if folder is None or "://" in location:
         return _on_server(location, manifest)
+    refuse_overlap(folder, *filter(None, [path_in(old.info.location)]))
     strangers = [name for name in new.strangers() if not name.startswith(_OWN)]
     if strangers:
         raise UsageError(
@@ -67,8 +69,9 @@ def refuse_switched(*stores: Store) -> None:
         record = None if exchange is None else exchange.record()
         if record is not None:
             raise UsageError(
-                f"{location}: {record['new']} was switched here, and answers in its place; what is new is written to "
-                f"it, so nothing is left to sync: run forget, or rollback and sync then, of {record['old']}"
+                f"{location}: expected stores that were not switched, found that {record['new']} answers in the place "
+                f"of {record['old']}: what is new is written there, and nothing is left to sync; to go back, run "
+                "rollback first"
             )
 
 

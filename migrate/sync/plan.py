@@ -21,15 +21,17 @@ from migrate.embed.corpus import Batches
 from migrate.embed.reference import MADE_BY as REEMBEDDED
 from migrate.embedders.base import Embedder
 from migrate.embedders.prefix import whole_embedder, whole_model
-from migrate.errors import InputError, StoreError
+from migrate.errors import InputError, StoreError, UsageError
 from migrate.manifest import Manifest, StoreFacts, creation_date
 from migrate.runners import DoShard, Shard, ShardResult, ShardTask, shards_of
 from migrate.selection.sample import known_documents
 from migrate.stores import open_store
 from migrate.stores.base import Resume, Snapshot, Store, StoreWriter
 from migrate.stores.confidence import ConfidenceFile, place_confidence
+from migrate.stores.documents.base import LazyIds
 from migrate.stores.file_store import source_hashes, state_of, verify_files
 from migrate.stores.outputs import Output
+from migrate.stores.records import RecordStore
 from migrate.stores.sources import SourceFile, check_all_vectors, place_sources
 from migrate.sync.changes import TRUE_VECTOR, ChangeCounts, Changes, find_changes, row_ids
 from migrate.sync.place import place_over, refuse_switched
@@ -238,12 +240,16 @@ def sync_store(
 def _check_made(old: Store, new: Store, embedder: Embedder) -> Manifest:
     """The new store's manifest, after making sure that it says that the store was made from one like the old one."""
     location, manifest = new.info.location, new.info.manifest
-    if manifest is None or manifest.model is None or manifest.store.made_by not in _MADE_BY:
+    if location == old.info.location:
+        raise UsageError(f"{location}: this is the old store itself; name the one that was translated from it")
+    if manifest is None or manifest.store.made_by not in _MADE_BY:
         found = "one without a manifest" if manifest is None else f"one of {manifest.store.made_by or 'another hand'}"
         raise StoreError(
             f"{location}: expected a store that translate made from {old.info.location}, found {found}; is the order "
             "right? the old store comes first"
         )
+    if manifest.model is None:
+        raise StoreError(f"{location}: expected a store that names its model, found none; translate again")
     if whole_model(manifest.model) != embedder.identity:
         raise StoreError(
             f"{location}: the store was translated for {manifest.model.spec}, found {embedder.identity.spec} to embed "
@@ -391,8 +397,8 @@ class _SyncTask(ShardTask):
     def _fill(self, shard: Shard) -> ShardResult:
         plan, rows = self.plan, slice(shard.start, shard.stop)
         changes, total = plan.changes, plan.old.info.count
-        ids = row_ids(plan.old, range(shard.start, shard.stop))
-        self.writer.write(shard.start, Batch(ids, self._vectors(ids, changes.rows[rows])))
+        ids = LazyIds(len(shard), lambda: row_ids(plan.old, range(shard.start, shard.stop)))
+        self.writer.write(shard.start, Batch(ids, self._vectors(shard.start, changes.rows[rows])))
         with ConfidenceFile(self.work.scratch, total) as confidence, SourceFile(self.work.scratch, total) as sources:
             confidence.put(shard.start, changes.confidence[rows])
             sources.put(shard.start, changes.checksums[rows])
@@ -401,24 +407,29 @@ class _SyncTask(ShardTask):
         file = self.writer.rows
         return ShardResult(shard, file.path, file.place(shard.start), file.place(shard.stop))
 
-    def _vectors(self, ids: list[str], rows: NDArray[np.int64]) -> Vectors:
+    def _vectors(self, start: int, rows: NDArray[np.int64]) -> Vectors:
         """What the new store has, and true vectors where that is nothing or no longer theirs, (n, dim)."""
-        vectors = np.empty((len(ids), self.plan.new.info.dim), np.float32)
+        vectors = np.empty((len(rows), self.plan.new.info.dim), np.float32)
         is_kept = rows != TRUE_VECTOR
         if is_kept.any():
-            kept = self.plan.new.get(rows[is_kept])
-            self._check([ids[place] for place in np.flatnonzero(is_kept)], kept.ids)
-            vectors[is_kept] = kept.vectors
+            vectors[is_kept] = _vectors_of(self.plan.new, rows[is_kept])
         places = np.flatnonzero(~is_kept)
         found = list(islice(self.embedded, len(places)))
-        self._check([ids[place] for place in places], [doc_id for doc_id, _ in found])
+        if [doc_id for doc_id, _ in found] != (row_ids(self.plan.old, places + start) if len(places) else []):
+            raise StoreError(
+                f"{self.plan.old.info.location}: expected the documents as they were compared, found others; nothing "
+                "was written, run again on a store at rest"
+            )
         for place, (_, vector) in zip(places, found, strict=True):
             vectors[place] = vector
         return vectors
 
-    def _check(self, expected: list[str], found: Any) -> None:
-        if expected != list(found):
-            raise StoreError(
-                f"{self.plan.new.info.location}: expected the documents as they were compared, found others; nothing "
-                "was written, run again on stores at rest"
-            )
+
+def _vectors_of(store: Store, rows: NDArray[np.int64]) -> Vectors:
+    """The vectors of some rows; those of files that are near each other in one go, which leaves their ids unread."""
+    first, count = int(rows.min()), int(np.ptp(rows)) + 1
+    if isinstance(store, RecordStore) or count > 2 * len(rows):
+        return store.get(rows).vectors
+    batch = next(iter(store.scan(first, first + count, batch_size=count)))
+    near: Vectors = batch.vectors[rows - first]
+    return near

@@ -290,8 +290,8 @@ class SqliteVec:
         location = f"sqlite-vec:{folder}/my.db#items"
         with closing(self.connect(location)) as connection:
             connection.execute(
-                f"CREATE VIRTUAL TABLE items USING vec0(id text primary key, e float[{DIM}], page integer, source text, "
-                "+content text)"
+                f"CREATE VIRTUAL TABLE items USING vec0(id text primary key, e float[{DIM}], page integer, "
+                "source text, +content text)"
             )
             self.insert(connection, records, list(records))
         return location

@@ -1,10 +1,14 @@
 """Bringing translated stores of every kind up to date, by the real things."""
 
+import os
+import shutil
 import socket
 import subprocess
 import sys
+import threading
 import time
-from dataclasses import astuple
+from contextlib import closing
+from dataclasses import astuple, replace
 from functools import cache
 from pathlib import Path
 
@@ -13,11 +17,19 @@ import pytest
 import sync_tools as tools
 from sync_tools import Hashed, changed, some_records, truth
 
+import migrate
+from migrate.backfill import backfill_store
+from migrate.embed import reembed_store
+from migrate.embed.reference import is_reembedded
+from migrate.embedders.cache import CachedEmbedder
+from migrate.errors import InputError, StoreError, UsageError
+from migrate.files import VARIABLE
 from migrate.fit import fit_stitch
 from migrate.stores import open_store
 from migrate.stores.base import read_all
 from migrate.stores.confidence import stored_confidence
-from migrate.stores.sources import stored_sources, vector_checksums
+from migrate.stores.sources import SOURCES_NAME, stored_sources, vector_checksums
+from migrate.switch import roll_back, switch_store
 from migrate.sync import plan_sync, sync_store
 from migrate.translate import translate_store
 
@@ -122,7 +134,7 @@ def check_synced(old, new, before, records, after):
 
 
 CROSS = [("Folder", "Chroma"), ("Folder", "SqliteVec"), ("Folder", "Pgvector"), ("Chroma", "Lance"),
-         ("Pgvector", "Folder"), ("Lance", "Qdrant"), ("Langchain", "faiss")]  # fmt: skip
+         ("Pgvector", "Folder"), ("Lance", "SqliteVec"), ("Langchain", "faiss")]  # fmt: skip
 
 
 @pytest.mark.slow
@@ -132,7 +144,7 @@ def test_a_store_that_changed_is_brought_up_to_date(old_kind, new_kind, kind_of,
     records = some_records()
     old = kind.make(tmp_path / "old", records)
     output = f"faiss:{tmp_path / 'new'}" if new_kind == "faiss" else kind_of(new_kind).new(tmp_path / "new")
-    if (old_kind, new_kind) == ("Folder", "SqliteVec"):
+    if new_kind == "SqliteVec" != old_kind:
         output = f"sqlite-vec:{tmp_path / 'new'}#items"
     new = translated(old, output, embedder)
     before, model = by_id(new), new.info.manifest.model
@@ -160,3 +172,346 @@ def test_a_store_that_changed_is_brought_up_to_date(old_kind, new_kind, kind_of,
     assert manifest.store.synced["added"] == 30
     again = sync_store(open_store(old), new, embedder)
     assert not again.written and astuple(again.counts)[:2] == (0, 0)
+    if "://" not in new.info.location:
+        assert [name for name in new.strangers() if not name.startswith(".")] == []
+        (new.folder / "README").write_text("mine")
+        with pytest.raises(UsageError, match="nothing but the store, found README"):
+            sync_store(open_store(old), open_store(new.info.location), embedder)
+
+
+def embedded_texts(bill):
+    return bill.read_text().count("\n") if bill.exists() else 0
+
+
+SYNC = """
+import sys
+from pathlib import Path
+
+import migrate.translate
+import sync_tools
+from migrate.embedders.cache import CachedEmbedder
+from migrate.stores import open_store
+from migrate.sync import sync_store
+
+migrate.translate._BATCH_BYTES, migrate.translate._FEWEST_ROWS = 1, 64
+
+
+class Billed(sync_tools.Hashed):
+    def embed(self, texts, role, *, progress=None):
+        with open(sys.argv[4], "a") as bill:
+            bill.writelines(f"{text.id}\\n" for text in texts)
+        return super().embed(texts, role)
+
+
+embedder = CachedEmbedder(Billed(), Path(sys.argv[3]))
+print(sync_store(open_store(sys.argv[1]), open_store(sys.argv[2]), embedder).written)
+"""
+
+
+def sync_in_child(old, new, folder, point=None):
+    """Sync in a process of its own, which dies at a point; what it says."""
+    paths = [str(Path(migrate.__file__).parents[1]), str(Path(__file__).parent)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "SOURCE_DATE_EPOCH": "1700000000"}
+    if point is not None:
+        environment[VARIABLE] = point
+    command = [sys.executable, "-c", SYNC, old, new, str(folder / "cache.sqlite"), str(folder / "bill")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == (0 if point is None else 137), done.stderr
+    return done.stdout.strip()
+
+
+def content(store):
+    """All that a reader finds."""
+    found = read_all(store.scan())
+    facts = list(found.ids), found.vectors.tobytes(), [repr(document) for document in store.documents()]
+    return *facts, stored_confidence(store).tobytes(), stored_sources(store).tobytes()
+
+
+def stale(kind, tmp_path, name="pair"):
+    """An old store that has changed, and the new one that has not."""
+    records = some_records()
+    old = kind.make(tmp_path / name / "old", records)
+    new = translated(old, kind.new(tmp_path / name / "new"), Hashed()).info.location
+    kind.change(old, records, changed(records))
+    return old, new
+
+
+POINTS = ["begun:1", "recorded:2", "torn:3", "filled:1", "complete:1", "published:1"]
+KILLS = [("Folder", point) for point in [*POINTS, "marked:1", "aside:1"]]
+KILLS += [(name, point) for name in ("SqliteVec", "Pgvector") for point in ("recorded:2", "complete:1", "published:1")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "point"), KILLS)
+def test_a_sync_that_is_killed_is_continued_to_the_same_bytes(name, point, kind_of, tmp_path, digest):
+    kind = kind_of(name)
+    old, new = stale(kind, tmp_path)
+    before = content(open_store(new))
+    if name == "Folder":
+        shutil.copytree(tmp_path / "pair", tmp_path / "undisturbed")
+        calm = tmp_path / "calm"
+        calm.mkdir()
+        sync_in_child(str(tmp_path / "undisturbed/old"), str(tmp_path / "undisturbed/new"), calm)
+    sync_in_child(old, new, tmp_path, point)
+    found = content(open_store(new))
+    sync_in_child(old, new, tmp_path)
+    after = content(open_store(new, verify=True))
+    assert found in (before, after), "a reader never meets half"
+    assert after[0] != before[0]
+    if name == "Folder":
+        assert digest(tmp_path / "pair/new") == digest(tmp_path / "undisturbed/new")
+        assert sorted(path.name for path in (tmp_path / "pair").iterdir()) == ["new", "old"], "nothing is left over"
+    assert embedded_texts(tmp_path / "bill") in (50, 51, 52), "nothing is paid for twice"
+    assert sync_in_child(old, new, tmp_path) == "False", "up to date"
+
+
+def test_who_reads_the_folder_all_the_while_finds_one_or_the_other(tmp_path):
+    import faiss
+
+    kind, records = tools.Folder(), some_records()
+    old = kind.make(tmp_path / "old", records)
+    new, counts, failures, stop = translated(old, tmp_path / "new", Hashed()), set(), [], threading.Event()
+
+    def read():
+        while not stop.is_set():
+            try:
+                counts.add(faiss.read_index(str(tmp_path / "new/index.faiss")).ntotal)
+            except Exception as error:
+                failures.append(error)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    sizes = {200}
+    for number in range(3):
+        records[f"more-{number}"] = tools.record(f"more-{number}", f"the text {number}", 1)
+        kind.change(old, None, records)
+        sizes.add(len(records))
+        assert sync_store(open_store(old), open_store(new.info.location), Hashed()).written
+    stop.set()
+    reader.join()
+    assert not failures
+    assert 200 in counts and counts <= sizes
+
+
+def test_what_was_backfilled_since_stays_and_is_not_paid_for_again(tmp_path):
+    kind, records = tools.Folder(), some_records()
+    old = kind.make(tmp_path / "old", records)
+    embedder = CachedEmbedder(Hashed(), tmp_path / "cache.sqlite")
+    new = translated(old, tmp_path / "first", embedder)
+    embedder.embed_documents(list(new.documents())[:120])
+    backfill_store(new, embedder, tmp_path / "new")
+    before = by_id(open_store(tmp_path / "new"))
+    n_true = sum(value == 1 for _, value in before.values())
+    assert 120 <= n_true < 200
+    after = changed(records)
+    kind.change(old, records, after)
+    del embedder.embedder.asked[:]
+    done = sync_store(open_store(old), open_store(tmp_path / "new"), embedder)
+    check_synced(old, open_store(tmp_path / "new"), before, records, after)
+    assert done.n_true > n_true
+    assert len(embedder.embedder.asked) == done.counts.to_embed
+
+
+def test_a_full_re_embed_is_synced_too_and_is_known_again(tmp_path):
+    kind, records = tools.Folder(), some_records()
+    old, embedder = kind.make(tmp_path / "old", records), Hashed()
+    reembed_store(open_store(old), embedder, tmp_path / "full")
+    after = changed(records)
+    kind.change(old, records, after)
+    done = sync_store(open_store(old), open_store(tmp_path / "full"), embedder)
+    assert astuple(done.counts) == (30, 20, 10, 15, 155), "another old vector is nothing to a true one"
+    new = open_store(tmp_path / "full")
+    found = read_all(new.scan())
+    expected = np.array([truth(after[name][0].text) for name in found.ids])
+    assert np.array_equal(found.vectors, expected)
+    assert (done.n_true, done.remarks) == (215, ())
+    assert new.info.manifest.store.made_by == "full re-embed"
+    assert is_reembedded(open_store(old), embedder, tmp_path / "full")
+
+
+@pytest.fixture
+def pair(tmp_path):
+    """An old folder that has changed, and the new one."""
+    return stale(tools.Folder(), tmp_path)
+
+
+def test_a_store_from_before_checksums_is_compared_by_texts_and_says_so(tmp_path):
+    old, new = stale(tools.Folder(), tmp_path)
+    (Path(new) / SOURCES_NAME).unlink()
+    done = sync_store(open_store(old), open_store(new), Hashed())
+    assert astuple(done.counts) == (30, 20, 10, 15, 155), "the two other vectors are not noticed"
+    assert "count as unchanged" in done.remarks[0]
+    assert stored_sources(open_store(new)) is not None
+    assert not sync_store(open_store(old), open_store(new), Hashed()).written
+
+
+def test_what_is_not_compared_goes_along_where_the_old_store_was_written_to(kind_of, tmp_path):
+    kind, embedder = kind_of("SqliteVec"), Hashed()
+    old = kind.make(tmp_path / "old", some_records())
+    new = translated(old, tmp_path / "new", embedder)
+    del embedder.asked[:]
+    with closing(kind.connect(old)) as connection:
+        connection.execute("CREATE TABLE customers (name TEXT)")
+        connection.execute("INSERT INTO customers VALUES ('ann')")
+    before = by_id(new)
+    done = sync_store(open_store(old), open_store(new.info.location), embedder)
+    assert done.written and astuple(done.counts) == (0, 0, 0, 0, 200)
+    assert not embedder.asked
+    after = by_id(open_store(new.info.location))
+    assert all(np.array_equal(after[name][0], before[name][0]) for name in before)
+    with closing(kind.connect(f"sqlite-vec:{tmp_path}/new/my.db#items")) as connection:
+        assert list(connection.execute("SELECT name FROM customers")) == [("ann",)]
+    assert not sync_store(open_store(old), open_store(new.info.location), embedder).written
+
+
+@pytest.mark.slow
+def test_a_table_that_was_asked_for_with_an_index_keeps_it(kind_of, tmp_path):
+    kind, records = tools.Folder(), some_records()
+    target = kind_of("Pgvector").new(tmp_path)
+    old = kind.make(tmp_path / "old", records)
+    translate_store(
+        open_store(old), fit_stitch(open_store(old), Hashed(), stitch="ridge", size=40),
+        f"{target}?index=ivfflat&lists=7",
+    )  # fmt: skip
+    kind.change(old, records, changed(records))
+    assert sync_store(open_store(old), open_store(target), Hashed()).written
+    assert "ivfflat lists=7" in open_store(target).info.details.values()
+
+
+def test_checksums_that_are_damaged_are_named_with_a_way_out(pair):
+    old, new = pair
+    (Path(new) / SOURCES_NAME).write_bytes(b"not numbers")
+    with pytest.raises(StoreError, match=r"sources\.npy: expected one number a document.*remove it"):
+        sync_store(open_store(old), open_store(new), Hashed())
+
+
+def test_wrong_stores_are_refused_before_anything_is_embedded(pair, tmp_path):
+    old, new = pair
+    embedder, kind = Hashed(), tools.Folder()
+
+    def refused(one, other, error, words, model=embedder):
+        with pytest.raises(error, match=words):
+            sync_store(open_store(one), open_store(other), model)
+
+    refused(new, old, StoreError, "found one without a manifest; is the order right")
+    refused(new, new, UsageError, "the old store itself")
+    refused(old, new, StoreError, "found other to embed with", Hashed("other"))
+    other = kind.make(tmp_path / "other", {f"x{n}": tools.record(f"x{n}", f"another corpus {n}", n) for n in range(90)})
+    refused(other, new, InputError, "expected most of the 200 documents of .*, found 0 of them")
+    same_ids = {name: tools.record(name, f"other words {name}", 1) for name in some_records()}
+    refused(kind.make(tmp_path / "same", same_ids), new, InputError, "found 0 of them; name the store")
+    bare = tmp_path / "bare"
+    kind.make(bare, changed(some_records()))
+    (bare / "docs.jsonl").unlink()
+    refused(str(bare), new, StoreError, "expected texts, as .* has, found none")
+    (Path(new) / "README").write_text("mine")
+    refused(old, new, UsageError, "nothing but the store, found README")
+    (Path(new) / "README").unlink()
+    empty = changed(some_records())
+    empty["new-3"] = tools.record("new-3", "  ", 1)
+    kind.change(old, None, empty)
+    refused(old, new, InputError, "1 new or changed documents have no text, such as 'new-3'")
+    assert not embedder.asked
+    kind.change(old, None, some_records(40))
+    refused(old, new, InputError, "expected most")
+    assert sync_store(open_store(old), open_store(new), embedder, any_store=True).count == 40
+
+
+def test_a_store_that_was_switched_is_not_synced_until_it_is_back(tmp_path):
+    kind, records = tools.Folder(), some_records()
+    old = kind.make(tmp_path / "old", records)
+    new = translated(old, tmp_path / "new", Hashed()).info.location
+    switch_store(old, new, unproven=True)
+    for one, other in ((old, new), (new, old)):
+        with pytest.raises((UsageError, StoreError), match=r"answers in the place of|without a manifest"):
+            sync_store(open_store(one), open_store(other), Hashed())
+    roll_back(old)
+    kind.change(old, records, changed(records))
+    assert sync_store(open_store(old), open_store(new), Hashed()).written
+
+
+def test_deletions_need_no_texts_and_no_model(tmp_path):
+    """Of an index without documents, ids are its own."""
+    import faiss
+
+    folder, vectors = tmp_path / "old", np.random.default_rng(3).normal(size=(90, tools.DIM)).astype(np.float32)
+    folder.mkdir()
+
+    def write(ids):
+        index = faiss.IndexIDMap2(faiss.IndexFlatL2(tools.DIM))
+        index.add_with_ids(vectors[ids], np.array(ids))
+        faiss.write_index(index, str(folder / "index.faiss"))
+
+    write(range(80))
+
+    class ById(Hashed):
+        needs_texts = False
+
+        def embed(self, texts, role, *, progress=None):
+            return super().embed([replace(text, text=f"text {text.id}") for text in texts], role)
+
+    translated(str(folder), tmp_path / "new", ById())
+    write(range(10, 80))
+    done = sync_store(open_store(folder), open_store(tmp_path / "new"), Hashed())
+    assert astuple(done.counts) == (0, 0, 0, 10, 70)
+    write(range(10, 90))
+    with pytest.raises(InputError, match="10 documents are new or changed, and the store holds no texts"):
+        sync_store(open_store(folder), open_store(tmp_path / "new"), Hashed())
+    assert sync_store(open_store(folder), open_store(tmp_path / "new"), ById()).counts.added == 10
+
+
+@pytest.mark.slow
+def test_a_vector_that_changes_on_a_server_is_noticed_at_the_end(kind_of, tmp_path):
+    kind, records, embedder = kind_of("QdrantServer"), some_records(), Hashed()
+    old = kind.make(tmp_path, records)
+    store = open_store(old)
+    fitted = fit_stitch(store, embedder, stitch="ridge", size=40)
+    names = sorted(records)
+    document, vector = records[names[1]]  # of another row than those that a snapshot has
+    touched = {**records, names[1]: (document, vector + 1)}
+
+    def change(stage, done, total):
+        if stage == "translate" and done == total:
+            kind.change(old, records, touched)
+
+    with pytest.raises(StoreError, match=f"changed while it was read .the vector of '{names[1]}'.; nothing was"):
+        translate_store(store, fitted, kind.new(tmp_path), progress=change)
+    assert [found.name for found in kind.server.get_collections().collections] == ["old"]
+
+
+def test_confidence_and_checksums_are_in_the_order_of_the_new_store(kind_of, tmp_path):
+    """A database has its documents in the order of their ids, whatever the order of the old store."""
+    kind, embedder = tools.Folder(), Hashed()
+    kind_of("SqliteVec")
+    old = kind.make(tmp_path / "old", some_records())
+    plain = by_id(translated(old, tmp_path / "plain", embedder))
+    table = by_id(translated(old, f"sqlite-vec:{tmp_path / 'table'}#items", embedder))
+    assert list(plain) != list(table)
+    assert {name: value for name, (_, value) in plain.items()} == {name: value for name, (_, value) in table.items()}
+
+
+def test_a_plan_says_what_it_would_cost_and_leaves_out_what_is_done(pair, tmp_path):
+    old, new = pair
+    sync_in_child(old, new, tmp_path, "recorded:3")
+    left = list(plan_sync(open_store(old), open_store(new), Hashed()).models[0].documents())
+    assert 0 < len(left) < 50
+    assert len(list(plan_sync(open_store(old), open_store(new), Hashed(), restart=True).models[0].documents())) >= 50
+
+
+def test_every_bit_of_a_vector_counts():
+    rows = np.random.default_rng(1).normal(size=(300, 9)).astype(np.float32)
+    rows[1::3] = np.sign(rows[1::3])
+    checksums = vector_checksums(rows)
+    assert checksums.dtype == np.uint64 and len(set(checksums.tolist())) == len({row.tobytes() for row in rows})
+    assert np.array_equal(vector_checksums(rows[7:8]), checksums[7:8]), "a row's is its own"
+    words = rows.view(np.uint32)
+    for bit in range(32):
+        for column in (0, 5, 8):
+            other = words.copy()
+            other[:, column] ^= np.uint32(1 << bit)
+            assert (vector_checksums(other.view(np.float32)) != checksums).all()
+    signs = np.sign(np.random.default_rng(2).normal(size=(20_000, 32))).astype(np.float32)
+    assert len(set(vector_checksums(signs).tolist())) == len({row.tobytes() for row in signs})
+    flipped = rows.copy()
+    flipped[:, [1, 3]] *= -1
+    assert (vector_checksums(flipped) != checksums).all()

@@ -1,0 +1,82 @@
+"""`lead-migrate sync`: what was added to the old store since, in the new one."""
+
+from __future__ import annotations
+
+import click
+
+from migrate.cli import options
+from migrate.cli.options import GeneralOptions, ModelOptions, option
+from migrate.cli.spending import SpendingOptions, spending_options
+from migrate.cli.terminal import advise, progress_bar, show, show_json
+from migrate.cli.unread import warn_of_unread
+from migrate.cli.verdict import load_model_of
+
+
+@options.command(
+    "sync",
+    "Bring a translated store up to date.",
+    example="lead-migrate sync my-store new-store --dry-run",
+)
+@click.argument("old", type=options.STORE)
+@click.argument("new", type=options.STORE)
+@option("--dry-run", is_flag=True, help="Say what changed and what it would cost; embed and write nothing.")
+@option("--any-store", is_flag=True, help="Allow an OLD that has fewer than half of the documents of NEW.")
+@option("--target", metavar="SPEC", help="Model of NEW.  [default: the one that it names]")
+@options.price
+@spending_options
+@options.model_options
+@options.general_options(options.restart, options.as_json, options.quiet)
+def command(
+    old: str,
+    new: str,
+    dry_run: bool,
+    any_store: bool,
+    target: str | None,
+    price: float | None,
+    spending: SpendingOptions,
+    model: ModelOptions,
+    general: GeneralOptions,
+) -> None:
+    """Bring NEW, which was translated from OLD, up to date with what OLD has become since.
+
+    Documents that were added to OLD, or changed, get true vectors; those that were deleted go; all others keep the
+    vectors that NEW has, to the bit. What a document has besides (text, metadata) is that of OLD.
+    """
+    from migrate.cost.chunks import count_unread
+    from migrate.report.sync import counts_text, plan_document, plan_text, synced_document, synced_text
+    from migrate.stores import open_store
+    from migrate.sync import plan_sync
+
+    quiet = general.quiet
+    with progress_bar(quiet=quiet) as progress:
+        before, after = open_store(new, verify=True), open_store(old, verify=True)
+        paid, embedder = spending.open(quiet=quiet), load_model_of(before, target, "--target", model)
+        plan = plan_sync(
+            after,
+            before,
+            embedder,
+            price_usd_per_mtok=price,
+            any_store=any_store,
+            restart=general.restart,
+            progress=progress,
+        )
+        if plan.counts.to_embed:
+            if not dry_run:
+                advise(counts_text(plan.counts), quiet=quiet)
+            limits = plan.embedder.loaded_profile()
+            if limits.max_tokens is not None:
+                unread = count_unread(plan.models[0].documents(), limits, progress=progress)
+                warn_of_unread(unread, "new and changed documents", "cut them as the others were cut", quiet=quiet)
+        if dry_run:
+            plan.estimate(progress=progress)
+            document, text = plan_document(plan), plan_text(plan)
+        else:
+            if plan.counts.to_embed:
+                paid.agree(plan, progress=progress)
+            done = plan.run(cap_usd=paid.cap_usd, progress=progress)
+            document, text = synced_document(done), synced_text(done)
+    paid.finish()
+    if general.as_json:
+        show_json(document)
+    else:
+        show(text)
