@@ -34,7 +34,9 @@ def command() -> None:
 
 @command.add_command
 @options.command(
-    "run", "Write true vectors into a store, and watch it.", example="lead-migrate live run new-store --budget '$20'"
+    "run",
+    "Write true vectors into a store, and watch it.",
+    example="lead-migrate live run new-store --budget 40% --once",
 )
 @click.argument("store", type=options.STORE)
 @option(

@@ -56,6 +56,7 @@ _LOOK_S: Final = 60.0
 _MOST_QUERIES: Final = 200
 _HISTORY_S: Final = 60.0
 _LONGEST_PAUSE_S: Final = 60.0
+_TRIES: Final = 5
 _HOOK_S: Final = 60.0
 _CLOSE: Final = 1e-6
 _MONITOR: Final = "monitor"
@@ -192,10 +193,14 @@ class Worker:
             phase: WorkerPhase = "failed"
             message = "broke off"
             try:
-                self._survey()
                 phase, message = self._work()
             except LeadMigrateError as error:
                 message = str(error)
+                raise
+            except BaseException as error:
+                phase, message = (
+                    ("stopped", "interrupted") if isinstance(error, KeyboardInterrupt) else (phase, message)
+                )
                 raise
             finally:
                 self._say(phase, message)
@@ -210,8 +215,14 @@ class Worker:
                 return "stopped", "asked to stop"
             try:
                 idle = self._turn()
-            except RemoteError as error:
+            except (RemoteError, LockedError) as error:
                 self._pause(str(error))
+                continue
+            except StoreError as error:  # of a database that documents were deleted from while it was read
+                if as_files(self.store) is not None or self._failures >= _TRIES:
+                    raise
+                self._pause(str(error))
+                self._surveyed_at = -np.inf
                 continue
             self._failures = 0
             if idle is not None:
@@ -269,7 +280,7 @@ class Worker:
     def _is_other(self) -> bool:
         """Whether the store may hold other documents than the survey has seen."""
         files = as_files(self.store)
-        if files is None:
+        if files is None or self._surveyed_at == -np.inf:
             return time.monotonic() - self._surveyed_at >= self.options.survey_s
         try:
             return any(FileStamp.of(stamp.path) != stamp for stamp in files.stamps)

@@ -187,6 +187,26 @@ def test_changed_and_new_documents_get_true_vectors_of_their_texts(location, emb
     assert {some, "new"} <= true_ids(location)
 
 
+@pytest.mark.parametrize("location", ["sqlite-vec"], indirect=True)
+def test_documents_that_are_deleted_meanwhile_do_not_end_the_worker(location, embedder, tmp_path):
+    gone = sorted({document.id for document in open_store(location).documents()} - true_ids(location))[:3]
+    worker = Worker(location, embedder, ONCE, sleep=lambda seconds: None)
+    worker._wait = lambda seconds: None
+    embed, deleted = embedder.embedder.embed, []
+
+    def embed_and_delete(texts, role, **more):
+        if not deleted:
+            with database_of(tmp_path / "store" / "store.db") as database:
+                database.executemany("DELETE FROM docs WHERE id = ?", [(doc_id,) for doc_id in gone])
+            deleted.extend(gone)
+        return embed(texts, role, **more)
+
+    embedder.embedder.embed = embed_and_delete
+    report = worker.run()
+    assert (report.phase, report.true, report.count) == ("complete", 147, 147)
+    assert len(true_ids(location)) == 147
+
+
 def database_of(path):
     import apsw
     import sqlite_vec
