@@ -571,7 +571,8 @@ def _check_fits(store: Store, embedder: Embedder) -> None:
         )
     if not embedder.is_cached or not embedder.keeps:
         raise UsageError(
-            f"{location}: expected a model whose vectors are cached, found one whose are not; leave out --no-cache"
+            f"{location}: expected a model whose vectors are cached, found one whose are not: leave out --no-cache, or, of "
+            "a model that costs nothing to ask again, embed the whole store at once"
         )
 
 
