@@ -53,6 +53,20 @@ def test_a_live_switch(tmp_path):
     assert "\ntranslated: bicycle, note" in out
 
 
+def test_a_live_vector_store_of_langchain(tmp_path):
+    lines = run_example("live_langchain.py", tmp_path / "out").splitlines()
+    assert re.fullmatch(r"Why .* over\? bicycle, bicycle, bicycle; \d+ of those .*", lines[0])
+    assert re.fullmatch(r"How .* tea\? tea, tea, tea; \d+ of those .*", lines[1])
+    assert len(lines) == 3
+
+
+def test_a_live_retriever_of_llamaindex(tmp_path):
+    pytest.importorskip("llama_index.core")
+    lines = run_example("live_llamaindex.py", tmp_path / "out").splitlines()
+    assert re.fullmatch(r"Why .* over\? bicycle \(0\.\d\d\), bicycle \(.*", lines[0])
+    assert len(lines) == 3
+
+
 def test_the_notebook_runs_and_shows_its_results(tmp_path):
     nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
     pytest.importorskip("ipykernel")

@@ -57,7 +57,8 @@ HOMES = {
     "sklearn": ["audit/slices", "embedders/tfidf", "similarity/downstream", "stitch/kernel", "stitch/text_reader"],
     "tokenizers": ["embedders/sentence_transformers", "embedders/tokens", "stitch/text_reader"],
     "rank_bm25": ["search/bm25"],
-    "langchain_core": ["embedders/langchain", "langchain.py"],
+    "langchain_core": ["embedders/langchain", "langchain.py", "live/langchain"],
+    "llama_index": ["live/llamaindex"],
     "langchain_text_splitters": ["datasets/chunking"],
     "apsw": ["stores/sqlite_vec"],
     "chromadb": ["stores/chroma"],
@@ -181,16 +182,19 @@ def test_every_required_package_is_used_and_every_import_is_required():
     names = {"faiss-cpu": "faiss", "scikit-learn": "sklearn"}
     modules = {names.get(name, name.replace("-", "_")) for name in required}
     imported = {module.split(".")[0] for p in MODULES for module, _ in imports(p)}
-    # What sentence-transformers brings along and its embedder speaks to, in its own words
-    brought = {"transformers", "tokenizers", "huggingface_hub", "scipy"}
+    # What sentence-transformers and langchain-core bring along, and is spoken to in their own words
+    brought = {"transformers", "tokenizers", "huggingface_hub", "scipy", "pydantic"}
     outside = imported - set(sys.stdlib_module_names) - {"migrate"} - brought
     # Needed for some files only; what needs it asks for the extra by name
     optional = {
         "pyarrow": "parquet", "tiktoken": "tokens", "pandas": "pandas", "pytest": "test", "psycopg": "pgvector",
         "apsw": "sqlite-vec", "chromadb": "chroma", "lancedb": "lancedb", "tenseal": "private",
+        "llama_index": "frameworks",
     }  # fmt: skip
     for name, extra in optional.items():
-        assert any(line.startswith(name) for line in config["options.extras_require"][extra].split("\n"))
+        assert any(
+            line.startswith(name.replace("_", "-")) for line in config["options.extras_require"][extra].split("\n")
+        )
     assert modules == outside - set(optional)
 
 

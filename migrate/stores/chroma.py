@@ -17,8 +17,9 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -33,6 +34,10 @@ from migrate.stores.outputs import NamedFolderOutput, Output, ServerOutput
 from migrate.stores.records import Distance, RecordStore, WaitingWriter, check_options, import_client, read_metric
 from migrate.stores.switching import Exchange, FolderExchange, only_one
 from migrate.vectors import Batch, Document, Vectors
+
+if TYPE_CHECKING:
+    from migrate.stores.chroma_serve import ChromaServing
+    from migrate.stores.serving import Hits
 
 DATABASE: Final = "chroma.sqlite3"
 _SEGMENT: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -127,6 +132,10 @@ class _Place(ABC):
     def collection(self, name: str) -> Any:
         """Chroma's own object for one of them."""
 
+    def collection_itself(self, name: str) -> Any:
+        """The one that is written to, where `collection` is a copy."""
+        return self.collection(name)
+
     @abstractmethod
     def version(self, collection: Any) -> Any:
         """See `RecordStore._version`."""
@@ -150,7 +159,7 @@ class _Folder(_Place):
 
     def __init__(self, location: str, path: Path, options: Mapping[str, str]) -> None:
         super().__init__(location, options)
-        self._path = path
+        self.path = path
         if not (path / DATABASE).is_file():
             raise StoreError(f"{location}: expected a folder with {DATABASE}, found none; check the path")
 
@@ -166,11 +175,19 @@ class _Folder(_Place):
             weakref.finalize(collection, _let_go, client, folder)
             return collection
 
+    def collection_itself(self, name: str) -> Any:
+        module = import_client("chromadb", "chroma")
+        with _answers(self.location, remote=False):
+            client = _persistent(module, self.path, self.tenant)
+            collection = client.get_collection(name, embedding_function=None)
+            weakref.finalize(collection, client.close)
+            return collection
+
     def version(self, collection: Any) -> Any:
         return self._number(str(collection.id))
 
     def folder(self, collection: Any) -> Path | None:
-        return self._path
+        return self.path
 
     def _number(self, collection: str) -> list[Any]:
         """What Chroma counts up with each change of any record of a collection."""
@@ -199,8 +216,8 @@ class _Folder(_Place):
         question = "SELECT s.id, c.id FROM segments s JOIN collections c ON s.collection = c.id WHERE c.name = ?"
         segments = self._ask(question, [name])
         before = [self._number(collection) for _, collection in segments]
-        for segment in {segment for segment, _ in segments if (self._path / segment).is_dir()}:
-            shutil.copytree(self._path / segment, folder / segment)
+        for segment in {segment for segment, _ in segments if (self.path / segment).is_dir()}:
+            shutil.copytree(self.path / segment, folder / segment)
         with self._connected() as source, closing(sqlite3.connect(folder / DATABASE)) as target:
             source.backup(target)
         if [self._number(collection) for _, collection in segments] != before:
@@ -212,7 +229,7 @@ class _Folder(_Place):
 
     @contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
-        uri = f"{(self._path / DATABASE).absolute().as_uri()}?mode=ro"
+        uri = f"{(self.path / DATABASE).absolute().as_uri()}?mode=ro"
         try:
             with closing(sqlite3.connect(uri, uri=True)) as connection:
                 yield connection
@@ -356,6 +373,20 @@ class ChromaStore(RecordStore):
     def destination(self, location: Path, dim: int, resume: Resume = FROM_THE_START) -> StoreWriter:
         """A folder of a persistent client with a collection of the same name, configuration and metadata."""
         return _FolderWriter(self, location, dim, resume, self.name)
+
+    def search(self, queries: Vectors, k: int, where: Any = None) -> list[Hits]:
+        """See `Searchable`; `where` is one of Chroma's, such as `{"page": {"$lt": 3}}`."""
+        return self._serving.search(queries, k, where)
+
+    def put_vectors(self, ids: Sequence[str], vectors: Vectors) -> int:
+        """See `Updatable`; a folder is then in use by this process alone."""
+        return self._serving.put_vectors(ids, vectors)
+
+    @cached_property
+    def _serving(self) -> ChromaServing:
+        from migrate.stores.chroma_serve import ChromaServing
+
+        return ChromaServing(self)
 
     @property
     def function(self) -> str | None:

@@ -3,8 +3,9 @@
 A database gives its records in any order, and another one each time. Its adapter reads the ids once, and this file says
 from then on which row is whose, in this process, in others, and in a later run.
 
-The file is a head, the ids one after another as UTF-8, and then where each of them ends, as 64-bit numbers. It is read
-by position, so that memory does not grow with the store; only building the file takes eight bytes an id.
+The file is a head, the ids one after another as UTF-8, where each of them ends, and the place at which each was read
+among all, as 64-bit numbers. It is read by position, so that memory does not grow with the store; only building the
+file takes sixteen bytes an id.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ from migrate.files import atomic_file, canonical_json, output_errors
 from migrate.stores.binary_reader import malformed, read_errors, read_exactly
 
 _HEAD: Final = struct.Struct("<8sQQ32s")
-_MAGIC: Final = b"LMIDIDX1"
+_MAGIC: Final = b"LMIDIDX2"
 _LENGTH: Final = struct.Struct("<I")
+_READ_AT: Final = struct.Struct("<IQ")
 _SORTED_AT_ONCE: Final = 500_000
 _READ_AT_ONCE: Final = 10_000
 _EXAMPLES: Final = 3
@@ -61,7 +63,7 @@ class IdIndex:
             weakref.finalize(self, os.close, self._file)
             head, whole = os.pread(self._file, _HEAD.size, 0), os.fstat(self._file).st_size
         magic, count, size, digest = _HEAD.unpack(head) if len(head) == _HEAD.size else (b"", 0, 0, b"")
-        if magic != _MAGIC or whole != _HEAD.size + size + 8 * count:
+        if magic != _MAGIC or whole != _HEAD.size + size + 16 * count:
             raise malformed(path, "a whole list of ids", "another file", _AGAIN)
         self.count: int = count
         self.sha256: str = digest.hex()
@@ -78,10 +80,10 @@ class IdIndex:
         OutputError
             The operating system refused.
         """
-        ends, end, digest, before = array("Q"), 0, hashlib.sha256(), None
+        ends, order, end, digest, before = array("Q"), array("Q"), 0, hashlib.sha256(), None
         with output_errors(path), atomic_file(path, force=True) as aside, aside.open("wb") as file:
             file.write(bytes(_HEAD.size))
-            for key in _sorted(ids, source):
+            for key, read_at in _sorted(ids, source):
                 if key == before:
                     raise StoreError(
                         f"{source}: expected a different id for each document, found {key.decode()!r} twice"
@@ -90,8 +92,10 @@ class IdIndex:
                 digest.update(_LENGTH.pack(len(key)) + key)
                 end += len(key)
                 ends.append(end)
+                order.append(read_at)
                 before = key
-            file.write(np.array(ends, "<u8").tobytes())
+            for numbers in (ends, order):
+                file.write(np.array(numbers, "<u8").tobytes())
             file.seek(0)
             file.write(_HEAD.pack(_MAGIC, len(ends), end, digest.digest()))
         return cls(path)
@@ -109,6 +113,22 @@ class IdIndex:
         if isinstance(rows, range) and rows.step == 1:
             return self._slice(rows.start, rows.stop)
         return [self._text(self._key(int(row))) for row in rows]
+
+    def order(self, start: int, stop: int) -> NDArray[np.int64]:
+        """At which place the id of each row was read when the list was made, (stop - start,).
+
+        Raises
+        ------
+        IndexError
+            There are no such rows.
+        """
+        if not 0 <= start <= stop <= self.count:
+            raise IndexError(f"rows {start} to {stop - 1} requested, 0 to {self.count - 1} are there")
+        places = np.empty(stop - start, "<u8")
+        if len(places):
+            offset = self._ends + 8 * (self.count + start)
+            read_exactly(self.path, self._file, places.view(np.uint8).data, offset)
+        return places.astype(np.int64)
 
     def rows(self, ids: Sequence[str]) -> NDArray[np.int64]:
         """The row of each id, (len(ids),); -1 for an id that the store has not."""
@@ -223,22 +243,23 @@ def kept_index(folder: Path, source: str, version: object, read_ids: Callable[[]
     return index
 
 
-def _sorted(ids: Iterable[str], source: str) -> Iterator[bytes]:
-    """The ids in order; what is too much to be sorted at once waits in files that nobody else sees."""
+def _sorted(ids: Iterable[str], source: str) -> Iterator[tuple[bytes, int]]:
+    """The ids in order, with the place of each; what is too much to be sorted at once waits in files of its own."""
     with ExitStack() as files:
         runs = []
-        unsorted = (_encoded(doc_id, source) for doc_id in ids)
+        unsorted = ((_encoded(doc_id, source), place) for place, doc_id in enumerate(ids))
         while keys := sorted(islice(unsorted, _SORTED_AT_ONCE)):
             file = files.enter_context(TemporaryFile())
-            file.writelines(_LENGTH.pack(len(key)) + key for key in keys)
+            file.writelines(_READ_AT.pack(len(key), place) + key for key, place in keys)
             file.seek(0)
             runs.append(_keys(file))
         yield from heapq.merge(*runs)
 
 
-def _keys(file: BinaryIO) -> Iterator[bytes]:
-    while length := file.read(_LENGTH.size):
-        yield file.read(_LENGTH.unpack(length)[0])
+def _keys(file: BinaryIO) -> Iterator[tuple[bytes, int]]:
+    while head := file.read(_READ_AT.size):
+        length, place = _READ_AT.unpack(head)
+        yield file.read(length), place
 
 
 def _encoded(doc_id: str, source: str) -> bytes:

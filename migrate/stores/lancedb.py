@@ -12,19 +12,22 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from migrate.errors import LeadMigrateError, StoreError, UsageError
-from migrate.files import output_errors
+from migrate.files import cache_folder, output_errors
 from migrate.locations import Address
 from migrate.manifest import Manifest
-from migrate.stores.base import FROM_THE_START, KindSupport, Resume, Store, StoreInfo, StoreWriter
+from migrate.stores.base import BATCH_SIZE, FROM_THE_START, KindSupport, Resume, Store, StoreInfo, StoreWriter
+from migrate.stores.documents.base import LazyIds
 from migrate.stores.kept import manifest_of, stamp, sync_tree
 from migrate.stores.outputs import NamedFolderOutput, Output
+from migrate.stores.permute import in_order
 from migrate.stores.records import (
     Distance,
     RecordStore,
@@ -50,6 +53,9 @@ _DISTANCES: Final[Mapping[str, Distance]] = {"l2": "l2", "cosine": "cosine", "do
 _AT_ONCE: Final = 4_096
 _SAMPLE: Final = 64
 _WHOLE: Final = re.compile(r"-?[0-9]{1,18}")
+_LARGE: Final = 4
+"""A scan of one in so many rows reads the whole table instead of looking them up."""
+
 _LOSSY: Final = ("Pq", "Sq", "Rq")
 _BY_NUMBER: Final = "the table has no column of ids: rows are numbered from 0 on; say ?id=COLUMN for one"
 _DEFAULT: Final = "no index says how vectors are compared: l2 is LanceDB's way; say ?distance=cosine or dot if not"
@@ -214,7 +220,7 @@ class LanceStore(RecordStore):
         return _quoted(self.vector)
 
     def batches(
-        self, columns: Sequence[str] | None, where: str | None = None, limit: int | None = None
+        self, columns: Sequence[str] | None, where: str | None = None, limit: int | None = None, start: int = 0
     ) -> Iterator[Any]:
         """Rows in their order, or those that a condition lets through, as Arrow has them; in bounded memory."""
         with _answers(self.info.location):
@@ -222,6 +228,7 @@ class LanceStore(RecordStore):
             query = query if columns is None else query.select([*columns])
             query = query if where is None else query.where(where)
             query = query if limit is None else query.limit(limit)
+            query = query.offset(start) if start else query
             for batch in query.to_batches(_AT_ONCE):
                 if batch.num_rows:
                     yield batch
@@ -246,45 +253,94 @@ class LanceStore(RecordStore):
             has = batch.column(batch.schema.names.index(self.vector)).is_valid().to_pylist()
             yield from (doc_id for doc_id, there in zip(ids, has, strict=True) if there)
 
+    def scan(self, start: int = 0, stop: int | None = None, *, batch_size: int = BATCH_SIZE) -> Iterator[Batch]:
+        """The vectors of rows `start` to `stop`; a large part of the table is read as it lies and put in order."""
+        stop = self.info.count if stop is None else min(stop, self.info.count)
+        is_large = (stop - start) * _LARGE >= self.info.count
+        parts = self._streamed(start, stop) if is_large else self._looked_up(start, stop)
+        for vectors in _cut(parts, self.dim, batch_size):
+            yield Batch(LazyIds(len(vectors), partial(self.ids, range(start, start + len(vectors)))), vectors)
+            start += len(vectors)
+
+    def get(self, rows: NDArray[np.int64]) -> Batch:
+        """The vectors and ids of some rows."""
+        rows = np.asarray(rows, np.int64)
+        return Batch(self.ids(rows), self._vectors_of(rows))
+
+    def _looked_up(self, start: int, stop: int) -> Iterator[Vectors]:
+        for first in range(start, stop, BATCH_SIZE):
+            yield self._vectors_of(np.arange(first, min(first + BATCH_SIZE, stop)))
+
+    def _streamed(self, start: int, stop: int) -> Iterator[Vectors]:
+        """The vectors of a large part of the rows, in their order, some at a time."""
+        order = self._order[start:stop]
+        if not self.without_vector and len(order) and np.array_equal(order, np.arange(order[0], order[0] + len(order))):
+            for batch in self.batches([self.vector], start=int(order[0]), limit=len(order)):
+                yield _matrix(batch.column(0), self.dim)
+            return
+        rows = np.argsort(self._order)
+        kept = (rows >= start) & (rows < stop)
+        yield from in_order(self._arriving(kept), rows[kept] - start, self.dim, cache_folder() / "copies")
+
+    def _arriving(self, kept: NDArray[np.bool_]) -> Iterator[Vectors]:
+        """The vectors in the order of the table; `kept` says of each whether it is wanted."""
+        first = 0
+        for batch in self.batches([self.vector]):
+            column = batch.column(0)
+            vectors = _matrix(column.filter(column.is_valid()) if column.null_count else column, self.dim)
+            yield vectors[kept[first : first + len(vectors)]]
+            first += len(vectors)
+
+    def _vectors_of(self, rows: NDArray[np.int64]) -> Vectors:
+        parts = [_matrix(batch.column(0), self.dim) for batch in self._taken(rows, [self.vector])]
+        return np.concatenate([np.empty((0, self.dim), np.float32), *parts])
+
+    def _taken(self, rows: NDArray[np.int64], columns: Sequence[str]) -> Iterator[Any]:
+        """Columns of some rows, in their order."""
+        import pyarrow as pa
+
+        for first in range(0, len(rows), _AT_ONCE):
+            offsets, places = np.unique(self._offsets[rows[first : first + _AT_ONCE]], return_inverse=True)
+            with _answers(self.info.location):
+                table = self.table.take_offsets(offsets.tolist()).select([*columns]).to_arrow()
+            if len(table) != len(offsets):
+                raise StoreError(
+                    f"{self.info.location}: expected {len(offsets)} rows, found {len(table)}; run again on a table at "
+                    "rest"
+                )
+            yield from table.take(pa.array(places)).combine_chunks().to_batches()
+
+    @cached_property
+    def _order(self) -> NDArray[np.int64]:
+        """Of each row, how many vectors of the table come before its own."""
+        return self._index.order(0, self._index.count)
+
+    @cached_property
+    def _offsets(self) -> NDArray[np.int64]:
+        """Of each row, how many rows of the table come before it."""
+        if not self.without_vector:
+            return self._order
+        there = [batch.column(0).is_valid().to_numpy(zero_copy_only=False) for batch in self.batches([self.vector])]
+        return np.flatnonzero(np.concatenate(there))[self._order]
+
     def _read_vectors(self, ids: Sequence[str]) -> Batch:
-        found: list[str] = []
-        parts = [np.empty((0, self.dim), np.float32)]
-        for known, batch in self._find(ids, [self.vector]):
-            column = batch.column(batch.schema.names.index(self.vector))
-            there = column.is_valid()
-            found += [doc_id for doc_id, is_there in zip(known, there.to_pylist(), strict=True) if is_there]
-            parts.append(_matrix(column.filter(there), self.dim))
-        return Batch(found, np.concatenate(parts))
+        rows = self._index.rows(ids)
+        kept = [doc_id for doc_id, row in zip(ids, rows.tolist(), strict=True) if row >= 0]
+        return Batch(kept, self._vectors_of(rows[rows >= 0]))
 
     def _read_documents(self, ids: Sequence[str]) -> Iterable[Document]:
+        return self._documents(self._index.rows(ids))
+
+    def _documents(self, rows: range | NDArray[np.int64]) -> Iterator[Document]:
         columns = [name for name in self.schema.names if name != self.vector]
-        for known, batch in self._find(ids, columns):
-            for doc_id, fields in zip(known, batch.to_pylist(), strict=True):
+        for first in range(0, len(rows), _AT_ONCE):
+            part = np.asarray(rows[first : first + _AT_ONCE], np.int64)
+            records = (fields for batch in self._taken(part, columns) for fields in batch.to_pylist())
+            for doc_id, fields in zip(self.ids(part), records, strict=True):
                 text = fields.pop(self.text, None) if self.text else None
                 if self.id_column and isinstance(fields.get(self.id_column), str):
                     del fields[self.id_column]
-                if self.own.get("made"):
-                    fields = json.loads(fields["metadata"])
-                yield Document(doc_id, text or "", fields)
-
-    def _find(self, ids: Sequence[str], columns: Sequence[str]) -> Iterator[tuple[list[str], Any]]:
-        """The rows of some ids, in any order, with their ids."""
-        for first in range(0, len(ids), _AT_ONCE):
-            part = ids[first : first + _AT_ONCE]
-            if self.id_column is None:
-                rows = sorted(map(int, part))
-                with _answers(self.info.location):
-                    found = self.table.take_offsets(rows).select([*columns]).to_arrow()
-                table = found.combine_chunks().to_batches()
-                taken = 0
-                for batch in table:
-                    yield [str(row) for row in rows[taken : taken + batch.num_rows]], batch
-                    taken += batch.num_rows
-                continue
-            values = ", ".join(map(self._literal, part))
-            chosen = [*dict.fromkeys([*columns, self.id_column])]
-            for batch in self.batches(chosen, f"{_quoted(self.id_column)} IN ({values})", limit=len(part)):
-                yield self._ids_of(batch, range(0)), batch
+                yield Document(doc_id, text or "", json.loads(fields["metadata"]) if self.own.get("made") else fields)
 
     def _ids_of(self, batch: Any, rows: range) -> list[str]:
         if self.id_column is None:
@@ -296,11 +352,6 @@ class LanceStore(RecordStore):
                 "for another"
             )
         return [str(value) for value in values]
-
-    def _literal(self, doc_id: str) -> str:
-        if _is_text(self.schema.field(self.id_column).type):
-            return "'" + doc_id.replace("'", "''") + "'"
-        return str(int(doc_id))
 
     def _choose_table(self, name: str) -> str:
         names = _tables(self.path) if self.path.is_dir() else []
@@ -443,11 +494,12 @@ class _Writer(WaitingWriter):
         at = schema.get_field_index(source.vector)
         waiting = _waiting(self.rows.path, self.source.info.count, self.rows.dim)
         kind = schema.field(at).type
-        for ids, batch in source.numbered():
+        rows, first = np.argsort(source._order), 0
+        for batch in source.batches(None):
             there = batch.column(at).is_valid().to_numpy(zero_copy_only=False)
-            vectors = np.zeros((len(ids), self.rows.dim), np.float32)
-            rows = source._index.rows([doc_id for doc_id, has in zip(ids, there, strict=True) if has])
-            vectors[there] = waiting[rows]
+            vectors = np.zeros((len(there), self.rows.dim), np.float32)
+            vectors[there] = waiting[rows[first : first + there.sum()]]
+            first += there.sum()
             column = _column(pa, vectors, kind, there)
             columns = [column if place == at else batch.column(place) for place in range(batch.num_columns)]
             _refuse_nan(source, batch, at)
@@ -540,6 +592,19 @@ def _waiting(path: Path, count: int, dim: int) -> Any:
     if not count:
         return np.empty((0, dim), np.float32)
     return np.memmap(path, "<f4", mode="r", shape=(count, dim))
+
+
+def _cut(parts: Iterable[Vectors], dim: int, size: int) -> Iterator[Vectors]:
+    """The same rows, `size` at a time."""
+    waiting = np.empty((0, dim), np.float32)
+    for part in parts:
+        rows = np.concatenate([waiting, part]) if len(waiting) else part
+        whole = len(rows) - len(rows) % size
+        for first in range(0, whole, size):
+            yield np.ascontiguousarray(rows[first : first + size])
+        waiting = rows[whole:]
+    if len(waiting):
+        yield np.ascontiguousarray(waiting)
 
 
 def _column(pa: Any, vectors: Any, kind: Any, there: Any) -> Any:

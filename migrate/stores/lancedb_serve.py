@@ -45,7 +45,7 @@ class LanceServing:
         """See `Searchable`; `where` is a condition in SQL."""
         if where is not None and not isinstance(where, str):
             raise UsageError(
-                f'{self._info.location}: expected a filter in SQL, such as "page < 3", found {type(where).__name__}'
+                f'{self._info.location}: expected a filter in SQL, such as "page < 3", rows {type(where).__name__}'
             )
         queries = check_queries(self._info, queries)
         if k <= 0:
@@ -83,25 +83,25 @@ class LanceServing:
                     search = search.refine_factor(1)  # the scores are then those of whole vectors
                 search = search if where is None else search.where(where, prefilter=True)
                 columns = ["_distance", *([store.id_column] if store.id_column else [])]
-                found = search.with_row_id(store.id_column is None).select(columns).limit(k).to_arrow()
+                rows = search.with_row_id(store.id_column is None).select(columns).limit(k).to_arrow()
         except StoreError as error:
             if where is None:
                 raise
             raise UsageError(f"{error}; is the filter right?") from error
         if store.id_column is None:
-            numbers = found["_rowid"].to_numpy()
+            numbers = rows["_rowid"].to_numpy()
             ids = list(map(str, self._order[np.searchsorted(self._row_ids, numbers, sorter=self._order)].tolist()))
         else:
-            ids = list(map(str, found[store.id_column].to_pylist()))
-        distances = found["_distance"].to_numpy().astype(np.float64)
+            ids = list(map(str, rows[store.id_column].to_pylist()))
+        distances = rows["_distance"].to_numpy().astype(np.float64)
         return as_hits(ids, distances if store.distance == "l2" else 1 - distances)
 
     @cached_property
     def _row_ids(self) -> NDArray[Any]:
         """LanceDB's own id of each row of the version."""
         with _answers(self._info.location):
-            found = self._table.search().with_row_id(True).select([self._store.vector]).to_batches()
-            return np.concatenate([batch.column(batch.schema.get_field_index("_rowid")) for batch in found])
+            rows = self._table.search().with_row_id(True).select([self._store.vector]).to_batches()
+            return np.concatenate([batch.column(batch.schema.get_field_index("_rowid")) for batch in rows])
 
     @cached_property
     def _order(self) -> NDArray[np.intp]:
@@ -113,6 +113,6 @@ def _refuse_overflow(location: str, ids: Sequence[str], vectors: Vectors, kind: 
         beyond = ~np.isfinite(vectors.astype(kind.value_type.to_pandas_dtype())).all(axis=1)
     if beyond.any():
         raise StoreError(
-            f"{location}: expected numbers that {kind.value_type} holds, found larger ones for document "
+            f"{location}: expected numbers that {kind.value_type} holds, rows larger ones for document "
             f"{ids[int(beyond.argmax())]!r}; nothing was written"
         )

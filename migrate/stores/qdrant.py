@@ -21,9 +21,10 @@ import warnings
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from functools import cached_property
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -51,7 +52,11 @@ from migrate.stores.records import (
     read_metric,
 )
 from migrate.stores.switching import Exchange, FolderExchange, Record, only_one, others, unfinished
-from migrate.vectors import Batch, Document
+from migrate.vectors import Batch, Document, Vectors
+
+if TYPE_CHECKING:
+    from migrate.stores.qdrant_serve import QdrantServing
+    from migrate.stores.serving import Hits
 
 _OWN: Final = "lead-migrate"
 _OPTIONS: Final = ("id", "text", "vector")
@@ -134,6 +139,9 @@ class _Place:
         asked = f"a collection {name!r}" if name else "the name of a collection after a #"
         raise StoreError(f"{self.location}: expected {asked}, found {', '.join(names) or 'none'}; name one of these")
 
+    def take_itself(self) -> None:
+        """Use what is written to, where `client` reads a copy."""
+
     def version(self, name: str) -> Any:
         """What the place itself tells of changes; None where it tells nothing."""
         return None
@@ -181,19 +189,36 @@ class _LocalPlace(_Place):
         """The folder itself."""
         return self._path
 
+    def take_itself(self) -> None:
+        """Use the folder in the place of its copy: nobody else can open it from then on."""
+        module = import_client("qdrant_client", "qdrant")
+        for storage in (self._path / "collection").glob("*/storage.sqlite"):
+            with closing(_read_only(storage)) as source:
+                _check_points(storage, source)
+        with _answers(self):
+            self.client = _quiet(module.QdrantClient, path=str(self._path))
+        weakref.finalize(self, self.client.close)
+
     def _copy_to(self, folder: Path) -> None:
         shutil.copyfile(self._path / "meta.json", folder / "meta.json")
         try:
             for storage in (self._path / "collection").glob("*/storage.sqlite"):
                 target = folder / "collection" / storage.parent.name / storage.name
                 target.parent.mkdir(parents=True)
-                uri = f"{storage.absolute().as_uri()}?mode=ro"
-                with closing(sqlite3.connect(uri, uri=True)) as source, closing(sqlite3.connect(target)) as copy:
+                with closing(_read_only(storage)) as source, closing(sqlite3.connect(target)) as copy:
                     source.backup(copy)
-                    for key, point in copy.execute("SELECT id, point FROM points"):
-                        _check_pickles(storage, key, point)
+                    _check_points(storage, copy)
         except sqlite3.Error as error:
             raise StoreError(f"{self.location}: SQLite cannot read it ({error}); copy it again") from error
+
+
+def _read_only(storage: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"{storage.absolute().as_uri()}?mode=ro", uri=True)
+
+
+def _check_points(storage: Path, connection: sqlite3.Connection) -> None:
+    for key, point in connection.execute("SELECT id, point FROM points"):
+        _check_pickles(storage, key, point)
 
 
 class _Points(pickle.Unpickler):
@@ -282,7 +307,7 @@ class QdrantStore(RecordStore):
         server = place.location.partition("#")[0]
         count = self._open_index(f"{server}#{self.name}?vector={self.vector}&id={self.id_field or ''}").count
         sample = self.points(limit=_SAMPLE, vectors=[self.vector])
-        vectors = np.array([self._vector_of(point) for point in sample], np.float32).reshape(-1, self.params.size)
+        vectors = np.array([self.vector_of(point) for point in sample], np.float32).reshape(-1, self.params.size)
         metric, notes = read_metric(_DISTANCES[self.params.distance.value], vectors)
         self.text_field, why = self._choose_text([point.payload or {} for point in sample], asked.get("text"))
         self.opened_as = self.name
@@ -343,6 +368,20 @@ class QdrantStore(RecordStore):
         """A folder of the local mode with a collection of the same name."""
         return _FolderWriter(self, location, dim, resume, self.name)
 
+    def search(self, queries: Vectors, k: int, where: Any = None) -> list[Hits]:
+        """See `Searchable`; `where` is a `Filter` of qdrant-client, or what makes one, `{"must": [...]}`."""
+        return self._serving.search(queries, k, where)
+
+    def put_vectors(self, ids: Sequence[str], vectors: Vectors) -> int:
+        """See `Updatable`; a folder of the local mode is then in use by this process alone."""
+        return self._serving.put_vectors(ids, vectors)
+
+    @cached_property
+    def _serving(self) -> QdrantServing:
+        from migrate.stores.qdrant_serve import QdrantServing
+
+        return QdrantServing(self)
+
     def points(self, *, limit: int, vectors: Sequence[str] | bool = False) -> list[Any]:
         """Some points that have the vector."""
         with _answers(self.place):
@@ -370,7 +409,7 @@ class QdrantStore(RecordStore):
             wanted: bool | list[str] = _asked([self.vector]) if vectors and not payload else vectors
             with _answers(self.place):
                 found = self._find(part, payload=payload or self.id_field is not None, vectors=wanted)
-            yield from ((self._id_of(point), point) for point in found)
+            yield from ((self.id_of(point), point) for point in found)
 
     def _find(self, ids: Sequence[str], *, payload: bool, vectors: bool | list[str]) -> Iterable[Any]:
         client, models = self.place.client, self.models
@@ -404,10 +443,10 @@ class QdrantStore(RecordStore):
 
     def _read_ids(self) -> Iterable[str]:
         payload = False if self.id_field is None else [self.id_field]
-        return (self._id_of(point) for point in self.all_points(self.with_filter, payload=payload))
+        return (self.id_of(point) for point in self.all_points(self.with_filter, payload=payload))
 
     def _read_vectors(self, ids: Sequence[str]) -> Batch:
-        found = [(doc_id, self._vector_of(point)) for doc_id, point in self.retrieve(ids, payload=False, vectors=True)]
+        found = [(doc_id, self.vector_of(point)) for doc_id, point in self.retrieve(ids, payload=False, vectors=True)]
         kept = [(doc_id, vector) for doc_id, vector in found if vector is not None]
         vectors = np.array([vector for _, vector in kept], np.float32).reshape(len(kept), self.info.dim)
         return Batch([doc_id for doc_id, _ in kept], vectors)
@@ -427,7 +466,8 @@ class QdrantStore(RecordStore):
                 fields = fields[_LAYOUT[1]]
             yield Document(doc_id, text or "", fields)
 
-    def _id_of(self, point: Any) -> str:
+    def id_of(self, point: Any) -> str:
+        """The id of a point here."""
         if self.id_field is None:
             return str(point.id)
         value = (point.payload or {}).get(self.id_field)
@@ -438,7 +478,8 @@ class QdrantStore(RecordStore):
             )
         return str(value)
 
-    def _vector_of(self, point: Any) -> list[float] | None:
+    def vector_of(self, point: Any) -> list[float] | None:
+        """The vector of a point, as far as it was asked for."""
         vector = point.vector
         return vector.get(self.vector) if isinstance(vector, dict) else vector
 

@@ -165,11 +165,9 @@ class Pool(Generic[_Connection]):
             raise
         self._idle.append(connection)
 
-    def clear(self) -> bool:
-        """Close those that are not in use, as the server may have; says whether there were any."""
-        had = bool(self._idle)
+    def clear(self) -> None:
+        """Close those that are not in use, as the server may have."""
         _close_all(self._idle)
-        return had
 
 
 def _close_all(connections: list[Any]) -> None:

@@ -419,13 +419,16 @@ class SqliteVecStore(RecordStore):
         }
 
     def _records(self, ids: Sequence[str], columns: Sequence[str]) -> list[tuple[Any, ...]]:
-        """Columns of some records; joined so that each is looked up, where IN would scan the table."""
-        names = ", ".join(f"v.{quoted(name)}" for name in columns)
+        """Columns of some records, the key first; joined so that each is looked up, where IN would scan the table."""
+        keys = self.keys(ids)
+        # the place in the list instead of the key, which the table would look up once more
+        names = ", ".join(["j.key", *(f"v.{quoted(name)}" for name in columns[1:])])
         question = (
             f"SELECT {names} FROM json_each(?) j CROSS JOIN {self._from} v WHERE v.{quoted(self.table.key)} = j.value"  # noqa: S608
         )
         with sqlite_errors(self._where):
-            return list(self.connection.execute(question, (self._keys(ids),)))
+            rows = self.connection.execute(question, (json.dumps(keys, ensure_ascii=False),))
+            return [(keys[place], *values) for place, *values in rows]
 
     def _keys(self, ids: Sequence[str]) -> str:
         return json.dumps(self.keys(ids), ensure_ascii=False)

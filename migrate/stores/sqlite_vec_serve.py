@@ -77,15 +77,15 @@ class SqliteVecServing:
         keys = store.keys(list(new))
         if not keys:
             return 0
-        key, column = quoted(store.table.key), quoted(store.column)
-        listed = f"SELECT v.{key} FROM json_each(?) j CROSS JOIN {store._from} v WHERE v.{key} = j.value"  # noqa: S608
-        update = f"UPDATE {store._from} SET {column} = ? WHERE {key} = ?"  # noqa: S608
+        name, column = quoted(store.table.key), quoted(store.column)
+        listed = f"SELECT v.{name} FROM json_each(?) j CROSS JOIN {store._from} v WHERE v.{name} = j.value"  # noqa: S608
+        update = f"UPDATE {store._from} SET {column} = ? WHERE {name} = ?"  # noqa: S608
         with sqlite_errors(store._where):
             connection = connect_to(store.file, write=True)
             try:
                 connection.execute("BEGIN IMMEDIATE")
-                there = [found for (found,) in connection.execute(listed, (json.dumps(keys, ensure_ascii=False),))]
-                connection.executemany(update, ((new[str(found)].astype("<f4").tobytes(), found) for found in there))
+                there = [key for (key,) in connection.execute(listed, (json.dumps(keys, ensure_ascii=False),))]
+                connection.executemany(update, ((new[str(key)].astype("<f4").tobytes(), key) for key in there))
                 connection.execute("COMMIT")
             finally:
                 connection.close()

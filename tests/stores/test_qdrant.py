@@ -69,6 +69,9 @@ class TestFolder(StoreTests):
         client.close()
         return f"qdrant:{folder}#docs?id=key&text=text"
 
+    def filter_by(self, name, value):
+        return models.Filter(must=[models.FieldCondition(key=name, match=models.MatchValue(value=value))])
+
 
 @pytest.fixture
 def server(monkeypatch):
@@ -80,6 +83,10 @@ def server(monkeypatch):
 class TestServer(StoreTests):
     has_rows = False
     same_bytes = False
+    serves_threads = False  # the local mode, which stands in here, knows no threads
+
+    def filter_by(self, name, value):
+        return {"must": [{"key": name, "match": {"value": value}}]}
 
     @pytest.fixture(autouse=True)
     def _on(self, server):

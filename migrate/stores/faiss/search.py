@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final
@@ -56,7 +57,8 @@ class IndexSearch:
         import faiss
 
         flat = faiss.IndexFlatIP if store.info.metric == "ip" else faiss.IndexFlatL2
-        index, ids = flat(store.info.dim), []
+        index = flat(store.info.dim)
+        ids: list[str] = []
         for batch in store.scan():
             index.add(batch.vectors)
             ids += batch.ids
@@ -98,8 +100,7 @@ class IndexSearch:
         if chosen is None:
             scores, labels = self._index.search(queries, k)
             return scores, labels
-        import faiss
-
+        faiss: Any = import_module("faiss")
         index = faiss.downcast_index(self._index)  # `self._index` goes on owning the memory
         wrapped = isinstance(index, faiss.IndexIDMap)
         index = faiss.downcast_index(index.index) if wrapped else index
@@ -111,8 +112,7 @@ class IndexSearch:
         return scores, labels
 
     def _parameters(self, index: Any, selector: Any) -> Any:
-        import faiss
-
+        faiss: Any = import_module("faiss")
         if isinstance(index, faiss.IndexIVF):
             return faiss.SearchParametersIVF(sel=selector, nprobe=index.nprobe)
         if isinstance(index, faiss.IndexHNSW):

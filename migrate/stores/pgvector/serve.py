@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from migrate.stores.pgvector.store import PgvectorStore
 
+_Answer = TypeVar("_Answer")
 _OPERATORS: Final = {"l2": "<->", "ip": "<#>", "cosine": "<=>"}
 _MOST_EF: Final = 1_000
 _LEAST_EF: Final = 40
@@ -51,11 +52,7 @@ class PgvectorServing:
         if k <= 0:
             return [as_hits((), ()) for _ in queries]
         try:
-            return self._search(queries, k, condition, values)
-        except RemoteError:
-            if not self._pool.clear():
-                raise
-            return self._search(queries, k, condition, values)  # the server was started again since
+            return self._twice(lambda: self._search(queries, k, condition, values))
         except StoreError as error:
             if not values or getattr(error.__cause__, "sqlstate", None) not in _FILTER_STATES:
                 raise
@@ -84,14 +81,26 @@ class PgvectorServing:
             column=Identifier("t", table.column),
             where=store.where,
         )
+        values = [(_as_text(new[doc_id]), doc_id) for doc_id in kept]
+        return self._twice(lambda: self._update(update, values))
+
+    def _update(self, update: Composed, values: list[tuple[str, str]]) -> int:
         with (
             server_errors(self._location),
             self._pool.connection() as connection,
             connection.transaction(),
             connection.cursor() as cursor,
         ):
-            cursor.executemany(update, [(_as_text(new[doc_id]), doc_id) for doc_id in kept])
+            cursor.executemany(update, values)
             return cursor.rowcount
+
+    def _twice(self, request: Callable[[], _Answer]) -> _Answer:
+        """Ask again by a new connection, as the server may have been started again since the old ones were made."""
+        try:
+            return request()
+        except RemoteError:
+            self._pool.clear()
+            return request()
 
     def _search(self, queries: Vectors, k: int, condition: Composed, values: list[Any]) -> list[Hits]:
         hits = []
@@ -122,10 +131,10 @@ class PgvectorServing:
         return list(connection.execute(question, [text, *values, text, k]).fetchall())
 
     def _scores(self, distances: list[float]) -> Any:
-        found = np.array(distances, np.float64)
+        array = np.array(distances, np.float64)
         if self._distance == "l2":
-            return found**2
-        return -found if self._distance == "ip" else 1 - found
+            return array**2
+        return -array if self._distance == "ip" else 1 - array
 
     def _condition(self, where: Any) -> tuple[Composed, list[Any]]:
         from psycopg.sql import SQL, Identifier
@@ -151,7 +160,7 @@ class PgvectorServing:
     def _indexed(self) -> tuple[str, str, str | None]:
         """What to order by, so that the index is used: the column, or an expression of it; its type; the method."""
         table, store = self._store.table, self._store
-        for index in table.vector_indexes:
+        for index in sorted(table.vector_indexes, key=lambda index: index.method != "hnsw"):
             if index.distance != self._distance:
                 continue
             question = "SELECT pg_get_indexdef(%s, 1, true)"

@@ -1,0 +1,42 @@
+"""A LlamaIndex retriever over a store that was translated a moment ago: the new model from the first query on.
+
+pip install llama-index-core 'lead-migrate[demo]'
+python examples/live_llamaindex.py OUTPUT
+"""
+
+import asyncio
+import sys
+from pathlib import Path
+
+from live_langchain import NOTES, QUESTIONS
+
+from migrate.embed.corpus import embed_corpus
+from migrate.embedders import load_embedder
+from migrate.fit import fit_stitch
+from migrate.live.llamaindex import LiveRetriever
+from migrate.stores import open_store
+from migrate.translate import translate_store
+
+
+async def ask(retriever: LiveRetriever) -> None:
+    """Ask all questions at once."""
+    answers = await asyncio.gather(*(retriever.aretrieve(question) for question in QUESTIONS))
+    for question, nodes in zip(QUESTIONS, answers, strict=True):
+        print(question, ", ".join(f"{found.node.metadata['topic']} ({found.score:.2f})" for found in nodes))
+
+
+def main(output: str) -> None:
+    """Make a store of an old model, translate it, and ask it by the new one."""
+    folder, new = Path(output), load_embedder("packaged:all-MiniLM-L6-v2")
+    embed_corpus(lambda: NOTES, load_embedder("tfidf:24"), folder / "old")
+    store = open_store(folder / "old")
+    translate_store(store, fit_stitch(store, new, size=30), folder / "new")
+
+    # In the place of what as_retriever of the old index gave:
+    retriever = LiveRetriever(folder / "new", new, similarity_top_k=3, cache=folder / "cache.sqlite")
+    asyncio.run(ask(retriever))
+    retriever.searcher.close()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

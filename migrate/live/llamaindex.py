@@ -1,0 +1,83 @@
+"""LlamaIndex's retriever over a `LiveSearcher`: what a query engine asks in the place of its old index.
+
+retriever = LiveRetriever("new-store", "openai:text-embedding-3-small", similarity_top_k=5)
+engine = RetrieverQueryEngine.from_args(retriever)
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+
+from migrate.live.searcher import LiveAnswer, LiveSearcher, Models
+from migrate.vectors import Vectors
+
+_TOP_K = 2
+"""LlamaIndex's own number of nodes."""
+
+
+class LiveRetriever(BaseRetriever):
+    """A `BaseRetriever` whose nodes are those that a `LiveSearcher` finds.
+
+    The score of a node grows with nearness: the inner product, or 1 - d/2 of a squared distance d, which is the
+    inner product of vectors of unit length.
+
+    Parameters
+    ----------
+    searcher
+        A searcher, which stays the caller's to close, or the location of a store.
+    models, **options
+        As `LiveSearcher` takes them, where a location is given.
+    similarity_top_k
+        How many nodes.
+    where
+        Which nodes may be among them, see `migrate.stores.serving.Searchable`.
+
+    Raises
+    ------
+    LeadMigrateError
+        As `LiveSearcher`, and its `search`.
+    """
+
+    def __init__(
+        self,
+        searcher: LiveSearcher | str | Path,
+        models: Models = None,
+        *,
+        similarity_top_k: int = _TOP_K,
+        where: Any = None,
+        **options: Any,
+    ) -> None:
+        self.searcher = searcher if isinstance(searcher, LiveSearcher) else LiveSearcher(searcher, models, **options)
+        self.similarity_top_k = similarity_top_k
+        self.where = where
+        super().__init__()
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return self._nodes(self.searcher.search(_asked(query_bundle), self.similarity_top_k, self.where))
+
+    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return self._nodes(await self.searcher.asearch(_asked(query_bundle), self.similarity_top_k, self.where))
+
+    def _nodes(self, answer: LiveAnswer) -> list[NodeWithScore]:
+        is_distance = self.searcher.generation.store.info.metric == "l2"
+        nearness = 1 - answer.scores / 2 if is_distance else answer.scores
+        scores = dict(zip(answer.ids, nearness.tolist(), strict=True))
+        return [
+            NodeWithScore(
+                node=TextNode(id_=document.id, text=document.text, metadata=dict(document.metadata)),
+                score=scores[document.id],
+            )
+            for document in self.searcher.documents(answer.ids)
+        ]
+
+
+def _asked(query_bundle: QueryBundle) -> str | Vectors:
+    """The text of a query, or its vector where another part of the app has embedded it."""
+    if query_bundle.embedding is None:
+        return query_bundle.query_str
+    return np.asarray(query_bundle.embedding, np.float32)

@@ -1,0 +1,167 @@
+"""The retrievers of LangChain and LlamaIndex, by the frameworks' own suites where they have one."""
+
+import asyncio
+
+import numpy as np
+import pytest
+from langchain_core.documents import Document as LangchainDocument
+from langchain_core.runnables import RunnableLambda
+from live_tools import DIM, make_store, noisy_vectors, texts, true_vectors, vector_of
+from openai_server import KEY, OpenAIServer
+
+from migrate.embedders import load_embedder
+from migrate.errors import UsageError
+from migrate.live.langchain import LiveRetriever, LiveVectorStore
+from migrate.live.searcher import LiveLimits, LiveSearcher
+
+pytestmark = pytest.mark.slow
+
+QUESTION = "which topic is document 3 about?"
+
+
+@pytest.fixture(scope="module")
+def searcher(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch, OpenAIServer() as server:
+        patch.setenv("OPENAI_API_KEY", KEY)
+        model = load_embedder("openai:tiny", base_url=server.url)
+        folder = make_store(tmp_path_factory.mktemp("store") / "live", noisy_vectors(), model.identity)
+        limits = LiveLimits(depth=30, max_documents=30, max_ms=20_000)
+        cache = folder.parent / "cache.sqlite"
+        with LiveSearcher(folder, model, limits=limits, cache=cache) as searcher:
+            yield searcher
+
+
+def best(k, rows=None):
+    """The ids and scores of the first k of the store's first 30, by true vectors."""
+    query = vector_of(QUESTION, DIM)
+    rows = np.arange(len(texts())) if rows is None else rows
+    pool = rows[np.argsort(-(noisy_vectors()[rows] @ query))][:30]
+    scores = true_vectors()[pool] @ query
+    order = np.argsort(-scores)[:k]
+    return [f"d{pool[place]}" for place in order], scores[order]
+
+
+def test_the_vector_store_of_langchain(searcher):
+    store = LiveVectorStore(searcher)
+    ids, scores = best(4)
+    found = store.similarity_search(QUESTION)
+    assert [document.id for document in found] == ids
+    assert found[0].page_content == texts()[int(ids[0][1:])]
+    assert found[0].metadata == {"topic": int(ids[0][1:]) % 7}
+    scored = store.similarity_search_with_score(QUESTION, k=4)
+    assert [document for document, _ in scored] == found
+    np.testing.assert_allclose([score for _, score in scored], scores, rtol=1e-5)
+    assert store.similarity_search_by_vector(vector_of(QUESTION, DIM).tolist(), k=4) == found
+    relevant = store.similarity_search_with_relevance_scores(QUESTION, k=4, score_threshold=float(scores[1]) - 1e-6)
+    assert [document.id for document, _ in relevant] == ids[:2]
+    assert [document.id for document in store.get_by_ids(["d5", "not there", "d3"])] == ["d5", "d3"]
+
+
+def test_it_takes_filters_and_is_awaited(searcher):
+    store = LiveVectorStore(searcher)
+    ids, _ = best(3, np.arange(2, len(texts()), 7))
+    retriever = store.as_retriever(search_kwargs={"k": 3, "filter": {"topic": 2}})
+    assert [document.id for document in retriever.invoke(QUESTION)] == ids
+
+    async def ask():
+        first = await retriever.ainvoke(QUESTION)
+        second = await store.asimilarity_search_with_score(QUESTION, k=3, filter={"topic": 2})
+        assert [document for document, _ in second] == first
+        return await store.asimilarity_search(QUESTION, k=3, filter={"topic": 2})
+
+    assert [document.id for document in asyncio.run(ask())] == ids
+
+
+def test_it_is_a_part_of_a_chain(searcher):
+    chain = LiveVectorStore(searcher).as_retriever(search_kwargs={"k": 2}) | RunnableLambda(len)
+    assert chain.batch([QUESTION, "another"]) == [2, 2]
+
+
+def test_writing_is_refused_and_says_where_to(searcher):
+    store = LiveVectorStore(searcher)
+    for write in (
+        lambda: store.add_texts(["text"]),
+        lambda: store.add_documents([LangchainDocument(page_content="text")]),
+        lambda: store.delete(["d1"]),
+        lambda: asyncio.run(store.aadd_texts(["text"])),
+        lambda: asyncio.run(store.adelete(["d1"])),
+    ):
+        with pytest.raises(UsageError, match="write to the store itself"):
+            write()
+    with pytest.raises(UsageError, match="open it by its location"):
+        LiveVectorStore.from_texts(["text"], None)
+
+
+def test_a_location_will_do(searcher, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    model = searcher.generation.vectors.embedder
+    store = LiveVectorStore(searcher.location, model, limits=searcher.limits)
+    assert store.similarity_search(QUESTION) == LiveVectorStore(searcher).similarity_search(QUESTION)
+    store.searcher.close()
+
+
+try:
+    from langchain_tests.integration_tests import RetrieversIntegrationTests
+except ImportError:
+    RetrieversIntegrationTests = None
+
+
+@pytest.mark.skipif(RetrieversIntegrationTests is None, reason="langchain-tests is not installed")
+class TestLangchainsOwnSuite(RetrieversIntegrationTests or object):
+    """What LangChain asks of every retriever."""
+
+    @pytest.fixture(autouse=True)
+    def _searcher(self, searcher):
+        type(self).shared = searcher
+
+    retriever_constructor = LiveRetriever
+    retriever_query_example = QUESTION
+
+    @property
+    def retriever_constructor_params(self):
+        return {"searcher": self.shared}
+
+
+def test_the_retriever_of_a_chain_finds_the_same_awaited(searcher):
+    retriever = LiveRetriever(searcher=searcher)
+    assert [document.id for document in retriever.invoke(QUESTION)] == best(4)[0]
+    assert asyncio.run(retriever.ainvoke(QUESTION)) == retriever.invoke(QUESTION)
+
+
+@pytest.fixture
+def nodes(searcher):
+    pytest.importorskip("llama_index.core")
+    from migrate.live.llamaindex import LiveRetriever as LlamaRetriever
+
+    return LlamaRetriever(searcher, similarity_top_k=3)
+
+
+def test_the_retriever_of_llamaindex(nodes):
+    ids, scores = best(3)
+    found = nodes.retrieve(QUESTION)
+    assert [one.node.node_id for one in found] == ids
+    np.testing.assert_allclose([one.score for one in found], scores, rtol=1e-5)
+    assert found[0].node.get_content() == texts()[int(ids[0][1:])]
+    assert found[0].node.metadata == {"topic": int(ids[0][1:]) % 7}
+    assert [one.node.node_id for one in asyncio.run(nodes.aretrieve(QUESTION))] == ids
+
+
+def test_a_query_of_llamaindex_may_bring_its_vector(nodes):
+    from llama_index.core.schema import QueryBundle
+
+    asked = QueryBundle("something else", embedding=vector_of(QUESTION, DIM).tolist())
+    assert [one.node.node_id for one in nodes.retrieve(asked)] == best(3)[0]
+
+
+def test_it_is_a_part_of_a_query_engine(nodes):
+    from llama_index.core import PromptTemplate
+    from llama_index.core.llms import MockLLM
+    from llama_index.core.query_engine import RetrieverQueryEngine
+    from llama_index.core.response_synthesizers import get_response_synthesizer
+
+    synthesizer = get_response_synthesizer(
+        llm=MockLLM(), text_qa_template=PromptTemplate("{context_str}"), response_mode="simple_summarize"
+    )
+    answer = RetrieverQueryEngine(nodes, response_synthesizer=synthesizer).query(QUESTION)
+    assert [one.node.node_id for one in answer.source_nodes] == best(3)[0]
+    assert all(texts()[int(doc_id[1:])] in str(answer) for doc_id in best(3)[0])

@@ -1,0 +1,350 @@
+"""Search and single vectors, where kinds of stores differ; what all must do is in `migrate.testing.stores`."""
+
+import json
+
+import numpy as np
+import pytest
+from faiss_tools import build, save
+
+from migrate.errors import StoreError, UsageError, VectorError
+from migrate.stores import open_store
+from migrate.stores.base import read_all
+from migrate.stores.serving import Pool, Searchable, Updatable, is_cosine, open_search
+from migrate.testing.stores import _exact, example_documents, example_vectors
+
+COUNT = 600
+DIM = 8
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def queries(count=3):
+    return example_vectors(count, DIM, seed=77)
+
+
+def agree(hits, exact):
+    """How many of the exact neighbours were found, on average."""
+    return np.mean([len(set(a.ids) & set(b.ids)) / len(b.ids) for a, b in zip(hits, exact, strict=True)])
+
+
+@pytest.mark.parametrize("metric", ["l2", "ip"])
+@pytest.mark.parametrize("labels", [None, np.arange(COUNT) * 3 + 5], ids=["rows", "labels"])
+@pytest.mark.parametrize("factory", ["Flat", "IVF8,Flat", "HNSW16", "IDMap,HNSW16", "IDMap2,Flat"])
+def test_an_index_of_faiss_searches_itself_with_and_without_a_filter(factory, labels, metric, tmp_path):
+    if (labels is not None) != ("IDMap" in factory or factory.startswith("IVF")):
+        pytest.skip("labels of one's own are of an IDMap or an IVF")
+    vectors = example_vectors(COUNT, DIM)
+    index = build(factory, vectors, metric=metric, labels=labels)
+    if factory.startswith("IVF"):
+        index.nprobe = 8
+    save(index, tmp_path / "store")
+    numbers = range(COUNT) if labels is None else labels.tolist()
+    lines = [
+        {"id": f"d{row}", "text": "x", "faiss_id": number, "metadata": {"part": row % 4, "name": str(row)}}
+        for row, number in enumerate(numbers)
+    ]
+    (tmp_path / "store" / "docs.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    store = open_store(tmp_path / "store")
+    assert agree(store.search(queries(), 10), _exact(store, queries(), 10)) > 0.9
+    kept = {f"d{row}" for row in range(2, COUNT, 4)}
+    hits = store.search(queries(), 10, {"part": 2})
+    assert agree(hits, _exact(store, queries(), 10, kept)) > 0.8
+    assert all(set(found.ids) <= kept and len(found.ids) == 10 for found in hits)
+    exact = dict(zip(_exact(store, queries(), COUNT)[0].ids, _exact(store, queries(), COUNT)[0].scores, strict=True))
+    assert np.allclose([exact[doc_id] for doc_id in hits[0].ids], hits[0].scores, atol=1e-4)
+    assert [found.ids for found in store.search(queries(), 5, {"part": 2, "name": "6"})] == [("d6",)] * 3
+    assert [found.ids for found in store.search(queries(), 5, {"part": 1, "name": "6"})] == [()] * 3
+    with pytest.raises(UsageError, match="no document has metadata called 'colour'"):
+        store.search(queries(), 5, {"colour": "red"})
+
+
+def test_an_index_that_cannot_be_filtered_says_so(tmp_path):
+    save(build("PCA4,Flat", example_vectors(COUNT, DIM)), tmp_path)
+    lines = (json.dumps({"id": str(row), "text": "x", "metadata": {"a": 1}}) + "\n" for row in range(COUNT))
+    (tmp_path / "docs.jsonl").write_text("".join(lines))
+    store = open_store(tmp_path)
+    assert len(store.search(queries(), 5)[0].ids) == 5
+    with pytest.raises(UsageError, match="IndexPreTransform cannot be filtered"):
+        store.search(queries(), 5, {"a": 1})
+
+
+def test_a_store_without_texts_has_nothing_to_filter_by(tmp_path):
+    save(build("Flat", example_vectors(COUNT, DIM)), tmp_path)
+    with pytest.raises(UsageError, match="no metadata to filter by"):
+        open_store(tmp_path).search(queries(), 5, {"a": 1})
+
+
+def test_files_are_not_updatable_and_arrays_are_searched_in_memory(tmp_path):
+    save(build("Flat", example_vectors(COUNT, DIM)), tmp_path / "faiss")
+    np.save(tmp_path / "vectors.npy", example_vectors(COUNT, DIM))
+    for location in (tmp_path / "faiss", tmp_path / "vectors.npy"):
+        assert not isinstance(open_store(location), Updatable)
+    store = open_store(tmp_path / "vectors.npy")
+    assert not isinstance(store, Searchable)
+    assert open_search(store).search(queries(), 7)[1].ids == _exact(store, queries(), 7)[1].ids
+
+
+def test_a_connection_that_failed_is_not_used_again():
+    class Connection:
+        def __init__(self):
+            opened.append(self)
+            self.closed = False
+
+        def close(self):
+            self.closed = True
+
+    opened = []
+    pool = Pool(Connection)
+    with pool.connection() as first, pool.connection() as second:
+        assert first is not second
+    with pool.connection() as again:
+        assert again in opened
+    assert len(opened) == 2
+    with pytest.raises(KeyError), pool.connection() as failed:
+        raise KeyError
+    assert failed.closed
+    assert sum(connection.closed for connection in opened) == 1
+    pool.clear()
+    assert all(connection.closed for connection in opened)
+
+
+class TestSqliteVec:
+    @pytest.fixture
+    def connection(self, tmp_path):
+        pytest.importorskip("sqlite_vec")
+        from test_sqlite_vec import connect
+
+        connection = connect(tmp_path / "my.db")
+        yield connection
+        connection.close()
+
+    def test_columns_of_all_sorts_filter_and_there_may_be_many_neighbours(self, connection, tmp_path):
+        count = 5_000
+        vectors = example_vectors(count, DIM)
+        connection.execute(
+            f"CREATE VIRTUAL TABLE docs USING vec0(tenant integer partition key, e float[{DIM}] "
+            "distance_metric=cosine, kind text, yes boolean, +note text, +metadata text)"
+        )
+        rows = (
+            (row + 1, row % 3, vectors[row].tobytes(), "ab"[row % 2], row % 5 == 0, None if row % 2 else f"n{row}",
+             json.dumps({"it's": row % 7, "none": None}))
+            for row in range(count)
+        )  # fmt: skip
+        insert = "INSERT INTO docs (rowid, tenant, e, kind, yes, note, metadata) VALUES (?, ?, ?, ?, ?, ?, ?)"
+        with connection:
+            connection.executemany(insert, rows)
+        store = open_store(f"sqlite-vec:{tmp_path}/my.db#docs")
+        assert is_cosine(store.info)
+        found, exact = store.search(queries(), count)[0], _exact(store, queries(), count)[0]
+        assert set(found.ids) == set(exact.ids)
+        assert np.allclose(found.scores, exact.scores, atol=1e-5)
+        numbers = np.arange(count)
+        for where, kept in (
+            ({"tenant": 1, "kind": "a"}, (numbers % 3 == 1) & (numbers % 2 == 0)),
+            ({"yes": True}, numbers % 5 == 0),
+            ({"note": "n8"}, numbers == 8),
+            ({"note": None}, numbers % 2 == 1),
+            ({"it's": 3, "kind": "b"}, (numbers % 7 == 3) & (numbers % 2 == 1)),
+        ):
+            ids = {str(row + 1) for row in np.flatnonzero(kept)}
+            assert store.search(queries(), 9, where)[2].ids == _exact(store, queries(), 9, ids)[2].ids, where
+        with pytest.raises(UsageError, match="a text or a number under 'kind'"):
+            store.search(queries(), 3, {"kind": ["a"]})
+        assert store.put_vectors(["7", "x", "99999999999999999999"], -vectors[:3]) == 1
+
+    def test_a_table_that_another_program_writes_to_says_so(self, connection, tmp_path, monkeypatch):
+        monkeypatch.setattr("migrate.stores.sqlite_vec._WAIT_MS", 50)
+        connection.execute(f"CREATE VIRTUAL TABLE docs USING vec0(e float[{DIM}])")
+        connection.execute("INSERT INTO docs (rowid, e) VALUES (1, ?)", (queries()[0].tobytes(),))
+        store = open_store(f"sqlite-vec:{tmp_path}/my.db#docs")
+        connection.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreError, match="another program is writing"):
+            store.put_vectors(["1"], queries(1))
+        connection.execute("COMMIT")
+        assert store.put_vectors(["1"], queries(1)) == 1
+
+
+class TestLanceDB:
+    def make(self, folder, kind, *, with_ids=True):
+        pa = pytest.importorskip("pyarrow")
+        lancedb = pytest.importorskip("lancedb")
+        from test_lancedb import column
+
+        vectors = example_vectors(COUNT, DIM)
+        ids = {"id": pa.array(range(1_000, 1_000 + COUNT), pa.int64())} if with_ids else {}
+        columns = {"text": pa.array(["x"] * COUNT), **ids, "vector": column(vectors, getattr(pa, kind)())}
+        return lancedb.connect(str(folder)).create_table("docs", pa.table(columns))
+
+    def test_a_table_without_ids_is_searched_and_not_written_to(self, tmp_path):
+        table = self.make(tmp_path, "float32", with_ids=False)
+        table.delete("text = 'y'")
+        store = open_store(f"lancedb:{tmp_path}#docs?distance=cosine")
+        assert store.search(queries(), 20)[0].ids == _exact(store, queries(), 20)[0].ids
+        with pytest.raises(StoreError, match="without a column of ids"):
+            store.put_vectors(["0"], queries(1))
+
+    def test_half_precision_is_rounded_and_what_it_cannot_hold_refused(self, tmp_path):
+        self.make(tmp_path, "float16")
+        store = open_store(f"lancedb:{tmp_path}#docs")
+        assert store.put_vectors(["1001", "no number"], queries(2)) == 1
+        again = open_store(f"lancedb:{tmp_path}#docs")
+        row = list(again.ids(range(COUNT))).index("1001")
+        assert np.array_equal(again.get(np.array([row])).vectors[0], queries(1)[0].astype(np.float16))
+        with pytest.raises(StoreError, match="larger ones for document '1001'"):
+            store.put_vectors(["1001"], np.full((1, DIM), 1e6, np.float32))
+
+    def test_an_older_version_is_searched_as_it_was(self, tmp_path):
+        table = self.make(tmp_path, "float32")
+        newest, version = open_store(f"lancedb:{tmp_path}#docs"), table.version
+        before = newest.search(queries(), 5)[0]
+        assert newest.put_vectors(list(before.ids[:1]), -queries(1)) == 1
+        old = open_store(f"lancedb:{tmp_path}#docs?version={version}")
+        assert old.search(queries(), 5)[0].ids == before.ids
+        assert newest.search(queries(), 5)[0].ids[0] != before.ids[0]
+        with pytest.raises(StoreError, match="an older version"):
+            old.put_vectors(["1001"], queries(1))
+
+    def test_a_filter_that_is_no_sql_is_refused(self, tmp_path):
+        self.make(tmp_path, "float32")
+        with pytest.raises(UsageError, match="is the filter right"):
+            open_store(f"lancedb:{tmp_path}#docs").search(queries(), 3, "nothing = 1")
+
+    def test_scores_of_a_lossy_index_are_those_of_whole_vectors(self, tmp_path):
+        table = self.make(tmp_path, "float32")
+        from lancedb.index import IvfPq
+
+        table.create_index("vector", config=IvfPq(distance_type="l2", num_partitions=1, num_sub_vectors=2))
+        store = open_store(f"lancedb:{tmp_path}#docs")
+        hits = store.search(queries(1), 5)[0]
+        exact = _exact(store, queries(1), COUNT)[0]
+        scores = dict(zip(exact.ids, exact.scores, strict=True))
+        assert np.allclose(hits.scores, [scores[doc_id] for doc_id in hits.ids], rtol=1e-4)
+
+
+class TestPgvector:
+    @pytest.fixture
+    def table(self, tmp_path):
+        from postgres import connect, server_url
+        from test_pgvector import create, table_of
+
+        server_url()
+        name = table_of(tmp_path)
+        create(name, example_documents(COUNT), example_vectors(COUNT, DIM))
+        yield name
+        with connect() as connection:
+            connection.execute(f"DROP TABLE {name}")
+
+    def test_a_filter_that_few_pass_finds_all_of_them(self, table):
+        from test_pgvector import location
+
+        store = open_store(location(table))
+        assert len(store.search(queries(), 300)[0].ids) == 300
+        chosen = {example_documents(COUNT)[row].id for row in (5,)}
+        assert store.search(queries(), 10, {"page": 5})[0].ids == tuple(chosen)
+        assert store.search(queries(), 10, {"page": 5, "source": "b"})[0].ids == ()
+        assert store.search(queries(), 10, {"content": "text of row 5"})[0].ids == tuple(chosen)
+
+    def test_the_index_is_used(self, table):
+        from postgres import connect
+        from test_pgvector import location
+
+        store = open_store(location(table))
+        with connect() as connection:
+            connection.execute(f"ANALYZE {table}")
+            before = connection.execute(f"SELECT idx_scan FROM pg_stat_user_indexes WHERE relname = '{table}' AND "
+                                        "indexrelname LIKE '%embedding%'").fetchone()  # fmt: skip
+            connection.execute("SET enable_seqscan = off")
+        store._serving._pool = Pool(lambda: _eager(location(table)))
+        store.search(queries(), 5)
+        store._serving._pool.clear()
+        with connect() as connection:
+            for _ in range(50):
+                connection.execute("SELECT pg_sleep(0.1)")
+                after = connection.execute(f"SELECT idx_scan FROM pg_stat_user_indexes WHERE relname = '{table}' AND "
+                                           "indexrelname LIKE '%embedding%'").fetchone()  # fmt: skip
+                if after != before:
+                    return
+        raise AssertionError("the index was not scanned")
+
+    def test_a_value_of_another_type_is_the_filters_fault(self, table):
+        from postgres import connect
+        from test_pgvector import location
+
+        with connect() as connection:
+            connection.execute(f"ALTER TABLE {table} ADD COLUMN n integer")
+        with pytest.raises(UsageError, match="types"):
+            open_store(location(table)).search(queries(), 3, {"n": "many"})
+
+    def test_connections_that_the_server_closed_are_made_again(self, table):
+        from postgres import connect
+        from test_pgvector import location
+
+        store = open_store(location(table))
+        expected = store.search(queries(), 3)[0].ids
+        with connect() as connection:
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'lead-migrate'"
+            )
+        assert store.search(queries(), 3)[0].ids == expected
+
+    def test_nothing_is_put_where_one_vector_is_wrong(self, table):
+        from test_pgvector import location
+
+        store = open_store(location(table))
+        before = read_all(store.scan()).vectors
+        with pytest.raises(VectorError):
+            store.put_vectors(list(store.ids(range(2))), np.array([[1] * DIM, [np.inf] * DIM], np.float32))
+        assert np.array_equal(read_all(store.scan()).vectors, before)
+
+
+def _eager(location):
+    """A connection that takes an index even where the table is small."""
+    from migrate.locations import Address
+    from migrate.stores.pgvector.catalog import connect
+
+    connection = connect(Address.parse(location.partition(":")[2]).place)
+    connection.execute("SET enable_seqscan = off")
+    return connection
+
+
+class TestQdrant:
+    def test_a_named_vector_is_searched_and_put_and_others_stay(self, tmp_path):
+        client_library = pytest.importorskip("qdrant_client")
+        models = client_library.models
+        client = client_library.QdrantClient(path=str(tmp_path / "old"))
+        sizes = {
+            "text": models.VectorParams(size=DIM, distance="Cosine"),
+            "other": models.VectorParams(size=2, distance="Dot"),
+        }
+        client.create_collection("docs", sizes)
+        vectors = example_vectors(40, DIM)
+        named = [{"text": vector.tolist()} if row % 4 else {} for row, vector in enumerate(vectors)]
+        points = [
+            models.PointStruct(id=row, vector={"other": [row, 1.0], **vector}) for row, vector in enumerate(named)
+        ]
+        client.upsert("docs", points)
+        client.close()
+        store = open_store(f"qdrant:{tmp_path / 'old'}#docs?vector=text")
+        assert store.search(queries(), 99)[0].ids == _exact(store, queries(), 99)[0].ids
+        assert store.put_vectors(["1", "4", "nobody"], queries(3)) == 1  # point 4 has no such vector
+        assert store.search(queries(), 1)[0].ids == ("1",)
+        found = {point.id: point.vector for point in store.place.client.retrieve("docs", [1, 4], with_vectors=True)}
+        assert found[1]["other"] == [1.0, 1.0]
+        assert list(found[4]) == ["other"]
+
+    @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the client leaves its lock open
+    def test_a_folder_that_another_process_has_open_says_so(self, tmp_path):
+        client_library = pytest.importorskip("qdrant_client")
+        from test_qdrant import fill
+
+        client = client_library.QdrantClient(path=str(tmp_path / "old"))
+        fill(client, "docs", example_documents(5), example_vectors(5))
+        store = open_store(f"qdrant:{tmp_path / 'old'}#docs?id=key&text=text")
+        with pytest.raises(StoreError, match="already accessed"):
+            store.put_vectors([store.ids(range(1))[0]], queries(1))
+        client.close()
+        assert store.put_vectors([store.ids(range(1))[0]], queries(1)) == 1
