@@ -4,9 +4,9 @@
 
 DATA is as for `benchmarks/retrieval.py`. The store holds the documents of SciFact and NFCorpus and as many made-up ones
 as are missing, each of them between two real ones in both spaces. It is translated by a stitch from 1,000 pairs, and
-served by two processes, which `lead-migrate live run` fills with true vectors; queries are drawn from both sets by
-Zipf's law and asked by 8 clients. The model answers over HTTP, with true vectors that are known, late by 40 ms and
-more, wrong at 2 % of the requests, and not at all for a while. Servers and worker are killed at random moments; a client
+served by two processes, while `lead-migrate live run` fills it with true vectors; queries are drawn from both sets by
+Zipf's law and asked by 8 clients. The model answers over HTTP with true vectors that are known, late by 40 ms and more,
+fails at 2 % of the requests, and at all of them for a while. Servers and worker are killed at random moments; a client
 whose server is gone asks the other one.
 
 Printed for each part of the log: nDCG@10 of the answers over that of a full re-embed, the share of the store that was
@@ -33,13 +33,14 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
 from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from retrieval import SETS, TARGET, load_space, read_set
+from retrieval import SETS, load_space, read_set
 
 from migrate.audit.measures import ndcg
 from migrate.embed.corpus import embed_corpus
@@ -81,7 +82,8 @@ class World:
 def read_world(data: Path, space: str, documents: int, queries: int, seed: int) -> World:
     """Both sets as one, filled up with documents that lie between two real ones."""
     rng = np.random.default_rng(seed)
-    world = World([], *_nothing(2), [], [], *_nothing(2), {})
+    nothing = np.empty((0, 0), np.float32)
+    world = World([], nothing, nothing, [], [], nothing, nothing, {})
     parts: dict[str, list[Any]] = {"old": [], "new": [], "old_queries": [], "new_queries": []}
     for name in SETS:
         read = read_set(data, name, [], None)
@@ -113,10 +115,6 @@ def read_world(data: Path, space: str, documents: int, queries: int, seed: int) 
     order = rng.permutation(len(world.query_ids))
     world.log = order[rng.choice(len(order), size=queries, p=weights / weights.sum())]
     return world
-
-
-def _nothing(count: int) -> list[Vectors]:
-    return [np.empty((0, 0), np.float32) for _ in range(count)]
 
 
 # The model, in a process of its own.
@@ -230,20 +228,23 @@ class Fleet:
         self.worker_ends: list[int] = []
 
     def address(self, number: int) -> str:
+        """Where a server listens."""
         return str(self.folder / f"server{number}")
 
     def start_server(self, number: int) -> None:
+        """Start one."""
         Path(self.address(number)).unlink(missing_ok=True)
         arguments = (str(self.folder), self.port, self.address(number), self.limits)
         self.servers[number] = self.spawn.Process(target=serve_store, args=arguments, daemon=True)
         self.servers[number].start()
 
     def start_worker(self) -> None:
+        """Start the command."""
         command = [sys.executable, "-m", "migrate", "live", "run", str(self.folder / "store"), "--budget", self.budget]
         command += ["--from-queue", "--cache", str(self.folder / "cache.sqlite")]
         command += ["--base-url", f"http://127.0.0.1:{self.port}/v1", "--yes"]
         with (self.folder / "worker.log").open("ab") as log:
-            self.worker = subprocess.Popen(command, stdout=log, stderr=log)  # noqa: S603 - our own command
+            self.worker = subprocess.Popen(command, stdout=log, stderr=log)
 
     def kill_one(self, number: int) -> None:
         """Kill a server or the worker, whose turn it is, and start it anew."""
@@ -301,7 +302,7 @@ class Replay:
             with self._lock:
                 self.done += 1
                 if isinstance(answer, tuple):
-                    self.answers[place] = Answer(*answer, unique_rows(self.embedded, quick=True))
+                    self.answers[place] = Answer(*answer, unique_rows(self.embedded))
                 else:
                     self.failed.append(repr(answer))
 
@@ -329,8 +330,8 @@ class Replay:
 _sizes: dict[Path, tuple[int, set[int]]] = {}
 
 
-def unique_rows(log: Path, *, quick: bool = False) -> int:
-    """How many documents the model has embedded; `quick` reads what is new at most."""
+def unique_rows(log: Path) -> int:
+    """How many documents the model has embedded."""
     start, rows = _sizes.get(log, (0, set()))
     size = log.stat().st_size if log.exists() else 0
     if size > start:
@@ -375,7 +376,7 @@ def of_answers(world: World, places: Sequence[int], answers: Sequence[Answer | N
 def print_parts(title: str, world: World, answers: Sequence[Answer | None], full: NDArray[np.float64]) -> None:
     """A row for the first hour of a day of such queries, and for each tenth of the log."""
     edges = [0, *(len(answers) * part // PARTS for part in range(1, PARTS + 1))]
-    spans = [(0, max(len(answers) // 24, 1)), *zip(edges, edges[1:], strict=False)]
+    spans = [(0, max(len(answers) // 24, 1)), *pairwise(edges)]
     rows = []
     for start, stop in spans:
         part = [answer for answer in answers[start:stop] if answer]
@@ -456,7 +457,7 @@ def replay_through_embedflow(
     """The same log through EmbedFlow, in its own interpreter, with as many documents a query."""
     facts = {"folder": str(folder), "port": port, "depth": limits.depth, "misses": limits.max_documents}
     script = str(HERE.with_name("live_embedflow.py"))
-    subprocess.run([python, script, json.dumps({**facts, "clients": clients})], check=True)  # noqa: S603
+    subprocess.run([python, script, json.dumps({**facts, "clients": clients})], check=True)
     lines = (json.loads(line) for line in (folder / "embedflow.jsonl").read_text().splitlines())
     answers: list[Answer | None] = [None] * sum(1 for _ in (folder / "embedflow.jsonl").open())
     for line in lines:
@@ -544,7 +545,7 @@ def report(world: World, folder: Path, port: int, limits: LiveLimits, arguments:
     while not all(Path(fleet.address(number)).exists() for number in (0, 1)):
         time.sleep(0.1)
     replay = Replay(world, fleet, embedded)
-    moments = sorted(random.Random(arguments.seed).sample(range(1, len(world.log)), arguments.kills))  # noqa: S311
+    moments = sorted(random.Random(arguments.seed).sample(range(1, len(world.log)), arguments.kills))
     killer = threading.Thread(target=kill_at, args=(moments, replay, fleet))
     started = time.perf_counter()
     killer.start()
