@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,6 +11,9 @@ from migrate.cli import options
 from migrate.cli.options import ModelOptions, option
 from migrate.cli.terminal import advise, show, show_json
 from migrate.cli.verdict import load_model_of
+
+if TYPE_CHECKING:
+    from migrate.live.renewal import Renewal
 
 
 class _InOrder(click.Group):
@@ -30,7 +34,9 @@ def command() -> None:
 
 @command.add_command
 @options.command(
-    "run", "Write true vectors into a store, and watch it.", example="lead-migrate live run new-store --budget '$20'"
+    "run",
+    "Write true vectors into a store, and watch it.",
+    example="lead-migrate live run new-store --budget 40% --once",
 )
 @click.argument("store", type=options.STORE)
 @option(
@@ -55,6 +61,14 @@ def command() -> None:
     help="Of a store in files: what share of it waits for a new folder to be written.",
 )
 @option("--publish-minutes", type=options.FiniteRange(0), default=10.0, help="Or how long what waits waits at most.")
+@option("--stitch", type=options.PATH, metavar="DIR", help="Stitch that the store was translated by, to fit it again.")
+@option("--source", type=options.STORE, metavar="STORE", help="Store that it was translated from, for --stitch.")
+@option(
+    "--refit-at",
+    default="10%,30%,60%",
+    metavar="SHARES",
+    help="With --stitch: shares of true vectors at which it is fitted again, and what is translated renewed.",
+)
 @options.margin
 @option("--target", metavar="SPEC", help="Model that the store was translated for.  [default: the store's own]")
 @options.price
@@ -72,6 +86,9 @@ def run(
     on_unsafe: str | None,
     publish: float,
     publish_minutes: float,
+    stitch: Path | None,
+    source: str | None,
+    refit_at: str,
     margin: float,
     target: str | None,
     price: float | None,
@@ -112,6 +129,7 @@ def run(
             on_unsafe=on_unsafe,
             margin=margin,
             price_usd_per_mtok=price,
+            renewal=_renewal(stitch, source, refit_at),
             seed=seed,
         ),
     )
@@ -121,6 +139,22 @@ def run(
         show_json(report_document(report))
     else:
         show(report_text(report))
+
+
+def _renewal(stitch: Path | None, source: str | None, refit_at: str) -> Renewal | None:
+    from migrate.errors import UsageError
+    from migrate.live.renewal import Renewal
+    from migrate.reembed.choice import Budget
+    from migrate.stores import open_store
+
+    if stitch is None and source is None:
+        return None
+    if stitch is None or source is None:
+        raise UsageError("--stitch and --source belong together: the stitch, and the store that it was fitted on")
+    budgets = [Budget.parse(part) for part in refit_at.split(",")]
+    if any(budget.unit != "share" for budget in budgets):
+        raise UsageError(f"--refit-at {refit_at}: expected shares of the store, such as 10%,30%")
+    return Renewal.of(open_store(source), str(stitch), tuple(budget.amount for budget in budgets))
 
 
 @command.add_command

@@ -140,6 +140,10 @@ class Embedder(ABC):
         """The same embedder with its model replaced by `change(model)`, behind the same cache if there is one."""
         return change(self)
 
+    def beside(self) -> Embedder:
+        """The same model for another thread, which waits for no call of this one; itself where that is no matter."""
+        return self
+
     def quick_identity(self) -> ModelIdentity:
         """The identity as far as it is known without loading a model that is in the registry."""
         return self.identity

@@ -150,6 +150,7 @@ class OpenAIEmbedder(Embedder):
         self.retry = retry or RetryPolicy()
         self.usage_tokens = 0
         self.before_request: Callable[[int], None] = _allow
+        self._rate_per_s = rate_per_s
         self._throttle = Throttle(concurrency, rate_per_s)
         self._one_call = threading.RLock()
         self._charging = threading.Lock()
@@ -199,6 +200,14 @@ class OpenAIEmbedder(Embedder):
         prefixed = copy(self)
         prefixed.prefixes = {"document": document_prefix, "query": query_prefix}
         return prefixed
+
+    def beside(self) -> OpenAIEmbedder:
+        """The same model of the same server, with requests of its own."""
+        other = copy(self)
+        other._one_call, other._charging = threading.RLock(), threading.Lock()
+        other._throttle = Throttle(self.concurrency, self._rate_per_s)
+        other._sameness, other.usage_tokens = Sameness(), 0
+        return other
 
     def cache_scope(self, role: Role) -> str:
         """Two servers may mean two things by one name, so the server counts; the dimension need not be known."""

@@ -26,7 +26,8 @@ from typing import Any, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.embedders import Embedder, load_embedder, recorded_options
+from migrate.embedders import Embedder, Role, load_embedder, recorded_options
+from migrate.embedders.base import Keep, WrappedEmbedder
 from migrate.embedders.cache import CachedEmbedder, default_cache_path
 from migrate.embedders.prefix import whole_embedder
 from migrate.errors import LeadMigrateError, UsageError
@@ -39,7 +40,17 @@ from migrate.selection.query_log import digest_of
 from migrate.stores import open_store
 from migrate.stores.file_store import folder_of
 from migrate.stores.serving import is_cosine
-from migrate.vectors import Document, Query, Vectors, as_vectors, check_vectors, unit_rows
+from migrate.vectors import (
+    Document,
+    Progress,
+    Query,
+    Text,
+    Vectors,
+    as_vectors,
+    check_vectors,
+    no_progress,
+    unit_rows,
+)
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -158,7 +169,8 @@ class LiveSearcher:
         self._callers: ThreadPoolExecutor | None = None
         self._random = random.Random()  # noqa: S311 - which queries are looked at
         store = open_store(self.location)
-        embedders = [_behind_cache(embedder, cache) for embedder in _embedders(store, models)]
+        known = model_of(store)
+        embedders = [_as_noted(_behind_cache(embedder, cache), known) for embedder in _embedders(store, models)]
         self._state = LiveState(state_path(store))
         self._vectors: dict[ModelIdentity, TrueVectors] = {
             embedder.identity: TrueVectors(embedder, memory_bytes=self.limits.memory_bytes, count=self._count)
@@ -445,6 +457,41 @@ def _embedders(store: Any, models: Models) -> list[Embedder]:
         options = recorded_options(known) if spec == known.spec else {}
         return [load_embedder(spec, state=folder_of(store), **options)]
     return [models] if isinstance(models, Embedder) else list(models)
+
+
+class _AsNoted(WrappedEmbedder):
+    """A model behind an API that is what the store says: nothing is asked of a server before queries are answered."""
+
+    def __init__(self, embedder: Embedder, model: ModelIdentity) -> None:
+        super().__init__(embedder)
+        self._model = model
+
+    @property
+    def identity(self) -> ModelIdentity:
+        return self._model
+
+    def quick_identity(self) -> ModelIdentity:
+        return self._model
+
+    def around(self, embedder: Embedder) -> Embedder:
+        return _AsNoted(embedder, self._model)
+
+    def embed(self, texts: Sequence[Text], role: Role, *, progress: Progress = no_progress) -> Vectors:
+        return self.embedder.embed(texts, role, progress=progress)
+
+    def embed_each(self, texts: Sequence[Text], role: Role, keep: Keep, *, progress: Progress = no_progress) -> None:
+        self.embedder.embed_each(texts, role, keep, progress=progress)
+
+
+def _as_noted(embedder: Embedder, model: ModelIdentity | None) -> Embedder:
+    """The embedder, taken for the store's own model where it is of an API, which may be out when a server starts."""
+    if isinstance(embedder, CachedEmbedder):
+        return embedder.around(_as_noted(embedder.embedder, model))
+    profile = embedder.profile
+    if model is None or not profile.is_api or isinstance(embedder, WrappedEmbedder):
+        return embedder
+    named = (profile.spec, profile.document_prefix, profile.query_prefix)
+    return _AsNoted(embedder, model) if named == (model.spec, model.document_prefix, model.query_prefix) else embedder
 
 
 def _behind_cache(embedder: Embedder, cache: Path | None) -> Embedder:

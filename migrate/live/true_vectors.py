@@ -18,7 +18,7 @@ from migrate.embedders.base import Embedder
 from migrate.embedders.cache import CachedEmbedder
 from migrate.errors import InputError
 from migrate.live.state import Counter
-from migrate.vectors import Document, Query, Vectors
+from migrate.vectors import Document, Query, Vectors, as_vectors, check_vectors
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -82,7 +82,9 @@ class TrueVectors:
         self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="live-embed")
         self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="live-cache")
         # The cache is written to for each text that is new in it, which a query should not wait for.
-        self._model = embedder.embedder if isinstance(embedder, CachedEmbedder) else embedder
+        model = embedder.embedder if isinstance(embedder, CachedEmbedder) else embedder
+        self._model = model.with_model(lambda inner: inner.beside())
+        self._own = threading.local()
         self._queries: OrderedDict[str, Vectors] = OrderedDict()
         self._most = max(memory_bytes // (4 * embedder.identity.dim), 1)
         self._count = count
@@ -92,7 +94,6 @@ class TrueVectors:
         self._absent: dict[bytes, float] = {}
         self._refused: dict[bytes, str] = {}
         self._batches = 0
-        self._tokens = embedder.usage_tokens
         self._failing, self._slow = Pause(), Pause()
 
     def close(self) -> None:
@@ -216,7 +217,9 @@ class TrueVectors:
         """The vectors of some texts; one that the model refuses does not stand in the way of the others."""
         try:
             with self._turn:
-                rows = self.embedder.embed_documents(list(documents.values()))
+                embedder = self._embedder
+                before = embedder.usage_tokens
+                rows = embedder.embed_documents(list(documents.values()))
         except InputError as error:
             if len(documents) == 1:
                 self.embedder.find(list(documents.values()), "document")  # if the cache is to blame, it fails again
@@ -225,11 +228,19 @@ class TrueVectors:
                 return {}
             parts = [self._embedded({digest: document}) for digest, document in documents.items()]
             return {digest: vector for part in parts for digest, vector in part.items()}
-        with self._lock:
-            tokens = max(self.embedder.usage_tokens - self._tokens, 0)
-            self._tokens += tokens
-        self._count({"embedded_by_queries": len(rows), "tokens": tokens})
+        source = embedder.profile.spec
+        as_vectors(rows, dim=embedder.identity.dim, source=source)
+        check_vectors([one.id for one in documents.values()], rows, source=source)
+        self._count({"embedded_by_queries": len(rows), "tokens": embedder.usage_tokens - before})
         return dict(zip(documents, rows, strict=True))
+
+    @property
+    def _embedder(self) -> Embedder:
+        """The embedder of this thread: a call that hangs keeps no other waiting."""
+        if not hasattr(self._own, "embedder"):
+            self._own.embedder = self.embedder.with_model(lambda model: model.beside())
+        embedder: Embedder = self._own.embedder
+        return embedder
 
     def _keep(self, digest: bytes, vector: Vectors) -> None:
         self._absent.pop(digest, None)

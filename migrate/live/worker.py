@@ -10,7 +10,7 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Final
@@ -28,13 +28,16 @@ from migrate.errors import (
     OutputError,
     RemoteError,
     SpendingError,
+    StitchError,
     StoreError,
     UsageError,
+    VectorError,
 )
 from migrate.files import FileStamp, canonical_json, output_lock, reach
 from migrate.live.generation import generation_of, model_of
 from migrate.live.monitor import LiveVerdict, Monitor
 from migrate.live.paying import Account, Pace, PayingEmbedder
+from migrate.live.renewal import Renewal
 from migrate.live.state import LiveState, WorkerFacts, WorkerPhase, state_path, text_hash
 from migrate.live.writing import VectorWriter, writer_of
 from migrate.reembed.choice import Budget
@@ -53,10 +56,12 @@ _LOOK_S: Final = 60.0
 _MOST_QUERIES: Final = 200
 _HISTORY_S: Final = 60.0
 _LONGEST_PAUSE_S: Final = 60.0
+_TRIES: Final = 5
 _HOOK_S: Final = 60.0
 _CLOSE: Final = 1e-6
 _MONITOR: Final = "monitor"
 _SAID: Final = "verdict that was told"
+_RENEWED: Final = "shares at which the stitch was fitted again"
 
 MONITOR: Final = _MONITOR
 """Under this name the state keeps the monitor."""
@@ -71,7 +76,7 @@ class WorkerOptions:
     is the share of a store in files, 0-1, that waits for a new folder, `publish_s` the seconds after which that does
     not matter; `survey_s` the seconds after which a database is looked through for new and changed documents. `once`
     ends a run when there is nothing left to write. `on_unsafe` is a shell command, run when the verdict becomes NOT
-    SAFE, with the verdict as JSON on its standard input.
+    SAFE, with the verdict as JSON on its standard input. `renewal` says when the stitch is fitted again.
     """
 
     budget: Budget | None = None
@@ -84,18 +89,20 @@ class WorkerOptions:
     on_unsafe: str | None = None
     margin: float = MARGIN
     price_usd_per_mtok: float | None = None
+    renewal: Renewal | None = None
     seed: int = 0
 
 
 @dataclass
 class Survey:
-    """What a store holds: hashes of the texts by id of documents that are true, and what is `left`, in order.
+    """What a store holds: hashes of the `texts` by id, of those that are `true` too, and what is `left`, in order.
 
     `bitwise` says that all that is true is so to the last bit; `refused` are texts that the model takes no vector of.
     """
 
     count: int = 0
     true: dict[str, bytes] = field(default_factory=dict)
+    texts: dict[str, bytes] = field(default_factory=dict)
     left: list[str] = field(default_factory=list)
     rows: dict[str, int] = field(default_factory=dict)
     refused: int = 0
@@ -186,10 +193,14 @@ class Worker:
             phase: WorkerPhase = "failed"
             message = "broke off"
             try:
-                self._survey()
                 phase, message = self._work()
             except LeadMigrateError as error:
                 message = str(error)
+                raise
+            except BaseException as error:
+                phase, message = (
+                    ("stopped", "interrupted") if isinstance(error, KeyboardInterrupt) else (phase, message)
+                )
                 raise
             finally:
                 self._say(phase, message)
@@ -204,8 +215,14 @@ class Worker:
                 return "stopped", "asked to stop"
             try:
                 idle = self._turn()
-            except RemoteError as error:
+            except (RemoteError, LockedError) as error:
                 self._pause(str(error))
+                continue
+            except StoreError as error:  # of a database that documents were deleted from while it was read
+                if as_files(self.store) is not None or self._failures >= _TRIES:
+                    raise
+                self._pause(str(error))
+                self._surveyed_at = -np.inf
                 continue
             self._failures = 0
             if idle is not None:
@@ -229,6 +246,7 @@ class Worker:
             stops = self._fill(documents)
         if self.writer.is_due(self.survey.count):
             self._publish()
+        self._renew()
         if documents and stops is None:
             return None
         if self.writer.waiting:
@@ -262,7 +280,7 @@ class Worker:
     def _is_other(self) -> bool:
         """Whether the store may hold other documents than the survey has seen."""
         files = as_files(self.store)
-        if files is None:
+        if files is None or self._surveyed_at == -np.inf:
             return time.monotonic() - self._surveyed_at >= self.options.survey_s
         try:
             return any(FileStamp.of(stamp.path) != stamp for stamp in files.stamps)
@@ -282,6 +300,7 @@ class Worker:
             for place, document in enumerate(documents):
                 digest, row = text_hash(document.text), start + place
                 found.rows[ids[place]] = row
+                found.texts[document.id] = digest
                 if refused.get(document.id, (None,))[0] == digest:
                     found.refused += 1
                     continue
@@ -299,7 +318,7 @@ class Worker:
         found.left = [doc_id for *_, doc_id in sorted(ranked, reverse=True)]  # taken from the end
         self.state.unmark([doc_id for doc_id, digest in known.items() if found.true.get(doc_id) != digest])
         self.state.mark_true({doc_id: own for doc_id, own in found.true.items() if known.get(doc_id) != own})
-        self.state.accept([doc_id for doc_id in refused if doc_id in found.left])
+        self.state.accept(refused.keys() & set(found.left))
         self.survey, self._surveyed_at = found, time.monotonic()
         self.writer.waiting = {}
 
@@ -310,14 +329,17 @@ class Worker:
         self.state.adopt(self.embedder.cache_scope("document"), self._generation, forget_true=forget)
         manifest = store.info.manifest
         # What the vectors without a true one are of; true vectors that came since do not change it.
-        translation = canonical_json(None if manifest is None else dict(manifest.inputs))
+        inputs = None if manifest is None else dict(manifest.inputs)
+        translation = canonical_json([inputs, int(self.state.counters()["refits"])])
         kept = self.state.noted(_MONITOR)
         if kept is not None and kept["translation"] != translation:
             last = max((query.number for query in self.state.kept_queries(kept["last"], limit=10**6)), default=0)
             fresh = replace(Monitor.of_json(kept).new_epoch(), last=max(last, kept["last"]), margin=self.options.margin)
             self.state.note(_MONITOR, {**fresh.as_json(), "translation": translation})
-        elif kept is None:
-            self.state.note(_MONITOR, {**Monitor(self.options.margin).as_json(), "translation": translation})
+        else:  # another margin is another question to the same scores
+            known = Monitor() if kept is None else Monitor.of_json(kept)
+            asked = replace(known, margin=self.options.margin)
+            self.state.note(_MONITOR, {**asked.as_json(), "translation": translation})
 
     def _next(self) -> list[Document]:
         """The documents to embed next: the most wanted, then, where others are to be too, the least sure."""
@@ -399,6 +421,31 @@ class Worker:
             self._survey()
             self._note_history(now=True)
 
+    def _renew(self) -> None:
+        """Fit the stitch again at set shares of true vectors, and renew the translations that are left."""
+        renewal, found = self.options.renewal, self.survey
+        if renewal is None or not found.count:
+            return
+        done = tuple(self.state.noted(_RENEWED) or ())
+        true = {**found.true, **self.writer.waiting}
+        due = renewal.due(len(true) / found.count, done)
+        if not due:
+            return
+        self._say("running", "fitting the stitch again")
+        try:
+            renewal.check(self.store, found.texts)
+            fitted = renewal.refitted(self.embedder, seed=self.options.seed)
+            left = {doc_id: own for doc_id, own in found.texts.items() if doc_id not in true}
+            renewal.renew(self.store, fitted, self.writer, left)
+        except (StitchError, StoreError, VectorError) as error:  # it stays as it was
+            self._say("running", str(error))
+        else:
+            reach("renewed")
+            self.writer.publish(self.embedder, found.true)
+            self.state.count({"refits": 1})
+        self.state.note(_RENEWED, [*done, *due])
+        self._survey()
+
     # Watching.
 
     def _look(self, *, now: bool = False) -> None:
@@ -431,15 +478,21 @@ class Worker:
         if said == str(verdict.outcome):
             return
         if verdict.outcome is Outcome.NOT_SAFE and self.options.on_unsafe:
+            self._run_command(self.options.on_unsafe, verdict)
+        self.state.note(_SAID, str(verdict.outcome))
+
+    def _run_command(self, command: str, verdict: LiveVerdict) -> None:
+        """Run a shell command that is given a verdict; what it makes of it does not end the worker."""
+        told = {"LIVE_STORE": self.location, "LIVE_VERDICT": str(verdict.outcome)}
+        with suppress(subprocess.TimeoutExpired, OSError):
             subprocess.run(  # noqa: S602 - the user's own command line
-                self.options.on_unsafe,
+                command,
                 shell=True,
                 input=canonical_json(verdict.as_json()).encode(),
                 timeout=_HOOK_S,
                 check=False,
-                env={**os.environ, "LIVE_STORE": self.location, "LIVE_VERDICT": str(verdict.outcome)},
+                env={**os.environ, **told},
             )
-        self.state.note(_SAID, str(verdict.outcome))
 
     # Telling.
 
@@ -526,7 +579,8 @@ def _check_fits(store: Store, embedder: Embedder) -> None:
         )
     if not embedder.is_cached or not embedder.keeps:
         raise UsageError(
-            f"{location}: expected a model whose vectors are cached, found one whose are not; leave out --no-cache"
+            f"{location}: expected a model whose vectors are cached, found one whose are not: leave out --no-cache, or "
+            "of a model that costs nothing to ask again, embed the whole store at once"
         )
 
 

@@ -93,6 +93,8 @@ class FolderWriter(VectorWriter):
                 "give the store a folder of its own, and name that"
             )
         self.folder = folder
+        self.renewed: Path | None = None
+        """A store of the same documents, translated anew, in the place of which the next folder is written."""
         self._next = state.path.parent / _NEXT
         self._old = state.path.parent / _OLD
 
@@ -109,27 +111,23 @@ class FolderWriter(VectorWriter):
 
     def publish(self, embedder: Embedder, true: Mapping[str, bytes]) -> Store | None:
         """Write the store with all that the cache has, and let it take the place of the old one."""
-        if not self.waiting:
+        if not self.waiting and self.renewed is None:
             return None
         with output_lock(self.folder):
             shutil.rmtree(self._next, ignore_errors=True)
-            backfill_store(open_store(self.location), embedder, self._next, force=True, restart=True)
+            place = self.location if self.renewed is None else str(self.renewed)
+            backfill_store(open_store(place), embedder, self._next, force=True, restart=True)
             reach("folder written")
             store = self._take_place()
+        if self.renewed is not None:
+            shutil.rmtree(self.renewed, ignore_errors=True)
+            self.renewed = None
         new = {**true, **self.waiting}
         self.state.mark_true(new, generation=generation_of(store))
         self.state.count({"written_back": len(self.waiting)})
         self.waiting = {}
         self._published_at = time.monotonic()
         return store
-
-    def replace(self, folder: Path) -> Store:
-        """Let a folder that was written otherwise take the place of the store's."""
-        with output_lock(self.folder):
-            if folder != self._next:
-                shutil.rmtree(self._next, ignore_errors=True)
-                os.rename(folder, self._next)
-            return self._take_place()
 
     def _take_place(self) -> Store:
         with output_errors(self.folder):

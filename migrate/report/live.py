@@ -78,11 +78,13 @@ def _worker_sentence(status: LiveStatus) -> str:
     cost = f"{spent['tokens']:,.0f} tokens" + (f", ${spent['usd']:,.4f}" if spent["usd"] else "")
     if worker.phase == "none":
         return f"no worker has run yet; spent {cost}"
-    if worker.phase in ("running", "paused", "complete") and not status.is_running:
-        state = f"no worker is running; the last one ended while {worker.phase}"
+    if status.is_running:
+        said = f"the worker is {worker.phase}" + (f": {worker.message}" if worker.message else "")
+    elif worker.phase == "running" and not worker.message:
+        said = "no worker is running: the last one was killed; begin again with `live run`"
     else:
-        state = f"worker {worker.phase}"
-    return state + (f": {worker.message}" if worker.message else "") + f"; spent {cost}"
+        said = f"no worker is running; the last one ended: {worker.message or worker.phase}"
+    return f"{said}; spent {cost}"
 
 
 def report_text(report: WorkerReport) -> str:

@@ -15,17 +15,29 @@ from migrate.audit.verdict import Outcome
 from migrate.embed import reembed_store
 from migrate.embedders.cache import CachedEmbedder
 from migrate.errors import LockedError, StoreError, UsageError
+from migrate.fit import fit_stitch
 from migrate.live.monitor import LiveVerdict, Monitor
 from migrate.live.paying import Pace
+from migrate.live.renewal import Renewal
 from migrate.live.state import LiveState, ServedQuery, state_path
 from migrate.live.worker import MONITOR, Worker, WorkerOptions, is_running, stop_worker
 from migrate.reembed.choice import Budget
-from migrate.stores import open_store
+from migrate.stitch.persistence import load_stitch
+from migrate.stores import create_store, open_store
 from migrate.stores.base import read_all
 from migrate.stores.confidence import read_confidence
+from migrate.translate import translate_store
+from migrate.vectors import Document, unit_rows
+
+pytestmark = pytest.mark.slow
 
 ONCE = WorkerOptions(once=True)
 KINDS = ["folder", "sqlite-vec"]
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
 @pytest.fixture
@@ -175,6 +187,26 @@ def test_changed_and_new_documents_get_true_vectors_of_their_texts(location, emb
     assert {some, "new"} <= true_ids(location)
 
 
+@pytest.mark.parametrize("location", ["sqlite-vec"], indirect=True)
+def test_documents_that_are_deleted_meanwhile_do_not_end_the_worker(location, embedder, tmp_path):
+    gone = sorted({document.id for document in open_store(location).documents()} - true_ids(location))[:3]
+    worker = Worker(location, embedder, ONCE, sleep=lambda seconds: None)
+    worker._wait = lambda seconds: None
+    embed, deleted = embedder.embedder.embed, []
+
+    def embed_and_delete(texts, role, **more):
+        if not deleted:
+            with database_of(tmp_path / "store" / "store.db") as database:
+                database.executemany("DELETE FROM docs WHERE id = ?", [(doc_id,) for doc_id in gone])
+            deleted.extend(gone)
+        return embed(texts, role, **more)
+
+    embedder.embedder.embed = embed_and_delete
+    report = worker.run()
+    assert (report.phase, report.true, report.count) == ("complete", 147, 147)
+    assert len(true_ids(location)) == 147
+
+
 def database_of(path):
     import apsw
     import sqlite_vec
@@ -283,6 +315,62 @@ def test_served_queries_come_to_a_verdict(location, embedder):
         assert monitor.calibration is not None or monitor.high.count
         assert state.worker().verdict["outcome"] in set(map(str, Outcome))
         assert state.history()
+
+
+@pytest.fixture
+def slow_source(corpus, tmp_path):
+    """A store whose vectors tell much of the true ones, so that more pairs make a better stitch."""
+    embedder = Hashed()
+    turn = np.random.default_rng(0).normal(size=(12, 12))
+    true = embedder.embed(corpus.documents, "document")
+    (tmp_path / "source").mkdir()
+    writer = create_store(tmp_path / "source", format="faiss", dim=12, metric="ip")
+    writer.append(corpus.documents, unit_rows((true @ turn).astype(np.float32)))
+    writer.finish()
+    return open_store(tmp_path / "source")
+
+
+def mean_cosine(location):
+    store = open_store(location)
+    true = truth(store)
+    rows = [(v, true[i]) for b in store.scan() for i, v in zip(b.ids, b.vectors, strict=True)]
+    left = [float(v @ t / np.linalg.norm(v)) for v, t in rows if not np.array_equal(v, t)]
+    return float(np.mean(left))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_stitch_is_fitted_again_and_what_is_left_renewed(slow_source, embedder, tmp_path, kind):
+    if kind == "sqlite-vec":
+        pytest.importorskip("apsw")
+    place = f"sqlite-vec:{tmp_path}/new#docs" if kind == "sqlite-vec" else str(tmp_path / "new")
+    fit_stitch(slow_source, embedder, stitch="ridge", size=14).save(tmp_path / "stitch")
+    translate_store(slow_source, load_stitch(tmp_path / "stitch"), place)
+    before = mean_cosine(place)
+    renewal = Renewal.of(slow_source, str(tmp_path / "stitch"), (0.4, 0.9))
+    report = Worker(place, embedder, options(budget=Budget.parse("100"), renewal=renewal)).run()
+    assert report.true == 100 == len(true_ids(place))
+    assert mean_cosine(place) > before + 0.02
+    with state_of(place) as state:
+        assert state.counters()["refits"] == 1
+        assert Monitor.of_json(state.noted(MONITOR)).epoch == 2, "the verdict begins anew"
+    assert len(embedder.embedder.asked) == 100, "a refit embeds nothing"
+    done = Worker(place, embedder, options(renewal=renewal)).run()
+    assert (done.phase, done.bitwise) == ("complete", True)
+
+
+def test_translations_are_left_alone_where_the_source_has_other_documents(location, embedder, slow_source, tmp_path):
+    fit_stitch(slow_source, embedder, stitch="ridge", size=14).save(tmp_path / "stitch")
+    other = tmp_path / "other"
+    other.mkdir()
+    writer = create_store(other, format="faiss", dim=12, metric="ip")
+    documents = [Document(f"x{row}", f"some text {row}") for row in range(150)]
+    writer.append(documents, Hashed().embed(documents, "document"))
+    writer.finish()
+    renewal = Renewal.of(open_store(other), str(tmp_path / "stitch"), (0.3,))
+    report = Worker(location, embedder, options(renewal=renewal)).run()
+    assert (report.phase, report.true) == ("complete", 150)
+    with state_of(location) as state:
+        assert state.counters()["refits"] == 0
 
 
 def test_a_model_without_a_cache_and_another_model_are_refused(location, embedder, tmp_path):

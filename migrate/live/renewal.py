@@ -1,0 +1,134 @@
+"""The stitch fitted again on true vectors that a live store has gained, and the translations that are left, renewed."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.embedders.base import Embedder
+from migrate.errors import StitchError, StoreError, UsageError
+from migrate.live.state import text_hash
+from migrate.live.writing import FolderWriter, VectorWriter
+from migrate.reembed.refit import extended, refit
+from migrate.selection.sample import MOST_PAIRS
+from migrate.stitch.fitted import FittedStitch
+from migrate.stitch.persistence import load_stitch
+from migrate.stores.base import Store
+from migrate.stores.file_store import as_files
+from migrate.stores.serving import Updatable
+from migrate.translate import batch_rows, translate_store, translated_batches
+from migrate.vectors import Document, Vectors
+
+_FOLDER: Final = "renewed"
+
+
+@dataclass(frozen=True)
+class Renewal:
+    """What a store was translated from, and through; at which `shares` of true vectors, 0-1, that is done again."""
+
+    source: Store
+    fitted: FittedStitch
+    shares: tuple[float, ...]
+
+    @classmethod
+    def of(cls, source: Store, stitch: str, shares: tuple[float, ...]) -> Renewal:
+        """From a folder of `fit`.
+
+        Raises
+        ------
+        UsageError
+            A share is not between 0 and 1, or the stitch reads vectors of a model that may cost money.
+        StitchError
+            It is no stitch, or the source has no texts.
+        """
+        if not all(0 < share < 1 for share in shares):
+            raise UsageError("expected shares of the store at which to fit the stitch again, between 0 and 100 %")
+        fitted = load_stitch(stitch)
+        if fitted.reader is not None and any(
+            view.profile.is_paid is not False for view in fitted.reader.models.values()
+        ):
+            raise UsageError(
+                f"{stitch}: it reads vectors of a model that may cost money; `translate --reembed` fits it"
+            )
+        if not source.info.has_texts:
+            raise StitchError(f"{source.info.location}: expected a source with texts, found one without")
+        return cls(source, fitted, tuple(sorted(shares)))
+
+    def due(self, share: float, done: tuple[float, ...]) -> tuple[float, ...]:
+        """The shares that are reached and were not acted on."""
+        return tuple(one for one in self.shares if one <= share and one not in done)
+
+    def check(self, store: Store, texts: Mapping[str, bytes]) -> None:
+        """Make sure that a store has the documents of the source: all of them in files, most of them in a database.
+
+        `texts` are the hashes of the texts of its documents, by id.
+
+        Raises
+        ------
+        StoreError
+            It has others, or other texts.
+        """
+        own = self._texts.items()
+        same = sum(pair in own for pair in texts.items())
+        enough = len(own) if as_files(store) is not None else len(own) / 2
+        if same < enough or (as_files(store) is not None and len(texts) != len(own)):
+            raise StoreError(
+                f"{store.info.location}: its documents are not those of {self.source.info.location} any more; the "
+                "translations stay as they are"
+            )
+
+    @cached_property
+    def _texts(self) -> dict[str, bytes]:
+        return {document.id: text_hash(document.text) for document in self.source.documents()}
+
+    def refitted(self, embedder: Embedder, *, seed: int) -> FittedStitch:
+        """The stitch of all pairs that the cache has, up to as many as a fit takes."""
+        rows: list[int] = []
+        known = self.fitted.sample
+        for start, documents in _blocks(self.source):
+            rows += [start + place for place in embedder.find(documents, "document")]
+        fresh = [row for row, doc_id in zip(rows, _ids(self.source, rows), strict=True) if doc_id not in known.row_of]
+        chosen = np.sort(np.random.default_rng(seed).permutation(np.array(fresh, dtype=np.int64))[:MOST_PAIRS])
+        documents = list(self.source.documents(chosen))
+        vectors: Vectors = embedder.embed_documents(documents)  # all of them from the cache
+        found = extended(self.source, known, documents, vectors)
+        pairs = [row for row, doc_id in enumerate(_all_ids(self.source)) if doc_id in found.row_of]
+        return refit(self.source, self.fitted, found, np.array(pairs, dtype=np.int64), seed=seed)
+
+    def renew(self, store: Store, fitted: FittedStitch, writer: VectorWriter, texts: Mapping[str, bytes]) -> None:
+        """Write the translations of the documents of the store that are to have them.
+
+        `texts` are the hashes of the texts of these documents, by id. A folder is published by `writer` then.
+        """
+        if isinstance(writer, FolderWriter):
+            folder = writer.state.path.parent / _FOLDER
+            shutil.rmtree(folder, ignore_errors=True)
+            translate_store(self.source, fitted, folder, force=True, restart=True)
+            writer.renewed = folder
+            return
+        assert isinstance(store, Updatable)  # noqa: S101 - as the writer's kind says
+        for batch in translated_batches(self.source, fitted, batch_rows(self.source.info.dim), patch=False):
+            places = [place for place, doc_id in enumerate(batch.ids) if texts.get(doc_id) == self._texts[doc_id]]
+            store.put_vectors([batch.ids[place] for place in places], batch.vectors[places])
+
+
+def _blocks(store: Store) -> Iterator[tuple[int, list[Document]]]:
+    documents, start, rows = store.documents(), 0, batch_rows(store.info.dim)
+    while block := list(islice(documents, rows)):
+        yield start, block
+        start += len(block)
+
+
+def _all_ids(store: Store) -> list[str]:
+    return [doc_id for batch in store.scan() for doc_id in batch.ids]
+
+
+def _ids(store: Store, rows: list[int] | NDArray[np.int64]) -> list[str]:
+    return list(store.get(np.asarray(rows, dtype=np.int64)).ids) if len(rows) else []
