@@ -69,7 +69,7 @@ HOMES = {
         "stores/chroma",
         "stores/documents/sqlite_file",
         "stores/qdrant",
-        "stores/sqlite_vec",
+        "stores/sqlite_",
     ],
     "pickle": ["stores/"],
     "psycopg": ["stores/pgvector/"],
