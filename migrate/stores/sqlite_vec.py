@@ -418,7 +418,7 @@ class SqliteVecStore(RecordStore):
                     raise StoreError(
                         f"{self._where}: the table changed while it was read; run again on a store at rest"
                     )
-                yield vectors[there]
+                yield vectors if there.all() else vectors[there]
 
     def _read_ids(self) -> Iterator[str]:
         with sqlite_errors(self._where):
