@@ -513,13 +513,12 @@ class _Writer(WaitingWriter):
     def _copied(self, pa: Any, source: LanceStore, schema: Any) -> Iterator[Any]:
         """The rows of `source` in their order; those that have no vector stay without."""
         at = schema.get_field_index(source.vector)
-        waiting = self.at_random()
         kind = schema.field(at).type
         rows, first = np.argsort(source._order), 0
         for batch in source.batches(None):
             there = batch.column(at).is_valid().to_numpy(zero_copy_only=False)
             vectors = np.zeros((len(there), self.rows.dim), np.float32)
-            vectors[there] = waiting[rows[first : first + there.sum()]]
+            vectors[there] = self.vectors_at(rows[first : first + there.sum()])
             first += there.sum()
             column = _column(pa, vectors, kind, there)
             columns = [column if place == at else batch.column(place) for place in range(batch.num_columns)]

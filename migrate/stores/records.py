@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from migrate.errors import StoreError, UsageError
 from migrate.files import cache_folder, canonical_json, require_room
 from migrate.stores.base import BATCH_SIZE, FROM_THE_START, Metric, Resume, Snapshot, Store, StoreWriter
-from migrate.stores.binary_reader import read_errors
+from migrate.stores.binary_reader import read_errors, read_exactly
 from migrate.stores.id_index import IdIndex, id_changes, kept_index
 from migrate.stores.row_file import RowFile
 from migrate.vectors import UNIT_TOLERANCE, Batch, Document, Vectors, squared_norms
@@ -208,12 +208,14 @@ class WaitingWriter(StoreWriter):
                 content = file.read(at_once * self.rows.row_bytes)
                 yield first, np.frombuffer(content, "<f4").astype(np.float32, copy=False).reshape(-1, self.rows.dim)
 
-    def at_random(self) -> NDArray[np.float32]:
-        """All rows, (count, dim), for reading in any order; what is read is memory that the system takes back."""
-        shape = (self.source.info.count, self.rows.dim)
-        if not shape[0]:
-            return np.empty(shape, np.float32)
-        return np.memmap(self.rows.path, "<f4", mode="r", shape=shape)
+    def vectors_at(self, rows: NDArray[np.int64]) -> Vectors:
+        """Some rows, in any order, (len(rows), dim)."""
+        path, size = self.rows.path, self.rows.row_bytes
+        vectors = np.empty((len(rows), self.rows.dim), "<f4")
+        with read_errors(path), path.open("rb") as file:
+            for place in np.argsort(rows).tolist():  # a mapped file would count as memory
+                read_exactly(path, file.fileno(), vectors[place].view(np.uint8).data, int(rows[place]) * size)
+        return vectors.astype(np.float32, copy=False)
 
     def batches(self) -> Iterator[Batch]:
         """All ids with their rows; of a source that is a `RecordStore`, no vector is read for that."""

@@ -422,7 +422,7 @@ class SqliteVecStore(RecordStore):
                     raise StoreError(
                         f"{self._where}: the table changed while it was read; run again on a store at rest"
                     )
-                yield vectors[there]
+                yield vectors if there.all() else vectors[there]
 
     def _read_ids(self) -> Iterator[str]:
         with sqlite_errors(self._where):
@@ -614,11 +614,10 @@ class _CopyWriter(_DatabaseWriter):
                 for doc_id, vector in zip(batch.ids, batch.vectors, strict=True):
                     yield known[doc_id][0], vector.astype("<f4").tobytes(), *known[doc_id][1:]
             return
-        vectors = self.at_random()
         names = ", ".join(map(quoted, columns))
         records = source.connection.execute(f"SELECT {names} FROM {source._from}")  # noqa: S608
         for first in range(0, len(rows), _AT_ONCE):
-            part = np.asarray(vectors[rows[first : first + _AT_ONCE]], "<f4")
+            part = self.vectors_at(rows[first : first + _AT_ONCE]).astype("<f4", copy=False)
             for vector, (key, *values) in zip(part, islice(records, len(part)), strict=True):
                 yield key, vector.tobytes(), *values
 
