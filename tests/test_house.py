@@ -61,7 +61,7 @@ HOMES = {
     "apsw": ["stores/sqlite_vec"],
     "chromadb": ["stores/chroma"],
     "lancedb": ["stores/lancedb"],
-    "sqlite3": ["embedders/", "stores/chroma", "stores/documents/sqlite_file", "stores/qdrant", "stores/sqlite_vec"],
+    "sqlite3": ["embedders/", "stores/chroma", "stores/documents/sqlite_file", "stores/qdrant", "stores/sqlite_"],
     "pickle": ["stores/"],
     "psycopg": ["stores/pgvector/"],
     "pyarrow": ["stores/documents/arrow", "stores/lancedb"],
