@@ -10,9 +10,8 @@ compared. A program that uses the kind's own client opens and searches the old n
 Lost are records that are absent or changed at the end, doubled those that are there twice; half-switched are the
 moments after a kill at which the old name has the records of neither store; failed and mixed are searches. A server of
 Chroma takes two calls for a switch: searches that come between them find no such name, and are counted apart (gaps).
-Seconds of a rollback are the median and the longest,
-each a process and the opening of the store included. Ends with exit code 1 if anything else is not 0, or if half of the
-rollbacks took a second. PostgreSQL is that of `pgserver`.
+Seconds of a rollback are the median and the longest, each with the start of a process and the opening of the store.
+Ends with exit code 1 if anything else is not 0, or if half of the rollbacks took a second. PostgreSQL is `pgserver`'s.
 """
 
 from __future__ import annotations
