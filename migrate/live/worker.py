@@ -10,7 +10,7 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Final
@@ -318,7 +318,7 @@ class Worker:
         found.left = [doc_id for *_, doc_id in sorted(ranked, reverse=True)]  # taken from the end
         self.state.unmark([doc_id for doc_id, digest in known.items() if found.true.get(doc_id) != digest])
         self.state.mark_true({doc_id: own for doc_id, own in found.true.items() if known.get(doc_id) != own})
-        self.state.accept([doc_id for doc_id in refused if doc_id in found.left])
+        self.state.accept(refused.keys() & set(found.left))
         self.survey, self._surveyed_at = found, time.monotonic()
         self.writer.waiting = {}
 
@@ -336,8 +336,10 @@ class Worker:
             last = max((query.number for query in self.state.kept_queries(kept["last"], limit=10**6)), default=0)
             fresh = replace(Monitor.of_json(kept).new_epoch(), last=max(last, kept["last"]), margin=self.options.margin)
             self.state.note(_MONITOR, {**fresh.as_json(), "translation": translation})
-        elif kept is None:
-            self.state.note(_MONITOR, {**Monitor(self.options.margin).as_json(), "translation": translation})
+        else:  # another margin is another question to the same scores
+            known = Monitor() if kept is None else Monitor.of_json(kept)
+            asked = replace(known, margin=self.options.margin)
+            self.state.note(_MONITOR, {**asked.as_json(), "translation": translation})
 
     def _next(self) -> list[Document]:
         """The documents to embed next: the most wanted, then, where others are to be too, the least sure."""
@@ -476,15 +478,21 @@ class Worker:
         if said == str(verdict.outcome):
             return
         if verdict.outcome is Outcome.NOT_SAFE and self.options.on_unsafe:
+            self._run_command(self.options.on_unsafe, verdict)
+        self.state.note(_SAID, str(verdict.outcome))
+
+    def _run_command(self, command: str, verdict: LiveVerdict) -> None:
+        """Run a shell command that is given a verdict; what it makes of it does not end the worker."""
+        told = {"LIVE_STORE": self.location, "LIVE_VERDICT": str(verdict.outcome)}
+        with suppress(subprocess.TimeoutExpired, OSError):
             subprocess.run(  # noqa: S602 - the user's own command line
-                self.options.on_unsafe,
+                command,
                 shell=True,
                 input=canonical_json(verdict.as_json()).encode(),
                 timeout=_HOOK_S,
                 check=False,
-                env={**os.environ, "LIVE_STORE": self.location, "LIVE_VERDICT": str(verdict.outcome)},
+                env={**os.environ, **told},
             )
-        self.state.note(_SAID, str(verdict.outcome))
 
     # Telling.
 
@@ -571,8 +579,8 @@ def _check_fits(store: Store, embedder: Embedder) -> None:
         )
     if not embedder.is_cached or not embedder.keeps:
         raise UsageError(
-            f"{location}: expected a model whose vectors are cached, found one whose are not: leave out --no-cache, or, of "
-            "a model that costs nothing to ask again, embed the whole store at once"
+            f"{location}: expected a model whose vectors are cached, found one whose are not: leave out --no-cache, or "
+            "of a model that costs nothing to ask again, embed the whole store at once"
         )
 
 

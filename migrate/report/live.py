@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from migrate import __version__
+from migrate.cost.estimate import dollars
 from migrate.live.status import LiveStatus
 from migrate.live.worker import WorkerReport
 from migrate.report.page import as_plain, render_page
@@ -16,7 +17,7 @@ from migrate.report.svg.frame import Chart, percent
 from migrate.report.terminal import wrap
 
 _HOUR_S: Final = 3600.0
-_MOST_POINTS: Final = 400
+_MOST_POINTS: Final = 60
 
 _COUNTERS: Final = {
     "queries": "Queries that were answered.",
@@ -75,7 +76,7 @@ def _true_sentence(status: LiveStatus) -> str:
 
 def _worker_sentence(status: LiveStatus) -> str:
     worker, spent = status.worker, status.counters
-    cost = f"{spent['tokens']:,.0f} tokens" + (f", ${spent['usd']:,.4f}" if spent["usd"] else "")
+    cost = f"{spent['tokens']:,.0f} tokens" + (f", {dollars(spent['usd'])}" if spent["usd"] else "")
     if worker.phase == "none":
         return f"no worker has run yet; spent {cost}"
     if status.is_running:
@@ -156,11 +157,11 @@ def status_page(status: LiveStatus) -> str:
     """The status as one HTML file: the verdict, and charts of quality and spending over time."""
     now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
     sentences = [_true_sentence(status), _worker_sentence(status)]
-    counters = [(about, f"{status.counters[name]:,.4g}") for name, about in _COUNTERS.items()]  # type: ignore[index]
+    counters = [(about.rstrip("."), _number(status.counters[name])) for name, about in _COUNTERS.items()]  # type: ignore[index]
     return render_page(
         "live.html",
         outcome="INCONCLUSIVE" if status.verdict is None else str(status.verdict.outcome),
-        verdict=verdict_sentence(status),
+        verdict=verdict_sentence(status).partition(": ")[2],
         sentences=sentences,
         location=status.location,
         charts=[chart for chart in (_quality(status), _progress(status), _spending(status)) if chart is not None],
@@ -168,6 +169,10 @@ def status_page(status: LiveStatus) -> str:
         version=__version__,
         made=now,
     )
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value == int(value) else f"{value:,.2f}"
 
 
 def _hours(status: LiveStatus, *names: str) -> list[tuple[float, Mapping[str, Any]]]:
