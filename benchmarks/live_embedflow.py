@@ -98,6 +98,7 @@ def main() -> None:
 
     session = embedflow.migrate(
         index=index,
+        backend="faiss",
         old_model=old,
         new_model=new,
         documents=str(folder / "documents.jsonl"),

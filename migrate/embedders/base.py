@@ -140,8 +140,11 @@ class Embedder(ABC):
         """The same embedder with its model replaced by `change(model)`, behind the same cache if there is one."""
         return change(self)
 
-    def beside(self) -> Embedder:
-        """The same model for another thread, which waits for no call of this one; itself where that is no matter."""
+    def beside(self, *, attempts: int) -> Embedder:
+        """The same model for a thread that waits for no other, and gives up after so many attempts at a request.
+
+        Itself where no server is asked.
+        """
         return self
 
     def quick_identity(self) -> ModelIdentity:

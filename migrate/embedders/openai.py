@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
+from dataclasses import replace
 from functools import cached_property
 from itertools import chain
 
@@ -201,12 +202,13 @@ class OpenAIEmbedder(Embedder):
         prefixed.prefixes = {"document": document_prefix, "query": query_prefix}
         return prefixed
 
-    def beside(self) -> OpenAIEmbedder:
-        """The same model of the same server, with requests of its own."""
+    def beside(self, *, attempts: int) -> OpenAIEmbedder:
+        """The same model of the same server, with requests of its own, each tried so many times."""
         other = copy(self)
         other._one_call, other._charging = threading.RLock(), threading.Lock()
         other._throttle = Throttle(self.concurrency, self._rate_per_s)
         other._sameness, other.usage_tokens = Sameness(), 0
+        other.retry = replace(self.retry, max_attempts=attempts, max_unreached=attempts, max_unusable=attempts)
         return other
 
     def cache_scope(self, role: Role) -> str:

