@@ -7,6 +7,7 @@ in any process, in any order, and again if need be. That is all a runner relies 
 
 from __future__ import annotations
 
+import json
 import os
 import warnings
 from abc import ABC, abstractmethod
@@ -14,10 +15,13 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from migrate.errors import OutputError
 from migrate.threads import available_cores
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -45,6 +49,37 @@ class ShardResult:
 DoShard = Callable[[Shard], ShardResult]
 
 
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A shard as it was made elsewhere, to be put into its place; `facts` are what JSON can hold."""
+
+    arrays: Mapping[str, NDArray[Any]]
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def facts_json(self) -> bytes:
+        """The facts, always the same bytes for the same ones."""
+        return json.dumps(dict(self.facts), sort_keys=True).encode()
+
+    @classmethod
+    def of(cls, facts_json: bytes, arrays: Mapping[str, NDArray[Any]]) -> Made:
+        """The opposite of `facts_json`."""
+        return cls(arrays, json.loads(facts_json))
+
+
+class RemoteTask(ABC):
+    """What another machine does of a task, a pickled copy of this: it sees none of this machine's files.
+
+    `digest` tells what the task makes from what any other makes, in hexadecimal digits.
+    """
+
+    digest: str
+
+    @abstractmethod
+    def open(self) -> Callable[[Shard], Any]:
+        """Open what is needed, once in each thread, and return the function that makes a shard."""
+
+
 class ShardTask(ABC):
     """What is to be done with each shard."""
 
@@ -59,6 +94,18 @@ class ShardTask(ABC):
     @abstractmethod
     def open(self) -> DoShard:
         """Open what is needed, once in each process, and return the function of a shard."""
+
+    def shared(self) -> ShardTask | None:
+        """The task such that a pickled copy can do it in another process of this machine; None where none can."""
+        return self if self.is_portable else None
+
+    def remote(self) -> RemoteTask | None:
+        """What another machine can do of it; None where none can."""
+        return None
+
+    def put(self, shard: Shard, made: Made) -> ShardResult:
+        """Put into its place what `remote` has made of a shard."""
+        raise TypeError(f"{type(self).__name__} is done by one machine alone")
 
 
 class Runner(Protocol):

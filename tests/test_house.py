@@ -18,7 +18,7 @@ PACKAGE = ROOT / "migrate"
 FLOORS = {
     "errors": 0, "plugins": 0, "runners": 0, "vectors": 0, "files": 0, "manifest": 0, "threads": 0,
     "redirects": 0, "display": 0, "locations": 0,
-    "stores": 1, "embedders": 1, "datasets": 1, "checkpoint": 1,
+    "stores": 1, "embedders": 1, "datasets": 1, "checkpoint": 1, "cluster": 1,
     "stitch": 2, "search": 2,
     "selection": 3, "similarity": 3, "private": 3,
     "cost": 4,
@@ -69,6 +69,9 @@ HOMES = {
     "jinja2": ["report/page"],
     "joblib": ["runners.py"],
     "rich": ["cli/terminal", "report/summary", "report/terminal"],
+    "distributed": ["cluster/"],
+    "dask": ["cluster/"],
+    "fsspec": ["cluster/files"],
     "threadpoolctl": ["threads.py"],
     "tenseal": ["private/ckks"],
 }
