@@ -20,6 +20,8 @@ from migrate.check import Compatibility, check_store
 from migrate.check.check import SAMPLE_SIZE as CHECKED
 from migrate.check.check import ManifestUse
 from migrate.check.facts import check_revision
+from migrate.checkpoint.folder import LOCAL
+from migrate.cluster import runner_of
 from migrate.cost import Assessment, assess_store
 from migrate.cost.quality import stitch_quality
 from migrate.cost.rates import Rate, tier_rate
@@ -30,6 +32,7 @@ from migrate.embedders.base import Embedder
 from migrate.errors import LeadMigrateError, UsageError
 from migrate.fit import FitOptions, plan_fit
 from migrate.reembed import Budget, plan_translate
+from migrate.runners import Runner
 from migrate.selection import SAMPLE_SIZE
 from migrate.similarity.comparison import StoresComparison, compare_stores
 from migrate.similarity.matching import SAMPLE as COMPARED
@@ -70,6 +73,9 @@ StoreLike: TypeAlias = Store | str | Path
 
 ModelLike: TypeAlias = Embedder | str
 """A model, or its spec as in `migrate.embedders`."""
+
+RunnerLike: TypeAlias = Runner | str
+"""A runner, or its name as in `migrate.cluster.runner_of`."""
 
 BUILD, POOL = "build", "pool"
 
@@ -136,6 +142,7 @@ def translate(
     output: str | Path,
     *,
     any_store: bool = False,
+    runner: RunnerLike = LOCAL,
     force: bool = False,
     restart: bool = False,
     max_cost_usd: float | None = MAX_COST_USD,
@@ -154,6 +161,8 @@ def translate(
         one that broke off.
     any_store
         Allow a store that the stitch was not fitted on, such as one that has grown.
+    runner
+        Who does the work: a runner, such as `migrate.cluster.DaskRunner`, or its name, such as dask:tcp://HOST:8786.
     force
         Replace an output that is there.
     restart
@@ -176,7 +185,8 @@ def translate(
     <Translation new-store: 150 vectors, 32 -> 24 dimensions, 100 of them true, in ... s>
     """
     fitted = stitch if isinstance(stitch, FittedStitch) else load_stitch(stitch)
-    plan = plan_translate(_store(store), fitted, output, any_store=any_store, force=force, restart=restart)
+    does = _runner(runner)
+    plan = plan_translate(_store(store), fitted, output, any_store=any_store, runner=does, force=force, restart=restart)
     return plan.run_within(max_cost_usd, progress=progress)
 
 
@@ -431,6 +441,10 @@ def _store(store: StoreLike, *, verify: bool = False) -> Store:
 
 def _model(model: ModelLike) -> Embedder:
     return load_embedder(model) if isinstance(model, str) else model
+
+
+def _runner(runner: RunnerLike) -> Runner:
+    return runner_of(runner) if isinstance(runner, str) else runner
 
 
 def _model_of(store: Store, model: ModelLike | None, option: str) -> Embedder:

@@ -294,7 +294,9 @@ class TranslateTask(ShardTask):
         files = {path.name: path.read_bytes() for path in sorted(shared.stitch.iterdir())}
         digest = hashlib.sha256(canonical_json(self.noted).encode()).hexdigest()
         fingerprint = self.noted["source"]
-        return RemoteTranslation(_anywhere(self.source), files, fingerprint, self.rows, self.patch, digest, self.secrets)
+        return RemoteTranslation(
+            _anywhere(self.source), files, fingerprint, self.rows, self.patch, digest, self.secrets
+        )
 
     def put(self, shard: Shard, made: Made) -> ShardResult:
         """Write rows and confidence."""

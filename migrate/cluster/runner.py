@@ -30,9 +30,11 @@ _ROUNDS: Final = 3
 """How often a shard is made whose file proves damaged."""
 
 _LOOK_S: Final = 1.0
+_FETCH_S: Final = 30.0
 _CONNECT_S: Final = 10.0
 _GO_ON: Final = "run the same command again, it continues"
 _LOCAL: Final = "local:"
+_TALKATIVE: Final = ("distributed", "tornado", "asyncio")
 
 
 def runner_of(name: str | None, *, workers: int | None = None, shards: str | None = None) -> Runner:
@@ -196,7 +198,8 @@ def _close(closable: Any) -> None:
 @contextmanager
 def _silence() -> Iterator[None]:
     """Let Dask say nothing of workers that come and go: what matters is an error of this run."""
-    loggers = [logging.getLogger(name) for name in ("distributed", "tornado", "asyncio")]
+    names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] in _TALKATIVE]
+    loggers = [logging.getLogger(name) for name in names]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
         logger.setLevel(logging.CRITICAL + 1)
@@ -280,9 +283,7 @@ class Cluster:
             with suppress(Exception):
                 self.client.unregister_worker_plugin(name)
 
-    def spread(
-        self, task: RemoteTask | ShardTask, shards: Iterable[Shard]
-    ) -> Generator[tuple[Shard, Any], None, None]:
+    def spread(self, task: RemoteTask | ShardTask, shards: Iterable[Shard]) -> Generator[tuple[Shard, Any], None, None]:
         """Do every shard, and give what comes of it as soon as it is there.
 
         No more are handed out than keep the workers busy, so that memory does not grow with the number of shards.
@@ -293,7 +294,7 @@ class Cluster:
             try:
                 ahead, looked = _AHEAD * self.threads(), time.monotonic()
                 while True:
-                    for shard in islice(waiting, max(ahead, 1) - len(flying)):
+                    for shard in islice(waiting, max(max(ahead, 1) - len(flying), 0)):
                         flying[self.submit(name, shard, finished)] = shard
                     if not flying:
                         return
@@ -317,6 +318,16 @@ class Cluster:
         future.add_done_callback(finished.put)
         return future
 
+    def _result(self, future: Any) -> Any:
+        """What a finished future holds; where its worker is gone since, another makes it again."""
+        while True:
+            try:
+                return future.result(timeout=_FETCH_S)
+            except TimeoutError:
+                if future.status == "error":
+                    raise
+                self.threads()
+
     def outcome(self, future: Any) -> Any:
         """What came of a shard.
 
@@ -328,7 +339,7 @@ class Cluster:
         from distributed import KilledWorker
 
         try:
-            made = future.result()
+            made = self._result(future)
         except LeadMigrateError:
             raise
         except KilledWorker as error:
