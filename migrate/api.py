@@ -29,6 +29,7 @@ from migrate.cost.spending import MAX_COST_USD
 from migrate.cost.target import find_target
 from migrate.embedders import load_embedder, recorded_options
 from migrate.embedders.base import Embedder
+from migrate.embedders.elsewhere import elsewhere
 from migrate.errors import LeadMigrateError, UsageError
 from migrate.fit import FitOptions, plan_fit
 from migrate.reembed import Budget, plan_translate
@@ -202,6 +203,7 @@ def audit(
     split: str = "test",
     save_reference: str | Path | None = None,
     margin: float = MARGIN,
+    runner: RunnerLike = LOCAL,
     seed: int = 0,
     max_cost_usd: float | None = MAX_COST_USD,
     progress: Progress = no_progress,
@@ -231,6 +233,8 @@ def audit(
         A folder to keep the reference in that is built; one that is there already is used.
     margin
         Share of the full re-embed's quality that has to be kept.
+    runner
+        Who embeds the reference, as in `translate`.
     seed
         Of the resamples, and of synthetic queries.
     max_cost_usd
@@ -260,7 +264,7 @@ def audit(
     else:
         judged = beir.name if isinstance(beir, QuerySet) else beir
         query_set = load_query_set(new, judged, queries, split=split, seed=seed, progress=progress)
-    embedder = _model_of(new, target, "target")
+    embedder = elsewhere(_model_of(new, target, "target"), _runner(runner))
     old = None if source is None else _store(source, verify=True)
     request = AuditRequest(
         new,

@@ -521,7 +521,14 @@ _RUNNER_OPTIONS = (
         help="Who does the work: processes of this machine, the workers of a Dask cluster (the address of its "
         "scheduler, or its file), or N of Dask's own here.  [default: local]",
     ),
-    option("--workers", type=click.IntRange(min=1), metavar="N", help="Processes of the local runner, at most."),
+    option(
+        "--workers",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Processes of the local runner, at most.  [default: one a core to translate texts, one to embed]",
+    ),
+)
+_SHARDS_OPTION = (
     option(
         "--shards",
         metavar="LOCATION",
@@ -537,7 +544,7 @@ class RunnerOptions:
 
     runner: str | None
     workers: int | None
-    shards: str | None
+    shards: str | None = None
 
     def open(self) -> Runner:
         """The runner; raises as `migrate.cluster.runner_of`."""
@@ -547,7 +554,10 @@ class RunnerOptions:
 
 
 runner_options = option_group(RunnerOptions, "running", *_RUNNER_OPTIONS, section=MACHINES)
-"""Adds the options of `RunnerOptions`."""
+"""Adds the options of `RunnerOptions` to what embeds, whose vectors always come over the network."""
+
+shard_runner_options = option_group(RunnerOptions, "running", *_RUNNER_OPTIONS, *_SHARDS_OPTION, section=MACHINES)
+"""Adds all options of `RunnerOptions`."""
 
 _SUMMARY = "GITHUB_STEP_SUMMARY"
 _REPORT = option("--report", type=PATH, metavar="FILE", help="File to write the JSON report to.", section=REPORTS)

@@ -203,7 +203,7 @@ def load_model_of_stitch(fitted: FittedStitch, folder: Path, spec: str | None, m
 @reembed_options
 @spending_options
 @options.model_options
-@options.runner_options
+@options.shard_runner_options
 @options.general_options(options.seed, options.force, options.restart, options.as_json, options.quiet)
 def command(
     store: str,

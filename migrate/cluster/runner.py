@@ -12,16 +12,16 @@ import queue
 import time
 import uuid
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any, Final
 
 from migrate.cluster.files import KeptTask, ShardFiles
 from migrate.errors import LeadMigrateError, OutputError, RemoteError, UsageError
-from migrate.runners import LocalRunner, RemoteTask, Runner, Shard, ShardResult, ShardTask
+from migrate.runners import LocalRunner, Pool, RemoteTask, Runner, Shard, ShardResult, ShardTask
 
 _AHEAD: Final = 2
 """Shards for each thread of the workers: one that it does, and one that waits for it."""
@@ -117,6 +117,20 @@ class DaskRunner:
         else:
             yield from self._by_files(task, remote, ShardFiles(self.shards, remote.digest), shards)
 
+    @property
+    def embeds(self) -> bool:
+        """That is what workers are for."""
+        return True
+
+    @contextmanager
+    def pool(self, task: Callable[[int], RemoteTask], *, ahead: int, most: int | None) -> Iterator[Pool]:
+        """The workers' threads, as many as there are now; raises as `run`."""
+        with self.cluster() as cluster:
+            users = max(cluster.threads(), 1)
+            users = users if most is None else min(users, most)
+            with cluster.offer(task(users)) as name:
+                yield _Calls(cluster, name, ahead * users)
+
     def _by_files(
         self, task: ShardTask, remote: RemoteTask, files: ShardFiles, shards: Iterable[Shard]
     ) -> Generator[ShardResult, None, None]:
@@ -211,6 +225,33 @@ def _silence() -> Iterator[None]:
 
 
 @dataclass(slots=True)
+class _Calls:
+    """Calls of a task that the workers know by its name."""
+
+    cluster: Cluster
+    name: str
+    places: int
+    _numbers: Iterator[int] = field(default_factory=count)
+    _stopped: bool = False
+
+    def call(self, *arguments: Any) -> Any:
+        """As of any pool."""
+        finished: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        future = self.cluster.submit(self.name, next(self._numbers), arguments, finished)
+        while True:
+            with suppress(queue.Empty):
+                return self.cluster.outcome(finished.get(timeout=_LOOK_S))
+            if self._stopped:
+                future.cancel(force=True)
+                raise RemoteError(f"the run was broken off; {_GO_ON}")
+            self.cluster.threads()
+
+    def stop(self) -> None:
+        """Let those that wait raise an error."""
+        self._stopped = True
+
+
+@dataclass(slots=True)
 class Cluster:
     """A connection to a cluster."""
 
@@ -295,7 +336,7 @@ class Cluster:
                 ahead, looked = _AHEAD * self.threads(), time.monotonic()
                 while True:
                     for shard in islice(waiting, max(max(ahead, 1) - len(flying), 0)):
-                        flying[self.submit(name, shard, finished)] = shard
+                        flying[self.submit(name, shard.start, (shard,), finished)] = shard
                     if not flying:
                         return
                     with suppress(queue.Empty):
@@ -307,12 +348,12 @@ class Cluster:
                 with suppress(Exception):
                     self.client.cancel(list(flying), force=True)
 
-    def submit(self, name: str, shard: Shard, finished: queue.SimpleQueue[Any]) -> Any:
-        """Hand out a shard; its future is in `finished` when it is done."""
+    def submit(self, name: str, number: int, arguments: tuple[Any, ...], finished: queue.SimpleQueue[Any]) -> Any:
+        """Hand out a call; its future, to be held until then, is in `finished` when it is done."""
         from migrate.cluster import worker
 
         try:
-            future = self.client.submit(worker.do, name, shard, key=(name, shard.start), pure=False)
+            future = self.client.submit(worker.do, name, *arguments, key=(name, number), pure=False)
         except Exception as error:
             raise self._lost() from error
         future.add_done_callback(finished.put)
