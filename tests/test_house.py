@@ -183,6 +183,7 @@ def test_every_required_package_is_used_and_every_import_is_required():
     optional = {
         "pyarrow": "parquet", "tiktoken": "tokens", "pandas": "pandas", "pytest": "test", "psycopg": "pgvector",
         "apsw": "sqlite-vec", "chromadb": "chroma", "lancedb": "lancedb", "tenseal": "private",
+            "dask": "dask", "distributed": "dask", "fsspec": "dask",
     }  # fmt: skip
     for name, extra in optional.items():
         assert any(line.startswith(name) for line in config["options.extras_require"][extra].split("\n"))
