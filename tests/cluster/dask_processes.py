@@ -55,10 +55,10 @@ class Processes:
         self.workers = []
 
     def _start(self, *command):
-        log = (self.folder / f"{command[0]}.log").open("ab")
-        return subprocess.Popen(
-            [sys.executable, "-m", "dask", *command], stdout=log, stderr=log, env=self.environment, cwd=self.folder
-        )
+        with (self.folder / f"{command[0]}.log").open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "dask", *command], stdout=log, stderr=log, env=self.environment, cwd=self.folder
+            )
 
 
 @contextmanager

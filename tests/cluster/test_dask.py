@@ -192,14 +192,15 @@ def test_a_worker_of_another_version_is_refused_by_name(folder, tmp_path):
 
 
 def test_an_embedding_goes_on_whoever_is_killed(tmp_path):
-    victims.make_store("re-embed", tmp_path / "source", 3_000)
+    embed_corpus(partial(victims.documents, 3_000), load_embedder("tfidf:16"), tmp_path / "source")
     store = open_store(tmp_path / "source")
-    reembed_store(store, load_embedder("tfidf:16"), tmp_path / "expected")
+    load = partial(load_embedder, "tfidf:16", state=tmp_path / "source")
+    reembed_store(store, load(), tmp_path / "expected")
     with processes(tmp_path) as started:
         runner = DaskRunner(str(started.file), patience_s=20)
 
         def embed(**options):
-            reembed_store(store, elsewhere(load_embedder("tfidf:16"), runner), tmp_path / "new", **options)
+            reembed_store(store, elsewhere(load(), runner), tmp_path / "new", **options)
 
         with pytest.raises(RemoteError, match="it continues"):
             embed(progress=after(4, lambda: kill(started.scheduler)))
