@@ -182,7 +182,7 @@ class DaskRunner:
                         n_workers=int(self.address.removeprefix(_LOCAL)),
                         threads_per_worker=1,
                         processes=True,
-                        dashboard_address=None,
+                        scheduler_kwargs={"dashboard": False, "dashboard_address": "127.0.0.1:0"},
                         memory_limit=0,
                         silence_logs=logging.CRITICAL,
                     )

@@ -6,12 +6,13 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 import victims
-from dask_processes import ENVIRONMENT, processes
+from dask_processes import ENVIRONMENT, kill, processes
 
 from migrate.cluster import DaskRunner
 from migrate.embed import embed_corpus, reembed_store
@@ -73,11 +74,6 @@ def after(shards, act):
     return progress
 
 
-def kill(process):
-    process.kill()
-    process.wait()
-
-
 @pytest.mark.parametrize("shards", [None, "shards"])
 def test_a_cluster_writes_the_bytes_of_one_process(cluster, folder, tmp_path, expected, shards):
     run(folder, tmp_path / "new", DaskRunner(str(cluster.file), shards and str(tmp_path / shards)))
@@ -122,7 +118,7 @@ def test_the_shards_of_a_killed_worker_are_made_by_another(folder, tmp_path, exp
 @pytest.mark.parametrize("shards", [None, "shards"])
 def test_a_killed_scheduler_is_one_line_and_the_next_run_goes_on(folder, tmp_path, expected, shards):
     with processes(tmp_path) as started:
-        runner = DaskRunner(str(started.file), shards and str(tmp_path / shards), patience_s=1)
+        runner = DaskRunner(str(started.file), shards and str(tmp_path / shards), patience_s=60)
         with pytest.raises(RemoteError, match=r"gone.*run the same command again, it continues"):
             run(folder, tmp_path / "new", runner, progress=after(5, lambda: kill(started.scheduler)))
         with pytest.raises(RemoteError, match="no Dask scheduler answers"):
@@ -130,7 +126,7 @@ def test_a_killed_scheduler_is_one_line_and_the_next_run_goes_on(folder, tmp_pat
         started.kill_all()
         started.start_scheduler()
         with pytest.raises(RemoteError, match="has no worker"):
-            run(folder, tmp_path / "new", runner)
+            run(folder, tmp_path / "new", replace(runner, patience_s=1))
         started.start_worker()
         done = []
         run(
