@@ -65,7 +65,8 @@ def forked(job: Callable[[], object]) -> int:
     sys.stdout.flush()
     child = os.fork()
     if child == 0:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        if not os.environ.get("CLUSTER_DEBUG"):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
         try:
             job()
         except BaseException:

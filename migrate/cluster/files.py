@@ -117,7 +117,7 @@ def _packed(made: Made) -> bytes:
     """The same bytes for the same arrays: an archive without compression, whose members have one fixed date."""
     buffer = io.BytesIO()
     facts = np.frombuffer(made.facts_json, np.uint8)
-    np.savez(buffer, allow_pickle=False, **{_FACTS: facts, **made.arrays})  # type: ignore[arg-type]
+    np.savez(buffer, allow_pickle=False, **{_FACTS: facts, **made.arrays})
     return buffer.getvalue()
 
 

@@ -31,7 +31,7 @@ _ROUNDS: Final = 3
 
 _LOOK_S: Final = 1.0
 _FETCH_S: Final = 30.0
-_CONNECT_S: Final = 10.0
+_CONNECT_S: Final = 30.0
 _GO_ON: Final = "run the same command again, it continues"
 _LOCAL: Final = "local:"
 _TALKATIVE: Final = ("distributed", "tornado", "asyncio")
