@@ -34,6 +34,7 @@ _FETCH_S: Final = 30.0
 _CONNECT_S: Final = 30.0
 _GO_ON: Final = "run the same command again, it continues"
 _LOCAL: Final = "local:"
+_SCHEMES: Final = ("tcp://", "tls://", "ws://", "wss://", "ucx://")
 _TALKATIVE: Final = ("distributed", "tornado", "asyncio")
 
 
@@ -58,7 +59,7 @@ def runner_of(name: str | None, *, workers: int | None = None, shards: str | Non
         raise UsageError("--workers goes with the local runner; a Dask cluster has the workers that it has")
     if address.startswith(_LOCAL) and not (address.removeprefix(_LOCAL).isdecimal() and int(address[6:]) > 0):
         raise UsageError(f"expected a number of worker processes as in dask:local:4, found {name!r}")
-    if "://" not in address and not address.startswith(_LOCAL) and not Path(address).is_file():
+    if not address.startswith((_LOCAL, *_SCHEMES)) and not Path(address).is_file():
         raise UsageError(f"expected dask:tcp://HOST:PORT, or dask:FILE of a scheduler, found {name!r}: no such file")
     return DaskRunner(address, shards)
 
