@@ -74,7 +74,8 @@ def test_runners_by_name(tmp_path):
     ("name", "options"),
     [
         ("ray", {}), ("dask", {}), ("dask:", {}), ("dask:local:", {}), ("dask:local:0", {}), ("dask:local:x", {}),
-        ("dask:local:²", {}), ("dask:no-such-file", {}), ("dask:nonsense://x", {}), ("local:2", {}), ("local", {"shards": "x"}),
+        ("dask:local:²", {}), ("dask:no-such-file", {}),
+        ("dask:nonsense://x", {}), ("local:2", {}), ("local", {"shards": "x"}),
         ("dask:local:2", {"workers": 2}),
     ],
 )  # fmt: skip
