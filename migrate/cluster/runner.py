@@ -163,6 +163,8 @@ class DaskRunner:
                             yield task.put(shard, made)
                         files.remove(name)
                 if not again:
+                    for name in there.values():  # of shards that were in their places before
+                        files.remove(name)
                     return
                 left = again
         raise OutputError(f"--shards {self.shards}: what is written there is not what is read; use another place")

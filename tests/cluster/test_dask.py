@@ -150,6 +150,7 @@ def test_a_killed_coordinator_goes_on(cluster, folder, tmp_path, expected, shard
         assert died.returncode == 137, died.stderr
     run(folder, tmp_path / "new", DaskRunner(str(cluster.file), shards and str(tmp_path / shards)))
     assert victims.digest(tmp_path / "new") == expected
+    assert not list((tmp_path / "shards").rglob("*.npz"))
 
 
 def test_a_damaged_shard_file_is_made_again(cluster, folder, tmp_path, expected):
