@@ -65,6 +65,7 @@ def forked(job: Callable[[], object]) -> int:
     sys.stdout.flush()
     child = os.fork()
     if child == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         if not os.environ.get("CLUSTER_DEBUG"):
             os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
         try:
@@ -300,6 +301,7 @@ def main() -> None:
     memory.add_argument("--shards", type=int, nargs="+", default=[10_000, 100_000])
     arguments = parser.parse_args()
     os.environ["SOURCE_DATE_EPOCH"] = "1700000000"
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # clusters that were started end with it
     if arguments.part == "speed":
         compare_speed(arguments.rows, arguments.texts)
     elif arguments.part == "memory":
