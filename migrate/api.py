@@ -20,6 +20,8 @@ from migrate.check import Compatibility, check_store
 from migrate.check.check import SAMPLE_SIZE as CHECKED
 from migrate.check.check import ManifestUse
 from migrate.check.facts import check_revision
+from migrate.checkpoint.folder import LOCAL
+from migrate.cluster import runner_of
 from migrate.cost import Assessment, assess_store
 from migrate.cost.quality import stitch_quality
 from migrate.cost.rates import Rate, tier_rate
@@ -27,9 +29,11 @@ from migrate.cost.spending import MAX_COST_USD
 from migrate.cost.target import find_target
 from migrate.embedders import load_embedder, recorded_options
 from migrate.embedders.base import Embedder
+from migrate.embedders.elsewhere import elsewhere
 from migrate.errors import LeadMigrateError, UsageError
 from migrate.fit import FitOptions, plan_fit
 from migrate.reembed import Budget, plan_translate
+from migrate.runners import Runner
 from migrate.selection import SAMPLE_SIZE
 from migrate.similarity.comparison import StoresComparison, compare_stores
 from migrate.similarity.matching import SAMPLE as COMPARED
@@ -73,6 +77,9 @@ StoreLike: TypeAlias = Store | str | Path
 
 ModelLike: TypeAlias = Embedder | str
 """A model, or its spec as in `migrate.embedders`."""
+
+RunnerLike: TypeAlias = Runner | str
+"""A runner, or its name as in `migrate.cluster.runner_of`."""
 
 BUILD, POOL = "build", "pool"
 
@@ -139,6 +146,7 @@ def translate(
     output: str | Path,
     *,
     any_store: bool = False,
+    runner: RunnerLike = LOCAL,
     force: bool = False,
     restart: bool = False,
     max_cost_usd: float | None = MAX_COST_USD,
@@ -157,6 +165,8 @@ def translate(
         one that broke off.
     any_store
         Allow a store that the stitch was not fitted on, such as one that has grown.
+    runner
+        Who does the work: a runner, such as `migrate.cluster.DaskRunner`, or its name, such as dask:tcp://HOST:8786.
     force
         Replace an output that is there.
     restart
@@ -179,7 +189,8 @@ def translate(
     <Translation new-store: 150 vectors, 32 -> 24 dimensions, 100 of them true, in ... s>
     """
     fitted = stitch if isinstance(stitch, FittedStitch) else load_stitch(stitch)
-    plan = plan_translate(_store(store), fitted, output, any_store=any_store, force=force, restart=restart)
+    does = _runner(runner)
+    plan = plan_translate(_store(store), fitted, output, any_store=any_store, runner=does, force=force, restart=restart)
     return plan.run_within(max_cost_usd, progress=progress)
 
 
@@ -195,6 +206,7 @@ def audit(
     split: str = "test",
     save_reference: str | Path | None = None,
     margin: float = MARGIN,
+    runner: RunnerLike = LOCAL,
     seed: int = 0,
     max_cost_usd: float | None = MAX_COST_USD,
     progress: Progress = no_progress,
@@ -224,6 +236,8 @@ def audit(
         A folder to keep the reference in that is built; one that is there already is used.
     margin
         Share of the full re-embed's quality that has to be kept.
+    runner
+        Who embeds the reference, as in `translate`.
     seed
         Of the resamples, and of synthetic queries.
     max_cost_usd
@@ -253,7 +267,7 @@ def audit(
     else:
         judged = beir.name if isinstance(beir, QuerySet) else beir
         query_set = load_query_set(new, judged, queries, split=split, seed=seed, progress=progress)
-    embedder = _model_of(new, target, "target")
+    embedder = elsewhere(_model_of(new, target, "target"), _runner(runner))
     old = None if source is None else _store(source, verify=True)
     request = AuditRequest(
         new,
@@ -488,6 +502,10 @@ def _store(store: StoreLike, *, verify: bool = False) -> Store:
 
 def _model(model: ModelLike) -> Embedder:
     return load_embedder(model) if isinstance(model, str) else model
+
+
+def _runner(runner: RunnerLike) -> Runner:
+    return runner_of(runner) if isinstance(runner, str) else runner
 
 
 def _model_of(store: Store, model: ModelLike | None, option: str) -> Embedder:

@@ -7,17 +7,23 @@ in any process, in any order, and again if need be. That is all a runner relies 
 
 from __future__ import annotations
 
+import json
 import os
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from concurrent.futures import CancelledError
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from migrate.errors import OutputError
 from migrate.threads import available_cores
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -45,6 +51,37 @@ class ShardResult:
 DoShard = Callable[[Shard], ShardResult]
 
 
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A shard as it was made elsewhere, to be put into its place; `facts` are what JSON can hold."""
+
+    arrays: Mapping[str, NDArray[Any]]
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def facts_json(self) -> bytes:
+        """The facts, always the same bytes for the same ones."""
+        return json.dumps(dict(self.facts), sort_keys=True).encode()
+
+    @classmethod
+    def of(cls, facts_json: bytes, arrays: Mapping[str, NDArray[Any]]) -> Made:
+        """The opposite of `facts_json`."""
+        return cls(arrays, json.loads(facts_json))
+
+
+class RemoteTask(ABC):
+    """What another machine does of a task, a pickled copy of this: it sees none of this machine's files.
+
+    `digest` tells what the task makes from what any other makes, in hexadecimal digits.
+    """
+
+    digest: str
+
+    @abstractmethod
+    def open(self) -> Callable[[Shard], Any]:
+        """Open what is needed, once in each thread, and return the function that makes a shard."""
+
+
 class ShardTask(ABC):
     """What is to be done with each shard."""
 
@@ -60,13 +97,57 @@ class ShardTask(ABC):
     def open(self) -> DoShard:
         """Open what is needed, once in each process, and return the function of a shard."""
 
+    def shared(self) -> ShardTask | None:
+        """The task such that a pickled copy can do it in another process of this machine; None where none can."""
+        return self if self.is_portable else None
+
+    def remote(self) -> RemoteTask | None:
+        """What another machine can do of it; None where none can."""
+        return None
+
+    def put(self, shard: Shard, made: Made) -> ShardResult:
+        """Put into its place what `remote` has made of a shard."""
+        raise TypeError(f"{type(self).__name__} is done by one machine alone")
+
+
+class Pool(Protocol):
+    """Workers that have opened one task. `places` is how many calls are worth having under way."""
+
+    places: int
+
+    def call(self, *arguments: Any) -> Any:
+        """What a worker's function returns; waits for it. For several threads at once.
+
+        Raises
+        ------
+        LeadMigrateError
+            What the worker met; or there is none any more.
+        """
+        ...
+
+    def stop(self) -> None:
+        """Let calls that wait raise an error; what comes of them is not wanted any more."""
+        ...
+
 
 class Runner(Protocol):
-    """Does shards."""
+    """Does shards. `embeds` says whether models are to be run by its workers."""
+
+    @property
+    def embeds(self) -> bool:
+        """Whether it has workers for a model."""
+        ...
 
     def run(self, task: ShardTask, shards: Iterable[Shard]) -> Generator[ShardResult, None, None]:
         """Do every shard, in any order; each result comes as soon as its shard is written."""
         ...
+
+    def pool(self, task: Callable[[int], RemoteTask], *, ahead: int, most: int | None) -> AbstractContextManager[Pool]:
+        """Workers that open `task(n)`, n being how many do it at once, `most` at most; `ahead` calls for each."""
+        ...
+
+
+_ENDED = "a worker process ended before its work was done, perhaps for lack of memory; the same command continues"
 
 
 def shards_of(count: int, rows: int) -> list[Shard]:
@@ -106,6 +187,63 @@ class LocalRunner:
             return
         yield from _in_processes(task, [*few, *waiting], processes)
 
+    @property
+    def embeds(self) -> bool:
+        """Where the user asks for several processes: one uses all cores as it is, or the one device."""
+        return self.processes is not None and self.processes > 1
+
+    @contextmanager
+    def pool(self, task: Callable[[int], RemoteTask], *, ahead: int, most: int | None) -> Iterator[Pool]:
+        """Start processes that have opened a task; they end with the context."""
+        from joblib.externals.loky import ProcessPoolExecutor
+
+        wanted = self.processes or available_cores()
+        count = wanted if most is None else min(wanted, most)
+        executor = ProcessPoolExecutor(count, initializer=_offer, initargs=(task(count), os.getpid()))
+        try:
+            yield _LocalPool(executor, ahead * count)
+        finally:
+            executor.shutdown(wait=True, kill_workers=True)
+
+
+@dataclass(slots=True)
+class _LocalPool:
+    """Processes of this machine."""
+
+    executor: Any
+    places: int
+
+    def call(self, *arguments: Any) -> Any:
+        """As of any pool."""
+        from joblib.externals.loky.process_executor import ShutdownExecutorError, TerminatedWorkerError
+
+        try:
+            return self.executor.submit(_call, arguments).result()
+        except (TerminatedWorkerError, ShutdownExecutorError, CancelledError) as error:
+            raise OutputError(_ENDED) from error
+
+    def stop(self) -> None:
+        """End the processes."""
+        self.executor.shutdown(wait=False, kill_workers=True)
+
+
+_offered: list[tuple[RemoteTask, int]] = []
+_functions: list[Callable[..., Any]] = []
+
+
+def _offer(task: RemoteTask, parent: int) -> None:
+    """In a worker: it is opened by the first call, which can tell what is wrong with it."""
+    _offered.append((task, parent))
+
+
+def _call(arguments: tuple[Any, ...]) -> Any:
+    task, parent = _offered[-1]
+    if os.getppid() != parent:
+        os._exit(1)
+    if not _functions:
+        _functions.append(task.open())
+    return _functions[-1](*arguments)
+
 
 def _in_processes(task: ShardTask, shards: list[Shard], processes: int) -> Generator[ShardResult, None, None]:
     from joblib import Parallel, delayed
@@ -121,9 +259,7 @@ def _in_processes(task: ShardTask, shards: list[Shard], processes: int) -> Gener
             results.close()
         raise
     except TerminatedWorkerError as error:
-        raise OutputError(
-            "a worker process ended before its work was done, perhaps for lack of memory; the same command continues"
-        ) from error
+        raise OutputError(_ENDED) from error
 
 
 _opened: dict[ShardTask, DoShard] = {}

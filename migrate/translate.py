@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -15,11 +17,11 @@ import numpy as np
 
 from migrate.checkpoint.folder import LOCAL, Configuration, Place, StoreJob, Work, rows_left, write_store
 from migrate.display import notebook_html
-from migrate.errors import StitchError
-from migrate.files import write_bytes
+from migrate.errors import StitchError, StoreError
+from migrate.files import canonical_json, write_bytes
 from migrate.locations import known_secrets, remember_secrets
 from migrate.manifest import Manifest, StoreFacts
-from migrate.runners import DoShard, Runner, Shard, ShardResult, ShardTask, shards_of
+from migrate.runners import DoShard, Made, RemoteTask, Runner, Shard, ShardResult, ShardTask, shards_of
 from migrate.selection.query_log import choosers_of
 from migrate.stitch.fitted import DOCUMENT, FallbackUse, FittedStitch, TranslatedBatch, require_direction
 from migrate.stores import index_recall, open_store
@@ -27,8 +29,8 @@ from migrate.stores.base import Resume, Snapshot, Store, StoreWriter
 from migrate.stores.confidence import ConfidenceFile, Outside, distrust, find_outside, place_confidence
 from migrate.stores.file_store import state_of, verify_files
 from migrate.stores.outputs import FolderOutput, Output, ServerOutput
-from migrate.stores.registry import output_of
-from migrate.stores.sources import SourceFile, check_all_vectors, place_sources, vector_checksums
+from migrate.stores.registry import output_of, path_in
+from migrate.stores.sources import Checksums, SourceFile, check_all_vectors, place_sources, vector_checksums
 from migrate.vectors import Batch, Document, Progress, no_progress
 
 COMMAND = "translate"
@@ -209,8 +211,10 @@ class _TranslateJob(StoreJob):
         return batch_rows(max(self.store.info.dim, self.fitted.dim))
 
     def configuration(self) -> Configuration:
-        options = {"stitch": self.fitted.digest(), "patch": self.patch, "rows per batch": self.rows}
-        return Configuration(COMMAND, self.store.snapshot().as_json(), {**options, **options_of(self.output)})
+        return Configuration(COMMAND, self.store.snapshot().as_json(), {**self._options(), **options_of(self.output)})
+
+    def _options(self) -> dict[str, Any]:
+        return {"stitch": self.fitted.digest(), "patch": self.patch, "rows per batch": self.rows}
 
     def shards(self) -> list[Shard]:
         """Of 64 MiB; of one batch where the stitch reads texts, which takes seconds."""
@@ -221,18 +225,16 @@ class _TranslateJob(StoreJob):
         ConfidenceFile(work.scratch, self.total).close()
         SourceFile(work.scratch, self.total).close()
         writer = self._writer(work)
-        saved = None
-        if self._is_portable():
-            saved = work.scratch / "stitch"
-            self.fitted.save(saved, force=True)
-        task = TranslateTask(self.store.info.location, saved, work.content, work.scratch, self.rows, self.patch)
-        return replace(task, output=self.output, secrets=known_secrets(), opened=(self.store, self.fitted, writer))
-
-    def _is_portable(self) -> bool:
-        """Whether other processes may help: where the work is long, and it needs no further model in each of them."""
-        if not self.fitted.reads_texts or self.total < _MANY_TEXTS:
-            return False
-        return self.fitted.reader is None or not self.fitted.reader.models
+        task = TranslateTask(self.store.info.location, None, work.content, work.scratch, self.rows, self.patch)
+        task = replace(
+            task,
+            output=self.output,
+            secrets=known_secrets(),
+            opened=(self.store, self.fitted, writer),
+            noted=Configuration(COMMAND, self.before.fingerprint, self._options()).as_json(),
+        )
+        is_slow = self.fitted.reads_texts and self.total >= _MANY_TEXTS
+        return (task.shared() or task) if is_slow else task
 
     def finish(self, work: Work) -> dict[str, Any]:
         store = self.store
@@ -260,7 +262,7 @@ class TranslateTask(ShardTask):
     """Translating shards, as locations: another process opens the store at `source` and the stitch at `stitch`.
 
     `secrets` are what it needs for that. `opened` are store, stitch and writer of this process; a copy for another has
-    none.
+    none. `noted` is what the rows are made from.
     """
 
     source: str
@@ -272,26 +274,122 @@ class TranslateTask(ShardTask):
     output: Output = field(default=FolderOutput(Path()), compare=False)
     secrets: Mapping[str, Mapping[str, str]] = field(default_factory=dict, compare=False, repr=False)
     opened: tuple[Store, FittedStitch, StoreWriter] | None = field(default=None, compare=False, repr=False)
+    noted: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def is_portable(self) -> bool:
-        """Whether there is a stitch to open."""
+        """Whether there is a stitch to open, as there is where one process would take long."""
         return self.stitch is not None
+
+    def shared(self) -> TranslateTask | None:
+        """The task with its stitch in a file; None where that needs a further model in each process."""
+        if self.stitch is not None or self.opened is None:
+            return self
+        _, fitted, _ = self.opened
+        if fitted.reads_texts and fitted.reader is not None and fitted.reader.models:
+            return None
+        saved = self.scratch / "stitch"
+        fitted.save(saved, force=True)
+        return replace(self, stitch=saved)
+
+    def remote(self) -> RemoteTranslation | None:
+        """The store's location, and the stitch itself."""
+        shared = self.shared()
+        if shared is None or shared.stitch is None:
+            return None
+        files = {path.name: path.read_bytes() for path in sorted(shared.stitch.iterdir())}
+        digest = hashlib.sha256(canonical_json(self.noted).encode()).hexdigest()
+        fingerprint = self.noted["source"]
+        return RemoteTranslation(
+            _anywhere(self.source), files, fingerprint, self.rows, self.patch, digest, self.secrets
+        )
+
+    def put(self, shard: Shard, made: Made) -> ShardResult:
+        """Write rows, confidence, and checksums of what they were made of."""
+        store, _, writer = self._opened()
+        writer.rows.write(shard.start, np.ascontiguousarray(made.arrays["vectors"]))
+        count = store.info.count
+        with ConfidenceFile(self.scratch, count) as confidence, SourceFile(self.scratch, count) as sources:
+            confidence.put(shard.start, made.arrays["confidence"])
+            confidence.sync()
+            sources.put(shard.start, made.arrays["sources"])
+            sources.sync()
+        return _result(writer, shard, made.facts["true"])
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "opened": None}
 
     def open(self) -> DoShard:
         """Open store, stitch and writer, unless this is the process that has them."""
-        if self.opened is not None:
-            store, fitted, writer = self.opened
-        else:
-            from migrate.stitch.persistence import load_stitch
+        return partial(translate_shard, *self._opened(), self.scratch, self.rows, self.patch)
 
-            remember_secrets(self.secrets)
-            store, fitted = open_store(self.source), load_stitch(Path(str(self.stitch)))
-            writer = self.output.writer(store, self.content, fitted.dim, Resume((), self.scratch))
-        return partial(translate_shard, store, fitted, writer, self.scratch, self.rows, self.patch)
+    def _opened(self) -> tuple[Store, FittedStitch, StoreWriter]:
+        if self.opened is not None:
+            return self.opened
+        from migrate.stitch.persistence import load_stitch
+
+        remember_secrets(self.secrets)
+        store, fitted = open_store(self.source), load_stitch(Path(str(self.stitch)))
+        return store, fitted, self.output.writer(store, self.content, fitted.dim, Resume((), self.scratch))
+
+
+@dataclass(frozen=True)
+class RemoteTranslation(RemoteTask):
+    """Translating shards on a machine that sees the store, and nothing else of this one's.
+
+    `stitch` are the files of the stitch by name, `fingerprint` is what the store at `source` has to hold.
+    """
+
+    source: str
+    stitch: Mapping[str, bytes] = field(repr=False)
+    fingerprint: Mapping[str, Any] = field(repr=False)
+    rows: int
+    patch: bool
+    digest: str
+    secrets: Mapping[str, Mapping[str, str]] = field(repr=False)
+
+    def open(self) -> Callable[[Shard], Made]:
+        """Open store and stitch.
+
+        Raises
+        ------
+        StoreError
+            There is no such store here, or another.
+        """
+        from migrate.stitch.persistence import load_stitch
+
+        remember_secrets(self.secrets)
+        store = open_store(self.source)
+        if (difference := store.snapshot().difference(self.fingerprint)) is not None:
+            raise StoreError(f"{self.source}: expected the store that is translated, found another ({difference})")
+        with tempfile.TemporaryDirectory(prefix="lead-migrate-") as folder:
+            for name, content in self.stitch.items():
+                (Path(folder) / name).write_bytes(content)
+            fitted = load_stitch(folder)
+        return partial(_make_shard, store, fitted, self.rows, self.patch)
+
+
+def _make_shard(store: Store, fitted: FittedStitch, rows: int, patch: bool, shard: Shard) -> Made:
+    """What `translate_shard` writes."""
+    vectors = np.empty((len(shard), fitted.dim), np.float32)
+    confidence = np.empty(len(shard), np.float32)
+    sources: list[Checksums] = []
+    start, n_true = 0, 0
+
+    def note(batch: Batch) -> None:
+        sources.append(vector_checksums(batch.vectors))
+
+    for done in translated_batches(store, fitted, rows, shard, patch=patch, seen=note):
+        vectors[start : start + len(done)], confidence[start : start + len(done)] = done.vectors, done.confidence
+        n_true += int(np.count_nonzero(done.confidence == 1))
+        start += len(done)
+    return Made({"vectors": vectors, "confidence": confidence, "sources": np.concatenate(sources)}, {"true": n_true})
+
+
+def _anywhere(location: str) -> str:
+    """A location that means the same in any folder."""
+    path = path_in(location)
+    return location if path is None or not path.exists() else location.replace(str(path), str(path.resolve()), 1)
 
 
 def translate_shard(
@@ -324,6 +422,10 @@ def translate_shard(
             written.result()
         confidence.sync()
         sources.sync()
+    return _result(writer, shard, n_true)
+
+
+def _result(writer: StoreWriter, shard: Shard, n_true: int) -> ShardResult:
     file = writer.rows
     return ShardResult(shard, file.path, file.place(shard.start), file.place(shard.stop), {"true": n_true})
 

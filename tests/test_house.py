@@ -18,7 +18,7 @@ PACKAGE = ROOT / "migrate"
 FLOORS = {
     "errors": 0, "plugins": 0, "runners": 0, "vectors": 0, "files": 0, "manifest": 0, "threads": 0,
     "redirects": 0, "display": 0, "locations": 0,
-    "stores": 1, "embedders": 1, "datasets": 1, "checkpoint": 1,
+    "stores": 1, "embedders": 1, "datasets": 1, "checkpoint": 1, "cluster": 1,
     "stitch": 2, "search": 2,
     "selection": 3, "similarity": 3, "private": 3,
     "cost": 4,
@@ -78,6 +78,9 @@ HOMES = {
     "jinja2": ["report/page"],
     "joblib": ["runners.py"],
     "rich": ["cli/terminal", "report/summary", "report/terminal"],
+    "distributed": ["cluster/"],
+    "dask": ["cluster/"],
+    "fsspec": ["cluster/files"],
     "threadpoolctl": ["threads.py"],
     "tenseal": ["private/ckks"],
 }
@@ -190,6 +193,7 @@ def test_every_required_package_is_used_and_every_import_is_required():
         "pyarrow": "parquet", "tiktoken": "tokens", "pandas": "pandas", "pytest": "test", "psycopg": "pgvector",
         "apsw": "sqlite-vec", "chromadb": "chroma", "lancedb": "lancedb", "tenseal": "private",
         "llama_index": "frameworks",
+            "dask": "dask", "distributed": "dask", "fsspec": "dask",
     }  # fmt: skip
     for name, extra in optional.items():
         assert any(

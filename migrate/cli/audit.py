@@ -16,6 +16,7 @@ from migrate.cli.options import (
     ModelOptions,
     Outputs,
     QueryOptions,
+    RunnerOptions,
     option,
     option_group,
     report_options,
@@ -399,6 +400,7 @@ class ArmOptions:
 @options.price
 @spending_options
 @options.model_options
+@options.runner_options
 @report_options
 @open_option
 @options.general_options(options.seed, options.force, options.restart, options.as_json, options.verbose, options.quiet)
@@ -415,6 +417,7 @@ def command(
     price: float | None,
     spending: SpendingOptions,
     model: ModelOptions,
+    running: RunnerOptions,
     outputs: Outputs,
     opens: bool,
     general: GeneralOptions,
@@ -434,6 +437,7 @@ def command(
     from migrate.audit.judging import write_unjudged
     from migrate.audit.plan import AuditRequest, plan_audit
     from migrate.audit.verdict import Outcome
+    from migrate.embedders.elsewhere import elsewhere
     from migrate.embedders.prefix import whole_embedder
     from migrate.files import atomic_file, refuse_file
     from migrate.stitch.persistence import load_stitch
@@ -443,7 +447,7 @@ def command(
     if trained.labels is not None and not judged.are_named:
         return _by_labels(store, against.reference, trained, arms, outputs, general)
     judged.require()
-    quiet = general.quiet
+    quiet, runner = general.quiet, running.open()
     audit_options = replace(arms.audit_options(price, general.seed), judge_next=TO_JUDGE if judge_next else 0)
     prefixes = read_prefixes(arms.prefix)
     trial = read_trial(frontier, before.source, model)
@@ -460,7 +464,7 @@ def command(
             translated, parent_field=audit_options.parent_field, seed=general.seed, progress=progress
         )
         paid = spending.open(quiet=quiet)
-        embedder = whole_embedder(load_model_of(translated, target, "--target", model))
+        embedder = elsewhere(whole_embedder(load_model_of(translated, target, "--target", model)), runner)
         needed = before.bridge is not None or trial is not None
         source, old = open_source(before.source, before.source_model, model, needed=needed, quiet=quiet)
         request = AuditRequest(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from migrate.cli import options
-from migrate.cli.options import GeneralOptions, ModelOptions, option, option_group
+from migrate.cli.options import GeneralOptions, ModelOptions, RunnerOptions, option, option_group
 from migrate.cli.spending import SpendingOptions, spending_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.unread import warn_of_unread
@@ -112,6 +112,7 @@ class CorpusOptions:
 @options.price
 @spending_options
 @options.model_options
+@options.runner_options
 @options.general_options(options.seed, options.force, options.restart, options.as_json, options.quiet)
 def command(
     corpus: str,
@@ -126,6 +127,7 @@ def command(
     price: float | None,
     spending: SpendingOptions,
     model: ModelOptions,
+    running: RunnerOptions,
     general: GeneralOptions,
 ) -> None:
     """Embed CORPUS into a new store: a BEIR folder, the name of a BEIR set, or a JSONL file of {"id", "text"}.
@@ -137,16 +139,18 @@ def command(
 
     from migrate.cost.chunks import chunk_size, count_unread, room
     from migrate.embed import Origin, plan_embed
+    from migrate.embedders.elsewhere import elsewhere
     from migrate.files import refuse_overlap
 
-    quiet = general.quiet
+    quiet, runner = general.quiet, running.open()
     refuse_overlap(output, Path(corpus))
     cutting.check()
     with progress_bar(quiet=quiet) as progress:
         read, files = _reader(corpus, part, general.seed, progress)
         shortened = None if part.max_docs is None else [part.max_docs, part.split, general.seed]
         spec = _spec_of(spec, layer, pooling, part.first_tokens)
-        paid, embedder = spending.open(quiet=quiet), model.load(spec, seed=general.seed, asks_again=False)
+        loaded = model.load(spec, seed=general.seed, asks_again=False)
+        paid, embedder = spending.open(quiet=quiet), elsewhere(loaded, runner)
         target = embedder.loaded_profile()
         whole = cutting.no_chunks
         if target.kind == "file" and cutting.are_default:

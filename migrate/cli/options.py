@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from migrate.embedders.base import Embedder
     from migrate.manifest import Manifest, ModelIdentity
     from migrate.report.suite import Suite
+    from migrate.runners import Runner
     from migrate.selection import QueryLog
     from migrate.stores.base import Store
     from migrate.vectors import Progress
@@ -511,6 +512,52 @@ def load_views(specs: Sequence[str], model: ModelOptions) -> dict[str, Embedder]
         raise UsageError(f"expected --view {NO_VIEW} alone, found {len(specs)} of them; leave {NO_VIEW} out")
     return {}
 
+
+MACHINES = "Machines"
+_RUNNER_OPTIONS = (
+    option(
+        "--runner",
+        metavar="local|dask:ADDRESS|dask:local:N",
+        help="Who does the work: processes of this machine, the workers of a Dask cluster (the address of its "
+        "scheduler, or its file), or N of Dask's own here.  [default: local]",
+    ),
+    option(
+        "--workers",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Processes of the local runner, at most.  [default: one a core to translate texts, one to embed]",
+    ),
+)
+_SHARDS_OPTION = (
+    option(
+        "--shards",
+        metavar="LOCATION",
+        help="Where workers leave finished shards, such as s3://BUCKET/FOLDER, until they are in the output.  "
+        "[default: they come over the network]",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerOptions:
+    """Who does the work."""
+
+    runner: str | None
+    workers: int | None
+    shards: str | None = None
+
+    def open(self) -> Runner:
+        """The runner; raises as `migrate.cluster.runner_of`."""
+        from migrate.cluster import runner_of
+
+        return runner_of(self.runner, workers=self.workers, shards=self.shards)
+
+
+runner_options = option_group(RunnerOptions, "running", *_RUNNER_OPTIONS, section=MACHINES)
+"""Adds the options of `RunnerOptions` to what embeds, whose vectors always come over the network."""
+
+shard_runner_options = option_group(RunnerOptions, "running", *_RUNNER_OPTIONS, *_SHARDS_OPTION, section=MACHINES)
+"""Adds all options of `RunnerOptions`."""
 
 _SUMMARY = "GITHUB_STEP_SUMMARY"
 _REPORT = option("--report", type=PATH, metavar="FILE", help="File to write the JSON report to.", section=REPORTS)

@@ -18,7 +18,7 @@ from migrate.cli.next_step import (
     model_words,
     store_word,
 )
-from migrate.cli.options import GeneralOptions, ModelOptions, option, option_group
+from migrate.cli.options import GeneralOptions, ModelOptions, RunnerOptions, option, option_group
 from migrate.cli.spending import Spending, SpendingOptions, spending_options, with_views
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.unread import warn_of_sample
@@ -203,6 +203,7 @@ def load_model_of_stitch(fitted: FittedStitch, folder: Path, spec: str | None, m
 @reembed_options
 @spending_options
 @options.model_options
+@options.shard_runner_options
 @options.general_options(options.seed, options.force, options.restart, options.as_json, options.quiet)
 def command(
     store: str,
@@ -212,6 +213,7 @@ def command(
     reembedding: ReembedOptions,
     spending: SpendingOptions,
     model: ModelOptions,
+    running: RunnerOptions,
     general: GeneralOptions,
 ) -> None:
     """Write STORE, translated by STITCH, to a new folder: same kind of store, same ids, texts and metric.
@@ -233,7 +235,7 @@ def command(
     refuse_overlap(place.path, *options.local_paths(store, stitch))
     if any_store and reembedding.reembed is not None:
         raise UsageError("--reembed needs the store that the stitch was fitted on; leave out --any-store, or fit again")
-    quiet = general.quiet
+    quiet, runner = general.quiet, running.open()
     with progress_bar(quiet=quiet) as progress:
         opened = open_store(store, verify=True)
         paid = spending.open(quiet=quiet)
@@ -247,6 +249,7 @@ def command(
             refit=refit,
             price_usd_per_mtok=reembedding.price,
             any_store=any_store,
+            runner=runner,
             force=general.force,
             restart=general.restart,
         )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,6 +23,7 @@ class SpendingCap:
 
     cap_usd: float | None = None
     meters: list[MeteredEmbedder] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
     _metered: dict[int, tuple[Embedder, Embedder, MeteredEmbedder | None]] = field(default_factory=dict, repr=False)
 
     @property
@@ -29,8 +32,9 @@ class SpendingCap:
         return sum(meter.usd or 0 for meter in self.meters)
 
     def allows(self, usd: float | None) -> bool:
-        """Whether so much more stays within the cap."""
-        return usd is None or self.cap_usd is None or self.spent_usd + usd <= self.cap_usd
+        """Whether so much more stays within the cap, with what others have been allowed and have not spent yet."""
+        allowed = sum(usd_of(meter.allowed, meter.price) or 0 for meter in self.meters)
+        return usd is None or self.cap_usd is None or self.spent_usd + allowed + usd <= self.cap_usd
 
     def meter(self, embedder: Embedder, price_usd_per_mtok: float | None = None) -> Embedder:
         """An embedder that spends under this cap, always the same for the same one; a free one is returned as it is."""
@@ -62,6 +66,7 @@ class MeteredEmbedder(WrappedEmbedder):
     ----------
     cap : what may be spent, shared with the other models of a plan
     kept : whether what is paid for is in a cache, for the message
+    allowed : tokens that calls of other threads are about to pay for, a little more than were counted
     """
 
     def __init__(
@@ -79,6 +84,7 @@ class MeteredEmbedder(WrappedEmbedder):
         self.cap = SpendingCap() if cap is None else cap
         self.cap.meters.append(self)
         self.kept = kept
+        self.allowed = 0.0
         self._counted = 0
         self._charged_before = embedder.usage_tokens
 
@@ -105,10 +111,9 @@ class MeteredEmbedder(WrappedEmbedder):
             The texts would cost more than what is left of the cap; none of them was sent.
         """
         tokens = int(self._count(texts, role).sum())
-        if not self._is_within(tokens):
-            raise self._beyond_cap(tokens)
-        vectors = self.embedder.embed(texts, role, progress=progress)
-        self._counted += tokens
+        with self._allow(np.array([tokens])):
+            vectors = self.embedder.embed(texts, role, progress=progress)
+            self._counted += tokens
         return vectors
 
     def embed_each(self, texts: Sequence[Text], role: Role, keep: Keep, *, progress: Progress = no_progress) -> None:
@@ -131,11 +136,31 @@ class MeteredEmbedder(WrappedEmbedder):
 
         while done < len(texts):
             # Again and again: what was charged may leave more room than what was counted
-            fits = sum(map(self._is_within, np.cumsum(counts[done:]).tolist()))
-            if not fits:
-                raise self._beyond_cap(int(counts[done]))
-            self.embedder.embed_each(texts[done : done + fits], role, keep_and_count, progress=report)
+            with self._allow(counts[done:]) as fits:
+                self.embedder.embed_each(texts[done : done + fits], role, keep_and_count, progress=report)
             done += fits
+
+    @contextmanager
+    def _allow(self, counts: Counts) -> Iterator[int]:
+        """How many of the texts with these tokens the cap has room for, which is theirs until the context ends.
+
+        Raises
+        ------
+        SpendingError
+            It has no room for the first.
+        """
+        with self.cap.lock:
+            totals = np.cumsum(counts).tolist()
+            fits = sum(map(self._is_within, totals))
+            if not fits:
+                raise self._beyond_cap(int(counts[0]))
+            room = totals[fits - 1] * (1 + self.counter.error)
+            self.allowed += room
+        try:
+            yield fits
+        finally:
+            with self.cap.lock:
+                self.allowed -= room
 
     def _count(self, texts: Sequence[Text], role: Role) -> Counts:
         if not texts:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import hashlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field
 from itertools import chain, islice
 from pathlib import Path
@@ -18,6 +20,7 @@ import numpy as np
 
 from migrate.checkpoint.folder import Configuration, StoreJob, Work, rows_done, source_changed, write_store
 from migrate.embedders.base import Embedder
+from migrate.embedders.elsewhere import RemoteEmbedder, remote_in
 from migrate.errors import DatasetError
 from migrate.files import FileStamp
 from migrate.manifest import Manifest, ModelIdentity, StoreFacts
@@ -55,7 +58,8 @@ class Batches:
     """Batches of documents, in order, each embedded when it is asked for.
 
     An embedder that keeps what it pays for is handed several batches at once, as many as keep a server at work all the
-    time: a run that breaks off pays for none of them twice. Any other is handed one.
+    time: a run that breaks off pays for none of them twice. Any other is handed one. One that runs elsewhere is handed
+    one for each of its workers, and one that waits for it: they come back in order all the same.
 
     Parameters
     ----------
@@ -75,6 +79,15 @@ class Batches:
         self._read: deque[list[Document]] = deque()
         self._embedded: deque[tuple[list[Document], Vectors]] = deque()
         self._done = 0
+        self._remote = remote_in(embedder)
+        self._flying: deque[tuple[list[Document], Future[Vectors]]] = deque()
+        self._open = ExitStack()
+        self._threads: ThreadPoolExecutor | None = None
+        self._places = 0
+
+    def close(self) -> None:
+        """Let go of the workers; nothing further is asked for."""
+        self._open.close()
 
     def shards(self, start: int) -> Iterator[Shard]:
         """The rows of each batch, from a row on; whoever takes one asks for its vectors before the next."""
@@ -84,6 +97,8 @@ class Batches:
 
     def next(self) -> tuple[list[Document], Vectors]:
         """The next batch with its vectors, (n, dim)."""
+        if self._remote is not None:
+            return self._next_elsewhere(self._remote)
         if not self._embedded:
             while len(self._read) < self._ahead and self._read_batch():
                 pass
@@ -97,7 +112,26 @@ class Batches:
             self._read.clear()
         return self._embedded.popleft()
 
+    def _next_elsewhere(self, remote: RemoteEmbedder) -> tuple[list[Document], Vectors]:
+        """As `next`: a thread for each batch, which waits for a worker."""
+        if self._threads is None:
+            pool = self._open.enter_context(remote.at_work())
+            self._threads, self._places = ThreadPoolExecutor(pool.places), pool.places
+            self._open.callback(self._threads.shutdown, cancel_futures=True)
+            if not self._embedder.keeps:  # what is still to come would not be kept
+                self._open.callback(pool.stop)
+        while len(self._flying) < self._places and (self._read or self._read_batch()):
+            batch = self._read.popleft()
+            self._flying.append((batch, self._threads.submit(self._embedder.embed_documents, batch)))
+        documents, embedded = self._flying.popleft()
+        vectors = embedded.result()
+        self._done += len(documents)
+        self._report(self._done)
+        return documents, vectors
+
     def _upcoming(self) -> list[Document]:
+        if self._flying:
+            return self._flying[0][0]
         if self._embedded:
             return self._embedded[0][0]
         return self._read[0] if self._read or self._read_batch() else []
@@ -213,7 +247,8 @@ def embed_corpus(
     stamps = [FileStamp.of(path) for path in origin.files]
     shape = _Shape(store_format, metric, skip_blank)
     job = _CorpusJob(read_documents, embedder, output, shape, origin, stamps, progress)
-    return as_embedding(output, write_store(output, job, force=force, restart=restart))
+    with closing(job):
+        return as_embedding(output, write_store(output, job, force=force, restart=restart))
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +286,12 @@ class _CorpusJob(StoreJob):
         self._progress = progress
         self._skipped: list[str] = []
         self._writer: NewStoreWriter | None = None
+        self._batches: Batches | None = None
+
+    def close(self) -> None:
+        """Let go of the workers of an embedder."""
+        if self._batches is not None:
+            self._batches.close()
 
     def configuration(self) -> Configuration:
         skip_blank = self._shape.skip_blank
@@ -269,7 +310,7 @@ class _CorpusJob(StoreJob):
         return EmbedTask(work, self._embedder, self._batches, self._write, lambda batch: {"documents": _digest(batch)})
 
     def shards(self) -> Iterator[Shard]:
-        return self._batches.shards(self._rows)
+        return iter(()) if self._batches is None else self._batches.shards(self._rows)
 
     def finish(self, work: Work) -> dict[str, Any]:
         if self._writer is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,8 @@ def reembed_store(
     """
     verify_files(store)
     job = _ReferenceJob(store, embedder, progress)
-    return as_embedding(output, write_store(output, job, force=force, restart=restart))
+    with closing(job):
+        return as_embedding(output, write_store(output, job, force=force, restart=restart))
 
 
 class _ReferenceJob(StoreJob):
@@ -68,6 +70,12 @@ class _ReferenceJob(StoreJob):
         self._progress = progress
         self._before = store.snapshot()
         self._writer: StoreWriter | None = None
+        self._batches: Batches | None = None
+
+    def close(self) -> None:
+        """Let go of the workers of an embedder."""
+        if self._batches is not None:
+            self._batches.close()
 
     @property
     def total(self) -> int:
@@ -88,8 +96,8 @@ class _ReferenceJob(StoreJob):
         def report(done: int) -> None:
             self._progress(self.stage, before + done, self.total)
 
-        batches = Batches(self._embedder, known_documents(self._store, rows), report)
-        return EmbedTask(work, self._embedder, batches, self._write)
+        self._batches = Batches(self._embedder, known_documents(self._store, rows), report)
+        return EmbedTask(work, self._embedder, self._batches, self._write)
 
     def finish(self, work: Work) -> dict[str, Any]:
         self._open(noted_identity(work, self._embedder).dim).finish()

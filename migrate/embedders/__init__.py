@@ -22,6 +22,7 @@ from migrate.embedders.kinds import (
     LoadOptions,
     find_kind,
     kind_of,
+    layer_spec,
     parse_spec,
     split_layer,
     split_prefix,
@@ -120,6 +121,20 @@ def load_embedder(
         base_url, device, batch_size, concurrency, rate, dimensions, document_prefix, query_prefix, layer, state, seed
     )
     embedder = kind.load(name, options)
+    embedder.loaded_by = (
+        spec if layer is None else layer_spec(layer, spec),
+        {
+            "base_url": base_url,
+            "device": device,
+            "batch_size": batch_size,
+            "concurrency": concurrency,
+            "rate": rate,
+            "dimensions": dimensions,
+            "document_prefix": document_prefix,
+            "query_prefix": query_prefix,
+            "seed": seed,
+        },
+    )
     if cache is not None and embedder.cacheable:
         from migrate.embedders.cache import CachedEmbedder
 

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from migrate.embedders.profile import Profile
 from migrate.errors import InputError, VectorError
@@ -62,6 +62,8 @@ class Embedder(ABC):
     is_cached: bool = False
     keeps: bool = False
     batch_size: int = 256
+    loaded_by: tuple[str, Mapping[str, Any]] | None = None
+    """Spec and options of `load_embedder`, by which another process gets the same; None for an object of its own."""
 
     @property
     @abstractmethod
@@ -172,6 +174,9 @@ class Embedder(ABC):
     def variants(self) -> Iterator[Variant]:
         """Other ways to make vectors with the same weights; most models have none."""
         return iter(())
+
+    def share(self, users: int) -> None:
+        """Keep to this part, one of so many, of what a server allows; for a process that is not the only one."""
 
     def token_table(self) -> TokenTable | None:
         """The tokens of a model that runs here, or None where there are none to be had."""

@@ -211,6 +211,13 @@ class OpenAIEmbedder(Embedder):
         other.retry = replace(self.retry, max_attempts=attempts, max_unreached=attempts, max_unusable=attempts)
         return other
 
+    def share(self, users: int) -> None:
+        """Take one of so many equal parts of the requests in flight, of the user's rate and of the server's limits."""
+        if users > 1:
+            rate = self._throttle.rate_per_s
+            self.concurrency = max(1, self.concurrency // users)
+            self._throttle = Throttle(self.concurrency, None if rate is None else rate / users, users=users)
+
     def cache_scope(self, role: Role) -> str:
         """Two servers may mean two things by one name, so the server counts; the dimension need not be known."""
         return canonical_json([f"openai:{self.name}", self.base_url, self.dimensions, self.prefixes[role]])
@@ -256,6 +263,7 @@ class OpenAIEmbedder(Embedder):
             keep(positions, vectors)
 
         with self._one_call, self._new_flight(inputs, tokens) as flight:
+            self._throttle.begin(self.retry.clock.now())
             try:
                 flight.run(
                     split_requests(tokens, max_texts=self._texts_in_request(len(texts))),

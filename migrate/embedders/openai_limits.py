@@ -181,18 +181,19 @@ class Allowance:
     refill_per_s: float = 0.0
     at: float = 0.0
 
-    def learn(self, headers: Mapping[str, str], kind: str, *, in_flight: float, now: float) -> None:
+    def learn(self, headers: Mapping[str, str], kind: str, *, in_flight: float, now: float, users: int = 1) -> None:
         """Take over what an answer says of a kind, `requests` or `tokens`; nothing where it does not say all.
 
-        The server may or may not have counted the requests in flight; they are subtracted, to be safe.
+        The server may or may not have counted the requests in flight; they are subtracted, to be safe. Of several
+        users each takes an equal part.
         """
         limit, remaining = (_number(headers.get(f"x-ratelimit-{word}-{kind}")) for word in ("limit", "remaining"))
         reset_s = parse_duration_s(headers.get(f"x-ratelimit-reset-{kind}", ""))
         if not limit or remaining is None or reset_s is None:
             return
         if reset_s > 0 and remaining < limit:
-            self.refill_per_s = (limit - remaining) / reset_s
-        self.limit, self.level, self.at = limit, remaining - in_flight, now
+            self.refill_per_s = (limit - remaining) / reset_s / users
+        self.limit, self.level, self.at = limit / users, remaining / users - in_flight, now
 
     def take(self, amount: float, now: float) -> None:
         """Count what is sent."""
@@ -224,11 +225,15 @@ class Throttle:
         Requests a second at most, evenly spaced; None for the server's limits alone.
     answered
         Requests that were answered well so far.
+    users
+        How many processes share the server's limits; each takes its part of what an answer says is left. The other
+        limits are this one's own.
     """
 
     concurrency: int
     rate_per_s: float | None = None
     answered: int = 0
+    users: int = 1
     _width: int = 1
     _flying: list[int] = field(default_factory=list)
     _paused_until: float = -math.inf
@@ -255,6 +260,11 @@ class Throttle:
         advised = advised if advised <= _LONGEST_ADVICE_S else 0.0
         return max(0.0, self._paused_until - now, self._next_start - now, advised)
 
+    def begin(self, now: float) -> None:
+        """Begin some requests where several processes take turns: the one before may just have sent its last."""
+        if self.users > 1 and self.rate_per_s is not None:
+            self._next_start = max(self._next_start, now + 1 / self.rate_per_s)
+
     def send(self, tokens: int, now: float) -> None:
         """Count a request that is sent."""
         self._flying.append(tokens)
@@ -269,8 +279,8 @@ class Throttle:
 
     def learn(self, headers: Mapping[str, str], tokens: int, now: float) -> None:
         """Read the limits off what answered a request of so many tokens, before it is counted as back."""
-        self._requests.learn(headers, "requests", in_flight=len(self._flying) - 1, now=now)
-        self._tokens.learn(headers, "tokens", in_flight=sum(self._flying) - tokens, now=now)
+        self._requests.learn(headers, "requests", in_flight=len(self._flying) - 1, now=now, users=self.users)
+        self._tokens.learn(headers, "tokens", in_flight=sum(self._flying) - tokens, now=now, users=self.users)
 
     def succeed(self) -> None:
         """Count an answer: more may go at once."""

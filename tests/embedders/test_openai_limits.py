@@ -68,6 +68,13 @@ def test_what_is_in_flight_is_taken_off_what_a_server_says_is_left():
     assert allowance.wait_s(200, now=0.0) == pytest.approx(1)
 
 
+def test_each_of_two_users_takes_half_of_what_a_server_says():
+    allowance = Allowance()
+    allowance.learn(headers("tokens", "1000", "500", "5s"), "tokens", in_flight=0, now=0.0, users=2)
+    assert allowance.wait_s(250, now=0.0) == 0
+    assert allowance.wait_s(300, now=0.0) == pytest.approx(1)  # 50 a second are this one's
+
+
 @pytest.mark.parametrize(
     "spoiled",
     [

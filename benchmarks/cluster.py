@@ -1,0 +1,314 @@
+"""What a Dask cluster is worth, what is left of it when its processes are killed, and what it takes of memory.
+
+    python benchmarks/cluster.py speed [--rows 200000] [--texts 20000]
+    python benchmarks/cluster.py kills [--kills 50] [--rows 20000] [--shards none|folder|s3] [--seed 0]
+    python benchmarks/cluster.py memory [--shards 10000 100000]
+
+`speed` has two workers, which are running already, translate a store and embed a corpus, and two processes on their
+own that do one half each, at the same time; the ratio is of the seconds, above 1 where the cluster is faster. `kills`
+kills a worker, the scheduler or the coordinator, whichever comes up, at a random moment of a translation, starts again
+what is missing, and compares every file in the end; with `s3` shards go through moto's server (pip install
+'moto[server]' s3fs). `memory` hands out made-up shards that nobody does anything for, and prints the coordinator's
+resident memory. Ends with exit code 1 where an output differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from dask_processes import Processes, kill, processes
+from victims import digest, documents, make_parts_small, prepare
+
+from migrate.cluster import DaskRunner
+from migrate.embed import embed_corpus
+from migrate.embedders import load_embedder
+from migrate.embedders.elsewhere import elsewhere
+from migrate.runners import LocalRunner, Made, RemoteTask, Runner, Shard, ShardResult, ShardTask
+from migrate.stitch.persistence import load_stitch
+from migrate.stores import open_store
+from migrate.translate import translate_store
+
+_VICTIMS = ("worker", "scheduler", "coordinator")
+
+
+def translate(folder: Path, output: Path, runner: Runner) -> None:
+    """The translation that is timed, and killed."""
+    translate_store(open_store(folder / "source"), load_stitch(folder / "stitch"), output, runner=runner)
+
+
+def embed(rows: int, output: Path, runner: Runner) -> None:
+    """The embedding that is timed, by a real model."""
+    model = load_embedder("packaged:all-MiniLM-L6-v2", device="cpu")
+    embed_corpus(lambda: documents(rows), elsewhere(model, runner), output)
+
+
+def forked(job: Callable[[], object]) -> int:
+    """Start a job in a process of its own, and return its id; what it says of an error is left out."""
+    sys.stdout.flush()
+    child = os.fork()
+    if child == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if not os.environ.get("CLUSTER_DEBUG"):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        try:
+            job()
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    return child
+
+
+def ended(child: int) -> bool:
+    """Whether a process got through to its end."""
+    return os.waitpid(child, 0)[1] == 0
+
+
+def compare_speed(rows: int, texts: int) -> None:
+    """Print the seconds of a cluster and of two processes on their own, and the ratio."""
+    print("work        two processes    dask, 2 workers    ratio")
+    with tempfile.TemporaryDirectory() as name, processes(Path(name)) as started:
+        folder = Path(name)
+        runner = DaskRunner(str(started.file))
+        for half in ("whole", "first", "second"):
+            (folder / half).mkdir()
+            ended(forked(partial(prepare, "texts", folder / half, rows if half == "whole" else rows // 2)))
+        jobs: dict[str, tuple[Callable[[Path], None], list[Callable[[Path], None]]]] = {
+            "translate": (
+                lambda output: translate(folder / "whole", output, runner),
+                [partial(_translate_alone, folder / half) for half in ("first", "second")],
+            ),
+            "embed": (
+                lambda output: embed(texts, output, runner),
+                [partial(_embed_alone, texts // 2) for _ in range(2)],
+            ),
+        }
+        for work, (by_cluster, by_halves) in jobs.items():
+            _seconds([by_cluster], folder / "warm")  # workers import what they need once
+            together = _seconds([by_cluster], folder / "together")
+            apart = _seconds(by_halves, folder / "apart")
+            print(f"{work:10}  {apart:11.1f} s  {together:15.1f} s  {apart / together:7.2f}", flush=True)
+
+
+def _translate_alone(folder: Path, output: Path) -> None:
+    translate(folder, output, LocalRunner(1))
+
+
+def _embed_alone(rows: int, output: Path) -> None:
+    embed(rows, output, LocalRunner(1))
+
+
+def _seconds(jobs: Sequence[Callable[[Path], None]], output: Path) -> float:
+    started = time.perf_counter()
+    children = [forked(partial(job, output.with_name(f"{output.name}-{n}"))) for n, job in enumerate(jobs)]
+    got_through = [ended(child) for child in children]
+    if not all(got_through):
+        raise SystemExit("a run failed by itself")
+    return time.perf_counter() - started
+
+
+@contextmanager
+def s3_server(folder: Path) -> Iterator[dict[str, str]]:
+    """An S3 server with a bucket, and the variables that lead to it."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with (folder / "s3.log").open("wb") as log:
+        server = subprocess.Popen([sys.executable, "-m", "moto.server", "-p", str(port)], stdout=log, stderr=log)
+    variables = {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+        "AWS_ACCESS_KEY_ID": "anyone",
+        "AWS_SECRET_ACCESS_KEY": "anything",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
+    try:
+        make = "import time, s3fs\nfor _ in range(100):\n try: s3fs.S3FileSystem().mkdir('shards'); break\n"
+        make += " except Exception: time.sleep(0.2)\nelse: raise SystemExit('no S3 server')"
+        subprocess.run([sys.executable, "-c", make], check=True, env=os.environ | variables)
+        os.environ.update(variables)
+        yield variables
+    finally:
+        kill(server)
+
+
+@dataclass
+class Trials:
+    """A cluster that is killed again and again while it translates."""
+
+    folder: Path
+    started: Processes
+    runner: DaskRunner
+    rng: random.Random
+
+    def run(self, kills: int) -> tuple[Counter[str], int, int]:
+        """How often each was killed, how many kills left unfinished work, and how many outputs are identical."""
+        expected, output = self.folder / "expected", self.folder / "output"
+        journal = self.folder / ".output.work" / "journal.jsonl"
+        ended(forked(partial(translate, self.folder, expected, LocalRunner(1))))
+        job = partial(translate, self.folder, output, self.runner)
+        begun = time.perf_counter()
+        for _ in range(2):  # the first one has the workers import what they need
+            begun = time.perf_counter()
+            if not ended(forked(job)) or digest(output) != digest(expected):
+                raise SystemExit("a run that nobody disturbed failed")
+            shutil.rmtree(output)
+        whole_s = time.perf_counter() - begun
+        killed, midway, identical = Counter[str](), 0, 0
+        for _ in range(kills):
+            victim = self.rng.choice(_VICTIMS)
+            child = forked(job)
+            time.sleep(self.rng.uniform(0, whole_s))
+            self._kill(victim, child)
+            got_through = ended(child)
+            midway += journal.exists()
+            killed[victim] += 1
+            self._repair()
+            while not got_through:
+                got_through = ended(forked(job)) or (output.exists() and not journal.exists())
+            identical += digest(output) == digest(expected) and not journal.exists()
+            shutil.rmtree(output)
+        return killed, midway, identical
+
+    def _kill(self, victim: str, coordinator: int) -> None:
+        if victim == "coordinator":
+            os.kill(coordinator, signal.SIGKILL)
+        elif victim == "worker":
+            kill(self.rng.choice(self.started.workers))
+        elif self.started.scheduler is not None:
+            kill(self.started.scheduler)
+
+    def _repair(self) -> None:
+        scheduler = self.started.scheduler
+        if scheduler is None or scheduler.poll() is not None:
+            self.started.kill_all()
+            self.started.start_scheduler()
+        self.started.workers = [worker for worker in self.started.workers if worker.poll() is None]
+        while len(self.started.workers) < 2:
+            self.started.start_worker()
+
+
+def count_kills(kills: int, rows: int, shards: str, seed: int) -> bool:
+    """Print a line, and say whether everything is identical."""
+    make_parts_small()
+    with tempfile.TemporaryDirectory() as name, contextmanager(_place)(shards, Path(name)) as location:
+        folder = Path(name)
+        ended(forked(partial(prepare, "flat", folder, rows)))
+        with processes(folder) as started:
+            runner = DaskRunner(str(started.file), location)
+            killed, midway, identical = Trials(folder, started, runner, random.Random(seed)).run(kills)
+    print("shards    worker  scheduler  coordinator  with work left  identical")
+    counts = "".join(f"{killed[victim]:{width}}" for victim, width in zip(_VICTIMS, (8, 11, 13), strict=True))
+    print(f"{shards:8}{counts}{midway:16}{identical:7} of {kills}")
+    return identical == kills
+
+
+def _place(shards: str, folder: Path) -> Iterator[str | None]:
+    if shards == "s3":
+        with s3_server(folder):
+            yield "s3://shards/run"
+    else:
+        yield str(folder / "shards") if shards == "folder" else None
+
+
+@dataclass(frozen=True)
+class Nothing(RemoteTask):
+    """A shard of nothing."""
+
+    digest: str = "nothing"
+
+    def open(self) -> Callable[[Shard], Made]:
+        """Nothing to open."""
+        return _nothing
+
+
+def _nothing(shard: Shard) -> Made:
+    return Made({"rows": np.zeros(1, np.float32)}, {"row": shard.start})
+
+
+class NothingTask(ShardTask):
+    """What hands out shards of nothing."""
+
+    def open(self) -> Callable[[Shard], ShardResult]:
+        """For this process."""
+        return lambda shard: self.put(shard, _nothing(shard))
+
+    def remote(self) -> Nothing:
+        """For another."""
+        return Nothing()
+
+    def put(self, shard: Shard, made: Made) -> ShardResult:
+        """To no place."""
+        return ShardResult(shard, Path(os.devnull), 0, 0, made.facts)
+
+
+def measure_memory(counts: Sequence[int]) -> None:
+    """Print the resident memory of the coordinator."""
+    print("    shards   coordinator MiB   seconds")
+    with tempfile.TemporaryDirectory() as name, processes(Path(name), environment=_with_this()) as started:
+        for shards in counts:
+            if not ended(forked(partial(_hand_out, DaskRunner(str(started.file)), shards))):
+                raise SystemExit("a run failed by itself")
+
+
+def _with_this() -> dict[str, str]:
+    """Where workers find the task of this file."""
+    return {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])}
+
+
+def _hand_out(runner: DaskRunner, shards: int) -> None:
+    import cluster  # not __main__, which is another module in a worker
+
+    begun, count = time.perf_counter(), 0
+    for _ in runner.run(cluster.NothingTask(), (Shard(row, row + 1) for row in range(shards))):
+        count += 1
+    if count != shards:
+        raise SystemExit(1)
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"{shards:10,} {most:17.0f} {time.perf_counter() - begun:9.1f}", flush=True)
+
+
+def main() -> None:
+    """Print one of three tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parts = parser.add_subparsers(dest="part", required=True)
+    speed = parts.add_parser("speed")
+    speed.add_argument("--rows", type=int, default=200_000)
+    speed.add_argument("--texts", type=int, default=20_000)
+    kills = parts.add_parser("kills")
+    kills.add_argument("--kills", type=int, default=50)
+    kills.add_argument("--rows", type=int, default=20_000)
+    kills.add_argument("--shards", choices=["none", "folder", "s3"], default="none")
+    kills.add_argument("--seed", type=int, default=0)
+    memory = parts.add_parser("memory")
+    memory.add_argument("--shards", type=int, nargs="+", default=[10_000, 100_000])
+    arguments = parser.parse_args()
+    os.environ["SOURCE_DATE_EPOCH"] = "1700000000"
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # clusters that were started end with it
+    if arguments.part == "speed":
+        compare_speed(arguments.rows, arguments.texts)
+    elif arguments.part == "memory":
+        measure_memory(arguments.shards)
+    elif not count_kills(arguments.kills, arguments.rows, arguments.shards, arguments.seed):
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()

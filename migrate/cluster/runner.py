@@ -1,0 +1,402 @@
+"""Does shards on a Dask cluster, which is asked for nothing but to run functions and to run them again.
+
+What holds the work together is what does on one machine: the journal, here, of the shards that are in their places. A
+worker that is killed loses a shard, which another makes again; without a scheduler, or without this process, the same
+command goes on later.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from itertools import chain, count, islice
+from pathlib import Path
+from typing import Any, Final
+
+from migrate.cluster.files import KeptTask, ShardFiles
+from migrate.errors import LeadMigrateError, OutputError, RemoteError, UsageError
+from migrate.runners import LocalRunner, Pool, RemoteTask, Runner, Shard, ShardResult, ShardTask
+
+_AHEAD: Final = 2
+"""Shards for each thread of the workers: one that it does, and one that waits for it."""
+
+_ROUNDS: Final = 3
+"""How often a shard is made whose file proves damaged."""
+
+_LOOK_S: Final = 1.0
+_FETCH_S: Final = 30.0
+_CONNECT_S: Final = 30.0
+_GO_ON: Final = "run the same command again, it continues"
+_LOCAL: Final = "local:"
+_SCHEMES: Final = ("tcp://", "tls://", "ws://", "wss://", "ucx://")
+_TALKATIVE: Final = ("distributed", "tornado", "asyncio")
+
+
+def runner_of(name: str | None, *, workers: int | None = None, shards: str | None = None) -> Runner:
+    """The runner of a name: `local`, `dask:local:N` or `dask:ADDRESS`, the scheduler's address or its file.
+
+    `workers` are the processes of `local`, `shards` is where those of a cluster leave what they have done.
+
+    Raises
+    ------
+    UsageError
+        There is no such runner, or it does not take one of these.
+    """
+    kind, _, address = (name or "local").partition(":")
+    if kind == "local" and not address:
+        if shards is not None:
+            raise UsageError("--shards goes with a runner of several machines; add --runner dask:ADDRESS")
+        return LocalRunner(workers)
+    if kind != "dask" or not address:
+        raise UsageError(f"expected a runner local, dask:local:N or dask:ADDRESS, found {name!r}")
+    if workers is not None:
+        raise UsageError("--workers goes with the local runner; a Dask cluster has the workers that it has")
+    if address.startswith(_LOCAL) and not (address.removeprefix(_LOCAL).isdecimal() and int(address[6:]) > 0):
+        raise UsageError(f"expected a number of worker processes as in dask:local:4, found {name!r}")
+    if not address.startswith((_LOCAL, *_SCHEMES)) and not Path(address).is_file():
+        raise UsageError(f"expected dask:tcp://HOST:PORT, or dask:FILE of a scheduler, found {name!r}: no such file")
+    return DaskRunner(address, shards)
+
+
+@dataclass(frozen=True, slots=True)
+class DaskRunner:
+    """Does shards on a Dask cluster.
+
+    Parameters
+    ----------
+    address
+        Of the scheduler, `tcp://host:8786`; or its file; or `local:N`, N worker processes of this machine, which end
+        with the run.
+    shards
+        Where workers leave finished shards, as fsspec knows it (`s3://bucket/folder`): what is there outlives all of
+        them. Without one, shards come back over the network.
+    patience_s
+        Seconds to wait for a worker where there is none.
+    """
+
+    address: str
+    shards: str | None = None
+    patience_s: float = 30.0
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the workers are processes of this machine, which write to the files of this one."""
+        return self.address.startswith(_LOCAL)
+
+    def run(self, task: ShardTask, shards: Iterable[Shard]) -> Generator[ShardResult, None, None]:
+        """Do every shard; a task that only this process can do is done here.
+
+        Raises
+        ------
+        RemoteError
+            The scheduler does not answer, or there is no worker.
+        OutputError
+            Workers that began a shard were killed again and again; or `shards` cannot be used.
+        UsageError
+            Dask is not installed, or a worker has another version of this package.
+        """
+        if self.is_local and self.shards is None:
+            shared = task.shared()
+            if shared is None:
+                yield from map(task.open(), shards)
+                return
+            with self.cluster() as cluster:
+                yield from (result for _, result in cluster.spread(shared, shards))
+            return
+        remote = task.remote()
+        if remote is None:
+            yield from map(task.open(), shards)
+        elif self.shards is None:
+            with self.cluster() as cluster:
+                yield from (task.put(shard, made) for shard, made in cluster.spread(remote, shards))
+        else:
+            yield from self._by_files(task, remote, ShardFiles(self.shards, remote.digest), shards)
+
+    @property
+    def embeds(self) -> bool:
+        """That is what workers are for."""
+        return True
+
+    @contextmanager
+    def pool(self, task: Callable[[int], RemoteTask], *, ahead: int, most: int | None) -> Iterator[Pool]:
+        """The workers' threads, as many as there are now; raises as `run`."""
+        with self.cluster() as cluster:
+            users = max(cluster.threads(), 1)
+            users = users if most is None else min(users, most)
+            with cluster.offer(task(users)) as name:
+                yield _Calls(cluster, name, ahead * users)
+
+    def _by_files(
+        self, task: ShardTask, remote: RemoteTask, files: ShardFiles, shards: Iterable[Shard]
+    ) -> Generator[ShardResult, None, None]:
+        """Take shards out of files, those of an earlier run too; one whose file is not sound is made again.
+
+        What becomes of a file here is of no account for what comes out: a shard that has none is made again.
+        """
+        there, ready = files.find(), deque[tuple[Shard, str]]()
+
+        def lacking() -> Iterator[Shard]:
+            for shard in shards:
+                if (name := there.pop(shard, None)) is None:
+                    yield shard
+                else:
+                    ready.append((shard, name))
+
+        left: Iterable[Shard] = lacking()
+        with self.cluster() as cluster:
+            for _ in range(_ROUNDS):
+                again: list[Shard] = []
+                for found in chain(cluster.spread(KeptTask(remote, files), left), [None]):
+                    ready.extend([] if found is None else [found])
+                    while ready:
+                        shard, name = ready.popleft()
+                        made = files.read(name)
+                        if made is None:
+                            again.append(shard)
+                        else:
+                            yield task.put(shard, made)
+                        files.remove(name)
+                if not again:
+                    for name in there.values():  # of shards that were in their places before
+                        files.remove(name)
+                    return
+                left = again
+        raise OutputError(f"--shards {self.shards}: what is written there is not what is read; use another place")
+
+    @contextmanager
+    def cluster(self) -> Iterator[Cluster]:
+        """Connect; a local cluster is started, and ends with the context."""
+        try:
+            import dask
+            from distributed import Client, LocalCluster
+        except ImportError as error:
+            raise UsageError("a Dask runner needs distributed; pip install 'lead-migrate[dask]'") from error
+        settings = {"distributed.comm.timeouts.connect": f"{_CONNECT_S}s", "distributed.admin.log-length": 0}
+        with _silence(), dask.config.set(settings), ExitStack() as stack:
+            try:
+                if self.is_local:
+                    local = LocalCluster(
+                        n_workers=int(self.address.removeprefix(_LOCAL)),
+                        threads_per_worker=1,
+                        processes=True,
+                        scheduler_kwargs={"dashboard": False, "dashboard_address": "127.0.0.1:0"},
+                        memory_limit=0,
+                        silence_logs=logging.CRITICAL,
+                    )
+                    stack.callback(_close, local)
+                    client = Client(local, set_as_default=False)
+                elif "://" in self.address:
+                    client = Client(self.address, timeout=_CONNECT_S, set_as_default=False)
+                else:
+                    client = Client(scheduler_file=self.address, timeout=_CONNECT_S, set_as_default=False)
+            except (OSError, ValueError) as error:  # a TimeoutError is an OSError
+                raise RemoteError(
+                    f"no Dask scheduler answers at {self.address} ({str(error) or 'time is up'}); start one with "
+                    f"`dask scheduler`, then {_GO_ON}"
+                ) from error
+            stack.callback(_close, client)
+            cluster = Cluster(client, self.address, self.patience_s)
+            cluster.check_workers()
+            yield cluster
+
+
+def _close(closable: Any) -> None:
+    """Leave a cluster that may be gone already."""
+    with suppress(Exception):
+        closable.close(timeout=5)
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Let Dask say nothing of workers that come and go: what matters is an error of this run."""
+    names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] in _TALKATIVE]
+    loggers = [logging.getLogger(name) for name in names]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+@dataclass(slots=True)
+class _Calls:
+    """Calls of a task that the workers know by its name."""
+
+    cluster: Cluster
+    name: str
+    places: int
+    _numbers: Iterator[int] = field(default_factory=count)
+    _stopped: bool = False
+
+    def call(self, *arguments: Any) -> Any:
+        """As of any pool."""
+        finished: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        future = self.cluster.submit(self.name, next(self._numbers), arguments, finished)
+        while True:
+            with suppress(queue.Empty):
+                return self.cluster.outcome(finished.get(timeout=_LOOK_S))
+            if self._stopped:
+                future.cancel(force=True)
+                raise RemoteError(f"the run was broken off; {_GO_ON}")
+            self.cluster.threads()
+
+    def stop(self) -> None:
+        """Let those that wait raise an error."""
+        self._stopped = True
+
+
+@dataclass(slots=True)
+class Cluster:
+    """A connection to a cluster."""
+
+    client: Any
+    address: str
+    patience_s: float
+    _alone_since: float | None = field(default=None)
+
+    def check_workers(self) -> None:
+        """Make sure that there are workers, all of them with this version of the package.
+
+        Raises
+        ------
+        RemoteError
+            There are none.
+        UsageError
+            Some have another version, or none.
+        """
+        from migrate import __version__
+        from migrate.cluster import worker
+
+        while not self.threads():
+            time.sleep(_LOOK_S / 10)
+        found = self.client.run(worker.version, on_error="return")
+        others = {
+            address: "none that can be used" if isinstance(version, BaseException) else str(version)
+            for address, version in found.items()
+            if version != __version__
+        }
+        if others:
+            raise UsageError(worker.other_versions(others))
+
+    def threads(self) -> int:
+        """How many threads the workers have now.
+
+        Raises
+        ------
+        RemoteError
+            The scheduler is gone; or there have been no workers for too long.
+        """
+        if self.client.status != "running":
+            raise self._lost()
+        try:
+            count = sum(self.client.nthreads().values())
+        except Exception as error:
+            raise self._lost() from error
+        if count:
+            self._alone_since = None
+            return count
+        self._alone_since = self._alone_since or time.monotonic()
+        if time.monotonic() - self._alone_since > self.patience_s:
+            raise RemoteError(
+                f"the Dask cluster {self.address} has no worker; start one with `dask worker`, then {_GO_ON}"
+            )
+        return 0
+
+    def _lost(self) -> RemoteError:
+        return RemoteError(f"the Dask scheduler at {self.address} is gone; when it is back, {_GO_ON}")
+
+    @contextmanager
+    def offer(self, task: RemoteTask | ShardTask) -> Iterator[str]:
+        """Tell the workers of a task, and return its name."""
+        from migrate.cluster.worker import TaskOffer
+
+        name = f"lead-migrate-{uuid.uuid4().hex}"
+        try:
+            self.client.register_plugin(TaskOffer(name, task), name=name)  # type: ignore[arg-type]
+            yield name
+        finally:
+            with suppress(Exception):
+                self.client.unregister_worker_plugin(name)
+
+    def spread(self, task: RemoteTask | ShardTask, shards: Iterable[Shard]) -> Generator[tuple[Shard, Any], None, None]:
+        """Do every shard, and give what comes of it as soon as it is there.
+
+        No more are handed out than keep the workers busy, so that memory does not grow with the number of shards.
+        """
+        waiting, flying = iter(shards), dict[Any, Shard]()
+        finished: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        with self.offer(task) as name:
+            try:
+                ahead, looked = _AHEAD * self.threads(), time.monotonic()
+                while True:
+                    for shard in islice(waiting, max(max(ahead, 1) - len(flying), 0)):
+                        flying[self.submit(name, shard.start, (shard,), finished)] = shard
+                    if not flying:
+                        return
+                    with suppress(queue.Empty):
+                        future = finished.get(timeout=_LOOK_S)
+                        yield flying.pop(future), self.outcome(future)
+                    if time.monotonic() - looked > _LOOK_S:
+                        ahead, looked = _AHEAD * self.threads(), time.monotonic()
+            finally:
+                with suppress(Exception):
+                    self.client.cancel(list(flying), force=True)
+
+    def submit(self, name: str, number: int, arguments: tuple[Any, ...], finished: queue.SimpleQueue[Any]) -> Any:
+        """Hand out a call; its future, to be held until then, is in `finished` when it is done."""
+        from migrate.cluster import worker
+
+        try:
+            future = self.client.submit(worker.do, name, *arguments, key=(name, number), pure=False)
+        except Exception as error:
+            raise self._lost() from error
+        future.add_done_callback(finished.put)
+        return future
+
+    def _result(self, future: Any) -> Any:
+        """What a finished future holds; where its worker is gone since, another makes it again."""
+        while True:
+            try:
+                return future.result(timeout=_FETCH_S)
+            except TimeoutError:
+                if future.status == "error":
+                    raise
+                self.threads()
+
+    def outcome(self, future: Any) -> Any:
+        """What came of a shard.
+
+        Raises
+        ------
+        LeadMigrateError
+            What the worker met; or it was lost with the cluster.
+        """
+        from distributed import KilledWorker
+
+        try:
+            made = self._result(future)
+        except LeadMigrateError:
+            raise
+        except KilledWorker as error:
+            raise OutputError(
+                f"worker processes ended before their work was done, perhaps for lack of memory; {_GO_ON}"
+            ) from error
+        except Exception as error:
+            if future.status == "error":
+                raise
+            raise self._lost() from error
+        except BaseException as error:
+            if type(error).__name__ == "CancelledError":  # asyncio's is no Exception
+                raise self._lost() from error
+            raise
+        future.release()
+        return made

@@ -1,0 +1,70 @@
+"""What a worker of a Dask cluster does. Imported where `distributed` is: by workers, and by the runner at work."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from distributed import WorkerPlugin, get_worker
+
+from migrate import __version__
+from migrate.errors import LeadMigrateError, RemoteError, UsageError
+from migrate.runners import RemoteTask
+
+
+class TaskOffer(WorkerPlugin):  # type: ignore[misc]
+    """A task, as every worker has it, those that join later too.
+
+    It travels beside the shards and not with them: no key of Dask's, which its pages and logs show, holds a secret.
+    """
+
+    def __init__(self, name: str, task: RemoteTask) -> None:
+        self.name = name
+        self.version = __version__
+        self.task = task
+
+
+_here = threading.local()
+"""What this thread has opened, by the name of the task; a store's connection is one thread's."""
+
+
+def version() -> str:
+    """Of this worker's package."""
+    return __version__
+
+
+def do(name: str, *arguments: Any) -> Any:
+    """Do a shard of the task of that name, which is opened once.
+
+    Raises
+    ------
+    UsageError
+        The worker has another version of this package.
+    RemoteError
+        It cannot open what the task needs.
+    """
+    opened: dict[str, Callable[..., Any]] = _here.__dict__
+    if name not in opened:
+        opened.clear()
+        opened[name] = _open(name)
+    return opened[name](*arguments)
+
+
+def _open(name: str) -> Callable[..., Any]:
+    worker = get_worker()
+    offer: TaskOffer | None = worker.plugins.get(name)
+    if offer is None:
+        raise RemoteError(f"the worker {worker.address} was not told what to do; run the same command again")
+    if offer.version != __version__:
+        raise UsageError(other_versions({worker.address: __version__}))
+    try:
+        return offer.task.open()
+    except (LeadMigrateError, ImportError) as error:  # of the worker's surroundings, and not of the rows that are done
+        raise RemoteError(f"the worker {worker.address} cannot begin: {error}") from error
+
+
+def other_versions(found: dict[str, str]) -> str:
+    """The message for workers of other versions, by address."""
+    named = ", ".join(f"{address} ({version})" for address, version in sorted(found.items()))
+    return f"expected workers with lead-migrate {__version__}, found {named}; install the same version on all of them"

@@ -1,0 +1,178 @@
+"""A model that runs in other processes, here or on other machines: the workers of a runner.
+
+Everything in front of the model stays where it is: the cache is asked before anything is sent, the meter counts before
+anything is spent, and the store is written by one process. Only texts go out, and vectors come back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from migrate.embedders import load_embedder
+from migrate.embedders.base import Embedder, Keep, Role, WrappedEmbedder
+from migrate.errors import InputError
+from migrate.manifest import ModelIdentity
+from migrate.runners import Pool, RemoteTask, Runner
+from migrate.vectors import Document, Progress, Text, Vectors, no_progress
+
+_VARIABLES = ("OPENAI_API_KEY", "OPENAI_BASE_URL")
+"""What a model of a server is reached with."""
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """What a worker gives for some texts: vectors (n, dim), what its server charged for them, and its model."""
+
+    vectors: Vectors
+    usage_tokens: int
+    model: ModelIdentity
+
+
+@dataclass(frozen=True)
+class RemoteModel(RemoteTask):
+    """A model for a worker to load, as it is here.
+
+    Attributes
+    ----------
+    model
+        The model itself, or the spec and the options that it was loaded by.
+    scope
+        Its `cache_scope` for documents, where it has one that the worker's must equal.
+    state
+        What it has learned, as files by name.
+    environment
+        Variables that it needs, a key perhaps.
+    users
+        How many processes use it at once, and share the limits of its server.
+    """
+
+    model: Embedder | tuple[str, Mapping[str, Any]] = field(repr=False)
+    digest: str
+    scope: str | None
+    state: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    users: int = 1
+
+    def open(self) -> Callable[[Sequence[Text], Role], Embedded]:
+        """Load the model; it stays for as long as the function does.
+
+        Raises
+        ------
+        InputError
+            What is loaded here is another model.
+        """
+        os.environ.update(self.environment)
+        folder = tempfile.TemporaryDirectory(prefix="lead-migrate-")
+        for name, content in self.state.items():
+            (Path(folder.name) / name).write_bytes(content)
+        if isinstance(self.model, Embedder):
+            model = self.model
+        else:
+            spec, options = self.model
+            model = load_embedder(spec, **options, state=Path(folder.name) if self.state else None)
+        model.share(self.users)
+        if self.scope is not None and (scope := model.cache_scope("document")) != self.scope:
+            raise InputError(f"expected the model {self.scope}, found {scope}; have the same one on all machines")
+
+        def embed(texts: Sequence[Text], role: Role, _folder: object = folder) -> Embedded:
+            before = model.usage_tokens
+            vectors = model.embed(texts, role)
+            return Embedded(vectors, model.usage_tokens - before, model.identity)
+
+        return embed
+
+
+class RemoteEmbedder(WrappedEmbedder):
+    """A model whose texts are embedded by the workers of a runner while `at_work`, and here at other times."""
+
+    def __init__(self, embedder: Embedder, runner: Runner) -> None:
+        super().__init__(embedder)
+        self.runner = runner
+        self._pool: Pool | None = None
+        self._usage_tokens = 0
+        self._identity: ModelIdentity | None = None
+        self._lock = threading.Lock()
+
+    def around(self, embedder: Embedder) -> RemoteEmbedder:
+        """Another model, by the same runner."""
+        return RemoteEmbedder(embedder, self.runner)
+
+    def with_model(self, change: Callable[[Embedder], Embedder]) -> Embedder:
+        """What is put around the model is put around this one: a meter stays here."""
+        return change(self)
+
+    @property
+    def identity(self) -> ModelIdentity:
+        """As a worker has it, so that it need not be loaded here."""
+        return self._identity or self.embedder.identity
+
+    @property
+    def usage_tokens(self) -> int:
+        """Those of the workers too."""
+        return self.embedder.usage_tokens + self._usage_tokens
+
+    @contextmanager
+    def at_work(self) -> Iterator[Pool]:
+        """Have the texts embedded by the workers.
+
+        A model of a server is used by no more processes than there are now, and than it may have requests in flight:
+        each of them has its share of the limits, so that all of them together keep to these.
+        """
+        profile = self.embedder.profile
+        most = getattr(self.embedder, "concurrency", None) if profile.is_api else None
+        with self.runner.pool(self._portable, ahead=1 if profile.is_api else 2, most=most) as pool:
+            self._pool = pool
+            try:
+                yield pool
+            finally:
+                self._pool = None
+
+    def embed(self, texts: Sequence[Text], role: Role, *, progress: Progress = no_progress) -> Vectors:
+        """As the model, in one call of a worker."""
+        if self._pool is None or not texts:
+            return self.embedder.embed(texts, role, progress=progress)
+        embedded: Embedded = self._pool.call([Document(text.id, text.text) for text in texts], role)
+        with self._lock:
+            self._usage_tokens += embedded.usage_tokens
+            self._identity = embedded.model
+        progress("embed", len(texts), len(texts))
+        return embedded.vectors
+
+    def embed_each(self, texts: Sequence[Text], role: Role, keep: Keep, *, progress: Progress = no_progress) -> None:
+        """As the model, all of them in one call of a worker."""
+        if self._pool is None:
+            self.embedder.embed_each(texts, role, keep, progress=progress)
+        elif texts:
+            keep(range(len(texts)), self.embed(texts, role, progress=progress))
+
+    def _portable(self, users: int) -> RemoteModel:
+        model, state = self.embedder, self.embedder.state()
+        scope = model.cache_scope("document") if model.cacheable else None
+        digest = hashlib.sha256(f"{scope}\n{sorted(state)}".encode()).hexdigest()
+        found = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
+        environment = found if model.profile.is_api else {}
+        return RemoteModel(model.loaded_by or model, digest, scope, state, environment, users)
+
+
+def elsewhere(embedder: Embedder, runner: Runner) -> Embedder:
+    """The embedder with its model run by a runner's workers, if that runner has any for it."""
+    if not runner.embeds or remote_in(embedder) is not None:
+        return embedder
+    return embedder.with_model(lambda model: RemoteEmbedder(model, runner))
+
+
+def remote_in(embedder: Embedder) -> RemoteEmbedder | None:
+    """What of an embedder runs elsewhere; None for nothing."""
+    while not isinstance(embedder, RemoteEmbedder):
+        if not isinstance(embedder, WrappedEmbedder):
+            return None
+        embedder = embedder.embedder
+    return embedder

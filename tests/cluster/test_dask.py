@@ -1,0 +1,256 @@
+"""Real schedulers and workers, and what is left of a run when they are killed."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+import victims
+from dask_processes import ENVIRONMENT, kill, processes
+
+from migrate.cluster import DaskRunner
+from migrate.embed import embed_corpus, reembed_store
+from migrate.embedders import load_embedder
+from migrate.embedders.elsewhere import elsewhere
+from migrate.errors import RemoteError, UsageError, VectorError
+from migrate.runners import LocalRunner
+from migrate.stitch.persistence import load_stitch
+from migrate.stores import open_store
+from migrate.translate import translate_store
+
+pytestmark = pytest.mark.slow
+
+ROWS, PARTS = 8_000, 16
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch):
+    import migrate.embed.corpus
+    import migrate.translate
+
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    monkeypatch.setattr(migrate.translate, "_BATCH_BYTES", 1 << 16)
+    monkeypatch.setattr(migrate.translate, "_FEWEST_ROWS", 64)
+    monkeypatch.setattr(migrate.translate, "_PART_BYTES", 1 << 17)
+    monkeypatch.setattr(migrate.embed.corpus, "BATCH_DOCUMENTS", 256)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("stores")
+    victims.prepare("flat", folder, ROWS)
+    return folder
+
+
+@pytest.fixture
+def expected(folder, tmp_path):
+    """The files of a run on one machine that nobody disturbed."""
+    run(folder, tmp_path / "expected", LocalRunner(1))
+    return victims.digest(tmp_path / "expected")
+
+
+def run(folder, output, runner, **options):
+    store, stitch = open_store(folder / "source"), load_stitch(folder / "stitch")
+    return translate_store(store, stitch, output, runner=runner, **options)
+
+
+def after(shards, act):
+    """A progress that acts once so many shards are done, and keeps the run from ending at once."""
+    seen = []
+
+    def progress(*_):
+        seen.append(1)
+        time.sleep(0.02)
+        if len(seen) == shards:
+            act()
+
+    return progress
+
+
+@pytest.mark.parametrize("shards", [None, "shards"])
+def test_a_cluster_writes_the_bytes_of_one_process(cluster, folder, tmp_path, expected, shards):
+    run(folder, tmp_path / "new", DaskRunner(str(cluster.file), shards and str(tmp_path / shards)))
+    assert victims.digest(tmp_path / "new") == expected
+    assert not list((tmp_path / "shards").rglob("*.npz"))
+
+
+def test_local_workers_write_the_bytes_of_one_process(folder, tmp_path, expected):
+    runner = DaskRunner("local:2")
+    run(folder, tmp_path / "new", runner)
+    assert victims.digest(tmp_path / "new") == expected
+    embed_corpus(partial(victims.documents, 1_500), load_embedder("tfidf:16"), tmp_path / "one")
+    embed_corpus(partial(victims.documents, 1_500), elsewhere(load_embedder("tfidf:16"), runner), tmp_path / "two")
+    assert victims.digest(tmp_path / "one") == victims.digest(tmp_path / "two")
+
+
+def test_a_bad_row_is_told_as_on_one_machine(cluster, tmp_path):
+    import faiss
+    import numpy as np
+
+    victims.prepare("flat", tmp_path, 1_000)
+    index = faiss.read_index(str(tmp_path / "source" / "index.faiss"))
+    vectors = index.reconstruct_n(0, index.ntotal)
+    vectors[700] = 0
+    index.reset()
+    index.add(np.ascontiguousarray(vectors))
+    faiss.write_index(index, str(tmp_path / "source" / "index.faiss"))
+    with pytest.raises(VectorError, match="700"):
+        run(tmp_path, tmp_path / "new", DaskRunner(str(cluster.file)), any_store=True)
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("shards", [None, "shards"])
+@pytest.mark.parametrize("moment", [1, 5, 12])
+def test_the_shards_of_a_killed_worker_are_made_by_another(folder, tmp_path, expected, shards, moment):
+    with processes(tmp_path) as started:
+        runner = DaskRunner(str(started.file), shards and str(tmp_path / shards))
+        run(folder, tmp_path / "new", runner, progress=after(moment, lambda: kill(started.workers[0])))
+        assert victims.digest(tmp_path / "new") == expected
+
+
+@pytest.mark.parametrize("shards", [None, "shards"])
+def test_a_killed_scheduler_is_one_line_and_the_next_run_goes_on(folder, tmp_path, expected, shards):
+    with processes(tmp_path) as started:
+        runner = DaskRunner(str(started.file), shards and str(tmp_path / shards), patience_s=60)
+        with pytest.raises(RemoteError, match=r"gone.*run the same command again, it continues"):
+            run(folder, tmp_path / "new", runner, progress=after(5, lambda: kill(started.scheduler)))
+        with pytest.raises(RemoteError, match="no Dask scheduler answers"):
+            run(folder, tmp_path / "new", runner)
+        started.kill_all()
+        started.start_scheduler()
+        with pytest.raises(RemoteError, match="has no worker"):
+            run(folder, tmp_path / "new", replace(runner, patience_s=1))
+        started.start_worker()
+        done = []
+        run(
+            folder,
+            tmp_path / "new",
+            DaskRunner(runner.address, runner.shards),
+            progress=lambda *seen: done.append(seen),
+        )
+        assert done[0][1] > 0  # what was durable was not made again
+        assert victims.digest(tmp_path / "new") == expected
+
+
+@pytest.mark.parametrize("shards", [None, "shards"])
+def test_a_killed_coordinator_goes_on(cluster, folder, tmp_path, expected, shards):
+    runner = f"dask:{cluster.file}"
+    options = [] if shards is None else ["--shards", str(tmp_path / shards)]
+    command = [sys.executable, str(HERE / "coordinator.py"), str(folder), str(tmp_path / "new"), runner, *options]
+    for point in ("recorded:2", "torn:4", "synced:5"):
+        environment = os.environ | ENVIRONMENT | {"LEAD_MIGRATE_FAILPOINT": point, "SOURCE_DATE_EPOCH": "1700000000"}
+        died = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert died.returncode == 137, died.stderr
+    run(folder, tmp_path / "new", DaskRunner(str(cluster.file), shards and str(tmp_path / shards)))
+    assert victims.digest(tmp_path / "new") == expected
+    assert not list((tmp_path / "shards").rglob("*.npz"))
+
+
+def test_a_damaged_shard_file_is_made_again(cluster, folder, tmp_path, expected):
+    shards = tmp_path / "shards"
+    stop = threading.Event()
+
+    def damage():
+        damaged = set()
+        while not stop.is_set():
+            for path in set(shards.rglob("*.npz")) - damaged:
+                if len(damaged) < 3:
+                    damaged.add(path)
+                    path.write_bytes(b"damaged")
+
+    vandal = threading.Thread(target=damage)
+    vandal.start()
+    try:
+        run(folder, tmp_path / "new", DaskRunner(str(cluster.file), str(shards)))
+    finally:
+        stop.set()
+        vandal.join()
+    assert victims.digest(tmp_path / "new") == expected
+
+
+def test_a_worker_of_another_version_is_refused_by_name(folder, tmp_path):
+    preload = tmp_path / "older.py"
+    preload.write_text("import migrate\nmigrate.__version__ = '0.0.1'\n")
+    with processes(tmp_path, workers=1) as started:
+        started.start_worker("--preload", str(preload), "--name", "older")
+        runner = DaskRunner(str(started.file))
+        with runner.cluster() as cluster:
+            while cluster.threads() < 2:
+                time.sleep(0.05)
+        with pytest.raises(UsageError, match=r"expected workers with lead-migrate .*, found tcp://.* \(0\.0\.1\)"):
+            run(folder, tmp_path / "new", runner)
+
+
+def test_an_embedding_goes_on_whoever_is_killed(tmp_path):
+    embed_corpus(partial(victims.documents, 3_000), load_embedder("tfidf:16"), tmp_path / "source")
+    store = open_store(tmp_path / "source")
+    load = partial(load_embedder, "tfidf:16", state=tmp_path / "source")
+    reembed_store(store, load(), tmp_path / "expected")
+    with processes(tmp_path) as started:
+        runner = DaskRunner(str(started.file), patience_s=20)
+
+        def embed(**options):
+            reembed_store(store, elsewhere(load(), runner), tmp_path / "new", **options)
+
+        with pytest.raises(RemoteError, match="it continues"):
+            embed(progress=after(4, lambda: kill(started.scheduler)))
+        started.kill_all()
+        started.start_scheduler()
+        started.start_worker()
+        started.start_worker()
+        embed(progress=after(3, lambda: kill(started.workers[0])))
+        assert victims.digest(tmp_path / "new") == victims.digest(tmp_path / "expected")
+
+
+def test_no_key_stands_in_what_dask_shows(tmp_path):
+    from openai_server import KEY, OpenAIServer
+
+    with OpenAIServer(key=KEY) as server, processes(tmp_path) as started:  # which have no key of their own
+        runner = DaskRunner(str(started.file))
+        os.environ["OPENAI_API_KEY"] = KEY
+        try:
+            model = elsewhere(load_embedder("openai:tiny", base_url=server.url, dimensions=8), runner)
+            embed_corpus(partial(victims.documents, 600), model, tmp_path / "new")
+        finally:
+            del os.environ["OPENAI_API_KEY"]
+        assert len(server.texts_served) == 600
+        with runner.cluster() as cluster:
+            shown = str(cluster.client.run_on_scheduler(lambda dask_scheduler: (
+                list(dask_scheduler.tasks), list(dask_scheduler.transition_log), dask_scheduler.get_logs(),
+            )))  # fmt: skip
+        assert KEY not in shown
+    assert not any(KEY in path.read_text() for path in tmp_path.glob("*.log"))
+
+
+def test_sigterm_is_not_needed_to_end_local_workers(tmp_path):
+    """A coordinator that is killed takes the workers of `dask:local` with it: nobody writes behind the next run."""
+    victims.prepare("flat", tmp_path, ROWS)
+    command = [sys.executable, str(HERE / "coordinator.py"), str(tmp_path), str(tmp_path / "new"), "dask:local:2"]
+    environment = os.environ | ENVIRONMENT | {"LEAD_MIGRATE_FAILPOINT": "recorded:2", "CLUSTER_TEST": str(tmp_path)}
+    started = subprocess.Popen(command, env=environment, start_new_session=True)
+    assert started.wait() == 137
+    deadline = time.monotonic() + 20
+    while (left := _of_session(started.pid)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert left == []
+
+
+def _of_session(session):
+    found = []
+    for path in Path("/proc").iterdir():
+        try:
+            fields = (path / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[3]) == session and fields[0] != "Z" and path.name.isdecimal():
+            found.append(int(path.name))
+    return found
