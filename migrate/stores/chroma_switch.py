@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 import shutil
-import sqlite3
+import subprocess
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -47,6 +48,15 @@ from migrate.stores.switching import ASIDE, Exchange, FolderExchange, Record, ke
 
 _AT_ONCE: Final = 1_000
 _WAIT_S: Final = 10
+_IN_ONE_TRANSACTION: Final = """
+import json, sqlite3, sys
+path, wait_s, steps = json.load(sys.stdin)
+connection = sqlite3.connect(path, wait_s, isolation_level=None)
+connection.execute("BEGIN IMMEDIATE")
+for step, values in steps:
+    connection.execute(step, values)
+connection.execute("COMMIT")
+"""
 _NO_FUNCTION: Final[Mapping[str, Any]] = {"type": "legacy"}
 _REDUCIBLE: Final = "text-embedding-3"
 """The models of OpenAI that are asked for a dimension."""
@@ -149,28 +159,44 @@ class _FolderCatalog(_Catalog):
             "LEFT JOIN collection_metadata m ON m.collection_id = c.id AND m.key = ?"
         )
         tenant = self.place.tenant
-        with self._transaction() as connection:
-            rows = connection.execute(question, (tenant["database"], tenant["tenant"], NOTE)).fetchall()
+        rows = self.place._ask(question, [tenant["database"], tenant["tenant"], NOTE])
         return [
             _Collection(row[0], row[1], row[2], next((found for text in row[3:] for found in _functions(text)), None))
             for row in rows
         ]
 
     def change(self, wanted: Sequence[_Collection]) -> None:
-        with self._transaction() as connection:
-            for one in wanted:
-                connection.execute("UPDATE collections SET name = ? WHERE id = ?", (one.name, one.id))
-                connection.execute(
-                    "DELETE FROM collection_metadata WHERE collection_id = ? AND key = ?", (one.id, NOTE)
-                )
-                if one.note is not None:
-                    connection.execute(
-                        "INSERT INTO collection_metadata (collection_id, key, str_value) VALUES (?, ?, ?)",
-                        (one.id, NOTE, one.note),
-                    )
-                if one.function is not None:
-                    _set_function(connection, one.id, one.function)
-            reach("moved")
+        steps: list[tuple[str, list[str]]] = []
+        for one in wanted:
+            steps.append(("UPDATE collections SET name = ? WHERE id = ?", [one.name, one.id]))
+            steps.append(("DELETE FROM collection_metadata WHERE collection_id = ? AND key = ?", [one.id, NOTE]))
+            if one.note is not None:
+                into = "INSERT INTO collection_metadata (collection_id, key, str_value) VALUES (?, ?, ?)"
+                steps.append((into, [one.id, NOTE, one.note]))
+            if one.function is not None:
+                steps.append(self._function_step(one.id, one.function))
+        # Chroma has a SQLite of its own in this process: what one of the two closes takes the locks of the other away
+        done = subprocess.run(  # noqa: S603 - this Python, with the lines above
+            [sys.executable, "-I", "-c", _IN_ONE_TRANSACTION],
+            input=json.dumps([str(self.path / DATABASE), _WAIT_S, steps]),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            said = (done.stderr.strip().splitlines() or ["it was ended"])[-1]
+            raise StoreError(f"{self.place.location}: SQLite refused ({said}); nothing was done: run again")
+        reach("moved")
+
+    def _function_step(self, collection: str, function: _Function) -> tuple[str, list[str]]:
+        texts = self.place._ask("SELECT config_json_str, schema_str FROM collections WHERE id = ?", [collection])[0]
+        changed = []
+        for text in texts:
+            stored = None if text is None else json.loads(text)
+            for place in _places(stored or {}):
+                place["embedding_function"] = dict(function)
+            changed.append(text if stored is None else json.dumps(stored, separators=(",", ":")))
+        return "UPDATE collections SET config_json_str = ?, schema_str = ? WHERE id = ?", [*changed, collection]
 
     def delete(self, collection: _Collection) -> None:
         with _answers(self.place.location, remote=False), self.client() as client:
@@ -190,16 +216,6 @@ class _FolderCatalog(_Catalog):
             yield client
         finally:
             client.close()
-
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        try:
-            with closing(sqlite3.connect(self.path / DATABASE, _WAIT_S, isolation_level=None)) as connection:
-                connection.execute("BEGIN IMMEDIATE")
-                yield connection
-                connection.execute("COMMIT")
-        except sqlite3.Error as error:
-            raise StoreError(f"{self.place.location}: SQLite refused ({error}); nothing was done: run again") from error
 
 
 def _catalog_of(place: _Place) -> _Catalog:
@@ -403,8 +419,9 @@ def _path(store: ChromaStore) -> Path:
 
 def _bring_in(catalog: _FolderCatalog, source: ChromaStore, name: str) -> str:
     """Copy a collection of another folder; what a killed run has brought is deleted."""
+    gone = [found for found in catalog.listed() if found.name == name]
     with _answers(catalog.place.location, remote=False), output_errors(catalog.path), catalog.client() as client:
-        for left in (found for found in catalog.listed() if found.name == name):
+        for left in gone:
             client.delete_collection(name)
             shutil.rmtree(beside_collection(catalog.path, left.id), ignore_errors=True)
         with _same_functions():
@@ -437,17 +454,3 @@ def _places(stored: Any) -> Iterator[dict[str, Any]]:
         config = (((part or {}).get("float_list") or {}).get("vector_index") or {}).get("config")
         if config is not None:
             yield config
-
-
-def _set_function(connection: sqlite3.Connection, collection: str, function: _Function) -> None:
-    question = "SELECT config_json_str, schema_str FROM collections WHERE id = ?"
-    texts = connection.execute(question, (collection,)).fetchone()
-    changed = []
-    for text in texts:
-        stored = None if text is None else json.loads(text)
-        for place in _places(stored or {}):
-            place["embedding_function"] = dict(function)
-        changed.append(text if stored is None else json.dumps(stored, separators=(",", ":")))
-    connection.execute(
-        "UPDATE collections SET config_json_str = ?, schema_str = ? WHERE id = ?", (*changed, collection)
-    )
