@@ -303,7 +303,9 @@ class Replay:
             with self._lock:
                 self.done += 1
                 if isinstance(answer, tuple):
-                    self.answers[place] = Answer(*answer, unique_rows(self.embedded))
+                    ids, scores, untrue, seconds, bare_s = answer
+                    embedded = unique_rows(self.embedded)
+                    self.answers[place] = Answer(ids, scores, untrue, seconds, bare_s, embedded)
                 else:
                     self.failed.append(repr(answer))
 

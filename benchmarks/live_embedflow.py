@@ -44,7 +44,8 @@ class Table:
 
     def encode_query(self, text: str) -> Vectors:
         """From the table."""
-        return self._vector_of[text]
+        vector: Vectors = self._vector_of[text]
+        return vector
 
     def encode_documents(self, texts: list[str], batch_size: int | None = None) -> Vectors:
         """From the server, which fails at times."""

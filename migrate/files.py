@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import shutil
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -109,6 +110,24 @@ def sha256_file(path: Path) -> str:
         raise OSError(errno.EINVAL, "not a file", str(path))
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def make_private(path: Path) -> None:
+    """Make an empty file and its folder for this user alone, unless they are there; a file that is there is not opened.
+
+    For databases of SQLite: a process that closes a file loses all its locks on it, those of other threads too, and
+    then two may write to it at once.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if path.exists():
+        return
+    descriptor, aside = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # with mode 0600
+    os.close(descriptor)
+    try:
+        with suppress(FileExistsError):
+            os.link(aside, path)
+    finally:
+        Path(aside).unlink()
 
 
 def sync_folder(path: Path) -> None:

@@ -21,7 +21,7 @@ import numpy as np
 
 from migrate.embedders.base import Embedder, Role, WrappedEmbedder, require_texts
 from migrate.errors import InputError, LeadMigrateError, LockedError, OutputError
-from migrate.files import cache_folder, output_errors
+from migrate.files import cache_folder, make_private, output_errors
 from migrate.vectors import Progress, Text, Vectors, as_vectors, no_progress
 
 APPLICATION_ID = 0x4C4D4543
@@ -62,8 +62,7 @@ class CacheFile:
         What other users write there would be used as vectors. SQLite gives its journal the same mode.
         """
         with output_errors(self.path):
-            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            make_private(self.path)
             file, folder = self.path.stat(), self.path.parent.stat()
         if file.st_uid not in (os.geteuid(), 0):
             raise self._not_private("belongs to another user", "choose another path")

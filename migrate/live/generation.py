@@ -218,7 +218,8 @@ def open_generation(location: str, vectors: Mapping[ModelIdentity, TrueVectors],
 
 
 def _opened(location: str, vectors: Mapping[ModelIdentity, TrueVectors], valid_s: float) -> Generation:
-    folders = _folder_stamps(open_store(location))
+    there = open_store(location)
+    folders, marker = _folder_stamps(there), _marker(there)  # from before anything is read that is kept
     store = open_store(location, verify=True)
     model = model_of(store)
     if model not in vectors:
@@ -230,7 +231,7 @@ def _opened(location: str, vectors: Mapping[ModelIdentity, TrueVectors], valid_s
         )
     if model.dim != store.info.dim:
         raise VectorError(f"{location}: expected vectors of dimension {model.dim}, found {store.info.dim}; stamp it")
-    manifest, marker = store.info.manifest, _marker(store)
+    manifest = store.info.manifest
     index = open_search(store)
     index.search(np.ones((1, store.info.dim), np.float32), 1)  # what is read at the first search is read now
     files = as_files(store)

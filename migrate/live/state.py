@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import sqlite3
 import threading
 import time
@@ -22,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import InputError, LeadMigrateError, LockedError, OutputError
-from migrate.files import output_errors, real_path, state_folder
+from migrate.files import make_private, output_errors, real_path, state_folder
 from migrate.locations import hide_secrets
 from migrate.stores.base import Store
 from migrate.stores.file_store import as_files
@@ -157,8 +156,7 @@ class LiveState:
         self.path = path
         self._lock = threading.RLock()
         with output_errors(path):
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            make_private(path)
         with self._translated():
             self._database = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
         try:

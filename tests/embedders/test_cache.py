@@ -394,3 +394,32 @@ def test_a_cache_of_another_user_is_not_believed(path):
     os.chown(path, 12_345, 12_345)
     with pytest.raises(InputError, match="the embedding cache belongs to another user; choose another path"):
         CacheFile(path).__enter__()
+
+
+THREADS = """
+import sys, threading
+from pathlib import Path
+import numpy as np
+from migrate.embedders.cache import CacheFile
+
+def work(own):
+    for number in range(60):
+        with CacheFile(Path(sys.argv[1])) as file:
+            keys = [f"{sys.argv[2]} {own} {number} {place}".encode() for place in range(8)]
+            file.write({key: np.full(400, number, np.float32) for key in keys})
+            assert len(file.read(keys)) == 8
+
+threads = [threading.Thread(target=work, args=(own,)) for own in range(4)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+"""
+
+
+def test_threads_of_several_processes_do_not_damage_it(tmp_path):
+    path = tmp_path / "cache.sqlite"
+    runs = [subprocess.Popen([sys.executable, "-c", THREADS, str(path), str(name)]) for name in range(2)]
+    assert [run.wait() for run in runs] == [0, 0]
+    database = sqlite3.connect(path)
+    assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    assert database.execute("SELECT count(*) FROM embeddings").fetchone() == (2 * 4 * 60 * 8,)
+    database.close()
