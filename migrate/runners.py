@@ -78,7 +78,7 @@ class RemoteTask(ABC):
     digest: str
 
     @abstractmethod
-    def open(self) -> Callable[[Shard], Any]:
+    def open(self) -> Callable[..., Any]:
         """Open what is needed, once in each thread, and return the function that makes a shard."""
 
 

@@ -298,7 +298,7 @@ class Cluster:
         if self.client.status != "running":
             raise self._lost()
         try:
-            count = sum(self.client.nthreads().values())
+            count = int(sum(self.client.nthreads().values()))
         except Exception as error:
             raise self._lost() from error
         if count:

@@ -29,7 +29,7 @@ from migrate.stores.confidence import stored_confidence
 from migrate.stores.file_store import as_files
 from migrate.stores.records import RecordStore
 from migrate.stores.registry import open_store, path_in
-from migrate.stores.serving import Searchable, open_search
+from migrate.stores.serving import Named, Searchable, open_search
 from migrate.stores.switching import Switchable
 from migrate.vectors import Document, Vectors
 
@@ -37,6 +37,8 @@ _LOG: Final = logging.getLogger(__name__)
 
 _CHANGED: Final = "another store came to its place while it was opened; try again"
 _TRIES: Final = 5
+_LOOKS: Final = 100
+_LOOK_S: Final = 0.05
 
 
 def generation_of(store: Store) -> str:
@@ -170,7 +172,8 @@ class Generation:
             if self.is_in_memory:
                 return any(FileStamp.of(stamp.path) != stamp for stamp in self.stamps)
             with self.texts.turn:
-                return bool(_marker(self.store) != self.marker)
+                marker = _marker(self.store)
+                return bool(marker[0] is None or marker != self.marker)
         except (LeadMigrateError, OSError):
             return True
 
@@ -210,6 +213,7 @@ def open_generation(location: str, vectors: Mapping[ModelIdentity, TrueVectors],
         As `open_store`.
     """
     for _ in range(_TRIES):
+        _wait_for_switch(location)
         generation = _opened(location, vectors, valid_s)
         # All that was read is of one store: it was there before the first file was opened, and is after the last.
         if not generation.is_stale():
@@ -251,6 +255,16 @@ def _opened(location: str, vectors: Mapping[ModelIdentity, TrueVectors], valid_s
     )
 
 
+def _wait_for_switch(location: str) -> None:
+    """While tables have traded names and what lies beside them has not, the one would be taken for the other."""
+    for _ in range(_LOOKS):
+        store = open_store(location)
+        if as_files(store) is not None or not isinstance(store, Named) or store.answering() is not None:
+            return
+        time.sleep(_LOOK_S)
+    raise StoreError(f"{location}: a switch is under way, or was killed; run it again, or rollback")
+
+
 def _folder_stamps(store: Store) -> tuple[FileStamp, ...]:
     files = as_files(store)
     if files is None:
@@ -260,13 +274,17 @@ def _folder_stamps(store: Store) -> tuple[FileStamp, ...]:
 
 
 def _marker(store: Store) -> Any:
-    """What is another after a switch of databases: what is noted of it, and the folder or file that is there."""
+    """What is another after a switch of databases: what has the name, and the folder or file that is there."""
     if as_files(store) is not None:
         return None
-    exchange = store.exchanged() if isinstance(store, Switchable) else None
+    if isinstance(store, Named):
+        answering = store.answering()
+    else:
+        exchange = store.exchanged() if isinstance(store, Switchable) else None
+        answering = {} if exchange is None else exchange.record() or {}
     place = path_in(store.info.location)
     status = None if place is None else place.stat()
-    return (None if exchange is None else exchange.record()), status and (status.st_dev, status.st_ino)
+    return answering, status and (status.st_dev, status.st_ino)
 
 
 def _confidence(store: Store) -> Vectors | None:

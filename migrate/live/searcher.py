@@ -39,7 +39,7 @@ from migrate.search.rerank import rerank
 from migrate.selection.query_log import digest_of
 from migrate.stores import open_store
 from migrate.stores.file_store import folder_of
-from migrate.stores.serving import is_cosine
+from migrate.stores.serving import Hits, is_cosine
 from migrate.vectors import (
     Document,
     Progress,
@@ -237,12 +237,16 @@ class LiveSearcher:
         if k < 1:
             raise UsageError(f"k must be at least 1, not {k}")
         self._start()
+        started = time.perf_counter()
         while True:
             generation = self._generation
-            answer = self._answer(generation, query, k, where)
-            # A database may have been switched before it answered: its vectors would be of another model.
-            if generation.is_in_memory or not generation.is_stale():
-                return answer
+            vector = self._vector(generation, query)
+            hits = generation.index.search(vector[None], max(self.limits.depth, k, _MONITORED), where)[0]
+            # A database may have been switched before it answered, and switched back since: its vectors would be of
+            # another model.
+            is_latest = self._generation.index is generation.index
+            if generation.is_in_memory or (is_latest and not generation.is_stale()):
+                return self._answer(generation, (query, vector), hits, k, where, started)
             self.refresh()
 
     async def asearch(self, query: str | Vectors, k: int = 10, where: Any = None) -> LiveAnswer:
@@ -282,12 +286,18 @@ class LiveSearcher:
 
     # Answering.
 
-    def _answer(self, generation: Generation, query: str | Vectors, k: int, where: Any) -> LiveAnswer:
-        started = time.perf_counter()
-        vector = self._vector(generation, query)
+    def _answer(
+        self,
+        generation: Generation,
+        asked: tuple[str | Vectors, Vectors],
+        hits: Hits,
+        k: int,
+        where: Any,
+        started: float,
+    ) -> LiveAnswer:
+        query, vector = asked
         metric, cosine = generation.store.info.metric, is_cosine(generation.store.info)
         kept = max(k, _MONITORED)
-        hits = generation.index.search(vector[None], max(self.limits.depth, kept), where)[0]
         pool, rest = hits.ids[: max(self.limits.depth, k)], len(hits.ids)
         true, untrue = self._true_vectors(generation, pool)
         places = places_of(pool, true)

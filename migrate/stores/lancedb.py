@@ -213,6 +213,12 @@ class LanceStore(RecordStore):
         """A folder with a table of the same name, columns and indexes."""
         return _Writer(self, location, dim, resume, self.name)
 
+    def answering(self) -> Any:
+        """See `Named`: the switch that the newest version came by; of a table that was never switched, nothing."""
+        from migrate.stores.lancedb_switch import token_of
+
+        return token_of(self.path, self.name)
+
     def search(self, queries: Vectors, k: int, where: Any = None) -> list[Hits]:
         """See `Searchable`; `where` is a condition in SQL."""
         return self._serving.search(queries, k, where)

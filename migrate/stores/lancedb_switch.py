@@ -223,6 +223,12 @@ def notes_of(path: Path, table: str) -> Path:
     return path / f"{table}.lance" / "_lead_migrate"
 
 
+def token_of(path: Path, table: str) -> str:
+    """The token of the switch that the newest version of a table came by; empty without, or where none is noted."""
+    exchange = LanceExchange(path, table)
+    return (_token(exchange._open()) or "") if exchange._noted() is not None else ""
+
+
 def _token(table: Any) -> str | None:
     found = (table.schema.metadata or {}).get(SWITCHED)
     return None if found is None else found.decode()

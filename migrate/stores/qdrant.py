@@ -384,6 +384,10 @@ class QdrantStore(RecordStore):
         """A folder of the local mode with a collection of the same name."""
         return _FolderWriter(self, location, dim, resume, self.name)
 
+    def answering(self) -> Any:
+        """See `Named`: the collection of an alias."""
+        return self.place.aliases().get(self.name, self.name)
+
     def search(self, queries: Vectors, k: int, where: Any = None) -> list[Hits]:
         """See `Searchable`; `where` is a `Filter` of qdrant-client, or what makes one, `{"must": [...]}`."""
         return self._serving.search(queries, k, where)

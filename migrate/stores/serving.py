@@ -61,6 +61,22 @@ class Searchable(Protocol):
 
 
 @runtime_checkable
+class Named(Protocol):
+    """A store that is found by a name which another one may be given, next to those that search it."""
+
+    def answering(self) -> Any:
+        """What has the name at this moment, as JSON holds it: another after a switch, the former after the way back.
+
+        None while a switch is under way, and what lies beside the store may not be the store's.
+
+        Raises
+        ------
+        StoreError, RemoteError
+            Nothing has.
+        """
+
+
+@runtime_checkable
 class Updatable(Protocol):
     """A store whose vectors can be replaced next to its readers: each sees a document's old vector or its new one."""
 

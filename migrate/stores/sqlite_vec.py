@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -75,6 +76,9 @@ _LARGE: Final = 4
 """A scan of one in so many rows reads the whole table instead of looking them up."""
 
 _WAIT_MS: Final = 10_000
+
+
+_TABLES: Final = "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND sql LIKE 'create virtual%vec0%'"
 
 
 @contextmanager
@@ -159,10 +163,12 @@ def tables_in(path: Path) -> dict[str, VectorTable]:
     """The tables of vectors in a database, by name; what is listed needs no extension."""
     import sqlite3
 
-    question = "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND sql LIKE 'create virtual%vec0%'"
     try:
-        with read_only(path) as connection:
-            rows = connection.execute(question).fetchall()
+        if "apsw" in sys.modules:
+            rows = _ask(path, _TABLES)
+        else:
+            with read_only(path) as connection:
+                rows = connection.execute(_TABLES).fetchall()
     except sqlite3.Error as error:
         raise StoreError(f"{path}: expected a SQLite database, found none ({error}); check the path") from error
     return {name: VectorTable.parse(name, definition) for name, definition in rows if _VEC0.fullmatch(definition)}
@@ -171,8 +177,32 @@ def tables_in(path: Path) -> dict[str, VectorTable]:
 def _is_database(path: Path) -> bool:
     if not path.is_file():
         return False
+    if "apsw" in sys.modules:
+        try:
+            return bool(path.stat().st_size and _ask(path, "PRAGMA schema_version"))
+        except StoreError:
+            return False
     with read_errors(path), path.open("rb") as file:
         return file.read(len(_MAGIC)) == _MAGIC
+
+
+def _ask(path: Path, question: str) -> list[Any]:
+    """What a database answers by apsw; what a killed writer has left half written is undone first, as `read_only` does.
+
+    A process that closes a file loses all its locks of it: where apsw is in use, nothing else may open the database,
+    or a search of another thread would read on while somebody writes.
+    """
+    apsw = import_client("apsw", NAME)
+    with sqlite_errors(path):
+        for flags in (apsw.SQLITE_OPEN_READONLY, apsw.SQLITE_OPEN_READWRITE):
+            with closing(apsw.Connection(str(path), flags=flags)) as connection:
+                connection.set_busy_timeout(_WAIT_MS)
+                try:
+                    return list(connection.execute(question))
+                except apsw.ReadOnlyError:
+                    if flags == apsw.SQLITE_OPEN_READWRITE:
+                        raise
+    return []
 
 
 class SqliteVecKind:
@@ -323,6 +353,17 @@ class SqliteVecStore(RecordStore):
         from migrate.stores.sqlite_vec_switch import SqliteVecExchange
 
         return SqliteVecExchange.at(self)
+
+    def answering(self) -> Any:
+        """See `Named`: where in the file the rows of the table begin."""
+        from migrate.stores.sqlite_vec_switch import SqliteVecExchange
+
+        if SqliteVecExchange.is_under_way(self):
+            return None
+        question = "SELECT name, rootpage FROM sqlite_master WHERE name IN (?1 || '_rowids', ?1 || '_chunks')"
+        with sqlite_errors(self._where), closing(connect_to(self.file)) as connection:
+            found = sorted(connection.execute(question, (self.table.name,)))
+        return [list(row) for row in found]
 
     def search(self, queries: Vectors, k: int, where: Any = None) -> list[Hits]:
         """See `Searchable`; `where` maps columns, or fields of a column `metadata` of JSON, to values."""

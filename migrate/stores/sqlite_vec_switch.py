@@ -102,6 +102,20 @@ class SqliteVecExchange(Exchange):
         made.new = noted["tables"][1]
         return made
 
+    @classmethod
+    def is_under_way(cls, store: SqliteVecStore) -> bool:
+        """Whether the tables have traded names, and what lies beside them has not followed yet."""
+        made = cls(store.file, store.table.name, "")
+        with made._open() as connection:
+            noted = made._noted(connection)
+            if noted is None or noted["goal"] == ROLLED_BACK:
+                return noted is not None
+            question = f"SELECT content FROM {_NOTES} WHERE old = ? AND name = ?"  # noqa: S608
+            wanted = list(connection.execute(question, (made.old, f"new/{MANIFEST_NAME}")))
+        path = store.file.with_name(MANIFEST_NAME)
+        there = path.read_bytes() if path.is_file() else None
+        return bool(wanted) and there != bytes(wanted[0][0])
+
     def aside(self, new: str) -> str:
         """The table in the old database."""
         return f"sqlite-vec:{self.file.absolute()}#{self.new}"

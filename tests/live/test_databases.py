@@ -103,7 +103,6 @@ def test_a_document_that_is_deleted_is_not_found(location, tmp_path):
         assert searcher.documents([first]) == []
 
 
-@pytest.mark.xfail(reason="a query at the very moment of a switch of tables may find the other one", strict=False)
 def test_tables_are_switched_under_queries_and_no_answer_is_of_two_models(location, source_folder, tmp_path):
     models, place = [Hashed(), Other()], f"sqlite-vec:{tmp_path}/others.db#items"
     translate(source_folder, models[1], place)

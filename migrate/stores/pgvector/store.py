@@ -201,6 +201,13 @@ class PgvectorStore(RecordStore):
             copy.set_types(["text", "bytea"])
             yield from copy.rows()
 
+    def answering(self) -> Any:
+        """See `Named`: the number that the server knows the table by."""
+        question = "SELECT to_regclass(format('%%I.%%I', %s::text, %s::text))::oid::bigint"
+        with server_errors(self.info.location):
+            found = self.connection.execute(question, [self.table.schema, self.table.name]).fetchone()
+        return None if found is None else found[0]
+
     def search(self, queries: Vectors, k: int, where: Any = None) -> list[Hits]:
         """See `Searchable`; `where` maps columns, or fields of the column of JSON, to values."""
         return self._serving.search(queries, k, where)
