@@ -184,8 +184,8 @@ def _serve(link: socket.socket) -> None:
     import qdrant_client
     import sqlite_vec
 
-    import migrate.stores.chroma_switch
-    import migrate.stores.lancedb_switch
+    import migrate.stores.chroma.switch
+    import migrate.stores.lancedb.switch
 
     assert all((apsw, chromadb, faiss, lancedb, psycopg, qdrant_client, sqlite_vec, migrate))
     for line in link.makefile("r"):

@@ -17,14 +17,14 @@ from migrate.locations import Address, hide_secrets
 from migrate.plugins import installed, load_plugin
 from migrate.stores.arrays import ArraysKind
 from migrate.stores.base import Store
-from migrate.stores.chroma import ChromaKind, ChromaServerKind
+from migrate.stores.chroma.store import ChromaKind, ChromaServerKind
 from migrate.stores.faiss.find import FaissKind
 from migrate.stores.file_store import verify_files
-from migrate.stores.lancedb import LanceKind
+from migrate.stores.lancedb.store import LanceKind
 from migrate.stores.outputs import FolderOutput, Output
 from migrate.stores.pgvector.kind import PgvectorKind
-from migrate.stores.qdrant import QdrantKind
-from migrate.stores.sqlite_vec import SqliteVecKind
+from migrate.stores.qdrant.store import QdrantKind
+from migrate.stores.sqlite_vec.store import SqliteVecKind
 from migrate.stores.switching import Exchange, SwitchedInSteps
 
 ENTRY_POINTS: Final = "lead_migrate.stores"

@@ -18,7 +18,7 @@ from uuid import uuid4
 
 from migrate.errors import InputError, StoreError, UsageError
 from migrate.files import atomic_file, output_errors, output_lock, reach, sync_folder, write_json
-from migrate.stores.lancedb import SWITCHED, LanceKind, LanceStore, _answers, make_index
+from migrate.stores.lancedb.store import SWITCHED, LanceKind, LanceStore, _answers, make_index
 from migrate.stores.switching import FORGOTTEN, Exchange, Record, keep_beside, others, unfinished
 from migrate.stores.switching import SWITCHED as DONE
 

@@ -41,7 +41,7 @@ from migrate.stores.switching import BESIDE, Exchange
 from migrate.vectors import Batch, Document, Vectors
 
 if TYPE_CHECKING:
-    from migrate.stores.lancedb_serve import LanceServing
+    from migrate.stores.lancedb.serve import LanceServing
     from migrate.stores.serving import Hits
 
 _OPTIONS: Final = ("distance", "id", "text", "vector", "version")
@@ -177,7 +177,7 @@ class LanceStore(RecordStore):
 
     def exchange(self, new: Store) -> Exchange:
         """See `Switchable`: the new table becomes a version of the old one."""
-        from migrate.stores.lancedb_switch import LanceExchange
+        from migrate.stores.lancedb.switch import LanceExchange
 
         if not isinstance(new, LanceStore):
             raise UsageError(f"{new.info.location}: expected a table of LanceDB, found another kind of store")
@@ -190,7 +190,7 @@ class LanceStore(RecordStore):
 
     def exchanged(self) -> Exchange | None:
         """See `Switchable`."""
-        from migrate.stores.lancedb_switch import LanceExchange
+        from migrate.stores.lancedb.switch import LanceExchange
 
         return None if self.asked_version is not None else LanceExchange.at(self)
 
@@ -202,7 +202,7 @@ class LanceStore(RecordStore):
         token = (self.schema.metadata or {}).get(SWITCHED)
         if token is None:
             return self.path
-        from migrate.stores.lancedb_switch import notes_of
+        from migrate.stores.lancedb.switch import notes_of
 
         return notes_of(self.path, self.name) / str(token, "ascii")
 
@@ -215,7 +215,7 @@ class LanceStore(RecordStore):
 
     def answering(self) -> Any:
         """See `Named`: the switch that the newest version came by; of a table that was never switched, nothing."""
-        from migrate.stores.lancedb_switch import token_of
+        from migrate.stores.lancedb.switch import token_of
 
         return token_of(self.path, self.name)
 
@@ -229,7 +229,7 @@ class LanceStore(RecordStore):
 
     @cached_property
     def _serving(self) -> LanceServing:
-        from migrate.stores.lancedb_serve import LanceServing
+        from migrate.stores.lancedb.serve import LanceServing
 
         return LanceServing(self)
 

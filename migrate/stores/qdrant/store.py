@@ -56,7 +56,7 @@ from migrate.stores.switching import BESIDE, Exchange, FolderExchange, Record, o
 from migrate.vectors import Batch, Document, Vectors
 
 if TYPE_CHECKING:
-    from migrate.stores.qdrant_serve import QdrantServing
+    from migrate.stores.qdrant.serve import QdrantServing
     from migrate.stores.serving import Hits
 
 _OWN: Final = "lead-migrate"
@@ -398,7 +398,7 @@ class QdrantStore(RecordStore):
 
     @cached_property
     def _serving(self) -> QdrantServing:
-        from migrate.stores.qdrant_serve import QdrantServing
+        from migrate.stores.qdrant.serve import QdrantServing
 
         return QdrantServing(self)
 

@@ -37,7 +37,7 @@ from migrate.stores.switching import ASIDE, BESIDE, Exchange, FolderExchange
 from migrate.vectors import Batch, Document, Vectors
 
 if TYPE_CHECKING:
-    from migrate.stores.chroma_serve import ChromaServing
+    from migrate.stores.chroma.serve import ChromaServing
     from migrate.stores.serving import Hits
 
 DATABASE: Final = "chroma.sqlite3"
@@ -126,7 +126,7 @@ def own_files(path: Path) -> list[str]:
 
 
 def _exchange_left(place: _Place, name: str) -> Exchange | None:
-    from migrate.stores.chroma_switch import CollectionExchange
+    from migrate.stores.chroma.switch import CollectionExchange
 
     whole = FolderExchange.at(str(place.path)) if isinstance(place, _Folder) else None
     return whole or CollectionExchange.left(place, name)
@@ -387,7 +387,7 @@ class ChromaStore(RecordStore):
 
     def exchange(self, new: Store) -> Exchange:
         """See `Switchable`: names of collections, or folders with this one alone, change places."""
-        from migrate.stores.chroma_switch import exchange_of
+        from migrate.stores.chroma.switch import exchange_of
 
         return exchange_of(self, new)
 
@@ -437,7 +437,7 @@ class ChromaStore(RecordStore):
 
     @cached_property
     def _serving(self) -> ChromaServing:
-        from migrate.stores.chroma_serve import ChromaServing
+        from migrate.stores.chroma.serve import ChromaServing
 
         return ChromaServing(self)
 

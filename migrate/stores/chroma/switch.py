@@ -24,7 +24,7 @@ from migrate.files import output_errors, output_lock, reach
 from migrate.locations import options_text
 from migrate.manifest import ModelIdentity
 from migrate.stores.base import Store
-from migrate.stores.chroma import (
+from migrate.stores.chroma.store import (
     _TENANT,
     _TOKEN,
     DATABASE,

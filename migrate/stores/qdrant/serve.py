@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from migrate.errors import StoreError, UsageError
-from migrate.stores.qdrant import _AT_ONCE, _answers
+from migrate.stores.qdrant.store import _AT_ONCE, _answers
 from migrate.stores.serving import Hits, as_hits, check_queries, check_replacements
 from migrate.vectors import Vectors
 
 if TYPE_CHECKING:
-    from migrate.stores.qdrant import QdrantStore
+    from migrate.stores.qdrant.store import QdrantStore
 
 _FLOATS: Final = ("float32", "float16")
 

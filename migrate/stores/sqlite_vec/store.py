@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from apsw import Connection
 
     from migrate.stores.serving import Hits
-    from migrate.stores.sqlite_vec_serve import SqliteVecServing
+    from migrate.stores.sqlite_vec.serve import SqliteVecServing
 
 NAME: Final = "sqlite-vec"
 FILE_NAME: Final = "store.db"
@@ -337,7 +337,7 @@ class SqliteVecStore(RecordStore):
 
     def exchange(self, new: Store) -> Exchange:
         """See `Switchable`: the new table is brought into the database, and the two trade names."""
-        from migrate.stores.sqlite_vec_switch import SqliteVecExchange
+        from migrate.stores.sqlite_vec.switch import SqliteVecExchange
 
         if not isinstance(new, SqliteVecStore):
             raise UsageError(f"{new.info.location}: expected a table of sqlite-vec, found another kind of store")
@@ -350,13 +350,13 @@ class SqliteVecStore(RecordStore):
 
     def exchanged(self) -> Exchange | None:
         """See `Switchable`."""
-        from migrate.stores.sqlite_vec_switch import SqliteVecExchange
+        from migrate.stores.sqlite_vec.switch import SqliteVecExchange
 
         return SqliteVecExchange.at(self)
 
     def answering(self) -> Any:
         """See `Named`: where in the file the rows of the table begin."""
-        from migrate.stores.sqlite_vec_switch import SqliteVecExchange
+        from migrate.stores.sqlite_vec.switch import SqliteVecExchange
 
         if SqliteVecExchange.is_under_way(self):
             return None
@@ -375,7 +375,7 @@ class SqliteVecStore(RecordStore):
 
     @cached_property
     def _serving(self) -> SqliteVecServing:
-        from migrate.stores.sqlite_vec_serve import SqliteVecServing
+        from migrate.stores.sqlite_vec.serve import SqliteVecServing
 
         return SqliteVecServing(self)
 

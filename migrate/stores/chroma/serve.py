@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from migrate.errors import StoreError, UsageError
-from migrate.stores.chroma import _AT_ONCE, _answers
+from migrate.stores.chroma.store import _AT_ONCE, _answers
 from migrate.stores.serving import Hits, as_hits, check_queries, check_replacements
 from migrate.vectors import Vectors
 
 if TYPE_CHECKING:
-    from migrate.stores.chroma import ChromaStore
+    from migrate.stores.chroma.store import ChromaStore
 
 
 class ChromaServing:

@@ -10,13 +10,13 @@ import numpy as np
 
 from migrate.errors import UsageError
 from migrate.stores.serving import Hits, Pool, as_fields, as_hits, check_queries, check_replacements
-from migrate.stores.sqlite_vec import connect_to, quoted, sqlite_errors
+from migrate.stores.sqlite_vec.store import connect_to, quoted, sqlite_errors
 from migrate.vectors import Vectors
 
 if TYPE_CHECKING:
     from apsw import Connection
 
-    from migrate.stores.sqlite_vec import SqliteVecStore
+    from migrate.stores.sqlite_vec.store import SqliteVecStore
 
 _FUNCTIONS: Final = {"l2": "vec_distance_l2", "cosine": "vec_distance_cosine"}
 _MOST: Final = 4_096

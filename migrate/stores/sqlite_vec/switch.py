@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from migrate.errors import UsageError
 from migrate.files import atomic_file, output_errors, reach, write_bytes
 from migrate.manifest import MANIFEST_NAME
-from migrate.stores.sqlite_vec import INSERTED, SqliteVecStore, connect_to, quoted, sqlite_errors, tables_in
+from migrate.stores.sqlite_vec.store import INSERTED, SqliteVecStore, connect_to, quoted, sqlite_errors, tables_in
 from migrate.stores.switching import ASIDE, ROLLED_BACK, SWITCHED, Exchange, Record, others, unfinished
 
 if TYPE_CHECKING:

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError, UsageError
-from migrate.stores.lancedb import _answers, _client, _column, _is_lossy
+from migrate.stores.lancedb.store import _answers, _client, _column, _is_lossy
 from migrate.stores.serving import Hits, as_hits, check_queries, check_replacements
 from migrate.vectors import Vectors
 
 if TYPE_CHECKING:
-    from migrate.stores.lancedb import LanceStore
+    from migrate.stores.lancedb.store import LanceStore
 
 _SEEN_WITHIN: Final = timedelta(seconds=1)
 """When what another process writes is seen."""

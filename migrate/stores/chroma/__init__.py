@@ -1,0 +1,1 @@
+"""Collections of Chroma, in a folder or on a server."""

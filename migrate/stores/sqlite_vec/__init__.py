@@ -1,0 +1,1 @@
+"""Tables of SQLite with a column of sqlite-vec."""
