@@ -15,6 +15,9 @@ from migrate.cli.verdict import load_model_of
 if TYPE_CHECKING:
     from migrate.live.renewal import Renewal
 
+_FILES = "Stores in files"
+_RENEWAL = "Fitting the stitch again"
+
 
 class _InOrder(click.Group):
     """A group that lists its commands in the order in which they are used."""
@@ -58,16 +61,36 @@ def command() -> None:
     type=options.FiniteRange(0, 1, min_open=True),
     default=0.02,
     metavar="SHARE",
-    help="Of a store in files: what share of it waits for a new folder to be written.",
+    help="What share of the store waits for a new folder to be written.",
+    section=_FILES,
 )
-@option("--publish-minutes", type=options.FiniteRange(0), default=10.0, help="Or how long what waits waits at most.")
-@option("--stitch", type=options.PATH, metavar="DIR", help="Stitch that the store was translated by, to fit it again.")
-@option("--source", type=options.STORE, metavar="STORE", help="Store that it was translated from, for --stitch.")
+@option(
+    "--publish-minutes",
+    type=options.FiniteRange(0),
+    default=10.0,
+    help="Or how long what waits waits at most.",
+    section=_FILES,
+)
+@option(
+    "--stitch",
+    type=options.PATH,
+    metavar="DIR",
+    help="Stitch that the store was translated by, to fit it again.",
+    section=_RENEWAL,
+)
+@option(
+    "--source",
+    type=options.STORE,
+    metavar="STORE",
+    help="Store that it was translated from, for --stitch.",
+    section=_RENEWAL,
+)
 @option(
     "--refit-at",
     default="10%,30%,60%",
     metavar="SHARES",
     help="With --stitch: shares of true vectors at which it is fitted again, and what is translated renewed.",
+    section=_RENEWAL,
 )
 @options.margin
 @option("--target", metavar="SPEC", help="Model that the store was translated for.  [default: the store's own]")

@@ -320,7 +320,7 @@ def prepared(tmp_path, monkeypatch, beir, source_folder):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in LEAVES if name != "demo"])  # which the session of the README runs
 def test_the_example_of_the_help_works(name, prepared, monkeypatch, capsys):
-    if name == "audit":
+    if name in ("audit", "sync"):
         (prepared / "translated").rename(prepared / "new-store")
     if name.startswith("private"):
         lead_migrate("fit", "my-store", "--target", "tfidf:48", "--stitch", "ridge", "--force", "-o", "my-stitch")
