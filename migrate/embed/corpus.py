@@ -86,8 +86,9 @@ class Batches:
         self._places = 0
 
     def close(self) -> None:
-        """Let go of the workers; nothing further is asked for."""
+        """Let go of the workers and of the file that is read; nothing further is asked for."""
         self._open.close()
+        self._documents = iter(())  # an error that still is on its way would keep it open
 
     def shards(self, start: int) -> Iterator[Shard]:
         """The rows of each batch, from a row on; whoever takes one asks for its vectors before the next."""

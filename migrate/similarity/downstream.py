@@ -103,6 +103,8 @@ class LinearProbe:
         self._model: Any = LogisticRegression(C=_STRENGTH, max_iter=_STEPS)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # the last step is near enough
+            # Some builds of BLAS raise the processor's flags for finite products
+            warnings.filterwarnings("ignore", "(invalid value|divide by zero|overflow) encountered in matmul")
             self._model.fit(vectors / self._scale, numbers)
 
     def predict(self, vectors: Vectors) -> NDArray[np.int64]:
