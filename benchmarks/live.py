@@ -3,14 +3,14 @@
     python benchmarks/live.py DATA [--documents 200000] [--queries 10000] [--kills 100] [--embedflow PYTHON]
 
 DATA is as for `benchmarks/retrieval.py`. The store holds the documents of SciFact and NFCorpus and as many made-up ones
-as are missing, each of them between two real ones in both spaces. It is translated by a stitch from 1,000 pairs, and
-served by two processes, while `lead-migrate live run` fills it with true vectors; queries are drawn from both sets by
-Zipf's law and asked by 8 clients. The model answers over HTTP with true vectors that are known, late by 40 ms and more,
+as are missing, each of them between two real ones in both spaces, with words of both, and as hard to translate as real
+ones. It is translated by a stitch from 1,000 pairs, and served by two processes, while `lead-migrate live run` fills it
+with true vectors; queries are drawn from both sets by Zipf's law and asked by 8 clients. The model answers over HTTP with true vectors that are known, late by 40 ms and more,
 fails at 2 % of the requests, and at all of them for a while. Servers and worker are killed at random moments; a client
 whose server is gone asks the other one.
 
-Printed for each part of the log: nDCG@10 of the answers over that of a full re-embed, the share of the store that was
-embedded, and latency. The bare search of the translated store stands beside it, and EmbedFlow, which serves the old
+Printed for each part of the log: nDCG@10 of the answers over that of a full re-embed, overlap@10 with it, the share of
+the store that was embedded, and latency. The bare search of the translated store stands beside it, and EmbedFlow, which serves the old
 store with the old model, where its interpreter is named: it is killed nowhere. Exit code 1 if a query failed, an answer
 was of two models, or a true vector was lost.
 """
@@ -58,6 +58,8 @@ from migrate.vectors import Document, Vectors, unit_rows
 MODEL = "openai:minilm"
 PAIRS = 1_000
 KEPT = 10
+SPREAD = 0.15
+"""What a made-up document has of its own in either space: with it they are as hard to translate as real ones."""
 PARTS = 10
 SLOWEST_ANSWER_S = 60.0
 CLOSE = 2e-4
@@ -105,16 +107,25 @@ def read_world(data: Path, space: str, documents: int, queries: int, seed: int) 
     share = rng.uniform(0.2, 0.8, (missing, 1)).astype(np.float32)
     for key in ("old", "new"):
         own = joined[key]
-        spread = rng.standard_normal((missing, own.shape[1])).astype(np.float32) * (0.3 / own.shape[1] ** 0.5)
+        spread = rng.standard_normal((missing, own.shape[1])).astype(np.float32) * (SPREAD / own.shape[1] ** 0.5)
         between = unit_rows(share * own[one] + (1 - share) * own[other] + spread)
         joined[key] = np.concatenate([own, between])
-    world.documents += [Document(f"made-up:{row}", f"made-up document {row}") for row in range(missing)]
+    words = [document.text.split() for document in world.documents]
+    world.documents += [
+        Document(f"made-up:{row}", f"{_between(words[one[row]], words[other[row]], float(share[row, 0]))} {row}")
+        for row in range(missing)
+    ]
     world.old, world.new = joined["old"], joined["new"]
     world.old_queries, world.new_queries = joined["old_queries"], joined["new_queries"]
     weights = 1 / np.arange(1, len(world.query_ids) + 1)
     order = rng.permutation(len(world.query_ids))
     world.log = order[rng.choice(len(order), size=queries, p=weights / weights.sum())]
     return world
+
+
+def _between(one: Sequence[str], other: Sequence[str], share: float) -> str:
+    """A text with the first words of one and the last of another, by that share."""
+    return " ".join([*one[: round(share * len(one))], *other[round(share * len(other)) :]])
 
 
 # The model, in a process of its own.
@@ -376,20 +387,27 @@ def of_answers(world: World, places: Sequence[int], answers: Sequence[Answer | N
     return np.array(scores)
 
 
-def print_parts(title: str, world: World, answers: Sequence[Answer | None], full: NDArray[np.float64]) -> None:
+def print_parts(title: str, world: World, answers: Sequence[Answer | None], full: Run) -> None:
     """A row for the first hour of a day of such queries, and for each tenth of the log."""
+    whole = quality(world, full)
     edges = [0, *(len(answers) * part // PARTS for part in range(1, PARTS + 1))]
     spans = [(0, max(len(answers) // 24, 1)), *pairwise(edges)]
     rows = []
     for start, stop in spans:
         part = [answer for answer in answers[start:stop] if answer]
-        kept = of_answers(world, range(start, stop), answers[start:stop]).mean() / full[world.log[start:stop]].mean()
+        kept = of_answers(world, range(start, stop), answers[start:stop]).mean() / whole[world.log[start:stop]].mean()
+        asked = (world.query_ids[place] for place in world.log[start:stop])
+        shared = [
+            len(set(full.rankings[query_id]).intersection(answer.ids if answer else ())) / KEPT
+            for query_id, answer in zip(asked, answers[start:stop], strict=True)
+        ]
         seconds = np.array([answer.seconds for answer in part]) * 1e3
         embedded = max(answer.embedded for answer in part)
         rows.append(
             [
                 f"{start:,}-{stop:,}",
                 f"{kept:.3f}",
+                f"{np.mean(shared):.3f}",
                 f"{embedded:,}",
                 f"{embedded / len(world.documents):.1%}",
                 f"{np.mean([answer.untrue for answer in part]):.1f}",
@@ -397,7 +415,7 @@ def print_parts(title: str, world: World, answers: Sequence[Answer | None], full
                 f"{np.percentile(seconds, 99):.0f}",
             ]
         )
-    head = ["queries", "nDCG@10 of full", "embedded", "of store", "untrue in pool", "median ms", "p99 ms"]
+    head = ["queries", "nDCG@10 of full", "overlap@10", "embedded", "of store", "untrue in pool", "median ms", "p99 ms"]
     print(f"\n{title}\n\n{table([head, *rows])}")
 
 
@@ -502,10 +520,10 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=10_000)
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--kills", type=int, default=100)
-    parser.add_argument("--space", default="layer4-mean", help="the old one")
+    parser.add_argument("--space", default="mpnet", help="the old one")
     parser.add_argument("--stitch", default="auto")
-    parser.add_argument("--depth", type=int, default=50)
-    parser.add_argument("--max-documents", type=int, default=50, help="a query")
+    parser.add_argument("--depth", type=int, default=200)
+    parser.add_argument("--max-documents", type=int, default=10, help="a query")
     parser.add_argument("--max-ms", type=float, default=500)
     parser.add_argument("--budget", default="10%", help="the worker's")
     parser.add_argument("--pause-ms", type=float, default=0, help="between two queries of a client")
@@ -532,10 +550,20 @@ def main() -> None:
 def report(world: World, folder: Path, port: int, limits: LiveLimits, arguments: argparse.Namespace) -> bool:
     """Serve, kill, and print."""
     before = read_all(open_store(folder / "store").scan()).vectors
-    full = quality(world, answers_of(world.new, world, world.new_queries, limits.depth))
+    full_run = answers_of(world.new, world, world.new_queries, limits.depth)
+    full = quality(world, full_run)
     translated = quality(world, answers_of(before, world, world.new_queries, limits.depth))
     best = quality(world, answers_of(before, world, world.new_queries, limits.depth, world.new))
     weighted = full[world.log].mean()
+    cosines, is_real = (
+        (before * world.new).sum(axis=1),
+        np.array([not one.id.startswith("made-up:") for one in world.documents]),
+    )
+    print(
+        f"cosine of a translated vector and the true one: {cosines[is_real].mean():.3f} in the mean of "
+        f"{is_real.sum():,} real documents, {cosines[~is_real].mean() if (~is_real).any() else np.nan:.3f} of "
+        f"{(~is_real).sum():,} made-up ones"
+    )
     print(
         f"{len(world.documents):,} documents, {len(world.log):,} queries ({len(np.unique(world.log))} different), "
         f"{arguments.clients} clients; nDCG@10 of the full re-embed {weighted:.4f}; of it the translated store keeps "
@@ -559,7 +587,7 @@ def report(world: World, folder: Path, port: int, limits: LiveLimits, arguments:
     killer.join()
     fleet.stop()
     answers = replay.answers
-    print_parts("live", world, answers, full)
+    print_parts("live", world, answers, full_run)
     bare = np.array([answer.bare_s for answer in answers if answer and not np.isnan(answer.bare_s)]) * 1e3
     print(f"\nbare search meanwhile: median {np.median(bare):.1f} ms, p99 {np.percentile(bare, 99):.0f} ms")
     print_overhead(folder, port, world, limits)
@@ -577,7 +605,7 @@ def report(world: World, folder: Path, port: int, limits: LiveLimits, arguments:
     for message in replay.failed[:3]:
         print(message)
     if arguments.embedflow:
-        compare_with_embedflow(world, folder, port, limits, arguments, full)
+        compare_with_embedflow(world, folder, port, limits, arguments, full_run)
     return not (replay.failed or mixed or lost)
 
 
@@ -592,7 +620,7 @@ def kill_at(moments: Sequence[int], replay: Replay, fleet: Fleet) -> None:
 
 
 def compare_with_embedflow(
-    world: World, folder: Path, port: int, limits: LiveLimits, arguments: argparse.Namespace, full: NDArray[np.float64]
+    world: World, folder: Path, port: int, limits: LiveLimits, arguments: argparse.Namespace, full: Run
 ) -> None:
     """The same table for EmbedFlow."""
     (folder / "embedded.live.log").write_bytes((folder / "embedded.log").read_bytes())

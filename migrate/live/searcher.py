@@ -16,6 +16,7 @@ import random
 import threading
 import time
 from collections import Counter as Tally
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -115,7 +116,7 @@ class _Buffer:
     """What was counted since it was last written down."""
 
     counts: Tally[Counter] = field(default_factory=Tally)
-    wanted: Tally[str] = field(default_factory=Tally)
+    wanted: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     queries: list[ServedQuery] = field(default_factory=list)
 
 
@@ -343,8 +344,10 @@ class LiveSearcher:
         if len(true) < len(own):
             self._fetch(generation, {d: own[d] for d in own if d not in true}, deadline)
             true = vectors.in_memory(own)
+        place = {doc_id: number for number, doc_id in enumerate(pool, start=1)}
         with self._lock:
-            self._buffer.wanted.update(lacking)
+            for doc_id in lacking:
+                self._buffer.wanted[doc_id] += 1 / place[doc_id]
         return true, [doc_id for doc_id in lacking if doc_id not in true]
 
     def _fetch(self, generation: Generation, hashes: Mapping[str, bytes], deadline: float) -> None:
@@ -445,7 +448,7 @@ class LiveSearcher:
         uncertainty = self._generation.uncertainty
         try:
             if buffer.wanted:
-                self._state.want({i: (times, uncertainty(i)) for i, times in buffer.wanted.items()})
+                self._state.want({i: (wanted, uncertainty(i)) for i, wanted in buffer.wanted.items()})
                 buffer.wanted.clear()
             if buffer.queries:
                 self._state.keep_queries(buffer.queries)
@@ -456,7 +459,8 @@ class LiveSearcher:
         finally:
             with self._lock:  # what could not be written waits for the next time
                 self._buffer.counts.update(buffer.counts)
-                self._buffer.wanted.update(buffer.wanted)
+                for doc_id, wanted in buffer.wanted.items():
+                    self._buffer.wanted[doc_id] += wanted
                 self._buffer.queries[:0] = buffer.queries
 
 

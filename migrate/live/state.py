@@ -59,7 +59,7 @@ WorkerPhase = Literal["none", "running", "paused", "stopped", "complete", "faile
 _BUSY_S: Final = 5.0
 _MARKS: Final = 500
 _TABLES: Final = """
-CREATE TABLE demand (id TEXT PRIMARY KEY, wanted INTEGER NOT NULL, uncertainty REAL NOT NULL) WITHOUT ROWID;
+CREATE TABLE demand (id TEXT PRIMARY KEY, wanted REAL NOT NULL, uncertainty REAL NOT NULL) WITHOUT ROWID;
 CREATE TABLE true_documents (id TEXT PRIMARY KEY, text_sha256 BLOB NOT NULL, change INTEGER NOT NULL) WITHOUT ROWID;
 CREATE INDEX true_by_change ON true_documents (change);
 CREATE TABLE refused (id TEXT PRIMARY KEY, text_sha256 BLOB NOT NULL, reason TEXT NOT NULL) WITHOUT ROWID;
@@ -74,10 +74,14 @@ _OF_A_STORE: Final = ("demand", "true_documents", "refused", "queries")
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A document that queries found without a true vector, `wanted` times; `uncertainty` is 1 - its confidence."""
+    """A document that queries found without a true vector; `uncertainty` is 1 - its confidence.
+
+    `wanted` is the sum, over those queries, of 1 / the place at which the store found it: what lies high decides more
+    of an answer (`benchmarks/demand.py`).
+    """
 
     id: str
-    wanted: int
+    wanted: float
     uncertainty: float
 
 
@@ -207,8 +211,8 @@ class LiveState:
 
     # Demand.
 
-    def want(self, documents: Mapping[str, tuple[int, float]]) -> None:
-        """Add to the demand: by id, how many more times a document was wanted, and its uncertainty."""
+    def want(self, documents: Mapping[str, tuple[float, float]]) -> None:
+        """Add to the demand: by id, how much more a document is wanted (see `Wanted`), and its uncertainty."""
         rows = [(doc_id, times, uncertainty) for doc_id, (times, uncertainty) in documents.items()]
         with self._transaction():
             self._database.executemany(
