@@ -5,14 +5,14 @@
 DATA is as for `benchmarks/retrieval.py`. The store holds the documents of SciFact and NFCorpus and as many made-up ones
 as are missing, each of them between two real ones in both spaces, with words of both, and as hard to translate as real
 ones. It is translated by a stitch from 1,000 pairs, and served by two processes, while `lead-migrate live run` fills it
-with true vectors; queries are drawn from both sets by Zipf's law and asked by 8 clients. The model answers over HTTP with true vectors that are known, late by 40 ms and more,
-fails at 2 % of the requests, and at all of them for a while. Servers and worker are killed at random moments; a client
-whose server is gone asks the other one.
+with true vectors; queries are drawn from both sets by Zipf's law and asked by 8 clients. The model answers over HTTP
+with true vectors that are known, late by 40 ms and more, fails at 2 % of the requests, and at all of them for a while.
+Servers and worker are killed at random moments; a client whose server is gone asks the other one.
 
 Printed for each part of the log: nDCG@10 of the answers over that of a full re-embed, overlap@10 with it, the share of
-the store that was embedded, and latency. The bare search of the translated store stands beside it, and EmbedFlow, which serves the old
-store with the old model, where its interpreter is named: it is killed nowhere. Exit code 1 if a query failed, an answer
-was of two models, or a true vector was lost.
+the store that was embedded, and latency. The bare search of the translated store stands beside it, and EmbedFlow, which
+serves the old store with the old model, where its interpreter is named: it is killed nowhere. Exit code 1 if a query
+failed, an answer was of two models, or a true vector was lost.
 """
 
 from __future__ import annotations
