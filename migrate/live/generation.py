@@ -181,15 +181,16 @@ class Generation:
         """Those documents whose vector in the store is not the true one of the text that they have now."""
         if not self.is_translated:
             return []
-        return [doc_id for doc_id in ids if not self._is_true(doc_id, hashes.get(doc_id))]
-
-    def _is_true(self, doc_id: str, digest: bytes | None) -> bool:
         if not self.store.info.exact:  # an index that keeps codes ranks by something near the true vector
-            return False
-        if digest is not None and self.true_in_store.get(doc_id) == digest:
-            return True
+            return list(ids)
+        noted = self.true_in_store
+        lacking = [i for i in ids if (digest := hashes.get(i)) is None or noted.get(i) != digest]
         # Texts in files are still those that the store was made of; those of a database may be others.
-        return self.is_in_memory and self.uncertainty(doc_id) == 0
+        if not lacking or self.confidence is None or not self.is_in_memory:
+            return lacking
+        rows = np.array([self.texts.rows.get(doc_id, -1) for doc_id in lacking], np.int64)
+        is_true = (rows >= 0) & (self.confidence[rows] >= 1)
+        return [doc_id for doc_id, true in zip(lacking, is_true.tolist(), strict=True) if not true]
 
     def uncertainty(self, doc_id: str) -> float:
         """1 - confidence; 1 where nothing is known of it."""
