@@ -430,6 +430,26 @@ def test_a_store_that_was_switched_is_not_synced_until_it_is_back(tmp_path):
     assert sync_store(open_store(old), open_store(new), Hashed()).written
 
 
+def test_metadata_of_any_shape_is_compared(kind_of, tmp_path):
+    """LangChain keeps what Python has: keys without an order, sets, NaN."""
+    kind, records = kind_of("Langchain"), some_records()
+    names = sorted(records)
+    shapes = [{1: "a", "b": 2, None: 3}, {"a": {1: 1, "b": 2, (1, 2): 3}}, {"a": {8, 0, 16}, "b": float("nan")}]
+    for name, metadata in zip(names, shapes, strict=False):
+        document, vector = records[name]
+        records[name] = replace(document, metadata={**metadata, "page": 1}), vector
+    old = kind.make(tmp_path / "old", records)
+    new = translated(old, tmp_path / "new", Hashed())
+    again = {**shapes[2], "a": {16, 8, 0}}
+    records[names[2]] = replace(records[names[2]][0], metadata={**again, "page": 1}), records[names[2]][1]
+    kind.make(tmp_path / "old", records)
+    assert sync_store(open_store(old), new, Hashed()).counts.metadata == 0
+    records[names[1]] = replace(records[names[1]][0], metadata={"a": {1: 1.0, "b": 2, (1, 2): 3}}), records[names[1]][1]
+    kind.make(tmp_path / "old", records)
+    done = sync_store(open_store(old), open_store(new.info.location), Hashed())
+    assert astuple(done.counts) == (0, 0, 1, 0, 199)
+
+
 def test_deletions_need_no_texts_and_no_model(tmp_path):
     """Of an index without documents, ids are its own."""
     import faiss
