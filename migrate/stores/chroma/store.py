@@ -16,7 +16,7 @@ import tempfile
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from migrate.errors import AuthenticationError, LeadMigrateError, RemoteError, StoreError, UsageError
-from migrate.files import cache_folder, output_errors
+from migrate.files import cache_folder, disk_errors, output_errors
 from migrate.locations import Address, scrub, secrets_of
 from migrate.manifest import MANIFEST_NAME, Manifest, find_manifest
 from migrate.stores.base import FROM_THE_START, KindSupport, Resume, Store, StoreInfo, StoreWriter
@@ -804,7 +804,8 @@ def _pages(location: str, collection: Any, include: list[str], size: int = _IDS_
 def _answers(location: str, *, remote: bool) -> Iterator[None]:
     """Turn whatever the client raises into one line."""
     try:
-        yield
+        with nullcontext() if remote else disk_errors(Path(location)):
+            yield
     except LeadMigrateError:
         raise
     except Exception as error:
