@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 import shutil
@@ -567,7 +568,10 @@ class _Changes:
         if self._absent:
             found.append(f"Chroma has no null: where they are null, these keys are absent: {_listed(self._absent)}")
         if self._as_json:
-            found.append(f"Chroma holds no nested values: these keys have them as JSON texts: {_listed(self._as_json)}")
+            found.append(
+                "Chroma holds no nested values, no whole numbers beyond 64 bits, no NaN and no infinity: these keys have "
+                f"them as JSON texts: {_listed(self._as_json)}"
+            )
         return tuple(found)
 
     def _value(self, doc_id: str, key: str, value: Any) -> Any:
@@ -587,7 +591,10 @@ class _Changes:
 
 
 def _is_plain(value: Any) -> bool:
-    return isinstance(value, str | bool | float) or (isinstance(value, int) and -_MOST <= value <= _MOST)
+    """Whether Chroma holds it as it is; of a number that is not finite it drops the key without a word."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return isinstance(value, str | bool) or (isinstance(value, int) and -_MOST <= value <= _MOST)
 
 
 def _is_plain_list(values: list[Any]) -> bool:
