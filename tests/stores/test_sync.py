@@ -430,6 +430,16 @@ def test_a_store_that_was_switched_is_not_synced_until_it_is_back(tmp_path):
     assert sync_store(open_store(old), open_store(new), Hashed()).written
 
 
+def test_a_translated_store_is_not_switched_for_what_it_was_made_from(tmp_path):
+    old = tools.Folder().make(tmp_path / "old", some_records())
+    new = translated(old, tmp_path / "new", Hashed()).info.location
+    with pytest.raises(UsageError, match=r"found the one that was made from .*old; is the order right"):
+        switch_store(new, old, unproven=True)
+    assert open_store(new).info.dim == tools.TARGET_DIM
+    switch_store(old, new, unproven=True)
+    assert open_store(old).info.dim == tools.TARGET_DIM
+
+
 def test_metadata_of_any_shape_is_compared(kind_of, tmp_path):
     """LangChain keeps what Python has: keys without an order, sets, NaN."""
     kind, records = kind_of("Langchain"), some_records()
