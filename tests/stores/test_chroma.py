@@ -258,7 +258,11 @@ def test_vectors_compared_by_cosine_come_back(tmp_path):
 def test_a_store_of_another_kind_becomes_a_collection(tmp_path):
     lines = [
         {"id": "a", "text": "x", "metadata": {"n": None, "deep": {"k": [1, None]}, "i": 3, "mixed": [1, "a"], "e": []}},
-        {"id": "b", "text": "", "metadata": {"nan": float("nan"), "inf": [1.5, -float("inf")], "big": 1 << 70, "f": 1.5}},
+        {
+            "id": "b",
+            "text": "",
+            "metadata": {"nan": float("nan"), "inf": [1.5, -float("inf")], "big": 1 << 70, "f": 1.5},
+        },
     ]
     import faiss
 
