@@ -215,10 +215,8 @@ def _prove(old: Store, new: Store, contents: tuple[Mapping[str, Any], Mapping[st
         what = "found nothing" if not stores.get("translated") else "found another, or it changed since"
         raise InputError(f"{where}: expected a report of {new.info.location}, {what}; {_AUDIT_AGAIN}")
     source = stores.get("source")
-    if source is None:  # an audit without --source: the new store itself may say what it was made from
-        is_source = _is_made_from(new, contents[0])
-    else:
-        is_source = source == contents[0]
+    # an audit without --source: the new store itself may say what it was made from
+    is_source = _is_made_from(new, contents[0]) if source is None else source == contents[0]
     if not is_source:
         raise InputError(
             f"{where}: expected a report that compares with {old.info.location}, found another source, or it changed "

@@ -22,14 +22,14 @@ from migrate.backfill import backfill_store
 from migrate.embed import reembed_store
 from migrate.embed.reference import is_reembedded
 from migrate.embedders.cache import CachedEmbedder
-from migrate.errors import InputError, StoreError, UsageError
-from migrate.files import VARIABLE
+from migrate.errors import InputError, LockedError, StoreError, UsageError
+from migrate.files import VARIABLE, output_lock
 from migrate.fit import fit_stitch
 from migrate.stores import open_store
 from migrate.stores.base import read_all
 from migrate.stores.confidence import stored_confidence
 from migrate.stores.sources import SOURCES_NAME, stored_sources, vector_checksums
-from migrate.switch import roll_back, switch_store
+from migrate.switch import forget_switch, roll_back, switch_store
 from migrate.sync import plan_sync, sync_store
 from migrate.translate import translate_store
 
@@ -438,6 +438,19 @@ def test_a_translated_store_is_not_switched_for_what_it_was_made_from(tmp_path):
     assert open_store(new).info.dim == tools.TARGET_DIM
     switch_store(old, new, unproven=True)
     assert open_store(old).info.dim == tools.TARGET_DIM
+
+
+def test_a_folder_that_another_run_writes_is_not_switched_meanwhile(tmp_path):
+    old = tools.Folder().make(tmp_path / "old", some_records())
+    new = translated(old, tmp_path / "new", Hashed()).info.location
+    with output_lock(tmp_path / "new"), pytest.raises(LockedError, match=r"another run is writing .*new; wait for it"):
+        switch_store(old, new, unproven=True)
+    switch_store(old, new, unproven=True)
+    for undo in (roll_back, forget_switch):
+        with output_lock(tmp_path / "new"), pytest.raises(LockedError):
+            undo(old)
+    roll_back(old)
+    assert open_store(old).info.dim == tools.DIM
 
 
 def test_metadata_of_any_shape_is_compared(kind_of, tmp_path):

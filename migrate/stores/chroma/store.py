@@ -569,8 +569,8 @@ class _Changes:
             found.append(f"Chroma has no null: where they are null, these keys are absent: {_listed(self._absent)}")
         if self._as_json:
             found.append(
-                "Chroma holds no nested values, no whole numbers beyond 64 bits, no NaN and no infinity: these keys have "
-                f"them as JSON texts: {_listed(self._as_json)}"
+                "Chroma holds no nested values, whole numbers beyond 64 bits, NaN or infinity: these keys have them as "
+                f"JSON texts: {_listed(self._as_json)}"
             )
         return tuple(found)
 
