@@ -12,6 +12,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections import Counter
@@ -24,6 +25,11 @@ from typing import Any
 from migrate.errors import LeadMigrateError, LockedError, OutputError, StoreError, UsageError
 
 _CHUNK = 1 << 20
+_DISK = {errno.ENOSPC: "disk is full", errno.EIO: "disk I/O error", errno.EFBIG: "", errno.EDQUOT: "", errno.EROFS: ""}
+"""What a disk refuses, with SQLite's words for it."""
+
+_OS_ERROR = re.compile(r"\(os error (\d+)\)")
+"""How Rust ends what the system says."""
 
 VARIABLE = "LEAD_MIGRATE_FAILPOINT"
 """For tests: `name:n` ends the process as `kill -9` would when it comes to the point `name` for the n-th time."""
@@ -92,6 +98,29 @@ def output_errors(path: Path) -> Iterator[None]:
         }.get(error.errno or 0, "see what holds it, and run the same command again")
         about = f" ({error.filename})" if error.filename and Path(os.fsdecode(error.filename)) != path else ""
         raise OutputError(f"cannot write {path}: {describe_os_error(error)}{about}; {remedy}") from error
+
+
+@contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    """As `output_errors`, where a client library met a full or failing disk, of which some tell in words alone."""
+    try:
+        yield
+    except Exception as error:
+        refusal = _refusal_of_disk(error)
+        if refusal is None:
+            raise
+        with output_errors(path):
+            raise refusal from error
+
+
+def _refusal_of_disk(error: Exception) -> OSError | None:
+    if isinstance(error, LeadMigrateError):
+        return None
+    if isinstance(error, OSError) and error.errno in _DISK:
+        return error
+    number, said = _OS_ERROR.search(str(error)), str(error)
+    code = int(number[1]) if number else next((code for code, words in _DISK.items() if words and words in said), 0)
+    return OSError(code, os.strerror(code)) if code in _DISK else None
 
 
 def canonical_json(value: object) -> str:

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import parse_qsl, unquote, urlencode
 
-_USER: Final = re.compile(r"(://[^/?#@:]*):([^/?#@]*)@")
+_USER: Final = re.compile(r"(://[^/?#@:]*):([^/?#]*)@")
 _UNQUOTED: Final = re.compile(r"(://[^/?#@:]*):(?!\d+(?:[/?#]|$))([^@]*)@")
-_SETTING: Final = re.compile(r"([?&])(password|sslpassword|api_key|apikey|token)=([^&#]*)(&?)", re.IGNORECASE)
+_SETTING: Final = re.compile(r"([?&])(password|sslpassword|api[_-]?key|token)=([^&#]*)(&?)", re.IGNORECASE)
 
 _secrets: dict[str, dict[str, str]] = {}
 """By the location without them, up to the name of table or collection: one server, one password."""
@@ -33,7 +33,8 @@ def hide_secrets(location: str) -> str:
         return f"{match[1]}@"
 
     def take_setting(match: re.Match[str]) -> str:
-        secrets[match[2].lower()] = unquote(match[3])
+        name = match[2].lower()
+        secrets["api_key" if name.startswith("api") else name] = unquote(match[3])
         return match[1] if match[4] else ""
 
     if "://" not in location:
@@ -41,12 +42,11 @@ def hide_secrets(location: str) -> str:
     hidden, count = _USER.subn(take_password, location, count=1)
     if not count:  # a password with a slash in it, which no server would understand, is one all the same
         hidden = _UNQUOTED.sub(take_password, location, count=1)
-    server, mark, name = hidden.partition("#")
-    while (shorter := _SETTING.sub(take_setting, server)) != server:
-        server = shorter
+    while (shorter := _SETTING.sub(take_setting, hidden)) != hidden:  # behind the # too, where other options stand
+        hidden = shorter
     if secrets:
-        _secrets.setdefault(server, {}).update(secrets)
-    return f"{server}{mark}{name}"
+        _secrets.setdefault(hidden.partition("#")[0], {}).update(secrets)
+    return hidden
 
 
 def secrets_of(location: str) -> Mapping[str, str]:

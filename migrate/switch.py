@@ -96,6 +96,11 @@ def switch_store(old: str, new: str, *, report: Path | None = None, unproven: bo
                 f"{new}: expected the same {what} as in {old}, found others ({counts} vectors); translate what the old "
                 "store has now"
             )
+    if _is_made_from(old_store, contents[1]):
+        raise UsageError(
+            f"{old}: expected the old store, found the one that was made from {new}; is the order right? the old store "
+            "comes first"
+        )
     proven = False if unproven else _prove(old_store, new_store, contents, report)
     record = {
         "old": old,
@@ -210,18 +215,21 @@ def _prove(old: Store, new: Store, contents: tuple[Mapping[str, Any], Mapping[st
         what = "found nothing" if not stores.get("translated") else "found another, or it changed since"
         raise InputError(f"{where}: expected a report of {new.info.location}, {what}; {_AUDIT_AGAIN}")
     source = stores.get("source")
-    if source is None:  # an audit without --source: the new store itself may say what it was made from
-        manifest = new.info.manifest
-        made_from = None if manifest is None else (manifest.inputs or {}).get("source rows")
-        is_source = made_from is not None and made_from == contents[0]["rows_sha256"]
-    else:
-        is_source = source == contents[0]
+    # an audit without --source: the new store itself may say what it was made from
+    is_source = _is_made_from(new, contents[0]) if source is None else source == contents[0]
     if not is_source:
         raise InputError(
             f"{where}: expected a report that compares with {old.info.location}, found another source, or it changed "
             f"since; {_AUDIT_AGAIN}"
         )
     return True
+
+
+def _is_made_from(store: Store, source: Mapping[str, Any]) -> bool:
+    """Whether the manifest of a store says that it was made from one with the content of `source`."""
+    manifest = store.info.manifest
+    rows = None if manifest is None else manifest.inputs.get("source rows")
+    return rows is not None and rows == source["rows_sha256"]
 
 
 def _read_report(new: str, path: Path | None) -> dict[str, Any]:

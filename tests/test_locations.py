@@ -16,6 +16,10 @@ from migrate.locations import Address, hide_secrets, scrub, secrets_of
          {"password": "x"}),
         ("qdrant:https://h3:6333?api_key=k1#c", "qdrant:https://h3:6333#c", {"api_key": "k1"}),
         ("chroma+http://h4:8000?token=k2&tenant=a#c", "chroma+http://h4:8000?tenant=a#c", {"token": "k2"}),
+        ("pg:postgresql://u:p@s@s@h6/db#t", "pg:postgresql://u@h6/db#t", {"password": "p@s@s"}),
+        ("pg:postgresql://u@h7/db#t?text=a&password=x", "pg:postgresql://u@h7/db#t?text=a", {"password": "x"}),
+        ("qdrant:https://h8:6333#c?api_key=k3&text=b", "qdrant:https://h8:6333#c?text=b", {"api_key": "k3"}),
+        ("qdrant:https://h9:6333?api-key=k4#c", "qdrant:https://h9:6333#c", {"api_key": "k4"}),
         ("a folder: with @ and ?password=1", "a folder: with @ and ?password=1", {}),
     ],
 )  # fmt: skip

@@ -13,6 +13,7 @@ from click.core import ParameterSource
 
 from migrate.cli.options import ModelOptions
 from migrate.cli.terminal import PROGRAM, advise
+from migrate.locations import secrets_of
 from migrate.report.characters import printable
 
 if TYPE_CHECKING:
@@ -32,6 +33,11 @@ def advise_next(command: str, *words: str | Path, also: Sequence[str] = (), but:
     program = context.find_root().info_name or PROGRAM
     texts = map(_text, [command, *words, *_typed(context, {*_MODEL, *also} - {but})])
     advise(f"next: {program} {printable(shlex.join(texts))}", quiet=quiet)
+    if any(secrets_of(str(word)) for word in words):
+        advise(
+            "  passwords and keys are left out: add them, or set PGPASSWORD, QDRANT_API_KEY or CHROMA_API_KEY",
+            quiet=quiet,
+        )
     if JUDGED in words:
         advise(f"  {JUDGED}: your judged queries, a folder in the form of BEIR or the name of a BEIR set", quiet=quiet)
         advise("  nothing is judged? --queries FILE or --queries synthetic in the place of --beir", quiet=quiet)

@@ -46,10 +46,12 @@ def command(
     from migrate.report.sync import counts_text, plan_document, plan_text, synced_document, synced_text
     from migrate.stores import open_store
     from migrate.sync import plan_sync
+    from migrate.sync.place import refuse_switched
 
     quiet = general.quiet
     with progress_bar(quiet=quiet) as progress:
         before, after = open_store(new, verify=True), open_store(old, verify=True)
+        refuse_switched(after, before)  # an old store in the place of the new one need not name a model
         paid, embedder = spending.open(quiet=quiet), load_model_of(before, target, "--target", model)
         plan = plan_sync(
             after,

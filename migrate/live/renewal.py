@@ -13,12 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.embedders.base import Embedder
+from migrate.embedders.prefix import whole_model
 from migrate.errors import StitchError, StoreError, UsageError
+from migrate.live.generation import model_of
 from migrate.live.state import text_hash
 from migrate.live.writing import FolderWriter, VectorWriter
 from migrate.reembed.refit import extended, refit
 from migrate.selection.sample import MOST_PAIRS
-from migrate.stitch.fitted import FittedStitch
+from migrate.stitch.fitted import DOCUMENT, FittedStitch, input_dim, require_direction
 from migrate.stitch.persistence import load_stitch
 from migrate.stores.base import Store
 from migrate.stores.file_store import as_files
@@ -64,6 +66,32 @@ class Renewal:
     def due(self, share: float, done: tuple[float, ...]) -> tuple[float, ...]:
         """The shares that are reached and were not acted on."""
         return tuple(one for one in self.shares if one <= share and one not in done)
+
+    def require_of(self, store: Store) -> None:
+        """Make sure, before anything is embedded, that the stitch leads from the source to the model of a store.
+
+        Raises
+        ------
+        UsageError
+            The source is the store itself.
+        StitchError
+            The stitch takes vectors of another dimension, leads to another model or maps queries.
+        """
+        source, manifest, model = self.source.info, self.fitted.manifest, model_of(store)
+        if source.location == store.info.location:
+            raise UsageError(f"{source.location}: this is the translated store itself; name the one it was made from")
+        require_direction(manifest, DOCUMENT, source=source.location)
+        if manifest.model is None or whole_model(manifest.model) != model:
+            found = "none that is named" if manifest.model is None else manifest.model.spec
+            raise StitchError(
+                f"{store.info.location}: expected a stitch that leads to its model {model.spec}, found one to {found}; "
+                "name the stitch that it was translated by"
+            )
+        if input_dim(manifest) != source.dim:
+            raise StitchError(
+                f"{source.location}: expected a store with vectors of dimension {input_dim(manifest)}, as the stitch "
+                f"takes, found {source.dim}; name the one that the stitch was fitted on"
+            )
 
     def check(self, store: Store, texts: Mapping[str, bytes]) -> None:
         """Make sure that a store has the documents of the source: all of them in files, most of them in a database.

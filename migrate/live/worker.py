@@ -144,6 +144,8 @@ class Worker:
     ------
     StoreError
         The store has no texts, does not name its model, or names another.
+    StitchError
+        The stitch to fit again is another's.
     UsageError
         The model is not cached, the kind cannot be written to, or the budget needs a price.
     InputError, LockedError, OutputError
@@ -161,6 +163,8 @@ class Worker:
         self.location, self.options, self._sleep = location, options or WorkerOptions(), sleep
         store, embedder = open_store(location), whole_embedder(embedder)
         _check_fits(store, embedder)
+        if self.options.renewal is not None:
+            self.options.renewal.require_of(store)
         self.state = LiveState(state_path(store))
         try:
             tally = tally_of(embedder, self.options.price_usd_per_mtok)

@@ -29,6 +29,12 @@ from migrate.stores.switching import Exchange, SwitchedInSteps
 
 ENTRY_POINTS: Final = "lead_migrate.stores"
 _SCHEME: Final = re.compile(r"([a-z][a-z0-9+._-]*):(.*)", re.DOTALL)
+_SERVERS: Final = "qdrant:{0}://... or chroma+{0}://..., whichever the server is"
+_MEANT: Final = {
+    **dict.fromkeys(("postgresql", "postgres"), "pgvector:postgresql://..."),
+    **{name: _SERVERS.format(name) for name in ("http", "https")},
+}
+"""What to write in the place of a URL without a kind."""
 
 
 @runtime_checkable
@@ -190,7 +196,9 @@ def _kind_called(name: str) -> StoreKind:
     for entry in _installed():
         if entry.name == name:
             return _load(entry)
-    raise UsageError(f"no store kind called {name!r} is installed; known kinds are {', '.join(kind_names())}")
+    meant = _MEANT.get(name)
+    hint = f"; write {meant}" if meant else ""
+    raise UsageError(f"no store kind called {name!r} is installed; known kinds are {', '.join(kind_names())}{hint}")
 
 
 def _installed() -> list[EntryPoint]:

@@ -13,6 +13,7 @@ import re
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Protocol, Self, runtime_checkable
@@ -224,7 +225,7 @@ class FolderExchange(Exchange):
 
     def switch(self, record: Record) -> None:
         """Note both folders, and let them trade places."""
-        with output_lock(self.old), output_errors(self.old):
+        with self._alone():
             noted = self._noted()
             if noted is None:
                 one, other = _mark(self.old), _mark(self.new)
@@ -237,7 +238,7 @@ class FolderExchange(Exchange):
 
     def rollback(self) -> None:
         """Let them trade places again, and remove the journal."""
-        with output_lock(self.old), output_errors(self.old):
+        with self._alone():
             noted = self._noted()
             if noted is None:
                 return
@@ -250,7 +251,7 @@ class FolderExchange(Exchange):
 
     def forget(self) -> None:
         """Delete the folder that stepped aside."""
-        with output_lock(self.old), output_errors(self.old):
+        with self._alone():
             noted = self._noted()
             if noted is None:
                 return
@@ -267,6 +268,12 @@ class FolderExchange(Exchange):
             if _token(gone) in (noted["old"], ""):  # the token may be what a killed run deleted first
                 shutil.rmtree(gone)
             self._remove_journal()
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep out whoever writes one of the two, such as a sync: it would put its store in the place of the other."""
+        with output_lock(self.old), output_lock(self.new), output_errors(self.old):
+            yield
 
     def _require(self, noted: Mapping[str, Any]) -> None:
         """Make sure, before anything is noted, that both folders are there."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
@@ -178,11 +177,19 @@ def _batches(store: Store, *, with_vectors: bool) -> Iterator[tuple[list[Documen
 
 
 def _metadata_hash(metadata: Mapping[str, Any]) -> int:
-    """The same for equal metadata, whatever the order of its keys."""
-    if not metadata:
-        return 0
-    is_flat = not any(isinstance(value, dict | list | tuple | set) for value in metadata.values())
-    return hash(repr(sorted(metadata.items())) if is_flat else json.dumps(metadata, sort_keys=True, default=repr))
+    """The same for equal metadata, whatever the order of keys and of sets; keys may be of types that have no order."""
+    return hash(_comparable(metadata)) if metadata else 0
+
+
+def _comparable(value: object) -> Hashable:
+    """By types as well as values: 1, 1.0 and True are three; a NaN is another's equal."""
+    if isinstance(value, Mapping):
+        return frozenset((repr(key), _comparable(item)) for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return type(value), tuple(map(_comparable, value))
+    if isinstance(value, set | frozenset):
+        return type(value), frozenset(map(repr, value))
+    return repr(value)
 
 
 def _rows_of(ids: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.int64]:

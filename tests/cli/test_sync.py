@@ -75,3 +75,15 @@ def test_what_cannot_be_is_one_line(words, code, line, pair, digest, capsys):
     _, err = said(capsys)
     assert line in err and len(err.strip().splitlines()) == 1
     assert digest(pair / "new") == before
+
+
+def test_stores_that_were_switched_are_told_before_a_model_is_looked_for(source_folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(source_folder, "old")
+    (tmp_path / "old/lead-migrate.json").unlink()
+    assert run(["fit", "old", "--target", "tfidf:24", "--stitch", "ridge", "--sample", "100", "-o", "st", *QUIET]) == 0
+    assert run(["translate", "old", "st", "-o", "new", *QUIET]) == 0
+    assert run(["switch", "old", "new", "--unproven"]) == 0
+    said(capsys)
+    assert run(["sync", "old", "new"]) == 2
+    assert "expected stores that were not switched" in said(capsys)[1]

@@ -12,9 +12,9 @@ import pytest
 from worker_tools import Hashed, translate
 
 from migrate.audit.verdict import Outcome
-from migrate.embed import reembed_store
+from migrate.embed import embed_corpus, reembed_store
 from migrate.embedders.cache import CachedEmbedder
-from migrate.errors import LockedError, StoreError, UsageError
+from migrate.errors import LockedError, StitchError, StoreError, UsageError
 from migrate.fit import fit_stitch
 from migrate.live.monitor import LiveVerdict, Monitor
 from migrate.live.paying import Pace
@@ -371,6 +371,25 @@ def test_translations_are_left_alone_where_the_source_has_other_documents(locati
     assert (report.phase, report.true) == ("complete", 150)
     with state_of(location) as state:
         assert state.counters()["refits"] == 0
+
+
+def test_a_stitch_or_source_of_another_store_is_refused_before_anything_is_embedded(
+    location, embedder, slow_source, tmp_path
+):
+    fit_stitch(slow_source, embedder, stitch="ridge", size=14).save(tmp_path / "stitch")
+    wider = CachedEmbedder(Hashed(8), tmp_path / "other.sqlite")
+    fit_stitch(slow_source, wider, stitch="ridge", size=14).save(tmp_path / "other")
+    embed_corpus(lambda: slow_source.documents(), Hashed(8), tmp_path / "wide")
+    embedder.embedder.asked.clear()
+    for source, stitch, error, line in (
+        (location, "stitch", UsageError, "this is the translated store itself"),
+        (slow_source.info.location, "other", StitchError, "expected a stitch that leads to its model"),
+        (tmp_path / "wide", "stitch", StitchError, "expected a store with vectors of dimension 12, .*found 8"),
+    ):
+        renewal = Renewal.of(open_store(source), str(tmp_path / stitch), (0.3,))
+        with pytest.raises(error, match=line):
+            Worker(location, embedder, options(renewal=renewal))
+    assert not embedder.embedder.asked
 
 
 def test_a_model_without_a_cache_and_another_model_are_refused(location, embedder, tmp_path):

@@ -258,7 +258,11 @@ def test_vectors_compared_by_cosine_come_back(tmp_path):
 def test_a_store_of_another_kind_becomes_a_collection(tmp_path):
     lines = [
         {"id": "a", "text": "x", "metadata": {"n": None, "deep": {"k": [1, None]}, "i": 3, "mixed": [1, "a"], "e": []}},
-        {"id": "b", "text": "", "metadata": {}},
+        {
+            "id": "b",
+            "text": "",
+            "metadata": {"nan": float("nan"), "inf": [1.5, -float("inf")], "big": 1 << 70, "f": 1.5},
+        },
     ]
     import faiss
 
@@ -275,10 +279,10 @@ def test_a_store_of_another_kind_becomes_a_collection(tmp_path):
     collection = persistent(tmp_path).get_collection("docs", embedding_function=None)
     assert everything(collection) == {
         "a": ("x", {"deep": '{"k": [1, null]}', "i": 3, "mixed": '[1, "a"]', "e": "[]"}, None),
-        "b": ("", {}, None),
+        "b": ("", {"nan": "NaN", "inf": "[1.5, -Infinity]", "big": str(1 << 70), "f": 1.5}, None),
     }
     assert collection._model.configuration_json["hnsw"]["space"] == "l2"
-    assert [remark.rpartition(": ")[2] for remark in writer.remarks] == ["n", "deep, e, mixed"]
+    assert [remark.rpartition(": ")[2] for remark in writer.remarks] == ["n", "big, deep, e, inf, mixed, nan"]
 
 
 def test_what_is_not_there_is_said_in_one_line(tmp_path, capsys):

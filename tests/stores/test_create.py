@@ -150,7 +150,12 @@ def test_a_store_of_another_kind_is_translated_into_a_flat_index(tmp_path):
 
 @pytest.mark.parametrize(
     ("output", "why"),
-    [("nosuch:place", "no store kind called 'nosuch'"), ("arrays:folder", "are written to a folder")],
+    [
+        ("nosuch:place", "no store kind called 'nosuch'"),
+        ("arrays:folder", "are written to a folder"),
+        ("postgresql://h/db#t", "'postgresql' is installed; .*; write pgvector:postgresql://"),
+        ("http://h:6333#t", "'http' is installed; .*; write qdrant:http://"),
+    ],
 )
 def test_an_output_of_no_kind_is_refused(output, why):
     with pytest.raises(UsageError, match=why):

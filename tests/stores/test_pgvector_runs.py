@@ -98,7 +98,7 @@ def test_stores_go_from_one_kind_to_another_and_back(table, corpus, tmp_path):
 
 
 def test_a_password_is_nowhere(table, tmp_path, capsys):
-    secret = "pass-word-that-nobody-may-see"
+    secret = "pass-word-that@nobody-may-see"
     place = server_url().replace("postgres@", f"postgres:{secret}@")
     stitch = str(tmp_path / "stitch")
     assert run(["fit", f"pgvector:{place}#docs", "--target", "tfidf:12", "-o", stitch, "--sample", "80"]) == 0
@@ -109,6 +109,11 @@ def test_a_password_is_nowhere(table, tmp_path, capsys):
     assert run(["inspect", f"pgvector:{wrong}#docs"]) == 7
     printed = capsys.readouterr()
     assert secret not in printed.out + printed.err
+    assert (
+        printed.err.count("next: ")
+        == printed.err.count("passwords and keys are left out: add them, or set PGPASSW")
+        > 1
+    )
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert files and not any(secret.encode() in path.read_bytes() for path in files)
     with connect() as connection:

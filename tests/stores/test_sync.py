@@ -22,14 +22,14 @@ from migrate.backfill import backfill_store
 from migrate.embed import reembed_store
 from migrate.embed.reference import is_reembedded
 from migrate.embedders.cache import CachedEmbedder
-from migrate.errors import InputError, StoreError, UsageError
-from migrate.files import VARIABLE
+from migrate.errors import InputError, LockedError, StoreError, UsageError
+from migrate.files import VARIABLE, output_lock
 from migrate.fit import fit_stitch
 from migrate.stores import open_store
 from migrate.stores.base import read_all
 from migrate.stores.confidence import stored_confidence
 from migrate.stores.sources import SOURCES_NAME, stored_sources, vector_checksums
-from migrate.switch import roll_back, switch_store
+from migrate.switch import forget_switch, roll_back, switch_store
 from migrate.sync import plan_sync, sync_store
 from migrate.translate import translate_store
 
@@ -428,6 +428,49 @@ def test_a_store_that_was_switched_is_not_synced_until_it_is_back(tmp_path):
     roll_back(old)
     kind.change(old, records, changed(records))
     assert sync_store(open_store(old), open_store(new), Hashed()).written
+
+
+def test_a_translated_store_is_not_switched_for_what_it_was_made_from(tmp_path):
+    old = tools.Folder().make(tmp_path / "old", some_records())
+    new = translated(old, tmp_path / "new", Hashed()).info.location
+    with pytest.raises(UsageError, match=r"found the one that was made from .*old; is the order right"):
+        switch_store(new, old, unproven=True)
+    assert open_store(new).info.dim == tools.TARGET_DIM
+    switch_store(old, new, unproven=True)
+    assert open_store(old).info.dim == tools.TARGET_DIM
+
+
+def test_a_folder_that_another_run_writes_is_not_switched_meanwhile(tmp_path):
+    old = tools.Folder().make(tmp_path / "old", some_records())
+    new = translated(old, tmp_path / "new", Hashed()).info.location
+    with output_lock(tmp_path / "new"), pytest.raises(LockedError, match=r"another run is writing .*new; wait for it"):
+        switch_store(old, new, unproven=True)
+    switch_store(old, new, unproven=True)
+    for undo in (roll_back, forget_switch):
+        with output_lock(tmp_path / "new"), pytest.raises(LockedError):
+            undo(old)
+    roll_back(old)
+    assert open_store(old).info.dim == tools.DIM
+
+
+def test_metadata_of_any_shape_is_compared(kind_of, tmp_path):
+    """LangChain keeps what Python has: keys without an order, sets, NaN."""
+    kind, records = kind_of("Langchain"), some_records()
+    names = sorted(records)
+    shapes = [{1: "a", "b": 2, None: 3}, {"a": {1: 1, "b": 2, (1, 2): 3}}, {"a": {8, 0, 16}, "b": float("nan")}]
+    for name, metadata in zip(names, shapes, strict=False):
+        document, vector = records[name]
+        records[name] = replace(document, metadata={**metadata, "page": 1}), vector
+    old = kind.make(tmp_path / "old", records)
+    new = translated(old, tmp_path / "new", Hashed())
+    again = {**shapes[2], "a": {16, 8, 0}}
+    records[names[2]] = replace(records[names[2]][0], metadata={**again, "page": 1}), records[names[2]][1]
+    kind.make(tmp_path / "old", records)
+    assert sync_store(open_store(old), new, Hashed()).counts.metadata == 0
+    records[names[1]] = replace(records[names[1]][0], metadata={"a": {1: 1.0, "b": 2, (1, 2): 3}}), records[names[1]][1]
+    kind.make(tmp_path / "old", records)
+    done = sync_store(open_store(old), open_store(new.info.location), Hashed())
+    assert astuple(done.counts) == (0, 0, 1, 0, 199)
 
 
 def test_deletions_need_no_texts_and_no_model(tmp_path):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 import shutil
@@ -16,7 +17,7 @@ import tempfile
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -25,7 +26,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from migrate.errors import AuthenticationError, LeadMigrateError, RemoteError, StoreError, UsageError
-from migrate.files import cache_folder, output_errors
+from migrate.files import cache_folder, disk_errors, output_errors
 from migrate.locations import Address, scrub, secrets_of
 from migrate.manifest import MANIFEST_NAME, Manifest, find_manifest
 from migrate.stores.base import FROM_THE_START, KindSupport, Resume, Store, StoreInfo, StoreWriter
@@ -567,7 +568,10 @@ class _Changes:
         if self._absent:
             found.append(f"Chroma has no null: where they are null, these keys are absent: {_listed(self._absent)}")
         if self._as_json:
-            found.append(f"Chroma holds no nested values: these keys have them as JSON texts: {_listed(self._as_json)}")
+            found.append(
+                "Chroma holds no nested values, whole numbers beyond 64 bits, NaN or infinity: these keys have them as "
+                f"JSON texts: {_listed(self._as_json)}"
+            )
         return tuple(found)
 
     def _value(self, doc_id: str, key: str, value: Any) -> Any:
@@ -587,7 +591,10 @@ class _Changes:
 
 
 def _is_plain(value: Any) -> bool:
-    return isinstance(value, str | bool | float) or (isinstance(value, int) and -_MOST <= value <= _MOST)
+    """Whether Chroma holds it as it is; of a number that is not finite it drops the key without a word."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return isinstance(value, str | bool) or (isinstance(value, int) and -_MOST <= value <= _MOST)
 
 
 def _is_plain_list(values: list[Any]) -> bool:
@@ -804,7 +811,8 @@ def _pages(location: str, collection: Any, include: list[str], size: int = _IDS_
 def _answers(location: str, *, remote: bool) -> Iterator[None]:
     """Turn whatever the client raises into one line."""
     try:
-        yield
+        with nullcontext() if remote else disk_errors(Path(location)):
+            yield
     except LeadMigrateError:
         raise
     except Exception as error:

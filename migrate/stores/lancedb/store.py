@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import LeadMigrateError, StoreError, UsageError
-from migrate.files import cache_folder, output_errors
+from migrate.files import cache_folder, disk_errors, output_errors
 from migrate.locations import Address
 from migrate.manifest import Manifest
 from migrate.stores.base import BATCH_SIZE, FROM_THE_START, KindSupport, Resume, Store, StoreInfo, StoreWriter
@@ -661,7 +661,8 @@ def _client() -> Any:
 def _answers(location: str) -> Iterator[None]:
     """Turn whatever the client raises into one line."""
     try:
-        yield
+        with disk_errors(Path(location)):
+            yield
     except (LeadMigrateError, GeneratorExit):
         raise
     except Exception as error:

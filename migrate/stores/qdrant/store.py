@@ -20,7 +20,7 @@ import uuid
 import warnings
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
@@ -36,7 +36,7 @@ from migrate.errors import (
     UnsupportedStoreError,
     UsageError,
 )
-from migrate.files import atomic_file, cache_folder, output_errors, reach, state_folder, write_json
+from migrate.files import atomic_file, cache_folder, disk_errors, output_errors, reach, state_folder, write_json
 from migrate.locations import Address, scrub, secrets_of
 from migrate.manifest import Manifest, find_manifest
 from migrate.stores.base import FROM_THE_START, KindSupport, Resume, Store, StoreInfo, StoreWriter
@@ -926,7 +926,8 @@ def _quiet(call: Any, *arguments: Any, **options: Any) -> Any:
 def _answers(place: _Place) -> Iterator[None]:
     """Turn whatever the client raises into one line."""
     try:
-        yield
+        with nullcontext() if place.is_remote else disk_errors(Path(place.location)):
+            yield
     except LeadMigrateError:
         raise
     except Exception as error:
