@@ -164,12 +164,24 @@ class Generation:
     @property
     def is_in_memory(self) -> bool:
         """Whether it answers alike whatever happens to the files."""
-        return as_files(self.store) is not None
+        return as_files(self.store) is not None or self.is_copy
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether it answers from a copy of a database, which is made again where the database has changed."""
+        return isinstance(self.store, RecordStore) and self.store.is_copy
+
+    def is_behind(self) -> bool:
+        """Whether it answers from a copy of a database that was written to since."""
+        try:
+            return isinstance(self.store, RecordStore) and self.is_copy and not self.store.is_as_opened()
+        except (LeadMigrateError, OSError):
+            return True
 
     def is_stale(self) -> bool:
         """Whether something else may be at the location by now."""
         try:
-            if self.is_in_memory:
+            if as_files(self.store) is not None:
                 return any(FileStamp.of(stamp.path) != stamp for stamp in self.stamps)
             with self.texts.turn:
                 marker = _marker(self.store)
@@ -189,7 +201,7 @@ class Generation:
         if digest is not None and self.true_in_store.get(doc_id) == digest:
             return True
         # Texts in files are still those that the store was made of; those of a database may be others.
-        return self.is_in_memory and self.uncertainty(doc_id) == 0
+        return as_files(self.store) is not None and self.uncertainty(doc_id) == 0
 
     def uncertainty(self, doc_id: str) -> float:
         """1 - confidence; 1 where nothing is known of it."""

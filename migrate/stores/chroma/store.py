@@ -50,6 +50,7 @@ _OWN: Final = "lead-migrate"
 """The folder, in one of Chroma, of what belongs to single collections."""
 _URI: Final = "chroma:uri"
 _AT_ONCE: Final = 1_000
+_COPIES: Final = 5
 _IDS_AT_ONCE: Final = 10_000
 _SAMPLE: Final = 64
 _PAYLOAD: Final = 8 << 20
@@ -166,6 +167,10 @@ class _Place(ABC):
         return self.collection(name)
 
     @abstractmethod
+    def number_of(self, name: str) -> str:
+        """The id of the collection that has a name at this moment; empty where none has."""
+
+    @abstractmethod
     def version(self, collection: Any) -> Any:
         """See `RecordStore._version`."""
 
@@ -217,6 +222,9 @@ class _Folder(_Place):
             weakref.finalize(collection, client.close)
             return collection
 
+    def number_of(self, name: str) -> str:
+        return "".join(str(found) for (found,) in self._ask("SELECT id FROM collections WHERE name = ?", [name])[:1])
+
     def version(self, collection: Any) -> Any:
         return self._number(str(collection.id))
 
@@ -238,14 +246,18 @@ class _Folder(_Place):
         copies = cache_folder() / "copies"
         with output_errors(copies):
             copies.mkdir(parents=True, exist_ok=True)
-            folder = Path(tempfile.mkdtemp(prefix="chroma-", dir=copies))
-        try:
-            with output_errors(folder):
-                self._copy_to(folder, name)
-        except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise
-        return folder
+        for tries in range(1, _COPIES + 1):
+            with output_errors(copies):
+                folder = Path(tempfile.mkdtemp(prefix="chroma-", dir=copies))
+            try:
+                with output_errors(folder):
+                    self._copy_to(folder, name)
+                return folder
+            except BaseException as error:  # another program may have written to it meanwhile
+                shutil.rmtree(folder, ignore_errors=True)
+                if not isinstance(error, StoreError) or tries == _COPIES:
+                    raise
+        raise AssertionError
 
     def _copy_to(self, folder: Path, name: str) -> None:
         question = "SELECT s.id, c.id FROM segments s JOIN collections c ON s.collection = c.id WHERE c.name = ?"
@@ -308,6 +320,9 @@ class _Server(_Place):
     def collection(self, name: str) -> Any:
         with _answers(self.location, remote=True):
             return self.client.get_collection(name, embedding_function=None)
+
+    def number_of(self, name: str) -> str:
+        return str(self.collection(name).id) if name in self.names() else ""
 
     def version(self, collection: Any) -> Any:
         """The server counts no changes: ids, texts and metadata are read for it, vectors are not."""
@@ -426,6 +441,11 @@ class ChromaStore(RecordStore):
     def destination(self, location: Path, dim: int, resume: Resume = FROM_THE_START) -> StoreWriter:
         """A folder of a persistent client with a collection of the same name, configuration and metadata."""
         return _FolderWriter(self, location, dim, resume, self.name)
+
+    @property
+    def is_copy(self) -> bool:  # type: ignore[override]
+        """Of a folder."""
+        return not self._place.is_remote
 
     def search(self, queries: Vectors, k: int, where: Any = None) -> list[Hits]:
         """See `Searchable`; `where` is one of Chroma's, such as `{"page": {"$lt": 3}}`."""

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError, UsageError
-from migrate.stores.lancedb.store import _answers, _client, _column, _is_lossy
-from migrate.stores.serving import Hits, as_hits, check_queries, check_replacements
+from migrate.stores.lancedb.store import SWITCHED, _answers, _client, _column, _is_lossy
+from migrate.stores.serving import Hits, as_hits, check_queries, check_replacements, other_there
 from migrate.vectors import Vectors
 
 if TYPE_CHECKING:
@@ -69,6 +69,9 @@ class LanceServing:
         keys = pa.array(kept if pa.types.is_string(key) or pa.types.is_large_string(key) else map(int, kept), key)
         columns = {store.id_column: keys, store.vector: _column(pa, rows, kind, np.ones(len(rows), np.bool_))}
         with _answers(self._info.location):
+            self._table.checkout_latest()
+            if _switched(self._table.schema) != _switched(store.schema):
+                raise other_there(self._info)
             merge = self._table.merge_insert(store.id_column)
             merge = merge.when_matched_update_all(where=f"target.{store.quoted_vector} IS NOT NULL")
             return int(merge.execute(pa.table(columns)).num_updated_rows)
@@ -106,6 +109,11 @@ class LanceServing:
     @cached_property
     def _order(self) -> NDArray[np.intp]:
         return np.argsort(self._row_ids)
+
+
+def _switched(schema: Any) -> Any:
+    """The switch that a version came by."""
+    return (schema.metadata or {}).get(SWITCHED)
 
 
 def _refuse_overflow(location: str, ids: Sequence[str], vectors: Vectors, kind: Any) -> None:

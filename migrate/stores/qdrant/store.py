@@ -145,6 +145,10 @@ class _Place:
     def take_itself(self) -> None:
         """Use what is written to, where `client` reads a copy."""
 
+    def number_of(self, name: str) -> Any:
+        """What tells the collection that has a name at this moment from another: its own name."""
+        return self.aliases().get(name, name)
+
     def version(self, name: str) -> Any:
         """What the place itself tells of changes; None where it tells nothing."""
         return None
@@ -179,8 +183,12 @@ class _LocalPlace(_Place):
             raise
         weakref.finalize(self, _let_go, self.client, folder)
 
+    def number_of(self, name: str) -> Any:
+        """The number of the collection's file."""
+        return self.version(name)[-1]
+
     def version(self, name: str) -> Any:
-        """Name, size and time of the collection's file."""
+        """Size and time of the collection's file, and its number."""
         path = self._path / "collection" / self.aliases().get(name, name) / "storage.sqlite"
         try:
             status = path.stat()
@@ -289,6 +297,7 @@ class QdrantStore(RecordStore):
     def __init__(self, location: str, place: _Place, address: Address) -> None:
         self.place = place
         self.name = place.choose(address.name)
+        self.number, self.collection = place.number_of(self.name), place.aliases().get(self.name, self.name)
         with _answers(place):
             facts = place.client.get_collection(self.name)
         self.schema = dict(facts.payload_schema or {})
@@ -387,6 +396,11 @@ class QdrantStore(RecordStore):
     def answering(self) -> Any:
         """See `Named`: the collection of an alias."""
         return self.place.aliases().get(self.name, self.name)
+
+    @property
+    def is_copy(self) -> bool:  # type: ignore[override]
+        """Of a folder."""
+        return not self.place.is_remote
 
     def search(self, queries: Vectors, k: int, where: Any = None) -> list[Hits]:
         """See `Searchable`; `where` is a `Filter` of qdrant-client, or what makes one, `{"must": [...]}`."""
