@@ -389,7 +389,8 @@ class Worker:
         try:
             for part, vectors in self._embedded(mine):
                 reach("embedded")
-                self.writer.put(self.store, part, vectors)
+                if self.writer.put(self.store, part, vectors) < len(part):
+                    self._surveyed_at = -np.inf
                 if as_files(self.store) is None:
                     self.survey.true.update({document.id: text_hash(document.text) for document in part})
         except RemoteError:

@@ -62,12 +62,12 @@ class ChromaServing:
     def put_vectors(self, ids: Sequence[str], vectors: Vectors) -> int:
         """See `Updatable`."""
         store, new = self._store, check_replacements(self._info, ids, vectors)
+        if store._place.number_of(store.name) != str(store.collection.id):
+            raise other_there(self._info)
         with self._taking:
             if not self._is_taken:
                 store.collection = store._place.collection_itself(store.name)
                 self._is_taken = True
-        if store._place.number_of(store.name) != str(store.collection.id):
-            raise other_there(self._info)
         names, count = list(new), 0
         for first in range(0, len(names), _AT_ONCE):
             with _answers(store._place.location, remote=store._place.is_remote):

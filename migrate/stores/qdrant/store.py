@@ -450,9 +450,14 @@ class QdrantStore(RecordStore):
         if self.id_field is None:
             point_ids = [point for point in map(as_point_id, ids) if point is not None]
             return list(client.retrieve(self.name, point_ids, with_payload=payload, with_vectors=vectors))
-        if self.own.get("made"):  # its ids were made of the documents'
+        found = []
+        if self.own.get("made"):  # its ids were made of the documents', but for those that another program has added
             point_ids = [made_point_id(doc_id) for doc_id in ids]
-            return list(client.retrieve(self.name, point_ids, with_payload=payload, with_vectors=vectors))
+            found = list(client.retrieve(self.name, point_ids, with_payload=payload, with_vectors=vectors))
+            known = {self.id_of(point) for point in found}
+            ids = [doc_id for doc_id in ids if doc_id not in known]
+            if not ids:
+                return found
         values: list[Any] = [*ids, *(int(doc_id) for doc_id in ids if _NUMBER.fullmatch(doc_id))]
         fields = [
             models.FieldCondition(key=self.id_field, match=models.MatchAny(any=part))
@@ -461,7 +466,7 @@ class QdrantStore(RecordStore):
         ]
         chosen = models.Filter(must=[*self.with_filter.must, models.Filter(should=fields)])
         points, _ = client.scroll(self.name, chosen, 2 * len(ids), with_payload=payload, with_vectors=vectors)
-        return list(points)
+        return found + list(points)
 
     def _version(self) -> Any:
         """A server counts no changes: ids and payload are read for it, vectors are not."""
