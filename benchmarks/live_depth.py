@@ -6,14 +6,14 @@ DATA as for `unjudged.py`. A stitch to all-MiniLM-L6-v2 is fitted on some docume
 then on; of each query a pool of documents is ranked by true vectors. Three ways to choose it:
 
 - fixed: the first K of the translated store;
-- confidence: all whose score + z * (expected error) reaches the score of the 10th. A translation of cosine c to the true
-  vector errs by sqrt((1 - c²) (1 - s²) / (dim - 1)) in a query's score s, where it errs in no certain direction;
+- confidence: all whose score + z * (expected error) reaches the score of the 10th. A translation of cosine c to the
+  true vector errs by sqrt((1 - c²) (1 - s²) / (dim - 1)) in a query's score s, where it errs in no certain direction;
 - stepwise: the highest such sum first, until none that is left reaches the 10th best true score so far.
 
-z is chosen on one half of the queries, so that both ways cost what the fixed depth costs in true vectors; figures are of
-the other half, beside the fixed depths that cost there as much as they do: retention of nDCG@10 over that of a full
-re-embed, mean of five splits both ways. Exits with 1 where choosing by confidence wins at least 0.005 in most cells, as
-the pages would be wrong then.
+z is chosen on one half of the queries, so that both ways cost what the fixed depth costs in true vectors; figures are
+of the other half, beside the fixed depths that cost there as much as they do: retention of nDCG@10 over that of a full
+re-embed, mean of five splits both ways. Exits with 1 where choosing by confidence wins at least 0.005 in most cells,
+as the pages would be wrong then.
 """
 
 from __future__ import annotations
@@ -22,15 +22,14 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from heapq import heappush, heappushpop
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from unjudged import load
 
-from migrate.audit.measures import Scores, ndcg
+from migrate.audit.measures import Qrels, Scores, ndcg
 from migrate.report.terminal import table
 from migrate.search.runs import Run
 from migrate.stitch.base import Pairing
@@ -42,7 +41,8 @@ SOURCES = ("wordpieces", "layer3-cls", "layer4-mean", "layer5-mean", "mpnet")
 MOST = 1_000
 TOP = 10
 SPLITS = 5
-STEPS = 14
+DEPTHS = (*range(10, 60, 4), *range(60, 200, 20), *range(200, MOST + 1, 100))
+Z = (*np.arange(0, 4, 0.2), *np.arange(4, 12, 0.5))
 WINS = 0.005
 
 Pools = NDArray[np.bool_]
@@ -64,7 +64,7 @@ class Found:
         """True vectors that each query needs."""
         return np.asarray((pools & self.lacking).sum(axis=1), np.float64)
 
-    def quality(self, pools: Pools, qrels: dict[str, dict[str, int]]) -> Scores:
+    def quality(self, pools: Pools, qrels: Qrels) -> Scores:
         """NDCG@10 of each query, its pool ranked by true vectors."""
         best = np.argsort(-np.where(pools, self.true, -np.inf), axis=1, kind="stable")[:, :TOP]
         rankings = {one: tuple(self.ids[row, best[row]]) for row, one in enumerate(self.query_ids)}
@@ -79,20 +79,19 @@ class Found:
         return self.scores + z * self.errors >= self.scores[:, TOP - 1 : TOP]
 
     def stepwise(self, z: float) -> Pools:
-        """One after another, while any that is left may be among the best."""
-        pools = np.zeros(self.ids.shape, bool)
+        """One after another, the most hopeful first, while one that is left may be among the best."""
         hopes = self.scores + z * self.errors
-        orders = np.argsort(-hopes, axis=1)
-        for row, order in enumerate(orders):
-            best: list[float] = []
-            for place in order.tolist():
-                if len(best) == TOP and hopes[row, place] < best[0]:
-                    break
-                pools[row, place] = True
-                if len(best) < TOP:
-                    heappush(best, float(self.true[row, place]))
-                else:
-                    heappushpop(best, float(self.true[row, place]))
+        order = np.argsort(-hopes, axis=1, kind="stable")
+        hopes, true = (np.take_along_axis(one, order, axis=1) for one in (hopes, self.true))
+        pools, best = np.zeros(self.ids.shape, bool), np.full((len(true), TOP), -np.inf)
+        for place in range(true.shape[1]):
+            goes_on = hopes[:, place] >= best.min(axis=1)
+            if not goes_on.any():
+                break
+            rows = np.flatnonzero(goes_on)
+            pools[rows, order[rows, place]] = True
+            worst = best[rows].argmin(axis=1)
+            best[rows, worst] = np.maximum(best[rows, worst], true[rows, place])
         return pools
 
 
@@ -117,35 +116,46 @@ def find(source: Vectors, true: Vectors, queries: Vectors, ids: Sequence[str], q
     return Found(query_ids, np.array(ids, object)[first], scores, error, exact, lacking[first])
 
 
-def choose(costs_at: Callable[[float], float], wanted: float) -> float:
-    """The z at which pools cost what is wanted, between 0 and 100."""
-    low, high = 0.0, 100.0
-    for _ in range(STEPS):
-        middle = (low + high) / 2 if high - low < 8 else low + 4
-        low, high = (middle, high) if costs_at(middle) < wanted else (low, middle)
-    return (low + high) / 2
+@dataclass(frozen=True)
+class Way:
+    """A way to choose pools, by a number that grows with them: costs and nDCG@10 at each number, (numbers, q)."""
+
+    costs: NDArray[np.float64]
+    scores: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, found: Found, qrels: Qrels, pools: Callable[[float], Pools], numbers: Sequence[float]) -> Way:
+        """At some numbers."""
+        chosen = [pools(number) for number in numbers]
+        costs, scores = [found.costs(one) for one in chosen], [found.quality(one, qrels) for one in chosen]
+        return cls(np.array(costs), np.array(scores))
+
+    def at_cost(self, cost: float, half: NDArray[np.bool_]) -> int:
+        """Which of the numbers costs about so much."""
+        return int(np.abs(self.costs[:, half].mean(axis=1) - cost).argmin())
+
+    def retention(self, cost: float, half: NDArray[np.bool_], full: Scores) -> float:
+        """What is kept at a cost between those of two numbers."""
+        kept = self.scores[:, half].sum(axis=1) / full[half].sum()
+        return float(np.interp(cost, self.costs[:, half].mean(axis=1), kept))
 
 
-def compare(found: Found, qrels: dict[str, dict[str, int]], depths: Sequence[int], full: Scores) -> list[list[float]]:
-    """For each depth: retention of the fixed one, of confidence and of steps, with those of fixed ones at their costs."""
-    grid = sorted({*range(10, 60, 5), *range(60, 300, 20), *range(300, MOST + 1, 100), *depths})
-    fixed = {depth: (found.costs(found.fixed(depth)), found.quality(found.fixed(depth), qrels)) for depth in grid}
-    ways = [found.by_confidence, found.stepwise]
-    pools = [lru_cache(maxsize=None)(way) for way in ways]
+def compare(found: Found, qrels: Qrels, depths: Sequence[int], full: Scores) -> list[list[float]]:
+    """For each depth: retention of the fixed one; what confidence and steps gain over fixed ones at their costs."""
+    fixed = Way.of(found, qrels, found.fixed, DEPTHS)
+    ways = [Way.of(found, qrels, pools, Z) for pools in (found.by_confidence, found.stepwise)]
     rng, count = np.random.default_rng(1), len(found.query_ids)
     figures: dict[int, list[list[float]]] = {depth: [] for depth in depths}
     for _ in range(SPLITS):
         half = rng.permutation(count) < count // 2
-        for learn, judge in ((half, ~half), (~half, half)):
-            curve = [(costs[judge].mean(), scores[judge].sum() / full[judge].sum()) for costs, scores in fixed.values()]
-            for depth in depths:
-                wanted, row = fixed[depth][0][learn].mean(), [curve[grid.index(depth)][1]]
-                for pool in pools:
-                    chosen = pool(round(choose(lambda z: found.costs(pool(z))[learn].mean(), wanted), 2))  # noqa: B023
-                    cost = found.costs(chosen)[judge].mean()
-                    same = float(np.interp(cost, [one for one, _ in curve], [one for _, one in curve]))
-                    row += [float(found.quality(chosen, qrels)[judge].sum() / full[judge].sum()) - same]
-                figures[depth].append(row)
+        for (learn, judge), depth in product(((half, ~half), (~half, half)), depths):
+            wanted = [float(found.costs(found.fixed(depth))[part].mean()) for part in (learn, judge)]
+            row = [fixed.retention(wanted[1], judge, full)]
+            for way in ways:
+                number = way.at_cost(wanted[0], learn)
+                cost, kept = way.costs[number, judge].mean(), way.scores[number, judge].sum() / full[judge].sum()
+                row.append(float(kept - fixed.retention(cost, judge, full)))
+            figures[depth].append(row)
     return [np.mean(figures[depth], axis=0).tolist() for depth in depths]
 
 
@@ -171,16 +181,15 @@ def main() -> int:
             names = np.array(ids, object)[everything]
             run = Run({one: tuple(names[row]) for row, one in enumerate(collection.query_ids)})
             full = ndcg(run, collection.qrels, collection.query_ids, TOP)
-            for depth, figures in zip(
-                arguments.depths, compare(found, collection.qrels, arguments.depths, full), strict=True
-            ):
-                gains.append(figures[1:])
-                rows.append([f"{name} {space}", f"{depth}", f"{figures[0]:.3f}", *(f"{one:+.3f}" for one in figures[1:])])
+            cells = compare(found, collection.qrels, arguments.depths, full)
+            for depth, (kept, *gained) in zip(arguments.depths, cells, strict=True):
+                gains.append(gained)
+                rows.append([f"{name} {space}", f"{depth}", f"{kept:.3f}", *(f"{one:+.3f}" for one in gained)])
     wins = (np.array(gains) >= WINS).sum(axis=0)
     print(table(rows))
     print(
-        f"\n{arguments.pairs} pairs, {arguments.stitch}: retention of nDCG@10 at the fixed depth, and what is gained over "
-        f"fixed depths at equal cost\nat least {WINS} better in {wins[0]} of {len(gains)} cells by confidence, in "
+        f"\n{arguments.pairs} pairs, {arguments.stitch}: retention of nDCG@10 at the fixed depth, and what is gained "
+        f"over fixed depths at equal cost\nat least {WINS} better in {wins[0]} of {len(gains)} cells by confidence, in "
         f"{wins[1]} stepwise"
     )
     return int(wins.max() > len(gains) / 2)

@@ -409,7 +409,8 @@ class LiveSearcher:
         true = self._state.true_documents()
         if generation.is_copy:  # what the worker wrote while the copy was made may not be in it
             true = dict(true.items() & before.items())
-            self._copied_until = time.monotonic() + max(_COPY_REST * (time.monotonic() - started), self.limits.refresh_s)
+            now = time.monotonic()
+            self._copied_until = now + max(_COPY_REST * (now - started), self.limits.refresh_s)
         return replace(generation, true_in_store=true)
 
     def _open_again(self) -> None:

@@ -1,4 +1,4 @@
-"""The live searcher over databases: filters of every kind; vectors, texts and tables of sqlite-vec that change under it."""
+"""The live searcher over databases: filters of every kind; a table of sqlite-vec that changes under it."""
 
 import threading
 import time

@@ -472,4 +472,3 @@ def test_a_model_without_a_cache_and_another_model_are_refused(location, embedde
         Worker(location, Hashed(), ONCE)
     with pytest.raises(StoreError, match="translated for"):
         Worker(location, CachedEmbedder(Hashed(8), tmp_path / "other.sqlite"), ONCE)
-

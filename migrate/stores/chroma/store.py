@@ -16,7 +16,7 @@ import tempfile
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -50,7 +50,7 @@ _OWN: Final = "lead-migrate"
 """The folder, in one of Chroma, of what belongs to single collections."""
 _URI: Final = "chroma:uri"
 _AT_ONCE: Final = 1_000
-_COPIES: Final = 5
+_TRIES: Final = 5
 _IDS_AT_ONCE: Final = 10_000
 _SAMPLE: Final = 64
 _PAYLOAD: Final = 8 << 20
@@ -243,21 +243,23 @@ class _Folder(_Place):
 
     def _copy(self, name: str) -> Path:
         """A copy of all that belongs to a collection, in a folder that nobody else knows."""
+        for _ in range(_TRIES - 1):
+            with suppress(StoreError):  # another program may write to it meanwhile
+                return self._copy_once(name)
+        return self._copy_once(name)
+
+    def _copy_once(self, name: str) -> Path:
         copies = cache_folder() / "copies"
         with output_errors(copies):
             copies.mkdir(parents=True, exist_ok=True)
-        for tries in range(1, _COPIES + 1):
-            with output_errors(copies):
-                folder = Path(tempfile.mkdtemp(prefix="chroma-", dir=copies))
-            try:
-                with output_errors(folder):
-                    self._copy_to(folder, name)
-                return folder
-            except BaseException as error:  # another program may have written to it meanwhile
-                shutil.rmtree(folder, ignore_errors=True)
-                if not isinstance(error, StoreError) or tries == _COPIES:
-                    raise
-        raise AssertionError
+            folder = Path(tempfile.mkdtemp(prefix="chroma-", dir=copies))
+        try:
+            with output_errors(folder):
+                self._copy_to(folder, name)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        return folder
 
     def _copy_to(self, folder: Path, name: str) -> None:
         question = "SELECT s.id, c.id FROM segments s JOIN collections c ON s.collection = c.id WHERE c.name = ?"
