@@ -239,22 +239,54 @@ def test_a_store_that_comes_to_its_place_is_not_written_to(location, embedder, s
     assert state_of(location).worker().phase == "failed"
 
 
-def test_a_database_that_normalises_holds_them_as_well_as_it_can(source_folder, tmp_path):
-    chromadb = pytest.importorskip("chromadb")
-    embedder, source = CachedEmbedder(Hashed(), tmp_path / "cache.sqlite"), tmp_path / "source"
-    documents = list(open_store(source_folder).documents())
-    client = chromadb.PersistentClient(str(source))
-    client.create_collection("docs", configuration={"hnsw": {"space": "cosine"}}, embedding_function=None).add(
-        [document.id for document in documents],
-        embeddings=np.stack([3 * Hashed().one("old " + document.text) for document in documents]),
-        documents=[document.text for document in documents],
-    )
+def in_chroma(place, documents, vectors):
+    import chromadb
+
+    client = chromadb.PersistentClient(place.partition(":")[2].partition("#")[0])
+    collection = client.create_collection("docs", configuration={"hnsw": {"space": "cosine"}}, embedding_function=None)
+    collection.add([d.id for d in documents], embeddings=vectors, documents=[d.text for d in documents])
     client.close()
-    place = f"chroma:{tmp_path / 'new'}#docs"
-    translate(f"chroma:{source}#docs", embedder, place)
+
+
+def in_qdrant(place, documents, vectors):
+    import qdrant_client
+    from qdrant_client import models
+
+    url, _, name = place.removeprefix("qdrant:").partition("#")
+    client = qdrant_client.QdrantClient(url=url, check_compatibility=False)
+    client.create_collection(name, models.VectorParams(size=12, distance=models.Distance.COSINE))
+    pairs = enumerate(zip(documents, vectors.tolist(), strict=True))
+    client.upsert(name, [models.PointStruct(id=i, vector=v, payload={"text": d.text}) for i, (d, v) in pairs])
+    client.close()
+
+
+class Long(Hashed):
+    """Vectors three times as long."""
+
+    @property
+    def identity(self):
+        return ModelIdentity("long", self.dim, False)
+
+    def one(self, text):
+        return 3 * super().one(text)
+
+
+# Qdrant leaves vectors of unit length as they are
+@pytest.mark.parametrize(
+    ("kind", "make", "model"), [("chroma", in_chroma, Hashed()), ("qdrant server", in_qdrant, Long())]
+)
+def test_a_database_that_normalises_holds_them_as_well_as_it_can(kind, make, model, source_folder, tmp_path, place_of):
+    embedder = CachedEmbedder(model, tmp_path / "cache.sqlite")
+    documents, place = list(open_store(source_folder).documents()), place_of(kind)
+    old = place_of(kind, "old")
+    make(old, documents, np.stack([3 * Hashed().one("old " + document.text) for document in documents]))
+    translate(old, embedder, place)
     report = Worker(place, embedder, ONCE).run()
-    assert (report.phase, report.true) == ("complete", 150)
-    assert report.message.endswith("as a full re-embed has them" if report.bitwise else "as the store can hold them")
+    assert (report.phase, report.true, report.bitwise) == ("complete", 150, False)
+    assert report.message.endswith("as the store can hold them")
+    true = truth(open_store(place))
+    for batch in open_store(place).scan():
+        assert np.allclose(batch.vectors, [true[doc_id] for doc_id in batch.ids], atol=1e-6)
 
 
 @every_database
