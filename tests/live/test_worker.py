@@ -290,7 +290,8 @@ def test_a_database_that_normalises_holds_them_as_well_as_it_can(kind, make, mod
 
 
 @every_database
-def test_true_vectors_reach_who_searches_beside_the_worker(location, embedder, tmp_path):
+def test_true_vectors_reach_who_searches_beside_the_worker(location, embedder, tmp_path, monkeypatch):
+    monkeypatch.setattr("migrate.live.searcher._COPY_REST", 1.0)
     queries = [Hashed().one(f"question {number}") for number in range(8)]
     limits = LiveLimits(depth=150, max_documents=0, refresh_s=0.1)
     failed, done = [], threading.Event()
