@@ -53,6 +53,7 @@ HOMES = {
     "torch": ["embedders/", "stitch/mlp"],
     "sentence_transformers": ["embedders/"],
     "openai": ["embedders/"],
+    "httpx": ["embedders/openai_session"],
     "tiktoken": ["embedders/openai_tokens"],
     "sklearn": ["audit/slices", "embedders/tfidf", "similarity/downstream", "stitch/kernel", "stitch/text_reader"],
     "tokenizers": ["embedders/sentence_transformers", "embedders/tokens", "stitch/text_reader"],
@@ -185,8 +186,8 @@ def test_every_required_package_is_used_and_every_import_is_required():
     names = {"faiss-cpu": "faiss", "scikit-learn": "sklearn"}
     modules = {names.get(name, name.replace("-", "_")) for name in required}
     imported = {module.split(".")[0] for p in MODULES for module, _ in imports(p)}
-    # What sentence-transformers and langchain-core bring along, and is spoken to in their own words
-    brought = {"transformers", "tokenizers", "huggingface_hub", "scipy", "pydantic"}
+    # What openai, sentence-transformers and langchain-core bring along, and is spoken to in their own words
+    brought = {"httpx", "transformers", "tokenizers", "huggingface_hub", "scipy", "pydantic"}
     outside = imported - set(sys.stdlib_module_names) - {"migrate"} - brought
     # Needed for some files only; what needs it asks for the extra by name
     optional = {

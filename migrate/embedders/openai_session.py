@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Se
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import urlsplit
@@ -84,6 +84,14 @@ class Expected:
 def first_answer(dim: int) -> Expected:
     """What to expect of the later answers of a server after its first."""
     return Expected(dim, "as earlier answers", "is another model behind `base_url` now, or more than one?")
+
+
+@cache
+def _certificates() -> ssl.SSLContext:
+    """Whom to trust, read once a process: that takes most of the time that a client takes to make."""
+    import httpx
+
+    return httpx.create_ssl_context()
 
 
 async def _stay_with_server(response: Any) -> None:
@@ -255,7 +263,9 @@ class Session:
             base_url=endpoint.base_url,
             max_retries=0,
             timeout=openai.Timeout(endpoint.timeout_s, connect=min(_CONNECT_S, endpoint.timeout_s)),
-            http_client=openai.DefaultAsyncHttpxClient(event_hooks={"response": [_stay_with_server]}),
+            http_client=openai.DefaultAsyncHttpxClient(
+                verify=_certificates(), event_hooks={"response": [_stay_with_server]}
+            ),
         )
 
     async def close(self) -> None:

@@ -164,12 +164,24 @@ class Generation:
     @property
     def is_in_memory(self) -> bool:
         """Whether it answers alike whatever happens to the files."""
-        return as_files(self.store) is not None
+        return as_files(self.store) is not None or self.is_copy
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether it answers from a copy of a database, which is made again where the database has changed."""
+        return isinstance(self.store, RecordStore) and self.store.is_copy
+
+    def is_behind(self) -> bool:
+        """Whether it answers from a copy of a database that was written to since."""
+        try:
+            return isinstance(self.store, RecordStore) and self.is_copy and not self.store.is_as_opened()
+        except (LeadMigrateError, OSError):
+            return True
 
     def is_stale(self) -> bool:
         """Whether something else may be at the location by now."""
         try:
-            if self.is_in_memory:
+            if as_files(self.store) is not None:
                 return any(FileStamp.of(stamp.path) != stamp for stamp in self.stamps)
             with self.texts.turn:
                 marker = _marker(self.store)
@@ -186,7 +198,7 @@ class Generation:
         noted = self.true_in_store
         lacking = [i for i in ids if (digest := hashes.get(i)) is None or noted.get(i) != digest]
         # Texts in files are still those that the store was made of; those of a database may be others.
-        if not lacking or self.confidence is None or not self.is_in_memory:
+        if not lacking or self.confidence is None or as_files(self.store) is None:
             return lacking
         rows = np.array([self.texts.rows.get(doc_id, -1) for doc_id in lacking], np.int64)
         is_true = (rows >= 0) & (self.confidence[rows] >= 1)

@@ -60,6 +60,8 @@ _MONITORED: Final = 10
 _MOST_BUFFERED: Final = 1_000
 """Sampled queries that wait in memory while the state cannot be written to."""
 _CLOCK_DIGITS: Final = 6
+_COPY_REST: Final = 20.0
+"""A copy of a database serves for at least so many times as long as it took to make."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +165,7 @@ class LiveSearcher:
         self.location = str(location)
         self.limits = limits or LiveLimits()
         self._lock, self._refreshing = threading.Lock(), threading.Lock()
-        self._marks = -1
+        self._marks, self._copied_until = -1, 0.0
         self._buffer = _Buffer()
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
@@ -280,6 +282,9 @@ class LiveSearcher:
             try:
                 if self._generation.is_stale():
                     self._open_again()
+                elif self._generation.is_copy:
+                    if time.monotonic() >= self._copied_until and self._generation.is_behind():
+                        self._open_again()
                 elif not self._generation.is_in_memory:
                     self._take_marks()
             finally:
@@ -400,10 +405,16 @@ class LiveSearcher:
     # In the background.
 
     def _opened(self) -> Generation:
+        started, before = time.monotonic(), self._state.true_documents()
         generation = open_generation(self.location, self._vectors, valid_s=self.limits.refresh_s)
         scope = generation.vectors.embedder.cache_scope("document")
         self._state.adopt(scope, generation.key, forget_true=True)
-        return replace(generation, true_in_store=self._state.true_documents())
+        true = self._state.true_documents()
+        if generation.is_copy:  # what the worker wrote while the copy was made may not be in it
+            true = dict(true.items() & before.items())
+            now = time.monotonic()
+            self._copied_until = now + max(_COPY_REST * (now - started), self.limits.refresh_s)
+        return replace(generation, true_in_store=true)
 
     def _open_again(self) -> None:
         """Let the store that is there now answer; one that cannot is not read again all the time."""

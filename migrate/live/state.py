@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, Self, get_args
+from urllib.parse import quote
 
 import numpy as np
 from numpy.typing import NDArray
@@ -125,7 +126,8 @@ def text_hash(text: str) -> bytes:
 def state_path(store: Store) -> Path:
     """Where the state of a store lies: `.NAME.live/` beside a folder or file, in the user's state folder for a server.
 
-    It stays with the name of the store when folders are switched.
+    Tables and collections of one folder or file have a folder each in it. It stays with the name of the store when
+    folders are switched.
     """
     files = as_files(store)
     place = path_in(store.info.location) if files is None else files.folder
@@ -133,7 +135,8 @@ def state_path(store: Store) -> Path:
         digest = hashlib.sha256(hide_secrets(store.info.location).encode()).hexdigest()[:24]
         return state_folder() / "live" / digest / STATE_NAME
     place = real_path(place)
-    return place.with_name(f".{place.name}.live") / STATE_NAME
+    table = "" if files is not None or store.opened_as is None else store.opened_as.partition("?")[0].rpartition("#")[2]
+    return place.with_name(f".{place.name}.live") / quote(table, safe=" ") / STATE_NAME
 
 
 class LiveState:

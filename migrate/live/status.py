@@ -10,6 +10,7 @@ from migrate.errors import UsageError
 from migrate.live.monitor import CALIBRATION, LiveVerdict, Monitor
 from migrate.live.state import Counter, LiveState, WorkerFacts, state_path
 from migrate.live.worker import MONITOR, is_running
+from migrate.stores.base import Store
 from migrate.stores.registry import open_store
 
 
@@ -50,7 +51,11 @@ def open_state(location: str) -> LiveState:
     StoreError, InputError, LockedError, OutputError
         The store or its state cannot be read.
     """
-    path = state_path(open_store(location))
+    return _state_of(open_store(location))
+
+
+def _state_of(store: Store) -> LiveState:
+    location, path = store.info.location, state_path(store)
     if not path.exists():
         raise UsageError(
             f"{location}: nothing is known of a live store here; serve it with `migrate.live`, or begin with "
@@ -61,8 +66,8 @@ def open_state(location: str) -> LiveState:
 
 def status_of(location: str) -> LiveStatus:
     """How a live store is doing; raises as `open_state`."""
-    count = open_store(location).info.count
-    with open_state(location) as state:
+    store = open_store(location)
+    with _state_of(store) as state:
         kept = state.noted(MONITOR)
         monitor = None if kept is None else Monitor.of_json(kept)
         after = 0 if monitor is None else monitor.last
@@ -70,7 +75,7 @@ def status_of(location: str) -> LiveStatus:
         uncalibrated = monitor is None or monitor.calibration is None
         return LiveStatus(
             location=location,
-            count=count,
+            count=store.info.count,
             true=state.true_count,
             queued=len(state.queue(1_000_000)),
             refused=len(state.refused()),

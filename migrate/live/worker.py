@@ -20,7 +20,7 @@ import numpy as np
 from migrate.audit.verdict import MARGIN, Outcome
 from migrate.cost import tally_of
 from migrate.embedders.base import Embedder
-from migrate.embedders.prefix import whole_embedder
+from migrate.embedders.prefix import whole_embedder, whole_model
 from migrate.errors import (
     InputError,
     LeadMigrateError,
@@ -209,6 +209,7 @@ class Worker:
             finally:
                 self._say(phase, message)
                 self._note_history(now=True)
+                del self.store  # a folder that a database gives to one process is free again
         found = self.survey
         return WorkerReport(phase, found.count, len(found.true), found.refused, found.bitwise, message)
 
@@ -223,7 +224,7 @@ class Worker:
                 self._pause(str(error))
                 continue
             except StoreError as error:  # of a database that documents were deleted from while it was read
-                if as_files(self.store) is not None or self._failures >= _TRIES:
+                if as_files(self.store) is not None or self._failures >= _TRIES or self._is_gone():
                     raise
                 self._pause(str(error))
                 self._surveyed_at = -np.inf
@@ -290,6 +291,11 @@ class Worker:
             return any(FileStamp.of(stamp.path) != stamp for stamp in files.stamps)
         except OutputError:  # gone, to make place for another
             return True
+
+    def _is_gone(self) -> bool:
+        """Whether a store of another model has come to the location, as by a rollback."""
+        manifest = self.store.info.manifest
+        return manifest is None or manifest.model is None or whole_model(manifest.model) != self.embedder.identity
 
     def _survey(self) -> None:
         """Find out which documents are true in the store: their vector is the one that the cache has of their text."""
@@ -387,7 +393,8 @@ class Worker:
         try:
             for part, vectors in self._embedded(mine):
                 reach("embedded")
-                self.writer.put(self.store, part, vectors)
+                if self.writer.put(self.store, part, vectors) < len(part):
+                    self._surveyed_at = -np.inf
                 if as_files(self.store) is None:
                     self.survey.true.update({document.id: text_hash(document.text) for document in part})
         except RemoteError:

@@ -41,8 +41,11 @@ class VectorWriter(ABC):
         self.waiting: dict[str, bytes] = {}
 
     @abstractmethod
-    def put(self, store: Store, documents: Sequence[Document], vectors: Vectors) -> None:
-        """Take the true vectors, (n, dim), of some documents; raises as the store does."""
+    def put(self, store: Store, documents: Sequence[Document], vectors: Vectors) -> int:
+        """Take the true vectors, (n, dim), of some documents; raises as the store does.
+
+        Returns for how many: some may be gone.
+        """
 
     def is_due(self, count: int) -> bool:
         """Whether what waits is enough to be published, in a store of `count` documents."""
@@ -59,7 +62,7 @@ class VectorWriter(ABC):
 class RecordWriter(VectorWriter):
     """Into a database, whose records can be written one by one."""
 
-    def put(self, store: Store, documents: Sequence[Document], vectors: Vectors) -> None:
+    def put(self, store: Store, documents: Sequence[Document], vectors: Vectors) -> int:
         """Write them at once; first into the store, then into the state: a kill in between costs nothing."""
         if not isinstance(store, Updatable):
             raise UsageError(
@@ -69,6 +72,7 @@ class RecordWriter(VectorWriter):
         reach("vectors written")
         self.state.mark_true({document.id: text_hash(document.text) for document in documents})
         self.state.count({"written_back": written})
+        return written
 
 
 class FolderWriter(VectorWriter):
@@ -98,9 +102,10 @@ class FolderWriter(VectorWriter):
         self._next = state.path.parent / _NEXT
         self._old = state.path.parent / _OLD
 
-    def put(self, store: Store, documents: Sequence[Document], vectors: Vectors) -> None:
+    def put(self, store: Store, documents: Sequence[Document], vectors: Vectors) -> int:
         """Let them wait; the cache has them."""
         self.waiting.update({document.id: text_hash(document.text) for document in documents})
+        return len(documents)
 
     def is_due(self, count: int) -> bool:
         """Whether so many wait, or for so long."""

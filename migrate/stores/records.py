@@ -56,6 +56,8 @@ class RecordStore(Store):
     _texts: tuple[str, str] | None = None
     without_vector: int = 0
     """Records that have no vector, and so are no documents here."""
+    is_copy: bool = False
+    """Whether a copy that was made when it was opened is read and searched, in which nothing of later is found."""
 
     def _open_index(self, location: str, version: Any = None) -> IdIndex:
         """Read the ids, or find them in the cache; `version` is what is read, where it may be older than the newest."""
@@ -69,9 +71,13 @@ class RecordStore(Store):
 
         For stores that give records in the same order each time, until they are written to.
         """
-        if canonical_json(self._version()) != self._indexed:
+        if not self.is_as_opened():
             return None
         return np.argsort(self._index.order(0, self._index.count))
+
+    def is_as_opened(self) -> bool:
+        """Whether no record came, went or changed since it was opened."""
+        return canonical_json(self._version()) == self._indexed
 
     @abstractmethod
     def _version(self) -> Any:

@@ -15,7 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.errors import UsageError
+from migrate.errors import StoreError, UsageError
 from migrate.stores.base import Store, StoreInfo
 from migrate.vectors import Vectors, as_vectors, check_vectors
 
@@ -83,14 +83,15 @@ class Updatable(Protocol):
     def put_vectors(self, ids: Sequence[str], vectors: Vectors) -> int:
         """Replace the vectors of some documents, (n, dim), float32; what else the records hold stays as it is.
 
-        Durable on return. Documents that are gone are left out. Returns how many were there.
+        Durable on return. Documents that are gone are left out. Returns how many were there. Nothing is written to
+        another store that has come to the name of this one, as by a switch, since it was opened.
 
         Raises
         ------
         VectorError
             A vector is zero, not finite, or of another dimension.
         StoreError, OutputError, RemoteError
-            The store cannot be written to, or its kind cannot hold such vectors.
+            The store cannot be written to, its kind cannot hold such vectors, or another store has its name.
         """
 
 
@@ -136,6 +137,11 @@ def check_replacements(info: StoreInfo, ids: Sequence[str], vectors: Vectors) ->
         raise UsageError(f"{info.location}: expected a vector for each of {len(ids)} documents, found {len(rows)}")
     check_vectors(ids, rows, source=f"new vectors of {info.name}")
     return dict(zip(ids, rows, strict=True))
+
+
+def other_there(info: StoreInfo) -> StoreError:
+    """What is raised where vectors would be put into another store than the one that was opened."""
+    return StoreError(f"{info.location}: another store has come to its place since it was opened; open it again")
 
 
 def as_fields(info: StoreInfo, where: Any) -> Mapping[str, Any]:

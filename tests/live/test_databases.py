@@ -1,11 +1,12 @@
-"""The live searcher over a table of sqlite-vec: vectors and texts change under it, and tables are switched."""
+"""The live searcher over databases: filters of every kind; a table of sqlite-vec that changes under it."""
 
 import threading
 import time
 
 import numpy as np
 import pytest
-from worker_tools import Hashed, translate
+from live_tools import make_store
+from worker_tools import DATABASES, Hashed, place_of, qdrant_url, translate
 
 from migrate.errors import StoreError
 from migrate.live.searcher import LiveLimits, LiveSearcher
@@ -17,6 +18,7 @@ from migrate.switch import roll_back, switch_store
 pytestmark = pytest.mark.slow
 apsw = pytest.importorskip("apsw", reason="needs the extra sqlite-vec")
 sqlite_vec = pytest.importorskip("sqlite_vec", reason="needs the extra sqlite-vec")
+__all__ = ["place_of", "qdrant_url"]
 
 ALL = LiveLimits(depth=20, max_documents=20, max_ms=20_000, refresh_s=0.1)
 
@@ -30,6 +32,39 @@ class Other(Hashed):
 
     def one(self, text):
         return super().one("other " + text)
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+FILTERS = {
+    "folder": {"topic": 3},
+    "chroma": {"topic": 3},
+    "chroma server": {"topic": 3},
+    "lancedb": "metadata LIKE '%\"topic\": 3%'",
+    "pgvector": {"topic": 3},
+    "qdrant": {"must": [{"key": "metadata.topic", "match": {"value": 3}}]},
+    "qdrant server": {"must": [{"key": "metadata.topic", "match": {"value": 3}}]},
+    "sqlite-vec": {"topic": 3},
+}
+
+
+@pytest.mark.parametrize("kind", ["folder", *DATABASES])
+def test_a_filter_goes_to_the_store_and_what_passes_is_ranked_by_true_vectors(kind, place_of, tmp_path):
+    vectors = np.random.default_rng(0).normal(size=(120, 8)).astype(np.float32)
+    make_store(tmp_path / "source", vectors, ModelIdentity("tfidf:8", 8, normalized=False), source=None)
+    place = place_of(kind)
+    store, model = translate(tmp_path / "source", Hashed(), place), Hashed()
+    query = model.one("a question")
+    true = {d.id: model.one(d.text) for d in store.documents() if d.metadata["topic"] == 3}
+    limits = LiveLimits(depth=50, max_documents=50, max_ms=20_000)
+    with LiveSearcher(place, model, limits=limits, cache=tmp_path / "cache.sqlite") as searcher:
+        answer = searcher.search(query, where=FILTERS[kind])
+    assert list(answer.ids) == sorted(true, key=lambda doc_id: -float(true[doc_id] @ query))[:10]
+    assert answer.untrue == 0 and len(true) == 17
 
 
 @pytest.fixture

@@ -1,15 +1,20 @@
 """`lead-migrate live`: a worker from the command line, beside a searcher, and what is told of it."""
 
 import json
+import subprocess
+import sys
 import threading
 import time
+from contextlib import suppress
 
 import numpy as np
 import pytest
 from openai_server import OpenAIServer
+from worker_tools import place_of, qdrant_url
 
 from migrate.cli.main import run
 from migrate.embedders import load_embedder
+from migrate.errors import LeadMigrateError
 from migrate.live.searcher import LiveLimits, LiveSearcher
 from migrate.live.status import status_of
 from migrate.report.live import metrics_text, status_page, status_text
@@ -17,6 +22,7 @@ from migrate.stores import open_store
 from migrate.stores.base import read_all
 
 pytestmark = pytest.mark.slow
+__all__ = ["place_of", "qdrant_url"]
 
 MODEL = ["--dimensions", 24]
 SMALL = "openai:text-embedding-3-small"
@@ -122,3 +128,32 @@ def test_a_paid_model_without_a_budget_is_asked_about(translated, capsys):
 def test_a_store_that_nobody_serves_has_no_status(source_folder, capsys):
     assert lead_migrate("live", "status", source_folder) == 2
     assert "lead-migrate live run" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["pgvector", "qdrant"])
+def test_a_database_has_one_worker_that_says_how_it_does_and_is_stopped(
+    kind, translated, source_folder, place_of, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    place = place_of(kind)
+    assert lead_migrate("translate", source_folder, tmp_path / "st", "-o", place) == 0
+    work = "import sys; from migrate.cli.main import run; sys.exit(run(sys.argv[1:]))"
+    command = [sys.executable, "-c", work, "live", "run", place, "--yes", "--pace", "4/s"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as worker:
+        try:
+            end = time.monotonic() + 60
+            while time.monotonic() < end:
+                with suppress(LeadMigrateError):  # nothing is known of it before it has begun
+                    if status_of(place).true > 50:
+                        break
+                time.sleep(0.2)
+            assert lead_migrate("live", "run", place, "--once", "--yes") == 6
+            assert f"another worker is at it (process {worker.pid})" in capsys.readouterr().err
+            assert lead_migrate("live", "status", place) == 0
+            assert "of 150 vectors are true ones" in capsys.readouterr().out
+            assert lead_migrate("live", "stop", place) == 0
+            assert "the worker has ended" in capsys.readouterr().out
+            assert worker.wait(30) == 0
+        finally:
+            worker.kill()
+    assert 50 < status_of(place).true < 150

@@ -195,3 +195,14 @@ def test_the_state_lies_beside_a_folder_whichever_way_it_is_named(source_folder,
     link = tmp_path / "link"
     link.symlink_to(source_folder)
     assert state_path(open_store(link)) == expected
+
+
+def test_tables_of_one_folder_have_states_of_their_own_by_whatever_name(tmp_path):
+    lancedb = pytest.importorskip("lancedb")
+    rows = [{"id": "a", "text": "x", "vector": np.ones(4, np.float32)}]
+    lancedb.connect(str(tmp_path / "db")).create_table("one.2", rows)
+    alone = state_path(open_store(f"lancedb:{tmp_path / 'db'}"))
+    lancedb.connect(str(tmp_path / "db")).create_table("two", rows)
+    first, second = (state_path(open_store(f"lancedb:{tmp_path / 'db'}#{name}")) for name in ("one.2", "two"))
+    assert alone == first != second
+    assert first.parents[1] == second.parents[1] == tmp_path / ".db.live"

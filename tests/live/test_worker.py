@@ -5,11 +5,13 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
-from worker_tools import Hashed, translate
+from database_edits import edit
+from worker_tools import DATABASES, Hashed, place_of, qdrant_url, translate
 
 from migrate.audit.verdict import Outcome
 from migrate.embed import embed_corpus, reembed_store
@@ -19,25 +21,30 @@ from migrate.fit import fit_stitch
 from migrate.live.monitor import LiveVerdict, Monitor
 from migrate.live.paying import Pace
 from migrate.live.renewal import Renewal
+from migrate.live.searcher import LiveLimits, LiveSearcher
 from migrate.live.state import LiveState, ServedQuery, state_path
 from migrate.live.worker import MONITOR, Worker, WorkerOptions, is_running, stop_worker
+from migrate.manifest import ModelIdentity
 from migrate.reembed.choice import Budget
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import create_store, open_store
 from migrate.stores.base import read_all
 from migrate.stores.confidence import read_confidence
+from migrate.switch import switch_store
 from migrate.translate import translate_store
 from migrate.vectors import Document, unit_rows
 
 pytestmark = pytest.mark.slow
 
 ONCE = WorkerOptions(once=True)
-KINDS = ["folder", "sqlite-vec"]
+KINDS = ["folder", *DATABASES]
+__all__ = ["place_of", "qdrant_url"]
 
 
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
 @pytest.fixture
@@ -46,19 +53,16 @@ def embedder(tmp_path):
 
 
 @pytest.fixture
-def location(source_folder, embedder, tmp_path, request):
+def location(source_folder, embedder, place_of, request):
     """150 documents, 40 of them with true vectors."""
-    kind = getattr(request, "param", "folder")
-    if kind == "sqlite-vec":
-        pytest.importorskip("apsw")
-        pytest.importorskip("sqlite_vec")
-    place = f"sqlite-vec:{tmp_path}/store#docs" if kind == "sqlite-vec" else str(tmp_path / "store")
+    place = place_of(getattr(request, "param", "folder"))
     translate(source_folder, embedder, place)
     embedder.embedder.asked.clear()
     return place
 
 
-both = pytest.mark.parametrize("location", KINDS, indirect=True)
+every_kind = pytest.mark.parametrize("location", KINDS, indirect=True)
+every_database = pytest.mark.parametrize("location", DATABASES, indirect=True)
 
 
 def truth(store):
@@ -79,7 +83,7 @@ def options(**changes):
     return WorkerOptions(once=True, **changes)
 
 
-@both
+@every_kind
 def test_at_the_end_the_store_is_a_full_re_embed_to_the_bit(location, embedder, source_folder, tmp_path):
     report = Worker(location, embedder, ONCE).run()
     assert (report.phase, report.true, report.count, report.bitwise) == ("complete", 150, 150, True)
@@ -90,11 +94,11 @@ def test_at_the_end_the_store_is_a_full_re_embed_to_the_bit(location, embedder, 
     mine, other = (read_all(open_store(str(place)).scan()) for place in (location, full))
     rows = dict(zip(other.ids, other.vectors, strict=True))
     assert all(np.array_equal(rows[i], v) for i, v in zip(mine.ids, mine.vectors, strict=True))
-    if not location.startswith("sqlite"):
+    if ":" not in location:
         assert (Path(location, "index.faiss").read_bytes()) == (full / "index.faiss").read_bytes()
 
 
-@both
+@every_kind
 def test_most_wanted_documents_come_first(location, embedder):
     store = open_store(location)
     untrue = sorted({d.id for d in store.documents()} - true_ids(location))
@@ -106,7 +110,7 @@ def test_most_wanted_documents_come_first(location, embedder):
     assert len(true_ids(location)) == 43
 
 
-@both
+@every_kind
 @pytest.mark.parametrize("budget", ["60", "40%"])
 def test_a_budget_of_documents_counts_all_that_are_true(location, embedder, budget):
     report = Worker(location, embedder, options(budget=Budget.parse(budget))).run()
@@ -151,7 +155,7 @@ def test_a_pace_that_is_none_is_refused(text):
         Pace.parse(text)
 
 
-@both
+@every_kind
 def test_a_model_that_fails_for_a_while_is_asked_again(location, embedder):
     embedder.embedder.fails = 2
     worker = Worker(location, embedder, ONCE, sleep=lambda seconds: None)
@@ -161,7 +165,7 @@ def test_a_model_that_fails_for_a_while_is_asked_again(location, embedder):
         assert state.counters()["embedder_failures"] == 2
 
 
-@both
+@every_kind
 def test_a_text_that_the_model_refuses_does_not_stand_in_the_way(location, embedder):
     store, true = open_store(location), true_ids(location)
     embedder.embedder.refuses = next(d.text for d in store.documents() if d.id not in true)
@@ -171,24 +175,20 @@ def test_a_text_that_the_model_refuses_does_not_stand_in_the_way(location, embed
     assert Worker(location, embedder, ONCE).run().refused == 1
 
 
-@pytest.mark.parametrize("location", ["sqlite-vec"], indirect=True)
-def test_changed_and_new_documents_get_true_vectors_of_their_texts(location, embedder, tmp_path):
+@every_database
+def test_documents_that_come_change_and_go_get_true_vectors_of_their_texts(location, embedder):
     Worker(location, embedder, ONCE).run()
-    some = next(iter(open_store(location).documents())).id
-    change = "UPDATE docs SET content = 'another text' WHERE id = ?", (some,)
-    new = "INSERT INTO docs (id, embedding, content, metadata) VALUES ('new', ?, 'a new text', '{}')"
-    with database_of(tmp_path / "store" / "store.db") as database:
-        database.execute(*change)
-        database.execute(new, (np.ones(12, dtype="<f4").tobytes(),))
+    changed, gone = [document.id for document in open_store(location).documents()][3:5]
+    edit(location, new=["new"], changed=[changed], gone=[gone])
     embedder.embedder.asked.clear()
     report = Worker(location, embedder, ONCE).run()
-    assert (report.phase, report.true, report.count) == ("complete", 151, 151)
-    assert sorted(embedder.embedder.asked) == sorted([some, "new"])
-    assert {some, "new"} <= true_ids(location)
+    assert (report.phase, report.true, report.count) == ("complete", 150, 150)
+    assert sorted(embedder.embedder.asked) == sorted([changed, "new"])
+    assert {changed, "new"} <= true_ids(location)
 
 
-@pytest.mark.parametrize("location", ["sqlite-vec"], indirect=True)
-def test_documents_that_are_deleted_meanwhile_do_not_end_the_worker(location, embedder, tmp_path):
+@pytest.mark.parametrize("location", [kind for kind in DATABASES if kind != "qdrant"], indirect=True)
+def test_documents_that_are_deleted_meanwhile_do_not_end_the_worker(location, embedder):
     gone = sorted({document.id for document in open_store(location).documents()} - true_ids(location))[:3]
     worker = Worker(location, embedder, ONCE, sleep=lambda seconds: None)
     worker._wait = lambda seconds: None
@@ -196,8 +196,7 @@ def test_documents_that_are_deleted_meanwhile_do_not_end_the_worker(location, em
 
     def embed_and_delete(texts, role, **more):
         if not deleted:
-            with database_of(tmp_path / "store" / "store.db") as database:
-                database.executemany("DELETE FROM docs WHERE id = ?", [(doc_id,) for doc_id in gone])
+            edit(location, gone=gone)
             deleted.extend(gone)
         return embed(texts, role, **more)
 
@@ -207,16 +206,124 @@ def test_documents_that_are_deleted_meanwhile_do_not_end_the_worker(location, em
     assert len(true_ids(location)) == 147
 
 
-def database_of(path):
-    import apsw
-    import sqlite_vec
+class Other(Hashed):
+    """Another model of the same dimension."""
 
-    connection = apsw.Connection(str(path))
-    connection.enable_load_extension(True)
-    connection.load_extension(sqlite_vec.loadable_path())
-    return connection
+    @property
+    def identity(self):
+        return ModelIdentity("other", self.dim, True)
+
+    def one(self, text):
+        return super().one("other " + text)
 
 
+@pytest.mark.parametrize("location", ["folder", *DATABASES], indirect=True)
+def test_a_store_that_comes_to_its_place_is_not_written_to(location, embedder, source_folder, place_of, request):
+    kind = request.node.callspec.params["location"]
+    other = place_of(kind, "new")
+    translate(source_folder, CachedEmbedder(Other(), Path(f"{embedder.path}.other")), other)
+    before = read_all(open_store(other).scan())
+    embed = embedder.embedder.embed
+
+    def embed_and_switch(texts, role, **more):
+        if open_store(location).info.manifest.model.spec == "hashed":
+            switch_store(location, other, unproven=True)
+        return embed(texts, role, **more)
+
+    embedder.embedder.embed = embed_and_switch
+    with pytest.raises(StoreError, match="translated for other"):
+        Worker(location, embedder, options(publish=0.1)).run()
+    after = read_all(open_store(location).scan())
+    assert list(after.ids) == list(before.ids)
+    assert np.array_equal(after.vectors, before.vectors)
+    assert state_of(location).worker().phase == "failed"
+
+
+def in_chroma(place, documents, vectors):
+    import chromadb
+
+    client = chromadb.PersistentClient(place.partition(":")[2].partition("#")[0])
+    collection = client.create_collection("docs", configuration={"hnsw": {"space": "cosine"}}, embedding_function=None)
+    collection.add([d.id for d in documents], embeddings=vectors, documents=[d.text for d in documents])
+    client.close()
+
+
+def in_qdrant(place, documents, vectors):
+    import qdrant_client
+    from qdrant_client import models
+
+    url, _, name = place.removeprefix("qdrant:").partition("#")
+    client = qdrant_client.QdrantClient(url=url, check_compatibility=False)
+    client.create_collection(name, models.VectorParams(size=12, distance=models.Distance.COSINE))
+    pairs = enumerate(zip(documents, vectors.tolist(), strict=True))
+    client.upsert(name, [models.PointStruct(id=i, vector=v, payload={"text": d.text}) for i, (d, v) in pairs])
+    client.close()
+
+
+class Long(Hashed):
+    """Vectors three times as long."""
+
+    @property
+    def identity(self):
+        return ModelIdentity("long", self.dim, False)
+
+    def one(self, text):
+        return 3 * super().one(text)
+
+
+# Qdrant leaves vectors of unit length as they are
+@pytest.mark.parametrize(
+    ("kind", "make", "model"), [("chroma", in_chroma, Hashed()), ("qdrant server", in_qdrant, Long())]
+)
+def test_a_database_that_normalises_holds_them_as_well_as_it_can(kind, make, model, source_folder, tmp_path, place_of):
+    embedder = CachedEmbedder(model, tmp_path / "cache.sqlite")
+    documents, place = list(open_store(source_folder).documents()), place_of(kind)
+    old = place_of(kind, "old")
+    make(old, documents, np.stack([3 * Hashed().one("old " + document.text) for document in documents]))
+    translate(old, embedder, place)
+    report = Worker(place, embedder, ONCE).run()
+    assert (report.phase, report.true, report.bitwise) == ("complete", 150, False)
+    assert report.message.endswith("as the store can hold them")
+    true = truth(open_store(place))
+    for batch in open_store(place).scan():
+        assert np.allclose(batch.vectors, [true[doc_id] for doc_id in batch.ids], atol=1e-6)
+
+
+@every_database
+def test_true_vectors_reach_who_searches_beside_the_worker(location, embedder, tmp_path, monkeypatch):
+    monkeypatch.setattr("migrate.live.searcher._COPY_REST", 1.0)
+    queries = [Hashed().one(f"question {number}") for number in range(8)]
+    limits = LiveLimits(depth=150, max_documents=0, refresh_s=0.1)
+    failed, done = [], threading.Event()
+
+    def ask(searcher):
+        while not done.is_set():
+            try:
+                assert len(searcher.search(queries[0]).ids) == 10
+            except Exception as error:  # any error at all is one too many
+                failed.append(error)
+                return
+
+    with LiveSearcher(location, Hashed(), limits=limits, cache=tmp_path / "none.sqlite") as searcher:
+        assert searcher.search(queries[0]).untrue > 0
+        thread = threading.Thread(target=ask, args=(searcher,))
+        thread.start()
+        Worker(location, embedder, ONCE).run()
+        end = time.monotonic() + 30
+        while searcher.search(queries[0]).untrue and time.monotonic() < end:
+            time.sleep(0.1)
+        time.sleep(1.1)  # LanceDB shows what another program has written after a second at most
+        done.set()
+        thread.join()
+        true = truth(open_store(location))
+        for query in queries:
+            answer = searcher.search(query)
+            assert answer.untrue == 0
+            assert list(answer.ids) == sorted(true, key=lambda doc_id: -float(true[doc_id] @ query))[:10]
+    assert not failed
+
+
+@every_kind
 def test_two_workers_of_one_store_are_one_too_many(location, embedder):
     worker, other = Worker(location, embedder, WorkerOptions()), Worker(location, embedder, ONCE)
     thread = threading.Thread(target=worker.run)
@@ -243,7 +350,11 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from worker_tools import Hashed
 from migrate.embedders.cache import CachedEmbedder
+import migrate.live.worker
 from migrate.live.worker import Worker, WorkerOptions
+if "slow" in sys.argv:
+    migrate.live.worker._BATCH = 8
+    print(flush=True)
 Worker(sys.argv[2], CachedEmbedder(Hashed(), Path(sys.argv[3])), WorkerOptions(once=True, publish=0.2)).run()
 """
 MOMENTS = [
@@ -251,8 +362,7 @@ MOMENTS = [
     ("folder", "folder written:1"),
     ("folder", "folder exchanged:1"),
     ("folder", "folder exchanged:2"),
-    ("sqlite-vec", "embedded:2"),
-    ("sqlite-vec", "vectors written:1"),
+    *((kind, moment) for kind in DATABASES for moment in ("embedded:2", "vectors written:1")),
 ]
 
 
@@ -271,6 +381,25 @@ def test_a_worker_that_is_killed_loses_nothing(location, moment, embedder, tmp_p
     with state_of(location) as state:
         paid = state.counters()["embedded_by_worker"]
     assert paid <= 110, "nothing was embedded twice"
+
+
+@every_database
+def test_a_worker_that_is_killed_again_and_again_loses_nothing(location, embedder, tmp_path):
+    command = [sys.executable, "-c", RUN, str(Path(__file__).parent), location, str(tmp_path / "cache.sqlite"), "slow"]
+    random, true = np.random.default_rng(len(location)), 40
+    for _ in range(2):
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+            process.stdout.readline()
+            time.sleep(random.uniform(0, 0.5))
+            process.kill()
+        found = len(true_ids(location))
+        assert found >= true, "no true vector is lost"
+        true = found
+    report = Worker(location, embedder, ONCE).run()
+    assert (report.phase, report.true, report.bitwise) == ("complete", 150, True)
+    assert len(list(open_store(location).documents())) == 150
+    with state_of(location) as state:
+        assert state.counters()["embedded_by_worker"] <= 110 + 2 * 8, "but a batch that was not in the cache yet"
 
 
 def test_what_else_lies_in_a_folder_stays_there(location, embedder):
@@ -339,10 +468,8 @@ def mean_cosine(location):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_stitch_is_fitted_again_and_what_is_left_renewed(slow_source, embedder, tmp_path, kind):
-    if kind == "sqlite-vec":
-        pytest.importorskip("apsw")
-    place = f"sqlite-vec:{tmp_path}/new#docs" if kind == "sqlite-vec" else str(tmp_path / "new")
+def test_the_stitch_is_fitted_again_and_what_is_left_renewed(slow_source, embedder, place_of, tmp_path, kind):
+    place = place_of(kind, "new")
     fit_stitch(slow_source, embedder, stitch="ridge", size=14).save(tmp_path / "stitch")
     translate_store(slow_source, load_stitch(tmp_path / "stitch"), place)
     before = mean_cosine(place)

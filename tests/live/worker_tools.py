@@ -1,8 +1,10 @@
 """A translated store, as a folder or in a database, and a model that counts what it is asked for."""
 
 import hashlib
+import time
 
 import numpy as np
+import pytest
 
 from migrate.embedders.base import Embedder
 from migrate.errors import InputError, RemoteError
@@ -36,6 +38,48 @@ class Hashed(Embedder):
         seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
         row = np.random.default_rng(seed).normal(size=self.dim)
         return (row / np.linalg.norm(row)).astype(np.float32)
+
+
+NEEDS = {
+    "chroma": ["chromadb"],
+    "chroma server": ["chromadb"],
+    "lancedb": ["lancedb"],
+    "pgvector": ["psycopg"],
+    "qdrant": ["qdrant_client"],
+    "qdrant server": ["qdrant_client", "qdrant_edge"],
+    "sqlite-vec": ["apsw", "sqlite_vec"],
+}
+DATABASES = list(NEEDS)
+
+
+@pytest.fixture
+def place_of(tmp_path, request):
+    """Where a new store of a kind goes."""
+
+    def make(kind, name="store"):
+        for module in NEEDS.get(kind, ()):
+            pytest.importorskip(module)
+        if kind == "chroma server":
+            from chroma_tools import server
+
+            return f"{server()[1]}#{name}{time.time_ns():x}"
+        if kind == "pgvector":
+            from postgres import server_url
+
+            return f"pgvector:{server_url()}#{name}{time.time_ns():x}"
+        if kind == "qdrant server":
+            return f"qdrant:{request.getfixturevalue('qdrant_url')}#{name}"
+        return str(tmp_path / name) if kind == "folder" else f"{kind}:{tmp_path / name}#docs"
+
+    return make
+
+
+@pytest.fixture
+def qdrant_url(tmp_path):
+    from qdrant_server import serving
+
+    with serving(tmp_path / "qdrant server") as url:
+        yield url
 
 
 def translate(source_folder, embedder, place, size=40):

@@ -108,6 +108,9 @@ class Collection:
         made = [edge.PointVectors(one["id"], self.vector(one["vector"])) for one in points]
         self.shard.update(edge.UpdateOperation.update_vectors(made))
 
+    def delete(self, ids):
+        self.shard.update(self.edge.UpdateOperation.delete_points(ids))
+
     def scroll(self, words):
         request = self.edge.ScrollRequest(
             offset=words.get("offset"),
@@ -181,6 +184,8 @@ class Server:
             collection.upsert(words["points"])
         elif path == ["points"]:
             return collection.retrieve(words)
+        elif path == ["points", "delete"]:
+            collection.delete(words["points"])
         elif path == ["points", "vectors"]:
             collection.put(words["points"])
         elif path == ["points", "scroll"]:

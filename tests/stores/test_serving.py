@@ -238,6 +238,21 @@ class TestLanceDB:
         time.sleep(1.2)
         assert searcher.search(queries(1), 1)[0].ids == ("1599",)
 
+    def test_a_table_whose_vectors_are_replaced_one_by_one_stays_in_few_files(self, tmp_path, monkeypatch):
+        monkeypatch.setattr("migrate.stores.lancedb.serve._LEAST_SCATTERED", 20)
+        self.make(tmp_path, "float32")
+        place, new = f"lancedb:{tmp_path}#docs", example_vectors(COUNT, DIM, seed=3)
+        store, versions = open_store(place), []
+        for row in range(100):
+            assert store.put_vectors([str(1_000 + row)], new[row : row + 1]) == 1
+            versions.append(store._serving._table.version)
+        assert store._serving._table.stats()["fragment_stats"]["num_fragments"] <= 21
+        found = read_all(open_store(place).scan())
+        rows = {doc_id: row for row, doc_id in enumerate(found.ids)}
+        assert np.array_equal(found.vectors[[rows[str(1_000 + row)] for row in range(100)]], new[:100])
+        first = open_store(f"{place}?version={versions[0]}")
+        assert np.array_equal(read_all(first.scan()).vectors[1:100], example_vectors(COUNT, DIM)[1:100]), "it is kept"
+
     def test_a_filter_that_is_no_sql_is_refused(self, tmp_path):
         self.make(tmp_path, "float32")
         with pytest.raises(UsageError, match="is the filter right"):

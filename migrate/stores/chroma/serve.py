@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ import numpy as np
 
 from migrate.errors import StoreError, UsageError
 from migrate.stores.chroma.store import _AT_ONCE, _answers
-from migrate.stores.serving import Hits, as_hits, check_queries, check_replacements
+from migrate.stores.serving import Hits, as_hits, check_queries, check_replacements, other_there
 from migrate.vectors import Vectors
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ class ChromaServing:
     """
 
     def __init__(self, store: ChromaStore) -> None:
-        self._store, self._info = store, store.info
+        # The store has this: a copy is gone with the last reference to it, and not when garbage is collected.
+        self._store, self._info = weakref.proxy(store), store.info
         self._taking, self._is_taken = Lock(), store._place.is_remote
 
     def search(self, queries: Vectors, k: int, where: Any = None) -> list[Hits]:
@@ -60,6 +62,8 @@ class ChromaServing:
     def put_vectors(self, ids: Sequence[str], vectors: Vectors) -> int:
         """See `Updatable`."""
         store, new = self._store, check_replacements(self._info, ids, vectors)
+        if store._place.number_of(store.name) != str(store.collection.id):
+            raise other_there(self._info)
         with self._taking:
             if not self._is_taken:
                 store.collection = store._place.collection_itself(store.name)

@@ -17,7 +17,7 @@ import tempfile
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -51,6 +51,7 @@ _OWN: Final = "lead-migrate"
 """The folder, in one of Chroma, of what belongs to single collections."""
 _URI: Final = "chroma:uri"
 _AT_ONCE: Final = 1_000
+_TRIES: Final = 5
 _IDS_AT_ONCE: Final = 10_000
 _SAMPLE: Final = 64
 _PAYLOAD: Final = 8 << 20
@@ -167,6 +168,10 @@ class _Place(ABC):
         return self.collection(name)
 
     @abstractmethod
+    def number_of(self, name: str) -> str:
+        """The id of the collection that has a name at this moment; empty where none has."""
+
+    @abstractmethod
     def version(self, collection: Any) -> Any:
         """See `RecordStore._version`."""
 
@@ -218,6 +223,9 @@ class _Folder(_Place):
             weakref.finalize(collection, client.close)
             return collection
 
+    def number_of(self, name: str) -> str:
+        return "".join(str(found) for (found,) in self._ask("SELECT id FROM collections WHERE name = ?", [name])[:1])
+
     def version(self, collection: Any) -> Any:
         return self._number(str(collection.id))
 
@@ -236,6 +244,12 @@ class _Folder(_Place):
 
     def _copy(self, name: str) -> Path:
         """A copy of all that belongs to a collection, in a folder that nobody else knows."""
+        for _ in range(_TRIES - 1):
+            with suppress(StoreError):  # another program may write to it meanwhile
+                return self._copy_once(name)
+        return self._copy_once(name)
+
+    def _copy_once(self, name: str) -> Path:
         copies = cache_folder() / "copies"
         with output_errors(copies):
             copies.mkdir(parents=True, exist_ok=True)
@@ -309,6 +323,9 @@ class _Server(_Place):
     def collection(self, name: str) -> Any:
         with _answers(self.location, remote=True):
             return self.client.get_collection(name, embedding_function=None)
+
+    def number_of(self, name: str) -> str:
+        return str(self.collection(name).id) if name in self.names() else ""
 
     def version(self, collection: Any) -> Any:
         """The server counts no changes: ids, texts and metadata are read for it, vectors are not."""
@@ -427,6 +444,11 @@ class ChromaStore(RecordStore):
     def destination(self, location: Path, dim: int, resume: Resume = FROM_THE_START) -> StoreWriter:
         """A folder of a persistent client with a collection of the same name, configuration and metadata."""
         return _FolderWriter(self, location, dim, resume, self.name)
+
+    @property
+    def is_copy(self) -> bool:  # type: ignore[override]
+        """Of a folder."""
+        return not self._place.is_remote
 
     def search(self, queries: Vectors, k: int, where: Any = None) -> list[Hits]:
         """See `Searchable`; `where` is one of Chroma's, such as `{"page": {"$lt": 3}}`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -11,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError, UsageError
-from migrate.stores.lancedb.store import _answers, _client, _column, _is_lossy
-from migrate.stores.serving import Hits, as_hits, check_queries, check_replacements
+from migrate.stores.lancedb.store import SWITCHED, _answers, _client, _column, _is_lossy
+from migrate.stores.serving import Hits, as_hits, check_queries, check_replacements, other_there
 from migrate.vectors import Vectors
 
 if TYPE_CHECKING:
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 _SEEN_WITHIN: Final = timedelta(seconds=1)
 """When what another process writes is seen."""
+_SCATTERED: Final = 0.02
+_LEAST_SCATTERED: Final = 3_000
+_KEPT: Final = timedelta(days=36_500)
 
 
 class LanceServing:
@@ -35,7 +39,7 @@ class LanceServing:
         self._store, self._info = store, store.info
         # rows that are numbered keep their numbers in one version alone
         self._is_fixed = store.id_column is None or store.asked_version is not None
-        self._table = store.table
+        self._table, self._scattered = store.table, 0
         if not self._is_fixed:
             with _answers(self._info.location):
                 database = _client().connect(str(store.path), read_consistency_interval=_SEEN_WITHIN)
@@ -53,7 +57,11 @@ class LanceServing:
         return [self._nearest(query, k, where) for query in queries]
 
     def put_vectors(self, ids: Sequence[str], vectors: Vectors) -> int:
-        """See `Updatable`: all of them in one version. LanceDB moves the rows to the end of the table."""
+        """See `Updatable`: all of them in one version. LanceDB moves the rows to the end of the table.
+
+        Each call leaves a file more to search; when some share of the table lies in such files they are made one, with
+        no version deleted.
+        """
         import pyarrow as pa
 
         store, new = self._store, check_replacements(self._info, ids, vectors)
@@ -69,9 +77,18 @@ class LanceServing:
         keys = pa.array(kept if pa.types.is_string(key) or pa.types.is_large_string(key) else map(int, kept), key)
         columns = {store.id_column: keys, store.vector: _column(pa, rows, kind, np.ones(len(rows), np.bool_))}
         with _answers(self._info.location):
+            self._table.checkout_latest()
+            if _switched(self._table.schema) != _switched(store.schema):
+                raise other_there(self._info)
             merge = self._table.merge_insert(store.id_column)
             merge = merge.when_matched_update_all(where=f"target.{store.quoted_vector} IS NOT NULL")
-            return int(merge.execute(pa.table(columns)).num_updated_rows)
+            count = int(merge.execute(pa.table(columns)).num_updated_rows)
+        self._scattered += count
+        if self._scattered >= max(_SCATTERED * self._info.count, _LEAST_SCATTERED):
+            self._scattered = 0
+            with suppress(Exception):  # another program may commit meanwhile; it is done the next time
+                self._table.optimize(cleanup_older_than=_KEPT)
+        return count
 
     def _nearest(self, query: Vectors, k: int, where: str | None) -> Hits:
         store = self._store
@@ -106,6 +123,11 @@ class LanceServing:
     @cached_property
     def _order(self) -> NDArray[np.intp]:
         return np.argsort(self._row_ids)
+
+
+def _switched(schema: Any) -> Any:
+    """The switch that a version came by."""
+    return (schema.metadata or {}).get(SWITCHED)
 
 
 def _refuse_overflow(location: str, ids: Sequence[str], vectors: Vectors, kind: Any) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from migrate.errors import RemoteError, StoreError, UsageError
 from migrate.stores.pgvector.catalog import connect, server_errors
-from migrate.stores.serving import Hits, Pool, as_fields, as_hits, check_queries, check_replacements
+from migrate.stores.serving import Hits, Pool, as_fields, as_hits, check_queries, check_replacements, other_there
 from migrate.vectors import Vectors
 
 if TYPE_CHECKING:
@@ -92,7 +92,14 @@ class PgvectorServing:
             connection.cursor() as cursor,
         ):
             cursor.executemany(update, values)
-            return cursor.rowcount
+            count = cursor.rowcount
+            # Nobody renames the table before the end of the transaction.
+            found = cursor.execute(
+                "SELECT to_regclass(format('%%I.%%I', %s::text, %s::text))::oid::bigint", list(self._store.table.path)
+            ).fetchone()
+            if found is None or found[0] != self._store.table.oid:
+                raise other_there(self._info)
+            return count
 
     def _twice(self, request: Callable[[], _Answer]) -> _Answer:
         """Ask again by a new connection, as the server may have been started again since the old ones were made."""

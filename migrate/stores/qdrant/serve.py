@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from threading import Lock
@@ -11,7 +12,7 @@ import numpy as np
 
 from migrate.errors import StoreError, UsageError
 from migrate.stores.qdrant.store import _AT_ONCE, _answers
-from migrate.stores.serving import Hits, as_hits, check_queries, check_replacements
+from migrate.stores.serving import Hits, as_hits, check_queries, check_replacements, other_there
 from migrate.vectors import Vectors
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ class QdrantServing:
     """
 
     def __init__(self, store: QdrantStore) -> None:
-        self._store, self._info = store, store.info
+        # The store has this: a copy is gone with the last reference to it, and not when garbage is collected.
+        self._store, self._info = weakref.proxy(store), store.info
         self._lock = Lock()
         self._is_taken = store.place.is_remote
 
@@ -69,6 +71,8 @@ class QdrantServing:
         if (kind := store.params.datatype) is not None and kind.value not in _FLOATS:
             raise StoreError(f"{self._info.location}: vectors are kept as {kind.value}, which cannot hold new ones")
         names = list(new)
+        if store.place.number_of(store.name) != store.number:
+            raise other_there(self._info)
         with self._alone():
             if not self._is_taken:
                 store.place.take_itself()
@@ -86,7 +90,7 @@ class QdrantServing:
                 points.append(make(id=point.id, vector={store.vector: vector} if store.vector else vector))
         if points:
             with _answers(store.place):
-                store.place.client.update_vectors(store.name, points, wait=True)
+                store.place.client.update_vectors(store.collection, points, wait=True)
         return len(points)
 
     def _alone(self) -> AbstractContextManager[Any]:

@@ -145,6 +145,10 @@ class _Place:
     def take_itself(self) -> None:
         """Use what is written to, where `client` reads a copy."""
 
+    def number_of(self, name: str) -> Any:
+        """What tells the collection that has a name at this moment from another: its own name."""
+        return self.aliases().get(name, name)
+
     def version(self, name: str) -> Any:
         """What the place itself tells of changes; None where it tells nothing."""
         return None
@@ -179,8 +183,12 @@ class _LocalPlace(_Place):
             raise
         weakref.finalize(self, _let_go, self.client, folder)
 
+    def number_of(self, name: str) -> Any:
+        """The number of the collection's file."""
+        return self.version(name)[-1]
+
     def version(self, name: str) -> Any:
-        """Name, size and time of the collection's file."""
+        """Size and time of the collection's file, and its number."""
         path = self._path / "collection" / self.aliases().get(name, name) / "storage.sqlite"
         try:
             status = path.stat()
@@ -289,6 +297,7 @@ class QdrantStore(RecordStore):
     def __init__(self, location: str, place: _Place, address: Address) -> None:
         self.place = place
         self.name = place.choose(address.name)
+        self.number, self.collection = place.number_of(self.name), place.aliases().get(self.name, self.name)
         with _answers(place):
             facts = place.client.get_collection(self.name)
         self.schema = dict(facts.payload_schema or {})
@@ -388,6 +397,11 @@ class QdrantStore(RecordStore):
         """See `Named`: the collection of an alias."""
         return self.place.aliases().get(self.name, self.name)
 
+    @property
+    def is_copy(self) -> bool:  # type: ignore[override]
+        """Of a folder."""
+        return not self.place.is_remote
+
     def search(self, queries: Vectors, k: int, where: Any = None) -> list[Hits]:
         """See `Searchable`; `where` is a `Filter` of qdrant-client, or what makes one, `{"must": [...]}`."""
         return self._serving.search(queries, k, where)
@@ -436,9 +450,14 @@ class QdrantStore(RecordStore):
         if self.id_field is None:
             point_ids = [point for point in map(as_point_id, ids) if point is not None]
             return list(client.retrieve(self.name, point_ids, with_payload=payload, with_vectors=vectors))
-        if self.own.get("made"):  # its ids were made of the documents'
+        found = []
+        if self.own.get("made"):  # its ids were made of the documents', but for those that another program has added
             point_ids = [made_point_id(doc_id) for doc_id in ids]
-            return list(client.retrieve(self.name, point_ids, with_payload=payload, with_vectors=vectors))
+            found = list(client.retrieve(self.name, point_ids, with_payload=payload, with_vectors=vectors))
+            known = {self.id_of(point) for point in found}
+            ids = [doc_id for doc_id in ids if doc_id not in known]
+            if not ids:
+                return found
         values: list[Any] = [*ids, *(int(doc_id) for doc_id in ids if _NUMBER.fullmatch(doc_id))]
         fields = [
             models.FieldCondition(key=self.id_field, match=models.MatchAny(any=part))
@@ -447,7 +466,7 @@ class QdrantStore(RecordStore):
         ]
         chosen = models.Filter(must=[*self.with_filter.must, models.Filter(should=fields)])
         points, _ = client.scroll(self.name, chosen, 2 * len(ids), with_payload=payload, with_vectors=vectors)
-        return list(points)
+        return found + list(points)
 
     def _version(self) -> Any:
         """A server counts no changes: ids and payload are read for it, vectors are not."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from migrate.errors import UsageError
-from migrate.stores.serving import Hits, Pool, as_fields, as_hits, check_queries, check_replacements
+from migrate.stores.serving import Hits, Pool, as_fields, as_hits, check_queries, check_replacements, other_there
 from migrate.stores.sqlite_vec.store import connect_to, quoted, sqlite_errors
 from migrate.vectors import Vectors
 
@@ -84,6 +84,8 @@ class SqliteVecServing:
             connection = connect_to(store.file, write=True)
             try:
                 connection.execute("BEGIN IMMEDIATE")
+                if store.beginning(connection) != store.begins:
+                    raise other_there(self._info)
                 there = [key for (key,) in connection.execute(listed, (json.dumps(keys, ensure_ascii=False),))]
                 connection.executemany(update, ((new[str(key)].astype("<f4").tobytes(), key) for key in there))
                 connection.execute("COMMIT")

@@ -284,6 +284,7 @@ class SqliteVecStore(RecordStore):
         with sqlite_errors(self._where):
             self.connection = connect_to(file)
             weakref.finalize(self, self.connection.close)
+            self.begins = self.beginning(self.connection)
             self.text, self.beside, said = self._find_text(location, address.options.get("text"))
             self._open_index(f"{file.absolute()}#{table.name}")
             dim = table.vectors[self.column][1]
@@ -360,10 +361,13 @@ class SqliteVecStore(RecordStore):
 
         if SqliteVecExchange.is_under_way(self):
             return None
-        question = "SELECT name, rootpage FROM sqlite_master WHERE name IN (?1 || '_rowids', ?1 || '_chunks')"
         with sqlite_errors(self._where), closing(connect_to(self.file)) as connection:
-            found = sorted(connection.execute(question, (self.table.name,)))
-        return [list(row) for row in found]
+            return self.beginning(connection)
+
+    def beginning(self, connection: Connection) -> list[list[Any]]:
+        """Where the rows of what has the name of the table begin."""
+        question = "SELECT name, rootpage FROM sqlite_master WHERE name IN (?1 || '_rowids', ?1 || '_chunks')"
+        return sorted(list(row) for row in connection.execute(question, (self.table.name,)))
 
     def search(self, queries: Vectors, k: int, where: Any = None) -> list[Hits]:
         """See `Searchable`; `where` maps columns, or fields of a column `metadata` of JSON, to values."""
