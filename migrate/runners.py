@@ -150,9 +150,10 @@ class Runner(Protocol):
 _ENDED = "a worker process ended before its work was done, perhaps for lack of memory; the same command continues"
 
 
-def shards_of(count: int, rows: int) -> list[Shard]:
-    """The shards of `count` rows, `rows` in each but the last."""
-    return [Shard(start, min(start + rows, count)) for start in range(0, count, rows)]
+def shards_of(count: int, rows: int, start: int = 0) -> Iterator[Shard]:
+    """The shards of `count` rows from `start` on, `rows` in each but the last."""
+    stop = start + count
+    return (Shard(first, min(first + rows, stop)) for first in range(start, stop, rows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +186,7 @@ class LocalRunner:
         if processes < 2:
             yield from map(task.open(), chain(few, waiting))
             return
-        yield from _in_processes(task, [*few, *waiting], processes)
+        yield from _in_processes(task, chain(few, waiting), processes)
 
     @property
     def embeds(self) -> bool:
@@ -245,7 +246,7 @@ def _call(arguments: tuple[Any, ...]) -> Any:
     return _functions[-1](*arguments)
 
 
-def _in_processes(task: ShardTask, shards: list[Shard], processes: int) -> Generator[ShardResult, None, None]:
+def _in_processes(task: ShardTask, shards: Iterable[Shard], processes: int) -> Generator[ShardResult, None, None]:
     from joblib import Parallel, delayed
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 

@@ -216,7 +216,7 @@ class _TranslateJob(StoreJob):
     def _options(self) -> dict[str, Any]:
         return {"stitch": self.fitted.digest(), "patch": self.patch, "rows per batch": self.rows}
 
-    def shards(self) -> list[Shard]:
+    def shards(self) -> Iterator[Shard]:
         """Of 64 MiB; of one batch where the stitch reads texts, which takes seconds."""
         batches = 1 if self.fitted.reads_texts else max(_PART_BYTES // (4 * self.fitted.dim * self.rows), 1)
         return shards_of(self.total, batches * self.rows)

@@ -49,9 +49,9 @@ class Embedding:
     skipped: tuple[str, ...] = ()
 
 
-def batches_of(count: int) -> list[Shard]:
-    """The shards of `count` documents: those of `Batches`."""
-    return shards_of(count, BATCH_DOCUMENTS)
+def batches_of(count: int, start: int = 0) -> Iterator[Shard]:
+    """The shards of `count` documents from row `start` on: those of `Batches`."""
+    return shards_of(count, BATCH_DOCUMENTS, start)
 
 
 class Batches:
