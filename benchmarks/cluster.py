@@ -2,14 +2,14 @@
 
     python benchmarks/cluster.py speed [--rows 200000] [--texts 20000]
     python benchmarks/cluster.py kills [--kills 50] [--rows 20000] [--shards none|folder|s3] [--seed 0]
-    python benchmarks/cluster.py memory [--shards 10000 100000]
+    python benchmarks/cluster.py memory [--rows 1000000 10000000 100000000]
 
 `speed` has two workers, which are running already, translate a store and embed a corpus, and two processes on their
 own that do one half each, at the same time; the ratio is of the seconds, above 1 where the cluster is faster. `kills`
 kills a worker, the scheduler or the coordinator, whichever comes up, at a random moment of a translation, starts again
 what is missing, and compares every file in the end; with `s3` shards go through moto's server (pip install
-'moto[server]' s3fs). `memory` hands out made-up shards that nobody does anything for, and prints the coordinator's
-resident memory. Ends with exit code 1 where an output differs.
+'moto[server]' s3fs). `memory` writes stores of made-up rows, holes in a file, in shards of 8,192, and prints the most
+memory that coordinator and scheduler had. Ends with exit code 1 where an output differs.
 """
 
 from __future__ import annotations
@@ -37,13 +37,15 @@ import numpy as np
 from dask_processes import Processes, kill, processes
 from victims import digest, documents, make_parts_small, prepare
 
+from migrate.checkpoint.folder import Configuration, StoreJob, Work, write_store
 from migrate.cluster import DaskRunner
 from migrate.embed import embed_corpus
 from migrate.embedders import load_embedder
 from migrate.embedders.elsewhere import elsewhere
-from migrate.runners import LocalRunner, Made, RemoteTask, Runner, Shard, ShardResult, ShardTask
+from migrate.runners import LocalRunner, Made, RemoteTask, Runner, Shard, ShardResult, ShardTask, shards_of
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
+from migrate.stores.row_file import RowFile
 from migrate.translate import translate_store
 
 _VICTIMS = ("worker", "scheduler", "coordinator")
@@ -120,9 +122,12 @@ def _seconds(jobs: Sequence[Callable[[Path], None]], output: Path) -> float:
     started = time.perf_counter()
     children = [forked(partial(job, output.with_name(f"{output.name}-{n}"))) for n, job in enumerate(jobs)]
     got_through = [ended(child) for child in children]
+    wall_s = time.perf_counter() - started
     if not all(got_through):
         raise SystemExit("a run failed by itself")
-    return time.perf_counter() - started
+    for n in range(len(jobs)):
+        shutil.rmtree(output.with_name(f"{output.name}-{n}"))
+    return wall_s
 
 
 @contextmanager
@@ -228,43 +233,83 @@ def _place(shards: str, folder: Path) -> Iterator[str | None]:
         yield str(folder / "shards") if shards == "folder" else None
 
 
-@dataclass(frozen=True)
-class Nothing(RemoteTask):
-    """A shard of nothing."""
+_DIM, _SHARD_ROWS = 4, 8_192
 
-    digest: str = "nothing"
+
+@dataclass(frozen=True)
+class MadeUp(RemoteTask):
+    """A shard of rows that nobody made."""
+
+    digest: str = "made-up"
 
     def open(self) -> Callable[[Shard], Made]:
         """Nothing to open."""
-        return _nothing
+        return _made_up
 
 
-def _nothing(shard: Shard) -> Made:
-    return Made({"rows": np.zeros(1, np.float32)}, {"row": shard.start})
+def _made_up(shard: Shard) -> Made:
+    return Made({"rows": np.zeros(1, np.float32)}, {"true": shard.start % 7})
 
 
-class NothingTask(ShardTask):
-    """What hands out shards of nothing."""
+@dataclass(frozen=True)
+class MadeUpTask(ShardTask):
+    """Hands out made-up shards; their rows stay holes in the file."""
+
+    rows: RowFile
 
     def open(self) -> Callable[[Shard], ShardResult]:
         """For this process."""
-        return lambda shard: self.put(shard, _nothing(shard))
+        return lambda shard: self.put(shard, _made_up(shard))
 
-    def remote(self) -> Nothing:
-        """For another."""
-        return Nothing()
+    def remote(self) -> MadeUp:
+        """For another, by a module that it finds: not __main__, which is another one there."""
+        import cluster
+
+        return cluster.MadeUp()
 
     def put(self, shard: Shard, made: Made) -> ShardResult:
-        """To no place."""
-        return ShardResult(shard, Path(os.devnull), 0, 0, made.facts)
+        """Into the hole."""
+        self.rows.mark(shard.start, shard.stop)
+        begin, end = self.rows.place(shard.start), self.rows.place(shard.stop)
+        return ShardResult(shard, self.rows.path, begin, end, made.facts)
+
+
+@dataclass
+class MadeUpJob(StoreJob):
+    """A store of made-up rows: everything that a coordinator does, but for opening a store."""
+
+    total: int = 0
+    journal_bytes: int = 0
+
+    stage = "made up"
+
+    def configuration(self) -> Configuration:
+        """Of nothing but the number of rows."""
+        return Configuration("made up", {"rows": self.total})
+
+    def shards(self) -> Iterator[Shard]:
+        """Smaller than those of a real store, so that there are more."""
+        return shards_of(self.total, _SHARD_ROWS)
+
+    def task(self, work: Work) -> MadeUpTask:
+        """A file of holes."""
+        return MadeUpTask(RowFile(work.content / "rows", b"", _DIM, self.total, work.finished))
+
+    def finish(self, work: Work) -> dict[str, int]:
+        """As a translation does, which counts true vectors, and hashes the file."""
+        self.journal_bytes = work.journal.path.stat().st_size
+        rows = RowFile(work.content / "rows", b"", _DIM, self.total, work.finished)
+        rows.finish()
+        work.digest.of(rows.path)
+        return {"true": sum(part.facts["true"] for part in work.parts)}
 
 
 def measure_memory(counts: Sequence[int]) -> None:
-    """Print the resident memory of the coordinator."""
-    print("    shards   coordinator MiB   seconds")
+    """Print the resident memory of the coordinator and of the scheduler."""
+    print("       rows   shards  coordinator MiB  scheduler MiB  journal B/shard  CPU ms/shard  seconds")
     with tempfile.TemporaryDirectory() as name, processes(Path(name), environment=_with_this()) as started:
-        for shards in counts:
-            if not ended(forked(partial(_hand_out, DaskRunner(str(started.file)), shards))):
+        for rows in counts:
+            if not ended(forked(partial(_hand_out, started, Path(name) / f"made-up-{rows}", rows))):
                 raise SystemExit("a run failed by itself")
 
 
@@ -273,16 +318,24 @@ def _with_this() -> dict[str, str]:
     return {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])}
 
 
-def _hand_out(runner: DaskRunner, shards: int) -> None:
-    import cluster  # not __main__, which is another module in a worker
+def _hand_out(started: Processes, output: Path, rows: int) -> None:
+    begun, job = time.perf_counter(), MadeUpJob(rows)
+    write_store(output, job, runner=DaskRunner(str(started.file)))
+    shutil.rmtree(output)
+    used, shards = resource.getrusage(resource.RUSAGE_SELF), -(-rows // _SHARD_ROWS)
+    scheduler = started.scheduler.pid if started.scheduler else 0
+    cpu_ms = 1_000 * (used.ru_utime + used.ru_stime) / shards
+    print(
+        f"{rows:11,} {shards:8,} {used.ru_maxrss / 1024:16.0f} {_peak_mib(scheduler):14.0f} "
+        f"{job.journal_bytes / shards:16.0f} {cpu_ms:13.1f} {time.perf_counter() - begun:8.1f}",
+        flush=True,
+    )
 
-    begun, count = time.perf_counter(), 0
-    for _ in runner.run(cluster.NothingTask(), (Shard(row, row + 1) for row in range(shards))):
-        count += 1
-    if count != shards:
-        raise SystemExit(1)
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"{shards:10,} {most:17.0f} {time.perf_counter() - begun:9.1f}", flush=True)
+
+def _peak_mib(process: int) -> float:
+    """The most memory that a process has had resident."""
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
 
 
 def main() -> None:
@@ -298,14 +351,14 @@ def main() -> None:
     kills.add_argument("--shards", choices=["none", "folder", "s3"], default="none")
     kills.add_argument("--seed", type=int, default=0)
     memory = parts.add_parser("memory")
-    memory.add_argument("--shards", type=int, nargs="+", default=[10_000, 100_000])
+    memory.add_argument("--rows", type=int, nargs="+", default=[10**6, 10**7, 10**8])
     arguments = parser.parse_args()
     os.environ["SOURCE_DATE_EPOCH"] = "1700000000"
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # clusters that were started end with it
     if arguments.part == "speed":
         compare_speed(arguments.rows, arguments.texts)
     elif arguments.part == "memory":
-        measure_memory(arguments.shards)
+        measure_memory(arguments.rows)
     elif not count_kills(arguments.kills, arguments.rows, arguments.shards, arguments.seed):
         raise SystemExit(1)
 
