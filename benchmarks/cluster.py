@@ -20,8 +20,6 @@ import random
 import resource
 import shutil
 import signal
-import socket
-import subprocess
 import sys
 import tempfile
 import time
@@ -35,6 +33,7 @@ from pathlib import Path
 
 import numpy as np
 from dask_processes import Processes, kill, processes
+from s3_server import s3_server
 from victims import digest, documents, make_parts_small, prepare
 
 from migrate.checkpoint.folder import Configuration, StoreJob, Work, write_store
@@ -128,30 +127,6 @@ def _seconds(jobs: Sequence[Callable[[Path], None]], output: Path) -> float:
     for n in range(len(jobs)):
         shutil.rmtree(output.with_name(f"{output.name}-{n}"))
     return wall_s
-
-
-@contextmanager
-def s3_server(folder: Path) -> Iterator[dict[str, str]]:
-    """An S3 server with a bucket, and the variables that lead to it."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    with (folder / "s3.log").open("wb") as log:
-        server = subprocess.Popen([sys.executable, "-m", "moto.server", "-p", str(port)], stdout=log, stderr=log)
-    variables = {
-        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
-        "AWS_ACCESS_KEY_ID": "anyone",
-        "AWS_SECRET_ACCESS_KEY": "anything",
-        "AWS_DEFAULT_REGION": "us-east-1",
-    }
-    try:
-        make = "import time, s3fs\nfor _ in range(100):\n try: s3fs.S3FileSystem().mkdir('shards'); break\n"
-        make += " except Exception: time.sleep(0.2)\nelse: raise SystemExit('no S3 server')"
-        subprocess.run([sys.executable, "-c", make], check=True, env=os.environ | variables)
-        os.environ.update(variables)
-        yield variables
-    finally:
-        kill(server)
 
 
 @dataclass

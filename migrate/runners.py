@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -53,10 +53,15 @@ DoShard = Callable[[Shard], ShardResult]
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A shard as it was made elsewhere, to be put into its place; `facts` are what JSON can hold."""
+    """A shard as it was made elsewhere, to be put into its place; `facts` are what JSON can hold.
+
+    `file` is the name that it is kept under until it is there, if it is; `is_new` says that this run has made it.
+    """
 
     arrays: Mapping[str, NDArray[Any]]
     facts: Mapping[str, Any] = field(default_factory=dict)
+    file: str | None = None
+    is_new: bool = True
 
     @property
     def facts_json(self) -> bytes:
@@ -67,6 +72,10 @@ class Made:
     def of(cls, facts_json: bytes, arrays: Mapping[str, NDArray[Any]]) -> Made:
         """The opposite of `facts_json`."""
         return cls(arrays, json.loads(facts_json))
+
+    def kept_as(self, file: str, *, is_new: bool) -> Made:
+        """The same, out of a file."""
+        return replace(self, file=file, is_new=is_new)
 
 
 class RemoteTask(ABC):
@@ -80,6 +89,11 @@ class RemoteTask(ABC):
     @abstractmethod
     def open(self) -> Callable[..., Any]:
         """Open what is needed, once in each thread, and return the function that makes a shard."""
+
+    def name_of(self, *arguments: Any) -> str:
+        """A name for what that function makes of these: hexadecimal digits and hyphens."""
+        (shard,) = arguments
+        return f"{shard.start:012d}-{shard.stop:012d}"
 
 
 class ShardTask(ABC):
@@ -123,6 +137,10 @@ class Pool(Protocol):
         LeadMigrateError
             What the worker met; or there is none any more.
         """
+        ...
+
+    def release(self, names: Iterable[str]) -> None:
+        """Remove the files of what was made and is in its place now."""
         ...
 
     def stop(self) -> None:
@@ -222,6 +240,9 @@ class _LocalPool:
             return self.executor.submit(_call, arguments).result()
         except (TerminatedWorkerError, ShutdownExecutorError, CancelledError) as error:
             raise OutputError(_ENDED) from error
+
+    def release(self, names: Iterable[str]) -> None:
+        """Nothing is kept in files."""
 
     def stop(self) -> None:
         """End the processes."""

@@ -98,6 +98,8 @@ class _ReferenceJob(StoreJob):
         return EmbedTask(work, self._embedder, self._batches, self._write)
 
     def finish(self, work: Work) -> dict[str, Any]:
+        if self._batches is not None:
+            self._batches.settle()
         self._open(noted_identity(work, self._embedder).dim).finish()
         self._store.check_unchanged(self._before)
         hashes = hash_written(self._store, work.content, work.digest.of)
