@@ -3,13 +3,15 @@
     python benchmarks/cluster.py speed [--rows 200000] [--texts 20000]
     python benchmarks/cluster.py kills [--kills 50] [--rows 20000] [--shards none|folder|s3] [--seed 0]
     python benchmarks/cluster.py memory [--rows 1000000 10000000 100000000]
+    python benchmarks/cluster.py commit [--rows 2000000]
 
 `speed` has two workers, which are running already, translate a store and embed a corpus, and two processes on their
 own that do one half each, at the same time; the ratio is of the seconds, above 1 where the cluster is faster. `kills`
 kills a worker, the scheduler or the coordinator, whichever comes up, at a random moment of a translation, starts again
 what is missing, and compares every file in the end; with `s3` shards go through moto's server (pip install
 'moto[server]' s3fs). `memory` writes stores of made-up rows, holes in a file, in shards of 8,192, and prints the most
-memory that coordinator and scheduler had. Ends with exit code 1 where an output differs.
+memory that coordinator and scheduler had. `commit` translates a flat and an IVF index, and prints the memory that it
+takes, beside the size of the vectors. Ends with exit code 1 where an output differs.
 """
 
 from __future__ import annotations
@@ -22,11 +24,12 @@ import shutil
 import signal
 import sys
 import tempfile
+import threading
 import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -288,6 +291,43 @@ def measure_memory(counts: Sequence[int]) -> None:
                 raise SystemExit("a run failed by itself")
 
 
+def measure_commit(rows: int) -> None:
+    """Print the memory that a translation takes, without pages of files, beside the size of the vectors."""
+    print("index       rows  vectors MiB  memory MiB  of its children")
+    for kind in ("flat", "ivf"):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            ended(forked(partial(prepare, kind, folder, rows)))
+            if not ended(forked(partial(_commit, kind, folder, rows))):
+                raise SystemExit("a run failed by itself")
+
+
+def _commit(kind: str, folder: Path, rows: int) -> None:
+    peaks, stop = [0.0, 0.0], threading.Event()
+
+    def watch() -> None:
+        while not stop.wait(0.01):
+            own = os.getpid()
+            children = Path(f"/proc/{own}/task/{own}/children").read_text().split()
+            peaks[0] = max(peaks[0], _anonymous_mib(str(own)))
+            peaks[1] = max(peaks[1], sum(map(_anonymous_mib, children)))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    translate(folder, folder / "new", LocalRunner(1))
+    stop.set()
+    watcher.join()
+    size = (open_store(folder / "new").info.dim * 4 * rows) / (1 << 20)
+    print(f"{kind:6} {rows:9,} {size:12.0f} {peaks[0]:11.0f} {peaks[1]:16.0f}", flush=True)
+
+
+def _anonymous_mib(process: str) -> float:
+    with suppress(OSError, StopIteration):
+        lines = Path(f"/proc/{process}/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) / 1024
+    return 0.0
+
+
 def _with_this() -> dict[str, str]:
     """Where workers find the task of this file."""
     return {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])}
@@ -314,7 +354,7 @@ def _peak_mib(process: int) -> float:
 
 
 def main() -> None:
-    """Print one of three tables."""
+    """Print one of four tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parts = parser.add_subparsers(dest="part", required=True)
     speed = parts.add_parser("speed")
@@ -327,11 +367,15 @@ def main() -> None:
     kills.add_argument("--seed", type=int, default=0)
     memory = parts.add_parser("memory")
     memory.add_argument("--rows", type=int, nargs="+", default=[10**6, 10**7, 10**8])
+    commit = parts.add_parser("commit")
+    commit.add_argument("--rows", type=int, default=2_000_000)
     arguments = parser.parse_args()
     os.environ["SOURCE_DATE_EPOCH"] = "1700000000"
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # clusters that were started end with it
     if arguments.part == "speed":
         compare_speed(arguments.rows, arguments.texts)
+    elif arguments.part == "commit":
+        measure_commit(arguments.rows)
     elif arguments.part == "memory":
         measure_memory(arguments.rows)
     elif not count_kills(arguments.kills, arguments.rows, arguments.shards, arguments.seed):

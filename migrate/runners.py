@@ -125,9 +125,12 @@ class ShardTask(ABC):
 
 
 class Pool(Protocol):
-    """Workers that have opened one task. `places` is how many calls are worth having under way."""
+    """Workers that have opened one task."""
 
-    places: int
+    @property
+    def places(self) -> int:
+        """How many calls are worth having under way."""
+        ...
 
     def call(self, *arguments: Any) -> Any:
         """What a worker's function returns; waits for it. For several threads at once.
@@ -149,7 +152,12 @@ class Pool(Protocol):
 
 
 class Runner(Protocol):
-    """Does shards. `embeds` says whether models are to be run by its workers."""
+    """Does shards."""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether its workers are processes of this machine, which have its files and its devices."""
+        ...
 
     @property
     def embeds(self) -> bool:
@@ -185,6 +193,11 @@ class LocalRunner:
     """
 
     processes: int | None = None
+
+    @property
+    def is_local(self) -> bool:
+        """They are."""
+        return True
 
     def run(self, task: ShardTask, shards: Iterable[Shard]) -> Generator[ShardResult, None, None]:
         """Do every shard; in order where one process does them all.

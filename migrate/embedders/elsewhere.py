@@ -28,6 +28,8 @@ from migrate.vectors import Document, Progress, Text, Vectors, no_progress
 _VARIABLES = ("OPENAI_API_KEY", "OPENAI_BASE_URL")
 """What a model of a server is reached with."""
 
+_ANYWHERE = ("auto", "cpu")
+
 
 @dataclass(frozen=True)
 class RemoteModel(RemoteTask):
@@ -183,7 +185,17 @@ def elsewhere(embedder: Embedder, runner: Runner) -> Embedder:
     """The embedder with its model run by a runner's workers, if that runner has any for it."""
     if not runner.embeds or remote_in(embedder) is not None:
         return embedder
-    return embedder.with_model(lambda model: RemoteEmbedder(model, runner))
+    return embedder.with_model(lambda model: RemoteEmbedder(_as_here(model, runner), runner))
+
+
+def _as_here(model: Embedder, runner: Runner) -> Embedder:
+    """The model as this machine can load it: the device that is asked for may be one that only workers have."""
+    if runner.is_local or model.loaded_by is None or model.loaded_by[1]["device"] in _ANYWHERE or model.state():
+        return model
+    spec, options = model.loaded_by
+    here = load_embedder(spec, **{**options, "device": "auto"})
+    here.loaded_by = model.loaded_by
+    return here
 
 
 def remote_in(embedder: Embedder) -> RemoteEmbedder | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import re
 import tempfile
@@ -67,7 +68,10 @@ def stitch_folder(location: str | Path) -> Path:
 
 def _fetch(url: str) -> Path:
     copy = tempfile.TemporaryDirectory(prefix="lead-migrate-")
+    atexit.register(copy.cleanup)
     download(url, Path(copy.name))
+    if (older := _copies.pop(url, None)) is not None:
+        older.cleanup()
     _copies[url] = copy
     return Path(copy.name)
 
