@@ -1,12 +1,12 @@
 """What a Dask cluster is worth, what is left of it when its processes are killed, and what it takes of memory.
 
-    python benchmarks/cluster.py speed [--rows 200000] [--texts 20000]
+    python benchmarks/cluster.py speed [--rows 100000] [--texts 10000]
     python benchmarks/cluster.py kills [--kills 50] [--rows 20000] [--shards none|folder|s3] [--seed 0]
     python benchmarks/cluster.py memory [--rows 1000000 10000000 100000000]
     python benchmarks/cluster.py commit [--rows 2000000]
 
 `speed` has two workers, which are running already, translate a store and embed a corpus, and two processes on their
-own that do one half each, at the same time; the ratio is of the seconds, above 1 where the cluster is faster. `kills`
+own that do one half each, at the same time; ratios are above 1 where the cluster takes less. `kills`
 kills a worker, the scheduler or the coordinator, whichever comes up, at a random moment of a translation, starts again
 what is missing, and compares every file in the end; with `s3` shards go through moto's server (pip install
 'moto[server]' s3fs). `memory` writes stores of made-up rows, holes in a file, in shards of 8,192, and prints the most
@@ -35,9 +35,10 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import victims
 from dask_processes import Processes, kill, processes
 from s3_server import s3_server
-from victims import digest, documents, make_parts_small, prepare
+from victims import digest, make_parts_small, make_stitch, make_store, prepare
 
 from migrate.checkpoint.folder import Configuration, StoreJob, Work, write_store
 from migrate.cluster import DaskRunner
@@ -49,6 +50,7 @@ from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
 from migrate.stores.row_file import RowFile
 from migrate.translate import translate_store
+from migrate.vectors import Document
 
 _VICTIMS = ("worker", "scheduler", "coordinator")
 
@@ -56,12 +58,6 @@ _VICTIMS = ("worker", "scheduler", "coordinator")
 def translate(folder: Path, output: Path, runner: Runner) -> None:
     """The translation that is timed, and killed."""
     translate_store(open_store(folder / "source"), load_stitch(folder / "stitch"), output, runner=runner)
-
-
-def embed(rows: int, output: Path, runner: Runner) -> None:
-    """The embedding that is timed, by a real model."""
-    model = load_embedder("packaged:all-MiniLM-L6-v2", device="cpu")
-    embed_corpus(lambda: documents(rows), elsewhere(model, runner), output)
 
 
 def forked(job: Callable[[], object]) -> int:
@@ -86,30 +82,74 @@ def ended(child: int) -> bool:
     return os.waitpid(child, 0)[1] == 0
 
 
+_WORDS = (
+    "vector", "store", "index", "query", "model", "text", "term", "rank", "score", "batch", "token", "layer", "space",
+    "norm", "cosine", "sample",
+)  # fmt: skip
+
+
+def passages(count: int) -> Iterator[Document]:
+    """Documents of forty words, as passages of a corpus are."""
+    rng = np.random.default_rng(0)
+    for row in range(count):
+        words = " ".join(_WORDS[word] for word in rng.integers(len(_WORDS), size=40))
+        yield Document(f"passage-{row}", f"{words} {row}", {"row": row})
+
+
+def prepare_passages(folder: Path, rows: int) -> None:
+    """A store of 384 dimensions with texts, and two stitches to 768: `stitch` reads them, `linear` does not."""
+    victims.DIM, victims.TARGET_DIM, victims.documents = 384, 768, passages
+    make_store("texts", folder / "source", rows)
+    make_stitch(folder / "source", folder / "stitch", reads_texts=True, dim=384)
+    make_stitch(folder / "source", folder / "linear", dim=384)
+
+
+def embed_passages(rows: int, output: Path, runner: Runner) -> None:
+    """The embedding that is timed, by a real model."""
+    model = load_embedder("packaged:all-MiniLM-L6-v2", device="cpu")
+    embed_corpus(lambda: passages(rows), elsewhere(model, runner), output)
+
+
+@dataclass(frozen=True)
+class Took:
+    """What a run took: seconds on the clock, and of all processors together."""
+
+    wall_s: float
+    cpu_s: float
+
+
 def compare_speed(rows: int, texts: int) -> None:
     """Print the seconds of a cluster and of two processes on their own, and the ratio."""
-    print("work        two processes    dask, 2 workers    ratio")
+    print("                two processes      dask, 2 workers            ratio")
+    print("work           wall s    CPU s    wall s    CPU s    of wall   of CPU")
     with tempfile.TemporaryDirectory() as name, processes(Path(name)) as started:
         folder = Path(name)
         runner = DaskRunner(str(started.file))
         for half in ("whole", "first", "second"):
             (folder / half).mkdir()
-            ended(forked(partial(prepare, "texts", folder / half, rows if half == "whole" else rows // 2)))
+            ended(forked(partial(prepare_passages, folder / half, rows if half == "whole" else rows // 2)))
         jobs: dict[str, tuple[Callable[[Path], None], list[Callable[[Path], None]]]] = {
             "translate": (
                 lambda output: translate(folder / "whole", output, runner),
                 [partial(_translate_alone, folder / half) for half in ("first", "second")],
             ),
             "embed": (
-                lambda output: embed(texts, output, runner),
+                lambda output: embed_passages(texts, output, runner),
                 [partial(_embed_alone, texts // 2) for _ in range(2)],
             ),
         }
+        with runner.cluster() as cluster:
+            while cluster.threads() < len(started.workers):
+                time.sleep(0.1)
         for work, (by_cluster, by_halves) in jobs.items():
-            _seconds([by_cluster], folder / "warm")  # workers import what they need once
-            together = _seconds([by_cluster], folder / "together")
-            apart = _seconds(by_halves, folder / "apart")
-            print(f"{work:10}  {apart:11.1f} s  {together:15.1f} s  {apart / together:7.2f}", flush=True)
+            _measure([by_cluster], folder / "warm", started)  # workers import what they need once
+            together = _measure([by_cluster], folder / "together", started)
+            apart = _measure(by_halves, folder / "apart", started)
+            print(
+                f"{work:10} {apart.wall_s:10.1f} {apart.cpu_s:8.1f} {together.wall_s:9.1f} {together.cpu_s:8.1f} "
+                f"{apart.wall_s / together.wall_s:10.2f} {apart.cpu_s / together.cpu_s:8.2f}",
+                flush=True,
+            )
 
 
 def _translate_alone(folder: Path, output: Path) -> None:
@@ -117,19 +157,30 @@ def _translate_alone(folder: Path, output: Path) -> None:
 
 
 def _embed_alone(rows: int, output: Path) -> None:
-    embed(rows, output, LocalRunner(1))
+    embed_passages(rows, output, LocalRunner(1))
 
 
-def _seconds(jobs: Sequence[Callable[[Path], None]], output: Path) -> float:
-    started = time.perf_counter()
+def _measure(jobs: Sequence[Callable[[Path], None]], output: Path, started: Processes) -> Took:
+    begun, cpu_s = time.perf_counter(), _cpu_s(started)
     children = [forked(partial(job, output.with_name(f"{output.name}-{n}"))) for n, job in enumerate(jobs)]
     got_through = [ended(child) for child in children]
-    wall_s = time.perf_counter() - started
+    took = Took(time.perf_counter() - begun, _cpu_s(started) - cpu_s)
     if not all(got_through):
         raise SystemExit("a run failed by itself")
     for n in range(len(jobs)):
         shutil.rmtree(output.with_name(f"{output.name}-{n}"))
-    return wall_s
+    return took
+
+
+def _cpu_s(started: Processes) -> float:
+    """What the processes of the cluster, and all that have ended, have used so far."""
+    ticks = 0
+    for process in (started.scheduler, *started.workers):
+        if process is not None:
+            fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+    own = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return ticks / os.sysconf("SC_CLK_TCK") + own.ru_utime + own.ru_stime
 
 
 @dataclass
@@ -285,7 +336,7 @@ class MadeUpJob(StoreJob):
 def measure_memory(counts: Sequence[int]) -> None:
     """Print the resident memory of the coordinator and of the scheduler."""
     print("       rows   shards  coordinator MiB  scheduler MiB  journal B/shard  CPU ms/shard  seconds")
-    with tempfile.TemporaryDirectory() as name, processes(Path(name), environment=_with_this()) as started:
+    with tempfile.TemporaryDirectory() as name, processes(Path(name), environment=with_this()) as started:
         for rows in counts:
             if not ended(forked(partial(_hand_out, started, Path(name) / f"made-up-{rows}", rows))):
                 raise SystemExit("a run failed by itself")
@@ -328,8 +379,8 @@ def _anonymous_mib(process: str) -> float:
     return 0.0
 
 
-def _with_this() -> dict[str, str]:
-    """Where workers find the task of this file."""
+def with_this() -> dict[str, str]:
+    """The variables by which workers find the task of this file."""
     return {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])}
 
 
@@ -358,8 +409,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parts = parser.add_subparsers(dest="part", required=True)
     speed = parts.add_parser("speed")
-    speed.add_argument("--rows", type=int, default=200_000)
-    speed.add_argument("--texts", type=int, default=20_000)
+    speed.add_argument("--rows", type=int, default=100_000)
+    speed.add_argument("--texts", type=int, default=10_000)
     kills = parts.add_parser("kills")
     kills.add_argument("--kills", type=int, default=50)
     kills.add_argument("--rows", type=int, default=20_000)
