@@ -1,6 +1,6 @@
 """What a Dask cluster is worth, what is left of it when its processes are killed, and what it takes of memory.
 
-    python benchmarks/cluster.py speed [--rows 100000] [--texts 10000]
+    python benchmarks/cluster.py speed [--rows 100000] [--texts 4096]
     python benchmarks/cluster.py kills [--kills 50] [--rows 20000] [--shards none|folder|s3] [--seed 0]
     python benchmarks/cluster.py memory [--rows 1000000 10000000 100000000]
     python benchmarks/cluster.py commit [--rows 2000000]
@@ -89,10 +89,10 @@ _WORDS = (
 
 
 def passages(count: int) -> Iterator[Document]:
-    """Documents of forty words, as passages of a corpus are."""
+    """Documents of a hundred and fifty words, as chunks of a corpus are."""
     rng = np.random.default_rng(0)
     for row in range(count):
-        words = " ".join(_WORDS[word] for word in rng.integers(len(_WORDS), size=40))
+        words = " ".join(_WORDS[word] for word in rng.integers(len(_WORDS), size=150))
         yield Document(f"passage-{row}", f"{words} {row}", {"row": row})
 
 
@@ -128,12 +128,14 @@ def compare_speed(rows: int, texts: int) -> None:
         for half in ("whole", "first", "second"):
             (folder / half).mkdir()
             ended(forked(partial(prepare_passages, folder / half, rows if half == "whole" else rows // 2)))
-        jobs: dict[str, tuple[Callable[[Path], None], list[Callable[[Path], None]]]] = {
+        jobs: dict[str, tuple[Callable[[Path], None], Callable[[Path], None], list[Callable[[Path], None]]]] = {
             "translate": (
+                lambda output: translate(folder / "whole", output, runner),
                 lambda output: translate(folder / "whole", output, runner),
                 [partial(_translate_alone, folder / half) for half in ("first", "second")],
             ),
             "embed": (
+                lambda output: embed_passages(64, output, runner),
                 lambda output: embed_passages(texts, output, runner),
                 [partial(_embed_alone, texts // 2) for _ in range(2)],
             ),
@@ -141,8 +143,8 @@ def compare_speed(rows: int, texts: int) -> None:
         with runner.cluster() as cluster:
             while cluster.threads() < len(started.workers):
                 time.sleep(0.1)
-        for work, (by_cluster, by_halves) in jobs.items():
-            _measure([by_cluster], folder / "warm", started)  # workers import what they need once
+        for work, (warm_up, by_cluster, by_halves) in jobs.items():
+            _measure([warm_up], folder / "warm", started)  # workers that are running have imported what they need
             together = _measure([by_cluster], folder / "together", started)
             apart = _measure(by_halves, folder / "apart", started)
             print(
@@ -410,7 +412,7 @@ def main() -> None:
     parts = parser.add_subparsers(dest="part", required=True)
     speed = parts.add_parser("speed")
     speed.add_argument("--rows", type=int, default=100_000)
-    speed.add_argument("--texts", type=int, default=10_000)
+    speed.add_argument("--texts", type=int, default=4_096)
     kills = parts.add_parser("kills")
     kills.add_argument("--kills", type=int, default=50)
     kills.add_argument("--rows", type=int, default=20_000)

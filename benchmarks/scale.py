@@ -1,12 +1,12 @@
 """What 10^6 to 10^9 documents take: rates measured on this machine, and a cluster that is simulated by them.
 
-    python benchmarks/scale.py [--rows 100000] [--texts 512] [--core-hour 0.05] [--memory 64] [--workers 2 64]
+    python benchmarks/scale.py [--rows 50000] [--texts 256] [--core-hour 0.05] [--memory 64] [--workers 2 64]
 
 Measured in this run, each on one core: opening a store, translating, embedding, writing and reading, what a shard takes
 of coordinator and journal, the lists of an IVF index, and the memory for it. Simulated, shard by shard: workers that
 open the store, do shards, and die once in a thousand hours with what they have in hand; and a coordinator that opens
 the store too, puts one shard after the other into its place, and at the end reads what was written and opens it. The
-store has 384 dimensions, the new one 768; documents have forty words. Money is that of cores by the hour; an API's is
+store has 384 dimensions, the new one 768; documents have 150 words. Money is that of cores by the hour; an API's is
 that of its tokens.
 """
 
@@ -289,8 +289,8 @@ def print_limits(rates: Rates, works: Sequence[Work], memory_gib: float) -> None
 def main() -> None:
     """Print three tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=100_000)
-    parser.add_argument("--texts", type=int, default=512)
+    parser.add_argument("--rows", type=int, default=50_000)
+    parser.add_argument("--texts", type=int, default=256)
     parser.add_argument("--core-hour", type=float, default=0.05, help="US dollars")
     parser.add_argument("--memory", type=float, default=64, help="GiB of a machine")
     parser.add_argument("--workers", type=int, nargs="+", default=[2, 64])

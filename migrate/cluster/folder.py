@@ -93,7 +93,7 @@ class Folder:
         try:
             yield
         except (ImportError, ValueError) as error:
-            raise UsageError(f"{self.named}: {scrub(str(error))}; install what that kind needs") from error
+            raise UsageError(f"{self.named}: {scrub(str(error))}; pip install 'lead-migrate[s3]' or [gs]") from error
         except Exception as error:
             raise OutputError(f"{self.named}: {scrub(str(error))}; the same command continues") from error
 

@@ -62,7 +62,7 @@ def test_of_two_who_write_at_once_one_fails_and_nothing_is_mixed(url, local):
 
 
 def test_places_that_cannot_be_used_are_one_line(tmp_path):
-    with pytest.raises(UsageError, match=r"nowhere://x: .*install what that kind needs"):
+    with pytest.raises(UsageError, match=r"nowhere://x: .*pip install"):
         Folder("nowhere://x", "nowhere://x").names()
     (tmp_path / "file").touch()
     with pytest.raises(OutputError):
