@@ -41,6 +41,9 @@ from migrate.translate import translate_store
 
 _OLD_DIM, _DIM, _LISTS = 384, 768, 1_024
 _EMBED_ROWS = 1_024
+_ID_BYTES = 3 * 8
+"""The hash of an id, and what it takes to find equal ones."""
+
 _LIFE_S = 1_000 * 3_600.0
 _MADE_UP_SHARDS = 500
 _PAID = "text-embedding-3-small"
@@ -50,13 +53,18 @@ Figures = tuple[float, ...]
 
 @dataclass(frozen=True)
 class Work:
-    """One kind of work: seconds of a core and bytes of the journal, and the rows of a shard."""
+    """One kind of work: seconds of a core a row, rows and bytes of the journal a shard, and what the coordinator holds.
+
+    `open_s` is what opening the store takes for a row: a corpus is not opened, of which only hashes of ids are held.
+    """
 
     name: str
     row_s: float
     shard_rows: int
     journal_bytes: float
     dim: int
+    open_s: float
+    row_bytes: float
 
 
 @dataclass(frozen=True)
@@ -80,14 +88,18 @@ def measure(rows: int, texts: int, folder: Path) -> tuple[Rates, list[Work]]:
     """Everything, by runs of the real thing."""
     _in_child(lambda: prepare_passages(folder, rows))
     source, new = folder / "source", folder / "new"
-    base, open_s, open_bytes = _in_child(partial(_open, source))
+    small = folder / "small"
+    small.mkdir()
+    _in_child(lambda: prepare_passages(small, 1_000))
+    base, open_s, open_bytes = _in_child(partial(_open, small / "source", source))
     works = []
     for name, stitch in (("translate, old vectors", "linear"), ("translate, texts too", "stitch")):
         seconds, shard_rows, journal = _in_child(partial(_translate, source, folder / stitch, new))
         own_s = max(seconds - 2 * open_s, 0)  # it opens the old store, and the new one at the end
-        works.append(Work(name, own_s / rows, int(shard_rows), journal, _DIM))
-    embed_s, tokens, journal, estimate_bytes = _in_child(partial(_embed, texts, new))
-    works.append(Work("embed, MiniLM", embed_s, _EMBED_ROWS, journal, _OLD_DIM))
+        works.append(Work(name, own_s / rows, int(shard_rows), journal, _DIM, open_s / rows, open_bytes / rows))
+    embed_s, journal = _in_child(partial(_embed, texts, new))
+    works.append(Work("embed, MiniLM", embed_s, _EMBED_ROWS, journal, _OLD_DIM, 0.0, _ID_BYTES))
+    tokens, estimate_bytes = _in_child(partial(_estimate, rows))
     write_s, read_s = _in_child(partial(_disk, folder / "bytes"))
     list_s, list_bytes = _in_child(partial(_lists, rows, folder / "lists"))
     doc_bytes = (source / "docs.jsonl").stat().st_size / rows
@@ -111,7 +123,8 @@ def _peak_bytes() -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) * 1024
 
 
-def _open(source: Path) -> Figures:
+def _open(small: Path, source: Path) -> Figures:
+    open_store(small).snapshot()  # imports what it needs
     base, begun = _peak_bytes(), time.process_time()
     open_store(source).snapshot()
     return base, time.process_time() - begun, _peak_bytes() - base
@@ -139,17 +152,23 @@ class _Seen:
 
 
 def _embed(texts: int, output: Path) -> Figures:
-    model, documents = load_embedder("packaged:all-MiniLM-L6-v2", device="cpu"), list(passages(20 * texts))
+    model, documents = load_embedder("packaged:all-MiniLM-L6-v2", device="cpu"), list(passages(texts))
     model.embed_documents(documents[:8])
     begun = time.process_time()
-    model.embed_documents(documents[:texts])
+    model.embed_documents(documents)
     seconds, seen = (time.process_time() - begun) / texts, _Seen(output)
-    before = _peak_bytes()
-    tokens = Tally(model.loaded_profile()).cost(documents).tokens / len(documents)
-    estimate_bytes = (_peak_bytes() - before) / len(documents)
     embed_corpus(lambda: passages(4 * _EMBED_ROWS), load_embedder("tfidf:64"), output, progress=seen)
     shutil.rmtree(output)
-    return seconds, tokens, seen.journal_bytes, estimate_bytes
+    return seconds, seen.journal_bytes
+
+
+def _estimate(rows: int) -> Figures:
+    """Tokens of a text, and what is remembered of each that was counted."""
+    tally = Tally(load_embedder("packaged:all-MiniLM-L6-v2", device="cpu").loaded_profile())
+    tally.cost(passages(1_000))
+    before = _peak_bytes()
+    cost = tally.cost(passages(rows))
+    return cost.tokens / rows, (_peak_bytes() - before) / rows
 
 
 def _disk(path: Path) -> Figures:
@@ -220,7 +239,7 @@ def simulate(work: Work, rates: Rates, count: int, workers: int, rng: np.random.
     group = -(-shards // 100_000)
     shard_s = work.row_s * work.shard_rows * group
     put_s = (rates.put_s + work.shard_rows * 4 * work.dim * rates.write_s) * group
-    open_s = count * rates.open_s
+    open_s = count * work.open_s
     free = [2 * open_s] * workers  # the coordinator opens it first
     put_until, lost = open_s, 0
     for _ in range(-(-shards // group)):
@@ -259,7 +278,7 @@ def print_runs(rates: Rates, works: Sequence[Work], workers: Sequence[int], core
         for count in _COUNTS:
             for number in workers:
                 run = simulate(work, rates, count, number, np.random.default_rng(0))
-                memory = rates.base_bytes + count * rates.open_bytes + 24 * count / work.shard_rows
+                memory = rates.base_bytes + count * work.row_bytes + 24 * count / work.shard_rows
                 disk = count * (4 * work.dim + rates.doc_bytes + 12)
                 print(
                     f"{work.name:22} {count:11,} {number:8} {run.hours:10.2f} {run.core_hours * core_hour_usd:11,.2f} "
@@ -275,6 +294,7 @@ def print_limits(rates: Rates, works: Sequence[Work], memory_gib: float) -> None
     room = memory_gib * 2**30 - rates.base_bytes
     print(f"\nwith {memory_gib:.0f} GiB a machine, documents that fit:")
     for what, row_bytes in (
+        ("a corpus that is embedded", _ID_BYTES + 24 / _EMBED_ROWS),
         ("a store with a docs.jsonl, opened", rates.open_bytes),
         ("the same, with an IVF index at the end", rates.open_bytes + rates.list_bytes),
         ("the estimate of tokens of a paid model", rates.estimate_bytes),

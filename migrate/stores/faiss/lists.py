@@ -99,7 +99,7 @@ def _scatter(
         lists, starts = np.unique(numbers[block][order], return_index=True)
         for number, start, stop in zip(lists.tolist(), starts, [*starts[1:], len(rows)], strict=True):
             for content, places in ((rows[start:stop], vectors_at), (own[start:stop], labels_at)):
-                _write(descriptor, memoryview(content.reshape(-1).view(np.uint8)), int(places[number]))
+                _write(descriptor, content.reshape(-1).view(np.uint8).data, int(places[number]))
                 places[number] += content.nbytes
 
 
