@@ -221,6 +221,7 @@ class Trials:
                 got_through = ended(forked(job)) or (output.exists() and not journal.exists())
             identical += digest(output) == digest(expected) and not journal.exists()
             shutil.rmtree(output)
+            print(f"{killed.total()} of {kills}, {identical} identical", file=sys.stderr)
         return killed, midway, identical
 
     def _kill(self, victim: str, coordinator: int) -> None:

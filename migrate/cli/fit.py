@@ -78,7 +78,7 @@ def command(
     With `--direction query` the map is learned the other way round, so that STORE as it is can be asked by the target
     model: by the arm `bridge` of an audit, or in an app by migrate.langchain.TranslatedEmbeddings.
     """
-    from migrate.cluster.folder import refuse_existing_url
+    from migrate.cluster.folder import refuse_url
     from migrate.files import refuse_output
     from migrate.fit import FitOptions, plan_fit
     from migrate.manifest import MANIFEST_NAME
@@ -91,7 +91,7 @@ def command(
     if isinstance(output, Path):
         refuse_output(output, *options.local_paths(store, learning.query_log), force=general.force)
     else:
-        refuse_existing_url(output, MANIFEST_NAME, force=general.force)
+        refuse_url(output, MANIFEST_NAME, force=general.force)
     with progress_bar(quiet=quiet) as progress:
         opened = open_store(store, verify=True)
         paid = spending.open(quiet=quiet)

@@ -138,10 +138,13 @@ def download(url: str, folder: Path) -> None:
             (folder / name).write_bytes(content)
 
 
-def refuse_existing_url(url: str, last: str, *, force: bool) -> None:
-    """Raise a UsageError where an output is at the URL that may not be replaced, or nothing is known of such places."""
-    if last in Folder(url, url).names() and not force:
+def refuse_url(url: str, last: str, *, force: bool) -> None:
+    """Make sure, before anything is spent, that an output can be written to a URL; raises as `upload`."""
+    folder, probe = Folder(url, url), f".{uuid.uuid4().hex}"
+    if last in folder.names() and not force:
         raise exists(url)
+    folder.write(probe, b"")
+    folder.remove(probe)
 
 
 def exists(url: str) -> UsageError:

@@ -106,6 +106,8 @@ def test_an_object_store_holds_stitch_and_shards(beir, source_folder, target_fil
         assert lead_migrate(*fit, "--quiet") == 0
         assert lead_migrate(*fit, "--quiet") == 2
         assert "s3://shards/of/ours/stitch exists" in capfd.readouterr().err
+        assert lead_migrate(*fit[:-1], f"s3://no-such-bucket/{tmp_path.name}") == 5
+        assert "s3://no-such-bucket" in capfd.readouterr().err
         translate = ("translate", source_folder, f"{place}/stitch", "--quiet")
         assert lead_migrate(*translate, "-o", tmp_path / "one") == 0
         assert lead_migrate(*translate, "-o", tmp_path / "many", *dask) == 0
