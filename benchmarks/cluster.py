@@ -46,6 +46,7 @@ from migrate.embed import embed_corpus
 from migrate.embedders import load_embedder
 from migrate.embedders.elsewhere import elsewhere
 from migrate.runners import LocalRunner, Made, RemoteTask, Runner, Shard, ShardResult, ShardTask, shards_of
+from migrate.selection.sample import SAMPLE_SIZE
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
 from migrate.stores.row_file import RowFile
@@ -100,8 +101,8 @@ def prepare_passages(folder: Path, rows: int) -> None:
     """A store of 384 dimensions with texts, and two stitches to 768: `stitch` reads them, `linear` does not."""
     victims.DIM, victims.TARGET_DIM, victims.documents = 384, 768, passages
     make_store("texts", folder / "source", rows)
-    make_stitch(folder / "source", folder / "stitch", reads_texts=True, dim=384)
-    make_stitch(folder / "source", folder / "linear", dim=384)
+    make_stitch(folder / "source", folder / "stitch", reads_texts=True, dim=384, rows=SAMPLE_SIZE)
+    make_stitch(folder / "source", folder / "linear", dim=384, rows=SAMPLE_SIZE)
 
 
 def embed_passages(rows: int, output: Path, runner: Runner) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 
 import pytest
 import victims
@@ -94,6 +95,26 @@ def test_the_device_is_that_of_the_workers_model(cluster):
     model = load_embedder(MODEL, device="cpu")
     with elsewhere(model, DaskRunner(str(cluster.file))).at_work() as pool:
         assert pool.call([Document("a", "a text")], "document").arrays["vectors"].shape == (1, 384)
+
+
+def test_a_cluster_keeps_to_one_rate(cluster, tmp_path, monkeypatch):
+    from functools import partial
+
+    from openai_server import OpenAIServer
+
+    import migrate.embed.corpus
+
+    monkeypatch.setattr(migrate.embed.corpus, "BATCH_DOCUMENTS", 64)
+    arrivals = []
+    with OpenAIServer() as server:
+        server.gate = lambda _number: arrivals.append(time.monotonic())
+        loaded = load_embedder("openai:tiny", base_url=server.url, batch_size=32, rate="10/s", concurrency=8)
+        begun = time.monotonic()
+        model = elsewhere(loaded, DaskRunner(str(cluster.file)))
+        migrate.embed.corpus.embed_corpus(partial(victims.documents, 16 * 32), model, tmp_path / "new")
+    assert len(arrivals) == 16
+    for number, arrived in enumerate(sorted(arrivals), start=1):  # and one more for each worker
+        assert number <= 10 * (arrived - begun) + 2
 
 
 def test_an_object_store_holds_stitch_and_shards(beir, source_folder, target_file, tmp_path, capfd):
