@@ -303,7 +303,7 @@ def print_limits(rates: Rates, works: Sequence[Work], memory_gib: float) -> None
     print("workers that keep one coordinator busy:")
     for work in works:
         put_s = rates.put_s + work.shard_rows * 4 * work.dim * rates.write_s
-        print(f"{work.name:40} {work.row_s * work.shard_rows / put_s:16,.0f}")
+        print(f"{work.name:40} {work.row_s * work.shard_rows / put_s:16,.1f}")
 
 
 def main() -> None:
