@@ -1,15 +1,17 @@
 """What a Dask cluster is worth, what is left of it when its processes are killed, and what it takes of memory.
 
-    python benchmarks/cluster.py speed [--rows 200000] [--texts 20000]
+    python benchmarks/cluster.py speed [--rows 100000] [--texts 4096]
     python benchmarks/cluster.py kills [--kills 50] [--rows 20000] [--shards none|folder|s3] [--seed 0]
-    python benchmarks/cluster.py memory [--shards 10000 100000]
+    python benchmarks/cluster.py memory [--rows 1000000 10000000 100000000]
+    python benchmarks/cluster.py commit [--rows 2000000]
 
 `speed` has two workers, which are running already, translate a store and embed a corpus, and two processes on their
-own that do one half each, at the same time; the ratio is of the seconds, above 1 where the cluster is faster. `kills`
+own that do one half each, at the same time; ratios are above 1 where the cluster takes less. `kills`
 kills a worker, the scheduler or the coordinator, whichever comes up, at a random moment of a translation, starts again
 what is missing, and compares every file in the end; with `s3` shards go through moto's server (pip install
-'moto[server]' s3fs). `memory` hands out made-up shards that nobody does anything for, and prints the coordinator's
-resident memory. Ends with exit code 1 where an output differs.
+'moto[server]' s3fs). `memory` writes stores of made-up rows, holes in a file, in shards of 8,192, and prints the most
+memory that coordinator and scheduler had. `commit` translates a flat and an IVF index, and prints the memory that it
+takes, beside the size of the vectors. Ends with exit code 1 where an output differs.
 """
 
 from __future__ import annotations
@@ -20,31 +22,36 @@ import random
 import resource
 import shutil
 import signal
-import socket
-import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import numpy as np
+import victims
 from dask_processes import Processes, kill, processes
-from victims import digest, documents, make_parts_small, prepare
+from s3_server import s3_server
+from victims import digest, make_parts_small, make_stitch, make_store, prepare
 
+from migrate.checkpoint.folder import Configuration, StoreJob, Work, write_store
 from migrate.cluster import DaskRunner
 from migrate.embed import embed_corpus
 from migrate.embedders import load_embedder
 from migrate.embedders.elsewhere import elsewhere
-from migrate.runners import LocalRunner, Made, RemoteTask, Runner, Shard, ShardResult, ShardTask
+from migrate.runners import LocalRunner, Made, RemoteTask, Runner, Shard, ShardResult, ShardTask, shards_of
+from migrate.selection.sample import SAMPLE_SIZE
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
+from migrate.stores.row_file import RowFile
 from migrate.translate import translate_store
+from migrate.vectors import Document
 
 _VICTIMS = ("worker", "scheduler", "coordinator")
 
@@ -52,12 +59,6 @@ _VICTIMS = ("worker", "scheduler", "coordinator")
 def translate(folder: Path, output: Path, runner: Runner) -> None:
     """The translation that is timed, and killed."""
     translate_store(open_store(folder / "source"), load_stitch(folder / "stitch"), output, runner=runner)
-
-
-def embed(rows: int, output: Path, runner: Runner) -> None:
-    """The embedding that is timed, by a real model."""
-    model = load_embedder("packaged:all-MiniLM-L6-v2", device="cpu")
-    embed_corpus(lambda: documents(rows), elsewhere(model, runner), output)
 
 
 def forked(job: Callable[[], object]) -> int:
@@ -82,30 +83,76 @@ def ended(child: int) -> bool:
     return os.waitpid(child, 0)[1] == 0
 
 
+_WORDS = (
+    "vector", "store", "index", "query", "model", "text", "term", "rank", "score", "batch", "token", "layer", "space",
+    "norm", "cosine", "sample",
+)  # fmt: skip
+
+
+def passages(count: int) -> Iterator[Document]:
+    """Documents of a hundred and fifty words, as chunks of a corpus are."""
+    rng = np.random.default_rng(0)
+    for row in range(count):
+        words = " ".join(_WORDS[word] for word in rng.integers(len(_WORDS), size=150))
+        yield Document(f"passage-{row}", f"{words} {row}", {"row": row})
+
+
+def prepare_passages(folder: Path, rows: int) -> None:
+    """A store of 384 dimensions with texts, and two stitches to 768: `stitch` reads them, `linear` does not."""
+    victims.DIM, victims.TARGET_DIM, victims.documents = 384, 768, passages
+    make_store("texts", folder / "source", rows)
+    make_stitch(folder / "source", folder / "stitch", reads_texts=True, dim=384, rows=SAMPLE_SIZE)
+    make_stitch(folder / "source", folder / "linear", dim=384, rows=SAMPLE_SIZE)
+
+
+def embed_passages(rows: int, output: Path, runner: Runner) -> None:
+    """The embedding that is timed, by a real model."""
+    model = load_embedder("packaged:all-MiniLM-L6-v2", device="cpu")
+    embed_corpus(lambda: passages(rows), elsewhere(model, runner), output)
+
+
+@dataclass(frozen=True)
+class Took:
+    """What a run took: seconds on the clock, and of all processors together."""
+
+    wall_s: float
+    cpu_s: float
+
+
 def compare_speed(rows: int, texts: int) -> None:
     """Print the seconds of a cluster and of two processes on their own, and the ratio."""
-    print("work        two processes    dask, 2 workers    ratio")
+    print("                two processes      dask, 2 workers            ratio")
+    print("work           wall s    CPU s    wall s    CPU s    of wall   of CPU")
     with tempfile.TemporaryDirectory() as name, processes(Path(name)) as started:
         folder = Path(name)
         runner = DaskRunner(str(started.file))
         for half in ("whole", "first", "second"):
             (folder / half).mkdir()
-            ended(forked(partial(prepare, "texts", folder / half, rows if half == "whole" else rows // 2)))
-        jobs: dict[str, tuple[Callable[[Path], None], list[Callable[[Path], None]]]] = {
+            ended(forked(partial(prepare_passages, folder / half, rows if half == "whole" else rows // 2)))
+        jobs: dict[str, tuple[Callable[[Path], None], Callable[[Path], None], list[Callable[[Path], None]]]] = {
             "translate": (
+                lambda output: translate(folder / "whole", output, runner),
                 lambda output: translate(folder / "whole", output, runner),
                 [partial(_translate_alone, folder / half) for half in ("first", "second")],
             ),
             "embed": (
-                lambda output: embed(texts, output, runner),
+                lambda output: embed_passages(64, output, runner),
+                lambda output: embed_passages(texts, output, runner),
                 [partial(_embed_alone, texts // 2) for _ in range(2)],
             ),
         }
-        for work, (by_cluster, by_halves) in jobs.items():
-            _seconds([by_cluster], folder / "warm")  # workers import what they need once
-            together = _seconds([by_cluster], folder / "together")
-            apart = _seconds(by_halves, folder / "apart")
-            print(f"{work:10}  {apart:11.1f} s  {together:15.1f} s  {apart / together:7.2f}", flush=True)
+        with runner.cluster() as cluster:
+            while cluster.threads() < len(started.workers):
+                time.sleep(0.1)
+        for work, (warm_up, by_cluster, by_halves) in jobs.items():
+            _measure([warm_up], folder / "warm", started)  # workers that are running have imported what they need
+            together = _measure([by_cluster], folder / "together", started)
+            apart = _measure(by_halves, folder / "apart", started)
+            print(
+                f"{work:10} {apart.wall_s:10.1f} {apart.cpu_s:8.1f} {together.wall_s:9.1f} {together.cpu_s:8.1f} "
+                f"{apart.wall_s / together.wall_s:10.2f} {apart.cpu_s / together.cpu_s:8.2f}",
+                flush=True,
+            )
 
 
 def _translate_alone(folder: Path, output: Path) -> None:
@@ -113,40 +160,30 @@ def _translate_alone(folder: Path, output: Path) -> None:
 
 
 def _embed_alone(rows: int, output: Path) -> None:
-    embed(rows, output, LocalRunner(1))
+    embed_passages(rows, output, LocalRunner(1))
 
 
-def _seconds(jobs: Sequence[Callable[[Path], None]], output: Path) -> float:
-    started = time.perf_counter()
+def _measure(jobs: Sequence[Callable[[Path], None]], output: Path, started: Processes) -> Took:
+    begun, cpu_s = time.perf_counter(), _cpu_s(started)
     children = [forked(partial(job, output.with_name(f"{output.name}-{n}"))) for n, job in enumerate(jobs)]
     got_through = [ended(child) for child in children]
+    took = Took(time.perf_counter() - begun, _cpu_s(started) - cpu_s)
     if not all(got_through):
         raise SystemExit("a run failed by itself")
-    return time.perf_counter() - started
+    for n in range(len(jobs)):
+        shutil.rmtree(output.with_name(f"{output.name}-{n}"))
+    return took
 
 
-@contextmanager
-def s3_server(folder: Path) -> Iterator[dict[str, str]]:
-    """An S3 server with a bucket, and the variables that lead to it."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    with (folder / "s3.log").open("wb") as log:
-        server = subprocess.Popen([sys.executable, "-m", "moto.server", "-p", str(port)], stdout=log, stderr=log)
-    variables = {
-        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
-        "AWS_ACCESS_KEY_ID": "anyone",
-        "AWS_SECRET_ACCESS_KEY": "anything",
-        "AWS_DEFAULT_REGION": "us-east-1",
-    }
-    try:
-        make = "import time, s3fs\nfor _ in range(100):\n try: s3fs.S3FileSystem().mkdir('shards'); break\n"
-        make += " except Exception: time.sleep(0.2)\nelse: raise SystemExit('no S3 server')"
-        subprocess.run([sys.executable, "-c", make], check=True, env=os.environ | variables)
-        os.environ.update(variables)
-        yield variables
-    finally:
-        kill(server)
+def _cpu_s(started: Processes) -> float:
+    """What the processes of the cluster, and all that have ended, have used so far."""
+    ticks = 0
+    for process in (started.scheduler, *started.workers):
+        if process is not None:
+            fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+    own = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return ticks / os.sysconf("SC_CLK_TCK") + own.ru_utime + own.ru_stime
 
 
 @dataclass
@@ -185,6 +222,7 @@ class Trials:
                 got_through = ended(forked(job)) or (output.exists() and not journal.exists())
             identical += digest(output) == digest(expected) and not journal.exists()
             shutil.rmtree(output)
+            print(f"{killed.total()} of {kills}, {identical} identical", file=sys.stderr)
         return killed, midway, identical
 
     def _kill(self, victim: str, coordinator: int) -> None:
@@ -228,84 +266,173 @@ def _place(shards: str, folder: Path) -> Iterator[str | None]:
         yield str(folder / "shards") if shards == "folder" else None
 
 
-@dataclass(frozen=True)
-class Nothing(RemoteTask):
-    """A shard of nothing."""
+_DIM, _SHARD_ROWS = 4, 8_192
 
-    digest: str = "nothing"
+
+@dataclass(frozen=True)
+class MadeUp(RemoteTask):
+    """A shard of rows that nobody made."""
+
+    digest: str = "made-up"
 
     def open(self) -> Callable[[Shard], Made]:
         """Nothing to open."""
-        return _nothing
+        return _made_up
 
 
-def _nothing(shard: Shard) -> Made:
-    return Made({"rows": np.zeros(1, np.float32)}, {"row": shard.start})
+def _made_up(shard: Shard) -> Made:
+    return Made({"rows": np.zeros(1, np.float32)}, {"true": shard.start % 7})
 
 
-class NothingTask(ShardTask):
-    """What hands out shards of nothing."""
+@dataclass(frozen=True)
+class MadeUpTask(ShardTask):
+    """Hands out made-up shards; their rows stay holes in the file."""
+
+    rows: RowFile
 
     def open(self) -> Callable[[Shard], ShardResult]:
         """For this process."""
-        return lambda shard: self.put(shard, _nothing(shard))
+        return lambda shard: self.put(shard, _made_up(shard))
 
-    def remote(self) -> Nothing:
-        """For another."""
-        return Nothing()
+    def remote(self) -> MadeUp:
+        """For another, by a module that it finds: not __main__, which is another one there."""
+        import cluster
+
+        return cluster.MadeUp()
 
     def put(self, shard: Shard, made: Made) -> ShardResult:
-        """To no place."""
-        return ShardResult(shard, Path(os.devnull), 0, 0, made.facts)
+        """Into the hole."""
+        self.rows.mark(shard.start, shard.stop)
+        begin, end = self.rows.place(shard.start), self.rows.place(shard.stop)
+        return ShardResult(shard, self.rows.path, begin, end, made.facts)
+
+
+@dataclass
+class MadeUpJob(StoreJob):
+    """A store of made-up rows: everything that a coordinator does, but for opening a store."""
+
+    total: int = 0
+    journal_bytes: int = 0
+
+    stage = "made up"
+
+    def configuration(self) -> Configuration:
+        """Of nothing but the number of rows."""
+        return Configuration("made up", {"rows": self.total})
+
+    def shards(self) -> Iterator[Shard]:
+        """Smaller than those of a real store, so that there are more."""
+        return shards_of(self.total, _SHARD_ROWS)
+
+    def task(self, work: Work) -> MadeUpTask:
+        """A file of holes."""
+        return MadeUpTask(RowFile(work.content / "rows", b"", _DIM, self.total, work.finished))
+
+    def finish(self, work: Work) -> dict[str, int]:
+        """As a translation does, which counts true vectors, and hashes the file."""
+        self.journal_bytes = work.journal.path.stat().st_size
+        rows = RowFile(work.content / "rows", b"", _DIM, self.total, work.finished)
+        rows.finish()
+        work.digest.of(rows.path)
+        return {"true": sum(part.facts["true"] for part in work.parts)}
 
 
 def measure_memory(counts: Sequence[int]) -> None:
-    """Print the resident memory of the coordinator."""
-    print("    shards   coordinator MiB   seconds")
-    with tempfile.TemporaryDirectory() as name, processes(Path(name), environment=_with_this()) as started:
-        for shards in counts:
-            if not ended(forked(partial(_hand_out, DaskRunner(str(started.file)), shards))):
+    """Print the resident memory of the coordinator and of the scheduler."""
+    print("       rows   shards  coordinator MiB  scheduler MiB  journal B/shard  CPU ms/shard  seconds")
+    with tempfile.TemporaryDirectory() as name, processes(Path(name), environment=with_this()) as started:
+        for rows in counts:
+            if not ended(forked(partial(_hand_out, started, Path(name) / f"made-up-{rows}", rows))):
                 raise SystemExit("a run failed by itself")
 
 
-def _with_this() -> dict[str, str]:
-    """Where workers find the task of this file."""
+def measure_commit(rows: int) -> None:
+    """Print the memory that a translation takes, without pages of files, beside the size of the vectors."""
+    print("index       rows  vectors MiB  memory MiB  of its children")
+    for kind in ("flat", "ivf"):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            ended(forked(partial(prepare, kind, folder, rows)))
+            if not ended(forked(partial(_commit, kind, folder, rows))):
+                raise SystemExit("a run failed by itself")
+
+
+def _commit(kind: str, folder: Path, rows: int) -> None:
+    peaks, stop = [0.0, 0.0], threading.Event()
+
+    def watch() -> None:
+        while not stop.wait(0.01):
+            own = os.getpid()
+            children = Path(f"/proc/{own}/task/{own}/children").read_text().split()
+            peaks[0] = max(peaks[0], _anonymous_mib(str(own)))
+            peaks[1] = max(peaks[1], sum(map(_anonymous_mib, children)))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    translate(folder, folder / "new", LocalRunner(1))
+    stop.set()
+    watcher.join()
+    size = (open_store(folder / "new").info.dim * 4 * rows) / (1 << 20)
+    print(f"{kind:6} {rows:9,} {size:12.0f} {peaks[0]:11.0f} {peaks[1]:16.0f}", flush=True)
+
+
+def _anonymous_mib(process: str) -> float:
+    with suppress(OSError, StopIteration):
+        lines = Path(f"/proc/{process}/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) / 1024
+    return 0.0
+
+
+def with_this() -> dict[str, str]:
+    """The variables by which workers find the task of this file."""
     return {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])}
 
 
-def _hand_out(runner: DaskRunner, shards: int) -> None:
-    import cluster  # not __main__, which is another module in a worker
+def _hand_out(started: Processes, output: Path, rows: int) -> None:
+    begun, job = time.perf_counter(), MadeUpJob(rows)
+    write_store(output, job, runner=DaskRunner(str(started.file)))
+    shutil.rmtree(output)
+    used, shards = resource.getrusage(resource.RUSAGE_SELF), -(-rows // _SHARD_ROWS)
+    scheduler = started.scheduler.pid if started.scheduler else 0
+    cpu_ms = 1_000 * (used.ru_utime + used.ru_stime) / shards
+    print(
+        f"{rows:11,} {shards:8,} {used.ru_maxrss / 1024:16.0f} {_peak_mib(scheduler):14.0f} "
+        f"{job.journal_bytes / shards:16.0f} {cpu_ms:13.1f} {time.perf_counter() - begun:8.1f}",
+        flush=True,
+    )
 
-    begun, count = time.perf_counter(), 0
-    for _ in runner.run(cluster.NothingTask(), (Shard(row, row + 1) for row in range(shards))):
-        count += 1
-    if count != shards:
-        raise SystemExit(1)
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"{shards:10,} {most:17.0f} {time.perf_counter() - begun:9.1f}", flush=True)
+
+def _peak_mib(process: int) -> float:
+    """The most memory that a process has had resident."""
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
 
 
 def main() -> None:
-    """Print one of three tables."""
+    """Print one of four tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parts = parser.add_subparsers(dest="part", required=True)
     speed = parts.add_parser("speed")
-    speed.add_argument("--rows", type=int, default=200_000)
-    speed.add_argument("--texts", type=int, default=20_000)
+    speed.add_argument("--rows", type=int, default=100_000)
+    speed.add_argument("--texts", type=int, default=4_096)
     kills = parts.add_parser("kills")
     kills.add_argument("--kills", type=int, default=50)
     kills.add_argument("--rows", type=int, default=20_000)
     kills.add_argument("--shards", choices=["none", "folder", "s3"], default="none")
     kills.add_argument("--seed", type=int, default=0)
     memory = parts.add_parser("memory")
-    memory.add_argument("--shards", type=int, nargs="+", default=[10_000, 100_000])
+    memory.add_argument("--rows", type=int, nargs="+", default=[10**6, 10**7, 10**8])
+    commit = parts.add_parser("commit")
+    commit.add_argument("--rows", type=int, default=2_000_000)
     arguments = parser.parse_args()
     os.environ["SOURCE_DATE_EPOCH"] = "1700000000"
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # clusters that were started end with it
     if arguments.part == "speed":
         compare_speed(arguments.rows, arguments.texts)
+    elif arguments.part == "commit":
+        measure_commit(arguments.rows)
     elif arguments.part == "memory":
-        measure_memory(arguments.shards)
+        measure_memory(arguments.rows)
     elif not count_kills(arguments.kills, arguments.rows, arguments.shards, arguments.seed):
         raise SystemExit(1)
 

@@ -153,7 +153,7 @@ class _FillJob(StoreJob):
         options = {"model": self.embedder.cache_scope("document"), "known texts": digest, "rows per batch": self.rows}
         return Configuration("backfill", self.store.snapshot().as_json(), {**options, **options_of(self.output)})
 
-    def shards(self) -> list[Shard]:
+    def shards(self) -> Iterator[Shard]:
         return shards_of(self.total, self.rows)
 
     def task(self, work: Work) -> ShardTask:

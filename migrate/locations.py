@@ -1,4 +1,4 @@
-"""Locations of stores: what is secret in one, and the parts of one that names a table or a collection.
+"""Locations of stores and stitches: what is secret in one, and the parts of one that names a table or a collection.
 
 A password is taken out of a location before anything else sees it, and remembered for this process alone: what is
 printed, noted in a manifest or compared between runs never has it. Whoever connects asks `secrets_of`.
@@ -9,11 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, unquote, urlencode
 
 _USER: Final = re.compile(r"(://[^/?#@:]*):([^/?#]*)@")
 _UNQUOTED: Final = re.compile(r"(://[^/?#@:]*):(?!\d+(?:[/?#]|$))([^@]*)@")
+_URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _SETTING: Final = re.compile(r"([?&])(password|sslpassword|api[_-]?key|token)=([^&#]*)(&?)", re.IGNORECASE)
 
 _secrets: dict[str, dict[str, str]] = {}
@@ -47,6 +49,18 @@ def hide_secrets(location: str) -> str:
     if secrets:
         _secrets.setdefault(hidden.partition("#")[0], {}).update(secrets)
     return hidden
+
+
+def place_of(location: str | Path) -> Path | str:
+    """A path of this machine, or a URL such as `s3://bucket/folder` without what is secret in it.
+
+    >>> place_of("s3://bucket/stitch/"), place_of("my-stitch"), place_of("file:///tmp/stitch")
+    ('s3://bucket/stitch', PosixPath('my-stitch'), PosixPath('/tmp/stitch'))
+    """
+    if isinstance(location, Path) or not _URL.match(location):
+        return Path(location)
+    url = hide_secrets(location).rstrip("/")
+    return Path(url.removeprefix("file://")) if url.startswith("file:///") else url
 
 
 def secrets_of(location: str) -> Mapping[str, str]:

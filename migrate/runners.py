@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -53,10 +53,15 @@ DoShard = Callable[[Shard], ShardResult]
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A shard as it was made elsewhere, to be put into its place; `facts` are what JSON can hold."""
+    """A shard as it was made elsewhere, to be put into its place; `facts` are what JSON can hold.
+
+    `file` is the name that it is kept under until it is there, if it is; `is_new` says that this run has made it.
+    """
 
     arrays: Mapping[str, NDArray[Any]]
     facts: Mapping[str, Any] = field(default_factory=dict)
+    file: str | None = None
+    is_new: bool = True
 
     @property
     def facts_json(self) -> bytes:
@@ -67,6 +72,10 @@ class Made:
     def of(cls, facts_json: bytes, arrays: Mapping[str, NDArray[Any]]) -> Made:
         """The opposite of `facts_json`."""
         return cls(arrays, json.loads(facts_json))
+
+    def kept_as(self, file: str, *, is_new: bool) -> Made:
+        """The same, out of a file."""
+        return replace(self, file=file, is_new=is_new)
 
 
 class RemoteTask(ABC):
@@ -80,6 +89,11 @@ class RemoteTask(ABC):
     @abstractmethod
     def open(self) -> Callable[..., Any]:
         """Open what is needed, once in each thread, and return the function that makes a shard."""
+
+    def name_of(self, *arguments: Any) -> str:
+        """A name for what that function makes of these: hexadecimal digits and hyphens."""
+        (shard,) = arguments
+        return f"{shard.start:012d}-{shard.stop:012d}"
 
 
 class ShardTask(ABC):
@@ -111,9 +125,12 @@ class ShardTask(ABC):
 
 
 class Pool(Protocol):
-    """Workers that have opened one task. `places` is how many calls are worth having under way."""
+    """Workers that have opened one task."""
 
-    places: int
+    @property
+    def places(self) -> int:
+        """How many calls are worth having under way."""
+        ...
 
     def call(self, *arguments: Any) -> Any:
         """What a worker's function returns; waits for it. For several threads at once.
@@ -125,13 +142,22 @@ class Pool(Protocol):
         """
         ...
 
+    def release(self, names: Iterable[str]) -> None:
+        """Remove the files of what was made and is in its place now."""
+        ...
+
     def stop(self) -> None:
         """Let calls that wait raise an error; what comes of them is not wanted any more."""
         ...
 
 
 class Runner(Protocol):
-    """Does shards. `embeds` says whether models are to be run by its workers."""
+    """Does shards."""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether its workers are processes of this machine, which have its files and its devices."""
+        ...
 
     @property
     def embeds(self) -> bool:
@@ -150,9 +176,10 @@ class Runner(Protocol):
 _ENDED = "a worker process ended before its work was done, perhaps for lack of memory; the same command continues"
 
 
-def shards_of(count: int, rows: int) -> list[Shard]:
-    """The shards of `count` rows, `rows` in each but the last."""
-    return [Shard(start, min(start + rows, count)) for start in range(0, count, rows)]
+def shards_of(count: int, rows: int, start: int = 0) -> Iterator[Shard]:
+    """The shards of `count` rows from `start` on, `rows` in each but the last."""
+    stop = start + count
+    return (Shard(first, min(first + rows, stop)) for first in range(start, stop, rows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +193,11 @@ class LocalRunner:
     """
 
     processes: int | None = None
+
+    @property
+    def is_local(self) -> bool:
+        """They are."""
+        return True
 
     def run(self, task: ShardTask, shards: Iterable[Shard]) -> Generator[ShardResult, None, None]:
         """Do every shard; in order where one process does them all.
@@ -185,7 +217,7 @@ class LocalRunner:
         if processes < 2:
             yield from map(task.open(), chain(few, waiting))
             return
-        yield from _in_processes(task, [*few, *waiting], processes)
+        yield from _in_processes(task, chain(few, waiting), processes)
 
     @property
     def embeds(self) -> bool:
@@ -222,6 +254,9 @@ class _LocalPool:
         except (TerminatedWorkerError, ShutdownExecutorError, CancelledError) as error:
             raise OutputError(_ENDED) from error
 
+    def release(self, names: Iterable[str]) -> None:
+        """Nothing is kept in files."""
+
     def stop(self) -> None:
         """End the processes."""
         self.executor.shutdown(wait=False, kill_workers=True)
@@ -245,7 +280,7 @@ def _call(arguments: tuple[Any, ...]) -> Any:
     return _functions[-1](*arguments)
 
 
-def _in_processes(task: ShardTask, shards: list[Shard], processes: int) -> Generator[ShardResult, None, None]:
+def _in_processes(task: ShardTask, shards: Iterable[Shard], processes: int) -> Generator[ShardResult, None, None]:
     from joblib import Parallel, delayed
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 

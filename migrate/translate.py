@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -17,7 +19,7 @@ import numpy as np
 
 from migrate.checkpoint.folder import LOCAL, Configuration, Place, StoreJob, Work, rows_left, write_store
 from migrate.display import notebook_html
-from migrate.errors import StitchError, StoreError
+from migrate.errors import LeadMigrateError, StitchError, StoreError
 from migrate.files import canonical_json, write_bytes
 from migrate.locations import known_secrets, remember_secrets
 from migrate.manifest import Manifest, StoreFacts
@@ -216,7 +218,7 @@ class _TranslateJob(StoreJob):
     def _options(self) -> dict[str, Any]:
         return {"stitch": self.fitted.digest(), "patch": self.patch, "rows per batch": self.rows}
 
-    def shards(self) -> list[Shard]:
+    def shards(self) -> Iterator[Shard]:
         """Of 64 MiB; of one batch where the stitch reads texts, which takes seconds."""
         batches = 1 if self.fitted.reads_texts else max(_PART_BYTES // (4 * self.fitted.dim * self.rows), 1)
         return shards_of(self.total, batches * self.rows)
@@ -359,7 +361,7 @@ class RemoteTranslation(RemoteTask):
         from migrate.stitch.persistence import load_stitch
 
         remember_secrets(self.secrets)
-        store = open_store(self.source)
+        store = _open_again(self.source)
         if (difference := store.snapshot().difference(self.fingerprint)) is not None:
             raise StoreError(f"{self.source}: expected the store that is translated, found another ({difference})")
         with tempfile.TemporaryDirectory(prefix="lead-migrate-") as folder:
@@ -367,6 +369,23 @@ class RemoteTranslation(RemoteTask):
                 (Path(folder) / name).write_bytes(content)
             fitted = load_stitch(folder)
         return partial(_make_shard, store, fitted, self.rows, self.patch)
+
+
+_open_here = threading.local()
+"""The store that this thread has translated last, and what it was then."""
+
+
+def _open_again(location: str) -> Store:
+    """A store, which need not be read again where it is the one of the run before: one that was broken off, say."""
+    kept: tuple[str, Store, Snapshot] | None = getattr(_open_here, "kept", None)
+    if kept is not None and kept[0] == location:
+        with suppress(LeadMigrateError):
+            kept[1].check_unchanged(kept[2])
+            return kept[1]
+    _open_here.kept = None  # before another is read: both may be large
+    store = open_store(location)
+    _open_here.kept = location, store, store.snapshot()
+    return store
 
 
 def _make_shard(store: Store, fitted: FittedStitch, rows: int, patch: bool, shard: Shard) -> Made:

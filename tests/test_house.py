@@ -81,7 +81,7 @@ HOMES = {
     "rich": ["cli/terminal", "report/summary", "report/terminal"],
     "distributed": ["cluster/"],
     "dask": ["cluster/"],
-    "fsspec": ["cluster/files"],
+    "fsspec": ["cluster/folder"],
     "threadpoolctl": ["threads.py"],
     "tenseal": ["private/ckks"],
 }

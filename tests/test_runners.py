@@ -35,9 +35,10 @@ class Task(ShardTask):
 
 
 def test_shards_cover_every_row_once():
-    assert shards_of(10, 4) == [Shard(0, 4), Shard(4, 8), Shard(8, 10)]
-    assert shards_of(8, 4) == [Shard(0, 4), Shard(4, 8)]
-    assert shards_of(0, 4) == []
+    assert list(shards_of(10, 4)) == [Shard(0, 4), Shard(4, 8), Shard(8, 10)]
+    assert list(shards_of(8, 4)) == [Shard(0, 4), Shard(4, 8)]
+    assert list(shards_of(0, 4)) == []
+    assert list(shards_of(6, 4, 8)) == [Shard(8, 12), Shard(12, 14)]
 
 
 def test_a_task_that_is_not_portable_is_done_here_in_order(tmp_path):

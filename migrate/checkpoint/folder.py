@@ -24,6 +24,7 @@ import logging
 import os
 import shutil
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -38,8 +39,8 @@ from migrate.checkpoint.journal import (
     VERSION,
     FileDigest,
     Journal,
-    Part,
     PartRecorder,
+    Parts,
     Record,
     reach,
     read_journal,
@@ -80,10 +81,13 @@ class Work:
     """
 
     path: Path
-    parts: list[Part] = field(default_factory=list)
+    parts: Parts = field(init=False)
     total: int | None = None
     digest: FileDigest = field(default_factory=FileDigest)
     disputed: bool = False
+
+    def __post_init__(self) -> None:
+        self.parts = Parts(self.journal.path)
 
     @property
     def content(self) -> Path:
@@ -108,12 +112,21 @@ class Work:
     @property
     def rows(self) -> int:
         """How many rows are durable."""
-        return sum(len(part.shard) for part in self.parts)
+        return self.parts.rows
 
     @property
     def finished(self) -> tuple[tuple[int, int], ...] | None:
         """The ranges of rows that are durable; None where there are none."""
-        return tuple((part.start, part.stop) for part in self.parts) or None
+        return self.parts.ranges or None
+
+    def lacking(self, shards: Iterable[Shard]) -> Iterator[Shard]:
+        """Those of some shards that are not durable now."""
+        ranges = self.parts.ranges
+        starts = [start for start, _ in ranges]
+        for shard in shards:
+            at = bisect_right(starts, shard.start) - 1
+            if at < 0 or shard.stop > ranges[at][1]:
+                yield shard
 
     def recorder(self) -> PartRecorder:
         """What records further shards."""
@@ -138,18 +151,7 @@ def rows_done(output: Path, command: str) -> int:
     record = look_at(output)
     if record is None or record.configuration.get("command") != command:
         return 0
-    parts = _without_gaps(record.parts)
-    return parts[-1].stop if parts else 0
-
-
-def _without_gaps(parts: Iterable[Part]) -> list[Part]:
-    """The parts in order, from row 0 on up to the first gap."""
-    kept: list[Part] = []
-    for part in sorted(parts, key=lambda part: part.start):
-        if part.start != (kept[-1].stop if kept else 0):
-            break
-        kept.append(part)
-    return kept
+    return record.parts.without_gaps().rows
 
 
 def rows_left(output: Path, command: str, count: int) -> NDArray[np.int64]:
@@ -157,8 +159,8 @@ def rows_left(output: Path, command: str, count: int) -> NDArray[np.int64]:
     left = np.ones(count, dtype=bool)
     record = look_at(output)
     if record is not None and record.configuration.get("command") == command:
-        for part in record.parts:
-            left[part.start : part.stop] = False
+        for start, stop in record.parts.ranges:
+            left[start:stop] = False
     return np.flatnonzero(left)
 
 
@@ -559,10 +561,10 @@ def write_store(
     def fill(work: Work) -> Facts:
         work.total = job.total
         if job.in_order:
-            work.parts[:] = _without_gaps(work.parts)
-        task, finished = job.task(work), {part.shard for part in work.parts}
+            work.parts = work.parts.without_gaps()
+        task = job.task(work)
         rows = work.rows
-        results = runner.run(task, (shard for shard in job.shards() if shard not in finished))
+        results = runner.run(task, work.lacking(job.shards()))
         with work.recorder() as recorder, closing(results):
             progress(job.stage, rows, job.total)
             for result in results:
@@ -595,7 +597,7 @@ def _take_up(work: Work, output: Place, configuration: Configuration, *, force: 
         work.journal.cut(record.size)
         work.parts = sound_parts(work.path, record.parts, work.digest)
         if len(work.parts) < len(record.parts):
-            damaged = sum(len(part.shard) for part in record.parts) - work.rows
+            damaged = record.parts.rows - work.rows
             _log.warning("%s: %d rows are damaged and are made again", output, damaged)
             return _begin_after(work, configuration)
     return record
@@ -608,15 +610,16 @@ def _begin(work: Work, output: Place, configuration: Configuration) -> Record:
     work.journal.begin(configuration.as_json())
     sync_folder(work.path.parent)
     reach("begun")
-    return Record(configuration.as_json())
+    return Record(configuration.as_json(), work.parts)
 
 
 def _begin_after(work: Work, configuration: Configuration) -> Record:
     """Write a new journal, without the shards that are not sound."""
-    journal = work.journal
+    sound, journal = iter(work.parts), work.journal
     journal.begin(configuration.as_json())
-    for part in work.parts:
-        journal.add_part(part)
+    work.parts = Parts(journal.path)
+    for part in sound:
+        work.parts.add(part, journal.add_part(part))
     return Record(configuration.as_json(), work.parts)
 
 

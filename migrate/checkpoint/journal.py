@@ -13,17 +13,22 @@ n-th time.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import logging
 import os
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, BinaryIO, Final, overload
 
+import numpy as np
+
+from migrate.errors import OutputError
 from migrate.files import VARIABLE as VARIABLE
 from migrate.files import reach as reach
 from migrate.files import sha256_file, sync_folder
@@ -58,6 +63,106 @@ class Part:
         return Shard(self.start, self.stop)
 
 
+class Parts(Sequence[Part]):
+    """Shards that are on disk, in the order in which they were finished.
+
+    In memory are the rows of each, and where its line begins in the journal at `path`: 24 bytes a shard, however much
+    was noted of it. The rest is read again when it is asked for.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._starts, self._stops, self._lines = array("q"), array("q"), array("q")
+
+    def add(self, part: Part, line: int) -> None:
+        """Take note of a shard whose line begins at that byte."""
+        self.add_rows(part.start, part.stop, line)
+
+    def add_rows(self, start: int, stop: int, line: int) -> None:
+        """As `add`, with only what is kept in memory."""
+        self._starts.append(start)
+        self._stops.append(stop)
+        self._lines.append(line)
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    @overload
+    def __getitem__(self, index: int) -> Part: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Part]: ...
+    def __getitem__(self, index: int | slice) -> Part | Sequence[Part]:
+        if isinstance(index, slice):
+            return self.take(range(len(self))[index])
+        with self._path.open("rb") as file:
+            return _part_at(file, self._lines[index])
+
+    def __iter__(self) -> Iterator[Part]:
+        """Each part, from the journal as it is now, even if another takes its place meanwhile."""
+        file = self._path.open("rb") if self._lines else io.BytesIO()
+        return _parts_at(file, self._lines)
+
+    @property
+    def rows(self) -> int:
+        """How many rows they have."""
+        return sum(self._stops) - sum(self._starts)
+
+    @property
+    def ranges(self) -> tuple[tuple[int, int], ...]:
+        """Their rows, (start, stop), in order; those that touch made one."""
+        merged: list[tuple[int, int]] = []
+        for start, stop in (self._rows(index) for index in self._in_order()):
+            if merged and start <= merged[-1][1]:
+                merged[-1] = (merged[-1][0], max(stop, merged[-1][1]))
+            else:
+                merged.append((start, stop))
+        return tuple(merged)
+
+    def without_gaps(self) -> Parts:
+        """The parts in order, from row 0 on up to the first gap."""
+        kept: list[int] = []
+        for index in self._in_order():
+            if self._starts[index] != (self._stops[kept[-1]] if kept else 0):
+                break
+            kept.append(index)
+        return self.take(kept)
+
+    def newest(self) -> Parts:
+        """Without those that were made again since."""
+        starts = np.array(self._starts)
+        if np.unique(starts).size == len(starts):
+            return self
+        last = {self._rows(index): index for index in range(len(self))}  # where the first of them was, as a dict does
+        return self.take(last.values())
+
+    def take(self, indices: Iterable[int]) -> Parts:
+        """Some of them."""
+        taken = Parts(self._path)
+        for index in indices:
+            taken.add_rows(*self._rows(index), self._lines[index])
+        return taken
+
+    def _rows(self, index: int) -> tuple[int, int]:
+        return self._starts[index], self._stops[index]
+
+    def _in_order(self) -> Iterator[int]:
+        return iter(np.argsort(np.array(self._starts, np.int64), kind="stable").tolist())
+
+
+def _parts_at(file: BinaryIO, lines: Iterable[int]) -> Iterator[Part]:
+    with file:
+        for line in lines:
+            yield _part_at(file, line)
+
+
+def _part_at(file: BinaryIO, line: int) -> Part:
+    file.seek(line)
+    step = _unsealed(file.readline().removesuffix(b"\n"))
+    if step is None or "part" not in step:
+        raise OutputError(f"{file.name}: the journal was changed while it was read; run the same command again")
+    return Part(**step["part"])
+
+
 @dataclass(slots=True)
 class Record:
     """A journal as it was read: `size` bytes of it are sound.
@@ -66,7 +171,7 @@ class Record:
     """
 
     configuration: Mapping[str, Any]
-    parts: list[Part] = field(default_factory=list)
+    parts: Parts
     complete: Mapping[str, Any] | None = None
     steps: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     size: int = 0
@@ -88,9 +193,9 @@ class Journal:
         """Keep the first `size` bytes."""
         os.truncate(self.path, size)
 
-    def add_part(self, part: Part) -> None:
-        """Note that a shard is on disk."""
-        self._append({"part": asdict(part)})
+    def add_part(self, part: Part) -> int:
+        """Note that a shard is on disk, and return where its line begins."""
+        return self._append({"part": asdict(part)})
 
     def add_complete(self, facts: Mapping[str, Any]) -> None:
         """Note that the output lacks nothing but its name."""
@@ -100,10 +205,11 @@ class Journal:
         """Note that one of several outputs is complete."""
         self._append({"step": name, "facts": facts})
 
-    def _append(self, step: Mapping[str, Any]) -> None:
+    def _append(self, step: Mapping[str, Any]) -> int:
         line = _sealed(step)
         descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
+            begin = os.lseek(descriptor, 0, os.SEEK_END)
             # In two halves for the sake of the failpoint: a line can tear anywhere.
             _write_all(descriptor, line[: len(line) // 2])
             reach("torn")
@@ -111,35 +217,38 @@ class Journal:
             os.fdatasync(descriptor)
         finally:
             os.close(descriptor)
+        return begin
 
 
 def read_journal(path: Path, *, quiet: bool = False) -> Record | None:
     """What a journal says, or None where it says nothing usable; what is damaged is told in the log, if not `quiet`."""
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        return None
     record: Record | None = None
     position = 0
-    for line in content.split(b"\n")[:-1]:
-        step = _unsealed(line)
-        if step is None or (record is None and step.get("version") != VERSION):
-            if not quiet:
-                _log.warning("%s: the journal is damaged; what follows the damage is done again", path)
-            break
-        position += len(line) + 1
-        record = _take(record, step)
-        record.size = position
-    if record is not None:  # a shard that was made again counts once
-        record.parts = list({part.shard: part for part in record.parts}.values())
+    try:
+        with path.open("rb") as file:
+            for line in file:
+                if not line.endswith(b"\n"):  # torn
+                    break
+                step = _unsealed(line[:-1])
+                if step is None or (record is None and step.get("version") != VERSION):
+                    if not quiet:
+                        _log.warning("%s: the journal is damaged; what follows the damage is done again", path)
+                    break
+                record = _take(record, step, path, position)
+                position += len(line)
+                record.size = position
+    except FileNotFoundError:
+        return None
+    if record is not None:
+        record.parts = record.parts.newest()
     return record
 
 
-def _take(record: Record | None, step: dict[str, Any]) -> Record:
+def _take(record: Record | None, step: dict[str, Any], path: Path, line: int) -> Record:
     if record is None:
-        return Record(step["configuration"])
+        return Record(step["configuration"], Parts(path))
     if "part" in step:
-        record.parts.append(Part(**step["part"]))
+        record.parts.add(Part(**step["part"]), line)
     elif "step" in step:
         record.steps[step["step"]] = step["facts"]
     else:
@@ -191,7 +300,7 @@ class PartRecorder:
         Of the file that the shards are in; read on as they come.
     """
 
-    def __init__(self, journal: Journal, folder: Path, parts: list[Part], digest: FileDigest) -> None:
+    def __init__(self, journal: Journal, folder: Path, parts: Parts, digest: FileDigest) -> None:
         self._journal = journal
         self._folder = folder
         self._parts = parts
@@ -237,8 +346,7 @@ class PartRecorder:
         file = str(result.path.relative_to(self._folder))
         shard = result.shard
         part = Part(shard.start, shard.stop, file, result.begin, result.end, crc32, dict(result.facts))
-        self._journal.add_part(part)
-        self._parts.append(part)
+        self._parts.add(part, self._journal.add_part(part))
         reach("recorded")
 
 
@@ -292,9 +400,9 @@ def checksum(descriptor: int, begin: int, end: int, also: Callable[[bytes], None
     return crc32
 
 
-def sound_parts(folder: Path, parts: Iterable[Part], digest: FileDigest | None = None) -> list[Part]:
+def sound_parts(folder: Path, parts: Parts, digest: FileDigest | None = None) -> Parts:
     """The parts whose bytes are still those that were recorded; `digest` reads what of them comes in order."""
-    return [part for part in parts if _is_sound(folder / part.file, part, digest)]
+    return parts.take(index for index, part in enumerate(parts) if _is_sound(folder / part.file, part, digest))
 
 
 def _is_sound(path: Path, part: Part, digest: FileDigest | None) -> bool:

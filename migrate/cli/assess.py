@@ -36,7 +36,7 @@ _RATE_OPTIONS = (
     option("--calibrate", is_flag=True, help="Embed 64 documents with a local model, and time them."),
 )
 _QUALITY_OPTIONS = (
-    option("--stitch", type=options.PATH, help="Stitch fitted on STORE: says what is known of its quality."),
+    option("--stitch", type=options.STITCH, help="Stitch fitted on STORE: says what is known of its quality."),
     option("--report", type=options.PATH, help="JSON report of an audit with --frontier: says which plans are SAFE."),
 )
 
@@ -53,7 +53,7 @@ class RateOptions:
 class QualityOptions:
     """What was measured before of what a migration keeps."""
 
-    stitch: Path | None
+    stitch: Path | str | None
     report: Path | None
 
 
@@ -185,7 +185,7 @@ class _Place:
     model: list[str | Path]
 
 
-def _advise_plan(place: _Place, stitch: Path, quality: StitchQuality, best: Plan, *, quiet: bool) -> None:
+def _advise_plan(place: _Place, stitch: Path | str, quality: StitchQuality, best: Plan, *, quiet: bool) -> None:
     """The command that a plan begins with: another fit where the stitch reads other things than the plan does."""
     from migrate.cost.plans import FIRST_TOKENS, MIGRATE
     from migrate.reembed.choice import CONFIDENCE, RANDOM

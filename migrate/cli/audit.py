@@ -113,7 +113,7 @@ def read_trial(frontier: FrontierOptions, source: str | None, model: ModelOption
     from migrate.reembed import Budget, require_confidence
     from migrate.reembed.choice import QUERY_LOG
     from migrate.selection.query_log import MOST_QUERIES
-    from migrate.stitch.persistence import load_stitch
+    from migrate.stitch.persistence import load_stitch, stitch_folder
 
     stitch, policies, query_log = frontier.stitch, frontier.policies, frontier.query_log
     if frontier.shares is None:
@@ -126,7 +126,8 @@ def read_trial(frontier: FrontierOptions, source: str | None, model: ModelOption
     budgets = [Budget.parse(part) for part in frontier.shares.split(",")]
     if any(budget.unit != "share" for budget in budgets):
         raise UsageError(f"--frontier: expected shares of the store such as 10%,30%, found {frontier.shares!r}")
-    fitted = with_views(load_stitch(stitch), stitch, model)
+    loaded = load_stitch(stitch)
+    fitted = with_views(loaded, stitch_folder(stitch), model)
     if "confidence" in policies:
         require_confidence(fitted)  # refused before anything is spent
     log: Sequence[Query] = ()
@@ -171,7 +172,7 @@ _FRONTIER_OPTIONS = (
         metavar="10%,20%,...",
         help="Try what re-embedding these shares of --source would keep.  [without shares: 10, 20, 30 and 50 %]",
     ),
-    option("--stitch", type=options.PATH, help="Stitch that --frontier starts from, fitted on --source."),
+    option("--stitch", type=options.STITCH, help="Stitch that --frontier starts from, fitted on --source."),
     option(
         "--policy",
         "policies",
@@ -339,7 +340,7 @@ class FrontierOptions:
     """What a frontier is tried with."""
 
     shares: str | None
-    stitch: Path | None
+    stitch: Path | str | None
     policies: tuple[str, ...]
     query_log: Path | None
 

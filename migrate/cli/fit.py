@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 )
 @click.argument("store", type=options.STORE)
 @options.target
-@options.output
+@options.stitch_output
 @option(
     "--direction",
     type=click.Choice(["document", "query"]),
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 )
 @option(
     "--prior",
-    type=click.Path(path_type=Path),
+    type=options.STITCH,
     metavar="STITCH",
     help="Stitch of the same two models from another corpus, to lean on where that helps: worth most with few pairs.",
 )
 @option(
     "--grown-from",
-    type=click.Path(path_type=Path),
+    type=options.STITCH,
     metavar="STITCH",
     help="Stitch fitted before STORE grew: its sample, which is in the cache, is taken again; --sample counts it.",
 )
@@ -56,10 +56,10 @@ if TYPE_CHECKING:
 def command(
     store: str,
     target: str,
-    output: Path,
+    output: Path | str,
     direction: Direction,
-    prior: Path | None,
-    grown_from: Path | None,
+    prior: Path | str | None,
+    grown_from: Path | str | None,
     learning: LearningOptions,
     views: tuple[str, ...],
     price: float | None,
@@ -78,15 +78,20 @@ def command(
     With `--direction query` the map is learned the other way round, so that STORE as it is can be asked by the target
     model: by the arm `bridge` of an audit, or in an app by migrate.langchain.TranslatedEmbeddings.
     """
+    from migrate.cluster.folder import refuse_url
     from migrate.files import refuse_output
     from migrate.fit import FitOptions, plan_fit
+    from migrate.manifest import MANIFEST_NAME
     from migrate.stitch.persistence import load_stitch
     from migrate.stores import open_store
     from migrate.stores.file_store import folder_of
 
     quiet = general.quiet
     # refused before anything is spent
-    refuse_output(output, *options.local_paths(store, learning.query_log), force=general.force)
+    if isinstance(output, Path):
+        refuse_output(output, *options.local_paths(store, learning.query_log), force=general.force)
+    else:
+        refuse_url(output, MANIFEST_NAME, force=general.force)
     with progress_bar(quiet=quiet) as progress:
         opened = open_store(store, verify=True)
         paid = spending.open(quiet=quiet)
@@ -125,16 +130,19 @@ def command(
     if learning.query_log is not None:
         show(options.log_sentence(fitted.manifest, by_vectors=old is not None))
     if direction == "query":
-        bridge = shlex.join(["--source", store_word(store), "--bridge", str(output.absolute())])
+        bridge = shlex.join(
+            ["--source", store_word(store), "--bridge", str(output.absolute() if isinstance(output, Path) else output)]
+        )
         advise(f"an audit of a translated store sets this beside it with {bridge}", quiet=quiet)
         return
-    translated = opened.successor("translated") or free_path(output.with_name(f"{name_of(opened)}-translated"))
+    beside = output if isinstance(output, Path) else Path("stitch")
+    translated = opened.successor("translated") or free_path(beside.with_name(f"{name_of(opened)}-translated"))
     words = [store_word(store), output, "-o", translated, *model_words("--target", target)]
     advise_next("translate", *words, quiet=quiet)
 
 
 def _document(
-    fitted: FittedStitch, output: Path, direction: Direction, unread: dict[str, Unread | None], *, bare: bool
+    fitted: FittedStitch, output: Path | str, direction: Direction, unread: dict[str, Unread | None], *, bare: bool
 ) -> dict[str, Any]:
     from migrate.report.fit import WITHOUT_TEXTS
 
@@ -148,7 +156,7 @@ def _document(
     return {**facts, "schema_version": 1, "kind": "fit"}
 
 
-def _show(fitted: FittedStitch, output: Path, count: int, *, bare: bool) -> None:
+def _show(fitted: FittedStitch, output: Path | str, count: int, *, bare: bool) -> None:
     from migrate.report.fit import WITHOUT_TEXTS, fit_sentences
     from migrate.report.terminal import candidates_table, wrap
 

@@ -21,16 +21,18 @@ if TYPE_CHECKING:
 def command(store: str, as_json: bool) -> None:
     """Tell what is in STORE: format, index, vectors, metric, norms, texts, model, and anything odd.
 
-    Of STITCH, a folder that `fit` wrote: what it maps and reads, how it was judged, the singular values and bias of
-    each layer, and the loss curve of a network.
+    Of STITCH, a folder or a URL that `fit` wrote to: what it maps and reads, how it was judged, the singular values and
+    bias of each layer, and the loss curve of a network.
     """
+    from migrate.locations import place_of
     from migrate.manifest import artefact_kind
     from migrate.stores import open_store
     from migrate.stores.registry import path_in
 
     path = path_in(store)
-    if path is not None and artefact_kind(path) == "stitch":
-        _show_stitch(path, as_json=as_json)
+    place = place_of(store) if path is None else path
+    if isinstance(place, str) or (path is not None and artefact_kind(path) == "stitch"):
+        _show_stitch(place, as_json=as_json)
         return
     facts = _facts(open_store(store))
     if as_json:
@@ -42,7 +44,7 @@ def command(store: str, as_json: bool) -> None:
             show(f"{name.replace('_', ' '):{width}}  {_text(line)}")
 
 
-def _show_stitch(folder: Path, *, as_json: bool) -> None:
+def _show_stitch(folder: Path | str, *, as_json: bool) -> None:
     from migrate.report.stitch import stitch_document, stitch_rows
     from migrate.stitch.persistence import load_stitch
 

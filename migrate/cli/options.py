@@ -19,7 +19,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from migrate.cli.terminal import advise
-from migrate.locations import hide_secrets
+from migrate.locations import hide_secrets, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,6 +67,23 @@ class Location(click.types.StringParamType):
 
 
 STORE = Location()
+
+
+class Place(click.types.StringParamType):
+    """Where a stitch is: a path, or a URL such as `s3://BUCKET/FOLDER`, which no path is made of."""
+
+    name = "stitch"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path or the URL."""
+        return place_of(value) if value else self.fail("expected a path or a URL, found nothing", param, ctx)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Files and folders."""
+        return PATH.shell_complete(ctx, param, incomplete)
+
+
+STITCH = Place()
 
 
 def local_paths(*locations: Path | str | None) -> list[Path]:
@@ -177,6 +194,9 @@ verbose = option(
 )
 as_json = option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.", section=GENERAL)
 output = option("--output", "-o", type=PATH, required=True, help="Folder to write.")
+stitch_output = option(
+    "--output", "-o", type=STITCH, required=True, help="Folder to write, or a URL such as s3://BUCKET/FOLDER."
+)
 store_output = option(
     "--output", "-o", type=STORE, required=True, help="Folder to write, or KIND:LOCATION for a store of another kind."
 )
@@ -527,8 +547,6 @@ _RUNNER_OPTIONS = (
         metavar="N",
         help="Processes of the local runner, at most.  [default: one a core to translate texts, one to embed]",
     ),
-)
-_SHARDS_OPTION = (
     option(
         "--shards",
         metavar="LOCATION",
@@ -544,7 +562,7 @@ class RunnerOptions:
 
     runner: str | None
     workers: int | None
-    shards: str | None = None
+    shards: str | None
 
     def open(self) -> Runner:
         """The runner; raises as `migrate.cluster.runner_of`."""
@@ -554,10 +572,7 @@ class RunnerOptions:
 
 
 runner_options = option_group(RunnerOptions, "running", *_RUNNER_OPTIONS, section=MACHINES)
-"""Adds the options of `RunnerOptions` to what embeds, whose vectors always come over the network."""
-
-shard_runner_options = option_group(RunnerOptions, "running", *_RUNNER_OPTIONS, *_SHARDS_OPTION, section=MACHINES)
-"""Adds all options of `RunnerOptions`."""
+"""Adds the options of `RunnerOptions`."""
 
 _SUMMARY = "GITHUB_STEP_SUMMARY"
 _REPORT = option("--report", type=PATH, metavar="FILE", help="File to write the JSON report to.", section=REPORTS)

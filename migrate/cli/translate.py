@@ -195,7 +195,7 @@ def load_model_of_stitch(fitted: FittedStitch, folder: Path, spec: str | None, m
     "translate", "A store through a stitch.", example="lead-migrate translate my-store my-stitch -o new-store"
 )
 @click.argument("store", type=options.STORE)
-@click.argument("stitch", type=options.PATH)
+@click.argument("stitch", type=options.STITCH)
 @options.store_output
 @option(
     "--any-store", is_flag=True, help="Allow a store that the stitch was not fitted on, such as one that has grown."
@@ -203,11 +203,11 @@ def load_model_of_stitch(fitted: FittedStitch, folder: Path, spec: str | None, m
 @reembed_options
 @spending_options
 @options.model_options
-@options.shard_runner_options
+@options.runner_options
 @options.general_options(options.seed, options.force, options.restart, options.as_json, options.quiet)
 def command(
     store: str,
-    stitch: Path,
+    stitch: Path | str,
     output: str,
     any_store: bool,
     reembedding: ReembedOptions,
@@ -227,7 +227,7 @@ def command(
     from migrate.errors import UsageError
     from migrate.files import refuse_overlap
     from migrate.reembed import plan_translate
-    from migrate.stitch.persistence import load_stitch
+    from migrate.stitch.persistence import load_stitch, stitch_folder
     from migrate.stores import open_store
     from migrate.stores.registry import output_of
 
@@ -239,9 +239,10 @@ def command(
     with progress_bar(quiet=quiet) as progress:
         opened = open_store(store, verify=True)
         paid = spending.open(quiet=quiet)
-        fitted = with_views(load_stitch(stitch), stitch, model)
+        loaded, folder = load_stitch(stitch), stitch_folder(stitch)
+        fitted = with_views(loaded, folder, model)
         reporter = _Reporter(paid, fitted, reembedding.policy, reembedding.folder(place), progress)
-        refit = plan_budget(reembedding, opened, fitted, stitch, place, model, general, reporter.announce())
+        refit = plan_budget(reembedding, opened, fitted, folder, place, model, general, reporter.announce())
         plan = plan_translate(
             opened,
             fitted,

@@ -1,9 +1,9 @@
-"""Files of finished shards at a place that all machines see: `s3://`, `gs://`, a folder ...; by fsspec.
+"""Files of finished shards at a place that all machines see: `s3://`, `gs://`, a folder ...
 
-    LOCATION/CONFIGURATION/START-STOP-SHA256.npz
+    LOCATION/CONFIGURATION/NAME-SHA256.npz
 
-The name says what is in a file: the digest of the configuration, the rows, and the hash of the content. A file is
-written aside and renamed where the place is a folder; an object store puts it whole. What is there is never changed.
+CONFIGURATION is a digest of what the shards are made from, NAME says which one it is: its rows, or a digest of the
+texts that are embedded in it. SHA256 is that of the content.
 """
 
 from __future__ import annotations
@@ -11,20 +11,21 @@ from __future__ import annotations
 import hashlib
 import io
 import re
-import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 import numpy as np
 
-from migrate.errors import OutputError, UsageError
-from migrate.locations import scrub
-from migrate.runners import Made, RemoteTask, Shard
+from migrate.cluster.folder import Folder
+from migrate.errors import OutputError
+from migrate.runners import Made, Pool, RemoteTask
 
-_NAME = re.compile(r"(\d+)-(\d+)-([0-9a-f]{64})\.npz")
+_NAME = re.compile(r"([0-9a-f-]+)-([0-9a-f]{64})\.npz")
 _FACTS = "facts"
+
+ROUNDS: Final = 3
+"""How often a shard is made whose file proves damaged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,83 +35,37 @@ class ShardFiles:
     location: str
     of: str
 
-    def find(self) -> dict[Shard, str]:
-        """The names of the files that are there, by their rows.
+    def find(self) -> dict[str, str]:
+        """The files that are there, by the name of the shard; raises as `Folder.names`."""
+        matches = filter(None, map(_NAME.fullmatch, self._folder.names()))
+        return {match[1]: match[0] for match in matches}
 
-        Raises
-        ------
-        UsageError
-            Nothing is known of such places.
-        OutputError
-            The place cannot be read.
-        """
-        with self._errors():
-            system, folder = self._open()
-            if not system.exists(folder):
-                return {}
-            system.invalidate_cache()
-            names = [str(path).rpartition("/")[2] for path in system.ls(folder, detail=False)]
-        matches = filter(None, map(_NAME.fullmatch, sorted(names)))
-        return {Shard(int(match[1]), int(match[2])): match[0] for match in matches}
-
-    def write(self, shard: Shard, made: Made) -> str:
-        """Keep a shard and return the name of its file; the same one for the same content.
-
-        Raises
-        ------
-        OutputError
-            The place cannot be written to.
-        """
+    def write(self, shard: str, made: Made) -> str:
+        """Keep a shard and return the name of its file; the same one for the same content. Raises as `Folder.write`."""
         content = _packed(made)
-        name = f"{shard.start:012d}-{shard.stop:012d}-{hashlib.sha256(content).hexdigest()}.npz"
-        with self._errors():
-            system, folder = self._open()
-            if "file" not in (system.protocol if isinstance(system.protocol, tuple) else (system.protocol,)):
-                system.pipe_file(f"{folder}/{name}", content)  # whole, or not at all
-                return name
-            system.makedirs(folder, exist_ok=True)
-            aside = f"{folder}/.{uuid.uuid4().hex}"
-            system.pipe_file(aside, content)
-            system.mv(aside, f"{folder}/{name}")
+        name = f"{shard}-{hashlib.sha256(content).hexdigest()}.npz"
+        self._folder.write(name, content)
         return name
 
     def read(self, name: str) -> Made | None:
         """What a file holds; None where it is gone or is not what its name says."""
-        with self._errors():
-            system, folder = self._open()
-            try:
-                content: bytes = system.cat_file(f"{folder}/{name}")
-            except FileNotFoundError:
-                return None
-        match = _NAME.fullmatch(name)
-        if match is None or hashlib.sha256(content).hexdigest() != match[3]:
+        content, match = self._folder.read(name), _NAME.fullmatch(name)
+        if content is None or match is None or hashlib.sha256(content).hexdigest() != match[2]:
             return None
         return _unpacked(content)
 
-    def remove(self, name: str) -> None:
-        """Remove a file whose rows are in their place; one that is gone is no error."""
-        with self._errors():
-            system, folder = self._open()
-            try:
-                system.rm_file(f"{folder}/{name}")
-            except FileNotFoundError:
-                return
+    def remove(self, names: Iterable[str]) -> None:
+        """Remove files whose rows are in their place; one that is gone is no error."""
+        for name in names:
+            self._folder.remove(name)
 
-    def _open(self) -> tuple[Any, str]:
-        import fsspec
+    def unreadable(self) -> OutputError:
+        """The error of a place that does not keep what it is given."""
+        return OutputError(f"--shards {self.location}: what is written there is not what is read; use another place")
 
-        system, path = fsspec.core.url_to_fs(self.location)
-        return system, f"{str(path).rstrip('/')}/{self.of[:32]}"
-
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        """Translate what fsspec raises, which is anything: each kind of place has a library of its own."""
-        try:
-            yield
-        except (ImportError, ValueError) as error:
-            raise UsageError(f"--shards {self.location}: {scrub(str(error))}; install what that kind needs") from error
-        except Exception as error:
-            raise OutputError(f"--shards {self.location}: {scrub(str(error))}; the same command continues") from error
+    @property
+    def _folder(self) -> Folder:
+        return Folder(f"{self.location.rstrip('/')}/{self.of[:32]}", f"--shards {self.location}")
 
 
 def _packed(made: Made) -> bytes:
@@ -137,4 +92,38 @@ class KeptTask(RemoteTask):
     def open(self) -> Any:
         """Open the task."""
         make = self.task.open()
-        return lambda shard: self.files.write(shard, make(shard))
+        return lambda *arguments: self.files.write(self.task.name_of(*arguments), make(*arguments))
+
+
+@dataclass(slots=True)
+class KeptCalls:
+    """Calls of a task whose workers leave files; what an earlier run has left there (`found`) is taken first."""
+
+    calls: Pool
+    task: RemoteTask
+    files: ShardFiles
+    found: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def places(self) -> int:
+        """As of the calls."""
+        return self.calls.places
+
+    def call(self, *arguments: Any) -> Made:
+        """As of any pool; the file stays until it is released."""
+        name = self.found.pop(self.task.name_of(*arguments), None)
+        if name is not None and (made := self.files.read(name)) is not None:
+            return made.kept_as(name, is_new=False)
+        for _ in range(ROUNDS):
+            name = self.calls.call(*arguments)
+            if (made := self.files.read(name)) is not None:
+                return made.kept_as(name, is_new=True)
+        raise self.files.unreadable()
+
+    def release(self, names: Iterable[str]) -> None:
+        """Remove files."""
+        self.files.remove(names)
+
+    def stop(self) -> None:
+        """As of the calls."""
+        self.calls.stop()

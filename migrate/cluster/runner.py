@@ -19,15 +19,12 @@ from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any, Final
 
-from migrate.cluster.files import KeptTask, ShardFiles
+from migrate.cluster.files import ROUNDS, KeptCalls, KeptTask, ShardFiles
 from migrate.errors import LeadMigrateError, OutputError, RemoteError, UsageError
 from migrate.runners import LocalRunner, Pool, RemoteTask, Runner, Shard, ShardResult, ShardTask
 
 _AHEAD: Final = 2
 """Shards for each thread of the workers: one that it does, and one that waits for it."""
-
-_ROUNDS: Final = 3
-"""How often a shard is made whose file proves damaged."""
 
 _LOOK_S: Final = 1.0
 _FETCH_S: Final = 30.0
@@ -129,8 +126,11 @@ class DaskRunner:
         with self.cluster() as cluster:
             users = max(cluster.threads(), 1)
             users = users if most is None else min(users, most)
-            with cluster.offer(task(users)) as name:
-                yield _Calls(cluster, name, ahead * users)
+            remote = task(users)
+            files = None if self.shards is None else ShardFiles(self.shards, remote.digest)
+            with cluster.offer(remote if files is None else KeptTask(remote, files)) as name:
+                calls = _Calls(cluster, name, ahead * users)
+                yield calls if files is None else KeptCalls(calls, remote, files, files.find())
 
     def _by_files(
         self, task: ShardTask, remote: RemoteTask, files: ShardFiles, shards: Iterable[Shard]
@@ -143,14 +143,14 @@ class DaskRunner:
 
         def lacking() -> Iterator[Shard]:
             for shard in shards:
-                if (name := there.pop(shard, None)) is None:
+                if (name := there.pop(remote.name_of(shard), None)) is None:
                     yield shard
                 else:
                     ready.append((shard, name))
 
         left: Iterable[Shard] = lacking()
         with self.cluster() as cluster:
-            for _ in range(_ROUNDS):
+            for _ in range(ROUNDS):
                 again: list[Shard] = []
                 for found in chain(cluster.spread(KeptTask(remote, files), left), [None]):
                     ready.extend([] if found is None else [found])
@@ -161,13 +161,12 @@ class DaskRunner:
                             again.append(shard)
                         else:
                             yield task.put(shard, made)
-                        files.remove(name)
+                        files.remove([name])
                 if not again:
-                    for name in there.values():  # of shards that were in their places before
-                        files.remove(name)
+                    files.remove(there.values())  # of shards that were in their places before
                     return
                 left = again
-        raise OutputError(f"--shards {self.shards}: what is written there is not what is read; use another place")
+        raise files.unreadable()
 
     @contextmanager
     def cluster(self) -> Iterator[Cluster]:
@@ -248,6 +247,9 @@ class _Calls:
                 future.cancel(force=True)
                 raise RemoteError(f"the run was broken off; {_GO_ON}")
             self.cluster.threads()
+
+    def release(self, names: Iterable[str]) -> None:
+        """Nothing is kept in files."""
 
     def stop(self) -> None:
         """Let those that wait raise an error."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from types import MappingProxyType
@@ -49,9 +50,9 @@ class Embedding:
     skipped: tuple[str, ...] = ()
 
 
-def batches_of(count: int) -> list[Shard]:
-    """The shards of `count` documents: those of `Batches`."""
-    return shards_of(count, BATCH_DOCUMENTS)
+def batches_of(count: int, start: int = 0) -> Iterator[Shard]:
+    """The shards of `count` documents from row `start` on: those of `Batches`."""
+    return shards_of(count, BATCH_DOCUMENTS, start)
 
 
 class Batches:
@@ -80,7 +81,8 @@ class Batches:
         self._embedded: deque[tuple[list[Document], Vectors]] = deque()
         self._done = 0
         self._remote = remote_in(embedder)
-        self._flying: deque[tuple[list[Document], Future[Vectors]]] = deque()
+        self._flying: deque[tuple[list[Document], Future[tuple[Vectors, list[str]]]]] = deque()
+        self._release: Callable[[], object] = tuple
         self._open = ExitStack()
         self._threads: ThreadPoolExecutor | None = None
         self._places = 0
@@ -97,7 +99,8 @@ class Batches:
             start += len(batch)
 
     def next(self) -> tuple[list[Document], Vectors]:
-        """The next batch with its vectors, (n, dim)."""
+        """The next batch with its vectors, (n, dim); the one before is durable."""
+        self.settle()
         if self._remote is not None:
             return self._next_elsewhere(self._remote)
         if not self._embedded:
@@ -113,22 +116,33 @@ class Batches:
             self._read.clear()
         return self._embedded.popleft()
 
+    def settle(self) -> None:
+        """Let go of what the last batch was kept in until it was durable."""
+        release, self._release = self._release, tuple
+        release()
+
     def _next_elsewhere(self, remote: RemoteEmbedder) -> tuple[list[Document], Vectors]:
         """As `next`: a thread for each batch, which waits for a worker."""
         if self._threads is None:
-            pool = self._open.enter_context(remote.at_work())
+            self._pool = pool = self._open.enter_context(remote.at_work())
             self._threads, self._places = ThreadPoolExecutor(pool.places), pool.places
             self._open.callback(self._threads.shutdown, cancel_futures=True)
             if not self._embedder.keeps:  # what is still to come would not be kept
                 self._open.callback(pool.stop)
         while len(self._flying) < self._places and (self._read or self._read_batch()):
             batch = self._read.popleft()
-            self._flying.append((batch, self._threads.submit(self._embedder.embed_documents, batch)))
+            self._flying.append((batch, self._threads.submit(self._embed, batch, remote)))
         documents, embedded = self._flying.popleft()
-        vectors = embedded.result()
+        vectors, files = embedded.result()
+        self._release = partial(self._pool.release, files)
         self._done += len(documents)
         self._report(self._done)
         return documents, vectors
+
+    def _embed(self, batch: Sequence[Document], remote: RemoteEmbedder) -> tuple[Vectors, list[str]]:
+        """In a thread: vectors, and the files that they came in."""
+        remote.take_files()
+        return self._embedder.embed_documents(batch), remote.take_files()
 
     def _upcoming(self) -> list[Document]:
         if self._flying:
@@ -294,6 +308,10 @@ class _CorpusJob(StoreJob):
         if self._batches is not None:
             self._batches.close()
 
+    def _settle(self) -> None:
+        if self._batches is not None:
+            self._batches.settle()
+
     def configuration(self) -> Configuration:
         skip_blank = self._shape.skip_blank
         self._embedder.fit(_with_text(self._read_documents(), [], skip_blank=skip_blank))
@@ -316,6 +334,7 @@ class _CorpusJob(StoreJob):
     def finish(self, work: Work) -> dict[str, Any]:
         if self._writer is None:
             raise DatasetError("expected documents to embed, found none; is the corpus empty?")
+        self._settle()
         self._writer.finish()
         for stamp in self._stamps:
             stamp.check()

@@ -22,7 +22,7 @@ from migrate.embed.corpus import (
 )
 from migrate.embedders.base import Embedder
 from migrate.manifest import MANIFEST_NAME, read_manifest
-from migrate.runners import Shard, ShardTask
+from migrate.runners import Shard, ShardTask, shards_of
 from migrate.selection.sample import known_documents
 from migrate.stores.base import Resume, Store, StoreWriter
 from migrate.stores.file_store import hash_written, source_hashes, verify_files
@@ -30,6 +30,7 @@ from migrate.stores.row_file import RowFile
 from migrate.vectors import Batch, Document, Progress, Vectors, no_progress
 
 COMMAND = "re-embed"
+_ROWS_AT_ONCE = 1 << 20
 MADE_BY = "full re-embed"
 """What the manifest of a reference says of its origin."""
 
@@ -84,26 +85,31 @@ class _ReferenceJob(StoreJob):
     def configuration(self) -> Configuration:
         return Configuration(COMMAND, self._store.snapshot().as_json(), model_options(self._embedder))
 
-    def shards(self) -> list[Shard]:
+    def shards(self) -> Iterator[Shard]:
         return batches_of(self._store.info.count)
 
     def task(self, work: Work) -> ShardTask:
-        finished = {part.shard for part in work.parts}
-        left = [np.arange(shard.start, shard.stop) for shard in self.shards() if shard not in finished]
-        rows = np.concatenate(left) if left else np.empty(0, np.int64)
         before, self._work = work.rows, work
 
         def report(done: int) -> None:
             self._progress(self.stage, before + done, self.total)
 
-        self._batches = Batches(self._embedder, known_documents(self._store, rows), report)
+        self._batches = Batches(self._embedder, self._documents(work), report)
         return EmbedTask(work, self._embedder, self._batches, self._write)
 
     def finish(self, work: Work) -> dict[str, Any]:
+        if self._batches is not None:
+            self._batches.settle()
         self._open(noted_identity(work, self._embedder).dim).finish()
         self._store.check_unchanged(self._before)
         hashes = hash_written(self._store, work.content, work.digest.of)
         return finish_embedding(work, self._embedder, MADE_BY, hashes, source_hashes(self._store))
+
+    def _documents(self, work: Work) -> Iterator[Document]:
+        """Those that are left, of a million rows at a time: the numbers of all rows would fill the memory."""
+        for rows in work.lacking(shards_of(self.total, _ROWS_AT_ONCE)):
+            left = work.lacking(batches_of(len(rows), rows.start))
+            yield from known_documents(self._store, np.concatenate([np.arange(it.start, it.stop) for it in left]))
 
     def _write(self, start: int, documents: Sequence[Document], vectors: Vectors) -> RowFile:
         writer = self._open(vectors.shape[1])

@@ -6,13 +6,15 @@ anything is spent, and the store is written by one process. Only texts go out, a
 
 from __future__ import annotations
 
-import hashlib
+import json
 import os
 import tempfile
 import threading
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -20,20 +22,13 @@ from migrate.embedders import load_embedder
 from migrate.embedders.base import Embedder, Keep, Role, WrappedEmbedder
 from migrate.errors import InputError
 from migrate.manifest import ModelIdentity
-from migrate.runners import Pool, RemoteTask, Runner
+from migrate.runners import Made, Pool, RemoteTask, Runner
 from migrate.vectors import Document, Progress, Text, Vectors, no_progress
 
 _VARIABLES = ("OPENAI_API_KEY", "OPENAI_BASE_URL")
 """What a model of a server is reached with."""
 
-
-@dataclass(frozen=True)
-class Embedded:
-    """What a worker gives for some texts: vectors (n, dim), what its server charged for them, and its model."""
-
-    vectors: Vectors
-    usage_tokens: int
-    model: ModelIdentity
+_ANYWHERE = ("auto", "cpu")
 
 
 @dataclass(frozen=True)
@@ -61,8 +56,15 @@ class RemoteModel(RemoteTask):
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     users: int = 1
 
-    def open(self) -> Callable[[Sequence[Text], Role], Embedded]:
+    def name_of(self, *arguments: Any) -> str:
+        """By the texts and their role."""
+        texts, role = arguments
+        return sha256(json.dumps([role, [[text.id, text.text] for text in texts]]).encode()).hexdigest()
+
+    def open(self) -> Callable[[Sequence[Text], Role], Made]:
         """Load the model; it stays for as long as the function does.
+
+        It makes the vectors of some texts, (n, dim), and says what its server charged for them, and what its model is.
 
         Raises
         ------
@@ -82,10 +84,11 @@ class RemoteModel(RemoteTask):
         if self.scope is not None and (scope := model.cache_scope("document")) != self.scope:
             raise InputError(f"expected the model {self.scope}, found {scope}; have the same one on all machines")
 
-        def embed(texts: Sequence[Text], role: Role, _folder: object = folder) -> Embedded:
+        def embed(texts: Sequence[Text], role: Role, _folder: object = folder) -> Made:
             before = model.usage_tokens
             vectors = model.embed(texts, role)
-            return Embedded(vectors, model.usage_tokens - before, model.identity)
+            facts = {"usage_tokens": model.usage_tokens - before, "model": asdict(model.identity)}
+            return Made({"vectors": vectors}, facts)
 
         return embed
 
@@ -100,6 +103,7 @@ class RemoteEmbedder(WrappedEmbedder):
         self._usage_tokens = 0
         self._identity: ModelIdentity | None = None
         self._lock = threading.Lock()
+        self._taken = threading.local()
 
     def around(self, embedder: Embedder) -> RemoteEmbedder:
         """Another model, by the same runner."""
@@ -139,12 +143,25 @@ class RemoteEmbedder(WrappedEmbedder):
         """As the model, in one call of a worker."""
         if self._pool is None or not texts:
             return self.embedder.embed(texts, role, progress=progress)
-        embedded: Embedded = self._pool.call([Document(text.id, text.text) for text in texts], role)
+        made: Made = self._pool.call([Document(text.id, text.text) for text in texts], role)
         with self._lock:
-            self._usage_tokens += embedded.usage_tokens
-            self._identity = embedded.model
+            self._usage_tokens += made.facts["usage_tokens"] if made.is_new else 0
+            self._identity = ModelIdentity(**made.facts["model"])
+        if made.file is not None:
+            self._files().append(made.file)
         progress("embed", len(texts), len(texts))
-        return embedded.vectors
+        vectors: Vectors = made.arrays["vectors"]
+        return vectors
+
+    def _files(self) -> list[str]:
+        files: list[str] = self._taken.__dict__.setdefault("files", [])
+        return files
+
+    def take_files(self) -> list[str]:
+        """The files that this thread's vectors came in since it was asked last, to be released when they are safe."""
+        files = self._files()[:]
+        self._files().clear()
+        return files
 
     def embed_each(self, texts: Sequence[Text], role: Role, keep: Keep, *, progress: Progress = no_progress) -> None:
         """As the model, all of them in one call of a worker."""
@@ -156,7 +173,9 @@ class RemoteEmbedder(WrappedEmbedder):
     def _portable(self, users: int) -> RemoteModel:
         model, state = self.embedder, self.embedder.state()
         scope = model.cache_scope("document") if model.cacheable else None
-        digest = hashlib.sha256(f"{scope}\n{sorted(state)}".encode()).hexdigest()
+        # A model that cannot be told from others has files of its own
+        known = [scope or uuid.uuid4().hex, *(f"{name} {sha256(state[name]).hexdigest()}" for name in sorted(state))]
+        digest = sha256("\n".join(known).encode()).hexdigest()
         found = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
         environment = found if model.profile.is_api else {}
         return RemoteModel(model.loaded_by or model, digest, scope, state, environment, users)
@@ -166,7 +185,17 @@ def elsewhere(embedder: Embedder, runner: Runner) -> Embedder:
     """The embedder with its model run by a runner's workers, if that runner has any for it."""
     if not runner.embeds or remote_in(embedder) is not None:
         return embedder
-    return embedder.with_model(lambda model: RemoteEmbedder(model, runner))
+    return embedder.with_model(lambda model: RemoteEmbedder(_as_here(model, runner), runner))
+
+
+def _as_here(model: Embedder, runner: Runner) -> Embedder:
+    """The model as this machine can load it: the device that is asked for may be one that only workers have."""
+    if runner.is_local or model.loaded_by is None or model.loaded_by[1]["device"] in _ANYWHERE or model.state():
+        return model
+    spec, options = model.loaded_by
+    here = load_embedder(spec, **{**options, "device": "auto"})
+    here.loaded_by = model.loaded_by
+    return here
 
 
 def remote_in(embedder: Embedder) -> RemoteEmbedder | None:

@@ -11,6 +11,7 @@ migrate to, `source_model` the one the store was built with. So a stitch for doc
 from __future__ import annotations
 
 import hashlib
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -22,13 +23,15 @@ from numpy.typing import ArrayLike, NDArray
 from safetensors import safe_open
 from safetensors.numpy import save
 
+from migrate.cluster.folder import upload
 from migrate.display import notebook_html
 from migrate.embedders.base import Embedder
 from migrate.embedders.kinds import split_prefix
 from migrate.embedders.prefix import PrefixEmbedder
 from migrate.errors import StitchError
 from migrate.files import atomic_folder, canonical_json, sha256_file, write_bytes, write_json
-from migrate.manifest import Manifest, StitchFacts
+from migrate.locations import place_of
+from migrate.manifest import MANIFEST_NAME, Manifest, StitchFacts
 from migrate.stitch.base import Pairing, Prediction, Stitch
 from migrate.stitch.prior import AffineMap
 from migrate.stitch.registry import new_stitch
@@ -337,14 +340,34 @@ class FittedStitch:
     def _payloads(self) -> dict[str, bytes]:
         return {**self.state, **(self.reader.state() if self.reader is not None else {})}
 
-    def save(self, folder: str | Path, *, force: bool = False) -> None:
-        """Write the stitch into a new folder, atomically. Only the date in the manifest differs between equal fits."""
+    def save(self, location: str | Path, *, force: bool = False) -> None:
+        """Write the stitch into a new folder, atomically. Only the date in the manifest differs between equal fits.
+
+        At a URL where fsspec can write, such as `s3://bucket/stitch`, its manifest comes last: without one there is no
+        stitch. No file is put where another one is, unless `force` replaces what is there.
+
+        Raises
+        ------
+        UsageError
+            Something is there, and `force` is not given; or nothing is known of such places.
+        LockedError, OutputError
+            Another process is writing it, or the place cannot be written to.
+        """
+        place = place_of(location)
+        if isinstance(place, Path):
+            self._save(place, force=force)
+            return
+        with tempfile.TemporaryDirectory(prefix="lead-migrate-") as aside:
+            self._save(Path(aside) / "stitch", force=False)
+            upload(Path(aside) / "stitch", place, last=MANIFEST_NAME, force=force)
+
+    def _save(self, folder: Path, *, force: bool) -> None:
         spare = {} if self.fallback is None else self.fallback.stitch.saved()
         arrays = {**self._arrays(), **{FALLBACK_PREFIX + name: array for name, array in spare.items()}}
         if self.prior is not None:
             arrays |= {f"{PRIOR_PREFIX}matrix": self.prior.matrix, f"{PRIOR_PREFIX}offset": self.prior.offset}
         tensors = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-        with atomic_folder(Path(folder), force=force) as aside:
+        with atomic_folder(folder, force=force) as aside:
             write_bytes(aside / WEIGHTS_NAME, save(tensors))
             write_json(aside / SAMPLE_NAME, {"ids": list(self.sample.ids), "copies": dict(self.sample.copies)})
             for name, payload in self._payloads().items():

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import re
+import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -15,9 +17,11 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
+from migrate.cluster.folder import download
 from migrate.embedders import load_embedder, recorded_options
-from migrate.errors import OutputError, StitchError, UsageError
+from migrate.errors import LeadMigrateError, OutputError, StitchError, UsageError
 from migrate.files import describe_os_error, sha256_file
+from migrate.locations import place_of
 from migrate.manifest import read_manifest
 from migrate.stitch.base import Stitch
 from migrate.stitch.confidence import Confidence
@@ -48,19 +52,55 @@ Fact = TypeVar("Fact")
 _STATE_NAME = re.compile(r"embedder\.[a-z]+")
 
 
-def load_stitch(folder: str | Path) -> FittedStitch:
-    """Read a stitch that `FittedStitch.save` wrote.
+_copies: dict[str, tempfile.TemporaryDirectory[str]] = {}
+"""Of stitches at URLs, by these; gone with the process."""
+
+
+def stitch_folder(location: str | Path) -> Path:
+    """The folder that a stitch lies in; of one at a URL the copy that `load_stitch` has read."""
+    place = place_of(location)
+    if isinstance(place, Path):
+        return place
+    if place not in _copies:
+        _fetch(place)
+    return Path(_copies[place].name)
+
+
+def _fetch(url: str) -> Path:
+    copy = tempfile.TemporaryDirectory(prefix="lead-migrate-")
+    atexit.register(copy.cleanup)
+    download(url, Path(copy.name))
+    if (older := _copies.pop(url, None)) is not None:
+        older.cleanup()
+    _copies[url] = copy
+    return Path(copy.name)
+
+
+def load_stitch(location: str | Path) -> FittedStitch:
+    """Read a stitch that `FittedStitch.save` wrote, in a folder or at a URL such as `s3://bucket/stitch`.
 
     Raises
     ------
     ManifestError
-        The folder holds no stitch, or one of another format version.
+        There is no stitch, or one of another format version.
     StitchError
         A file is missing, damaged or inconsistent with the others.
+    UsageError
+        Nothing is known of such URLs.
     OutputError
         A file cannot be read.
     """
-    folder = Path(folder)
+    place = place_of(location)
+    if isinstance(place, Path):
+        return _load(place)
+    folder = _fetch(place)
+    try:
+        return _load(folder)
+    except LeadMigrateError as error:  # the user knows the place by its URL
+        raise type(error)(str(error).replace(str(folder), place)) from error
+
+
+def _load(folder: Path) -> FittedStitch:
     manifest = read_manifest(folder, "stitch")
     facts = manifest.stitch
     try:

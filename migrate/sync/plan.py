@@ -321,16 +321,15 @@ class _SyncJob(StoreJob):
     def _rows(self) -> int:
         return batch_rows(max(self.plan.old.info.dim, self.plan.new.info.dim))
 
-    def shards(self) -> list[Shard]:
+    def shards(self) -> Iterator[Shard]:
         return shards_of(self.total, self._rows)
 
     def task(self, work: Work) -> ShardTask:
         for file in (ConfidenceFile, SourceFile):
             file(work.scratch, self.total).close()
-        finished = {part.shard for part in work.parts}
         left = np.zeros(self.total, bool)
-        for shard in self.shards():
-            left[shard.start : shard.stop] = shard not in finished
+        for shard in work.lacking(self.shards()):
+            left[shard.start : shard.stop] = True
         rows = np.flatnonzero(left & (self.plan.changes.rows == TRUE_VECTOR))
         return _SyncTask(self.plan, work, self._writer(work), _embedded(self.plan, rows, self.progress))
 

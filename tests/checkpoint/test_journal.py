@@ -3,7 +3,8 @@ import os
 
 import pytest
 
-from migrate.checkpoint.journal import Journal, Part, checksum, read_journal, sound_parts
+from migrate.checkpoint.journal import Journal, Part, Parts, checksum, read_journal, sound_parts
+from migrate.errors import OutputError
 
 PARTS = [
     Part(10, 25, "content/rows", 14, 29, 0, {"ids": ["\ud800"]}),
@@ -23,7 +24,7 @@ def journal(tmp_path):
 def test_a_journal_is_json_lines_and_is_read_as_it_was_written(journal):
     journal.add_complete({"true": 7})
     record = read_journal(journal.path)
-    assert (record.configuration, record.parts, record.complete) == ({"command": "translate"}, PARTS, {"true": 7})
+    assert (record.configuration, list(record.parts), record.complete) == ({"command": "translate"}, PARTS, {"true": 7})
     assert record.size == journal.path.stat().st_size
     assert sorted(json.loads(journal.path.read_text().splitlines()[0])) == [
         "configuration", "crc32", "version",
@@ -54,7 +55,7 @@ def test_a_damaged_line_ends_what_counts_and_is_told(journal, caplog):
         spoilt[position] ^= 1
         journal.path.write_bytes(spoilt)
         record = read_journal(journal.path)
-        assert record is None or record.parts == PARTS[: len(record.parts)] != PARTS
+        assert record is None or list(record.parts) == PARTS[: len(record.parts)] != PARTS
     assert "damaged" in caplog.text
 
 
@@ -68,7 +69,7 @@ def test_what_is_no_journal_is_none(content, tmp_path):
 def test_a_shard_that_was_made_again_counts_once(journal):
     again = Part(10, 25, "content/rows", 14, 29, 7)
     journal.add_part(again)
-    assert read_journal(journal.path).parts == [again, PARTS[1]]
+    assert list(read_journal(journal.path).parts) == [again, PARTS[1]]
 
 
 def test_parts_that_are_not_what_was_recorded_do_not_count(tmp_path):
@@ -76,12 +77,38 @@ def test_parts_that_are_not_what_was_recorded_do_not_count(tmp_path):
     descriptor = os.open(tmp_path / "rows", os.O_RDONLY)
     parts = [Part(n, n + 10, "rows", n, n + 10, checksum(descriptor, n, n + 10)) for n in (0, 10, 20)]
     os.close(descriptor)
-    assert sound_parts(tmp_path, parts) == parts
+    journal = Journal(tmp_path / "journal.jsonl")
+    noted = Parts(journal.path)
+    for part in parts:
+        noted.add(part, journal.add_part(part))
+
+    def sound():
+        return list(sound_parts(tmp_path, noted))
+
+    assert sound() == parts
     with (tmp_path / "rows").open("r+b") as file:
         file.seek(15)
         file.write(b"x")
-    assert sound_parts(tmp_path, parts) == [parts[0], parts[2]]
+    assert sound() == [parts[0], parts[2]]
     os.truncate(tmp_path / "rows", 5)
-    assert sound_parts(tmp_path, parts) == []
+    assert sound() == []
     (tmp_path / "rows").unlink()
-    assert sound_parts(tmp_path, parts) == []
+    assert sound() == []
+
+
+def test_parts_are_read_again_from_the_journal_and_keep_only_their_rows(tmp_path):
+    journal = Journal(tmp_path / "journal.jsonl")
+    journal.begin({})
+    parts = Parts(journal.path)
+    for start in (20, 0, 10, 40):
+        part = Part(start, start + 10, "rows", start, start + 10, 0, {"note": "x" * 1000, "of": start})
+        parts.add(part, journal.add_part(part))
+    assert [part.facts["of"] for part in parts] == [20, 0, 10, 40]
+    assert parts[0].facts["of"] == 20 and parts[-1].start == 40
+    assert (parts.rows, parts.ranges) == (40, ((0, 30), (40, 50)))
+    assert [part.start for part in parts.without_gaps()] == [0, 10, 20]
+    iterator = iter(parts)
+    journal.begin({})
+    assert len(list(iterator)) == 4  # of the journal as it was
+    with pytest.raises(OutputError, match="changed while it was read"):
+        parts[0]

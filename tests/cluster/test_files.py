@@ -6,9 +6,9 @@ import pytest
 from migrate.cluster import DaskRunner, runner_of
 from migrate.cluster.files import ShardFiles
 from migrate.errors import OutputError, UsageError
-from migrate.runners import LocalRunner, Made, Shard
+from migrate.runners import LocalRunner, Made, RemoteTask, Shard
 
-SHARD = Shard(256, 512)
+SHARD = RemoteTask.name_of(None, Shard(256, 512))
 MADE = Made({"vectors": np.arange(12, dtype=np.float32).reshape(3, 4)}, {"true": 2})
 
 
@@ -25,8 +25,8 @@ def test_what_is_read_is_what_was_written(files):
     read = files.read(name)
     assert read.facts == MADE.facts
     assert np.array_equal(read.arrays["vectors"], MADE.arrays["vectors"])
-    files.remove(name)
-    files.remove(name)
+    files.remove([name])
+    files.remove([name])
     assert files.find() == {} and files.read(name) is None
 
 

@@ -20,11 +20,16 @@ from migrate.errors import StoreError
 from migrate.files import output_errors
 from migrate.stores.faiss import fourcc
 from migrate.stores.faiss.layout import Flat, Hnsw, Ivf
+from migrate.stores.faiss.lists import append_lists
 from migrate.stores.faiss.parts import Recipe, RefusedError, Rows, library, open_index
 from migrate.stores.faiss.recipe import SCALAR_NAMES, factory
 from migrate.vectors import Vectors
 
 _TRAINING_ROWS_PER_LIST: Final = 256
+_FEWEST_ROWS_PER_LIST: Final = 39
+"""What FAISS recommends at least."""
+
+_TRAINING_BYTES: Final = 512 << 20
 _ROWS_PER_BATCH: Final = 65_536
 _FILE_BUFFER: Final = 1 << 20
 
@@ -48,7 +53,10 @@ def append_built(path: Path, kind: Ivf | Hnsw, vectors: Vectors) -> None:
     """
     faiss = _faiss()
     try:
-        index = _build_ivf(kind, vectors) if isinstance(kind, Ivf) else _build_hnsw(kind, vectors)
+        if isinstance(kind, Ivf):
+            append_lists(path, _train_ivf(kind, vectors), vectors, kind.labels)
+            return
+        index = _build_hnsw(kind, vectors)
     except (RuntimeError, MemoryError) as error:
         reason = str(error).strip().splitlines()[-1:] or ["out of memory"]
         raise StoreError(f"{path}: FAISS cannot build {kind.factory}: {reason[0]}") from error
@@ -62,7 +70,8 @@ def _faiss() -> Any:
     return faiss
 
 
-def _build_ivf(kind: Ivf, vectors: Vectors) -> Any:
+def _train_ivf(kind: Ivf, vectors: Vectors) -> Any:
+    """An index with the quantizer of `vectors`, and empty lists."""
     faiss = _faiss()
     count, dim = vectors.shape
     if not count:
@@ -74,17 +83,12 @@ def _build_ivf(kind: Ivf, vectors: Vectors) -> Any:
     # fewer points than FAISS recommends are what a small store has; no reason to print to stderr
     index.cp.min_points_per_centroid = 1
     index.train(_list_training_rows(vectors, nlist))
-    for first in range(0, count, _ROWS_PER_BATCH):
-        last = first + _ROWS_PER_BATCH
-        index.add_with_ids(np.ascontiguousarray(vectors[first:last]), kind.labels[first:last])
-    stored = index.invlists.compute_ntotal()
-    if stored != count:
-        raise StoreError(f"{kind.factory} holds {stored} of {count} vectors; FAISS drops rows with NaN or Inf")
     return index
 
 
 def _list_training_rows(vectors: Vectors, nlist: int) -> Vectors:
-    size = _TRAINING_ROWS_PER_LIST * nlist
+    at_hand = _TRAINING_BYTES // (4 * vectors.shape[1])
+    size = nlist * max(min(_TRAINING_ROWS_PER_LIST, at_hand // nlist), _FEWEST_ROWS_PER_LIST)
     if len(vectors) <= size:
         return np.ascontiguousarray(vectors)
     rows: NDArray[np.int64] = np.sort(np.random.default_rng(0).choice(len(vectors), size, replace=False))

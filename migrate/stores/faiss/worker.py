@@ -75,7 +75,7 @@ def _limit_memory(extra: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def load(job: dict[str, Any]) -> Any:
+def load(job: dict[str, Any], *, flags: int = 0) -> Any:
     """The index at a path, read with FAISS's own limits set to what the file can hold."""
     faiss = library()
 
@@ -83,7 +83,7 @@ def load(job: dict[str, Any]) -> Any:
     faiss.set_deserialization_vector_byte_limit(max(Path(path).stat().st_size, _LEAST_BYTES))
     faiss.set_deserialization_loop_limit(_LONGEST_LOOP)
     # the path of the lists that an index names is not followed: see `walk.find_lists`
-    flags = faiss.IO_FLAG_READ_ONLY | faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE | faiss.IO_FLAG_ONDISK_SAME_DIR
+    flags |= faiss.IO_FLAG_READ_ONLY | faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE | faiss.IO_FLAG_ONDISK_SAME_DIR
     return faiss.read_index(path, flags)
 
 
@@ -112,7 +112,7 @@ def _read(job: dict[str, Any], pipe: BinaryIO) -> None:
 
 def _search(job: dict[str, Any], pipe: BinaryIO) -> None:
     """The labels that the index finds for some queries, best first; -1 where it finds too few."""
-    index = load(job)
+    index = load(job, flags=library().IO_FLAG_MMAP_IFC)  # of lists that are larger than the memory, too
     queries = np.load(job["queries"], allow_pickle=False)
     _, labels = index.search(queries, job["k"])
     send_array(pipe, LABELS, labels.astype("<i8", copy=False))

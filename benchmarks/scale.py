@@ -1,0 +1,327 @@
+"""What 10^6 to 10^9 documents take: rates measured on this machine, and a cluster that is simulated by them.
+
+    python benchmarks/scale.py [--rows 50000] [--texts 256] [--core-hour 0.05] [--memory 64] [--workers 2 64]
+
+Measured in this run, each on one core: opening a store, translating, embedding, writing and reading, what a shard takes
+of coordinator and journal, the lists of an IVF index, and the memory for it. Simulated, shard by shard: workers that
+open the store, do shards, and die once in a thousand hours with what they have in hand; and a coordinator that opens
+the store too, puts one shard after the other into its place, and at the end reads what was written and opens it. The
+store has 384 dimensions, the new one 768; documents have 150 words. Money is that of cores by the hour; an API's is
+that of its tokens.
+"""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from cluster import MadeUpJob, ended, forked, passages, prepare_passages, with_this
+from dask_processes import processes
+
+from migrate.checkpoint.folder import write_store
+from migrate.cluster import DaskRunner
+from migrate.cost.target import Tally
+from migrate.embed import embed_corpus
+from migrate.embedders import load_embedder
+from migrate.embedders.registry import known_models
+from migrate.runners import LocalRunner
+from migrate.stitch.persistence import load_stitch
+from migrate.stores import open_store
+from migrate.stores.faiss.lists import append_lists
+from migrate.translate import translate_store
+
+_OLD_DIM, _DIM, _LISTS = 384, 768, 1_024
+_EMBED_ROWS = 1_024
+_ID_BYTES = 3 * 8
+"""The hash of an id, and what it takes to find equal ones."""
+
+_LIFE_S = 1_000 * 3_600.0
+_MADE_UP_SHARDS = 500
+_PAID = "text-embedding-3-small"
+_COUNTS = (10**6, 10**7, 10**8, 10**9)
+Figures = tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Work:
+    """One kind of work: seconds of a core a row, rows and bytes of the journal a shard, and what the coordinator holds.
+
+    `open_s` is what opening the store takes for a row: a corpus is not opened, of which only hashes of ids are held.
+    """
+
+    name: str
+    row_s: float
+    shard_rows: int
+    journal_bytes: float
+    dim: int
+    open_s: float
+    row_bytes: float
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What is the same for all work, for each row, byte or shard."""
+
+    open_s: float
+    open_bytes: float
+    base_bytes: float
+    estimate_bytes: float
+    doc_bytes: float
+    doc_tokens: float
+    write_s: float
+    read_s: float
+    put_s: float
+    list_s: float
+    list_bytes: float
+
+
+def measure(rows: int, texts: int, folder: Path) -> tuple[Rates, list[Work]]:
+    """Everything, by runs of the real thing."""
+    _in_child(lambda: prepare_passages(folder, rows))
+    source, new = folder / "source", folder / "new"
+    small = folder / "small"
+    small.mkdir()
+    _in_child(lambda: prepare_passages(small, 1_000))
+    base, open_s, open_bytes = _in_child(partial(_open, small / "source", source))
+    works = []
+    for name, stitch in (("translate, old vectors", "linear"), ("translate, texts too", "stitch")):
+        seconds, shard_rows, journal = _in_child(partial(_translate, source, folder / stitch, new))
+        own_s = max(seconds - 2 * open_s, 0)  # it opens the old store, and the new one at the end
+        works.append(Work(name, own_s / rows, int(shard_rows), journal, _DIM, open_s / rows, open_bytes / rows))
+    embed_s, journal = _in_child(partial(_embed, texts, new))
+    works.append(Work("embed, MiniLM", embed_s, _EMBED_ROWS, journal, _OLD_DIM, 0.0, _ID_BYTES))
+    tokens, estimate_bytes = _in_child(partial(_estimate, rows))
+    write_s, read_s = _in_child(partial(_disk, folder / "bytes"))
+    list_s, list_bytes = _in_child(partial(_lists, rows, folder / "lists"))
+    doc_bytes = (source / "docs.jsonl").stat().st_size / rows
+    rates = Rates(
+        open_s / rows, open_bytes / rows, base, estimate_bytes, doc_bytes, tokens, write_s, read_s,
+        _coordinator(folder), list_s, list_bytes,
+    )  # fmt: skip
+    return rates, works
+
+
+def _in_child(job: Callable[[], Figures | None]) -> Figures:
+    """The figures of a job in a process of its own, whose memory and time nothing else is in."""
+    with tempfile.NamedTemporaryFile(suffix=".npy") as file:
+        if not ended(forked(lambda: np.save(file.name, np.array(job() or (), np.float64)))):
+            raise SystemExit("a measurement failed; CLUSTER_DEBUG=1 shows why")
+        return tuple(np.load(file.name).tolist())
+
+
+def _peak_bytes() -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) * 1024
+
+
+def _open(small: Path, source: Path) -> Figures:
+    open_store(small).snapshot()  # imports what it needs
+    base, begun = _peak_bytes(), time.process_time()
+    open_store(source).snapshot()
+    return base, time.process_time() - begun, _peak_bytes() - base
+
+
+def _translate(source: Path, stitch: Path, output: Path) -> Figures:
+    store, fitted, seen = open_store(source), load_stitch(stitch), _Seen(output)
+    begun = time.process_time()
+    translate_store(store, fitted, output, runner=LocalRunner(1), progress=seen)
+    shutil.rmtree(output)
+    return time.process_time() - begun, seen.shard_rows, seen.journal_bytes
+
+
+class _Seen:
+    """A progress that looks at the journal of an output: its longest line, and the most rows of a shard."""
+
+    def __init__(self, output: Path) -> None:
+        self._journal = output.with_name(f".{output.name}.work") / "journal.jsonl"
+        self._done, self.shard_rows, self.journal_bytes = 0, 0, 0
+
+    def __call__(self, stage: str, done: int, total: int | None) -> None:
+        self.shard_rows, self._done = max(self.shard_rows, done - self._done), done
+        lines = self._journal.read_bytes().splitlines(keepends=True)[1:] if self._journal.exists() else []
+        self.journal_bytes = max([self.journal_bytes, *map(len, lines)])
+
+
+def _embed(texts: int, output: Path) -> Figures:
+    model, documents = load_embedder("packaged:all-MiniLM-L6-v2", device="cpu"), list(passages(texts))
+    model.embed_documents(documents[:8])
+    begun = time.process_time()
+    model.embed_documents(documents)
+    seconds, seen = (time.process_time() - begun) / texts, _Seen(output)
+    embed_corpus(lambda: passages(4 * _EMBED_ROWS), load_embedder("tfidf:64"), output, progress=seen)
+    shutil.rmtree(output)
+    return seconds, seen.journal_bytes
+
+
+def _estimate(rows: int) -> Figures:
+    """Tokens of a text, and what is remembered of each that was counted."""
+    tally = Tally(load_embedder("packaged:all-MiniLM-L6-v2", device="cpu").loaded_profile())
+    tally.cost(passages(1_000))
+    before = _peak_bytes()
+    cost = tally.cost(passages(rows))
+    return cost.tokens / rows, (_peak_bytes() - before) / rows
+
+
+def _disk(path: Path) -> Figures:
+    """Seconds to write a byte so that it is durable, and to read one that is not in memory."""
+    block, blocks = os.urandom(16 << 20), 32
+    begun = time.perf_counter()
+    with path.open("wb") as file:
+        for _ in range(blocks):
+            file.write(block)
+        file.flush()
+        os.fsync(file.fileno())
+        written = time.perf_counter() - begun
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    begun = time.perf_counter()
+    with path.open("rb", buffering=0) as file:
+        while file.read(16 << 20):
+            pass
+    size = len(block) * blocks
+    return written / size, (time.perf_counter() - begun) / size
+
+
+def _lists(rows: int, path: Path) -> Figures:
+    """Seconds and bytes of memory for a row of an index with 1,024 lists, without the training of these."""
+    import faiss
+
+    vectors = np.lib.format.open_memmap(path.with_suffix(".npy"), "w+", np.float32, (rows, _DIM))
+    for start in range(0, rows, 4_096):
+        block = np.random.default_rng(start).standard_normal((min(4_096, rows - start), _DIM), np.float32)
+        vectors[start : start + 4_096] = block
+    index = faiss.IndexIVFFlat(faiss.IndexFlatIP(_DIM), _DIM, _LISTS, faiss.METRIC_INNER_PRODUCT)
+    index.cp.min_points_per_centroid = 1
+    index.train(np.ascontiguousarray(vectors[: 4 * _LISTS]))
+    path.touch()
+    begun = time.process_time()
+    append_lists(path, index, vectors, np.arange(rows))
+    return (time.process_time() - begun) / rows, 8 + 4 + 8
+
+
+def _coordinator(folder: Path) -> float:
+    """Seconds of the coordinator's core for a shard that two workers hand back at once."""
+    with processes(folder, environment=with_this()) as started:
+        job = MadeUpJob(_MADE_UP_SHARDS * 8_192)
+
+        def write() -> Figures:
+            begun = time.process_time()
+            write_store(folder / "made-up", job, runner=DaskRunner(str(started.file)))
+            return (time.process_time() - begun,)
+
+        return _in_child(write)[0] / _MADE_UP_SHARDS
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a simulated run took."""
+
+    hours: float
+    core_hours: float
+    lost: int
+
+
+def simulate(work: Work, rates: Rates, count: int, workers: int, rng: np.random.Generator) -> Run:
+    """Every shard: whoever is free first does it, dies perhaps, and the coordinator puts what came of it in its place.
+
+    A worker is replaced at once, and its successor opens the store again. Shards are done by groups of equal ones where
+    there are more than 10^5 of them, which changes no sum.
+    """
+    shards = -(-count // work.shard_rows)
+    group = -(-shards // 100_000)
+    shard_s = work.row_s * work.shard_rows * group
+    put_s = (rates.put_s + work.shard_rows * 4 * work.dim * rates.write_s) * group
+    open_s = count * work.open_s
+    free = [2 * open_s] * workers  # the coordinator opens it first
+    put_until, lost = open_s, 0
+    for _ in range(-(-shards // group)):
+        done = heapq.heappop(free) + shard_s
+        while rng.random() < 1 - np.exp(-shard_s / _LIFE_S):
+            done, lost = done + open_s + shard_s / group, lost + 1
+        heapq.heappush(free, done)
+        put_until = max(put_until, done) + put_s
+    finish_s = count * (4 * work.dim * rates.read_s + rates.doc_bytes * (rates.read_s + rates.write_s))
+    wall_s = put_until + finish_s + open_s
+    return Run(wall_s / 3_600, (workers + 1) * wall_s / 3_600, lost)
+
+
+def print_rates(rates: Rates, works: Sequence[Work], core_hour_usd: float) -> None:
+    """What was measured."""
+    open_us, list_us = 1e6 * rates.open_s, 1e6 * rates.list_s
+    print(f"opening a store          {open_us:10.1f} us of a core a row, {rates.open_bytes:.0f} bytes of memory")
+    for work in works:
+        print(
+            f"{work.name:24} {1e6 * work.row_s:10.1f} us of a core a row, {1 / work.row_s:,.0f} rows/s, "
+            f"${work.row_s * 1e6 / 3_600 * core_hour_usd:.3f} for 10^6; {work.shard_rows:,} rows a shard, "
+            f"{work.journal_bytes:.0f} bytes of the journal"
+        )
+    print(f"a document               {rates.doc_bytes:10.0f} bytes, {rates.doc_tokens:.0f} tokens")
+    print(f"disk                     {1e-6 / rates.write_s:10.0f} MB/s written, {1e-6 / rates.read_s:.0f} MB/s read")
+    print(f"coordinator              {1e3 * rates.put_s:10.1f} ms of a core a shard, beside the bytes")
+    print(f"lists of an IVF index    {list_us:10.1f} us of a core a row, {rates.list_bytes:.0f} bytes of memory")
+    print(f"estimate of tokens       {rates.estimate_bytes:10.0f} bytes of memory a text")
+
+
+def print_runs(rates: Rates, works: Sequence[Work], workers: Sequence[int], core_hour_usd: float) -> None:
+    """The table."""
+    price = next(model.price_usd_per_mtok for model in known_models() if model.name == _PAID) or 0.0
+    print("work                    documents  workers      hours  $ of cores  memory GiB  disk GiB  journal MiB  lost")
+    for work in works:
+        for count in _COUNTS:
+            for number in workers:
+                run = simulate(work, rates, count, number, np.random.default_rng(0))
+                memory = rates.base_bytes + count * work.row_bytes + 24 * count / work.shard_rows
+                disk = count * (4 * work.dim + rates.doc_bytes + 12)
+                print(
+                    f"{work.name:22} {count:11,} {number:8} {run.hours:10.2f} {run.core_hours * core_hour_usd:11,.2f} "
+                    f"{memory / 2**30:11.1f} {disk / 2**30:9.1f} "
+                    f"{work.journal_bytes * count / work.shard_rows / 2**20:12.1f} {run.lost:5}"
+                )
+    print(f"\nembedding by {_PAID}, at ${price} for 10^6 tokens:")
+    print("   ".join(f"{count:,}: ${count * rates.doc_tokens * price / 1e6:,.2f}" for count in _COUNTS))
+
+
+def print_limits(rates: Rates, works: Sequence[Work], memory_gib: float) -> None:
+    """What gives way first."""
+    room = memory_gib * 2**30 - rates.base_bytes
+    print(f"\nwith {memory_gib:.0f} GiB a machine, documents that fit:")
+    for what, row_bytes in (
+        ("a corpus that is embedded", _ID_BYTES + 24 / _EMBED_ROWS),
+        ("a store with a docs.jsonl, opened", rates.open_bytes),
+        ("the same, with an IVF index at the end", rates.open_bytes + rates.list_bytes),
+        ("the estimate of tokens of a paid model", rates.estimate_bytes),
+    ):
+        print(f"{what:40} {room / row_bytes:16,.0f}")
+    print("workers that keep one coordinator busy:")
+    for work in works:
+        put_s = rates.put_s + work.shard_rows * 4 * work.dim * rates.write_s
+        print(f"{work.name:40} {work.row_s * work.shard_rows / put_s:16,.1f}")
+
+
+def main() -> None:
+    """Print three tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=50_000)
+    parser.add_argument("--texts", type=int, default=256)
+    parser.add_argument("--core-hour", type=float, default=0.05, help="US dollars")
+    parser.add_argument("--memory", type=float, default=64, help="GiB of a machine")
+    parser.add_argument("--workers", type=int, nargs="+", default=[2, 64])
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        rates, works = measure(arguments.rows, arguments.texts, Path(name))
+    print_rates(rates, works, arguments.core_hour)
+    print()
+    print_runs(rates, works, arguments.workers, arguments.core_hour)
+    print_limits(rates, works, arguments.memory)
+
+
+if __name__ == "__main__":
+    main()

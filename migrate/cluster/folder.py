@@ -1,0 +1,152 @@
+"""Folders where fsspec can write: `s3://`, `gs://`, or a folder of this machine. Files appear whole or not at all.
+
+A file is written aside and renamed where the place is a folder; an object store puts it whole. What is there is never
+changed: a file is put where none is, or again with the same content.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from migrate.errors import OutputError, UsageError
+from migrate.locations import scrub
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A folder at a location; `named` is what a message calls it."""
+
+    location: str
+    named: str
+
+    def names(self) -> list[str]:
+        """The names of the files, sorted; none where there is no folder.
+
+        Raises
+        ------
+        UsageError
+            Nothing is known of such places, as for all that is done here.
+        OutputError
+            The place cannot be read, or not be written to.
+        """
+        with self._errors():
+            system, folder = self._open()
+            system.invalidate_cache()
+            if not system.exists(folder):
+                return []
+            return sorted(str(path).rpartition("/")[2] for path in system.ls(folder, detail=False))
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a file, whatever is there."""
+        with self._errors():
+            system, folder = self._open()
+            if not _is_local(system):
+                system.pipe_file(f"{folder}/{name}", content)  # whole, or not at all
+                return
+            system.makedirs(folder, exist_ok=True)
+            aside = f"{folder}/.{uuid.uuid4().hex}"
+            system.pipe_file(aside, content)
+            system.mv(aside, f"{folder}/{name}")
+
+    def add(self, name: str, content: bytes) -> bool:
+        """Write a file where there is none; False where another content has its name."""
+        with self._errors():
+            system, folder = self._open()
+            try:
+                system.pipe_file(f"{folder}/{name}", content, mode="create")
+            except FileExistsError:
+                return bool(system.cat_file(f"{folder}/{name}") == content)
+            return True
+
+    def read(self, name: str) -> bytes | None:
+        """The content of a file; None where there is none."""
+        with self._errors():
+            system, folder = self._open()
+            try:
+                return bytes(system.cat_file(f"{folder}/{name}"))
+            except FileNotFoundError:
+                return None
+
+    def remove(self, name: str) -> None:
+        """Remove a file; one that is gone is no error."""
+        with self._errors():
+            system, folder = self._open()
+            try:
+                system.rm_file(f"{folder}/{name}")
+            except FileNotFoundError:
+                return
+
+    def _open(self) -> tuple[Any, str]:
+        import fsspec
+
+        system, path = fsspec.core.url_to_fs(self.location)
+        return system, str(path).rstrip("/")
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Translate what fsspec raises, which is anything: each kind of place has a library of its own."""
+        try:
+            yield
+        except (ImportError, ValueError) as error:
+            raise UsageError(f"{self.named}: {scrub(str(error))}; pip install 'lead-migrate[s3]' or [gs]") from error
+        except Exception as error:
+            raise OutputError(f"{self.named}: {scrub(str(error))}; the same command continues") from error
+
+
+def _is_local(system: Any) -> bool:
+    return "file" in (system.protocol if isinstance(system.protocol, tuple) else (system.protocol,))
+
+
+def upload(folder: Path, url: str, *, last: str, force: bool = False) -> None:
+    """Copy the files of a folder to a URL, the file `last` after all others: who finds it there finds the others.
+
+    Without `force` no file is put where another one is, so that of two who write to one place one fails; what a run
+    that broke off has left is gone on from where it is the same. With it, `last` is removed first.
+
+    Raises
+    ------
+    UsageError
+        Another output is there.
+    OutputError
+        The place cannot be written to.
+    """
+    target = Folder(url, url)
+    names = sorted(path.name for path in folder.iterdir() if path.name != last)
+    if force:
+        target.remove(last)
+    elif last in target.names():
+        raise exists(url)
+    for name in [*names, last]:
+        content = (folder / name).read_bytes()
+        if force:
+            target.write(name, content)
+        elif not target.add(name, content):
+            raise exists(url)
+
+
+def download(url: str, folder: Path) -> None:
+    """Copy the files at a URL into a folder that is there; none where there are none."""
+    source = Folder(url, url)
+    for name in source.names():
+        content = source.read(name)
+        if content is not None:
+            (folder / name).write_bytes(content)
+
+
+def refuse_url(url: str, last: str, *, force: bool) -> None:
+    """Make sure, before anything is spent, that an output can be written to a URL; raises as `upload`."""
+    folder, probe = Folder(url, url), f".{uuid.uuid4().hex}"
+    if last in folder.names() and not force:
+        raise exists(url)
+    folder.write(probe, b"")
+    folder.remove(probe)
+
+
+def exists(url: str) -> UsageError:
+    """The error of a place that another output has."""
+    return UsageError(f"{url} exists; choose another output, or replace it with `force=True`")

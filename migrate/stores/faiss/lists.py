@@ -1,0 +1,109 @@
+"""Writes the inverted lists of an IVF,Flat index from rows in a file, without holding them in memory.
+
+FAISS trains the quantizer and finds the list of each row. The lists lie one after the other in the index, first the
+vectors of a list and then their labels, so each row has its place once the sizes are known. In memory are a block of
+rows, and the list of each row.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.errors import StoreError
+from migrate.files import output_errors
+from migrate.stores.faiss.parts import library
+from migrate.vectors import Vectors
+
+_BLOCK_BYTES: Final = 128 << 20
+_MOST_ROWS: Final = 65_536
+_NO_LISTS: Final = b"sprs" + bytes(8)
+"""How FAISS ends an index whose lists are empty."""
+
+
+def append_lists(path: Path, index: Any, vectors: Vectors, labels: NDArray[np.int64]) -> None:
+    """Append an IndexIVFFlat, which is trained and empty, to a file, with these vectors in its lists.
+
+    Raises
+    ------
+    StoreError
+        FAISS finds no list for a vector, as for one with NaN.
+    OutputError
+        The operating system refused.
+    """
+    faiss = library()
+
+    numbers = _assign(index, vectors)
+    if (numbers < 0).any():
+        missing = int((numbers < 0).sum())
+        raise StoreError(f"{path}: FAISS finds no list for {missing} of {len(vectors)} vectors; it drops NaN and Inf")
+    index.ntotal = len(vectors)
+    head = faiss.serialize_index(index).tobytes()
+    if not head.endswith(_NO_LISTS):
+        raise StoreError(f"{path}: this release of FAISS writes lists in a way that is not known; use faiss-cpu 1.15")
+    sizes = np.bincount(numbers, minlength=index.nlist).astype(np.int64)
+    head = head.removesuffix(_NO_LISTS) + _sizes(sizes)
+    row_bytes = 4 * index.d
+    with output_errors(path), path.open("r+b") as file:
+        begin = file.seek(0, os.SEEK_END)
+        file.write(head)
+        file.flush()
+        ends = begin + len(head) + np.cumsum(sizes * (row_bytes + labels.itemsize))
+        starts = ends - sizes * (row_bytes + labels.itemsize)
+        os.truncate(file.fileno(), int(ends[-1]))
+        _scatter(file.fileno(), numbers, vectors, labels, starts, starts + sizes * row_bytes)
+
+
+def _assign(index: Any, vectors: Vectors) -> NDArray[np.int32]:
+    """The list of each row, -1 for none."""
+    numbers = np.empty(len(vectors), np.int32)
+    step = _block_rows(index.d)
+    for first in range(0, len(vectors), step):
+        _, found = index.quantizer.search(np.ascontiguousarray(vectors[first : first + step]), 1)
+        numbers[first : first + step] = found[:, 0]
+    return numbers
+
+
+def _block_rows(dim: int) -> int:
+    return max(min(_BLOCK_BYTES // (4 * dim), _MOST_ROWS), 1)
+
+
+def _sizes(sizes: NDArray[np.int64]) -> bytes:
+    """As FAISS writes them: of all lists, or, where most are empty, the number and the size of the others."""
+    filled = np.flatnonzero(sizes)
+    if len(filled) > len(sizes) / 2:
+        kind, content = b"full", sizes
+    else:
+        kind, content = b"sprs", np.stack([filled, sizes[filled]], axis=1).reshape(-1)
+    return kind + np.array([content.size], "<i8").tobytes() + content.astype("<i8").tobytes()
+
+
+def _scatter(
+    descriptor: int,
+    numbers: NDArray[np.int32],
+    vectors: Vectors,
+    labels: NDArray[np.int64],
+    vectors_at: NDArray[np.int64],
+    labels_at: NDArray[np.int64],
+) -> None:
+    """Write each row to its list; where the next one of each goes is kept in `vectors_at` and `labels_at`."""
+    step = _block_rows(vectors.shape[1])
+    for first in range(0, len(vectors), step):
+        block = slice(first, first + step)
+        order = np.argsort(numbers[block], kind="stable")
+        rows, own = np.ascontiguousarray(vectors[block][order], "<f4"), labels[block][order].astype("<i8")
+        lists, starts = np.unique(numbers[block][order], return_index=True)
+        for number, start, stop in zip(lists.tolist(), starts, [*starts[1:], len(rows)], strict=True):
+            for content, places in ((rows[start:stop], vectors_at), (own[start:stop], labels_at)):
+                _write(descriptor, content.reshape(-1).view(np.uint8).data, int(places[number]))
+                places[number] += content.nbytes
+
+
+def _write(descriptor: int, content: memoryview, offset: int) -> None:
+    while content:
+        written = os.pwrite(descriptor, content, offset)
+        content, offset = content[written:], offset + written
