@@ -14,11 +14,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from deaths import call_in_child
 from postgres import as_text, connect, server_url
 from switch_tools import (
     DIM,
     NEW_MODEL,
     OLD_MODEL,
+    change_switch,
     make_folder,
     make_sqlite,
     manifest,
@@ -30,7 +32,6 @@ from switch_tools import (
 
 import migrate
 from migrate.errors import InputError, StoreError, UsageError
-from migrate.files import VARIABLE
 from migrate.manifest import MANIFEST_NAME
 from migrate.stores import open_store
 from migrate.stores.base import read_all
@@ -287,31 +288,11 @@ ENDS = [
     *((make, point) for make in (collections, served) for point in ("set aside", "moved")),
     *((lances, point) for point in ("noted", "set aside", "exchanged")),
 ]
-CALLS = {
-    "switch": "switch_store({old!r}, {new!r}, unproven=True)",
-    "rollback": "roll_back({old!r})",
-    "forget": "forget_switch({old!r})",
-}
-DRIVER = """
-import sys
-import migrate.stores.switching as switching
-from migrate.switch import *
-if {plain!r}:
-    switching.exchange_paths = lambda one, other: False
-{call}
-"""
 
 
 def die(call, old, new, point, *, plain=False):
     """Do it in a process of its own, which dies at a point."""
-    code = DRIVER.format(plain=plain, call=CALLS[call].format(old=old, new=new))
-    environment = {
-        **os.environ,
-        VARIABLE: point if ":" in point else f"{point}:1",
-        "PYTHONPATH": str(Path(migrate.__file__).parents[1]),
-    }
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 137, done.stderr
+    call_in_child(change_switch, call, old, new, plain, point=point if ":" in point else f"{point}:1")
 
 
 @pytest.mark.slow
