@@ -1,6 +1,5 @@
 """Bringing translated stores of every kind up to date, by the real things."""
 
-import os
 import shutil
 import socket
 import subprocess
