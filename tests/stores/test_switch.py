@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from deaths import call_in_child
+from children import call_in_child
 from postgres import as_text, connect, server_url
 from switch_tools import (
     DIM,

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import sync_tools as tools
-from deaths import call_in_child
+from children import call_in_child
 from sync_tools import Hashed, changed, some_records, sync_billed, truth
 
 from migrate.backfill import backfill_store
