@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from _pytest.doctest import DoctestModule
 
 from migrate.datasets.beir import write_beir
 from migrate.datasets.stdlib import stdlib_beir
@@ -15,6 +16,12 @@ from migrate.embedders import load_embedder
 SOURCE_SPEC = "tfidf:32"
 LONGEST = "test_sessions.py"
 """The module whose tests take longest; its tests cannot be done at the same time."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(file_path):
+    """No examples are looked for in the tests: only the package has them."""
+    return [found for found in (yield) if not isinstance(found, DoctestModule)]
 
 
 @pytest.hookimpl(trylast=True)

@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 from openai_server import OpenAIServer
 
+from migrate.embed import embed_corpus
+from migrate.embedders import load_embedder
+
 pytestmark = pytest.mark.slow
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -27,12 +30,14 @@ def test_the_library_in_a_few_lines(source_folder, beir, tmp_path):
     assert (tmp_path / "out" / "store" / "index.faiss").is_file()
 
 
-def test_an_openai_target(source_folder, tmp_path):
+def test_an_openai_target(corpus, tmp_path):
+    few = corpus.documents[:80]  # so few that no local model is tried beside it
+    embed_corpus(lambda: few, load_embedder("tfidf:16"), tmp_path / "source")
     with OpenAIServer() as server:
-        arguments = (source_folder, tmp_path / "out", "text-embedding-3-small", server.url)
+        arguments = (tmp_path / "source", tmp_path / "out", "text-embedding-3-small", server.url)
         out = run_example("openai_target.py", *arguments, OPENAI_API_KEY="sk-test-0123456789")
-    assert "150 texts embedded" in out
-    assert "dimension 1536, 150 of them true ones" in out
+    assert "80 texts embedded" in out
+    assert "dimension 1536, 80 of them true ones" in out
 
 
 def test_a_langchain_app(tmp_path):

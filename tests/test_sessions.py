@@ -6,11 +6,10 @@
 import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from children import COMMANDS, call_in_child, type_command
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "docs" / "getting-started.md"]
@@ -79,27 +78,20 @@ def terminal(tmp_path_factory):
     """Runs a command in a folder that all pages share, once; returns what it prints, as lines."""
     folder = tmp_path_factory.mktemp("sessions")
     kept = {name: value for name, value in os.environ.items() if not name.startswith("LEAD_MIGRATE_")}
-    environment = {**kept, "XDG_CACHE_HOME": str(folder / "cache"), "PYTHONUNBUFFERED": "1"}
+    environment = {**kept, "XDG_CACHE_HOME": str(folder / "cache")}
     printed = {}
 
     def run(command):
         program, *arguments = command.split()
         assert program == "lead-migrate"
         if command not in printed:
-            done = subprocess.run(
-                [sys.executable, "-m", "migrate", *arguments],
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                encoding="utf-8",
-                check=False,
-                cwd=folder,
-                env=environment,
-            )
+            output = folder / "output"
+            call_in_child(type_command, arguments, folder, environment, output, imports=COMMANDS)
             if (embedded := folder / "demo" / "embeddings.sqlite").exists():
                 # The next command embeds the same texts by the same model, and prints the same where it need not.
                 (folder / "cache" / "lead-migrate").mkdir(parents=True, exist_ok=True)
                 shutil.copy(embedded, folder / "cache" / "lead-migrate")
-            printed[command] = [line for line in done.stdout.splitlines() if not PROGRESS.fullmatch(line)]
+            printed[command] = [line for line in output.read_text("utf-8").splitlines() if not PROGRESS.fullmatch(line)]
         return printed[command]
 
     return run

@@ -121,10 +121,14 @@ def _common(short: Sequence[str], long: Sequence[str]) -> list[int]:
     counts: list[int] = []
     seen_short: set[str] = set()
     seen_long: set[str] = set()
+    common = 0
     for d, doc_id in enumerate(long):
-        seen_short.update(short[d : d + 1])
         seen_long.add(doc_id)
-        counts.append(len(seen_short & seen_long))
+        common += doc_id in seen_short
+        if d < len(short):
+            seen_short.add(short[d])
+            common += short[d] in seen_long
+        counts.append(common)
     return counts
 
 

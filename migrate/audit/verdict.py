@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import lru_cache
 from statistics import NormalDist
 
 import numpy as np
@@ -211,15 +212,25 @@ def weighted_sums(
     Weights are exponential with mean 1: divided by their sum, they are uniform over all weightings (Rubin 1981). Drawn
     in blocks, in bounded memory.
     """
-    rng = np.random.default_rng(seed)
     n, columns = scores.shape
-    sums, unseen = np.empty((resamples, columns)), np.empty(resamples)
     step = max(_BLOCK // (n + 1), 1)
+    if resamples <= step:  # an audit asks for the same again and again, and drawing them takes longer than the sums
+        weights = _weights(n + 1, seed, resamples)
+        return weights[:, :n] @ scores, weights[:, n]
+    rng = np.random.default_rng(seed)
+    sums, unseen = np.empty((resamples, columns)), np.empty(resamples)
     for start in range(0, resamples, step):
         weights = rng.standard_exponential((min(step, resamples - start), n + 1))
         sums[start : start + step] = weights[:, :n] @ scores
         unseen[start : start + step] = weights[:, n]
     return sums, unseen
+
+
+@lru_cache(maxsize=1)
+def _weights(n: int, seed: int, resamples: int) -> NDArray[np.float64]:
+    weights = np.random.default_rng(seed).standard_exponential((resamples, n))
+    weights.flags.writeable = False
+    return weights
 
 
 def ratio_bounds(

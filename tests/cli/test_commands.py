@@ -16,6 +16,9 @@ from openai_server import OpenAIServer
 
 from migrate.cli.main import leaf_commands, run
 from migrate.cli.options import ModelOptions
+from migrate.datasets.beir import write_beir
+from migrate.datasets.stdlib import stdlib_beir
+from migrate.embed import embed_corpus
 from migrate.embedders import load_embedder
 from migrate.stores import open_store
 from migrate.stores.base import content_of, read_all
@@ -301,19 +304,31 @@ def steps_before(name):
     return [other for other in names[: names.index(name)] if other.split()[:-1] == name.split()[:-1] != []]
 
 
+@pytest.fixture(scope="module")
+def prepared_once(tmp_path_factory):
+    """Stores, a stitch and a corpus; the corpus is so small that no local model is tried beside a paid one."""
+    folder = tmp_path_factory.mktemp("prepared")
+    small = stdlib_beir(max_docs=80, seed=3)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+        patch.chdir(folder)
+        write_beir(Path("my-beir"), small.documents, small.queries, small.qrels)
+        embed_corpus(lambda: small.documents, load_embedder("tfidf:32"), Path("my-store"))
+        shutil.copy("my-beir/corpus.jsonl", "corpus.jsonl")
+        with Path("corpus.jsonl").open("a") as file:
+            for number, document in enumerate(small.documents * 3):  # as many as `tfidf:256` needs
+                more = {"id": f"more-{number}", "text": document.text[:: -1 - number // len(small.documents)]}
+                file.write(json.dumps(more) + "\n")
+        lead_migrate("fit", "my-store", "--target", "tfidf:48", "--sample", "60", "-o", "my-stitch")
+        lead_migrate("translate", "my-store", "my-stitch", "-o", "translated")
+    return folder
+
+
 @pytest.fixture
-def prepared(tmp_path, monkeypatch, beir, source_folder):
+def prepared(prepared_once, tmp_path, monkeypatch):
     """A folder in which the examples of the help texts make sense."""
+    shutil.copytree(prepared_once, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
-    shutil.copytree(source_folder, "my-store")
-    shutil.copytree(beir, "my-beir")
-    shutil.copy(beir / "corpus.jsonl", "corpus.jsonl")
-    lines = [json.loads(line) for line in (beir / "corpus.jsonl").read_text().splitlines()]
-    more = [{"id": f"more-{n}", "text": row["text"][::-1]} for n, row in enumerate(lines)]
-    with Path("corpus.jsonl").open("a") as file:
-        file.writelines(json.dumps(row) + "\n" for row in more)
-    lead_migrate("fit", "my-store", "--target", "tfidf:48", "--sample", "100", "-o", "my-stitch")
-    lead_migrate("translate", "my-store", "my-stitch", "-o", "translated")
     return tmp_path
 
 

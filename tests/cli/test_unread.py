@@ -8,7 +8,6 @@ import sys
 
 import pytest
 from openai_server import OpenAIServer
-from transformers import AutoTokenizer
 
 from migrate.cli.main import run
 from migrate.embedders.weights import packaged_model_path
@@ -29,6 +28,8 @@ def own_cache(tmp_path, monkeypatch):
 @pytest.fixture(scope="module")
 def tokens():
     """Counts as the model's own tokenizer does, special tokens included."""
+    from transformers import AutoTokenizer
+
     own = AutoTokenizer.from_pretrained(str(packaged_model_path()), local_files_only=True)
     return lambda text: len(own(text, truncation=False, verbose=False)["input_ids"])
 

@@ -30,16 +30,18 @@ ROWS, PARTS = 8_000, 16
 HERE = Path(__file__).parent
 
 
-@pytest.fixture(autouse=True)
-def small_parts(monkeypatch):
+@pytest.fixture(autouse=True, scope="module")
+def small_parts():
     import migrate.embed.corpus
     import migrate.translate
 
-    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
-    monkeypatch.setattr(migrate.translate, "_BATCH_BYTES", 1 << 16)
-    monkeypatch.setattr(migrate.translate, "_FEWEST_ROWS", 64)
-    monkeypatch.setattr(migrate.translate, "_PART_BYTES", 1 << 17)
-    monkeypatch.setattr(migrate.embed.corpus, "BATCH_DOCUMENTS", 256)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+        patch.setattr(migrate.translate, "_BATCH_BYTES", 1 << 16)
+        patch.setattr(migrate.translate, "_FEWEST_ROWS", 64)
+        patch.setattr(migrate.translate, "_PART_BYTES", 1 << 17)
+        patch.setattr(migrate.embed.corpus, "BATCH_DOCUMENTS", 256)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -49,11 +51,11 @@ def folder(tmp_path_factory):
     return folder
 
 
-@pytest.fixture
-def expected(folder, tmp_path):
+@pytest.fixture(scope="module")
+def expected(folder, small_parts):
     """The files of a run on one machine that nobody disturbed."""
-    run(folder, tmp_path / "expected", LocalRunner(1))
-    return victims.digest(tmp_path / "expected")
+    run(folder, folder / "expected", LocalRunner(1))
+    return victims.digest(folder / "expected")
 
 
 def run(folder, output, runner, **options):
@@ -106,8 +108,7 @@ def test_a_bad_row_is_told_as_on_one_machine(cluster, tmp_path):
     assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.parametrize("shards", [None, "shards"])
-@pytest.mark.parametrize("moment", [1, 5, 12])
+@pytest.mark.parametrize(("moment", "shards"), [(1, None), (5, "shards"), (12, None)])
 def test_the_shards_of_a_killed_worker_are_made_by_another(folder, tmp_path, expected, shards, moment):
     with processes(tmp_path) as started:
         runner = DaskRunner(str(started.file), shards and str(tmp_path / shards))
@@ -139,12 +140,12 @@ def test_a_killed_scheduler_is_one_line_and_the_next_run_goes_on(folder, tmp_pat
         assert victims.digest(tmp_path / "new") == expected
 
 
-@pytest.mark.parametrize("shards", [None, "shards"])
-def test_a_killed_coordinator_goes_on(cluster, folder, tmp_path, expected, shards):
+@pytest.mark.parametrize(("shards", "points"), [(None, ["recorded:2", "synced:5"]), ("shards", ["torn:4"])])
+def test_a_killed_coordinator_goes_on(cluster, folder, tmp_path, expected, shards, points):
     runner = f"dask:{cluster.file}"
     options = [] if shards is None else ["--shards", str(tmp_path / shards)]
     command = [sys.executable, str(HERE / "coordinator.py"), str(folder), str(tmp_path / "new"), runner, *options]
-    for point in ("recorded:2", "torn:4", "synced:5"):
+    for point in points:
         environment = os.environ | ENVIRONMENT | {"LEAD_MIGRATE_FAILPOINT": point, "SOURCE_DATE_EPOCH": "1700000000"}
         died = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         assert died.returncode == 137, died.stderr

@@ -2,7 +2,6 @@ import json
 
 import numpy as np
 import pytest
-from transformers import AutoTokenizer
 
 from migrate.cost.target import find_target
 from migrate.embedders.tokens import (
@@ -32,6 +31,8 @@ def path():
 @pytest.fixture(scope="module")
 def own(path):
     """The tokenizer as transformers loads it for the model."""
+    from transformers import AutoTokenizer
+
     return AutoTokenizer.from_pretrained(str(path.parent), local_files_only=True)
 
 

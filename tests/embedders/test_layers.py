@@ -4,8 +4,6 @@ import json
 
 import numpy as np
 import pytest
-import torch
-from transformers import AutoModel, AutoTokenizer
 
 from migrate.cli.embed import command as embed_command
 from migrate.cli.main import run
@@ -24,6 +22,9 @@ DOCUMENTS = [Document(f"d{row}", text) for row, text in enumerate(TEXTS)]
 @pytest.fixture(scope="module")
 def hidden():
     """The hidden states of all layers and the mask, as transformers gives them."""
+    import torch
+    from transformers import AutoModel, AutoTokenizer
+
     folder = str(packaged_model_path())
     tokens = AutoTokenizer.from_pretrained(folder)(TEXTS, padding=True, return_tensors="pt")
     model = AutoModel.from_pretrained(folder, dtype=torch.float32).eval()

@@ -7,7 +7,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
-from sentence_transformers import SentenceTransformer
 from tokenizers import Tokenizer
 
 from migrate.embedders import load_embedder
@@ -55,6 +54,8 @@ def copy(tmp_path):
 
 
 def test_equals_what_sentence_transformers_gives(vectors):
+    from sentence_transformers import SentenceTransformer
+
     model = SentenceTransformer(str(packaged_model_path()), device="cpu")
     np.testing.assert_array_equal(vectors, model.encode(TEXTS, show_progress_bar=False))
 

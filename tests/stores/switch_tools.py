@@ -79,3 +79,18 @@ def write_report(path, old, new, outcome="SAFE", **more):
     stores = {"source": content_of(open_store(old)), "translated": content_of(open_store(new))}
     path.write_text(json.dumps({"kind": "audit", "verdict": {"outcome": outcome}, "stores": stores, **more}))
     return path
+
+
+def change_switch(call, old, new, plain):
+    """Switch, roll back or forget; `plain` where the file system cannot exchange two folders."""
+    from migrate import switch
+    from migrate.stores import switching
+
+    if plain:
+        switching.exchange_paths = lambda one, other: False
+    if call == "switch":
+        switch.switch_store(old, new, unproven=True)
+    elif call == "rollback":
+        switch.roll_back(old)
+    else:
+        switch.forget_switch(old)

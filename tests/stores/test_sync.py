@@ -1,6 +1,5 @@
 """Bringing translated stores of every kind up to date, by the real things."""
 
-import os
 import shutil
 import socket
 import subprocess
@@ -15,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import sync_tools as tools
-from sync_tools import Hashed, changed, some_records, truth
+from children import call_in_child
+from sync_tools import Hashed, changed, some_records, sync_billed, truth
 
-import migrate
 from migrate.backfill import backfill_store
 from migrate.embed import reembed_store
 from migrate.embed.reference import is_reembedded
@@ -114,9 +113,9 @@ def check_synced(old, new, before, records, after):
     now, documents = by_id(new), {document.id: document for document in new.documents()}
     assert documents.keys() == after.keys() == now.keys()
     source = {document.id: document for document in open_store(old).documents()}
+    same_kind = new.info.kind == open_store(old).info.kind
     for name, (document, vector) in after.items():
         assert documents[name].text == document.text
-        same_kind = new.info.kind == open_store(old).info.kind
         assert not same_kind or documents[name] == source[name]
         assert documents[name].metadata["page"] == document.metadata["page"]
         was = records.get(name)
@@ -183,41 +182,9 @@ def embedded_texts(bill):
     return bill.read_text().count("\n") if bill.exists() else 0
 
 
-SYNC = """
-import sys
-from pathlib import Path
-
-import migrate.translate
-import sync_tools
-from migrate.embedders.cache import CachedEmbedder
-from migrate.stores import open_store
-from migrate.sync import sync_store
-
-migrate.translate._BATCH_BYTES, migrate.translate._FEWEST_ROWS = 1, 64
-
-
-class Billed(sync_tools.Hashed):
-    def embed(self, texts, role, *, progress=None):
-        with open(sys.argv[4], "a") as bill:
-            bill.writelines(f"{text.id}\\n" for text in texts)
-        return super().embed(texts, role)
-
-
-embedder = CachedEmbedder(Billed(), Path(sys.argv[3]))
-print(sync_store(open_store(sys.argv[1]), open_store(sys.argv[2]), embedder).written)
-"""
-
-
 def sync_in_child(old, new, folder, point=None):
-    """Sync in a process of its own, which dies at a point; what it says."""
-    paths = [str(Path(migrate.__file__).parents[1]), str(Path(__file__).parent)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "SOURCE_DATE_EPOCH": "1700000000"}
-    if point is not None:
-        environment[VARIABLE] = point
-    command = [sys.executable, "-c", SYNC, old, new, str(folder / "cache.sqlite"), str(folder / "bill")]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == (0 if point is None else 137), done.stderr
-    return done.stdout.strip()
+    """Sync in a process of its own, which dies at a point; whether anything was written."""
+    return call_in_child(sync_billed, old, new, folder / "cache.sqlite", folder / "bill", point=point)
 
 
 def content(store):
@@ -262,7 +229,7 @@ def test_a_sync_that_is_killed_is_continued_to_the_same_bytes(name, point, kind_
         assert digest(tmp_path / "pair/new") == digest(tmp_path / "undisturbed/new")
         assert sorted(path.name for path in (tmp_path / "pair").iterdir()) == ["new", "old"], "nothing is left over"
     assert embedded_texts(tmp_path / "bill") in (50, 51, 52), "nothing is paid for twice"
-    assert sync_in_child(old, new, tmp_path) == "False", "up to date"
+    assert sync_in_child(old, new, tmp_path) is False, "up to date"
 
 
 def test_who_reads_the_folder_all_the_while_finds_one_or_the_other(tmp_path):

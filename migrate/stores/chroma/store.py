@@ -308,9 +308,12 @@ class _Server(_Place):
             host = None
         if not host:
             raise UsageError(f"{location}: expected chroma+http://HOST:PORT#COLLECTION, found no host; name it")
+        settings = _settings(module)
+        if not is_safe:  # nothing to verify: loading certificates takes longer than everything else
+            settings.chroma_server_ssl_verify = False
         with _answers(location, remote=True):
             self.client = module.HttpClient(
-                host=host, port=port, ssl=is_safe, headers=headers, settings=_settings(module), **self.tenant
+                host=host, port=port, ssl=is_safe, headers=headers, settings=settings, **self.tenant
             )
 
     def names(self) -> list[str]:
