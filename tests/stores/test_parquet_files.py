@@ -29,7 +29,7 @@ def table_of(documents, vectors, metric="ip", kind=None, metadata=None):
     columns = {
         "id": [document.id for document in documents],
         "text": [document.text for document in documents],
-        "metadata": pa.array(found, metadata) if documents else pa.array([], pa.struct([])),
+        "metadata": pa.array(found, metadata) if documents else pa.array([], pa.struct([("page", pa.int64())])),
         "embedding": pa.array(list(vectors), kind),
     }
     own = {b"lead-migrate": b'{"distance": "%s"}' % metric.encode()}
@@ -113,6 +113,7 @@ def s3(tmp_path_factory):
     yield f"s3://{bucket}/"
     server.kill()
     server.wait()
+    log.close()
     for name, value in before.items():
         os.environ.pop(name) if value is None else os.environ.update({name: value})
 

@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Final
 from urllib.parse import unquote, urlsplit
@@ -28,6 +29,8 @@ UNFINISHED_NAME: Final = "_unfinished.json"
 _VERSION: Final = 1
 _BLOCK_BYTES: Final = 4 << 20
 _SHOWN: Final = 5
+_VERSIONS: Final = ("ETag", "etag", "md5Hash", "generation", "mtime", "LastModified", "created")
+"""What file systems call that which changes when an object is written, the surest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,13 +213,15 @@ class RemoteFiles(Files):
             return [self._described(name, path, found[path]) for path, name in paths.items() if name]
 
     def _described(self, name: str, path: str, facts: Mapping[str, Any]) -> ParquetFile:
-        told = [facts.get(key) for key in ("ETag", "etag", "md5Hash", "generation", "LastModified", "mtime", "created")]
-        return ParquetFile(name, path, int(facts["size"] or 0), [name, facts["size"], *map(str, told)])
+        version = next((facts[key] for key in _VERSIONS if facts.get(key) is not None), None)
+        told = version.timestamp() if isinstance(version, datetime) else version
+        return ParquetFile(name, path, int(facts["size"] or 0), [name, facts["size"], told])
 
     @contextmanager
     def opened(self, file: ParquetFile) -> Iterator[BinaryIO]:
         """The file, read in ranges; that it has not changed is asked before."""
         with self.errors():
+            self.system.invalidate_cache()
             if self._described(file.name, file.path, self.system.info(file.path)).version != file.version:
                 raise StoreError(
                     f"{self.location}: expected the file {file.name} that was opened, found it changed since; run "

@@ -97,13 +97,8 @@ class ParquetWriter(WaitingWriter):
         row = 0
         for shard in source.shards:
             schema = self._schema_like(source, source.schema_of(shard))
-            counts: list[int] = []
-            yield (
-                shard.name,
-                schema,
-                self._with_vectors(source, source.whole(shard, self._at_once), schema, row, counts),
-            )
-            row += sum(counts)
+            yield shard.name, schema, self._with_vectors(source, schema, source.whole(shard, self._at_once), row)
+            row += source.rows_of(shard)
 
     def _with_vectors(
         self, source: ParquetStore, schema: Any, batches: Iterator[Any], row: int

@@ -38,7 +38,7 @@ from migrate.stores.documents.base import LazyIds
 from migrate.stores.file_store import FileStore
 from migrate.stores.id_index import kept_index
 from migrate.stores.outputs import Output
-from migrate.stores.parquet.columns import OPTIONS, Columns, choose_columns, own_options, to_document
+from migrate.stores.parquet.columns import OPTIONS, choose_columns, own_options, to_document
 from migrate.stores.parquet.files import (
     SHARDS_NAME,
     SUFFIX,
@@ -263,9 +263,9 @@ class ParquetStore(Store):
         return tuple(shard.version for shard in self.shards)
 
     def _texts_sha256(self) -> str:
-        """Read once: what the files hold does not change while they are open."""
+        """Of the texts, and not of the files they are in; read once, as files that change are refused."""
         if self._texts is None:
-            self._texts = super()._texts_sha256()
+            self._texts = Store._texts_sha256(self)
         return self._texts
 
     @property
