@@ -73,7 +73,7 @@ HOMES = {
     ],
     "pickle": ["stores/"],
     "psycopg": ["stores/pgvector/"],
-    "pyarrow": ["stores/documents/arrow", "stores/lancedb"],
+    "pyarrow": ["stores/documents/arrow", "stores/lancedb", "stores/parquet/"],
     "pandas": ["display.py", "audit/report", "cost/assess", "similarity/comparison"],
     "jinja2": ["report/page"],
     "joblib": ["runners.py"],

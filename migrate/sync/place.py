@@ -14,6 +14,7 @@ from migrate.stores.outputs import FolderOutput, Output, ServerOutput
 from migrate.stores.registry import output_of, path_in
 from migrate.stores.switching import Exchange, FolderExchange, Switchable
 
+_PARQUET: Final = "parquet"
 _OWN: Final = ".lead-migrate-"
 """How the marks of this tool begin."""
 
@@ -36,8 +37,10 @@ def place_over(old: Store, new: Store, manifest: Manifest) -> Output:
             f"{location}: expected a folder with nothing but the store, found {', '.join(strangers[:5])}; it is "
             "replaced as a whole: move the store into a folder of its own"
         )
-    files, was_faiss = as_files(new), (manifest.store.written_as or {}).get("kind") == "faiss"
-    if _is_copy(old, new) and not was_faiss:
+    files, written_as = as_files(new), (manifest.store.written_as or {}).get("kind")
+    if written_as == _PARQUET:
+        return output_of(f"{_PARQUET}:{folder}")
+    if _is_copy(old, new) and written_as is None:
         return FolderOutput(folder)
     if files is not None and (files.index_path.name, *files.document_files) in (
         (FLAT_INDEX,),
@@ -76,7 +79,12 @@ def refuse_switched(*stores: Store) -> None:
 
 
 def _on_server(location: str, manifest: Manifest) -> Output:
-    server, _, named = location.rpartition("#")
+    server, mark, named = location.rpartition("#")
+    if not mark:
+        raise UsageError(
+            f"{location}: expected a store that can be replaced, found one on object storage, where nothing is; "
+            "translate to another place"
+        )
     options = options_text(dict(manifest.store.written_as or {}))
     output = output_of(f"{server}#{named.partition('?')[0]}{options}")
     if not isinstance(output, ServerOutput):
