@@ -37,10 +37,10 @@ def place_over(old: Store, new: Store, manifest: Manifest) -> Output:
             f"{location}: expected a folder with nothing but the store, found {', '.join(strangers[:5])}; it is "
             "replaced as a whole: move the store into a folder of its own"
         )
-    files, written_as = as_files(new), (manifest.store.written_as or {}).get("kind")
-    if written_as == _PARQUET:
+    files, was_faiss = as_files(new), (manifest.store.written_as or {}).get("kind") == "faiss"
+    if files is not None and new.info.kind == _PARQUET:  # of any number of files, which may be another one by now
         return output_of(f"{_PARQUET}:{folder}")
-    if _is_copy(old, new) and written_as is None:
+    if _is_copy(old, new) and not was_faiss:
         return FolderOutput(folder)
     if files is not None and (files.index_path.name, *files.document_files) in (
         (FLAT_INDEX,),

@@ -1,20 +1,28 @@
 """Stores in files of Parquet, here and on object storage; `test_parquet` has those beside a FAISS index."""
 
+import datetime
+import decimal
+import hashlib
+import json
 import os
 import socket
 import subprocess
 import sys
 import time
 import uuid
+from contextlib import closing
 
 import numpy as np
 import pytest
+from faiss_tools import build, save
+from test_conformance import write_docs
 
 from migrate.errors import LeadMigrateError, StoreError, UsageError
 from migrate.stores import open_store
 from migrate.stores.base import Resume, read_all
+from migrate.stores.outputs import FolderOutput
 from migrate.stores.registry import output_of
-from migrate.testing.stores import StoreTests, example_documents, example_vectors
+from migrate.testing.stores import DIM, StoreTests, example_documents, example_vectors
 from migrate.vectors import Batch, Document
 
 pa = pytest.importorskip("pyarrow")
@@ -123,3 +131,304 @@ class TestParquetOnS3(TestParquetInMemory):
     @pytest.fixture(autouse=True)
     def emptied(self, s3):
         type(self).root = f"{s3}{uuid.uuid4().hex[:8]}/"
+
+
+SCHEMA = pa.schema(
+    [
+        pa.field("day", pa.date32()),
+        pa.field("doc_id", pa.string(), nullable=False, metadata={"why": "ü"}),
+        pa.field("made", pa.timestamp("ns", "Europe/Berlin")),
+        pa.field("price", pa.decimal128(30, 5)),
+        pa.field("big", pa.int64()),
+        pa.field("huge", pa.uint64()),
+        pa.field("raw", pa.large_binary()),
+        pa.field("tags", pa.list_(pa.field("item", pa.string(), nullable=False))),
+        pa.field("nested", pa.struct([("a", pa.int32()), ("b", pa.list_(pa.struct([("c", pa.float16())])))])),
+        pa.field("pairs", pa.map_(pa.string(), pa.int8())),
+        pa.field("label", pa.dictionary(pa.int16(), pa.string())),
+        pa.field("gone", pa.null()),
+        pa.field("body", pa.large_string()),
+        pa.field("image", pa.list_(pa.float16(), 3)),
+        pa.field("vector", pa.large_list(pa.field("element", pa.float64(), nullable=False)), metadata={"model": "old"}),
+        pa.field("took", pa.duration("us")),
+    ],
+    metadata={"owner": "ü", "other": "1"},
+)
+
+
+def awkward_rows(count=60):
+    for row in range(count):
+        yield {
+            "doc_id": ("7", "007", " x ", "naïve/路径#?", "🦆")[row % 5] + str(row),
+            "day": None if row % 3 else datetime.date(1969, 12, 31),
+            "made": None if row % 7 == 0 else 1_600_000_000_123_456_789 + row,
+            "price": decimal.Decimal(10**24 + row) / 100_000 if row % 2 else None,
+            "big": (2**63 - 1, -(2**63), None)[row % 3],
+            "huge": 2**64 - 1 - row,
+            "raw": (None, b"", bytes(range(256)))[row % 3],
+            "tags": (None, [], ["", "b"])[row % 3],
+            "nested": (None, {"a": None, "b": None}, {"a": row, "b": [{"c": None}, None, {"c": np.float16(0.5)}]})[row % 3],
+            "pairs": (None, [], [("k", None), ("l", 1)])[row % 3],
+            "label": ("one", None, "two")[row % 3],
+            "gone": None,
+            "body": ("", None, "long " * 900, "tab\tline\n\u2028")[row % 4],
+            "image": None if row % 5 == 0 else [np.float16(0.25), None, np.float16(-0.0)],
+            "vector": old_vector(row).tolist(),
+            "took": datetime.timedelta(microseconds=row) if row % 2 else None,
+        }
+
+
+def old_vector(row, dim=DIM):
+    return np.random.default_rng(row).normal(size=dim)
+
+
+def new_vectors(count=60, dim=5):
+    return np.random.default_rng(9).normal(size=(count, dim)).astype(np.float32)
+
+
+def write_awkward(root):
+    table = pa.Table.from_pylist(list(awkward_rows()), schema=SCHEMA)
+    write_shards(fsspec.filesystem("file"), str(root), table)
+    return table
+
+
+def write_copy(store, location, vectors, folder):
+    """A copy with other vectors."""
+    output = output_of(location)
+    content = output.path if isinstance(output, FolderOutput) else folder / "content"
+    content.mkdir()
+    writer = output.writer(store, content, vectors.shape[1], Resume())
+    writer.write(0, Batch(store.ids(range(len(vectors))), vectors))
+    writer.finish()
+    if not isinstance(output, FolderOutput):
+        output.publish(content, force=False)
+    return open_store(location)
+
+
+@pytest.mark.parametrize("place", ["folder", "memory"])
+def test_every_type_goes_through_field_by_field(place, tmp_path):
+    table = write_awkward(tmp_path / "old")
+    store = open_store(f"parquet:{tmp_path}/old#?vector=vector&text=body")
+    assert store.info.index_type == "column of float64"
+    expected = np.array([old_vector(row) for row in range(60)], np.float32)
+    assert np.array_equal(read_all(store.scan(batch_size=11)).vectors, expected)
+    new, root = new_vectors(), tmp_path / "new"
+    url = str(root) if place == "folder" else f"memory://{tmp_path.name}/new"
+    copy = write_copy(store, f"parquet:{url}", new, tmp_path)
+    assert np.array_equal(read_all(copy.scan()).vectors, new)
+    assert list(copy.documents()) == list(store.documents())
+    system, path = fsspec.core.url_to_fs(url)
+    names = [f"part-{number:05d}.parquet" for number in range(3)]
+    files = [system.open(f"{path}/{name}") for name in names]
+    read = pa.concat_tables([pq.read_table(file) for file in files])
+    assert read.drop_columns("vector").equals(table.drop_columns("vector"))
+    at = SCHEMA.get_field_index("vector")
+    kind = pa.large_list(pa.field("element", pa.float32(), nullable=False))
+    for file in files:
+        schema = pq.read_schema(file)
+        own = schema.metadata.pop(b"lead-migrate") if schema.metadata else b""
+        wanted = SCHEMA.set(at, SCHEMA.field(at).with_type(kind))
+        assert schema.equals(wanted, check_metadata=False)
+        for found, field in zip(schema, wanted, strict=True):
+            kept = {key: value for key, value in (found.metadata or {}).items() if key != b"PARQUET:field_id"}
+            assert kept == (field.metadata or {})
+        metadata = {key: value for key, value in pq.read_schema(file).metadata.items() if key != b"lead-migrate"}
+        assert metadata == SCHEMA.metadata
+        assert json.loads(own or b"{}" or "") in ({}, {"text": "body", "vector": "vector"})
+    vectors = np.array(read.column("vector").to_pylist(), np.float32)
+    assert np.array_equal(vectors, new)
+
+
+def test_another_reader_finds_the_same(tmp_path):
+    duckdb = pytest.importorskip("duckdb")
+    write_awkward(tmp_path / "old")
+    write_copy(open_store(f"parquet:{tmp_path}/old#?vector=vector"), f"parquet:{tmp_path}/new", new_vectors(), tmp_path)
+    with closing(duckdb.connect()) as connection:
+        columns = ", ".join(name for name in SCHEMA.names if name not in ("vector", "gone", "image"))
+        found = [
+            connection.execute(f"SELECT {columns} FROM '{tmp_path}/{name}/*.parquet' ORDER BY doc_id").fetchall()
+            for name in ("old", "new")
+        ]
+        question = f"SELECT doc_id, vector FROM '{tmp_path}/new/*.parquet'"
+        vectors = dict(connection.execute(question).fetchall())
+    assert len(found[0]) == 60 and found[0] == found[1]
+    ids = [row["doc_id"] for row in awkward_rows()]
+    assert np.array_equal(np.array([vectors[doc_id] for doc_id in ids], np.float32), new_vectors())
+
+
+def test_documents_of_another_kind_come_back_as_they_were(tmp_path):
+    metadata = [{}, {"a": None}, {"n": 2**60, "x": {"y": [1, 2.5, None, {"z": ""}]}}, {"text": "mine", "id": 7}]
+    documents = [Document(f"d{row}", f"text {row}", metadata[row % 4]) for row in range(60)]
+    save(build("Flat", example_vectors()), tmp_path / "faiss")
+    write_docs(tmp_path / "faiss", documents)
+    source = open_store(tmp_path / "faiss")
+    store = write_copy(source, f"parquet:{tmp_path}/new", new_vectors(), tmp_path)
+    assert list(store.documents()) == list(source.documents()) == documents
+    assert (store.info.metric, store.info.has_texts) == (source.info.metric, True)
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.read_parquet(tmp_path / "new")
+    assert frame.columns.tolist() == ["id", "text", "metadata", "vector"]
+    assert frame.id.tolist() == [document.id for document in documents]
+    assert [json.loads(text) for text in frame.metadata] == [dict(document.metadata) for document in documents]
+    assert np.array_equal(np.stack(frame.vector), new_vectors())
+    assert open_store(tmp_path / "new").info.kind == "parquet"
+
+
+def test_what_json_cannot_hold_is_refused_by_name(tmp_path):
+    write_awkward(tmp_path / "old")
+    store = open_store(f"parquet:{tmp_path}/old#?vector=vector&text=body")
+    with pytest.raises(StoreError, match=r"document '70': expected metadata that JSON can hold, found other"):
+        write_copy(store, f"faiss:{tmp_path}/new", new_vectors(), tmp_path)
+
+
+def test_shards_are_told_with_their_rows_ids_norms_and_hashes(tmp_path, monkeypatch):
+    monkeypatch.setattr("migrate.stores.parquet.output._GROUP_BYTES", 5 * 4 * 4)
+    monkeypatch.setattr("migrate.stores.parquet.output._GROUPS_A_SHARD", 5)
+    documents = example_documents()
+    save(build("Flat", example_vectors()), tmp_path / "faiss")
+    write_docs(tmp_path / "faiss", documents)
+    write_copy(open_store(tmp_path / "faiss"), f"parquet:{tmp_path}/new", new_vectors(), tmp_path)
+    shards = json.loads((tmp_path / "new" / "_shards.json").read_text())["shards"]
+    assert [shard["rows"] for shard in shards] == [20, 20, 20]
+    for number, shard in enumerate(shards):
+        path, rows = tmp_path / "new" / f"part-{number:05d}.parquet", slice(20 * number, 20 * number + 20)
+        assert shard["name"] == path.name and shard["bytes"] == path.stat().st_size
+        assert shard["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+        assert (shard["first_id"], shard["last_id"]) == (documents[rows][0].id, documents[rows][-1].id)
+        norms = np.linalg.norm(new_vectors()[rows].astype(float), axis=1)
+        found = [shard["norm_min"], shard["norm_mean"], shard["norm_max"]]
+        assert np.allclose(found, [norms.min(), norms.mean(), norms.max()])
+        assert pq.ParquetFile(path).num_row_groups == 5
+
+
+def small(tmp_path, name="x.parquet", **columns):
+    """A file of three rows; a column None is left out."""
+    table = {"id": ["a", "b", "c"], "text": ["x"] * 3, "vector": [[1.0, 2.0]] * 3} | columns
+    tmp_path.mkdir(exist_ok=True)
+    pq.write_table(pa.table({key: value for key, value in table.items() if value is not None}), tmp_path / name)
+    return f"parquet:{tmp_path}"
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        pa.array([{"page": 1, "x": None}] * 3, pa.struct([("page", pa.int64()), ("x", pa.string())])),
+        pa.array([[("page", 1), ("x", None)]] * 3, pa.map_(pa.string(), pa.int32())),
+        ['{"page": 1, "x": null}'] * 3,
+    ],
+)
+def test_metadata_is_a_struct_a_map_json_or_further_columns(metadata, tmp_path):
+    expected = {"page": 1, "x": None}
+    assert [document.metadata for document in open_store(small(tmp_path / "one", metadata=metadata)).documents()] == [
+        expected
+    ] * 3
+    other = small(tmp_path / "other", metadata=None, extra=metadata)
+    assert [document.metadata for document in open_store(f"{other}#?metadata=extra").documents()] == [expected] * 3
+    both = open_store(small(tmp_path / "both", metadata=metadata, more=[1, None, 3]))
+    assert [document.metadata for document in both.documents()] == [{"more": n, **expected} for n in (1, None, 3)]
+    columns = open_store(small(tmp_path / "columns", page=[1] * 3, x=pa.nulls(3)))
+    assert [document.metadata for document in columns.documents()] == [expected] * 3
+    whole = open_store(f"{small(tmp_path / 'whole', metadata=metadata)}#?metadata=")
+    assert all(document.metadata.keys() == {"metadata"} for document in whole.documents())
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "message"),
+    [
+        ({"other": [[1.0]] * 3, "vector": None, "third": [[1.0]] * 3}, "", "found other, third; say #?vector=COLUMN"),
+        ({"embedding": [[1.0]] * 3}, "", "found vector, embedding; say #?vector=COLUMN"),
+        ({"vector": None}, "", r"expected one column of vectors \(lists of floats\), found none"),
+        ({}, "?vector=text", r"expected a column of vectors 'text' \(lists of floats\), found vector"),
+        ({}, "?id=name", "expected a column of ids 'name', found id, text, vector"),
+        ({}, "?text=name", "expected a column of texts 'name', found text"),
+        ({}, "?metadata=text2", r"expected a column of metadata 'text2' \(struct, map or JSON\), found none"),
+        ({}, "?distance=far", "expected distance l2, cosine or dot, found 'far'"),
+        ({}, "?colour=red", "found colour"),
+        ({}, "embedding", r"a column of vectors is named #\?vector=embedding"),
+        ({"id": [1.5, 2.5, 3.5]}, "", "texts or integers in column id, found double"),
+        ({"id": ["a", "b", "a"]}, "", "expected a different id for each document, found 'a' twice"),
+        ({"id": ["a", None, "c"]}, "", "expected an id in each row of column id, found none in row 1"),
+        ({"vector": [[1.0, 2.0], None, [1.0, 2.0]]}, "", "found none in row 1"),
+        ({"vector": [[1.0, 2.0], [1.0], [1.0, 2.0]]}, "", "a vector of 2 numbers in each row of column vector"),
+        ({"metadata": ['{"a": 1}', "[1]", None]}, "", "JSON object in column metadata of document 'b'"),
+        ({"metadata": ['{"a": 1}'] * 3, "a": [1] * 3}, "", "document 'a' has 'a' twice, in column metadata"),
+    ],
+)  # fmt: skip
+def test_what_is_not_clear_is_refused_by_name(columns, options, message, tmp_path):
+    location = small(tmp_path / "store", **columns)
+    with pytest.raises((StoreError, UsageError), match=message) as raised:
+        store = open_store(f"{location}#{options}" if options else location)
+        list(store.scan())
+        list(store.documents())
+    assert "\n" not in str(raised.value)
+
+
+def test_files_that_do_not_belong_together_are_refused_by_name(tmp_path):
+    location = small(tmp_path / "a")
+    small(tmp_path / "a", "y.parquet", id=["d", "e", "f"], page=[1] * 3)
+    with pytest.raises(StoreError, match=r"found in y.parquet other ones than in x.parquet: page"):
+        open_store(location)
+    location = small(tmp_path / "b")
+    small(tmp_path / "b", "y.parquet")
+    with pytest.raises(StoreError, match="found 'a' twice"):
+        open_store(location)
+    (tmp_path / "c" / "year=2024").mkdir(parents=True)
+    small(tmp_path / "c" / "year=2024")
+    with pytest.raises(StoreError, match=r"all files in one folder, found year=2024/x.parquet"):
+        open_store(f"parquet:{tmp_path / 'c'}")
+    with pytest.raises(StoreError, match="found neither; check the path"):
+        open_store(f"parquet:{tmp_path / 'nothing'}")
+    with pytest.raises(StoreError, match="found nothing there|found none"):
+        open_store("parquet:memory://nothing-there")
+    with pytest.raises(UsageError, match="install what that kind of place needs"):
+        open_store("parquet:nowhere://x")
+
+
+def test_a_folder_without_one_of_its_shards_is_refused(tmp_path):
+    write_awkward(tmp_path / "old")
+    write_copy(open_store(f"parquet:{tmp_path}/old#?vector=vector"), f"parquet:{tmp_path}/new", new_vectors(), tmp_path)
+    small(tmp_path / "new", "part-9.parquet")
+    with pytest.raises(StoreError, match=r"found part-9.parquet beside them"):
+        open_store(f"parquet:{tmp_path}/new")
+    (tmp_path / "new" / "part-9.parquet").unlink()
+    (tmp_path / "new" / "part-00001.parquet").rename(tmp_path / "part-00001.parquet")
+    with pytest.raises(StoreError, match=r"expected a file part-00001.parquet of .* bytes.*, found none"):
+        open_store(f"parquet:{tmp_path}/new")
+    (tmp_path / "new" / "_shards.json").write_text("[1]")
+    with pytest.raises(StoreError, match="expected a list of shards of version 1, found another file"):
+        open_store(f"parquet:{tmp_path}/new")
+
+
+def test_damaged_files_are_one_line(tmp_path):
+    write_awkward(tmp_path / "old")
+    path = tmp_path / "old" / "part-00001.parquet"
+    whole = path.read_bytes()
+    random = np.random.default_rng(3)
+    for cut in (0, 4, len(whole) // 2, len(whole) - 1, *[len(whole)] * 40):
+        content = bytearray(whole[:cut])
+        for place in random.integers(4, max(cut, 5), 8 if cut == len(whole) else 0):
+            content[place] = int(random.integers(256))
+        path.write_bytes(content)
+        try:
+            store = open_store(f"parquet:{tmp_path}/old#?vector=vector&text=body")
+            list(store.scan())
+            list(store.documents())
+        except LeadMigrateError as error:
+            assert "\n" not in str(error)
+            assert error.exit_code == 4
+        else:
+            assert cut == len(whole)
+
+
+def test_a_file_that_changes_while_it_is_read_is_noticed(tmp_path):
+    store = open_store(small(tmp_path / "store"))
+    small(tmp_path / "store", vector=[[5.0, 2.0]] * 3)
+    with pytest.raises(StoreError, match="changed since"):
+        list(store.get(np.arange(3)))
+
+
+def test_without_pyarrow_the_extra_is_named(tmp_path, monkeypatch):
+    location = small(tmp_path / "store")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(UsageError, match=r"pip install 'lead-migrate\[parquet\]'"):
+        open_store(location)

@@ -69,9 +69,10 @@ NEEDS = {
     "Lance": ["lancedb"],
     "SqliteVec": ["apsw", "sqlite_vec"],
     "Pgvector": ["psycopg"],
+    "Parquet": ["pyarrow"],
 }
 KINDS = ["Folder", "Arrays", "Langchain", "Chroma", "ChromaServer", "Qdrant", "QdrantServer", "Lance", "SqliteVec",
-         "Pgvector"]  # fmt: skip
+         "Pgvector", "Parquet"]  # fmt: skip
 
 
 @pytest.fixture
@@ -134,7 +135,8 @@ def check_synced(old, new, before, records, after):
 
 
 CROSS = [("Folder", "Chroma"), ("Folder", "SqliteVec"), ("Folder", "Pgvector"), ("Chroma", "Lance"),
-         ("Pgvector", "Folder"), ("Lance", "SqliteVec"), ("Langchain", "faiss")]  # fmt: skip
+         ("Pgvector", "Folder"), ("Lance", "SqliteVec"), ("Langchain", "faiss"),
+         ("Folder", "Parquet"), ("Parquet", "Folder"), ("Parquet", "Chroma")]  # fmt: skip
 
 
 @pytest.mark.slow
@@ -238,6 +240,7 @@ def stale(kind, tmp_path, name="pair"):
 
 POINTS = ["begun:1", "recorded:2", "torn:3", "filled:1", "complete:1", "published:1"]
 KILLS = [("Folder", point) for point in [*POINTS, "marked:1", "aside:1"]]
+KILLS += [("Parquet", point) for point in ("recorded:2", "filled:1", "complete:1", "marked:1", "published:1")]
 KILLS += [(name, point) for name in ("SqliteVec", "Pgvector") for point in ("recorded:2", "complete:1", "published:1")]
 
 

@@ -51,7 +51,7 @@ from migrate.stores.parquet.files import (
 )
 from migrate.stores.records import Distance, check_options, import_client, read_metric
 from migrate.stores.sources import SOURCES_NAME
-from migrate.stores.switching import BESIDE
+from migrate.stores.switching import BESIDE, Exchange, FolderExchange
 from migrate.vectors import Batch, Document, Vectors
 
 _DISTANCES: Final[Mapping[str, Distance]] = {"l2": "l2", "cosine": "cosine", "dot": "ip", "ip": "ip"}
@@ -466,6 +466,14 @@ class LocalParquetStore(ParquetStore, FileStore):
     def folder(self) -> Path:
         """The folder that the files are in."""
         return self.files.folder
+
+    def exchange(self, new: Store) -> Exchange:
+        """See `Switchable`: two folders trade places, whatever the names of the files in them."""
+        if not isinstance(new, LocalParquetStore):
+            raise UsageError(f"{new.info.location}: expected files of Parquet, found another kind of store")
+        if not (self.files.is_folder and new.files.is_folder):
+            return super().exchange(new)
+        return FolderExchange.of(self.folder, new.folder, own=(SHARDS_NAME, *(shard.name for shard in self.shards)))
 
     def strangers(self) -> list[str]:
         """Files and folders beside those of the store, and what this tool leaves."""
