@@ -80,7 +80,7 @@ HOMES = {
     "rich": ["cli/terminal", "report/summary", "report/terminal"],
     "distributed": ["cluster/"],
     "dask": ["cluster/"],
-    "fsspec": ["cluster/files"],
+    "fsspec": ["cluster/files", "stores/parquet/files"],
     "threadpoolctl": ["threads.py"],
     "tenseal": ["private/ckks"],
 }
