@@ -1,11 +1,11 @@
 """Rows per second that databases are read and written with, beside the client's own bulk path in the same run.
 
-    python benchmarks/databases.py [--rows 20000] [--dim 384] [--kinds pgvector sqlite-vec chroma qdrant lancedb parquet]
+    python benchmarks/databases.py [--rows 20000] [--dim 384] [--kinds pgvector sqlite-vec chroma qdrant ...]
     python benchmarks/databases.py --memory --rows 1000000 --dim 64 --kinds pgvector sqlite-vec lancedb parquet
 
 PostgreSQL with pgvector is that of `pgserver`, or the one at TEST_POSTGRES_URL, and its client the package `pgvector`,
-which nothing else needs; Chroma, Qdrant and LanceDB are those
-that lie in a folder; Parquet is a folder of five files, and its client is pyarrow. No index is built on the vectors but Chroma's own, which it cannot do without. Opening a store
+which nothing else needs; Chroma, Qdrant and LanceDB are those that lie in a folder, Parquet is a folder of five files,
+whose client is pyarrow. No index is built on the vectors but Chroma's own, which it cannot do without. Opening a store
 makes the list of its ids; writing is a copy with other vectors, and includes its check. Memory is the most that this
 process ever had, after each kind; with `--memory`, each kind has a process of its own, and so has what its client
 does, and ids are in another order than rows.
@@ -340,9 +340,8 @@ def write_ours(database: Database, store: Store, folder: Path) -> None:
     writer, start = output_of(database.new).writer(store, content, database.dim, Resume(None, scratch)), 0
     for part in database.parts():
         rows = range(start, start + len(part))
-        writer.write(
-            start, Batch(store.ids(rows) if isinstance(store, RecordStore) else LazyIds(len(rows), list), part)
-        )
+        ids = store.ids(rows) if isinstance(store, RecordStore) else LazyIds(len(rows), list)
+        writer.write(start, Batch(ids, part))
         start += len(part)
     writer.finish()
 

@@ -109,6 +109,22 @@ def lancedb(location: str) -> Search:
     return search
 
 
+def parquet(location: str) -> Search:
+    """A folder that is read each time."""
+    import numpy as np
+    from pyarrow.parquet import read_table
+
+    path = location.partition(":")[2]
+
+    def search(query: list[float]) -> list[str]:
+        table = read_table(path, columns=["id", "vector"])
+        vectors = np.stack(table.column("vector").to_numpy())
+        nearest = np.argsort(-(vectors @ np.array(query, np.float32)), kind="stable")[:NEAREST]
+        return [str(table.column("id")[int(row)]) for row in nearest]
+
+    return search
+
+
 SEARCHES: dict[str, Callable[[str], Search]] = {
     "faiss": faiss,
     "pgvector": pgvector,
@@ -117,4 +133,5 @@ SEARCHES: dict[str, Callable[[str], Search]] = {
     "chroma+http": chroma_server,
     "qdrant": qdrant,
     "lancedb": lancedb,
+    "parquet": parquet,
 }
