@@ -110,11 +110,11 @@ def lancedb(location: str) -> Search:
 
 
 def parquet(location: str) -> Search:
-    """A folder that is read each time."""
+    """A folder whose one file is read each time."""
     import numpy as np
     from pyarrow.parquet import read_table
 
-    path = location.partition(":")[2]
+    path = location.partition(":")[2] + "/part-00000.parquet"
 
     def search(query: list[float]) -> list[str]:
         table = read_table(path, columns=["id", "vector"])
