@@ -110,14 +110,15 @@ def lancedb(location: str) -> Search:
 
 
 def parquet(location: str) -> Search:
-    """A folder whose one file is read each time."""
+    """A folder whose one file is opened each time, once: `read_table` opens it again for what it reads."""
     import numpy as np
-    from pyarrow.parquet import read_table
+    from pyarrow.parquet import ParquetFile
 
     path = location.partition(":")[2] + "/part-00000.parquet"
 
     def search(query: list[float]) -> list[str]:
-        table = read_table(path, columns=["id", "vector"])
+        with ParquetFile(path) as file:
+            table = file.read(columns=["id", "vector"])
         vectors = np.stack(table.column("vector").to_numpy())
         nearest = np.argsort(-(vectors @ np.array(query, np.float32)), kind="stable")[:NEAREST]
         return [str(table.column("id")[int(row)]) for row in nearest]

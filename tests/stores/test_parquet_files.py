@@ -28,6 +28,7 @@ from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
 from migrate.stores.base import Resume, read_all
 from migrate.stores.confidence import stored_confidence
+from migrate.stores.file_store import verify_files
 from migrate.stores.outputs import FolderOutput
 from migrate.stores.registry import output_of
 from migrate.sync import sync_store
@@ -490,6 +491,13 @@ def stitch(tmp_path, monkeypatch):
     return old, str(tmp_path / "stitch")
 
 
+def pandas_of(location):
+    """What pandas reads of a store's files."""
+    pandas = pytest.importorskip("pandas")
+    system, root = fsspec.core.url_to_fs(location.partition(":")[2])
+    return pandas.concat([pandas.read_parquet(system.open(path)) for path in system.glob(f"{root}/*.parquet")])
+
+
 def objects(url):
     """All objects below a place, by name."""
     system, root = fsspec.core.url_to_fs(url)
@@ -537,8 +545,33 @@ def test_what_is_on_object_storage_is_never_replaced(s3, stitch, tmp_path):
         sync_store(old, open_store(location), Hashed())
     assert objects(location.partition(":")[2]) == before
     new = open_store(location)
+    assert len(verify_files(new)) == 3
+    frame = pandas_of(location)
+    assert frame.id.tolist() == open_store(location).ids(range(200))
     back = translate_store(new, fit_stitch(new, Hashed("more"), stitch="ridge", size=40), tmp_path / "back")
     assert open_store(back.path, verify=True).info.kind == "parquet"
     stamped = open_store(location)
     stamped.keep_manifest(replace(stamped.info.manifest, seed=77))
     assert open_store(location).info.manifest.seed == 77
+
+
+@pytest.mark.slow
+def test_an_object_that_is_damaged_is_noticed_before_it_is_translated(s3, stitch):
+    location = f"parquet:{s3}{uuid.uuid4().hex[:8]}"
+    translate_store(open_store(stitch[0]), load_stitch(stitch[1]), location)
+    system, root = fsspec.core.url_to_fs(location.partition(":")[2])
+    content = bytearray(system.cat_file(f"{root}/part-1.parquet"))
+    content[2_000] ^= 1
+    system.pipe_file(f"{root}/part-1.parquet", bytes(content))
+    with pytest.raises(StoreError, match=r"expected the SHA-256 of the manifest for part-1\.parquet"):
+        open_store(location, verify=True)
+
+
+def test_a_translated_folder_is_read_by_its_files(stitch, tmp_path):
+    store = open_store(stitch[0])
+    translate_store(store, load_stitch(stitch[1]), f"parquet:{tmp_path}/new")
+    new = open_store(f"parquet:{tmp_path}/new", verify=True)
+    frame = pandas_of(f"parquet:{tmp_path}/new")
+    assert frame.id.tolist() == new.ids(range(200)) == store.ids(range(200))
+    assert np.array_equal(np.stack(frame.embedding), read_all(new.scan()).vectors)
+    assert frame.page.tolist() == [document.metadata["page"] for document in store.documents()]

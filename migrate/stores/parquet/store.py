@@ -35,7 +35,7 @@ from migrate.stores.binary_reader import malformed
 from migrate.stores.confidence import CONFIDENCE_NAME
 from migrate.stores.documents.arrow import rows_in_order
 from migrate.stores.documents.base import LazyIds
-from migrate.stores.file_store import FileStore
+from migrate.stores.file_store import FileStore, expected_hashes
 from migrate.stores.id_index import kept_index
 from migrate.stores.outputs import Output
 from migrate.stores.parquet.columns import OPTIONS, choose_columns, own_options, to_document
@@ -492,6 +492,7 @@ class RemoteParquetStore(ParquetStore):
     files: RemoteFiles
     _beside: Path | None = None
     _noted: tuple[tuple[Any, ...], Snapshot] | None = None
+    _verified: tuple[str, ...] | None = None
 
     def __init__(self, location: str, files: RemoteFiles, options: Mapping[str, str]) -> None:
         self._beside = _copied(files)
@@ -515,6 +516,25 @@ class RemoteParquetStore(ParquetStore):
         with files.errors():
             files.system.pipe_file(files.path_of(MANIFEST_NAME), payload)
         return f"{files.location}/{MANIFEST_NAME}"
+
+    def verify(self) -> tuple[str, ...]:
+        """As `FileStore.verify`; reads all files, once for each store that is opened."""
+        if self._verified is None:
+            expected = expected_hashes(self.info, self.shards[0].name)
+            shards = {shard.name: shard for shard in self.shards}
+            for name, digest in expected.items():
+                found = self._sha256(shards[name]) if name in shards else "no such file"
+                if found != digest:
+                    raise StoreError(
+                        f"{self.files.location}: expected the SHA-256 of the manifest for {name}, {digest[:12]}..., "
+                        f"found {found[:12]}; the file was damaged or replaced: copy it again, or make the store again"
+                    )
+            self._verified = tuple(expected)
+        return self._verified
+
+    def _sha256(self, shard: ParquetFile) -> str:
+        with self.files.opened(shard) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
 
     def snapshot(self) -> Snapshot:
         """As of every store; read again only once a file has another version, as what is read here comes from afar."""
