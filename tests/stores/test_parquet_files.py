@@ -41,6 +41,13 @@ pq = pytest.importorskip("pyarrow.parquet")
 fsspec = pytest.importorskip("fsspec")
 
 
+@pytest.fixture(autouse=True)
+def _own_folders(tmp_path_factory, monkeypatch):
+    """Places in memory have the same names in each process, and the lists of their ids are kept by these."""
+    for name in ("XDG_CACHE_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path_factory.mktemp("own")))
+
+
 def write_docs(folder, documents):
     lines = [json.dumps({"id": d.id, "text": d.text, "metadata": dict(d.metadata)}) for d in documents]
     (folder / "docs.jsonl").write_text("\n".join(lines) + "\n")
@@ -482,10 +489,8 @@ def translate_in_child(old, stitch, location, state, point=None):
 
 
 @pytest.fixture
-def stitch(tmp_path, monkeypatch):
+def stitch(tmp_path):
     """An old store in files, and a stitch of it."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     old = Records().make(tmp_path / "old", some_records())
     fit_stitch(open_store(old), Hashed(), stitch="ridge", size=40).save(tmp_path / "stitch")
     return old, str(tmp_path / "stitch")
@@ -575,3 +580,37 @@ def test_a_translated_folder_is_read_by_its_files(stitch, tmp_path):
     assert frame.id.tolist() == new.ids(range(200)) == store.ids(range(200))
     assert np.array_equal(np.stack(frame.embedding), read_all(new.scan()).vectors)
     assert frame.page.tolist() == [document.metadata["page"] for document in store.documents()]
+
+
+@pytest.mark.parametrize("name", ["new.parquet", "new#vectors", "new#?vector=e", ""])
+def test_other_names_of_new_stores_are_refused(name, tmp_path):
+    with pytest.raises(UsageError) as raised:
+        output_of(f"parquet:{f'{tmp_path}/{name}' if name else ''}")
+    assert "\n" not in str(raised.value)
+
+
+def test_a_folder_is_a_url_too(tmp_path):
+    location = small(tmp_path / "a store")
+    url = location.removeprefix("parquet:").replace(" ", "%20")
+    assert list(open_store(f"parquet:file://{url}").documents()) == list(open_store(location).documents())
+
+
+def test_a_place_whose_name_begins_like_another_is_another(tmp_path):
+    system, table = fsspec.filesystem("memory"), table_of(example_documents(), example_vectors())
+    place = f"/{tmp_path.name}-likes"
+    write_shards(system, f"{place}/new", table)
+    write_shards(system, f"{place}/new2", table)
+    assert open_store(f"parquet:memory://{place}/new").info.details["files"] == 3
+    output_of(f"parquet:memory://{place}/ne").refuse_existing(force=False)
+    with pytest.raises(UsageError, match="exists; objects are not replaced"):
+        output_of(f"parquet:memory://{place}/new").refuse_existing(force=True)
+
+
+@pytest.mark.slow
+def test_on_s3_a_place_whose_name_begins_like_another_is_another(s3):
+    place = f"{s3}{uuid.uuid4().hex[:8]}"
+    system, root = fsspec.core.url_to_fs(place)
+    for name in ("new", "new2"):
+        write_shards(system, f"{root}/{name}", table_of(example_documents(), example_vectors()))
+    assert open_store(f"parquet:{place}/new").info.details["files"] == 3
+    output_of(f"parquet:{place}/ne").refuse_existing(force=False)

@@ -51,7 +51,7 @@ class Files(ABC):
 
     @abstractmethod
     def list_all(self) -> list[ParquetFile]:
-        """All files below the folder, by their paths in it; the one that was named."""
+        """All files of rows below the folder, by their paths in it, and what lies beside; the one that was named."""
 
     @abstractmethod
     def opened(self, file: ParquetFile) -> Any:
@@ -161,9 +161,10 @@ class LocalFiles(Files):
         return self.path if self.is_folder else self.path.parent
 
     def list_all(self) -> list[ParquetFile]:
-        """All files below the folder."""
+        """The files of rows below the folder, and the two that say which there are."""
         with read_errors(self.path):
-            paths = sorted(path for path in self.path.rglob("*") if path.is_file()) if self.is_folder else [self.path]
+            found = [self.path / SHARDS_NAME, self.path / UNFINISHED_NAME, *self.path.rglob(f"*{SUFFIX}")]
+            paths = sorted(path for path in found if path.is_file()) if self.is_folder else [self.path]
             stamps = [FileStamp.of(path) for path in paths]
         return [
             ParquetFile(stamp.path.relative_to(self.folder).as_posix(), str(stamp.path), stamp.size, [*stamp.facts])

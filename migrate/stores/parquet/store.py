@@ -98,6 +98,11 @@ class ParquetKind:
 
         address, whole = Address.parse(location), f"{self.name}:{location}"
         _check(whole, address, ())
+        if address.place.rstrip("/").endswith(SUFFIX):
+            raise UsageError(
+                f"{whole}: expected a new folder, found the name of a file; leave out {SUFFIX}: files go into a "
+                "folder, with the manifest beside them"
+            )
         if is_remote(address.place):
             return ObjectOutput(f"{self.name}:{address.place}", address.place)
         return ParquetOutput(whole, local_path(address.place))
