@@ -614,3 +614,30 @@ def test_on_s3_a_place_whose_name_begins_like_another_is_another(s3):
         write_shards(system, f"{root}/{name}", table_of(example_documents(), example_vectors()))
     assert open_store(f"parquet:{place}/new").info.details["files"] == 3
     output_of(f"parquet:{place}/ne").refuse_existing(force=False)
+
+
+def test_columns_whose_names_begin_alike_are_told_apart(tmp_path):
+    old = {"vector.old": [[9.0, 9.0]] * 3, "id.old": ["x"] * 3, "vector": None, "id": None}
+    location = small(tmp_path / "store", **old)
+    table = pq.read_table(tmp_path / "store" / "x.parquet")
+    table = table.append_column("vector", pa.array([[1.0, 2.0]] * 3)).append_column("id", pa.array(["a", "b", "c"]))
+    pq.write_table(table, tmp_path / "store" / "x.parquet")
+    store = open_store(location)
+    whole = read_all(store.scan())
+    assert list(whole.ids) == store.ids(np.array([0, 1, 2])) == ["a", "b", "c"]
+    assert whole.vectors.tolist() == store.get(np.arange(3)).vectors.tolist() == [[1.0, 2.0]] * 3
+    assert [document.metadata["id.old"] for document in store.documents()] == ["x"] * 3
+
+
+def test_one_object_is_a_store(tmp_path):
+    table = table_of(example_documents(), example_vectors())
+    with fsspec.filesystem("memory").open(f"/{tmp_path.name}-one/x.parquet", "wb") as file:
+        pq.write_table(table, file, row_group_size=9)
+    store = open_store(f"parquet:memory://{tmp_path.name}-one/x.parquet")
+    copy = write_copy(store, f"parquet:{tmp_path}/new", new_vectors(), tmp_path)
+    assert [path.name for path in sorted((tmp_path / "new").glob("*.parquet"))] == ["x.parquet"]
+    assert list(copy.documents()) == list(store.documents()) == example_documents()
+    with pytest.raises(UsageError, match="no place beside the store for a stamp"):
+        store.keep_manifest(None)
+    with pytest.raises(StoreError, match="found nothing there"):
+        open_store(f"parquet:memory://{tmp_path.name}-one/y.parquet")

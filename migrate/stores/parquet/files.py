@@ -201,7 +201,7 @@ class RemoteFiles(Files):
             self.system, root = fsspec.core.url_to_fs(url)
             self.root = str(root).rstrip("/")
             self.system.invalidate_cache()
-            self.is_folder = not self.root.endswith(SUFFIX) or not self.system.isfile(self.root)
+            self.is_folder = not self.root.endswith(SUFFIX) or self.system.info(self.root)["type"] == "directory"
 
     def list_all(self) -> list[ParquetFile]:
         """All files below the prefix."""
@@ -258,7 +258,7 @@ class RemoteFiles(Files):
             raise UsageError(f"{self.location}: {said}; install what that kind of place needs") from error
         except Exception as error:
             said = " ".join(scrub(str(error)).split())[:300] or type(error).__name__
-            raise RemoteError(f"{self.location}: {said}; the same command continues") from error
+            raise RemoteError(f"{self.location}: {said}; see to that, and run the same command again") from error
 
 
 def is_remote(place: str) -> bool:

@@ -136,7 +136,7 @@ class ParquetStore(Store):
         for first, batch in self._holding(ascending, [self.columns.vector], self._part_rows):
             low, high = np.searchsorted(ascending, (first, first + batch.num_rows))
             if high > low:
-                part = self._matrix(batch.column(0), first)
+                part = self._matrix(batch.column(self.columns.vector), first)
                 vectors[order[low:high]] = part[ascending[low:high] - first]
         return Batch(self.ids(rows), vectors)
 
@@ -158,7 +158,7 @@ class ParquetStore(Store):
             return [str(row) for row in (rows if isinstance(rows, range) else rows.tolist())]
         if isinstance(rows, range):
             parts = self._slices((column,), rows.start, rows.stop, BATCH_SIZE)
-            return [str(value) for _, batch in parts for value in batch.column(0).to_pylist()]
+            return [str(value) for _, batch in parts for value in batch.column(column).to_pylist()]
         return [str(fields[column]) for fields in rows_in_order(rows, partial(self._records, [column]))]
 
     def destination(self, location: Path, dim: int, resume: Resume = FROM_THE_START) -> StoreWriter:
@@ -182,7 +182,7 @@ class ParquetStore(Store):
 
     def schema_of(self, shard: ParquetFile) -> Any:
         """The columns of a file, with its own metadata."""
-        with self._opened(shard) as parquet:
+        with self._opened(shard) as parquet, self._answers(shard):
             return parquet.schema_arrow
 
     def _versions(self) -> tuple[Any, ...]:
@@ -203,7 +203,7 @@ class ParquetStore(Store):
         self._groups: list[tuple[int, int]] = []
         sizes: list[int] = []
         for number, shard in enumerate(self.shards):
-            with self._opened(shard) as parquet:
+            with self._opened(shard) as parquet, self._answers(shard):
                 schema, footer = parquet.schema_arrow, parquet.metadata
                 own = [footer.row_group(group).num_rows for group in range(parquet.num_row_groups)]
             if number == 0:
@@ -227,7 +227,7 @@ class ParquetStore(Store):
                 "documents again"
             )
         _, batch = next(self._parts([self._group_of(0)], [self.columns.vector], 1))
-        first = batch.column(0)
+        first = batch.column(self.columns.vector)
         if first.null_count or not len(first[0]):
             raise self._bad_row(0, "of numbers")
         return len(first[0])
@@ -242,7 +242,7 @@ class ParquetStore(Store):
 
     def _stream_ids(self) -> Iterator[str]:
         for first, batch in self._parts(range(len(self._groups)), [str(self.columns.id)], BATCH_SIZE):
-            column = batch.column(0)
+            column = batch.column(str(self.columns.id))
             if column.null_count:
                 row = first + int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
                 raise StoreError(
@@ -262,7 +262,7 @@ class ParquetStore(Store):
 
     def _vectors(self, start: int, stop: int) -> Iterator[Vectors]:
         for first, batch in self._slices((self.columns.vector,), start, stop, self._part_rows):
-            yield self._matrix(batch.column(0), first)
+            yield self._matrix(batch.column(self.columns.vector), first)
 
     def _records(self, columns: Sequence[str], rows: NDArray[np.int64]) -> Iterator[dict[str, Any]]:
         """The rows, which ascend, as values of Python."""
