@@ -35,6 +35,9 @@ from migrate.vectors import Document, Vectors
 
 _FLOAT_BYTES: Final = 4
 _GROUP_BYTES: Final = 16 << 20
+_GROUP_ROWS: Final = 8_192
+"""As many documents are in memory at once, whatever else they have."""
+
 _GROUPS_A_SHARD: Final = 16
 _HUGGINGFACE: Final = b"huggingface"
 _WRITTEN_AS: Final = {"kind": "parquet"}
@@ -144,7 +147,7 @@ class ParquetWriter(WaitingWriter):
 
     @property
     def _at_once(self) -> int:
-        return max(_GROUP_BYTES // (_FLOAT_BYTES * self.rows.dim), 1)
+        return max(min(_GROUP_BYTES // (_FLOAT_BYTES * self.rows.dim), _GROUP_ROWS), 1)
 
     def _made(self) -> Iterator[tuple[str, Any, Iterator[Any]]]:
         pa = import_client("pyarrow", "parquet")
