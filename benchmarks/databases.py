@@ -1,11 +1,11 @@
 """Rows per second that databases are read and written with, beside the client's own bulk path in the same run.
 
-    python benchmarks/databases.py [--rows 20000] [--dim 384] [--kinds pgvector sqlite-vec chroma qdrant lancedb]
-    python benchmarks/databases.py --memory --rows 1000000 --dim 64 --kinds pgvector sqlite-vec lancedb
+    python benchmarks/databases.py [--rows 20000] [--dim 384] [--kinds pgvector sqlite-vec chroma qdrant ...]
+    python benchmarks/databases.py --memory --rows 1000000 --dim 64 --kinds pgvector sqlite-vec lancedb parquet
 
 PostgreSQL with pgvector is that of `pgserver`, or the one at TEST_POSTGRES_URL, and its client the package `pgvector`,
-which nothing else needs; Chroma, Qdrant and LanceDB are those
-that lie in a folder. No index is built on the vectors but Chroma's own, which it cannot do without. Opening a store
+which nothing else needs; Chroma, Qdrant and LanceDB are those that lie in a folder, Parquet is a folder of five files,
+whose client is pyarrow. No index is built on the vectors but Chroma's own, which it cannot do without. Opening a store
 makes the list of its ids; writing is a copy with other vectors, and includes its check. Memory is the most that this
 process ever had, after each kind; with `--memory`, each kind has a process of its own, and so has what its client
 does, and ids are in another order than rows.
@@ -32,6 +32,7 @@ import numpy as np
 
 from migrate.stores import open_store
 from migrate.stores.base import Resume, Store
+from migrate.stores.documents.base import LazyIds
 from migrate.stores.records import RecordStore
 from migrate.stores.registry import output_of
 from migrate.vectors import Batch, Document, Vectors
@@ -285,18 +286,62 @@ class LanceDB(Database):
             pass
 
 
-KINDS = (Pgvector, SqliteVec, Chroma, Qdrant, LanceDB)
+class Parquet(Database):
+    """Parquet: files of batches of Arrow, batches of two columns."""
+
+    name = "parquet"
+
+    def __init__(self, folder: Path, rows: int, dim: int) -> None:
+        super().__init__(folder, rows, dim)
+        self.location, self.new = f"parquet:{folder / 'old'}", f"parquet:{folder}/new"
+
+    def write(self) -> None:
+        """A row group at a time."""
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        (self.folder / "old").mkdir()
+        writer, written = None, 0
+        for documents, vectors in self.records():
+            columns = {
+                "id": pa.array([one.id for one in documents]),
+                "text": pa.array([one.text for one in documents]),
+                "page": pa.array([one.metadata["page"] for one in documents]),
+                "vector": pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), self.dim),
+            }
+            table = pa.table(columns)
+            number, written = written * 5 // self.rows, written + len(vectors)
+            path = self.folder / "old" / f"part-{number}.parquet"
+            if writer is None or not path.exists():
+                if writer is not None:
+                    writer.close()
+                writer = parquet.ParquetWriter(path, table.schema)
+            writer.write_table(table)
+        if writer is not None:
+            writer.close()
+
+    def read(self) -> None:
+        """Two columns of each file."""
+        from pyarrow import parquet
+
+        for path in sorted((self.folder / "old").iterdir()):
+            for _ in parquet.ParquetFile(path).iter_batches(PART, columns=["id", "vector"]):
+                pass
+
+
+KINDS = (Pgvector, SqliteVec, Chroma, Qdrant, LanceDB, Parquet)
 
 
 def write_ours(database: Database, store: Store, folder: Path) -> None:
     """A copy of the store with other vectors: rows, table, check."""
-    assert isinstance(store, RecordStore)
     content, scratch = folder / "content", folder / "scratch"
     for path in (content, scratch):
         path.mkdir()
     writer, start = output_of(database.new).writer(store, content, database.dim, Resume(None, scratch)), 0
     for part in database.parts():
-        writer.write(start, Batch(store.ids(range(start, start + len(part))), part))
+        rows = range(start, start + len(part))
+        ids = store.ids(rows) if isinstance(store, RecordStore) else LazyIds(len(rows), list)
+        writer.write(start, Batch(ids, part))
         start += len(part)
     writer.finish()
 

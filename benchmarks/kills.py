@@ -110,7 +110,7 @@ class Setting:
             return f"sqlite-vec:{self.folder / name}"
         if self.kind in ("pgvector", "chroma+http"):
             return f"{self.place}#docs-{name}" if self.kind == "chroma+http" else f"{self.place}#docs_{name}"
-        return f"{self.kind}:{self.folder / name}#docs"
+        return f"{self.kind}:{self.folder / name}" + ("" if self.kind == "parquet" else "#docs")
 
     @property
     def answering(self) -> str:
@@ -181,13 +181,15 @@ def _serve(link: socket.socket) -> None:
     import faiss
     import lancedb
     import psycopg
+    import pyarrow.parquet
     import qdrant_client
     import sqlite_vec
 
     import migrate.stores.chroma.switch
     import migrate.stores.lancedb.switch
+    import migrate.stores.parquet.output
 
-    assert all((apsw, chromadb, faiss, lancedb, psycopg, qdrant_client, sqlite_vec, migrate))
+    assert all((apsw, chromadb, faiss, lancedb, psycopg, pyarrow, qdrant_client, sqlite_vec, migrate))
     for line in link.makefile("r"):
         job, *arguments = json.loads(line)
         child = os.fork()

@@ -452,6 +452,78 @@ class LanceDB(Kind):
                 yield fields["id"], fields
 
 
+class Parquet(LanceDB):
+    """The same columns in three files, a dictionary, a map, nanoseconds and vectors of double precision beside."""
+
+    def make(self, rows: int) -> str:
+        """Its records."""
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        schema = pa.schema(
+            [
+                pa.field("id", pa.string(), nullable=False),
+                ("text", pa.large_string()),
+                ("number", pa.int64()),
+                ("small", pa.uint8()),
+                ("float", pa.float64()),
+                ("price", pa.decimal128(20, 4)),
+                ("made", pa.timestamp("ns", "Europe/Berlin")),
+                ("raw", pa.binary()),
+                ("nested", pa.struct([("a", pa.int32()), ("b", pa.list_(pa.string()))])),
+                ("flag", pa.bool_()),
+                ("half", pa.list_(pa.float16(), 8)),
+                pa.field("vector", pa.large_list(pa.float32()), metadata={"why": "\u00fc"}),
+                ("label", pa.dictionary(pa.int16(), pa.string())),
+                ("pairs", pa.map_(pa.string(), pa.int8())),
+                ("twice", pa.list_(pa.float64())),
+            ],
+            metadata={"owner": "\u00fc"},
+        )
+        (self.folder / "first").mkdir()
+        for number in range(3):
+            path = self.folder / "first" / f"{number}.parquet"
+            with parquet.ParquetWriter(path, schema) as writer:
+                for start in range(number * rows // 3, (number + 1) * rows // 3, PART):
+                    stop = min(start + PART, (number + 1) * rows // 3)
+                    records = [self._row(row) for row in range(start, stop)]
+                    writer.write_batch(pa.RecordBatch.from_pylist(records, schema=schema))
+        return self.opened("first")
+
+    def place(self, name: str) -> tuple[str, Path]:
+        """A folder."""
+        return f"parquet:{self.folder / name}", self.folder / name
+
+    def opened(self, name: str) -> str:
+        """By the vector that is meant."""
+        return f"parquet:{self.folder / name}#?vector=vector&text=text"
+
+    def _row(self, row: int) -> Record:
+        return {
+            **super()._row(row),
+            "made": None if row % 7 == 0 else 1_600_000_000_123_456_789 + row,
+            "vector": vector_of(row),
+            "label": (None, "one", "two")[row % 3],
+            "pairs": (None, [], [("k", None), ("l", row % 100)])[row % 3],
+            "twice": None if row % 5 == 0 else [float(value) for value in FLOATS],
+        }
+
+    def read(self, location: str) -> Iterator[tuple[str, Record]]:
+        """All of them, file by file."""
+        from pyarrow import parquet
+
+        folder = Path(location.partition(":")[2].partition("#")[0])
+        for path in sorted(folder.glob("*.parquet")):
+            with parquet.ParquetFile(path) as file:
+                metadata = dict(file.schema_arrow.metadata)
+                metadata.pop(b"lead-migrate", None)
+                yield path.name, {"schema": file.schema_arrow.remove_metadata().to_string(), "metadata": metadata}
+                for batch in file.iter_batches(PART):
+                    made = batch.column(batch.schema.names.index("made")).cast("int64").to_pylist()
+                    for fields, moment in zip(batch.drop_columns("made").to_pylist(), made, strict=True):
+                        yield fields["id"], {**fields, "made": moment}
+
+
 KINDS: dict[str, type[Kind]] = {
     "faiss": Faiss,
     "pgvector": Pgvector,
@@ -460,6 +532,7 @@ KINDS: dict[str, type[Kind]] = {
     "chroma+http": ChromaServer,
     "qdrant": Qdrant,
     "lancedb": LanceDB,
+    "parquet": Parquet,
 }
 
 

@@ -109,6 +109,23 @@ def lancedb(location: str) -> Search:
     return search
 
 
+def parquet(location: str) -> Search:
+    """A folder whose one file is opened each time, once: `read_table` opens it again for what it reads."""
+    import numpy as np
+    from pyarrow.parquet import ParquetFile
+
+    path = location.partition(":")[2] + "/part-00000.parquet"
+
+    def search(query: list[float]) -> list[str]:
+        with ParquetFile(path) as file:
+            table = file.read(columns=["id", "vector"])
+        vectors = np.stack(table.column("vector").to_numpy())
+        nearest = np.argsort(-(vectors @ np.array(query, np.float32)), kind="stable")[:NEAREST]
+        return [str(table.column("id")[int(row)]) for row in nearest]
+
+    return search
+
+
 SEARCHES: dict[str, Callable[[str], Search]] = {
     "faiss": faiss,
     "pgvector": pgvector,
@@ -117,4 +134,5 @@ SEARCHES: dict[str, Callable[[str], Search]] = {
     "chroma+http": chroma_server,
     "qdrant": qdrant,
     "lancedb": lancedb,
+    "parquet": parquet,
 }

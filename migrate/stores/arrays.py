@@ -1,29 +1,27 @@
-"""Stores that are arrays: a .npy of vectors with a docs.jsonl beside it, or a Parquet file with a column of vectors.
+"""Stores that are arrays: a .npy of vectors with a docs.jsonl beside it.
 
-Row i of the vectors belongs to line or row i of the documents. Vectors are read by position, never mapped into memory
-(a map kills the process if the file is cut) and never unpickled. Neither layout says how vectors are compared:
-inner product is assumed.
+Row i of the vectors belongs to line i of the documents. Vectors are read by position, never mapped into memory (a map
+kills the process if the file is cut) and never unpickled. The file does not say how vectors are compared: inner product
+is assumed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError, UsageError
-from migrate.files import FileStamp, output_errors, require_room
+from migrate.files import FileStamp, require_room
 from migrate.manifest import find_manifest
 from migrate.stores.base import BATCH_SIZE, FROM_THE_START, KindSupport, Resume, StoreInfo, StoreWriter
 from migrate.stores.binary_reader import FileIdentity, malformed, read_errors, read_exactly
 from migrate.stores.confidence import CONFIDENCE_NAME
-from migrate.stores.documents.arrow import ParquetDocuments, arrow_errors, find_columns, import_pyarrow
 from migrate.stores.documents.base import DocumentSource, LabelsOnly, LazyIds
 from migrate.stores.documents.jsonl import DOCS_NAME, JsonlDocuments
 from migrate.stores.file_store import FileStore
@@ -32,30 +30,10 @@ from migrate.stores.sources import SOURCES_NAME
 from migrate.vectors import Batch, Document, Vectors
 
 _FLOAT_BYTES: Final = 4
-_PART_BYTES: Final = 16 << 20
 _NPY: Final = ".npy"
-_PARQUET: Final = ".parquet"
-_VECTOR_NAMES: Final = ("vector", "vectors", "embedding", "embeddings")
+_MAGIC: Final = b"\x93NUMPY"
 _ROUNDED: Final = "the vectors are {}, read as float32"
 _NO_METRIC: Final = "arrays do not say how they are compared: inner product is assumed"
-
-
-class _VectorFile(Protocol):
-    """A file of vectors; `dtype` names their element type, `layout` says in a word what they are."""
-
-    path: Path
-    count: int
-    dim: int
-    dtype: str
-    layout: str
-
-    def batches(self, start: int, stop: int, batch_size: int) -> Iterator[tuple[int, Vectors]]: ...
-
-    def get(self, rows: NDArray[np.int64]) -> Vectors: ...
-
-    def documents(self) -> DocumentSource: ...
-
-    def writer(self, path: Path, dim: int, resume: Resume, documents: DocumentSource) -> StoreWriter: ...
 
 
 class ArraysKind:
@@ -63,15 +41,15 @@ class ArraysKind:
 
     name = "arrays"
     support = KindSupport(
-        "`.npy`, Parquet",
+        "`.npy`",
         ("FILE", "FOLDER"),
-        "parquet",
-        "ids, texts, every column of Parquet",
+        "",
+        "ids, texts",
         "no index; compares by inner product",
     )
 
     def recognises(self, path: Path) -> bool:
-        """Whether it is a .npy or Parquet file, or a folder with exactly one that holds vectors."""
+        """Whether it is a .npy file, or a folder with exactly one that holds vectors."""
         if path.is_dir():
             return len(_vector_files(path)) == 1
         return _is_array(path)
@@ -84,21 +62,21 @@ class ArraysKind:
         StoreError
             There is none, or more than one; or it is malformed, or does not match its documents.
         UsageError
-            It is a Parquet file, and pyarrow is not installed.
+            It is a file of Parquet.
         OutputError
             The operating system refused.
         """
         path = Path(location)
         if path.is_file():
+            if path.suffix == ".parquet":
+                raise UsageError(f"{path}: expected a .npy file, found Parquet; say parquet:{path}")
             return ArrayStore(path, path)
         if not path.is_dir():
             raise StoreError(f"{path}: expected a store, found no such file or folder; check the path")
         files = _vector_files(path)
         if len(files) != 1:
             names = f"{len(files)} ({', '.join(file.name for file in files[:8])})" if files else "none"
-            raise StoreError(
-                f"{path}: expected one .npy or .parquet file of vectors, found {names}; give the file itself"
-            )
+            raise StoreError(f"{path}: expected one .npy file of vectors, found {names}; give the file itself")
         return ArrayStore(path, files[0])
 
 
@@ -120,7 +98,7 @@ class ArrayStore(FileStore):
 
     def __init__(self, path: Path, index: Path) -> None:
         self.index_path = index
-        self._file = file = _open_vectors(index)
+        self._file = file = _NpyFile(index)
         self._documents = documents = file.documents()
         files = dict.fromkeys((index, *((documents.file,) if documents.file else ()), *documents.also_read))
         self.stamps = tuple(FileStamp.of(file) for file in files)
@@ -132,7 +110,7 @@ class ArrayStore(FileStore):
         self.info = StoreInfo(
             location=str(path),
             kind=ArraysKind.name,
-            index_type=f"{file.layout} of {file.dtype}",
+            index_type=f"array of {file.dtype}",
             count=file.count,
             dim=file.dim,
             metric="ip",
@@ -188,31 +166,22 @@ def _vector_files(folder: Path) -> list[Path]:
 
 
 def _is_array(file: Path) -> bool:
-    magic = {_NPY: b"\x93NUMPY", _PARQUET: b"PAR1"}.get(file.suffix)
-    if magic is None or not file.is_file():
+    if file.suffix != _NPY or not file.is_file():
         return False
     with read_errors(file), file.open("rb") as opened:
-        return opened.read(len(magic)) == magic
+        return opened.read(len(_MAGIC)) == _MAGIC
 
 
 def _has_vectors(file: Path) -> bool:
     try:
-        _open_vectors(file)
+        _NpyFile(file)
     except StoreError:
         return False
-    except UsageError:  # without pyarrow nobody can say; opening it says what to install
-        return True
     return True
-
-
-def _open_vectors(path: Path) -> _VectorFile:
-    return _ParquetColumn(path) if path.suffix == _PARQUET else _NpyFile(path)
 
 
 class _NpyFile:
     """A .npy of shape (n, dim), in C order, of floats."""
-
-    layout = "array"
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -296,183 +265,3 @@ def _npy_head(count: int, dim: int) -> bytes:
     head = BytesIO()
     np.lib.format.write_array_header_1_0(head, {"descr": "<f4", "fortran_order": False, "shape": (count, dim)})
     return head.getvalue()
-
-
-class _ParquetColumn:
-    """A column of vectors in a Parquet file: lists of floats, all of one length, none of them empty cells."""
-
-    layout = "column"
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._pyarrow = pyarrow = import_pyarrow(path)
-        with arrow_errors(path, pyarrow), path.open("rb") as opened:
-            self._identity = FileIdentity.of(opened.fileno())
-            parquet = pyarrow.parquet.ParquetFile(opened)
-            self.column = _vector_column(path, find_columns(parquet.schema_arrow, path).vectors)
-            self.count = parquet.metadata.num_rows
-            groups = [parquet.metadata.row_group(group).num_rows for group in range(parquet.num_row_groups)]
-            self._type = parquet.schema_arrow.field(self.column).type
-        self._starts = np.cumsum([0, *groups])
-        self.dtype = {"halffloat": "float16", "float": "float32", "double": "float64"}[str(self._type.value_type)]
-        self.dim = self._dimension()
-
-    def _dimension(self) -> int:
-        if self._pyarrow.types.is_fixed_size_list(self._type):
-            return int(self._type.list_size)
-        if not self.count:
-            raise malformed(self.path, f"vectors in column {self.column}", "no rows", "write the documents again")
-        with self._opened() as parquet, arrow_errors(self.path, self._pyarrow):
-            first = next(parquet.iter_batches(1, columns=[self.column])).column(0)
-        if first.null_count or not len(first[0]):
-            raise self._bad_row(0)
-        return len(first[0])
-
-    def batches(self, start: int, stop: int, batch_size: int) -> Iterator[tuple[int, Vectors]]:
-        """Batches of Parquet end where row groups do; ours are filled up from several."""
-        if start >= stop:
-            return
-        group = int(np.searchsorted(self._starts, start, side="right")) - 1
-        buffer = np.empty((min(batch_size, stop - start), self.dim), np.float32)
-        first, filled = start, 0
-        for place, vectors in self._parts(range(group, len(self._starts) - 1)):
-            rest = vectors[max(start - place, 0) : max(stop - place, 0)]
-            while len(rest):
-                size = min(batch_size, stop - first)
-                taken = min(len(rest), size - filled)
-                buffer[filled : filled + taken] = rest[:taken]
-                rest, filled = rest[taken:], filled + taken
-                if filled == size:
-                    yield first, buffer[:size]
-                    first, filled = first + size, 0
-            if first >= stop:
-                return
-
-    def get(self, rows: NDArray[np.int64]) -> Vectors:
-        vectors = np.empty((rows.size, self.dim), np.float32)
-        groups = np.unique(np.searchsorted(self._starts, rows, side="right") - 1)
-        order = np.argsort(rows, kind="stable")
-        ascending = rows[order]
-        for place, part in self._parts(groups.tolist()):
-            low, high = np.searchsorted(ascending, (place, place + len(part)))
-            vectors[order[low:high]] = part[ascending[low:high] - place]
-        return vectors
-
-    def documents(self) -> DocumentSource:
-        return _OwnColumns(self.path, self.count, self.column)
-
-    def writer(self, path: Path, dim: int, resume: Resume, documents: DocumentSource) -> StoreWriter:
-        return _ParquetWriter(self, path, dim, resume)
-
-    def _parts(self, groups: Any) -> Iterator[tuple[int, Vectors]]:
-        """First row and vectors of one part of the column after another."""
-        rows = max(_PART_BYTES // (_FLOAT_BYTES * self.dim), 1)
-        with self._opened() as parquet:
-            for group in groups:
-                place = int(self._starts[group])
-                with arrow_errors(self.path, self._pyarrow):
-                    for batch in parquet.iter_batches(rows, row_groups=[group], columns=[self.column]):
-                        yield place, self._vectors(batch, place)
-                        place += batch.num_rows
-
-    def _vectors(self, batch: Any, place: int) -> Vectors:
-        batch.validate(full=True)
-        column = batch.column(0)
-        lengths = self._pyarrow.compute.list_value_length(column).to_numpy(zero_copy_only=False)
-        bad = np.flatnonzero(lengths != self.dim)
-        if bad.size:  # an empty cell has no length, which is another one too
-            raise self._bad_row(place + int(bad[0]))
-        values = column.flatten()
-        if values.null_count:
-            row = int(np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))[0]) // self.dim
-            raise self._bad_row(place + row)
-        return _as_float32(values.to_numpy(zero_copy_only=False).reshape(-1, self.dim))
-
-    def _bad_row(self, row: int) -> StoreError:
-        length = f"of {self.dim} numbers" if hasattr(self, "dim") else "of numbers"
-        return malformed(
-            self.path, f"a vector {length} in each row of column {self.column}", f"none in row {row}", "remove the row"
-        )
-
-    @contextmanager
-    def _opened(self) -> Iterator[Any]:
-        """The Parquet file, unchanged since it was first looked at."""
-        with read_errors(self.path), self.path.open("rb") as file:
-            self._identity.check(self.path, file.fileno())
-            with arrow_errors(self.path, self._pyarrow):
-                parquet = self._pyarrow.parquet.ParquetFile(file)
-            yield parquet
-
-    def write(self, path: Path, dim: int, rows: BinaryIO) -> None:
-        """Write the file again at `path`, with the float32 rows of a file in place of the vectors; in bounded parts."""
-        pyarrow = self._pyarrow
-        with self._opened() as parquet, output_errors(path):
-            schema = self._schema_for(parquet.schema_arrow, dim)
-            place = schema.get_field_index(self.column)
-            with pyarrow.parquet.ParquetWriter(path, schema) as writer:
-                for batch in parquet.iter_batches(max(_PART_BYTES // (_FLOAT_BYTES * dim), 1)):
-                    columns = batch.columns
-                    numbers = np.fromfile(rows, "<f4", batch.num_rows * dim)
-                    columns[place] = self._lists(numbers, dim, schema.field(place).type)
-                    writer.write_batch(pyarrow.RecordBatch.from_arrays(columns, schema=schema))
-
-    def _schema_for(self, schema: Any, dim: int) -> Any:
-        pyarrow, place = self._pyarrow, schema.get_field_index(self.column)
-        value = self._type.value_field.with_type(pyarrow.float32())
-        if pyarrow.types.is_fixed_size_list(self._type):
-            new = pyarrow.list_(value, dim)
-        else:
-            new = (pyarrow.large_list if pyarrow.types.is_large_list(self._type) else pyarrow.list_)(value)
-        # `datasets` notes the length of the lists there, and would refuse another one
-        metadata = {key: text for key, text in (schema.metadata or {}).items() if key != b"huggingface"}
-        return schema.set(place, schema.field(place).with_type(new)).with_metadata(metadata)
-
-    def _lists(self, numbers: NDArray[np.float32], dim: int, kind: Any) -> Any:
-        pyarrow = self._pyarrow
-        if pyarrow.types.is_fixed_size_list(kind):
-            return pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(numbers), type=kind)
-        is_large = pyarrow.types.is_large_list(kind)
-        ends = np.arange(0, numbers.size + 1, dim, dtype=np.int64 if is_large else np.int32)
-        lists = pyarrow.LargeListArray if is_large else pyarrow.ListArray
-        return lists.from_arrays(pyarrow.array(ends), pyarrow.array(numbers), type=kind)
-
-
-def _vector_column(path: Path, names: tuple[str, ...]) -> str:
-    """The column of vectors: the only one, or the one with a name that says so."""
-    named = [name for name in _VECTOR_NAMES if name in names]
-    if len(names) == 1 or named:
-        return named[0] if named else names[0]
-    shown = ", ".join(names) or "none"
-    advice = "call the one to be moved vector" if names else "add a column of lists of floats"
-    raise malformed(path, "one column of vectors", shown, advice)
-
-
-class _OwnColumns(ParquetDocuments):
-    """The other columns of the file that holds the vectors; they are written with these."""
-
-    def __init__(self, path: Path, count: int, column: str) -> None:
-        super().__init__(path, None, count, in_order=True)
-        others = [name for name in self._columns.vectors if name != column]
-        self.notes = tuple(f"column {name} also holds vectors; a new store has them as they are" for name in others)
-        self.kind = f"{self.kind}, vectors: {column}"
-
-    def write(self, folder: Path) -> None:
-        """Nothing to write: the documents are in the file of vectors."""
-
-
-class _ParquetWriter(StoreWriter):
-    """Rows wait in a file of their own until all are there; the Parquet file is then written with them."""
-
-    def __init__(self, source: _ParquetColumn, path: Path, dim: int, resume: Resume) -> None:
-        self._source, self._path, self._dim = source, path, dim
-        self._rows_stay = resume.scratch is not None
-        waiting = (resume.scratch or path.parent) / f".{path.name}.rows"
-        self.rows = RowFile(waiting, b"", dim, source.count, resume.finished)
-
-    def finish(self) -> None:
-        self.rows.finish()
-        with read_errors(self.rows.path), self.rows.path.open("rb") as rows:
-            self._source.write(self._path, self._dim, rows)
-        if not self._rows_stay:
-            with output_errors(self.rows.path):
-                self.rows.path.unlink()

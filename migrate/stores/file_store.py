@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from migrate.errors import StoreError, UsageError
 from migrate.files import FileStamp, atomic_file, canonical_json, sha256_file, write_json
@@ -71,7 +71,7 @@ class FileStore(Store):
             A file cannot be read.
         """
         index = self.index_path.name
-        expected = _expected_hashes(self.info, index)
+        expected = expected_hashes(self.info, index)
         gone = expected.keys() - {index, *self.document_files}
         if gone:
             raise StoreError(
@@ -143,10 +143,17 @@ def folder_of(store: Store) -> Path | None:
     return store.folder
 
 
+@runtime_checkable
+class Verifiable(Protocol):
+    """A store whose manifest may have hashes of what it is read from, wherever that lies."""
+
+    def verify(self) -> tuple[str, ...]:
+        """See `FileStore.verify`."""
+
+
 def verify_files(store: Store) -> tuple[str, ...]:
-    """The files that are as the manifest says, see `FileStore.verify`; none of a store that does not lie in files."""
-    files = as_files(store)
-    return () if files is None else files.verify()
+    """The files that are as the manifest says, see `FileStore.verify`; none of a store that has no hashes."""
+    return store.verify() if isinstance(store, Verifiable) else ()
 
 
 def index_is_verified(store: Store) -> bool:
@@ -204,7 +211,7 @@ def hash_files(folder: Path, index: str, documents: Iterable[str], sha256: Sha25
     return StoreFacts(index=index, index_sha256=sha256(folder / index), documents_sha256=hashes).as_details()
 
 
-def _expected_hashes(info: StoreInfo, index: str) -> dict[str, str]:
+def expected_hashes(info: StoreInfo, index: str) -> dict[str, str]:
     """The hashes in a store's manifest by file; none where it is older than they are."""
     facts = info.manifest.store if info.manifest else StoreFacts()
     own = {} if facts.index_sha256 is None else {index: facts.index_sha256}

@@ -22,6 +22,7 @@ from migrate.stores.faiss.find import FaissKind
 from migrate.stores.file_store import verify_files
 from migrate.stores.lancedb.store import LanceKind
 from migrate.stores.outputs import FolderOutput, Output
+from migrate.stores.parquet.kind import ParquetKind
 from migrate.stores.pgvector.kind import PgvectorKind
 from migrate.stores.qdrant.store import QdrantKind
 from migrate.stores.sqlite_vec.store import SqliteVecKind
@@ -63,6 +64,7 @@ class WritableKind(StoreKind, Protocol):
 _FAISS: Final = FaissKind()
 _BUILT_IN: Final[tuple[StoreKind, ...]] = (
     _FAISS,
+    ParquetKind(),
     ArraysKind(),
     ChromaKind(),
     ChromaServerKind("http"),

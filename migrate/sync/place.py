@@ -14,6 +14,7 @@ from migrate.stores.outputs import FolderOutput, Output, ServerOutput
 from migrate.stores.registry import output_of, path_in
 from migrate.stores.switching import Exchange, FolderExchange, Switchable
 
+_PARQUET: Final = "parquet"
 _OWN: Final = ".lead-migrate-"
 """How the marks of this tool begin."""
 
@@ -37,6 +38,8 @@ def place_over(old: Store, new: Store, manifest: Manifest) -> Output:
             "replaced as a whole: move the store into a folder of its own"
         )
     files, was_faiss = as_files(new), (manifest.store.written_as or {}).get("kind") == "faiss"
+    if files is not None and new.info.kind == _PARQUET:  # of any number of files, which may be another one by now
+        return output_of(f"{_PARQUET}:{folder}")
     if _is_copy(old, new) and not was_faiss:
         return FolderOutput(folder)
     if files is not None and (files.index_path.name, *files.document_files) in (
@@ -76,7 +79,12 @@ def refuse_switched(*stores: Store) -> None:
 
 
 def _on_server(location: str, manifest: Manifest) -> Output:
-    server, _, named = location.rpartition("#")
+    server, mark, named = location.rpartition("#")
+    if not mark:
+        raise UsageError(
+            f"{location}: expected a store that can be replaced, found one on object storage, where nothing is; "
+            "translate to another place"
+        )
     options = options_text(dict(manifest.store.written_as or {}))
     output = output_of(f"{server}#{named.partition('?')[0]}{options}")
     if not isinstance(output, ServerOutput):

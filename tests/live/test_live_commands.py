@@ -72,6 +72,20 @@ def test_a_store_is_completed_and_says_so(translated, server, tmp_path, capsys):
     assert np.array_equal(read_all(open_store(translated).scan()).vectors, true)
 
 
+def test_a_folder_of_parquet_is_completed(translated, source_folder, tmp_path, capsys):
+    pytest.importorskip("pyarrow")
+    source = open_store(translated).info.manifest
+    new = f"parquet:{tmp_path}/files"
+    assert lead_migrate("translate", source_folder, tmp_path / "st", "-o", new) == 0
+    before = {document.id: document for document in open_store(new).documents()}
+    capsys.readouterr()
+    assert lead_migrate("live", "run", new, "--once", "--budget", "$1") == 0
+    assert "complete: all 150 vectors are the model's own, to the bit" in " ".join(capsys.readouterr().out.split())
+    store = open_store(new, verify=True)
+    assert store.info.manifest.model == source.model
+    assert {document.id: document for document in store.documents()} == before
+
+
 def test_counters_are_what_prometheus_reads(translated, server, tmp_path, capsys):
     parser = pytest.importorskip("prometheus_client.parser")
     lead_migrate("live", "run", translated, "--once", "--budget", "70")

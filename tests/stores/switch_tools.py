@@ -6,7 +6,8 @@ import numpy as np
 
 from migrate.manifest import Manifest, ModelIdentity
 from migrate.stores import open_store
-from migrate.stores.base import content_of
+from migrate.stores.base import FROM_THE_START, content_of
+from migrate.stores.outputs import FolderOutput
 from migrate.testing.stores import example_documents
 from migrate.vectors import Batch
 
@@ -65,11 +66,11 @@ def make_sqlite(path):
     return f"sqlite-vec:{path}#items"
 
 
-def translate(old, folder, dim=DIM):
+def translate(old, folder, dim=DIM, output=None):
     """A copy of a store, with other vectors and the manifest of the new model, in a folder."""
     store = open_store(old)
     folder.mkdir()
-    writer = store.destination(folder, dim)
+    writer = (output or FolderOutput(folder)).writer(store, folder, dim, FROM_THE_START)
     ids = store.get(np.arange(COUNT)).ids
     writer.write(0, Batch(ids, new_vectors(dim)))
     writer.finish()

@@ -106,6 +106,35 @@ class Arrays(Folder):
         return str(folder)
 
 
+class Parquet(Folder):
+    """Files of Parquet, three of them or, once something has changed, two."""
+
+    shards = 3
+
+    def make(self, folder, records):
+        import pyarrow
+        from pyarrow import parquet
+
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        rows = [
+            {"id": d.id, "text": d.text, "embedding": vector.tolist(), **d.metadata} for d, vector in records.values()
+        ]
+        for number in range(self.shards):
+            own = pyarrow.Table.from_pylist(rows[number :: self.shards])
+            parquet.write_table(own, folder / f"part-{number}.parquet", row_group_size=17)
+        return f"parquet:{folder}#?distance=l2"
+
+    def change(self, location, before, after):
+        from pathlib import Path
+
+        self.shards = 2
+        self.make(Path(location.partition(":")[2].partition("#")[0]), after)
+
+    def new(self, folder):
+        return f"parquet:{folder}"
+
+
 class Langchain(Folder):
     """What LangChain's `save_local` writes."""
 

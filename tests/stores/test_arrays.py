@@ -121,7 +121,9 @@ def test_other_columns_of_a_parquet_file_are_kept(tmp_path, vectors):
 
 
 def test_an_unknown_kind_is_named_with_those_that_are_there(capsys):
-    with pytest.raises(UsageError, match="no store kind called 'tape' is installed; known kinds are faiss, arrays"):
+    with pytest.raises(
+        UsageError, match="no store kind called 'tape' is installed; known kinds are faiss, parquet, arrays"
+    ):
         open_store("tape:http://localhost#docs")
     assert run(["inspect", "tape:docs"]) == 2
     assert capsys.readouterr().err.count("\n") == 1

@@ -65,7 +65,30 @@ def make_sqlite_vec(folder, documents, vectors):
     return f"sqlite-vec:{folder}/my.db#docs?distance=ip"
 
 
-MAKERS = {"chroma": make_chroma, "qdrant": make_qdrant, "lancedb": make_lancedb, "sqlite-vec": make_sqlite_vec}
+def make_parquet(folder, documents, vectors):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    pyarrow = pytest.importorskip("pyarrow")
+    folder.mkdir()
+    columns = {"id": [d.id for d in documents], "text": [d.text for d in documents], "vector": list(vectors)}
+    for number, part in enumerate((slice(0, 70), slice(70, None))):
+        own = {name: values[part] for name, values in columns.items()}
+        parquet.write_table(pyarrow.table(own), folder / f"part-{number:05d}.parquet", row_group_size=30)
+    return f"parquet:{folder}#?distance=ip"
+
+
+MAKERS = {
+    "chroma": make_chroma,
+    "qdrant": make_qdrant,
+    "lancedb": make_lancedb,
+    "sqlite-vec": make_sqlite_vec,
+    "parquet": make_parquet,
+}
+
+
+def place_of(kind, folder, name):
+    """Where a new store of the kind goes."""
+    place = f"{kind}:{folder}/{ {'sqlite-vec': 'new.db'}.get(kind, name) }"
+    return place if kind == "parquet" else f"{place}#docs"
 
 
 @pytest.fixture(params=MAKERS)
@@ -90,8 +113,7 @@ def test_every_command_runs_on_a_database(old, corpus, tmp_path, capsys):
     write_beir(beir, corpus.documents, corpus.queries, corpus.qrels)
     assert run(["assess", old, "--target", TARGET]) == 0
     assert run(["fit", old, "--target", TARGET, "--sample", "100", "-o", stitch]) == 0
-    place = {"sqlite-vec": "new.db"}.get(kind, "new")
-    new = f"{kind}:{tmp_path}/{place}#docs"
+    new = place_of(kind, tmp_path, "new")
     assert run(["translate", old, stitch, "-o", new]) == 0, capsys.readouterr().err
     capsys.readouterr()
     assert run(["inspect", new, "--json"]) == 0
@@ -121,7 +143,7 @@ def test_a_stamp_names_the_model_and_another_kind_keeps_the_documents(old, corpu
     assert sorted(flat.documents(), key=lambda d: d.id) == sorted(open_store(old).documents(), key=lambda d: d.id)
     kind = old.partition(":")[0]
     back = migrate.fit(flat.info.location, "tfidf:16", size=100)
-    again = open_store(migrate.translate(flat.info.location, back, f"{kind}:{tmp_path}/back#docs").path)
+    again = open_store(migrate.translate(flat.info.location, back, place_of(kind, tmp_path, "back")).path)
     assert (again.info.kind, again.info.dim, again.info.metric) == (kind, 16, "ip")
     assert {d.id: d.text for d in again.documents()} == {d.id: d.text for d in corpus.documents}
 

@@ -181,8 +181,25 @@ def lances(tmp_path):
     return f"lancedb:{tmp_path}/old#docs", f"lancedb:{tmp_path}/new#docs"
 
 
+def parquets(tmp_path):
+    """Folders of which the new one has fewer files than the old one."""
+    parquet, pyarrow = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+    rows = [
+        {"id": d.id, "text": d.text, "vector": v.tolist()}
+        for d, v in zip(example_documents(40), old_vectors(), strict=True)
+    ]
+    (tmp_path / "old").mkdir()
+    for number, part in enumerate((rows[:30], rows[30:])):
+        parquet.write_table(pyarrow.Table.from_pylist(part), tmp_path / "old" / f"part-{number:05d}.parquet")
+    translate(make_folder(tmp_path / "source"), tmp_path / "new", output=output_of(f"parquet:{tmp_path}/new"))
+    return f"parquet:{tmp_path}/old", f"parquet:{tmp_path}/new"
+
+
 SLOW = [pytest.param(make, marks=pytest.mark.slow, id=make.__name__) for make in (collections, neighbours, served)]
-MAKERS = [*(pytest.param(make, id=make.__name__) for make in (folders, sqlites, tables, chromas, lances)), *SLOW]
+MAKERS = [
+    *(pytest.param(make, id=make.__name__) for make in (folders, sqlites, tables, chromas, lances, parquets)),
+    *SLOW,
+]
 
 
 def stamped(pair):

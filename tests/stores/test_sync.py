@@ -22,7 +22,7 @@ from migrate.embed import reembed_store
 from migrate.embed.reference import is_reembedded
 from migrate.embedders.cache import CachedEmbedder
 from migrate.errors import InputError, LockedError, StoreError, UsageError
-from migrate.files import VARIABLE, output_lock
+from migrate.files import output_lock
 from migrate.fit import fit_stitch
 from migrate.stores import open_store
 from migrate.stores.base import read_all
@@ -68,9 +68,10 @@ NEEDS = {
     "Lance": ["lancedb"],
     "SqliteVec": ["apsw", "sqlite_vec"],
     "Pgvector": ["psycopg"],
+    "Parquet": ["pyarrow"],
 }
 KINDS = ["Folder", "Arrays", "Langchain", "Chroma", "ChromaServer", "Qdrant", "QdrantServer", "Lance", "SqliteVec",
-         "Pgvector"]  # fmt: skip
+         "Pgvector", "Parquet"]  # fmt: skip
 
 
 @pytest.fixture
@@ -133,7 +134,8 @@ def check_synced(old, new, before, records, after):
 
 
 CROSS = [("Folder", "Chroma"), ("Folder", "SqliteVec"), ("Folder", "Pgvector"), ("Chroma", "Lance"),
-         ("Pgvector", "Folder"), ("Lance", "SqliteVec"), ("Langchain", "faiss")]  # fmt: skip
+         ("Pgvector", "Folder"), ("Lance", "SqliteVec"), ("Langchain", "faiss"),
+         ("Folder", "Parquet"), ("Parquet", "Folder"), ("Parquet", "Chroma")]  # fmt: skip
 
 
 @pytest.mark.slow
@@ -205,6 +207,7 @@ def stale(kind, tmp_path, name="pair"):
 
 POINTS = ["begun:1", "recorded:2", "torn:3", "filled:1", "complete:1", "published:1"]
 KILLS = [("Folder", point) for point in [*POINTS, "marked:1", "aside:1"]]
+KILLS += [("Parquet", point) for point in ("recorded:2", "filled:1", "complete:1", "marked:1", "published:1")]
 KILLS += [(name, point) for name in ("SqliteVec", "Pgvector") for point in ("recorded:2", "complete:1", "published:1")]
 
 

@@ -275,11 +275,9 @@ class ParquetDocuments(ArrowDocuments):
         The label of each row.
     count
         How many rows the index has.
-    in_order
-        Row i of the file belongs to row i, whatever its id; for vectors in the same file.
     """
 
-    def __init__(self, file: Path, labels: Labels, count: int, *, in_order: bool = False) -> None:
+    def __init__(self, file: Path, labels: Labels, count: int) -> None:
         self.file = self._path = file
         self._pyarrow = import_pyarrow(self._path)
         with arrow_errors(self._path, self._pyarrow), self._path.open("rb") as opened:
@@ -291,11 +289,8 @@ class ParquetDocuments(ArrowDocuments):
             table = parquet.read(columns=names)
         named = dict(zip(table.column_names, table.columns, strict=True))
         self._ids = ArrowIds(named.get(columns.id), count, self._path, self._pyarrow)
-        if in_order:
-            self._places, matched = None, "row by row"
-        else:
-            faiss_ids = self._integers(named.get(columns.label))
-            self._places, matched = match_rows(self._path, labels, count, self._ids.values(), faiss_ids)
+        faiss_ids = self._integers(named.get(columns.label))
+        self._places, matched = match_rows(self._path, labels, count, self._ids.values(), faiss_ids)
         self._describe(f"{self._path.name}, {matched}")
 
     def _integers(self, column: Any) -> NDArray[np.int64] | None:

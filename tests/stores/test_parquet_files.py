@@ -1,0 +1,643 @@
+"""Stores in files of Parquet, here and on object storage; `test_parquet` has those beside a FAISS index."""
+
+import datetime
+import decimal
+import hashlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from faiss_tools import build, save
+from sync_tools import Hashed, some_records
+from sync_tools import Parquet as Records
+
+import migrate
+from migrate.errors import LeadMigrateError, StoreError, UsageError
+from migrate.files import VARIABLE
+from migrate.fit import fit_stitch
+from migrate.stitch.persistence import load_stitch
+from migrate.stores import open_store
+from migrate.stores.base import Resume, read_all
+from migrate.stores.confidence import stored_confidence
+from migrate.stores.file_store import verify_files
+from migrate.stores.outputs import FolderOutput
+from migrate.stores.registry import output_of
+from migrate.sync import sync_store
+from migrate.testing.stores import DIM, StoreTests, example_documents, example_vectors
+from migrate.translate import translate_store
+from migrate.vectors import Batch, Document
+
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+fsspec = pytest.importorskip("fsspec")
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(tmp_path_factory, monkeypatch):
+    """Places in memory have the same names in each process, and the lists of their ids are kept by these."""
+    for name in ("XDG_CACHE_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path_factory.mktemp("own")))
+
+
+def write_docs(folder, documents):
+    lines = [json.dumps({"id": d.id, "text": d.text, "metadata": dict(d.metadata)}) for d in documents]
+    (folder / "docs.jsonl").write_text("\n".join(lines) + "\n")
+
+
+def table_of(documents, vectors, metric="ip", kind=None, metadata=None):
+    """A table of documents with a column `metadata`, a struct by default."""
+    kind = kind or pa.list_(pa.float32(), vectors.shape[1])
+    found = [dict(document.metadata) for document in documents]
+    columns = {
+        "id": [document.id for document in documents],
+        "text": [document.text for document in documents],
+        "metadata": pa.array(found, metadata) if documents else pa.array([], pa.struct([("page", pa.int64())])),
+        "embedding": pa.array(list(vectors), kind),
+    }
+    own = {b"lead-migrate": b'{"distance": "%s"}' % metric.encode()}
+    return pa.table(columns).replace_schema_metadata(own)
+
+
+def write_shards(system, root, table, shards=3):
+    """The table in files of several row groups each; what was there is gone."""
+    if system.exists(root):
+        system.rm(root, recursive=True)
+    system.makedirs(root, exist_ok=True)
+    size = -(-max(len(table), 1) // shards)
+    for number in range(shards):
+        with system.open(f"{root}/part-{number:05d}.parquet", "wb") as file:
+            pq.write_table(table.slice(number * size, size), file, row_group_size=7)
+
+
+class TestParquetFolder(StoreTests):
+    def make_store(self, folder, documents, vectors, metric):
+        write_shards(fsspec.filesystem("file"), str(folder), table_of(documents, vectors, metric))
+        return f"parquet:{folder}"
+
+    def new_location(self, folder):
+        return f"parquet:{folder}"
+
+
+class TestParquetFile(StoreTests):
+    """By its path alone, and in a folder of any name."""
+
+    def make_store(self, folder, documents, vectors, metric):
+        pq.write_table(table_of(documents, vectors, metric), folder / "docs.parquet", row_group_size=13)
+        return folder / "docs.parquet"
+
+
+class TestParquetInMemory(StoreTests):
+    """Object storage without a server."""
+
+    root = "memory://"
+
+    def make_store(self, folder, documents, vectors, metric):
+        root = f"{self.root}{self.name(folder)}"
+        system, path = fsspec.core.url_to_fs(root)
+        write_shards(system, path, table_of(documents, vectors, metric), shards=2)
+        return f"parquet:{root}"
+
+    def new_location(self, folder):
+        return f"parquet:{self.root}{self.name(folder)}"
+
+    def name(self, folder):
+        return "-".join(folder.parts[-2:])
+
+    @pytest.fixture(autouse=True)
+    def emptied(self):
+        fsspec.filesystem("memory").store.clear()
+
+
+@pytest.fixture(scope="module")
+def s3(tmp_path_factory):
+    """A bucket of moto's server, which speaks S3."""
+    pytest.importorskip("moto.server")
+    pytest.importorskip("s3fs")
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port = one.getsockname()[1]
+    settings = {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}", "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }  # fmt: skip
+    before = {name: os.environ.get(name) for name in settings}
+    os.environ.update(settings)
+    log = (tmp_path_factory.mktemp("moto") / "log").open("wb")
+    server = subprocess.Popen([sys.executable, "-m", "moto.server", "-p", str(port)], stdout=log, stderr=log)
+    bucket = f"bucket-{uuid.uuid4().hex[:8]}"
+    system = fsspec.filesystem("s3")
+    for _ in range(200):
+        try:
+            system.mkdir(bucket)
+            break
+        except Exception:
+            time.sleep(0.2)
+    yield f"s3://{bucket}/"
+    server.kill()
+    server.wait()
+    log.close()
+    for name, value in before.items():
+        os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
+@pytest.mark.slow
+class TestParquetOnS3(TestParquetInMemory):
+    @pytest.fixture(autouse=True)
+    def emptied(self, s3):
+        type(self).root = f"{s3}{uuid.uuid4().hex[:8]}/"
+
+
+SCHEMA = pa.schema(
+    [
+        pa.field("day", pa.date32()),
+        pa.field("doc_id", pa.string(), nullable=False, metadata={"why": "ü"}),
+        pa.field("made", pa.timestamp("ns", "Europe/Berlin")),
+        pa.field("price", pa.decimal128(30, 5)),
+        pa.field("big", pa.int64()),
+        pa.field("huge", pa.uint64()),
+        pa.field("raw", pa.large_binary()),
+        pa.field("tags", pa.list_(pa.field("item", pa.string(), nullable=False))),
+        pa.field("nested", pa.struct([("a", pa.int32()), ("b", pa.list_(pa.struct([("c", pa.float16())])))])),
+        pa.field("pairs", pa.map_(pa.string(), pa.int8())),
+        pa.field("label", pa.dictionary(pa.int16(), pa.string())),
+        pa.field("gone", pa.null()),
+        pa.field("body", pa.large_string()),
+        pa.field("image", pa.list_(pa.float16(), 3)),
+        pa.field("vector", pa.large_list(pa.field("element", pa.float64(), nullable=False)), metadata={"model": "old"}),
+        pa.field("took", pa.duration("us")),
+    ],
+    metadata={"owner": "ü", "other": "1"},
+)
+
+
+HALF = np.float16(0.5)
+
+
+def awkward_rows(count=60):
+    for row in range(count):
+        yield {
+            "doc_id": ("7", "007", " x ", "naïve/路径#?", "🦆")[row % 5] + str(row),
+            "day": None if row % 3 else datetime.date(1969, 12, 31),
+            "made": None if row % 7 == 0 else 1_600_000_000_123_456_789 + row,
+            "price": decimal.Decimal(10**24 + row) / 100_000 if row % 2 else None,
+            "big": (2**63 - 1, -(2**63), None)[row % 3],
+            "huge": 2**64 - 1 - row,
+            "raw": (None, b"", bytes(range(256)))[row % 3],
+            "tags": (None, [], ["", "b"])[row % 3],
+            "nested": (None, {"a": None, "b": None}, {"a": row, "b": [{"c": None}, None, {"c": np.float16(0.5)}]})[
+                row % 3
+            ],
+            "pairs": (None, [], [("k", None), ("l", 1)])[row % 3],
+            "label": ("one", None, "two")[row % 3],
+            "gone": None,
+            "body": ("", None, "long " * 900, "tab\tline\n\u2028")[row % 4],
+            "image": None if row % 5 == 0 else [np.float16(0.25), None, np.float16(-0.0)],
+            "vector": old_vector(row).tolist(),
+            "took": datetime.timedelta(microseconds=row) if row % 2 else None,
+        }
+
+
+def old_vector(row, dim=DIM):
+    return np.random.default_rng(row).normal(size=dim)
+
+
+def new_vectors(count=60, dim=5):
+    return np.random.default_rng(9).normal(size=(count, dim)).astype(np.float32)
+
+
+def write_awkward(root):
+    table = pa.Table.from_pylist(list(awkward_rows()), schema=SCHEMA)
+    write_shards(fsspec.filesystem("file"), str(root), table)
+    return table
+
+
+def write_copy(store, location, vectors, folder):
+    """A copy with other vectors."""
+    output = output_of(location)
+    content = output.path if isinstance(output, FolderOutput) else folder / "content"
+    content.mkdir()
+    writer = output.writer(store, content, vectors.shape[1], Resume())
+    writer.write(0, Batch(store.get(np.arange(len(vectors))).ids, vectors))
+    writer.finish()
+    if not isinstance(output, FolderOutput):
+        output.publish(content, force=False)
+    return open_store(location)
+
+
+@pytest.mark.parametrize("place", ["folder", "memory"])
+def test_every_type_goes_through_field_by_field(place, tmp_path):
+    table = write_awkward(tmp_path / "old")
+    store = open_store(f"parquet:{tmp_path}/old#?vector=vector&text=body")
+    assert store.info.index_type == "column of float64"
+    expected = np.array([old_vector(row) for row in range(60)], np.float32)
+    assert np.array_equal(read_all(store.scan(batch_size=11)).vectors, expected)
+    new, root = new_vectors(), tmp_path / "new"
+    url = str(root) if place == "folder" else f"memory://{tmp_path.name}/new"
+    copy = write_copy(store, f"parquet:{url}", new, tmp_path)
+    assert np.array_equal(read_all(copy.scan()).vectors, new)
+    assert list(copy.documents()) == list(store.documents())
+    system, path = fsspec.core.url_to_fs(url)
+    names = [f"part-{number:05d}.parquet" for number in range(3)]
+    files = [system.open(f"{path}/{name}") for name in names]
+    read = pa.concat_tables([pq.read_table(file) for file in files])
+    assert read.drop_columns("vector").equals(table.drop_columns("vector"))
+    at = SCHEMA.get_field_index("vector")
+    kind = pa.large_list(pa.field("element", pa.float32(), nullable=False))
+    for file in files:
+        schema = pq.read_schema(file)
+        wanted = SCHEMA.set(at, SCHEMA.field(at).with_type(kind))
+        assert schema.equals(wanted, check_metadata=False)
+        for found, field in zip(schema, wanted, strict=True):
+            kept = {key: value for key, value in (found.metadata or {}).items() if key != b"PARQUET:field_id"}
+            assert kept == (field.metadata or {})
+        own = {b"lead-migrate": b'{"text":"body","vector":"vector"}'}
+        assert schema.metadata == {**SCHEMA.metadata, **own}
+    vectors = np.array(read.column("vector").to_pylist(), np.float32)
+    assert np.array_equal(vectors, new)
+
+
+def test_another_reader_finds_the_same(tmp_path):
+    duckdb = pytest.importorskip("duckdb")
+    write_awkward(tmp_path / "old")
+    write_copy(open_store(f"parquet:{tmp_path}/old#?vector=vector"), f"parquet:{tmp_path}/new", new_vectors(), tmp_path)
+    with closing(duckdb.connect()) as connection:
+        names = [name for name in SCHEMA.names if name not in ("vector", "gone", "image")]
+        columns = ", ".join("epoch_ns(made)" if name == "made" else name for name in names)
+        found = [
+            connection.execute(f"SELECT {columns} FROM '{tmp_path}/{name}/*.parquet' ORDER BY doc_id").fetchall()
+            for name in ("old", "new")
+        ]
+        question = f"SELECT doc_id, vector FROM '{tmp_path}/new/*.parquet'"
+        vectors = dict(connection.execute(question).fetchall())
+    assert len(found[0]) == 60 and found[0] == found[1]
+    ids = [row["doc_id"] for row in awkward_rows()]
+    assert np.array_equal(np.array([vectors[doc_id] for doc_id in ids], np.float32), new_vectors())
+
+
+def test_documents_of_another_kind_come_back_as_they_were(tmp_path):
+    metadata = [{}, {"a": None}, {"n": 2**60, "x": {"y": [1, 2.5, None, {"z": ""}]}}, {"text": "mine", "id": 7}]
+    documents = [Document(f"d{row}", f"text {row}", metadata[row % 4]) for row in range(60)]
+    (tmp_path / "faiss").mkdir()
+    save(build("Flat", example_vectors()), tmp_path / "faiss")
+    write_docs(tmp_path / "faiss", documents)
+    source = open_store(tmp_path / "faiss")
+    store = write_copy(source, f"parquet:{tmp_path}/new", new_vectors(), tmp_path)
+    assert list(store.documents()) == list(source.documents()) == documents
+    assert (store.info.metric, store.info.has_texts) == (source.info.metric, True)
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.read_parquet(tmp_path / "new")
+    assert frame.columns.tolist() == ["id", "text", "metadata", "vector"]
+    assert frame.id.tolist() == [document.id for document in documents]
+    assert [json.loads(text) for text in frame.metadata] == [dict(document.metadata) for document in documents]
+    assert np.array_equal(np.stack(frame.vector), new_vectors())
+    assert open_store(tmp_path / "new").info.kind == "parquet"
+
+
+def test_what_json_cannot_hold_is_refused_by_name(tmp_path):
+    write_awkward(tmp_path / "old")
+    store = open_store(f"parquet:{tmp_path}/old#?vector=vector&text=body")
+    with pytest.raises(StoreError, match=r"document '70': expected metadata that JSON can hold, found other"):
+        write_copy(store, f"faiss:{tmp_path}/new", new_vectors(), tmp_path)
+
+
+def test_shards_are_told_with_their_rows_ids_norms_and_hashes(tmp_path, monkeypatch):
+    monkeypatch.setattr("migrate.stores.parquet.output._GROUP_BYTES", 5 * 4 * 4)
+    monkeypatch.setattr("migrate.stores.parquet.output._GROUPS_A_SHARD", 5)
+    documents = example_documents()
+    (tmp_path / "faiss").mkdir()
+    save(build("Flat", example_vectors()), tmp_path / "faiss")
+    write_docs(tmp_path / "faiss", documents)
+    write_copy(open_store(tmp_path / "faiss"), f"parquet:{tmp_path}/new", new_vectors(), tmp_path)
+    shards = json.loads((tmp_path / "new" / "_shards.json").read_text())["shards"]
+    assert [shard["rows"] for shard in shards] == [20, 20, 20]
+    for number, shard in enumerate(shards):
+        path, rows = tmp_path / "new" / f"part-{number:05d}.parquet", slice(20 * number, 20 * number + 20)
+        assert shard["name"] == path.name and shard["bytes"] == path.stat().st_size
+        assert shard["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+        assert (shard["first_id"], shard["last_id"]) == (documents[rows][0].id, documents[rows][-1].id)
+        norms = np.linalg.norm(new_vectors()[rows].astype(float), axis=1)
+        found = [shard["norm_min"], shard["norm_mean"], shard["norm_max"]]
+        assert np.allclose(found, [norms.min(), norms.mean(), norms.max()])
+        assert pq.ParquetFile(path).num_row_groups == 5
+
+
+def small(tmp_path, name="x.parquet", **columns):
+    """A file of three rows; a column None is left out."""
+    table = {"id": ["a", "b", "c"], "text": ["x"] * 3, "vector": [[1.0, 2.0]] * 3} | columns
+    tmp_path.mkdir(exist_ok=True)
+    pq.write_table(pa.table({key: value for key, value in table.items() if value is not None}), tmp_path / name)
+    return f"parquet:{tmp_path}"
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        pa.array([{"page": 1, "x": None}] * 3, pa.struct([("page", pa.int64()), ("x", pa.string())])),
+        pa.array([[("page", 1), ("x", None)]] * 3, pa.map_(pa.string(), pa.int32())),
+        ['{"page": 1, "x": null}'] * 3,
+    ],
+)
+def test_metadata_is_a_struct_a_map_json_or_further_columns(metadata, tmp_path):
+    expected = {"page": 1, "x": None}
+    assert [document.metadata for document in open_store(small(tmp_path / "one", metadata=metadata)).documents()] == [
+        expected
+    ] * 3
+    other = small(tmp_path / "other", metadata=None, extra=metadata)
+    assert [document.metadata for document in open_store(f"{other}#?metadata=extra").documents()] == [expected] * 3
+    both = open_store(small(tmp_path / "both", metadata=metadata, more=[1, None, 3]))
+    assert [document.metadata for document in both.documents()] == [{"more": n, **expected} for n in (1, None, 3)]
+    columns = open_store(small(tmp_path / "columns", page=[1] * 3, x=pa.nulls(3)))
+    assert [document.metadata for document in columns.documents()] == [expected] * 3
+    whole = open_store(f"{small(tmp_path / 'whole', metadata=metadata)}#?metadata=")
+    assert all(document.metadata.keys() == {"metadata"} for document in whole.documents())
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "message"),
+    [
+        ({"other": [[1.0]] * 3, "vector": None, "third": [[1.0]] * 3}, "", r"found other, third; say #\?vector=COLUMN"),
+        ({"embedding": [[1.0]] * 3}, "", r"found vector, embedding; say #\?vector=COLUMN"),
+        ({"vector": None}, "", r"expected one column of vectors \(lists of floats\), found none"),
+        ({}, "?vector=text", r"expected a column of vectors 'text' \(lists of floats\), found vector"),
+        ({}, "?id=name", "expected a column of ids 'name', found id, text, vector"),
+        ({}, "?text=name", "expected a column of texts 'name', found text"),
+        ({}, "?metadata=text2", r"expected a column of metadata 'text2' \(struct, map or JSON\), found none"),
+        ({}, "?distance=far", "expected distance l2, cosine or dot, found 'far'"),
+        ({}, "?colour=red", "found colour"),
+        ({}, "embedding", r"a column of vectors is named #\?vector=embedding"),
+        ({"id": [1.5, 2.5, 3.5]}, "", "texts or integers in column id, found double"),
+        ({"id": ["a", "b", "a"]}, "", "expected a different id for each document, found 'a' twice"),
+        ({"id": ["a", None, "c"]}, "", "expected an id in each row of column id, found none in row 1"),
+        ({"vector": [[1.0, 2.0], None, [1.0, 2.0]]}, "", "found none in row 1"),
+        ({"vector": [[1.0, 2.0], [1.0], [1.0, 2.0]]}, "", "a vector of 2 numbers in each row of column vector"),
+        ({"metadata": ['{"a": 1}', "[1]", None]}, "", "JSON object in column metadata of document 'b'"),
+        ({"metadata": ['{"a": 1}'] * 3, "a": [1] * 3}, "", "document 'a' has 'a' twice, in column metadata"),
+    ],
+)  # fmt: skip
+def test_what_is_not_clear_is_refused_by_name(columns, options, message, tmp_path):
+    location = small(tmp_path / "store", **columns)
+    with pytest.raises((StoreError, UsageError), match=message) as raised:
+        store = open_store(f"{location}#{options}" if options else location)
+        list(store.scan())
+        list(store.documents())
+    assert "\n" not in str(raised.value)
+
+
+def test_files_that_do_not_belong_together_are_refused_by_name(tmp_path):
+    location = small(tmp_path / "a")
+    small(tmp_path / "a", "y.parquet", id=["d", "e", "f"], page=[1] * 3)
+    with pytest.raises(StoreError, match=r"found in y.parquet other ones than in x.parquet: page"):
+        open_store(location)
+    location = small(tmp_path / "b")
+    small(tmp_path / "b", "y.parquet")
+    with pytest.raises(StoreError, match="found 'a' twice"):
+        open_store(location)
+    (tmp_path / "c" / "year=2024").mkdir(parents=True)
+    small(tmp_path / "c" / "year=2024")
+    with pytest.raises(StoreError, match=r"all files in one folder, found year=2024/x.parquet"):
+        open_store(f"parquet:{tmp_path / 'c'}")
+    with pytest.raises(StoreError, match="found neither; check the path"):
+        open_store(f"parquet:{tmp_path / 'nothing'}")
+    with pytest.raises(StoreError, match="found n"):
+        open_store("parquet:memory://nothing-there")
+    with pytest.raises(UsageError, match="install what that kind of place needs"):
+        open_store("parquet:nowhere://x")
+
+
+def test_a_folder_without_one_of_its_shards_is_refused(tmp_path):
+    write_awkward(tmp_path / "old")
+    write_copy(open_store(f"parquet:{tmp_path}/old#?vector=vector"), f"parquet:{tmp_path}/new", new_vectors(), tmp_path)
+    small(tmp_path / "new", "part-9.parquet")
+    with pytest.raises(StoreError, match=r"found part-9.parquet beside them"):
+        open_store(f"parquet:{tmp_path}/new")
+    (tmp_path / "new" / "part-9.parquet").unlink()
+    (tmp_path / "new" / "part-00001.parquet").rename(tmp_path / "part-00001.parquet")
+    with pytest.raises(StoreError, match=r"expected a file part-00001.parquet of .* bytes.*, found none"):
+        open_store(f"parquet:{tmp_path}/new")
+    (tmp_path / "new" / "_shards.json").write_text("[1]")
+    with pytest.raises(StoreError, match="expected a list of shards of version 1, found another file"):
+        open_store(f"parquet:{tmp_path}/new")
+
+
+def test_damaged_files_are_one_line(tmp_path):
+    write_awkward(tmp_path / "old")
+    path = tmp_path / "old" / "part-00001.parquet"
+    whole = path.read_bytes()
+    random = np.random.default_rng(3)
+    for cut in (0, 4, len(whole) // 2, len(whole) - 1, *[len(whole)] * 40):
+        content = bytearray(whole[:cut])
+        for place in random.integers(4, max(cut, 5), 8 if cut == len(whole) else 0):
+            content[place] = int(random.integers(256))
+        path.write_bytes(content)
+        try:
+            store = open_store(f"parquet:{tmp_path}/old#?vector=vector&text=body")
+            list(store.scan())
+            list(store.documents())
+        except LeadMigrateError as error:
+            assert "\n" not in str(error)
+            assert error.exit_code == 4
+        else:
+            assert cut == len(whole)
+
+
+def test_a_file_that_changes_while_it_is_read_is_noticed(tmp_path):
+    store = open_store(small(tmp_path / "store"))
+    small(tmp_path / "store", vector=[[5.0, 2.0]] * 3)
+    with pytest.raises(StoreError, match="changed since"):
+        list(store.get(np.arange(3)))
+
+
+def test_without_pyarrow_the_extra_is_named(tmp_path, monkeypatch):
+    location = small(tmp_path / "store")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(UsageError, match=r"pip install 'lead-migrate\[parquet\]'"):
+        open_store(location)
+
+
+TRANSLATE = """
+import sys
+import migrate.translate
+from migrate.stitch.persistence import load_stitch
+from migrate.stores import open_store
+
+migrate.translate._BATCH_BYTES, migrate.translate._FEWEST_ROWS, migrate.translate._PART_BYTES = 1, 32, 1
+migrate.translate.translate_store(open_store(sys.argv[1]), load_stitch(sys.argv[2]), sys.argv[3])
+"""
+
+
+def translate_in_child(old, stitch, location, state, point=None):
+    """Translate in a process of its own, which dies at a point."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(Path(migrate.__file__).parents[1]),
+        "SOURCE_DATE_EPOCH": "1700000000",
+        "XDG_STATE_HOME": str(state),
+        **({} if point is None else {VARIABLE: point}),
+    }
+    command = [sys.executable, "-c", TRANSLATE, old, stitch, location]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == (0 if point is None else 137), done.stderr
+
+
+@pytest.fixture
+def stitch(tmp_path):
+    """An old store in files, and a stitch of it."""
+    old = Records().make(tmp_path / "old", some_records())
+    fit_stitch(open_store(old), Hashed(), stitch="ridge", size=40).save(tmp_path / "stitch")
+    return old, str(tmp_path / "stitch")
+
+
+def pandas_of(location):
+    """What pandas reads of a store's files."""
+    pandas = pytest.importorskip("pandas")
+    system, root = fsspec.core.url_to_fs(location.partition(":")[2])
+    return pandas.concat([pandas.read_parquet(system.open(path)) for path in system.glob(f"{root}/*.parquet")])
+
+
+def objects(url):
+    """All objects below a place, by name."""
+    system, root = fsspec.core.url_to_fs(url)
+    system.invalidate_cache()
+    return {path.removeprefix(root): system.cat_file(path) for path in system.find(root)}
+
+
+POINTS = ["recorded:2", "complete:1", "claimed:1", "put:4", "listed:1", "published:1"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("point", POINTS)
+def test_a_translation_to_object_storage_that_is_killed_ends_in_the_same_objects(point, s3, stitch, tmp_path):
+    place = f"{s3}{uuid.uuid4().hex[:8]}"
+    translate_in_child(*stitch, f"parquet:{place}/calm", tmp_path / "calm")
+    state = tmp_path / "killed"
+    translate_in_child(*stitch, f"parquet:{place}/new", state, point)
+    if point in ("listed:1", "published:1"):
+        assert open_store(f"parquet:{place}/new").info.count == 200
+    else:
+        with pytest.raises(StoreError, match=r"being written|found none"):
+            open_store(f"parquet:{place}/new")
+        if objects(f"{place}/new"):
+            with pytest.raises(UsageError, match="another run writes there, or broke off"):  # as from another machine
+                output_of(f"parquet:{place}/new").refuse_existing(force=True)
+    translate_in_child(*stitch, f"parquet:{place}/new", state)
+    assert objects(f"{place}/new") == objects(f"{place}/calm")
+    assert {"/_shards.json", "/lead-migrate.json", "/confidence.npy", "/part-0.parquet"} <= objects(
+        f"{place}/new"
+    ).keys()
+    store = open_store(f"parquet:{place}/new")
+    assert store.info.manifest.model.spec == "hashed" and stored_confidence(store).shape == (200,)
+    assert not [*(state / "lead-migrate" / "outputs").iterdir()]
+
+
+@pytest.mark.slow
+def test_what_is_on_object_storage_is_never_replaced(s3, stitch, tmp_path):
+    location = f"parquet:{s3}{uuid.uuid4().hex[:8]}"
+    fitted, old = load_stitch(stitch[1]), open_store(stitch[0])
+    translate_store(old, fitted, location)
+    before = objects(location.partition(":")[2])
+    with pytest.raises(UsageError, match="objects are not replaced"):
+        translate_store(old, fitted, location, force=True)
+    with pytest.raises(UsageError, match="object storage"):
+        sync_store(old, open_store(location), Hashed())
+    assert objects(location.partition(":")[2]) == before
+    new = open_store(location)
+    assert len(verify_files(new)) == 3
+    frame = pandas_of(location)
+    assert frame.id.tolist() == open_store(location).ids(range(200))
+    back = translate_store(new, fit_stitch(new, Hashed("more"), stitch="ridge", size=40), tmp_path / "back")
+    assert open_store(back.path, verify=True).info.kind == "parquet"
+    stamped = open_store(location)
+    stamped.keep_manifest(replace(stamped.info.manifest, seed=77))
+    assert open_store(location).info.manifest.seed == 77
+
+
+@pytest.mark.slow
+def test_an_object_that_is_damaged_is_noticed_before_it_is_translated(s3, stitch):
+    location = f"parquet:{s3}{uuid.uuid4().hex[:8]}"
+    translate_store(open_store(stitch[0]), load_stitch(stitch[1]), location)
+    system, root = fsspec.core.url_to_fs(location.partition(":")[2])
+    content = bytearray(system.cat_file(f"{root}/part-1.parquet"))
+    content[2_000] ^= 1
+    system.pipe_file(f"{root}/part-1.parquet", bytes(content))
+    with pytest.raises(StoreError, match=r"expected the SHA-256 of the manifest for part-1\.parquet"):
+        open_store(location, verify=True)
+
+
+def test_a_translated_folder_is_read_by_its_files(stitch, tmp_path):
+    store = open_store(stitch[0])
+    translate_store(store, load_stitch(stitch[1]), f"parquet:{tmp_path}/new")
+    new = open_store(f"parquet:{tmp_path}/new", verify=True)
+    frame = pandas_of(f"parquet:{tmp_path}/new")
+    assert frame.id.tolist() == new.ids(range(200)) == store.ids(range(200))
+    assert np.array_equal(np.stack(frame.embedding), read_all(new.scan()).vectors)
+    assert frame.page.tolist() == [document.metadata["page"] for document in store.documents()]
+
+
+@pytest.mark.parametrize("name", ["new.parquet", "new#vectors", "new#?vector=e", ""])
+def test_other_names_of_new_stores_are_refused(name, tmp_path):
+    with pytest.raises(UsageError) as raised:
+        output_of(f"parquet:{f'{tmp_path}/{name}' if name else ''}")
+    assert "\n" not in str(raised.value)
+
+
+def test_a_folder_is_a_url_too(tmp_path):
+    location = small(tmp_path / "a store")
+    url = location.removeprefix("parquet:").replace(" ", "%20")
+    assert list(open_store(f"parquet:file://{url}").documents()) == list(open_store(location).documents())
+
+
+def test_a_place_whose_name_begins_like_another_is_another(tmp_path):
+    system, table = fsspec.filesystem("memory"), table_of(example_documents(), example_vectors())
+    place = f"/{tmp_path.name}-likes"
+    write_shards(system, f"{place}/new", table)
+    write_shards(system, f"{place}/new2", table)
+    assert open_store(f"parquet:memory://{place}/new").info.details["files"] == 3
+    output_of(f"parquet:memory://{place}/ne").refuse_existing(force=False)
+    with pytest.raises(UsageError, match="exists; objects are not replaced"):
+        output_of(f"parquet:memory://{place}/new").refuse_existing(force=True)
+
+
+@pytest.mark.slow
+def test_on_s3_a_place_whose_name_begins_like_another_is_another(s3):
+    place = f"{s3}{uuid.uuid4().hex[:8]}"
+    system, root = fsspec.core.url_to_fs(place)
+    for name in ("new", "new2"):
+        write_shards(system, f"{root}/{name}", table_of(example_documents(), example_vectors()))
+    assert open_store(f"parquet:{place}/new").info.details["files"] == 3
+    output_of(f"parquet:{place}/ne").refuse_existing(force=False)
+
+
+def test_columns_whose_names_begin_alike_are_told_apart(tmp_path):
+    old = {"vector.old": [[9.0, 9.0]] * 3, "id.old": ["x"] * 3, "vector": None, "id": None}
+    location = small(tmp_path / "store", **old)
+    table = pq.read_table(tmp_path / "store" / "x.parquet")
+    table = table.append_column("vector", pa.array([[1.0, 2.0]] * 3)).append_column("id", pa.array(["a", "b", "c"]))
+    pq.write_table(table, tmp_path / "store" / "x.parquet")
+    store = open_store(location)
+    whole = read_all(store.scan())
+    assert list(whole.ids) == store.ids(np.array([0, 1, 2])) == ["a", "b", "c"]
+    assert whole.vectors.tolist() == store.get(np.arange(3)).vectors.tolist() == [[1.0, 2.0]] * 3
+    assert [document.metadata["id.old"] for document in store.documents()] == ["x"] * 3
+
+
+def test_one_object_is_a_store(tmp_path):
+    table = table_of(example_documents(), example_vectors())
+    with fsspec.filesystem("memory").open(f"/{tmp_path.name}-one/x.parquet", "wb") as file:
+        pq.write_table(table, file, row_group_size=9)
+    store = open_store(f"parquet:memory://{tmp_path.name}-one/x.parquet")
+    copy = write_copy(store, f"parquet:{tmp_path}/new", new_vectors(), tmp_path)
+    assert [path.name for path in sorted((tmp_path / "new").glob("*.parquet"))] == ["x.parquet"]
+    assert list(copy.documents()) == list(store.documents()) == example_documents()
+    with pytest.raises(UsageError, match="no place beside the store for a stamp"):
+        store.keep_manifest(None)
+    with pytest.raises(StoreError, match="found nothing there"):
+        open_store(f"parquet:memory://{tmp_path.name}-one/y.parquet")
