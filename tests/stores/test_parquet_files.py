@@ -121,7 +121,8 @@ class TestParquetInMemory(StoreTests):
 def s3(tmp_path_factory):
     """A bucket of moto's server, which speaks S3."""
     pytest.importorskip("moto.server")
-    pytest.importorskip("s3fs")
+    s3fs = pytest.importorskip("s3fs")
+    s3fs.S3FileSystem.clear_instance_cache()  # one of another server
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         port = one.getsockname()[1]
