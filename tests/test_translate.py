@@ -1,6 +1,7 @@
 import dataclasses
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -436,3 +437,23 @@ def test_a_confidence_that_ranks_nothing_is_not_to_be_used(store, tmp_path):
     assert done.outside is None
     assert usable_confidence(open_store(tmp_path / "unsure")) is None
     assert read_confidence(tmp_path / "unsure", 150) is not None
+
+
+def test_a_store_that_changed_is_read_again_by_the_worker_that_had_it(tmp_path):
+    import victims
+
+    from migrate.translate import _open_again
+
+    victims.make_store("texts", tmp_path / "store", 300)
+    location = str(tmp_path / "store")
+    first = _open_again(location)
+    assert _open_again(location) is first
+    shutil.rmtree(tmp_path / "store")
+    victims.make_store("texts", tmp_path / "store", 200)
+    again = _open_again(location)
+    assert again.info.count == 200 and len(again.get(np.arange(200)).ids) == 200
+    index = tmp_path / "store" / "index.faiss"
+    content = bytearray(index.read_bytes())
+    content[-400:] = bytes(400)
+    index.write_bytes(content)
+    assert _open_again(location) is not again
