@@ -141,9 +141,7 @@ def compare_speed(rows: int, texts: int) -> None:
                 [partial(_embed_alone, texts // 2) for _ in range(2)],
             ),
         }
-        with runner.cluster() as cluster:
-            while cluster.threads() < len(started.workers):
-                time.sleep(0.1)
+        ended(forked(partial(_wait_for_workers, runner, len(started.workers))))  # a fork takes no threads along
         for work, (warm_up, by_cluster, by_halves) in jobs.items():
             _measure([warm_up], folder / "warm", started)  # workers that are running have imported what they need
             together = _measure([by_cluster], folder / "together", started)
@@ -153,6 +151,12 @@ def compare_speed(rows: int, texts: int) -> None:
                 f"{apart.wall_s / together.wall_s:10.2f} {apart.cpu_s / together.cpu_s:8.2f}",
                 flush=True,
             )
+
+
+def _wait_for_workers(runner: DaskRunner, count: int) -> None:
+    with runner.cluster() as cluster:
+        while cluster.threads() < count:
+            time.sleep(0.1)
 
 
 def _translate_alone(folder: Path, output: Path) -> None:
