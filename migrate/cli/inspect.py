@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from migrate.stores.base import Store
 
 
+_SERVERS = ("chroma+", "postgres")
+"""How URLs begin that are of stores."""
+
+
 @options.command("inspect", "What is in a store or a stitch.", example="lead-migrate inspect my-store/")
 @click.argument("store", type=options.STORE, metavar="STORE|STITCH")
 @options.as_json
@@ -31,7 +35,8 @@ def command(store: str, as_json: bool) -> None:
 
     path = path_in(store)
     place = place_of(store) if path is None else path
-    if isinstance(place, str) or (path is not None and artefact_kind(path) == "stitch"):
+    is_url = isinstance(place, str) and not place.startswith(_SERVERS)
+    if is_url or (path is not None and artefact_kind(path) == "stitch"):
         _show_stitch(place, as_json=as_json)
         return
     facts = _facts(open_store(store))

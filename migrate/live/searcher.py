@@ -283,10 +283,9 @@ class LiveSearcher:
                 if self._generation.is_stale():
                     self._open_again()
                 elif self._generation.is_copy:
-                    if time.monotonic() >= self._copied_until and self._generation.is_behind():
-                        self._open_again()
-                elif not self._generation.is_in_memory:
-                    self._take_marks()
+                    self._copy_again()
+                elif not self._generation.is_in_memory and (marks := self._new_marks()) is not None:
+                    self._take_marks(*marks)
             finally:
                 self._write_down()
 
@@ -427,12 +426,22 @@ class LiveSearcher:
             raise
         self._pause.end()
 
-    def _take_marks(self) -> None:
-        """Take over which vectors of a database the worker has replaced since."""
+    def _copy_again(self) -> None:
+        """Let a copy answer that has what the worker wrote, or, where this one has it all, take over its marks."""
+        marks = self._new_marks()
+        if self._generation.is_behind():
+            if time.monotonic() >= self._copied_until:
+                self._open_again()
+        elif marks is not None:  # read before that look: vectors are written first, and marked then
+            self._take_marks(*marks)
+
+    def _new_marks(self) -> tuple[int, dict[str, bytes]] | None:
+        """Which vectors of a database the worker has replaced, if that has changed."""
         version = self._state.true_version
-        if version != self._marks:
-            self._generation = replace(self._generation, true_in_store=self._state.true_documents())
-            self._marks = version
+        return None if version == self._marks else (version, self._state.true_documents())
+
+    def _take_marks(self, version: int, true: Mapping[str, bytes]) -> None:
+        self._generation, self._marks = replace(self._generation, true_in_store=true), version
 
     def _start(self) -> None:
         """Start the thread at the first query, in the process that asks."""

@@ -162,7 +162,7 @@ def test_a_disk_that_refuses_a_new_database_is_told_as_for_files(kind, source_fo
         pytest.importorskip(module)
     for name in ("XDG_CACHE_HOME", "XDG_STATE_HOME"):
         monkeypatch.setenv(name, str(tmp_path / name))
-    stitch, new = str(tmp_path / "stitch"), f"{kind}:{tmp_path}/new#docs"
+    stitch, new = str(tmp_path / "stitch"), f"{kind}:{tmp_path}/new" + ("" if kind == "parquet" else "#docs")
     assert run(["fit", str(source_folder), "--target", TARGET, "--stitch", "ridge", "-o", stitch, "-q"]) == 0
     command = ["translate", str(source_folder), stitch, "-o", new, "-q"]
     done = subprocess.run([sys.executable, "-c", LIMITED, *command], capture_output=True, text=True, check=False)
