@@ -117,12 +117,13 @@ def test_the_shards_of_a_killed_worker_are_made_by_another(folder, tmp_path, exp
 
 
 @pytest.mark.parametrize("shards", [None, "shards"])
-def test_a_killed_scheduler_is_one_line_and_the_next_run_goes_on(folder, tmp_path, expected, shards):
+def test_a_killed_scheduler_is_one_line_and_the_next_run_goes_on(folder, tmp_path, expected, shards, monkeypatch):
     with processes(tmp_path) as started:
         runner = DaskRunner(str(started.file), shards and str(tmp_path / shards), patience_s=60)
         with pytest.raises(RemoteError, match=r"gone.*run the same command again, it continues"):
             run(folder, tmp_path / "new", runner, progress=after(5, lambda: kill(started.scheduler)))
-        with pytest.raises(RemoteError, match="no Dask scheduler answers"):
+        with monkeypatch.context() as patch, pytest.raises(RemoteError, match="no Dask scheduler answers"):
+            patch.setattr("migrate.cluster.runner._CONNECT_S", 2.0)
             run(folder, tmp_path / "new", runner)
         started.kill_all()
         started.start_scheduler()
