@@ -723,6 +723,8 @@ class _ChromaServerOutput(NamedServerOutput):
                     self.refuse_existing(force=force)
                     place.collection(self.final).modify(name=self._old)
                 place.collection(self.unfinished).modify(name=self.final)
+            elif self.final not in place.names():
+                raise StoreError(f"{self.location}: the collection just written is gone; --restart writes it anew")
             if self._token(place, self.final) != token:
                 raise StoreError(f"{self.location}: expected the collection just written, found another; run again")
             self._remove(place, self._old)
