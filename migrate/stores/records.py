@@ -6,14 +6,16 @@ says how they are written.
 
 from __future__ import annotations
 
+import json
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +27,9 @@ from migrate.stores.binary_reader import read_errors, read_exactly
 from migrate.stores.id_index import IdIndex, id_changes, kept_index
 from migrate.stores.row_file import RowFile
 from migrate.vectors import UNIT_TOLERANCE, Batch, Document, Vectors, squared_norms
+
+if TYPE_CHECKING:
+    from migrate.stores.serving import Hits, Serving
 
 _FLOAT_BYTES: Final = 4
 _DOCUMENTS_AT_ONCE: Final = 1_000
@@ -163,6 +168,26 @@ class RecordStore(Store):
 
     def _versions(self) -> tuple[Any, ...]:
         return (self._index.sha256, self._version())
+
+
+class SearchableRecordStore(RecordStore):
+    """One whose database searches and replaces single vectors by itself: it is `Searchable` and `Updatable`."""
+
+    @abstractmethod
+    def _serve(self) -> Serving:
+        """What searches the store and replaces vectors in it, by the kind's own client; asked for once, when needed."""
+
+    @cached_property
+    def _serving(self) -> Serving:
+        return self._serve()
+
+    def search(self, queries: Vectors, k: int, where: Any = None) -> list[Hits]:
+        """See `Searchable`; `where` is as what `_serve` gives takes it."""
+        return self._serving.search(queries, k, where)
+
+    def put_vectors(self, ids: Sequence[str], vectors: Vectors) -> int:
+        """See `Updatable`; a folder of Chroma or Qdrant is then in use by this process alone."""
+        return self._serving.put_vectors(ids, vectors)
 
 
 class WaitingWriter(StoreWriter):
@@ -314,3 +339,13 @@ def check_options(location: str, options: Mapping[str, str], known: Collection[s
         raise UsageError(
             f"{location}: expected options among {', '.join(sorted(known))}, found {', '.join(unknown)}; leave it out"
         )
+
+
+def metadata_as_json(document: Document) -> str:
+    """The metadata of a document as a JSON text; raises StoreError where it holds something else."""
+    try:
+        return json.dumps(dict(document.metadata), ensure_ascii=False)
+    except (TypeError, ValueError) as error:
+        raise StoreError(
+            f"document {document.id!r}: expected metadata that JSON can hold, found other ({error})"
+        ) from error

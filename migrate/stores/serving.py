@@ -95,6 +95,10 @@ class Updatable(Protocol):
         """
 
 
+class Serving(Searchable, Updatable, Protocol):
+    """What a kind of database does both by."""
+
+
 def open_search(store: Store) -> Searchable:
     """The search of a store: its own, or an exact one over its vectors, which are then held in memory.
 

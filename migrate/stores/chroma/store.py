@@ -18,7 +18,6 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
@@ -32,14 +31,20 @@ from migrate.manifest import MANIFEST_NAME, Manifest, find_manifest
 from migrate.stores.base import FROM_THE_START, KindSupport, Resume, Store, StoreInfo, StoreWriter
 from migrate.stores.kept import forget, keep, kept_folder, manifest_of, new_token, stamp, sync_tree, token_in
 from migrate.stores.outputs import NamedFolderOutput, NamedServerOutput, Output
-from migrate.stores.records import Distance, RecordStore, WaitingWriter, check_options, import_client, read_metric
+from migrate.stores.records import (
+    Distance,
+    SearchableRecordStore,
+    WaitingWriter,
+    check_options,
+    import_client,
+    read_metric,
+)
 from migrate.stores.sqlite_read import read_only
 from migrate.stores.switching import ASIDE, BESIDE, Exchange, FolderExchange
 from migrate.vectors import Batch, Document, Vectors
 
 if TYPE_CHECKING:
     from migrate.stores.chroma.serve import ChromaServing
-    from migrate.stores.serving import Hits
 
 DATABASE: Final = "chroma.sqlite3"
 _SEGMENT: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -343,7 +348,7 @@ class _Server(_Place):
         return kept_folder((collection.metadata or {}).get(_TOKEN))
 
 
-class ChromaStore(RecordStore):
+class ChromaStore(SearchableRecordStore):
     """A collection.
 
     Parameters
@@ -453,16 +458,7 @@ class ChromaStore(RecordStore):
         """Of a folder."""
         return not self._place.is_remote
 
-    def search(self, queries: Vectors, k: int, where: Any = None) -> list[Hits]:
-        """See `Searchable`; `where` is one of Chroma's, such as `{"page": {"$lt": 3}}`."""
-        return self._serving.search(queries, k, where)
-
-    def put_vectors(self, ids: Sequence[str], vectors: Vectors) -> int:
-        """See `Updatable`; a folder is then in use by this process alone."""
-        return self._serving.put_vectors(ids, vectors)
-
-    @cached_property
-    def _serving(self) -> ChromaServing:
+    def _serve(self) -> ChromaServing:
         from migrate.stores.chroma.serve import ChromaServing
 
         return ChromaServing(self)

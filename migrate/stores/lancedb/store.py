@@ -30,11 +30,12 @@ from migrate.stores.outputs import NamedFolderOutput, Output
 from migrate.stores.permute import cut, in_order
 from migrate.stores.records import (
     Distance,
-    RecordStore,
+    SearchableRecordStore,
     WaitingWriter,
     check_options,
     choose_text,
     import_client,
+    metadata_as_json,
     read_metric,
 )
 from migrate.stores.switching import BESIDE, Exchange
@@ -42,7 +43,6 @@ from migrate.vectors import Batch, Document, Vectors
 
 if TYPE_CHECKING:
     from migrate.stores.lancedb.serve import LanceServing
-    from migrate.stores.serving import Hits
 
 _OPTIONS: Final = ("distance", "id", "text", "vector", "version")
 _KEPT_OPTIONS: Final = ("distance", "id", "text", "vector")
@@ -106,7 +106,7 @@ def _tables(path: Path) -> list[str]:
     return sorted(table.stem for table in path.glob("*.lance") if (table / "_versions").is_dir())
 
 
-class LanceStore(RecordStore):
+class LanceStore(SearchableRecordStore):
     """A table at one version.
 
     Parameters
@@ -219,16 +219,7 @@ class LanceStore(RecordStore):
 
         return token_of(self.path, self.name)
 
-    def search(self, queries: Vectors, k: int, where: Any = None) -> list[Hits]:
-        """See `Searchable`; `where` is a condition in SQL."""
-        return self._serving.search(queries, k, where)
-
-    def put_vectors(self, ids: Sequence[str], vectors: Vectors) -> int:
-        """See `Updatable`."""
-        return self._serving.put_vectors(ids, vectors)
-
-    @cached_property
-    def _serving(self) -> LanceServing:
+    def _serve(self) -> LanceServing:
         from migrate.stores.lancedb.serve import LanceServing
 
         return LanceServing(self)
@@ -537,7 +528,7 @@ class _Writer(WaitingWriter):
             columns = [
                 pa.array([document.id for document in documents], pa.string()),
                 pa.array([document.text for document in documents], pa.string()),
-                pa.array([_as_json(document) for document in documents], pa.string()),
+                pa.array([metadata_as_json(document) for document in documents], pa.string()),
                 _column(pa, vectors, kind, np.ones(len(vectors), np.bool_)),
             ]
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
@@ -596,15 +587,6 @@ def _flat(details: Mapping[str, Any]) -> dict[str, Any]:
 
 def _is_lossy(index: Any) -> bool:
     return any(part in str(index.index_type) for part in _LOSSY)
-
-
-def _as_json(document: Document) -> str:
-    try:
-        return json.dumps(dict(document.metadata), ensure_ascii=False)
-    except (TypeError, ValueError) as error:
-        raise StoreError(
-            f"document {document.id!r}: expected metadata that JSON can hold, found other ({error})"
-        ) from error
 
 
 def _refuse_nan(source: LanceStore, batch: Any, but: int) -> None:

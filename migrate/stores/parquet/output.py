@@ -30,7 +30,7 @@ from migrate.stores.parquet.files import (
     shards_json,
 )
 from migrate.stores.parquet.store import ParquetStore
-from migrate.stores.records import WaitingWriter, import_client
+from migrate.stores.records import WaitingWriter, import_client, metadata_as_json
 from migrate.vectors import Document, Vectors
 
 _FLOAT_BYTES: Final = 4
@@ -176,7 +176,7 @@ class ParquetWriter(WaitingWriter):
             columns = [
                 _texts("id", documents, ids),
                 _texts("text", documents, [document.text for document in documents]),
-                _texts("metadata", documents, list(map(_as_json, documents))),
+                _texts("metadata", documents, list(map(metadata_as_json, documents))),
                 _lists(vectors, schema.field("vector").type),
             ]
             if "text" not in schema.names:
@@ -248,15 +248,6 @@ def _texts(name: str, documents: Sequence[Document], values: Sequence[str]) -> A
                     f"document {document.id!r}: expected {name} of Unicode characters, found others; write it anew"
                 ) from error
         raise
-
-
-def _as_json(document: Document) -> str:
-    try:
-        return json.dumps(dict(document.metadata), ensure_ascii=False)
-    except (TypeError, ValueError) as error:
-        raise StoreError(
-            f"document {document.id!r}: expected metadata that JSON can hold, found other ({error})"
-        ) from error
 
 
 class ObjectOutput(ServerOutput):

@@ -36,15 +36,14 @@ from migrate.stores.pgvector.catalog import (
     server_errors,
     sql,
 )
-from migrate.stores.records import RecordStore, choose_text, read_metric
-from migrate.vectors import Batch, Document, Vectors
+from migrate.stores.records import SearchableRecordStore, choose_text, read_metric
+from migrate.vectors import Batch, Document
 
 if TYPE_CHECKING:
     from psycopg.sql import Composed
 
     from migrate.stores.pgvector.catalog import Table
     from migrate.stores.pgvector.serve import PgvectorServing
-    from migrate.stores.serving import Hits
     from migrate.stores.switching import Exchange
 
 _METADATA: Final = ("metadata", "cmetadata", "langchain_metadata")
@@ -60,7 +59,7 @@ _LANGCHAIN: Final = "langchain_pg_embedding"
 _COLLECTIONS: Final = "langchain_pg_collection"
 
 
-class PgvectorStore(RecordStore):
+class PgvectorStore(SearchableRecordStore):
     """A table of PostgreSQL, or a collection in one.
 
     Parameters
@@ -208,16 +207,7 @@ class PgvectorStore(RecordStore):
             found = self.connection.execute(question, [self.table.schema, self.table.name]).fetchone()
         return None if found is None else found[0]
 
-    def search(self, queries: Vectors, k: int, where: Any = None) -> list[Hits]:
-        """See `Searchable`; `where` maps columns, or fields of the column of JSON, to values."""
-        return self._serving.search(queries, k, where)
-
-    def put_vectors(self, ids: Sequence[str], vectors: Vectors) -> int:
-        """See `Updatable`."""
-        return self._serving.put_vectors(ids, vectors)
-
-    @cached_property
-    def _serving(self) -> PgvectorServing:
+    def _serve(self) -> PgvectorServing:
         from migrate.stores.pgvector.serve import PgvectorServing
 
         return PgvectorServing(self)

@@ -21,7 +21,6 @@ import warnings
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
-from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
@@ -44,7 +43,7 @@ from migrate.stores.kept import forget, keep, kept_folder, manifest_of, new_toke
 from migrate.stores.outputs import NamedFolderOutput, NamedServerOutput, Output
 from migrate.stores.records import (
     Distance,
-    RecordStore,
+    SearchableRecordStore,
     WaitingWriter,
     check_options,
     choose_text,
@@ -53,11 +52,10 @@ from migrate.stores.records import (
 )
 from migrate.stores.sqlite_read import read_only
 from migrate.stores.switching import BESIDE, Exchange, FolderExchange, Record, only_one, others, unfinished
-from migrate.vectors import Batch, Document, Vectors
+from migrate.vectors import Batch, Document
 
 if TYPE_CHECKING:
     from migrate.stores.qdrant.serve import QdrantServing
-    from migrate.stores.serving import Hits
 
 _OWN: Final = "lead-migrate"
 _OPTIONS: Final = ("id", "text", "vector")
@@ -281,7 +279,7 @@ def connect(location: str, url: str) -> Any:
         raise UsageError(f"{location}: expected the URL of a server, found another ({scrub(str(error))})") from error
 
 
-class QdrantStore(RecordStore):
+class QdrantStore(SearchableRecordStore):
     """A collection, read by one of its dense vectors.
 
     Parameters
@@ -402,16 +400,7 @@ class QdrantStore(RecordStore):
         """Of a folder."""
         return not self.place.is_remote
 
-    def search(self, queries: Vectors, k: int, where: Any = None) -> list[Hits]:
-        """See `Searchable`; `where` is a `Filter` of qdrant-client, or what makes one, `{"must": [...]}`."""
-        return self._serving.search(queries, k, where)
-
-    def put_vectors(self, ids: Sequence[str], vectors: Vectors) -> int:
-        """See `Updatable`; a folder of the local mode is then in use by this process alone."""
-        return self._serving.put_vectors(ids, vectors)
-
-    @cached_property
-    def _serving(self) -> QdrantServing:
+    def _serve(self) -> QdrantServing:
         from migrate.stores.qdrant.serve import QdrantServing
 
         return QdrantServing(self)

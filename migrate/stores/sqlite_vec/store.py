@@ -36,7 +36,7 @@ from migrate.stores.permute import cut, in_order
 from migrate.stores.records import (
     TEXT_NAMES,
     Distance,
-    RecordStore,
+    SearchableRecordStore,
     WaitingWriter,
     check_options,
     choose_text,
@@ -50,7 +50,6 @@ from migrate.vectors import Batch, Document, Vectors
 if TYPE_CHECKING:
     from apsw import Connection
 
-    from migrate.stores.serving import Hits
     from migrate.stores.sqlite_vec.serve import SqliteVecServing
 
 NAME: Final = "sqlite-vec"
@@ -260,7 +259,7 @@ def _databases(path: Path) -> list[Path]:
     return [file for file in files if _is_database(file) and tables_in(file)]
 
 
-class SqliteVecStore(RecordStore):
+class SqliteVecStore(SearchableRecordStore):
     """A table of vectors in a database.
 
     Parameters
@@ -369,16 +368,7 @@ class SqliteVecStore(RecordStore):
         question = "SELECT name, rootpage FROM sqlite_master WHERE name IN (?1 || '_rowids', ?1 || '_chunks')"
         return sorted(list(row) for row in connection.execute(question, (self.table.name,)))
 
-    def search(self, queries: Vectors, k: int, where: Any = None) -> list[Hits]:
-        """See `Searchable`; `where` maps columns, or fields of a column `metadata` of JSON, to values."""
-        return self._serving.search(queries, k, where)
-
-    def put_vectors(self, ids: Sequence[str], vectors: Vectors) -> int:
-        """See `Updatable`."""
-        return self._serving.put_vectors(ids, vectors)
-
-    @cached_property
-    def _serving(self) -> SqliteVecServing:
+    def _serve(self) -> SqliteVecServing:
         from migrate.stores.sqlite_vec.serve import SqliteVecServing
 
         return SqliteVecServing(self)
