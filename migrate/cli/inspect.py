@@ -15,10 +15,6 @@ if TYPE_CHECKING:
     from migrate.stores.base import Store
 
 
-_SERVERS = ("chroma+", "postgres")
-"""How URLs begin that are of stores."""
-
-
 @options.command("inspect", "What is in a store or a stitch.", example="lead-migrate inspect my-store/")
 @click.argument("store", type=options.STORE, metavar="STORE|STITCH")
 @options.as_json
@@ -31,11 +27,11 @@ def command(store: str, as_json: bool) -> None:
     from migrate.locations import place_of
     from migrate.manifest import artefact_kind
     from migrate.stores import open_store
-    from migrate.stores.registry import path_in
+    from migrate.stores.registry import names_kind, path_in
 
     path = path_in(store)
     place = place_of(store) if path is None else path
-    is_url = isinstance(place, str) and not place.startswith(_SERVERS)
+    is_url = isinstance(place, str) and not names_kind(store)
     if is_url or (path is not None and artefact_kind(path) == "stitch"):
         _show_stitch(place, as_json=as_json)
         return

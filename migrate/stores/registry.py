@@ -131,6 +131,12 @@ def kind_names() -> list[str]:
     return [kind.name for kind in _BUILT_IN] + [entry.name for entry in _installed()]
 
 
+def names_kind(location: str) -> bool:
+    """Whether a location begins with the name of a kind, or with what is written for one: then it is of a store."""
+    scheme = _SCHEME.fullmatch(location)
+    return scheme is not None and scheme[1] in {*kind_names(), *_MEANT}
+
+
 def path_in(location: Path | str) -> Path | None:
     """The file or folder that a location names, with a scheme before it or without; None if there is none."""
     scheme = _SCHEME.fullmatch(str(location))
