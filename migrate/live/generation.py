@@ -10,7 +10,7 @@ import hashlib
 import logging
 import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -39,6 +39,8 @@ _CHANGED: Final = "another store came to its place while it was opened; try agai
 _TRIES: Final = 5
 _LOOKS: Final = 100
 _LOOK_S: Final = 0.05
+_NEVER: Final = float("-inf")
+_UNKNOWN: Final = (None, _NEVER)
 
 
 def generation_of(store: Store) -> str:
@@ -127,19 +129,19 @@ class Texts:
         self._pause.end()
         return documents
 
-    def hashes(self, ids: Sequence[str]) -> dict[str, bytes]:
-        """The hash of the text that each document has now, without those that have none, or cannot be read now."""
-        oldest = time.monotonic() - self._valid_s
-        known = self._hashes
-        found = {doc_id: known[doc_id] for doc_id in ids if doc_id in known}
-        new = [doc_id for doc_id in ids if doc_id not in found or found[doc_id][1] < oldest]
+    def hashes(self, ids: Sequence[str]) -> list[bytes | None]:
+        """The hash of the text that each document has now; None where it has none, or that cannot be read now."""
+        oldest, known = time.monotonic() - self._valid_s, self._hashes
+        found = [known.get(doc_id, _UNKNOWN) for doc_id in ids]
+        new = [doc_id for doc_id, (_, at) in zip(ids, found, strict=True) if at < oldest or at == _NEVER]
         if new and self._pause.is_over:
             now, documents = time.monotonic(), self._found(new)
             for doc_id in new if documents is not None else ():
                 document = documents.get(doc_id) if documents else None
                 has_text = document is not None and document.text.strip()
-                found[doc_id] = known[doc_id] = (text_hash(document.text) if document and has_text else None, now)
-        return {doc_id: digest for doc_id, (digest, _) in found.items() if digest is not None}
+                known[doc_id] = (text_hash(document.text) if document and has_text else None, now)
+            found = [known.get(doc_id, _UNKNOWN) for doc_id in ids]
+        return [digest for digest, _ in found]
 
 
 @dataclass(frozen=True)
@@ -189,20 +191,21 @@ class Generation:
         except (LeadMigrateError, OSError):
             return True
 
-    def untrue(self, ids: Sequence[str], hashes: Mapping[str, bytes]) -> list[str]:
-        """Those documents whose vector in the store is not the true one of the text that they have now."""
+    def untrue(self, ids: Sequence[str], hashes: Sequence[bytes | None]) -> NDArray[np.intp]:
+        """The places of documents whose vector in the store is not the true one of the text that they have now."""
         if not self.is_translated:
-            return []
+            return np.empty(0, np.intp)
         if not self.store.info.exact:  # an index that keeps codes ranks by something near the true vector
-            return list(ids)
-        noted = self.true_in_store
-        lacking = [i for i in ids if (digest := hashes.get(i)) is None or noted.get(i) != digest]
+            return np.arange(len(ids))
+        noted = self.true_in_store.get
+        pairs = enumerate(zip(ids, hashes, strict=True))
+        lacking = np.array([p for p, (i, digest) in pairs if digest is None or noted(i) != digest], np.intp)
         # Texts in files are still those that the store was made of; those of a database may be others.
-        if not lacking or self.confidence is None or as_files(self.store) is None:
+        if not len(lacking) or self.confidence is None or as_files(self.store) is None:
             return lacking
-        rows = np.array([self.texts.rows.get(doc_id, -1) for doc_id in lacking], np.int64)
-        is_true = (rows >= 0) & (self.confidence[rows] >= 1)
-        return [doc_id for doc_id, true in zip(lacking, is_true.tolist(), strict=True) if not true]
+        row_of = self.texts.rows.get
+        rows = np.array([row_of(ids[place], -1) for place in lacking.tolist()], np.int64)
+        return lacking[~((rows >= 0) & (self.confidence[rows] >= 1))]
 
     def uncertainty(self, doc_id: str) -> float:
         """1 - confidence; 1 where nothing is known of it."""
@@ -305,8 +308,3 @@ def _confidence(store: Store) -> Vectors | None:
         return stored_confidence(store)
     except StoreError:  # documents came or went since
         return None
-
-
-def places_of(ids: Sequence[str], chosen: Collection[str]) -> NDArray[np.intp]:
-    """The places of those ids that were chosen."""
-    return np.array([place for place, doc_id in enumerate(ids) if doc_id in chosen], np.intp)

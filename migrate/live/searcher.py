@@ -32,7 +32,7 @@ from migrate.embedders.base import Keep, WrappedEmbedder
 from migrate.embedders.cache import CachedEmbedder, default_cache_path
 from migrate.embedders.prefix import whole_embedder
 from migrate.errors import LeadMigrateError, UsageError
-from migrate.live.generation import Generation, model_of, open_generation, places_of
+from migrate.live.generation import Generation, model_of, open_generation
 from migrate.live.state import Counter, LiveState, ServedQuery, state_path
 from migrate.live.true_vectors import Pause, TrueVectors
 from migrate.manifest import ModelIdentity
@@ -304,24 +304,20 @@ class LiveSearcher:
         metric, cosine = generation.store.info.metric, is_cosine(generation.store.info)
         kept = max(k, _MONITORED)
         pool, rest = hits.ids[: max(self.limits.depth, k)], len(hits.ids)
-        true, untrue = self._true_vectors(generation, pool)
-        places = places_of(pool, true)
-        rows: Vectors = (
-            np.stack([true[pool[place]] for place in places]) if len(places) else np.empty((0, len(vector)), np.float32)
-        )
+        places, rows, untrue = self._true_vectors(generation, pool)
         best = rerank(
             unit_rows(vector[None])[0] if cosine else vector,
             hits.ids,
             hits.scores,
             places,
-            unit_rows(rows) if cosine and len(places) else rows,
+            unit_rows(rows) if cosine else rows,
             metric=metric,
             kept=min(kept, rest),
         )
         ids = tuple(doc_id for doc_id, _ in best)
         scores = np.array([score for _, score in best], np.float32)
         self._note(generation, query, vector, (ids, scores), untrue, where, started)
-        return LiveAnswer(ids[:k], scores[:k], len(untrue), generation.key)
+        return LiveAnswer(ids[:k], scores[:k], untrue, generation.key)
 
     def _vector(self, generation: Generation, query: str | Vectors) -> Vectors:
         if isinstance(query, str):
@@ -335,24 +331,24 @@ class LiveSearcher:
         vector: Vectors = rows[0]
         return vector
 
-    def _true_vectors(self, generation: Generation, pool: Sequence[str]) -> tuple[dict[str, Vectors], list[str]]:
-        """The true vectors of the pool, by id, and the ids that have none, in the store or here."""
+    def _true_vectors(self, generation: Generation, pool: Sequence[str]) -> tuple[NDArray[np.intp], Vectors, int]:
+        """Places in the pool, (n,), with true vectors, (n, dim), and how many have none, in the store or here."""
         deadline = time.monotonic() + self.limits.max_ms / 1000
-        hashes = generation.texts.hashes(pool)
+        vectors, hashes = generation.vectors, generation.texts.hashes(pool)
         lacking = generation.untrue(pool, hashes)
-        if not lacking:
-            return {}, []
-        own = {doc_id: hashes[doc_id] for doc_id in lacking if doc_id in hashes}
-        vectors = generation.vectors
-        true = vectors.in_memory(own)
-        if len(true) < len(own):
-            self._fetch(generation, {d: own[d] for d in own if d not in true}, deadline)
-            true = vectors.in_memory(own)
-        place = {doc_id: number for number, doc_id in enumerate(pool, start=1)}
+        places = lacking.tolist()
+        own = [hashes[place] for place in places]
+        found, rows = vectors.in_memory(own)
+        if len(found) < len(own):
+            missing = set(range(len(own))).difference(found.tolist())
+            wanted = ((pool[places[number]], own[number]) for number in sorted(missing))
+            self._fetch(generation, {doc_id: digest for doc_id, digest in wanted if digest is not None}, deadline)
+            found, rows = vectors.in_memory(own)
         with self._lock:
-            for doc_id in lacking:
-                self._buffer.wanted[doc_id] += 1 / place[doc_id]
-        return true, [doc_id for doc_id in lacking if doc_id not in true]
+            wanted_more = self._buffer.wanted
+            for place in places:
+                wanted_more[pool[place]] += 1 / (place + 1)
+        return lacking[found], rows, len(own) - len(found)
 
     def _fetch(self, generation: Generation, hashes: Mapping[str, bytes], deadline: float) -> None:
         """Take into memory what the cache has, and embed some of what it has not."""
@@ -361,8 +357,7 @@ class LiveSearcher:
         if unasked:
             wanted = self._documents(generation, unasked, hashes)
             vectors.look_up(wanted, seconds=deadline - time.monotonic())
-        known = vectors.in_memory(hashes)
-        lacking = [i for i, digest in hashes.items() if i not in known and vectors.refusal(digest) is None]
+        lacking = [i for i, digest in hashes.items() if digest not in vectors and vectors.refusal(digest) is None]
         chosen = lacking[: self.limits.max_documents]
         if chosen:
             vectors.embed(self._documents(generation, chosen, hashes), seconds=deadline - time.monotonic())
@@ -384,7 +379,7 @@ class LiveSearcher:
         query: str | Vectors,
         vector: Vectors,
         best: tuple[tuple[str, ...], NDArray[np.float32]],
-        untrue: Sequence[str],
+        untrue: int,
         where: Any,
         started: float,
     ) -> None:
@@ -395,7 +390,7 @@ class LiveSearcher:
             counts["degraded_queries"] += bool(untrue)
             if where is None and len(self._buffer.queries) < _MOST_BUFFERED and self._is_sampled():
                 key = digest_of(Query("query", query)) if isinstance(query, str) else None
-                self._buffer.queries.append(ServedQuery(vector, *best, len(untrue), key, generation.key))
+                self._buffer.queries.append(ServedQuery(vector, *best, untrue, key, generation.key))
             counts["query_seconds"] += round(time.perf_counter() - started, _CLOCK_DIGITS)  # type: ignore[assignment]
 
     def _is_sampled(self) -> bool:

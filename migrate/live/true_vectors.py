@@ -9,10 +9,13 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext
 from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from migrate.embedders.base import Embedder
 from migrate.embedders.cache import CachedEmbedder
@@ -34,6 +37,10 @@ _FIRST_PAUSE_S: Final = 0.5
 _LONGEST_PAUSE_S: Final = 60.0
 _ASKED_AGAIN_S: Final = 30.0
 """After so long the cache is asked again for what it did not have: the worker may have filled it in."""
+
+_FIRST_ROWS: Final = 1_024
+_FORGOTTEN: Final = 16
+"""Where there is no room, the sixteenth that was not used for longest is forgotten."""
 
 CountUp = Callable[[Mapping[Counter, float]], None]
 
@@ -61,6 +68,62 @@ class Pause:
     def end(self) -> None:
         """It works again."""
         self._failures, self._until = 0, 0.0
+
+
+class VectorMemory:
+    """The vectors that were used last, by the hash of their text, in one array: those of a pool are taken at once.
+
+    Parameters
+    ----------
+    dim
+        Of the vectors.
+    most
+        How many may be held.
+    """
+
+    def __init__(self, dim: int, most: int) -> None:
+        self._most = most
+        self._row_of: dict[bytes, int] = {}
+        self._vectors: Vectors = np.empty((min(most, _FIRST_ROWS), dim), np.float32)
+        self._used = np.zeros(len(self._vectors), np.int64)
+        self._free = list(range(len(self._vectors)))
+        self._now = 0
+
+    def __contains__(self, digest: bytes) -> bool:
+        return digest in self._row_of
+
+    def find(self, digests: Sequence[bytes | None]) -> tuple[NDArray[np.intp], Vectors]:
+        """The places of those digests that are known, (n,), and their vectors, (n, dim)."""
+        row_of = self._row_of.get
+        rows = np.array([row_of(digest, -1) for digest in digests], np.intp)  # type: ignore[arg-type]
+        places = np.flatnonzero(rows >= 0)
+        rows = rows[places]
+        self._now += 1
+        self._used[rows] = self._now
+        return places, self._vectors[rows]
+
+    def keep(self, digest: bytes, vector: Vectors) -> None:
+        """Hold a vector, (dim,)."""
+        row = self._row_of.get(digest)
+        if row is None:
+            if not self._free:
+                self._make_room()
+            row = self._row_of[digest] = self._free.pop()
+        self._now += 1
+        self._vectors[row], self._used[row] = vector, self._now
+
+    def _make_room(self) -> None:
+        held = len(self._vectors)
+        if held < self._most:
+            more = min(held, self._most - held)
+            self._vectors = np.concatenate([self._vectors, np.empty((more, self._vectors.shape[1]), np.float32)])
+            self._used = np.concatenate([self._used, np.zeros(more, np.int64)])
+            self._free = list(range(held, held + more))
+            return
+        count = -(-held // _FORGOTTEN)
+        self._free = np.argpartition(self._used, count - 1)[:count].tolist()
+        gone = set(self._free)
+        self._row_of = {digest: row for digest, row in self._row_of.items() if row not in gone}
 
 
 class TrueVectors:
@@ -91,10 +154,10 @@ class TrueVectors:
         self._model = model.with_model(lambda inner: inner.beside(attempts=_QUERY_ATTEMPTS))
         self._own = threading.local()
         self._queries: OrderedDict[str, Vectors] = OrderedDict()
-        self._most = max(memory_bytes // (4 * embedder.identity.dim), 1)
         self._count = count
         self._lock = threading.Lock()
-        self._vectors: OrderedDict[bytes, Vectors] = OrderedDict()
+        dim = embedder.identity.dim
+        self._memory = VectorMemory(dim, max(memory_bytes // (4 * dim), 1))
         self._flights: dict[bytes, Future[None]] = {}
         self._absent: dict[bytes, float] = {}
         self._refused: dict[bytes, str] = {}
@@ -120,13 +183,14 @@ class TrueVectors:
                 self._queries.popitem(last=False)
         return vector
 
-    def in_memory(self, hashes: Mapping[str, bytes]) -> dict[str, Vectors]:
-        """The vectors of documents that are in memory, by id."""
+    def __contains__(self, digest: bytes) -> bool:
+        """Whether the vector of a text is in memory."""
+        return digest in self._memory
+
+    def in_memory(self, digests: Sequence[bytes | None]) -> tuple[NDArray[np.intp], Vectors]:
+        """The places of those texts whose vectors are in memory, (n,), and these, (n, dim)."""
         with self._lock:
-            found = {doc_id: self._vectors[digest] for doc_id, digest in hashes.items() if digest in self._vectors}
-            for doc_id in found:
-                self._vectors.move_to_end(hashes[doc_id])
-        return found
+            return self._memory.find(digests)
 
     def worth_a_look(self, digest: bytes) -> bool:
         """Whether the cache may have the vector of a text: it was not asked for it lately."""
@@ -183,7 +247,7 @@ class TrueVectors:
             new = {
                 digest: document
                 for digest, document in documents.items()
-                if digest not in self._flights and digest not in self._vectors and digest not in self._refused
+                if digest not in self._flights and digest not in self._memory and digest not in self._refused
             }
             is_full = self._batches >= self._threads * _BATCHES_WAITING
             if not new or is_full or not self._failing.is_over:
@@ -251,10 +315,7 @@ class TrueVectors:
 
     def _keep(self, digest: bytes, vector: Vectors) -> None:
         self._absent.pop(digest, None)
-        self._vectors[digest] = vector
-        self._vectors.move_to_end(digest)
-        while len(self._vectors) > self._most:
-            self._vectors.popitem(last=False)
+        self._memory.keep(digest, vector)
 
     def _failed(self, error: Exception) -> None:
         self._count({"embedder_failures": 1})

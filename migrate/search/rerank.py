@@ -47,5 +47,10 @@ def rerank(
     if metric == "l2":
         exact = 2 * exact - np.einsum("nd,nd->n", true, true)
     nearness[true_places] = exact
+    nearness = np.fmax(nearness, -np.inf)  # what is not a number is nowhere
+    count = kept + len(keys) - len(set(keys))
+    if count < len(keys):  # the others cannot be among the best; sorting them costs more than all the rest
+        chosen = np.flatnonzero(nearness >= np.partition(nearness, -count)[-count])
+        keys, nearness = [keys[place] for place in chosen.tolist()], nearness[chosen]
     best = rank(zip(keys, nearness.tolist(), strict=True), kept)
     return [(key, max(square - near, 0.0)) for key, near in best] if metric == "l2" else best
