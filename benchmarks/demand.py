@@ -43,14 +43,14 @@ class Replay:
         read = read_set(data, name, [], None)
         self.collection = read.collection
         self.ids = [document.id for document in self.collection.documents]
-        self.true, queries = (
+        self.true, self.queries = (
             unit_rows(rows.astype(np.float32)) for rows in (read.target.documents, read.target.queries)
         )
         old = load_space(data, name, space, self.collection).documents
         self.translated, self.uncertainty = self._translate(data, name, old, seed)
-        self.near, self.exact = queries @ self.translated.T, queries @ self.true.T
+        self.near, self.exact = self.queries @ self.translated.T, self.queries @ self.true.T
         rng = np.random.default_rng(seed)
-        weights = 1 / (1 + rng.permutation(len(queries)))
+        weights = 1 / (1 + rng.permutation(len(self.queries)))
         self.times = rng.multinomial(QUERIES, weights / weights.sum())
         self.full = self._best(self.exact)
 
@@ -95,10 +95,11 @@ class Replay:
         np.put_along_axis(ranked, pool, np.take_along_axis(scores, pool, 1), 1)
         best = self._best(ranked)
         shared = [len(np.intersect1d(*pair)) / KEPT for pair in zip(best, self.full, strict=True)]
-        part = (self._quality(best) @ self.times) / (self._quality(self.full) @ self.times)
+        part = (self.quality(best) @ self.times) / (self.quality(self.full) @ self.times)
         return float(np.average(shared, weights=self.times)), float(part)
 
-    def _quality(self, best: NDArray[np.int64]) -> NDArray[np.float64]:
+    def quality(self, best: NDArray[np.int64]) -> NDArray[np.float64]:
+        """NDCG@10 of each query, (q,), by the rows of its best documents, (q, k)."""
         ids = self.collection.query_ids
         run = Run({query_id: tuple(self.ids[row] for row in rows) for query_id, rows in zip(ids, best, strict=True)})
         return ndcg(run, self.collection.qrels, ids, KEPT)

@@ -119,6 +119,18 @@ class Texts:
             raise StoreError(f"{self._store.info.location}: {_CHANGED}")
         return dict(zip(known, documents, strict=True))
 
+    def vectors(self, ids: Sequence[str]) -> Vectors | None:
+        """The vectors of documents as they are in the store, (n, dim); None where they cannot be read now."""
+        try:
+            with self.turn:
+                if self._records is not None:
+                    read = self._records.find_vectors(ids)
+                else:
+                    read = self._store.get(np.array([self.rows[doc_id] for doc_id in ids], np.int64))
+        except (LeadMigrateError, KeyError):  # another store has come to its place, or they are gone
+            return None
+        return read.vectors if list(read.ids) == list(ids) else None
+
     def _found(self, ids: Sequence[str]) -> dict[str, Document] | None:
         try:
             documents = self.find(ids)

@@ -36,7 +36,7 @@ from migrate.live.generation import Generation, model_of, open_generation
 from migrate.live.state import Counter, LiveState, ServedQuery, state_path
 from migrate.live.true_vectors import Pause, TrueVectors
 from migrate.manifest import ModelIdentity
-from migrate.search.rerank import rerank
+from migrate.search.rerank import estimate_scores, rerank
 from migrate.selection.query_log import digest_of
 from migrate.stores import open_store
 from migrate.stores.file_store import folder_of
@@ -120,6 +120,19 @@ class _Buffer:
     counts: Tally[Counter] = field(default_factory=Tally)
     wanted: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     queries: list[ServedQuery] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Ranked:
+    """A pool with its `scores`, (n,), and the `places`, (m,), and `vectors`, (m, dim), of those that are true.
+
+    `untrue` have none.
+    """
+
+    scores: NDArray[np.floating]
+    places: NDArray[np.intp]
+    vectors: Vectors
+    untrue: int
 
 
 Models = str | Embedder | Sequence[Embedder] | None
@@ -303,21 +316,22 @@ class LiveSearcher:
         query, vector = asked
         metric, cosine = generation.store.info.metric, is_cosine(generation.store.info)
         kept = max(k, _MONITORED)
-        pool, rest = hits.ids[: max(self.limits.depth, k)], len(hits.ids)
-        places, rows, untrue = self._true_vectors(generation, pool)
+        pool = hits.ids[: max(self.limits.depth, k)]
+        query_vector = unit_rows(vector[None])[0] if cosine else vector
+        ranked = self._ranked(generation, query_vector, Hits(pool, hits.scores[: len(pool)]))
         best = rerank(
-            unit_rows(vector[None])[0] if cosine else vector,
+            query_vector,
             hits.ids,
-            hits.scores,
-            places,
-            unit_rows(rows) if cosine else rows,
+            np.concatenate([ranked.scores, hits.scores[len(pool) :]]),
+            ranked.places,
+            ranked.vectors,
             metric=metric,
-            kept=min(kept, rest),
+            kept=min(kept, len(hits.ids)),
         )
         ids = tuple(doc_id for doc_id, _ in best)
         scores = np.array([score for _, score in best], np.float32)
-        self._note(generation, query, vector, (ids, scores), untrue, where, started)
-        return LiveAnswer(ids[:k], scores[:k], untrue, generation.key)
+        self._note(generation, query, vector, (ids, scores), ranked.untrue, where, started)
+        return LiveAnswer(ids[:k], scores[:k], ranked.untrue, generation.key)
 
     def _vector(self, generation: Generation, query: str | Vectors) -> Vectors:
         if isinstance(query, str):
@@ -331,36 +345,58 @@ class LiveSearcher:
         vector: Vectors = rows[0]
         return vector
 
-    def _true_vectors(self, generation: Generation, pool: Sequence[str]) -> tuple[NDArray[np.intp], Vectors, int]:
-        """Places in the pool, (n,), with true vectors, (n, dim), and how many have none, in the store or here."""
+    def _ranked(self, generation: Generation, query: Vectors, pool: Hits) -> _Ranked:
+        """What is known of a pool, after what the cache has of it, and what may be embedded now."""
         deadline = time.monotonic() + self.limits.max_ms / 1000
-        vectors, hashes = generation.vectors, generation.texts.hashes(pool)
-        lacking = generation.untrue(pool, hashes)
-        places = lacking.tolist()
-        own = [hashes[place] for place in places]
+        vectors, hashes = generation.vectors, generation.texts.hashes(pool.ids)
+        lacking = generation.untrue(pool.ids, hashes)
+        ids = [pool.ids[place] for place in lacking.tolist()]
+        own = [hashes[place] for place in lacking.tolist()]
+        self._want(ids, lacking)
+        metric, cosine = generation.store.info.metric, is_cosine(generation.store.info)
         found, rows = vectors.in_memory(own)
-        if len(found) < len(own):
-            missing = set(range(len(own))).difference(found.tolist())
-            wanted = ((pool[places[number]], own[number]) for number in sorted(missing))
-            self._fetch(generation, {doc_id: digest for doc_id, digest in wanted if digest is not None}, deadline)
+        if len(found) < len(own) and self._look_up(generation, _without(ids, own, found), deadline):
             found, rows = vectors.in_memory(own)
-        with self._lock:
-            wanted_more = self._buffer.wanted
-            for place in places:
-                wanted_more[pool[place]] += 1 / (place + 1)
-        return lacking[found], rows, len(own) - len(found)
+        scores: NDArray[np.floating] = pool.scores
+        if len(found) < len(own):
+            translated = generation.texts.vectors(ids)
 
-    def _fetch(self, generation: Generation, hashes: Mapping[str, bytes], deadline: float) -> None:
-        """Take into memory what the cache has, and embed some of what it has not."""
+            def estimates() -> NDArray[np.floating]:
+                if translated is None:
+                    return pool.scores[lacking]
+                true = unit_rows(rows) if cosine else rows
+                return estimate_scores(query, pool.scores[lacking], translated, found, true, metric=metric)
+
+            order = np.argsort(estimates() if metric == "l2" else -estimates(), kind="stable").tolist()
+            if self._embed(generation, _without(ids, own, found, order), deadline):
+                found, rows = vectors.in_memory(own)
+            scores = np.array(pool.scores, np.float64)
+            scores[lacking] = estimates()
+        return _Ranked(scores, lacking[found], unit_rows(rows) if cosine else rows, len(own) - len(found))
+
+    def _want(self, ids: Sequence[str], places: NDArray[np.intp]) -> None:
+        """Note documents without a true vector in the store, and their places in a pool."""
+        with self._lock:
+            wanted = self._buffer.wanted
+            for doc_id, more in zip(ids, (1 / (places + 1)).tolist(), strict=True):
+                wanted[doc_id] += more
+
+    def _look_up(self, generation: Generation, hashes: Mapping[str, bytes], deadline: float) -> bool:
+        """Take into memory what the cache has; whether it was asked."""
         vectors = generation.vectors
         unasked = [doc_id for doc_id, digest in hashes.items() if vectors.worth_a_look(digest)]
         if unasked:
-            wanted = self._documents(generation, unasked, hashes)
-            vectors.look_up(wanted, seconds=deadline - time.monotonic())
-        lacking = [i for i, digest in hashes.items() if digest not in vectors and vectors.refusal(digest) is None]
-        chosen = lacking[: self.limits.max_documents]
+            vectors.look_up(self._documents(generation, unasked, hashes), seconds=deadline - time.monotonic())
+        return bool(unasked)
+
+    def _embed(self, generation: Generation, hashes: Mapping[str, bytes], deadline: float) -> bool:
+        """Embed the first documents, as many as a query may have embedded; whether there was one."""
+        refusal, most = generation.vectors.refusal, self.limits.max_documents
+        chosen = [doc_id for doc_id, digest in hashes.items() if refusal(digest) is None][:most]
         if chosen:
-            vectors.embed(self._documents(generation, chosen, hashes), seconds=deadline - time.monotonic())
+            documents = self._documents(generation, chosen, hashes)
+            generation.vectors.embed(documents, seconds=deadline - time.monotonic())
+        return bool(chosen)
 
     def _documents(
         self, generation: Generation, ids: Sequence[str], hashes: Mapping[str, bytes]
@@ -477,6 +513,16 @@ class LiveSearcher:
                 for doc_id, wanted in buffer.wanted.items():
                     self._buffer.wanted[doc_id] += wanted
                 self._buffer.queries[:0] = buffer.queries
+
+
+def _without(
+    ids: Sequence[str], hashes: Sequence[bytes | None], known: NDArray[np.intp], order: Sequence[int] | None = None
+) -> dict[str, bytes]:
+    """The ids with their hashes, in an order of places, without those whose vectors are known, and without texts."""
+    is_known = set(known.tolist())
+    places = range(len(ids)) if order is None else order
+    pairs = ((ids[place], hashes[place]) for place in places if place not in is_known)
+    return {doc_id: digest for doc_id, digest in pairs if digest is not None}
 
 
 def _embedders(store: Any, models: Models) -> list[Embedder]:

@@ -120,6 +120,10 @@ class RecordStore(Store):
         """The documents of some ids as they are now; of those that are gone, none."""
         return {document.id: document for document in self._read_documents(list(dict.fromkeys(ids)))}
 
+    def find_vectors(self, ids: Sequence[str]) -> Batch:
+        """The vectors of some ids, as they are now, in their order; raises `StoreError` where one is gone."""
+        return self._batch(ids)
+
     def ids(self, rows: range | NDArray[np.int64]) -> list[str]:
         """The ids of some rows; nothing is asked of the database."""
         return self._index.ids(rows)

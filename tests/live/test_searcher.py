@@ -15,6 +15,7 @@ from migrate.embedders import load_embedder
 from migrate.errors import AuthenticationError, StoreError, UsageError, VectorError
 from migrate.live.searcher import LiveLimits, LiveSearcher
 from migrate.live.state import LiveState, state_path, text_hash
+from migrate.search.rerank import estimate_scores
 from migrate.stores import open_store
 from migrate.switch import roll_back, switch_store
 
@@ -113,10 +114,10 @@ def test_a_query_has_only_so_many_documents_embedded_and_the_others_are_queued(l
     pool = [f"d{row}" for row in pool_of(query)]
     assert embedded(server) == [texts()[int(doc_id[1:])] for doc_id in pool[:3]]
     assert answer.untrue == 17
-    scores = noisy_vectors() @ query
-    rows = pool_of(query)[:3]
-    scores[rows] = true_vectors()[rows] @ query
-    assert list(answer.ids) == order_of(scores[:, None], np.ones(1), pool_of(query))[:10]
+    rows, scores = pool_of(query), noisy_vectors() @ query
+    true = true_vectors()[rows[:3]]
+    scores[rows] = estimate_scores(query, scores[rows], noisy_vectors()[rows], np.arange(3), true, metric="ip")
+    assert list(answer.ids) == order_of(scores[:, None], np.ones(1), rows)[:10]
     searcher.search(query)
     searcher.refresh()
     with LiveState(state_path(open_store(folder))) as state:
