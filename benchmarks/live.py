@@ -388,10 +388,10 @@ def of_answers(world: World, places: Sequence[int], answers: Sequence[Answer | N
 
 
 def print_parts(title: str, world: World, answers: Sequence[Answer | None], full: Run) -> None:
-    """A row for the first hour of a day of such queries, and for each tenth of the log."""
+    """A row for the first hour of a day of such queries, for each tenth of the log, and for the whole of it."""
     whole = quality(world, full)
     edges = [0, *(len(answers) * part // PARTS for part in range(1, PARTS + 1))]
-    spans = [(0, max(len(answers) // 24, 1)), *pairwise(edges)]
+    spans = [(0, max(len(answers) // 24, 1)), *pairwise(edges), (0, len(answers))]
     rows = []
     for start, stop in spans:
         part = [answer for answer in answers[start:stop] if answer]
@@ -420,7 +420,10 @@ def print_parts(title: str, world: World, answers: Sequence[Answer | None], full
 
 
 def mixed_answers(world: World, answers: Sequence[Answer | None], stores: Sequence[Vectors]) -> int:
-    """Answers with a score that is neither that of a true vector nor of one of a store, by the new model's query."""
+    """Answers with a score that is neither that of a true vector nor of a translated one, by the new model's query.
+
+    A translated one may be off by what translations are off at most: searchers estimate their errors.
+    """
     row_of = {document.id: row for row, document in enumerate(world.documents)}
     count = 0
     for place, answer in enumerate(answers):
@@ -428,7 +431,9 @@ def mixed_answers(world: World, answers: Sequence[Answer | None], stores: Sequen
             continue
         rows, query = [row_of[doc_id] for doc_id in answer.ids], world.new_queries[world.log[place]]
         near = np.stack([np.abs(vectors[rows] @ query - answer.scores) for vectors in (world.new, *stores)])
-        count += bool((near.min(axis=0) > CLOSE).any())
+        if (near.min(axis=0) > CLOSE).any():
+            most = max(np.abs((vectors - world.new) @ query).max() for vectors in stores)
+            count += bool((near.min(axis=0) > most).any())
     return count
 
 
@@ -525,7 +530,7 @@ def main() -> None:
     parser.add_argument("--depth", type=int, default=200)
     parser.add_argument("--max-documents", type=int, default=10, help="a query")
     parser.add_argument("--max-ms", type=float, default=500)
-    parser.add_argument("--budget", default="10%", help="the worker's")
+    parser.add_argument("--budget", type=float, default=0.1, help="the share of the store that may be embedded")
     parser.add_argument("--pause-ms", type=float, default=0, help="between two queries of a client")
     parser.add_argument("--late-ms", type=float, default=40)
     parser.add_argument("--failing", type=float, default=0.02)
@@ -533,7 +538,11 @@ def main() -> None:
     parser.add_argument("--embedflow", help="the interpreter of an environment with EmbedFlow")
     arguments = parser.parse_args()
     limits = LiveLimits(
-        depth=arguments.depth, max_documents=arguments.max_documents, max_ms=arguments.max_ms, refresh_s=2.0
+        depth=arguments.depth,
+        max_documents=arguments.max_documents,
+        budget=round(arguments.budget * arguments.documents),
+        max_ms=arguments.max_ms,
+        refresh_s=2.0,
     )
     world = read_world(arguments.data, arguments.space, arguments.documents, arguments.queries, arguments.seed)
     port = multiprocessing.get_context("spawn").Value("i", 0)
@@ -571,7 +580,7 @@ def report(world: World, folder: Path, port: int, limits: LiveLimits, arguments:
         f"{best[world.log].mean() / weighted:.3f}"
     )
     embedded = folder / "embedded.log"
-    fleet = Fleet(folder, port, limits, arguments.budget)
+    fleet = Fleet(folder, port, limits, f"{arguments.budget:.0%}")
     for number in (0, 1):
         fleet.start_server(number)
     fleet.start_worker()

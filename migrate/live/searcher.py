@@ -74,6 +74,9 @@ class LiveLimits:
         Documents of the store that are ranked again. At most these are ever wanted.
     max_documents
         Documents that a query may have embedded; 0 leaves all of them to the worker.
+    budget
+        Queries have no more documents embedded once all searchers of the store and its worker have embedded so many;
+        None for no end. They hear of each other every `refresh_s` seconds, and what is under way comes to its end.
     max_ms
         Milliseconds that a query may wait for them. What is late serves the next one.
     sampled
@@ -87,13 +90,14 @@ class LiveLimits:
 
     depth: int = 50
     max_documents: int = 8
+    budget: int | None = None
     max_ms: float = 200.0
     sampled: float = 0.1
     refresh_s: float = 1.0
     memory_bytes: int = 512 << 20
 
     def __post_init__(self) -> None:
-        if self.depth < 1 or self.max_documents < 0 or self.max_ms < 0 or self.refresh_s <= 0:
+        if self.depth < 1 or self.max_documents < 0 or (self.budget or 0) < 0 or self.max_ms < 0 or self.refresh_s <= 0:
             raise UsageError("expected limits above zero, found one that is not; see LiveLimits")
         if not 0 <= self.sampled <= 1:
             raise UsageError(f"the share of queries that is kept must be between 0 and 1, not {self.sampled}")
@@ -188,6 +192,7 @@ class LiveSearcher:
         known = model_of(store)
         embedders = [_as_noted(_behind_cache(embedder, cache), known) for embedder in _embedders(store, models)]
         self._state = LiveState(state_path(store))
+        self._embedded = _embedded(self._state.counters())
         self._vectors: dict[ModelIdentity, TrueVectors] = {
             embedder.identity: TrueVectors(embedder, memory_bytes=self.limits.memory_bytes, count=self._count)
             for embedder in embedders
@@ -391,12 +396,20 @@ class LiveSearcher:
 
     def _embed(self, generation: Generation, hashes: Mapping[str, bytes], deadline: float) -> bool:
         """Embed the first documents, as many as a query may have embedded; whether there was one."""
-        refusal, most = generation.vectors.refusal, self.limits.max_documents
+        refusal, most = generation.vectors.refusal, self._allowed()
         chosen = [doc_id for doc_id, digest in hashes.items() if refusal(digest) is None][:most]
         if chosen:
             documents = self._documents(generation, chosen, hashes)
             generation.vectors.embed(documents, seconds=deadline - time.monotonic())
         return bool(chosen)
+
+    def _allowed(self) -> int:
+        """How many documents a query may have embedded now."""
+        most, budget = self.limits.max_documents, self.limits.budget
+        if budget is None:
+            return most
+        with self._lock:
+            return max(min(most, budget - self._embedded - _embedded(self._buffer.counts)), 0)
 
     def _documents(
         self, generation: Generation, ids: Sequence[str], hashes: Mapping[str, bytes]
@@ -496,6 +509,7 @@ class LiveSearcher:
     def _write_down(self) -> None:
         with self._lock:
             buffer, self._buffer = self._buffer, _Buffer()
+            self._embedded += _embedded(buffer.counts)
         uncertainty = self._generation.uncertainty
         try:
             if buffer.wanted:
@@ -507,12 +521,20 @@ class LiveSearcher:
             if buffer.counts:
                 self._state.count(buffer.counts)
                 buffer.counts.clear()
+            if self.limits.budget is not None:
+                self._embedded = _embedded(self._state.counters())
         finally:
             with self._lock:  # what could not be written waits for the next time
+                self._embedded -= _embedded(buffer.counts)
                 self._buffer.counts.update(buffer.counts)
                 for doc_id, wanted in buffer.wanted.items():
                     self._buffer.wanted[doc_id] += wanted
                 self._buffer.queries[:0] = buffer.queries
+
+
+def _embedded(counts: Mapping[Counter, float]) -> int:
+    """How many documents were embedded, whoever it was for."""
+    return int(counts.get("embedded_by_queries", 0) + counts.get("embedded_by_worker", 0))
 
 
 def _without(

@@ -107,6 +107,19 @@ def test_a_vector_will_do_for_a_query(live):
         searcher.search("q", k=0)
 
 
+def test_searchers_share_a_budget(live, server):
+    first, second = (live(LiveLimits(depth=20, max_documents=4, max_ms=20_000, budget=6)) for _ in range(2))
+    first.search(vector_of("one", DIM))
+    first.search(vector_of("two", DIM))
+    assert len(embedded(server)) == 6
+    first.refresh()
+    second.refresh()
+    assert second.search(vector_of("three", DIM)).untrue
+    assert len(embedded(server)) == 6
+    with pytest.raises(UsageError, match="above zero"):
+        LiveLimits(budget=-1)
+
+
 def test_a_query_has_only_so_many_documents_embedded_and_the_others_are_queued(live, server, folder):
     searcher = live(LiveLimits(depth=20, max_documents=3, max_ms=20_000))
     query = vector_of("q", DIM)
