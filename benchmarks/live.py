@@ -580,7 +580,7 @@ def report(world: World, folder: Path, port: int, limits: LiveLimits, arguments:
         f"{best[world.log].mean() / weighted:.3f}"
     )
     embedded = folder / "embedded.log"
-    fleet = Fleet(folder, port, limits, f"{arguments.budget:.0%}")
+    fleet = Fleet(folder, port, limits, f"{arguments.budget / 2:.1%}")  # queries stop at the whole of it
     for number in (0, 1):
         fleet.start_server(number)
     fleet.start_worker()

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +34,7 @@ _INT64: Final = range(-(1 << 63), 1 << 63)
 DOCS_NAME: Final = "docs.jsonl"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class DocsScan:
     """The lines of a docs.jsonl.
 
@@ -109,8 +110,11 @@ def _shown(value: object) -> str:
     return "nothing" if value is None else f"{type(value).__name__} {repr(value)[:40]}"
 
 
+_scans: WeakValueDictionary[tuple[Path, FileIdentity], DocsScan] = WeakValueDictionary()
+
+
 def scan_docs(path: Path) -> DocsScan:
-    """Read a docs.jsonl once, checking every line."""
+    """Read a docs.jsonl once, checking every line; not again while a store of this process has it open."""
     offsets, sizes, numbers, hashes = array("q"), array("q"), array("q"), array("q")
     values, faiss_ids = _Integers(), _Integers()
     with_text = 0
@@ -118,6 +122,8 @@ def scan_docs(path: Path) -> DocsScan:
         raise malformed(path, "a file", "a pipe or a device", "write the documents to a file")
     with read_errors(path), path.open("rb", buffering=1 << 20) as file:
         identity = FileIdentity.of(file.fileno())
+        if (known := _scans.get((path, identity))) is not None:
+            return known
         for number, offset, line in _lines(file, path):
             document, fields = parse_line(line, path, number)
             offsets.append(offset)
@@ -134,6 +140,7 @@ def scan_docs(path: Path) -> DocsScan:
     facts = (values.result(), faiss_ids.result(), with_text)
     scan = DocsScan(path, identity, offset_of, size_of, number_of, hash_of, *facts)
     _refuse_duplicates(scan)
+    _scans[path, identity] = scan
     return scan
 
 
