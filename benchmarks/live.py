@@ -230,8 +230,10 @@ class Answer:
 class Fleet:
     """Two servers and a worker, which are killed and started anew."""
 
-    def __init__(self, folder: Path, port: int, limits: LiveLimits, budget: str) -> None:
-        self.folder, self.port, self.limits, self.budget = folder, port, limits, budget
+    def __init__(self, folder: Path, port: int, limits: LiveLimits, arguments: argparse.Namespace) -> None:
+        self.folder, self.port, self.limits = folder, port, limits
+        self.budget = f"{arguments.budget / 2:.1%}"  # queries stop at the whole of it
+        self.refit_at, self.worker_kills = arguments.refit_at, arguments.worker_kills
         self.spawn = multiprocessing.get_context("spawn")
         self.servers: dict[int, Any] = {}
         self.worker: subprocess.Popen[bytes] | None = None
@@ -253,13 +255,15 @@ class Fleet:
         """Start the command."""
         command = [sys.executable, "-m", "migrate", "live", "run", str(self.folder / "store"), "--budget", self.budget]
         command += ["--from-queue", "--cache", str(self.folder / "cache.sqlite")]
+        command += ["--stitch", str(self.folder / "stitch"), "--source", str(self.folder / "old")]
+        command += ["--refit-at", self.refit_at]
         command += ["--base-url", f"http://127.0.0.1:{self.port}/v1", "--yes"]
         with (self.folder / "worker.log").open("ab") as log:
             self.worker = subprocess.Popen(command, stdout=log, stderr=log)
 
     def kill_one(self, number: int) -> None:
         """Kill a server or the worker, whose turn it is, and start it anew."""
-        if number % 2:
+        if int((number + 1) * self.worker_kills) > int(number * self.worker_kills):
             assert self.worker is not None
             if self.worker.poll() is None:
                 self.kills["worker"] += 1
@@ -269,7 +273,7 @@ class Fleet:
             self.worker.wait()
             self.start_worker()
         else:
-            which = number // 2 % 2
+            which = self.kills["server"] % 2
             self.servers[which].kill()
             self.servers[which].join()
             self.kills["server"] += 1
@@ -512,6 +516,7 @@ def prepare(world: World, folder: Path, port: Any, stitch: str, arguments: argpa
     store = open_store(folder / "old")
     started = time.perf_counter()
     fitted = fit_stitch(store, embedder_at(port.value, folder / "cache.sqlite"), stitch=stitch, size=PAIRS)
+    fitted.save(folder / "stitch")
     translate_store(store, fitted, folder / "store")
     print(f"fitted {fitted.stitch.spec} and translated in {time.perf_counter() - started:.0f} s")
     return model
@@ -525,6 +530,8 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=10_000)
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--worker-kills", type=float, default=0.5, help="the share of the kills that hits the worker")
+    parser.add_argument("--refit-at", default="2%,5%", help="shares at which the worker fits the stitch again")
     parser.add_argument("--space", default="mpnet", help="the old one")
     parser.add_argument("--stitch", default="auto")
     parser.add_argument("--depth", type=int, default=200)
@@ -580,7 +587,7 @@ def report(world: World, folder: Path, port: int, limits: LiveLimits, arguments:
         f"{best[world.log].mean() / weighted:.3f}"
     )
     embedded = folder / "embedded.log"
-    fleet = Fleet(folder, port, limits, f"{arguments.budget / 2:.1%}")  # queries stop at the whole of it
+    fleet = Fleet(folder, port, limits, arguments)
     for number in (0, 1):
         fleet.start_server(number)
     fleet.start_worker()
