@@ -547,7 +547,7 @@ def main() -> None:
     limits = LiveLimits(
         depth=arguments.depth,
         max_documents=arguments.max_documents,
-        budget=round(arguments.budget * arguments.documents),
+        budget=max(round(arguments.budget * arguments.documents) - PAIRS, 0),
         max_ms=arguments.max_ms,
         refresh_s=2.0,
     )
