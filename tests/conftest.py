@@ -2,6 +2,7 @@ import hashlib
 import json
 import os
 import shutil
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -87,6 +88,16 @@ def target_file(corpus, tmp_path_factory):
     documents, queries = embedder.embed_documents(corpus.documents), embedder.embed_queries(corpus.queries)
     np.savez(path, doc_ids=ids, docs=documents, query_ids=asked, queries=queries)
     return path
+
+
+@pytest.fixture(scope="module")
+def short_training():
+    """Networks are trained for a hundred steps instead of 1,500: for tests that need one, however good."""
+    from migrate.stitch import mlp
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mlp, "Training", partial(mlp.Training, steps=100))
+        yield
 
 
 @pytest.fixture
