@@ -74,9 +74,14 @@ def fits(part, lines):
 
 
 @pytest.fixture(scope="module")
-def terminal(tmp_path_factory):
-    """Runs a command in a folder that all pages share, once; returns what it prints, as lines."""
-    folder = tmp_path_factory.mktemp("sessions")
+def folder(tmp_path_factory):
+    """Where the commands of all pages run."""
+    return tmp_path_factory.mktemp("sessions")
+
+
+@pytest.fixture(scope="module")
+def terminal(folder):
+    """Runs a command, once; returns what it prints, as lines."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("LEAD_MIGRATE_")}
     environment = {**kept, "XDG_CACHE_HOME": str(folder / "cache")}
     printed = {}
