@@ -2,6 +2,7 @@ import hashlib
 import json
 import os
 import shutil
+import tempfile
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -121,6 +122,14 @@ def short_training():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(mlp, "Training", partial(mlp.Training, steps=100))
         yield
+
+
+@pytest.fixture
+def memory_folder(tmp_path):
+    """A folder in memory where there is one: for tests that wait for the disk hundreds of times."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else tmp_path) as name:
+        yield Path(name)
 
 
 @pytest.fixture
