@@ -1,7 +1,6 @@
 """The terminal sessions of the pages: every command in a ```console block is run, and prints what stands there.
 
-`...` on a line of its own stands for any lines. Seconds are not compared; the last digit of a figure may be another. The demo from another model is here too: most
-of its time is the same texts embedded by the same model.
+`...` on a line of its own stands for any lines. Seconds are not compared; the last digit of a figure may be another.
 """
 
 import os
@@ -11,10 +10,6 @@ from pathlib import Path
 
 import pytest
 from children import COMMANDS, call_in_child, type_command
-
-from migrate.cli.main import run
-from migrate.datasets.beir import load_beir
-from migrate.stores import open_store
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "docs" / "getting-started.md"]
@@ -79,19 +74,14 @@ def fits(part, lines):
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """Where the commands of all pages run."""
-    return tmp_path_factory.mktemp("sessions")
-
-
-@pytest.fixture(scope="module")
-def terminal(folder):
-    """Runs a command, once; returns what it prints, as lines."""
+def terminal(tmp_path_factory):
+    """Runs a command in a folder that all pages share, once; returns what it prints, as lines."""
+    folder = tmp_path_factory.mktemp("sessions")
     kept = {name: value for name, value in os.environ.items() if not name.startswith("LEAD_MIGRATE_")}
     environment = {**kept, "XDG_CACHE_HOME": str(folder / "cache")}
     printed = {}
 
-    def typed(command):
+    def run(command):
         program, *arguments = command.split()
         assert program == "lead-migrate"
         if command not in printed:
@@ -104,7 +94,7 @@ def terminal(folder):
             printed[command] = [line for line in output.read_text("utf-8").splitlines() if not PROGRESS.fullmatch(line)]
         return printed[command]
 
-    return typed
+    return run
 
 
 @pytest.mark.slow
@@ -114,25 +104,6 @@ def test_commands_print_what_stands_on_the_page(page, terminal):
         printed = terminal(command)
         part = missing(lines, printed)
         assert part is None, f"$ {command}\ndoes not print\n{part}\nbut\n" + "\n".join(printed)
-
-
-@pytest.mark.slow
-def test_the_demo_from_another_model_leaves_what_can_be_gone_on_with(folder, tmp_path, capsys):
-    demo = tmp_path / "demo"
-    if (embedded := folder / "demo" / "embeddings.sqlite").exists():
-        demo.mkdir()
-        shutil.copy(embedded, demo)
-    assert run(["demo", "--from", "tfidf:32", "--docs", "300", "--sample", "60", "-o", str(demo)]) == 0
-    told = capsys.readouterr()
-    assert "1. the store: 300 docstrings of Python's standard library, embedded with tfidf:32" in told.err
-    assert "2. the move to all-MiniLM-L6-v2 (384 dimensions): embed 60 of them again" in told.err
-    assert told.out.startswith("NOT SAFE: retention ")
-    assert open_store(demo / "source").info.manifest.model.spec == "tfidf:32"
-    judged = load_beir(demo / "beir")
-    assert len(judged.queries) == len(judged.qrels) == 300
-    assert {path.name for path in demo.iterdir()} > {"stitch", "store", "reference", "report.html", "report.json"}
-    assert run(["demo", "--from", "tfidf:32", "-o", str(demo)]) == 2
-    assert "--force" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
