@@ -146,7 +146,7 @@ def _sha256_of(file: Path) -> str:
 
 
 @lru_cache(maxsize=64)
-def _sha256_then(file: Path, identity: tuple[int, ...]) -> str:
+def _sha256_then(file: Path, _identity: tuple[int, ...]) -> str:
     return sha256_file(file)
 
 
