@@ -1,6 +1,8 @@
 # Everything sets itself up: a new clone needs Python 3.11 and nothing else.
 PYTHON ?= python3
 BIN := .venv/bin
+# Workers and the commands that tests start read compiled modules rather than compile each again.
+TEST = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
 
 .PHONY: demo quick test lint docs bench clean
@@ -9,10 +11,10 @@ demo: .venv/with-demo
 	$(BIN)/lead-migrate demo
 
 quick: .venv/with-test
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder -m "not slow"
+	$(TEST) -m "not slow"
 
 test: .venv/with-test
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
+	$(TEST)
 
 lint: .venv/with-lint
 	$(BIN)/ruff check .

@@ -2,6 +2,9 @@ import hashlib
 import json
 import os
 import shutil
+import tempfile
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -53,6 +56,28 @@ def source_folder(corpus, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def short_corpus(corpus):
+    """The first 20 words of each document: a real model reads them in a fifth of the time."""
+    documents = [replace(document, text=" ".join(document.text.split()[:20])) for document in corpus.documents]
+    return replace(corpus, documents=tuple(documents))
+
+
+@pytest.fixture(scope="session")
+def short_beir(short_corpus, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("short") / "docstrings"
+    write_beir(folder, short_corpus.documents, short_corpus.queries, short_corpus.qrels)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def short_folder(short_corpus, tmp_path_factory):
+    """A store of these, embedded lexically; nobody writes to it."""
+    folder = tmp_path_factory.mktemp("short") / "source"
+    embed_corpus(lambda: short_corpus.documents, load_embedder(SOURCE_SPEC), folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
 def bare_folder(source_folder, forget_hashes, tmp_path_factory):
     """The same store, ids and all, without its texts; nobody writes to it."""
     folder = tmp_path_factory.mktemp("stores") / "bare"
@@ -87,6 +112,24 @@ def target_file(corpus, tmp_path_factory):
     documents, queries = embedder.embed_documents(corpus.documents), embedder.embed_queries(corpus.queries)
     np.savez(path, doc_ids=ids, docs=documents, query_ids=asked, queries=queries)
     return path
+
+
+@pytest.fixture(scope="module")
+def short_training():
+    """Networks are trained for a hundred steps instead of 1,500: for tests that need one, however good."""
+    from migrate.stitch import mlp
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mlp, "Training", partial(mlp.Training, steps=100))
+        yield
+
+
+@pytest.fixture
+def memory_folder(tmp_path):
+    """A folder in memory where there is one: for tests that wait for the disk hundreds of times."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else tmp_path) as name:
+        yield Path(name)
 
 
 @pytest.fixture

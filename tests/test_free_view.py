@@ -1,14 +1,12 @@
 """A free local model is tried as a further view where the target is behind an API."""
 
 import sys
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from openai_server import OpenAIServer
 
 from migrate import fit
-from migrate.embed import embed_corpus
 from migrate.embedders import load_embedder
 from migrate.report.fit import fit_sentences
 from migrate.stitch import select
@@ -48,12 +46,8 @@ def relative(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def store(corpus, tmp_path_factory):
-    """The first words of the corpus: a model reads them in a quarter of the time."""
-    short = [replace(document, text=" ".join(document.text.split()[:20])) for document in corpus.documents]
-    folder = tmp_path_factory.mktemp("short") / "source"
-    embed_corpus(lambda: short, load_embedder("tfidf:32"), folder)
-    return open_store(folder)
+def store(short_folder):
+    return open_store(short_folder)
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from math import log2
 
 import numpy as np
@@ -118,18 +119,12 @@ def _rbo(first: Sequence[str], second: Sequence[str], p: float) -> float:
 
 def _common(short: Sequence[str], long: Sequence[str]) -> list[int]:
     """How many documents both have among their first d, for each d up to the length of the longer one."""
-    counts: list[int] = []
-    seen_short: set[str] = set()
-    seen_long: set[str] = set()
-    common = 0
-    for d, doc_id in enumerate(long):
-        seen_long.add(doc_id)
-        common += doc_id in seen_short
-        if d < len(short):
-            seen_short.add(short[d])
-            common += short[d] in seen_long
-        counts.append(common)
-    return counts
+    places = {doc_id: place for place, doc_id in enumerate(short)}
+    joining = [0] * len(long)
+    for place, doc_id in enumerate(long):
+        if (other := places.get(doc_id)) is not None:
+            joining[max(place, other)] += 1
+    return list(accumulate(joining))
 
 
 def _relevant(qrels: Qrels, query_id: str) -> set[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -133,9 +134,20 @@ def weights_revision(source: ModelSource) -> str | None:
     if not folder or not files:
         return None
     if len(files) == 1:
-        return sha256_file(files[0])
-    lines = "".join(f"{sha256_file(file)}  {file.relative_to(folder).as_posix()}\n" for file in files)
+        return _sha256_of(files[0])
+    lines = "".join(f"{_sha256_of(file)}  {file.relative_to(folder).as_posix()}\n" for file in files)
     return hashlib.sha256(lines.encode()).hexdigest()
+
+
+def _sha256_of(file: Path) -> str:
+    """The hash of a file, read once in a process as long as the file stays the same."""
+    status = file.stat()
+    return _sha256_then(file, (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns))
+
+
+@lru_cache(maxsize=64)
+def _sha256_then(file: Path, _identity: tuple[int, ...]) -> str:
+    return sha256_file(file)
 
 
 def _weight_files(folder: Path) -> list[Path]:

@@ -283,17 +283,20 @@ def test_a_server_is_asked_for_the_first_words_and_nothing_twice(
         assert [text for text in server.billed if text != "word"] == [], "all is in the cache"
 
 
-def test_a_real_model_counts_its_tokens(beir, source_folder, own_cache, tmp_path):
+def test_a_real_model_counts_its_tokens(short_beir, short_folder, own_cache, tmp_path):
     spec = "packaged:all-MiniLM-L6-v2"
     model = load_embedder(spec, device="cpu")
-    documents = list(open_store(source_folder).documents())
+    documents = list(open_store(short_folder).documents())
     assert (
-        lead_migrate("embed", beir / "corpus.jsonl", "--no-chunks", "-q", "--model", spec, "-o", tmp_path / "full") == 0
+        lead_migrate(
+            "embed", short_beir / "corpus.jsonl", "--no-chunks", "-q", "--model", spec, "-o", tmp_path / "full"
+        )
+        == 0
     )
-    fit = ["fit", source_folder, "--target", spec, "--stitch", "ridge", "--sample", "60", "-q"]
+    fit = ["fit", short_folder, "--target", spec, "--stitch", "ridge", "--sample", "60", "-q"]
     assert lead_migrate(*fit, "-o", tmp_path / "stitch") == 0
-    assert lead_migrate("translate", source_folder, tmp_path / "stitch", "-o", tmp_path / "new", "-q") == 0
-    command = ["audit", tmp_path / "new", "--reference", tmp_path / "full", "--beir", beir, "-q", "--prefix", "8"]
+    assert lead_migrate("translate", short_folder, tmp_path / "stitch", "-o", tmp_path / "new", "-q") == 0
+    command = ["audit", tmp_path / "new", "--reference", tmp_path / "full", "--beir", short_beir, "-q", "--prefix", "8"]
     assert lead_migrate(*command, "--report", tmp_path / "report.json") in (0, 1, 3)
     arms = {arm["name"]: arm for arm in json.loads((tmp_path / "report.json").read_text())["arms"]}
     counter = model.profile.counter

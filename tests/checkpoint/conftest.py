@@ -1,7 +1,3 @@
-import os
-import tempfile
-from pathlib import Path
-
 import faiss
 import pytest
 import victims
@@ -26,11 +22,8 @@ def small_parts(monkeypatch):
 
 
 @pytest.fixture
-def folder(tmp_path):
-    """A folder in memory where there is one: these tests wait for the disk hundreds of times."""
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else tmp_path) as name:
-        yield Path(name)
+def folder(memory_folder):
+    return memory_folder
 
 
 @pytest.fixture

@@ -13,6 +13,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
+# What the runs import, once for all of them.
+import faiss  # noqa: F401
+import numpy.ma  # noqa: F401
+import scipy.sparse  # noqa: F401
 from survive import run_child
 from victims import digest, job_of, make_parts_small, prepare
 

@@ -14,7 +14,7 @@ from migrate.stores import open_store
 
 
 @pytest.fixture(scope="module")
-def stitches(source_folder, tmp_path_factory):
+def stitches(source_folder, short_training, tmp_path_factory):
     folder = tmp_path_factory.mktemp("stitches")
     store, target = open_store(source_folder), load_embedder("tfidf:24")
     for name, kind in (("network", "mlp:2"), ("linear", "ridge"), ("texts", "ridge+text")):

@@ -113,9 +113,22 @@ def test_from_a_run_to_its_frontier(here, vectors, source_folder, beir, printed)
     assert printed.then([*audit, "--no-bm25"], codes=(0, 1, 3)) == []
 
 
-def test_from_a_run_that_embedded_every_text_to_a_whole_store(here, source_folder, beir, printed):
-    shutil.copytree(source_folder, "store")
-    command = ["run", "store", "--target", PACKAGED, "--beir", beir, "--sample", "60", "--stitch", "mean", "-o", "out"]
+def test_from_a_run_that_embedded_every_text_to_a_whole_store(here, short_folder, short_beir, printed):
+    shutil.copytree(short_folder, "store")
+    command = [
+        "run",
+        "store",
+        "--target",
+        PACKAGED,
+        "--beir",
+        short_beir,
+        "--sample",
+        "60",
+        "--stitch",
+        "mean",
+        "-o",
+        "out",
+    ]
     (backfill,) = printed.of(*command, codes=(1, 3))
     assert backfill[0] == "backfill"
     assert printed.of(*command, codes=(1, 3)) == [backfill], "said again"
@@ -124,9 +137,9 @@ def test_from_a_run_that_embedded_every_text_to_a_whole_store(here, source_folde
     assert open_store(here / "out-full").info.manifest.counts["true vectors"] == 150
 
 
-def test_a_packaged_model_needs_no_hub(here, corpus, beir, printed):
+def test_a_packaged_model_needs_no_hub(here, short_beir, printed):
     """Neither as the source, which the manifest says, nor as the target, which the stitch says."""
-    embed = ["embed", beir, "--model", PACKAGED, "--no-chunks", "-o", "store"]
+    embed = ["embed", short_beir, "--model", PACKAGED, "--no-chunks", "-o", "store"]
     assert printed.of(*embed) == []
     (translate,) = printed.of("fit", "store", "--target", PACKAGED, "--stitch", "procrustes", "--sample", "40",
                               "-o", "stitch")  # fmt: skip

@@ -2,6 +2,7 @@
 
 import os
 import pty
+import select
 import subprocess
 import sys
 import time
@@ -68,6 +69,8 @@ def at_a_terminal(*arguments, **environment):
         os.close(theirs)
         said = b""
         while True:
+            ready, _, _ = select.select([ours], [], [], 120)
+            assert ready, f"nothing was written for 120 s, and the terminal was not closed: {said}"
             try:
                 part = os.read(ours, 4096)
             except OSError:  # the other end is closed

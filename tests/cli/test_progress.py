@@ -4,6 +4,7 @@ import fcntl
 import os
 import pty
 import re
+import select
 import struct
 import subprocess
 import sys
@@ -22,6 +23,13 @@ DRAWN = re.compile(r"\r\x1b\[2K([^\r\n\x1b]+)")
 """A line that is drawn over another one."""
 
 
+def read_within(descriptor, seconds):
+    """What has come, waited for: whatever a command leaves running may hold the other end of a terminal open."""
+    ready, _, _ = select.select([descriptor], [], [], seconds)
+    assert ready, f"nothing was written for {seconds} s, and the terminal was not closed"
+    return os.read(descriptor, 65_536)
+
+
 def on_terminal(command, folder, columns=80, **variables):
     """What a command writes to a terminal of so many columns, colours left out."""
     environment = {name: value for name, value in os.environ.items() if name not in PLAIN}
@@ -33,7 +41,7 @@ def on_terminal(command, folder, columns=80, **variables):
         os.close(follower)
         written = b""
         try:
-            while part := os.read(leader, 65_536):
+            while part := read_within(leader, 120):
                 written += part
         except OSError:  # so Linux says that the other end is closed
             pass

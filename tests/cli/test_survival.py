@@ -5,12 +5,12 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import threading
 from pathlib import Path
 
 import pytest
+from children import start_command
 from openai_server import OpenAIServer
 
 from migrate.cli.main import run
@@ -21,13 +21,11 @@ pytestmark = pytest.mark.slow
 # A shell that starts the tests in the background has them ignore Ctrl-C, and what they start too.
 CHILD = """
 import signal
-import sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
 import migrate.embed.corpus
 migrate.embed.corpus.BATCH_DOCUMENTS = 40
-from migrate.cli.main import main
-main(sys.argv[1:])
 """
+WAIT_S = 60
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +47,7 @@ class Gate:
         if number in self.signals:
             os.kill(self.child.pid, self.signals[number])
             if self.signals[number] == signal.SIGKILL:
-                self.child.wait()
+                self.child.join(WAIT_S)
             raise ConnectionError
 
 
@@ -58,16 +56,18 @@ def embed_command(server, beir, *options):
     return ["embed", str(beir), *model, "--batch-size", "8", "--concurrency", "1", "--no-chunks", "--quiet", *options]
 
 
-def start(gate, command):
-    gate.child = subprocess.Popen([sys.executable, "-c", CHILD, *command], stderr=subprocess.PIPE, text=True)
-    _, complaint = gate.child.communicate(timeout=60)
-    return gate.child.returncode, complaint
+def start(gate, command, printed):
+    """Exit code of a command that the gate may send a signal to, and what it printed."""
+    gate.child = start_command(command, Path.cwd(), printed, prelude=CHILD)
+    gate.child.join(WAIT_S)
+    assert gate.child.exitcode is not None, f"{command} still runs after {WAIT_S} s"
+    return gate.child.exitcode, printed.read_text()
 
 
 def test_no_text_is_paid_for_twice_with_the_cache(beir, digest, tmp_path):
     with OpenAIServer() as server:
         server.gate = gate = Gate({3: signal.SIGKILL, 9: signal.SIGKILL})
-        codes = [start(gate, embed_command(server, beir, "-o", "killed"))[0] for _ in range(3)]
+        codes = [start(gate, embed_command(server, beir, "-o", "killed"), tmp_path / "printed")[0] for _ in range(3)]
         assert codes == [-signal.SIGKILL, -signal.SIGKILL, 0]
         assert len(server.texts_served) == len(set(server.texts_served)) == 150
         assert run(embed_command(server, beir, "-o", "whole")) == 0  # from the cache
@@ -78,20 +78,20 @@ def test_no_text_is_paid_for_twice_with_the_cache(beir, digest, tmp_path):
 def test_one_part_at_most_is_paid_for_twice_without_the_cache_and_the_hint_is_true(beir, digest, tmp_path):
     with OpenAIServer() as server:
         server.gate = gate = Gate({8: signal.SIGINT, 14: signal.SIGTERM})
-        command = embed_command(server, beir, "--no-cache", "-o", "killed")
+        command, printed = embed_command(server, beir, "--no-cache", "-o", "killed"), tmp_path / "printed"
         hint = "lead-migrate: interrupted; continue with the same command: {} rows are done\n"
-        assert start(gate, command) == (130, hint.format(40))
-        assert start(gate, command) == (143, hint.format(80))
+        assert start(gate, command, printed) == (130, hint.format(40))
+        assert start(gate, command, printed) == (143, hint.format(80))
         changed = [*command, "--metric", "l2"]
         assert run(changed) == 2
-        assert start(gate, command)[0] == 0
+        assert start(gate, command, printed)[0] == 0
         assert len(set(server.texts_served)) == 150
         assert len(server.texts_served) <= 150 + 2 * 40
         assert run(embed_command(server, beir, "--no-cache", "-o", "whole")) == 0
     assert digest(tmp_path / "killed") == digest(tmp_path / "whole")
 
 
-def test_a_second_run_is_refused_while_the_first_one_lives(beir, capsys):
+def test_a_second_run_is_refused_while_the_first_one_lives(beir, tmp_path, capsys):
     with OpenAIServer() as server:
         holding, let_go = threading.Event(), threading.Event()
 
@@ -101,12 +101,12 @@ def test_a_second_run_is_refused_while_the_first_one_lives(beir, capsys):
 
         server.gate = wait
         command = embed_command(server, beir, "-o", "out")
-        child = subprocess.Popen([sys.executable, "-c", CHILD, *command], stderr=subprocess.DEVNULL)
-        assert holding.wait(60)
+        child = start_command(command, tmp_path, tmp_path / "printed", prelude=CHILD)
+        assert holding.wait(WAIT_S), (tmp_path / "printed").read_text()
         assert run(command) == 6
         assert "another run is writing" in capsys.readouterr().err
         child.kill()
-        child.wait()
+        child.join(WAIT_S)
         server.gate = None
         let_go.set()
         assert run(command) == 0
@@ -215,10 +215,9 @@ def state(folder):
 
 
 DIES = """
-import os, signal, sys
+import os, signal
 from migrate import files
-from migrate.cli.main import run
-name, number = sys.argv[1].split(":")
+name, number = {moment!r}.split(":")
 place = files if hasattr(files, name) else os
 real, calls = getattr(place, name), []
 
@@ -229,7 +228,6 @@ def dying(*arguments, **options):
     return real(*arguments, **options)
 
 setattr(place, name, dying)
-sys.exit(run(sys.argv[2:]))
 """
 
 
@@ -247,10 +245,15 @@ def test_fits_that_are_killed_leave_nothing_behind_for_good(force, source_folder
         shutil.rmtree(output)
     early = ["rename:2"] if force else ["output_lock:1", "fsync:3"]
     for moment in [*early, "rename:1", "sync_folder:2"]:
-        done = subprocess.run(
-            [sys.executable, "-c", DIES, moment, *fit, "--quiet", *force], env=environment, check=False
+        child = start_command(
+            [*fit, "--quiet", *force],
+            tmp_path,
+            tmp_path / "printed",
+            prelude=DIES.format(moment=moment),
+            environment=environment,
         )
-        assert done.returncode == -signal.SIGKILL, moment
+        child.join(WAIT_S)
+        assert child.exitcode == -signal.SIGKILL, moment
         assert list((tmp_path / "temporary").iterdir()) == []
         left = {path.name.removeprefix(".stitch.") for path in output.parent.iterdir()}
         assert left <= {"stitch", "lock", "unfinished", "replaced"}, "nothing piles up"

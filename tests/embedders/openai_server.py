@@ -157,7 +157,8 @@ class OpenAIServer:
         self.gate: Callable[[int], None] | None = None
         handler = type("Handler", (_Handler,), {"owner": self})
         self._http = _QuietServer(("127.0.0.1", 0), handler)
-        self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.01})
+        serving = {"target": self._http.serve_forever, "kwargs": {"poll_interval": 0.01}}
+        self._thread = threading.Thread(**serving, daemon=True)
 
     @property
     def url(self) -> str:

@@ -154,6 +154,7 @@ embedder = load_embedder("openai:tiny", base_url=sys.argv[1], cache=Path(sys.arg
 vectors = embedder.embed_documents([Document(str(n), f"text {n}") for n in range(200)])
 sys.stdout.buffer.write(vectors.tobytes())
 """
+WAIT_S = 120
 
 
 def start(*arguments, script=RUN):
@@ -162,7 +163,7 @@ def start(*arguments, script=RUN):
 
 def finish(process):
     with process:
-        output = process.stdout.read()
+        output, _ = process.communicate(timeout=WAIT_S)
     assert process.returncode == 0
     return output
 
@@ -174,11 +175,11 @@ def test_a_killed_run_goes_on_where_it_was(path, server):
     def kill(number):
         if number == 8:
             os.kill(process.pid, signal.SIGKILL)
-            process.wait()
+            process.wait(WAIT_S)
 
     server.gate = kill
     with process:
-        assert process.wait() == -signal.SIGKILL
+        assert process.wait(WAIT_S) == -signal.SIGKILL
     paid = [text for request in server.requests[:7] for text in request.inputs]
     server.gate = None
     del server.requests[:]
@@ -418,7 +419,7 @@ threads = [threading.Thread(target=work, args=(own,)) for own in range(4)]
 def test_threads_of_several_processes_do_not_damage_it(tmp_path):
     path = tmp_path / "cache.sqlite"
     runs = [subprocess.Popen([sys.executable, "-c", THREADS, str(path), str(name)]) for name in range(2)]
-    assert [run.wait() for run in runs] == [0, 0]
+    assert [run.wait(WAIT_S) for run in runs] == [0, 0]
     database = sqlite3.connect(path)
     assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     assert database.execute("SELECT count(*) FROM embeddings").fetchone() == (2 * 4 * 60 * 8,)

@@ -92,10 +92,10 @@ def test_scopes_name_module_class_and_model(models):
 
 
 @pytest.fixture(scope="module")
-def fake_store(corpus, tmp_path_factory):
+def fake_store(short_corpus, tmp_path_factory):
     """A store of the corpus by the packaged model, without a manifest, as an app leaves it."""
     folder = tmp_path_factory.mktemp("stores") / "minilm"
-    embed_corpus(lambda: corpus.documents[:40], load_embedder("packaged:all-MiniLM-L6-v2", device="cpu"), folder)
+    embed_corpus(lambda: short_corpus.documents[:40], load_embedder("packaged:all-MiniLM-L6-v2", device="cpu"), folder)
     (folder / "lead-migrate.json").unlink()
     return folder
 

@@ -85,7 +85,7 @@ def start(processes):
     yield start
     for child in started:
         child.kill()
-        child.join()
+        child.join(60)
 
 
 def ended(child, within_s=60):

@@ -232,7 +232,7 @@ class Hub:
 
         self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.http.daemon_threads = True
-        self.thread = threading.Thread(target=self.http.serve_forever, kwargs={"poll_interval": 0.01})
+        self.thread = threading.Thread(target=self.http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         self.thread.start()
         return f"http://127.0.0.1:{self.http.server_address[1]}"
 
@@ -302,7 +302,7 @@ def test_models_come_from_the_hub_and_then_from_its_cache(tmp_path, minilm):
             env={**environment, "HF_ENDPOINT": url},
         )
         online = [process.stdout.readline() for _ in range(4)]
-    offline, errors = process.communicate("\n")
+    offline, errors = process.communicate("\n", timeout=120)
     assert (process.returncode, errors) == (0, "")
     assert online[0] == offline.splitlines(keepends=True)[0]
     assert online[0] == f"{MINILM_SHA256} {minilm.identity.spec} (1, 384)\n"

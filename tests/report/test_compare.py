@@ -27,7 +27,7 @@ BY_KEY = {measure.key: measure for measure in MEASURES}
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory):
+def found(short_training, tmp_path_factory):
     """Three stores, one with a long and nasty name, one of another dimension."""
     folder = tmp_path_factory.mktemp("spaces")
     rng = np.random.default_rng(0)

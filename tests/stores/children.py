@@ -20,6 +20,9 @@ STORES = (
     "apsw",
 )
 COMMANDS = ("migrate.cli.main", "migrate.pipeline", "faiss", "scipy.sparse", "sentence_transformers")
+LEXICAL = ("migrate.cli.main", "migrate.pipeline", "faiss", "openai", "sklearn.decomposition")
+"""What commands need whose models are tfidf, or behind an API."""
+
 _CONTEXT = multiprocessing.get_context("forkserver")
 
 
@@ -59,6 +62,20 @@ def type_command(arguments, folder, environment, output):
     except SystemExit as end:
         return end.code
     return 0
+
+
+def start_command(arguments, folder, output, *, prelude="", environment=os.environ, imports=LEXICAL):
+    """Start `lead-migrate`, after some Python, as `type_command` runs it; the process, whose exit code is its own."""
+    _CONTEXT.set_forkserver_preload(list(imports))
+    given = (prelude, list(map(str, arguments)), folder, dict(environment), output)
+    process = _CONTEXT.Process(target=_command, args=given, daemon=True)
+    process.start()
+    return process
+
+
+def _command(prelude, *given):
+    exec(prelude, {})
+    sys.exit(type_command(*given))
 
 
 def _send(sender, environment, function, arguments):

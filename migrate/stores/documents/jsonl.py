@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -30,6 +30,9 @@ _LONGEST_LINE: Final = 1 << 28
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _INT64: Final = range(-(1 << 63), 1 << 63)
 
+_LINES_AT_ONCE: Final = 1_024
+_LARGEST_PIECE: Final = 1 << 20
+_WIDEST_GAP: Final = 1 << 12
 
 DOCS_NAME: Final = "docs.jsonl"
 
@@ -237,11 +240,33 @@ class JsonlDocuments(DocumentSource):
             copy_file(self._path, target)
 
     def _read(self, rows: Rows) -> Iterator[Document]:
-        scan = self._scan
         lines = label_values(self._lines, rows)
         with read_errors(self._path), self._path.open("rb", buffering=0) as file:
-            scan.identity.check(self._path, file.fileno())
-            for line in lines.tolist():
-                content = bytearray(int(scan.sizes[line]))
-                read_exactly(self._path, file.fileno(), memoryview(content), int(scan.offsets[line]))
-                yield parse_line(bytes(content), self._path, int(scan.line_numbers[line]))[0]
+            self._scan.identity.check(self._path, file.fileno())
+            for first in range(0, len(lines), _LINES_AT_ONCE):
+                yield from self._read_lines(file.fileno(), lines[first : first + _LINES_AT_ONCE])
+
+    def _read_lines(self, descriptor: int, lines: NDArray[np.int64]) -> Iterator[Document]:
+        scan = self._scan
+        numbers, starts = scan.line_numbers[lines].tolist(), scan.offsets[lines].tolist()
+        ends = (scan.offsets[lines] + scan.sizes[lines]).tolist()
+        for first, last in _neighbours(starts, ends):
+            begin = starts[first]
+            content = bytearray(ends[last - 1] - begin)
+            read_exactly(self._path, descriptor, memoryview(content), begin)
+            for place in range(first, last):
+                line = bytes(content[starts[place] - begin : ends[place] - begin])
+                yield parse_line(line, self._path, numbers[place])[0]
+
+
+def _neighbours(starts: Sequence[int], ends: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Cut a sequence of lines, by their places in a file, into ranges that are each worth reading in one piece."""
+    first = 0
+    for last in range(1, len(starts) + 1):
+        if (
+            last == len(starts)
+            or not 0 <= starts[last] - ends[last - 1] <= _WIDEST_GAP
+            or ends[last] - starts[first] > _LARGEST_PIECE
+        ):
+            yield first, last
+            first = last
