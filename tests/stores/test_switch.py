@@ -404,7 +404,9 @@ def test_who_searches_all_the_while_gets_one_or_the_other(make, search, tmp_path
     def answered():
         """Waits for an answer to a question that is asked from now on, unless one fails."""
         count = len(answers) + 2
+        end = time.monotonic() + 60
         while len(answers) < count and not failures:
+            assert time.monotonic() < end, "who searches gets no answer"
             time.sleep(0.002)
 
     for _ in range(5):
@@ -459,7 +461,9 @@ def test_who_searches_a_collection_all_the_while_gets_one_or_the_other(make, tmp
         def asked():
             """Waits until questions that are asked from now on have their answers."""
             count = turns.stat().st_size + 2
+            end = time.monotonic() + 60
             while turns.stat().st_size < count and reader.poll() is None:
+                assert time.monotonic() < end, "who searches gets no answer"
                 time.sleep(0.01)
 
         for _ in range(3):
