@@ -3,10 +3,12 @@
 import json
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+from asking import asking
 from children import call_in_child, start_child
 from database_edits import edit
 from worker_tools import DATABASES, Hashed, place_of, qdrant_url, translate, work
@@ -292,28 +294,19 @@ def test_true_vectors_reach_who_searches_beside_the_worker(location, embedder, t
     monkeypatch.setattr("migrate.live.searcher._COPY_REST", 1.0)
     queries = [Hashed().one(f"question {number}") for number in range(8)]
     limits = LiveLimits(depth=150, max_documents=0, refresh_s=0.1)
-    failed, done = [], threading.Event()
 
     def ask(searcher):
-        while not done.is_set():
-            try:
-                assert len(searcher.search(queries[0]).ids) == 10
-                time.sleep(0.002)  # the worker and the copies need their turns
-            except Exception as error:  # any error at all is one too many
-                failed.append(error)
-                return
+        assert len(searcher.search(queries[0]).ids) == 10
+        time.sleep(0.002)  # the worker and the copies need their turns
 
     with LiveSearcher(location, Hashed(), limits=limits, cache=tmp_path / "none.sqlite") as searcher:
         assert searcher.search(queries[0]).untrue > 0
-        thread = threading.Thread(target=ask, args=(searcher,))
-        thread.start()
-        Worker(location, embedder, ONCE).run()
-        end = time.monotonic() + 30
-        while searcher.search(queries[0]).untrue and time.monotonic() < end:
-            time.sleep(0.1)
-        time.sleep(1.1)  # LanceDB shows what another program has written after a second at most
-        done.set()
-        thread.join()
+        with asking(partial(ask, searcher)) as failed:
+            Worker(location, embedder, ONCE).run()
+            end = time.monotonic() + 30
+            while searcher.search(queries[0]).untrue and time.monotonic() < end:
+                time.sleep(0.1)
+            time.sleep(1.1)  # LanceDB shows what another program has written after a second at most
         true = truth(open_store(location))
         for query in queries:
             answer = searcher.search(query)
@@ -325,7 +318,7 @@ def test_true_vectors_reach_who_searches_beside_the_worker(location, embedder, t
 @every_kind
 def test_two_workers_of_one_store_are_one_too_many(location, embedder):
     worker, other = Worker(location, embedder, WorkerOptions()), Worker(location, embedder, ONCE)
-    thread = threading.Thread(target=worker.run)
+    thread = threading.Thread(target=worker.run, daemon=True)
     thread.start()
     try:
         with state_of(location) as state:
