@@ -2,11 +2,10 @@
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from children import call_in_child, run_script
 from openai_server import OpenAIServer
 
 from migrate.embed import embed_corpus
@@ -17,36 +16,43 @@ pytestmark = pytest.mark.slow
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
-def run_example(name, *arguments, **environment):
-    command = [sys.executable, str(EXAMPLES / name), *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **environment})
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+@pytest.fixture
+def run_example(tmp_path):
+    """Runs an example, and returns what it prints."""
+
+    def run(name, *arguments):
+        output, errors = tmp_path / "printed", tmp_path / "errors"
+        done = call_in_child(run_script, EXAMPLES / name, [str(one) for one in arguments], output, errors)
+        assert done, errors.read_text()
+        return output.read_text()
+
+    return run
 
 
-def test_the_library_in_a_few_lines(source_folder, beir, tmp_path):
+def test_the_library_in_a_few_lines(run_example, source_folder, beir, tmp_path):
     out = run_example("library.py", source_folder, beir, "tfidf:24", tmp_path / "out")
     assert "may it be used? " in out
     assert (tmp_path / "out" / "store" / "index.faiss").is_file()
 
 
-def test_an_openai_target(corpus, tmp_path):
+def test_an_openai_target(run_example, corpus, tmp_path, monkeypatch):
     few = corpus.documents[:80]  # so few that no local model is tried beside it
     embed_corpus(lambda: few, load_embedder("tfidf:16"), tmp_path / "source")
     with OpenAIServer() as server:
         arguments = (tmp_path / "source", tmp_path / "out", "text-embedding-3-small", server.url)
-        out = run_example("openai_target.py", *arguments, OPENAI_API_KEY="sk-test-0123456789")
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789")
+        out = run_example("openai_target.py", *arguments)
     assert "80 texts embedded" in out
     assert "dimension 1536, 80 of them true ones" in out
 
 
-def test_a_langchain_app(tmp_path):
+def test_a_langchain_app(run_example, tmp_path):
     out = run_example("langchain_app.py", tmp_path / "out")
     assert out.startswith("bicycle: ")
     assert (tmp_path / "out" / "new" / "index.pkl").is_file()
 
 
-def test_a_live_switch(tmp_path):
+def test_a_live_switch(run_example, tmp_path):
     out = run_example("live_switch.py", tmp_path / "out")
     counts = {
         name: int(count) for count, name in re.findall(r"^(\d+) questions answered from (.+)$", out, re.MULTILINE)
@@ -58,14 +64,14 @@ def test_a_live_switch(tmp_path):
     assert "\ntranslated: bicycle, note" in out
 
 
-def test_a_live_vector_store_of_langchain(tmp_path):
+def test_a_live_vector_store_of_langchain(run_example, tmp_path):
     lines = run_example("live_langchain.py", tmp_path / "out").splitlines()
     assert re.fullmatch(r"Why .* over\? bicycle, bicycle, bicycle; \d+ of those .*", lines[0])
     assert re.fullmatch(r"How .* tea\? tea, tea, tea; \d+ of those .*", lines[1])
     assert len(lines) == 3
 
 
-def test_a_live_retriever_of_llamaindex(tmp_path):
+def test_a_live_retriever_of_llamaindex(run_example, tmp_path):
     pytest.importorskip("llama_index.core")
     lines = run_example("live_llamaindex.py", tmp_path / "out").splitlines()
     assert re.fullmatch(r"Why .* over\? bicycle \(0\.\d\d\), bicycle \(.*", lines[0])

@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from children import COMMANDS, call_in_child, type_command
+from children import call_in_child, type_command
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "docs" / "getting-started.md"]
@@ -86,7 +86,8 @@ def terminal(tmp_path_factory):
         assert program == "lead-migrate"
         if command not in printed:
             output = folder / "output"
-            call_in_child(type_command, arguments, folder, environment, output, imports=COMMANDS)
+            output.unlink(missing_ok=True)
+            call_in_child(type_command, arguments, folder, environment, output)
             if (embedded := folder / "demo" / "embeddings.sqlite").exists():
                 # The next command embeds the same texts by the same model, and prints the same where it need not.
                 (folder / "cache" / "lead-migrate").mkdir(parents=True, exist_ok=True)

@@ -148,7 +148,7 @@ def test_a_killed_coordinator_goes_on(cluster, folder, tmp_path, expected, shard
     command = [sys.executable, str(HERE / "coordinator.py"), str(folder), str(tmp_path / "new"), runner, *options]
     for point in points:
         environment = os.environ | ENVIRONMENT | {"LEAD_MIGRATE_FAILPOINT": point, "SOURCE_DATE_EPOCH": "1700000000"}
-        died = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        died = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
         assert died.returncode == 137, died.stderr
     run(folder, tmp_path / "new", DaskRunner(str(cluster.file), shards and str(tmp_path / shards)))
     assert victims.digest(tmp_path / "new") == expected
@@ -166,6 +166,7 @@ def test_a_damaged_shard_file_is_made_again(cluster, folder, tmp_path, expected)
                 if len(damaged) < 3:
                     damaged.add(path)
                     path.write_bytes(b"damaged")
+            time.sleep(0.001)
 
     vandal = threading.Thread(target=damage)
     vandal.start()
@@ -185,7 +186,9 @@ def test_a_worker_of_another_version_is_refused_by_name(folder, tmp_path):
         runner = DaskRunner(str(started.file))
         with pytest.raises(UsageError, match=r"expected workers with lead-migrate .*, found tcp://.* \(0\.0\.1\)"):
             with runner.cluster() as cluster:  # refuses it, unless it comes later than the other
+                deadline = time.monotonic() + 60
                 while cluster.threads() < 2:
+                    assert time.monotonic() < deadline, "the worker of another version does not come"
                     time.sleep(0.05)
             run(folder, tmp_path / "new", runner)
 
@@ -237,7 +240,7 @@ def test_sigterm_is_not_needed_to_end_local_workers(tmp_path):
     command = [sys.executable, str(HERE / "coordinator.py"), str(tmp_path), str(tmp_path / "new"), "dask:local:2"]
     environment = os.environ | ENVIRONMENT | {"LEAD_MIGRATE_FAILPOINT": "recorded:2", "CLUSTER_TEST": str(tmp_path)}
     started = subprocess.Popen(command, env=environment, start_new_session=True)
-    assert started.wait() == 137
+    assert started.wait(120) == 137
     deadline = time.monotonic() + 20
     while (left := _of_session(started.pid)) and time.monotonic() < deadline:
         time.sleep(0.1)

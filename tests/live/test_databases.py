@@ -1,10 +1,12 @@
 """The live searcher over databases: filters of every kind; a table of sqlite-vec that changes under it."""
 
-import threading
 import time
+from functools import partial
+from itertools import count
 
 import numpy as np
 import pytest
+from asking import asking
 from live_tools import make_store
 from worker_tools import DATABASES, Hashed, place_of, qdrant_url, translate
 
@@ -169,33 +171,25 @@ def test_tables_are_switched_under_queries_and_no_answer_is_of_two_models(locati
         [best(where, model.one(text), model) for text in texts]
         for where, model in zip((location, place), models, strict=True)
     ]
-    wrong, failed, answered, done = [], [], set(), threading.Event()
+    wrong, answered = [], set()
 
-    def ask(searcher, number):
-        while not done.is_set():
-            number = (number + 1) % len(texts)
-            try:
-                answer = searcher.search(texts[number])
-            except Exception as error:  # any error at all is one too many
-                failed.append(error)
-                return
-            which = [list(answer.ids) == answers[number] for answers in expected]
-            answered.add(tuple(which))
-            if sum(which) != 1:
-                wrong.append((number, answer.untrue, answer.generation, answer.ids))
+    def ask(searcher, numbers):
+        number = next(numbers) % len(texts)
+        answer = searcher.search(texts[number])
+        which = [list(answer.ids) == answers[number] for answers in expected]
+        answered.add(tuple(which))
+        if sum(which) != 1:
+            wrong.append((number, answer.untrue, answer.generation, answer.ids))
 
-    with LiveSearcher(location, models, limits=ALL, cache=tmp_path / "cache.sqlite") as searcher:
-        threads = [threading.Thread(target=ask, args=(searcher, start)) for start in (0, 5, 10)]
-        for thread in threads:
-            thread.start()
+    with (
+        LiveSearcher(location, models, limits=ALL, cache=tmp_path / "cache.sqlite") as searcher,
+        asking(*(partial(ask, searcher, count(start)) for start in (0, 5, 10))) as failed,
+    ):
         for _ in range(3):
             switch_store(location, place, unproven=True)
             time.sleep(0.5)
             roll_back(location)
             time.sleep(0.5)
-        done.set()
-        for thread in threads:
-            thread.join()
     assert not failed and not wrong
     assert answered == {(True, False), (False, True)}
 

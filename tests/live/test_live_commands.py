@@ -116,7 +116,7 @@ def test_a_worker_next_to_a_searcher_and_the_verdict(translated, server, tmp_pat
             except Exception as error:
                 errors.append(error)
 
-        thread = threading.Thread(target=ask)
+        thread = threading.Thread(target=ask, daemon=True)
         thread.start()
         assert lead_migrate("live", "run", translated, "--once", "--yes", "--publish", 0.1) == 0
         thread.join()

@@ -5,9 +5,12 @@ import json
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import count
 
 import numpy as np
 import pytest
+from asking import asking
 from live_tools import COUNT, DIM, KEY, make_store, noisy_vectors, served_by, texts, true_vectors, vector_of
 from openai_server import Fault, OpenAIServer, status
 
@@ -350,34 +353,26 @@ def test_stores_are_switched_under_queries_and_no_answer_is_of_two_models(corpus
     differ = [number for number, (one, other) in enumerate(zip(*answers, strict=True)) if one != other][:30]
     queries, answers = [corpus.queries[n] for n in differ], [[own[n] for n in differ] for own in answers]
     assert len(queries) == 30
-    wrong, failed, seen, done = [], [], set(), threading.Event()
+    wrong, seen = [], set()
 
-    def ask(searcher, number):
-        while not done.is_set():
-            number = (number + 1) % len(queries)
-            try:
-                answer = searcher.search(queries[number].text, 5)
-            except Exception as error:  # any error at all is one too many
-                failed.append(error)
-                return
-            rows = {int(doc_id[1:]) for doc_id in answer.ids}
-            which = [rows == expected[number] for expected in answers]
-            seen.add((answer.generation, tuple(which)))
-            if sum(which) != 1:
-                wrong.append((answer.generation, number, rows))
+    def ask(searcher, numbers):
+        number = next(numbers) % len(queries)
+        answer = searcher.search(queries[number].text, 5)
+        rows = {int(doc_id[1:]) for doc_id in answer.ids}
+        which = [rows == expected[number] for expected in answers]
+        seen.add((answer.generation, tuple(which)))
+        if sum(which) != 1:
+            wrong.append((answer.generation, number, rows))
 
-    with LiveSearcher(folders[0], models, limits=LiveLimits(refresh_s=0.05)) as searcher:
-        threads = [threading.Thread(target=ask, args=(searcher, start)) for start in (0, 7, 14, 21)]
-        for thread in threads:
-            thread.start()
+    with (
+        LiveSearcher(folders[0], models, limits=LiveLimits(refresh_s=0.05)) as searcher,
+        asking(*(partial(ask, searcher, count(start)) for start in (0, 7, 14, 21))) as failed,
+    ):
         for _ in range(4):
             switch_store(str(folders[0]), str(folders[1]), unproven=True)
             time.sleep(0.4)
             roll_back(str(folders[0]))
             time.sleep(0.4)
-        done.set()
-        for thread in threads:
-            thread.join()
     assert not failed and not wrong
     assert len(seen) == 2, "each generation answered, by its own model alone"
 

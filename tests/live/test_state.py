@@ -1,6 +1,5 @@
 """The live state: shared by threads and processes, kept over kills, recognised."""
 
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -137,15 +136,18 @@ def test_what_was_written_outlives_a_kill_and_others_go_on(path):
     processes = [
         subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True) for _ in range(2)
     ]
-    for process in processes:
+    try:
+        for process in processes:
+            for _ in range(20):
+                last = int(process.stdout.readline())
+        processes[0].kill()
+        processes[0].communicate()
         for _ in range(20):
-            last = int(process.stdout.readline())
-    processes[0].send_signal(signal.SIGKILL)
-    processes[0].communicate()
-    for _ in range(20):
-        last = int(processes[1].stdout.readline())
-    processes[1].kill()
-    processes[1].communicate()
+            last = int(processes[1].stdout.readline())
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate(timeout=60)
     with LiveState(path) as state:
         assert state.true_documents().keys() >= {str(number) for number in range(last + 1)}
         state.count({"queries": 1})

@@ -1,17 +1,17 @@
 """The worker: what it writes, in which order, within what, and what becomes of it when it is killed."""
 
 import json
-import os
-import subprocess
-import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+from asking import asking
+from children import call_in_child, start_child
 from database_edits import edit
-from worker_tools import DATABASES, Hashed, place_of, qdrant_url, translate
+from worker_tools import DATABASES, Hashed, place_of, qdrant_url, translate, work
 
 from migrate.audit.verdict import Outcome
 from migrate.embed import embed_corpus, reembed_store
@@ -294,27 +294,19 @@ def test_true_vectors_reach_who_searches_beside_the_worker(location, embedder, t
     monkeypatch.setattr("migrate.live.searcher._COPY_REST", 1.0)
     queries = [Hashed().one(f"question {number}") for number in range(8)]
     limits = LiveLimits(depth=150, max_documents=0, refresh_s=0.1)
-    failed, done = [], threading.Event()
 
     def ask(searcher):
-        while not done.is_set():
-            try:
-                assert len(searcher.search(queries[0]).ids) == 10
-            except Exception as error:  # any error at all is one too many
-                failed.append(error)
-                return
+        assert len(searcher.search(queries[0]).ids) == 10
+        time.sleep(0.002)  # the worker and the copies need their turns
 
     with LiveSearcher(location, Hashed(), limits=limits, cache=tmp_path / "none.sqlite") as searcher:
         assert searcher.search(queries[0]).untrue > 0
-        thread = threading.Thread(target=ask, args=(searcher,))
-        thread.start()
-        Worker(location, embedder, ONCE).run()
-        end = time.monotonic() + 30
-        while searcher.search(queries[0]).untrue and time.monotonic() < end:
-            time.sleep(0.1)
-        time.sleep(1.1)  # LanceDB shows what another program has written after a second at most
-        done.set()
-        thread.join()
+        with asking(partial(ask, searcher)) as failed:
+            Worker(location, embedder, ONCE).run()
+            end = time.monotonic() + 30
+            while searcher.search(queries[0]).untrue and time.monotonic() < end:
+                time.sleep(0.1)
+            time.sleep(1.1)  # LanceDB shows what another program has written after a second at most
         true = truth(open_store(location))
         for query in queries:
             answer = searcher.search(query)
@@ -326,12 +318,14 @@ def test_true_vectors_reach_who_searches_beside_the_worker(location, embedder, t
 @every_kind
 def test_two_workers_of_one_store_are_one_too_many(location, embedder):
     worker, other = Worker(location, embedder, WorkerOptions()), Worker(location, embedder, ONCE)
-    thread = threading.Thread(target=worker.run)
+    thread = threading.Thread(target=worker.run, daemon=True)
     thread.start()
     try:
         with state_of(location) as state:
+            end = time.monotonic() + 60
             while not is_running(state) or state.worker().phase not in ("running", "complete"):
-                pass
+                assert time.monotonic() < end and thread.is_alive(), "the worker does not begin"
+                time.sleep(0.005)
             with pytest.raises(LockedError, match="another worker"):
                 other.run()
             assert stop_worker(state, seconds=30)
@@ -344,19 +338,6 @@ def test_two_workers_of_one_store_are_one_too_many(location, embedder):
     assert not thread.is_alive()
 
 
-RUN = """
-import sys
-from pathlib import Path
-sys.path.insert(0, sys.argv[1])
-from worker_tools import Hashed
-from migrate.embedders.cache import CachedEmbedder
-import migrate.live.worker
-from migrate.live.worker import Worker, WorkerOptions
-if "slow" in sys.argv:
-    migrate.live.worker._BATCH = 8
-    print(flush=True)
-Worker(sys.argv[2], CachedEmbedder(Hashed(), Path(sys.argv[3])), WorkerOptions(once=True, publish=0.2)).run()
-"""
 MOMENTS = [
     ("folder", "embedded:1"),
     ("folder", "folder written:1"),
@@ -368,11 +349,7 @@ MOMENTS = [
 
 @pytest.mark.parametrize(("location", "moment"), MOMENTS, indirect=["location"])
 def test_a_worker_that_is_killed_loses_nothing(location, moment, embedder, tmp_path):
-    from migrate.files import VARIABLE
-
-    command = [sys.executable, "-c", RUN, str(Path(__file__).parent), location, str(tmp_path / "cache.sqlite")]
-    killed = subprocess.run(command, env={**os.environ, VARIABLE: moment}, check=False)
-    assert killed.returncode == 137
+    call_in_child(work, location, tmp_path / "cache.sqlite", point=moment)
     assert len(list(open_store(location).documents())) == 150
     before = true_ids(location)
     assert len(before) >= 40
@@ -385,13 +362,12 @@ def test_a_worker_that_is_killed_loses_nothing(location, moment, embedder, tmp_p
 
 @every_database
 def test_a_worker_that_is_killed_again_and_again_loses_nothing(location, embedder, tmp_path):
-    command = [sys.executable, "-c", RUN, str(Path(__file__).parent), location, str(tmp_path / "cache.sqlite"), "slow"]
     random, true = np.random.default_rng(len(location)), 40
     for _ in range(2):
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-            process.stdout.readline()
-            time.sleep(random.uniform(0, 0.5))
-            process.kill()
+        process, _ = start_child(work, location, tmp_path / "cache.sqlite", 8)
+        time.sleep(random.uniform(0, 0.5))
+        process.kill()
+        process.join(30)
         found = len(true_ids(location))
         assert found >= true, "no true vector is lost"
         true = found

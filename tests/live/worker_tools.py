@@ -88,3 +88,14 @@ def translate(source_folder, embedder, place, size=40):
     fitted = fit_stitch(source, embedder, stitch="ridge", size=size)
     translate_store(source, fitted, place)
     return open_store(str(place))
+
+
+def work(location, cache, batch=None):
+    """Run a worker to its end."""
+    import migrate.live.worker
+    from migrate.embedders.cache import CachedEmbedder
+
+    if batch is not None:
+        migrate.live.worker._BATCH = batch
+    options = migrate.live.worker.WorkerOptions(once=True, publish=0.2)
+    migrate.live.worker.Worker(location, CachedEmbedder(Hashed(), cache), options).run()

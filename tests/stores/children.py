@@ -5,58 +5,87 @@ A server that has imported what they need forks them: most of a short run is imp
 
 import multiprocessing
 import os
+import resource
+import runpy
 import sys
+import traceback
 
 from migrate.files import VARIABLE
 
-STORES = (
+IMPORTED = (
+    "migrate.cli.main",
+    "migrate.cli.translate",
+    "migrate.fit",
+    "migrate.live.langchain",
+    "migrate.live.worker",
+    "migrate.pipeline",
     "migrate.switch",
     "migrate.sync",
-    "migrate.embedders.cache",
-    "faiss",
-    "chromadb",
-    "pyarrow",
-    "psycopg",
     "apsw",
+    "chromadb",
+    "faiss",
+    "langchain_community.vectorstores.faiss",
+    "psycopg",
+    "pyarrow.parquet",
+    "s3fs",
+    "scipy.sparse",
+    "sentence_transformers",
+    "sklearn.decomposition",
 )
-COMMANDS = ("migrate.cli.main", "migrate.pipeline", "faiss", "scipy.sparse", "sentence_transformers")
-LEXICAL = ("migrate.cli.main", "migrate.pipeline", "faiss", "openai", "sklearn.decomposition")
-"""What commands need whose models are tfidf, or behind an API."""
-
+DEADLINE_S = 200
+"""A child that takes longer hangs; pytest's own limit, which comes later, would not say which it was."""
 _CONTEXT = multiprocessing.get_context("forkserver")
 
 
-def call_in_child(function, *arguments, point=None, imports=STORES):
-    """What a function of a module that can be imported returns; None where the process dies at the point.
-
-    The server is started once, and what it has imported then is what there is.
-    """
-    _CONTEXT.set_forkserver_preload(list(imports))
+def start_child(function, *arguments, point=None):
+    """A process that calls a function of a module that can be imported, and where to receive what it returns."""
+    _CONTEXT.set_forkserver_preload(list(IMPORTED))
     environment = {**os.environ, **({} if point is None else {VARIABLE: point})}
     receiver, sender = _CONTEXT.Pipe(duplex=False)
     process = _CONTEXT.Process(target=_send, args=(sender, environment, function, arguments))
     process.start()
     sender.close()
-    try:
-        returned = receiver.recv()
-    except EOFError:
-        returned = None
-    process.join()
+    return process, receiver
+
+
+def call_in_child(function, *arguments, point=None):
+    """What a function of a module that can be imported returns; None where the process dies at the point."""
+    process, receiver = start_child(function, *arguments, point=point)
+    with receiver:
+        try:
+            if not receiver.poll(DEADLINE_S):
+                process.kill()
+                raise AssertionError(f"{function.__name__}{arguments} did not end within {DEADLINE_S} s")
+            returned = receiver.recv()
+        except EOFError:
+            returned = None
+    process.join(DEADLINE_S)
     assert process.exitcode == (0 if point is None else 137)
     return returned
 
 
-def type_command(arguments, folder, environment, output):
+def run_command(arguments, folder, point=None, largest=None):
+    """The exit code of `lead-migrate` in a folder, None where it dies at the point, and what it prints.
+
+    It may write no file of more than `largest` bytes.
+    """
+    output = folder / "printed"
+    output.unlink(missing_ok=True)
+    environment = {**os.environ, **({} if point is None else {VARIABLE: point})}
+    code = call_in_child(type_command, arguments, folder, environment, output, largest, point=point)
+    return code, output.read_text("utf-8")
+
+
+def type_command(arguments, folder, environment, output, largest=None):
     """Run `lead-migrate` in a folder; what it prints goes to a file. Its exit code."""
     from migrate.cli.main import main
 
+    if largest is not None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (largest, resource.RLIM_INFINITY))
+    _print_to(output, output)
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
-    with output.open("wb") as file:
-        os.dup2(file.fileno(), 1)
-        os.dup2(file.fileno(), 2)
-    sys.stdout, sys.stderr = (os.fdopen(number, "w", buffering=1, encoding="utf-8") for number in (1, 2))
     try:
         main(arguments)
     except SystemExit as end:
@@ -64,9 +93,9 @@ def type_command(arguments, folder, environment, output):
     return 0
 
 
-def start_command(arguments, folder, output, *, prelude="", environment=os.environ, imports=LEXICAL):
+def start_command(arguments, folder, output, *, prelude="", environment=os.environ):
     """Start `lead-migrate`, after some Python, as `type_command` runs it; the process, whose exit code is its own."""
-    _CONTEXT.set_forkserver_preload(list(imports))
+    _CONTEXT.set_forkserver_preload(list(IMPORTED))
     given = (prelude, list(map(str, arguments)), folder, dict(environment), output)
     process = _CONTEXT.Process(target=_command, args=given, daemon=True)
     process.start()
@@ -76,6 +105,26 @@ def start_command(arguments, folder, output, *, prelude="", environment=os.envir
 def _command(prelude, *given):
     exec(prelude, {})
     sys.exit(type_command(*given))
+
+
+def run_script(path, arguments, output, errors):
+    """Run a program in Python as if it were typed; what it prints goes to files. Whether it came to its end."""
+    _print_to(output, errors)
+    sys.argv[:] = [str(path), *arguments]
+    sys.path.insert(0, str(path.parent))
+    try:
+        runpy.run_path(str(path), run_name="__main__")
+    except BaseException:
+        traceback.print_exc()
+        return False
+    return True
+
+
+def _print_to(output, errors):
+    for number, path in ((1, output), (2, errors)):
+        with path.open("ab") as file:
+            os.dup2(file.fileno(), number)
+    sys.stdout, sys.stderr = (os.fdopen(number, "w", buffering=1, encoding="utf-8") for number in (1, 2))
 
 
 def _send(sender, environment, function, arguments):

@@ -14,8 +14,17 @@ from pathlib import Path
 
 import migrate.cli.fit
 import migrate.cli.inspect
-import migrate.stores.faiss.find  # noqa: F401 - once here, rather than in each process
+import migrate.fit
+import migrate.stores.chroma.store
+import migrate.stores.faiss.find
+import migrate.stores.lancedb.store
+import migrate.stores.parquet.kind
+import migrate.stores.pgvector.kind
+import migrate.stores.qdrant.store
+import migrate.stores.sqlite_vec.store  # noqa: F401
 from migrate.cli.main import run
+
+# All that commands import is imported above, once rather than in each process.
 
 
 def limited(arguments, memory, seconds):

@@ -387,6 +387,19 @@ class Pgvector:
         return f"pgvector:{server_url()}#n{time.time_ns():x}"
 
 
+def translate_in_parts(old, stitch, location, state):
+    """Translate a few rows at a time."""
+    import os
+
+    import migrate.translate
+    from migrate.stitch.persistence import load_stitch
+    from migrate.stores import open_store
+
+    os.environ |= {"SOURCE_DATE_EPOCH": "1700000000", "XDG_STATE_HOME": state}
+    migrate.translate._BATCH_BYTES, migrate.translate._FEWEST_ROWS, migrate.translate._PART_BYTES = 1, 32, 1
+    migrate.translate.translate_store(open_store(old), load_stitch(stitch), location)
+
+
 def sync_billed(old, new, cache, bill):
     """Sync a row at a time; every text that is embedded leaves a line in a file. Whether anything was written."""
     import os

@@ -1,11 +1,10 @@
 """Every command on a store of each kind of database, made by its own client; see test_pgvector_runs for PostgreSQL."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
+from children import run_command
 
 import migrate
 from migrate.cli.main import run
@@ -148,14 +147,6 @@ def test_a_stamp_names_the_model_and_another_kind_keeps_the_documents(old, corpu
     assert {d.id: d.text for d in again.documents()} == {d.id: d.text for d in corpus.documents}
 
 
-LIMITED = """
-import resource, sys
-resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, resource.RLIM_INFINITY))  # it stands in for a full disk
-from migrate.cli.main import run
-sys.exit(run(sys.argv[1:]))
-"""
-
-
 @pytest.mark.parametrize("kind", MAKERS)
 def test_a_disk_that_refuses_a_new_database_is_told_as_for_files(kind, source_folder, tmp_path, monkeypatch):
     for module in {"chroma": ["chromadb"], "qdrant": ["qdrant_client"], "lancedb": ["lancedb"]}.get(kind, ["apsw"]):
@@ -165,9 +156,9 @@ def test_a_disk_that_refuses_a_new_database_is_told_as_for_files(kind, source_fo
     stitch, new = str(tmp_path / "stitch"), f"{kind}:{tmp_path}/new" + ("" if kind == "parquet" else "#docs")
     assert run(["fit", str(source_folder), "--target", TARGET, "--stitch", "ridge", "-o", stitch, "-q"]) == 0
     command = ["translate", str(source_folder), stitch, "-o", new, "-q"]
-    done = subprocess.run([sys.executable, "-c", LIMITED, *command], capture_output=True, text=True, check=False)
-    lines = done.stderr.strip().splitlines()
-    assert done.returncode == 5 and len(lines) == 1, done.stderr
+    code, printed = run_command(command, tmp_path, largest=40_000)  # it stands in for a full disk
+    lines = printed.strip().splitlines()
+    assert code == 5 and len(lines) == 1, printed
     assert "disk" in lines[0] or "(ulimit -f)" in lines[0] or "Input/output error" in lines[0]
     assert not (tmp_path / "new").exists()
     assert run(command) == 0

@@ -12,17 +12,15 @@ import time
 import uuid
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
+from children import call_in_child
 from faiss_tools import build, save
-from sync_tools import Hashed, some_records
+from sync_tools import Hashed, some_records, translate_in_parts
 from sync_tools import Parquet as Records
 
-import migrate
 from migrate.errors import LeadMigrateError, StoreError, UsageError
-from migrate.files import VARIABLE
 from migrate.fit import fit_stitch
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
@@ -464,29 +462,9 @@ def test_without_pyarrow_the_extra_is_named(tmp_path, monkeypatch):
         open_store(location)
 
 
-TRANSLATE = """
-import sys
-import migrate.translate
-from migrate.stitch.persistence import load_stitch
-from migrate.stores import open_store
-
-migrate.translate._BATCH_BYTES, migrate.translate._FEWEST_ROWS, migrate.translate._PART_BYTES = 1, 32, 1
-migrate.translate.translate_store(open_store(sys.argv[1]), load_stitch(sys.argv[2]), sys.argv[3])
-"""
-
-
 def translate_in_child(old, stitch, location, state, point=None):
-    """Translate in a process of its own, which dies at a point."""
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(Path(migrate.__file__).parents[1]),
-        "SOURCE_DATE_EPOCH": "1700000000",
-        "XDG_STATE_HOME": str(state),
-        **({} if point is None else {VARIABLE: point}),
-    }
-    command = [sys.executable, "-c", TRANSLATE, old, stitch, location]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == (0 if point is None else 137), done.stderr
+    """Translate a few rows at a time in a process of its own, which dies at a point."""
+    call_in_child(translate_in_parts, old, stitch, location, str(state), point=point)
 
 
 @pytest.fixture

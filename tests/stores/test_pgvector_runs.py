@@ -1,18 +1,17 @@
 """What commands do with tables of a real PostgreSQL: whole migrations, passwords, kills."""
 
 import json
-import os
 import subprocess
 import sys
 import time
 
 import numpy as np
 import pytest
+from children import run_command
 from postgres import connect, server_url
 from test_pgvector import create, location
 
 import migrate
-from migrate.checkpoint.journal import VARIABLE
 from migrate.cli.main import run
 from migrate.embedders import load_embedder
 from migrate.stores import open_store
@@ -125,9 +124,7 @@ def test_a_password_is_nowhere(table, tmp_path, capsys):
 def test_a_run_that_is_killed_ends_complete(table, corpus, tmp_path, point):
     migrate.fit(location(table), "tfidf:12", size=80).save(tmp_path / "stitch")
     words = ["translate", location(table), str(tmp_path / "stitch"), "-o", location("docs_new"), "--quiet"]
-    command = [sys.executable, "-m", "migrate", *words]
-    killed = subprocess.run(command, env={**os.environ, VARIABLE: point}, capture_output=True, text=True, check=False)
-    assert killed.returncode == 137, killed.stderr
+    run_command(words, tmp_path, point)
     assert ("docs_new" in tables()) == (point == "published:1")
     assert run(words) == 0
     new = open_store(location("docs_new"))

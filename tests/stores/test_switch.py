@@ -5,7 +5,6 @@ import re
 import shutil
 import subprocess
 import sys
-import threading
 import time
 from contextlib import closing
 from dataclasses import replace
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from asking import asking
 from children import call_in_child
 from postgres import as_text, connect, server_url
 from switch_tools import (
@@ -387,33 +387,24 @@ def search_lance(location):
 )
 def test_who_searches_all_the_while_gets_one_or_the_other(make, search, tmp_path):
     old, new = make(tmp_path)
-    answers, failures, stop = [], [], threading.Event()
-
-    def read():
-        while not stop.is_set():
-            try:
-                answers.append(search(old))
-            except Exception as error:
-                failures.append(error)
-
+    answers = []
     if make is sqlites:
         before = search(old)
-    reader = threading.Thread(target=read)
-    reader.start()
 
-    def answered():
+    def answered(failures):
         """Waits for an answer to a question that is asked from now on, unless one fails."""
         count = len(answers) + 2
+        end = time.monotonic() + 60
         while len(answers) < count and not failures:
+            assert time.monotonic() < end, "who searches gets no answer"
             time.sleep(0.002)
 
-    for _ in range(5):
-        switch_store(old, new, unproven=True)
-        answered()
-        roll_back(old)
-        answered()
-    stop.set()
-    reader.join()
+    with asking(lambda: answers.append(search(old))) as failures:
+        for _ in range(5):
+            switch_store(old, new, unproven=True)
+            answered(failures)
+            roll_back(old)
+            answered(failures)
     assert not failures
     assert len({tuple(answer) for answer in answers}) == 2, "the answers of two stores, both seen, and no others"
     if make is sqlites:
@@ -459,15 +450,19 @@ def test_who_searches_a_collection_all_the_while_gets_one_or_the_other(make, tmp
         def asked():
             """Waits until questions that are asked from now on have their answers."""
             count = turns.stat().st_size + 2
+            end = time.monotonic() + 60
             while turns.stat().st_size < count and reader.poll() is None:
+                assert time.monotonic() < end, "who searches gets no answer"
                 time.sleep(0.01)
 
-        for _ in range(3):
-            switch_store(old, new, unproven=True)
-            asked()
-            roll_back(old)
-            asked()
-        (tmp_path / "stop").touch()
+        try:
+            for _ in range(3):
+                switch_store(old, new, unproven=True)
+                asked()
+                roll_back(old)
+                asked()
+        finally:
+            (tmp_path / "stop").touch()
         seen = json.loads(reader.stdout.readline())
     assert len(seen["held"]) == 1, "who holds the collection goes on with the old one, without a failure"
     gaps = seen["named"].pop("failure: NotFoundError", 0)

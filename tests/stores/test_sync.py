@@ -4,7 +4,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import threading
 import time
 from contextlib import closing
 from dataclasses import astuple, replace
@@ -14,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import sync_tools as tools
+from asking import asking
 from children import call_in_child
 from sync_tools import Hashed, changed, some_records, sync_billed, truth
 
@@ -241,25 +241,17 @@ def test_who_reads_the_folder_all_the_while_finds_one_or_the_other(tmp_path):
 
     kind, records = tools.Folder(), some_records()
     old = kind.make(tmp_path / "old", records)
-    new, counts, failures, stop = translated(old, tmp_path / "new", Hashed()), set(), [], threading.Event()
+    new, counts, sizes = translated(old, tmp_path / "new", Hashed()), set(), {200}
 
     def read():
-        while not stop.is_set():
-            try:
-                counts.add(faiss.read_index(str(tmp_path / "new/index.faiss")).ntotal)
-            except Exception as error:
-                failures.append(error)
+        counts.add(faiss.read_index(str(tmp_path / "new/index.faiss")).ntotal)
 
-    reader = threading.Thread(target=read)
-    reader.start()
-    sizes = {200}
-    for number in range(3):
-        records[f"more-{number}"] = tools.record(f"more-{number}", f"the text {number}", 1)
-        kind.change(old, None, records)
-        sizes.add(len(records))
-        assert sync_store(open_store(old), open_store(new.info.location), Hashed()).written
-    stop.set()
-    reader.join()
+    with asking(read) as failures:
+        for number in range(3):
+            records[f"more-{number}"] = tools.record(f"more-{number}", f"the text {number}", 1)
+            kind.change(old, None, records)
+            sizes.add(len(records))
+            assert sync_store(open_store(old), open_store(new.info.location), Hashed()).written
     assert not failures
     assert 200 in counts and counts <= sizes
 
