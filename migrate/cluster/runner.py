@@ -326,8 +326,9 @@ class Cluster:
             self.client.register_plugin(TaskOffer(name, task), name=name)  # type: ignore[arg-type]
             yield name
         finally:
-            with suppress(Exception):
-                self.client.unregister_worker_plugin(name)
+            if self.client.status == "running":  # a scheduler that is gone would be waited for
+                with suppress(Exception):
+                    self.client.unregister_worker_plugin(name)
 
     def spread(self, task: RemoteTask | ShardTask, shards: Iterable[Shard]) -> Generator[tuple[Shard, Any], None, None]:
         """Do every shard, and give what comes of it as soon as it is there.
