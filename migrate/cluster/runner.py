@@ -7,12 +7,13 @@ command goes on later.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import queue
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import chain, count, islice
@@ -29,6 +30,8 @@ _AHEAD: Final = 2
 _LOOK_S: Final = 1.0
 _FETCH_S: Final = 30.0
 _CONNECT_S: Final = 30.0
+_ANSWER_S: Final = 2.0
+_ASKED: Final = 8
 _GO_ON: Final = "run the same command again, it continues"
 _LOCAL: Final = "local:"
 _SCHEMES: Final = ("tcp://", "tls://", "ws://", "wss://", "ucx://")
@@ -205,6 +208,22 @@ class DaskRunner:
             yield cluster
 
 
+async def _answer(client: Any, addresses: Sequence[str]) -> bool:
+    """Whether shards can be fetched from the workers themselves, which saves a way through the scheduler.
+
+    Not where they are on a network of their own; then each try would wait. A few workers answer for all.
+    """
+    from distributed.comm import connect
+
+    options = client.security.get_connection_args("client")
+    waiting = (connect(address, timeout=_ANSWER_S, **options) for address in addresses[:_ASKED])
+    comms = await asyncio.gather(*waiting, return_exceptions=True)
+    connected = [comm for comm in comms if not isinstance(comm, BaseException)]
+    for comm in connected:
+        comm.abort()
+    return len(connected) == len(comms)
+
+
 def _close(closable: Any) -> None:
     """Leave a cluster that may be gone already."""
     with suppress(Exception):
@@ -288,6 +307,7 @@ class Cluster:
         }
         if others:
             raise UsageError(worker.other_versions(others))
+        self.client.direct_to_workers = self.client.sync(_answer, self.client, list(found))
 
     def threads(self) -> int:
         """How many threads the workers have now.
