@@ -8,6 +8,7 @@ command goes on later.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import queue
 import time
@@ -193,10 +194,8 @@ class DaskRunner:
                     )
                     stack.callback(_close, local)
                     client = Client(local, set_as_default=False)
-                elif "://" in self.address:
-                    client = Client(self.address, timeout=_CONNECT_S, set_as_default=False)
                 else:
-                    client = Client(scheduler_file=self.address, timeout=_CONNECT_S, set_as_default=False)
+                    client = Client(_scheduler_at(self.address), timeout=_CONNECT_S, set_as_default=False)
             except (OSError, ValueError) as error:  # a TimeoutError is an OSError
                 raise RemoteError(
                     f"no Dask scheduler answers at {self.address} ({str(error) or 'time is up'}); start one with "
@@ -222,6 +221,23 @@ async def _answer(client: Any, addresses: Sequence[str]) -> bool:
     for comm in connected:
         comm.abort()
     return len(connected) == len(comms)
+
+
+def _scheduler_at(address: str) -> str:
+    """An address, or the one that a scheduler has written to its file.
+
+    Raises
+    ------
+    UsageError
+        The file is not one of a scheduler.
+    """
+    if "://" in address:
+        return address
+    try:
+        found = str(json.loads(Path(address).read_bytes())["address"])
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise UsageError(f"{address}: expected what `dask scheduler --scheduler-file` writes; name that file") from error
+    return found
 
 
 def _close(closable: Any) -> None:
