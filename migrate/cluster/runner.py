@@ -15,6 +15,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import chain, count, islice
@@ -195,7 +196,10 @@ class DaskRunner:
                     stack.callback(_close, local)
                     client = Client(local, set_as_default=False)
                 else:
-                    client = Client(_scheduler_at(self.address), timeout=_CONNECT_S, set_as_default=False)
+                    scheduler = _scheduler_at(self.address)
+                    with ThreadPoolExecutor(1) as pool:  # a notebook's thread has a loop of its own
+                        pool.submit(asyncio.run, _shake_hands(scheduler, _CONNECT_S)).result()
+                    client = Client(scheduler, timeout=_CONNECT_S, set_as_default=False)
             except (OSError, ValueError) as error:  # a TimeoutError is an OSError
                 raise RemoteError(
                     f"no Dask scheduler answers at {self.address} ({str(error) or 'time is up'}); start one with "
@@ -207,20 +211,34 @@ class DaskRunner:
             yield cluster
 
 
-async def _answer(client: Any, addresses: Sequence[str]) -> bool:
+async def _shake_hands(address: str, timeout_s: float) -> None:
+    """Make sure that one of Dask's processes answers; its own client waits for any that takes a connection, forever.
+
+    Raises
+    ------
+    OSError
+        None does.
+    """
+    from distributed import Security
+    from distributed.comm import connect
+
+    options = Security().get_connection_args("client")
+    try:
+        comm = await asyncio.wait_for(connect(address, timeout=timeout_s, **options), timeout_s + _ANSWER_S)
+    except (OSError, ValueError):
+        raise
+    except Exception as error:  # whatever comes of reading what another service says
+        raise OSError(f"what answers there does not speak as one: {error}") from error
+    comm.abort()
+
+
+async def _answer(addresses: Sequence[str]) -> bool:
     """Whether shards can be fetched from the workers themselves, which saves a way through the scheduler.
 
     Not where they are on a network of their own; then each try would wait. A few workers answer for all.
     """
-    from distributed.comm import connect
-
-    options = client.security.get_connection_args("client")
-    waiting = (connect(address, timeout=_ANSWER_S, **options) for address in addresses[:_ASKED])
-    comms = await asyncio.gather(*waiting, return_exceptions=True)
-    connected = [comm for comm in comms if not isinstance(comm, BaseException)]
-    for comm in connected:
-        comm.abort()
-    return len(connected) == len(comms)
+    hands = [_shake_hands(address, _ANSWER_S) for address in addresses[:_ASKED]]
+    return not any(await asyncio.gather(*hands, return_exceptions=True))
 
 
 def _scheduler_at(address: str) -> str:
@@ -236,7 +254,9 @@ def _scheduler_at(address: str) -> str:
     try:
         found = str(json.loads(Path(address).read_bytes())["address"])
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise UsageError(f"{address}: expected what `dask scheduler --scheduler-file` writes; name that file") from error
+        raise UsageError(
+            f"{address}: expected a file that `dask scheduler --scheduler-file` wrote; name that"
+        ) from error
     return found
 
 
@@ -323,7 +343,7 @@ class Cluster:
         }
         if others:
             raise UsageError(worker.other_versions(others))
-        self.client.direct_to_workers = self.client.sync(_answer, self.client, list(found))
+        self.client.direct_to_workers = self.client.sync(_answer, list(found))
 
     def threads(self) -> int:
         """How many threads the workers have now.
