@@ -13,6 +13,7 @@ import logging
 import queue
 import time
 import uuid
+import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +26,8 @@ from typing import Any, Final
 from migrate.cluster.files import ROUNDS, KeptCalls, KeptTask, ShardFiles
 from migrate.errors import LeadMigrateError, OutputError, RemoteError, UsageError
 from migrate.runners import LocalRunner, Pool, RemoteTask, Runner, Shard, ShardResult, ShardTask
+
+_log = logging.getLogger(__name__)
 
 _AHEAD: Final = 2
 """Shards for each thread of the workers: one that it does, and one that waits for it."""
@@ -199,7 +202,9 @@ class DaskRunner:
                     scheduler = _scheduler_at(self.address)
                     with ThreadPoolExecutor(1) as pool:  # a notebook's thread has a loop of its own
                         pool.submit(asyncio.run, _shake_hands(scheduler, _CONNECT_S)).result()
-                    client = Client(scheduler, timeout=_CONNECT_S, set_as_default=False)
+                    with warnings.catch_warnings(record=True) as caught:
+                        client = Client(scheduler, timeout=_CONNECT_S, set_as_default=False)
+                    _tell_versions(caught)
             except (OSError, ValueError) as error:  # a TimeoutError is an OSError
                 raise RemoteError(
                     f"no Dask scheduler answers at {self.address} ({str(error) or 'time is up'}); start one with "
@@ -239,6 +244,15 @@ async def _answer(addresses: Sequence[str]) -> bool:
     """
     hands = [_shake_hands(address, _ANSWER_S) for address in addresses[:_ASKED]]
     return not any(await asyncio.gather(*hands, return_exceptions=True))
+
+
+def _tell_versions(caught: Sequence[warnings.WarningMessage]) -> None:
+    """Say in a line what Dask shows as a table: which packages are not the same everywhere."""
+    for warning in caught:
+        lines = [line for line in str(warning.message).splitlines() if line.startswith("| ")]
+        names = ", ".join(line.split("|")[1].strip() for line in lines[1:])
+        if names:
+            _log.warning("versions differ between this process, the Dask scheduler and its workers, of: %s", names)
 
 
 def _scheduler_at(address: str) -> str:
