@@ -63,7 +63,7 @@ def _open(name: str) -> Callable[..., Any]:
         raise UsageError(other_versions({worker.address: __version__}))
     try:
         return offer.task.open()
-    except (LeadMigrateError, ImportError, OSError) as error:  # of the worker's surroundings, and not of the rows that are done
+    except (LeadMigrateError, ImportError, OSError) as error:  # of its surroundings, and not of rows that are done
         raise RemoteError(f"the worker {worker.address} cannot begin: {error}") from error
 
 
