@@ -11,8 +11,8 @@ timed have imported what they need, and each side ends with complete stores. `--
 embedding out. `kills` kills a worker, the scheduler or the coordinator, whichever comes up, at a random moment of a
 translation, starts again what is missing, and compares every file in the end; with `s3` shards go through moto's server
 (pip install 'moto[server]' s3fs). `memory` writes stores of made-up rows, holes in a file, in shards of 8,192, and
-prints the most memory that coordinator and scheduler had. `commit` translates a flat and an IVF index, and prints the memory that it
-takes, beside the size of the vectors. Ends with exit code 1 where an output differs.
+prints the most memory that coordinator and scheduler had. `commit` translates a flat and an IVF index, and
+prints the memory that it takes, beside the size of the vectors. Ends with exit code 1 where an output differs.
 """
 
 from __future__ import annotations
