@@ -1,17 +1,18 @@
 """What a Dask cluster is worth, what is left of it when its processes are killed, and what it takes of memory.
 
-    python benchmarks/cluster.py speed [--rows 100000] [--texts 4096]
+    python benchmarks/cluster.py speed [--rows 100000 ...] [--texts 4096]
     python benchmarks/cluster.py kills [--kills 50] [--rows 20000] [--shards none|folder|s3] [--seed 0]
     python benchmarks/cluster.py memory [--rows 1000000 10000000 100000000]
     python benchmarks/cluster.py commit [--rows 2000000]
 
 `speed` has two workers, which are running already, translate a store and embed a corpus, and two processes on their
-own that do one half each, at the same time; ratios are above 1 where the cluster takes less. `kills`
-kills a worker, the scheduler or the coordinator, whichever comes up, at a random moment of a translation, starts again
-what is missing, and compares every file in the end; with `s3` shards go through moto's server (pip install
-'moto[server]' s3fs). `memory` writes stores of made-up rows, holes in a file, in shards of 8,192, and prints the most
-memory that coordinator and scheduler had. `commit` translates a flat and an IVF index, and prints the memory that it
-takes, beside the size of the vectors. Ends with exit code 1 where an output differs.
+own that do one half each, at the same time; ratios are above 1 where the cluster takes less. All processes that are
+timed have imported what they need, and each side ends with complete stores. `--texts 0` leaves the
+embedding out. `kills` kills a worker, the scheduler or the coordinator, whichever comes up, at a random moment of a
+translation, starts again what is missing, and compares every file in the end; with `s3` shards go through moto's server
+(pip install 'moto[server]' s3fs). `memory` writes stores of made-up rows, holes in a file, in shards of 8,192, and
+prints the most memory that coordinator and scheduler had. `commit` translates a flat and an IVF index, and
+prints the memory that it takes, beside the size of the vectors. Ends with exit code 1 where an output differs.
 """
 
 from __future__ import annotations
@@ -121,8 +122,8 @@ class Took:
 
 def compare_speed(rows: int, texts: int) -> None:
     """Print the seconds of a cluster and of two processes on their own, and the ratio."""
-    print("                two processes      dask, 2 workers            ratio")
-    print("work           wall s    CPU s    wall s    CPU s    of wall   of CPU")
+    import distributed  # noqa: F401 - for those that are forked
+
     with tempfile.TemporaryDirectory() as name, processes(Path(name)) as started:
         folder = Path(name)
         runner = DaskRunner(str(started.file))
@@ -130,24 +131,26 @@ def compare_speed(rows: int, texts: int) -> None:
             (folder / half).mkdir()
             ended(forked(partial(prepare_passages, folder / half, rows if half == "whole" else rows // 2)))
         jobs: dict[str, tuple[Callable[[Path], None], Callable[[Path], None], list[Callable[[Path], None]]]] = {
-            "translate": (
+            f"translate {rows:,}": (
                 lambda output: translate(folder / "whole", output, runner),
                 lambda output: translate(folder / "whole", output, runner),
                 [partial(_translate_alone, folder / half) for half in ("first", "second")],
             ),
-            "embed": (
+            f"embed {texts:,}": (
                 lambda output: embed_passages(64, output, runner),
                 lambda output: embed_passages(texts, output, runner),
                 [partial(_embed_alone, texts // 2) for _ in range(2)],
             ),
         }
+        if not texts:
+            jobs.popitem()
         ended(forked(partial(_wait_for_workers, runner, len(started.workers))))  # a fork takes no threads along
         for work, (warm_up, by_cluster, by_halves) in jobs.items():
             _measure([warm_up], folder / "warm", started)  # workers that are running have imported what they need
             together = _measure([by_cluster], folder / "together", started)
             apart = _measure(by_halves, folder / "apart", started)
             print(
-                f"{work:10} {apart.wall_s:10.1f} {apart.cpu_s:8.1f} {together.wall_s:9.1f} {together.cpu_s:8.1f} "
+                f"{work:20} {apart.wall_s:10.1f} {apart.cpu_s:8.1f} {together.wall_s:9.1f} {together.cpu_s:8.1f} "
                 f"{apart.wall_s / together.wall_s:10.2f} {apart.cpu_s / together.cpu_s:8.2f}",
                 flush=True,
             )
@@ -417,7 +420,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parts = parser.add_subparsers(dest="part", required=True)
     speed = parts.add_parser("speed")
-    speed.add_argument("--rows", type=int, default=100_000)
+    speed.add_argument("--rows", type=int, nargs="+", default=[100_000])
     speed.add_argument("--texts", type=int, default=4_096)
     kills = parts.add_parser("kills")
     kills.add_argument("--kills", type=int, default=50)
@@ -432,7 +435,10 @@ def main() -> None:
     os.environ["SOURCE_DATE_EPOCH"] = "1700000000"
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # clusters that were started end with it
     if arguments.part == "speed":
-        compare_speed(arguments.rows, arguments.texts)
+        print("                          two processes      dask, 2 workers            ratio")
+        print("work                     wall s    CPU s    wall s    CPU s    of wall   of CPU")
+        for number, rows in enumerate(arguments.rows):
+            compare_speed(rows, 0 if number else arguments.texts)
     elif arguments.part == "commit":
         measure_commit(arguments.rows)
     elif arguments.part == "memory":

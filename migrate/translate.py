@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from migrate.checkpoint.folder import LOCAL, Configuration, Place, StoreJob, Work, rows_left, write_store
 from migrate.display import notebook_html
@@ -28,7 +29,14 @@ from migrate.selection.query_log import choosers_of
 from migrate.stitch.fitted import DOCUMENT, FallbackUse, FittedStitch, TranslatedBatch, require_direction
 from migrate.stores import index_recall, open_store
 from migrate.stores.base import Resume, Snapshot, Store, StoreWriter
-from migrate.stores.confidence import ConfidenceFile, Outside, distrust, find_outside, place_confidence
+from migrate.stores.confidence import (
+    ConfidenceFile,
+    Outside,
+    distrust_of,
+    outside_of,
+    place_confidence,
+    read_confidence,
+)
 from migrate.stores.file_store import state_of, verify_files
 from migrate.stores.outputs import FolderOutput, Output, ServerOutput
 from migrate.stores.registry import output_of, path_in
@@ -154,7 +162,7 @@ def translate_store(
     old_recall, recall = index_recall(store), facts["recall"]
     if recall is None and old_recall is not None:
         recall = index_recall(open_store(place.location))
-    new = open_store(place.location)
+    outside = facts["outside"]
     return Translation(
         place.where,
         store.info.count,
@@ -165,8 +173,8 @@ def translate_store(
         source_recall=old_recall,
         index_recall=recall,
         remarks=tuple(facts["remarks"]),
-        outside=find_outside(new),
-        distrust=distrust(new),
+        outside=None if outside is None else Outside(**{**outside, "examples": tuple(outside["examples"])}),
+        distrust=facts["distrust"],
         fallback=fallback,
     )
 
@@ -252,7 +260,22 @@ class _TranslateJob(StoreJob):
         n_true = sum(part.facts["true"] for part in work.parts)
         hashes = self.output.facts(store, work.content, work.digest.of)
         _manifest(store, self.before, self.fitted, self.fallback, n_true, hashes).write(work.content)
-        return {"true": n_true, "recall": writer.recall, "remarks": list(writer.remarks)}
+        return {
+            "true": n_true,
+            "recall": writer.recall,
+            "remarks": list(writer.remarks),
+            **self._confidence_facts(work, order),
+        }
+
+    def _confidence_facts(self, work: Work, order: NDArray[np.int64] | None) -> dict[str, Any]:
+        """What `find_outside` and `distrust` say of the new store, whose rows are `order`, before anybody opens it."""
+        estimator = self.fitted.selection.confidence
+        lowest, reason = (None, None) if estimator is None else (estimator.lowest, distrust_of(estimator.spearman))
+        values = None if lowest is None or reason is not None else read_confidence(work.content, self.total)
+        if lowest is None or values is None:
+            return {"outside": None, "distrust": reason}
+        outside = outside_of(values, lowest, lambda rows: self.store.get(rows if order is None else order[rows]).ids)
+        return {"outside": asdict(outside), "distrust": reason}
 
     def _writer(self, work: Work) -> StoreWriter:
         resume = Resume(work.finished, work.scratch)
@@ -468,12 +491,15 @@ def translated_batches(
         A vector is zero or not finite, before or after.
     """
     start, stop = (0, store.info.count) if shard is None else (shard.start, shard.stop)
-    texts = None
+    documents = None
     if fitted.reads_texts:
         documents = store.documents(None if shard is None else np.arange(start, stop))
-        texts = (document.text for document in documents)
     for batch in store.scan(start, stop, batch_size=rows):
-        words = list(islice(texts, len(batch))) if texts is not None else None
+        words = None
+        if documents is not None:
+            found = list(islice(documents, len(batch)))
+            words = [document.text for document in found]
+            batch = Batch([document.id for document in found], batch.vectors)
         seen(batch)
         yield fitted.translate(batch, words, source=store.info.location, patch=patch)
 

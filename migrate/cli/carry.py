@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     example="lead-migrate carry my-store my-stitch --directions concepts.npz -o carried",
 )
 @click.argument("store", type=options.STORE)
-@click.argument("stitch", type=options.PATH)
+@click.argument("stitch", type=options.STITCH)
 @option(
     "--directions",
     type=options.PATH,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 @options.quiet
 def command(
     store: str,
-    stitch: Path,
+    stitch: Path | str,
     directions: Path | None,
     probes: Path | None,
     labels: Path | None,

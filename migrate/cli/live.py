@@ -73,8 +73,8 @@ def command() -> None:
 )
 @option(
     "--stitch",
-    type=options.PATH,
-    metavar="DIR",
+    type=options.STITCH,
+    metavar="STITCH",
     help="Stitch that the store was translated by, to fit it again.",
     section=_RENEWAL,
 )
@@ -109,7 +109,7 @@ def run(
     on_unsafe: str | None,
     publish: float,
     publish_minutes: float,
-    stitch: Path | None,
+    stitch: Path | str | None,
     source: str | None,
     refit_at: str,
     margin: float,
@@ -164,7 +164,7 @@ def run(
         show(report_text(report))
 
 
-def _renewal(stitch: Path | None, source: str | None, refit_at: str) -> Renewal | None:
+def _renewal(stitch: Path | str | None, source: str | None, refit_at: str) -> Renewal | None:
     from migrate.errors import UsageError
     from migrate.live.renewal import Renewal
     from migrate.reembed.choice import Budget

@@ -100,18 +100,18 @@ def encrypt(store: str, keys: Path, output: Path, force: bool, as_json: bool, qu
     example="lead-migrate private translate to-translate my-stitch -o to-decrypt",
 )
 @click.argument("encrypted", type=options.PATH)
-@click.argument("stitch", type=options.PATH)
+@click.argument("stitch", type=options.STITCH)
 @options.output
 @options.force
 @options.as_json
 @options.quiet
-def translate(encrypted: Path, stitch: Path, output: Path, force: bool, as_json: bool, quiet: bool) -> None:
+def translate(encrypted: Path, stitch: Path | str, output: Path, force: bool, as_json: bool, quiet: bool) -> None:
     """Translate what `private encrypt` has written by an affine STITCH, without being able to read it."""
     from migrate.files import refuse_output
     from migrate.private.exchange import translate_ciphertext
     from migrate.stitch.persistence import load_stitch
 
-    refuse_output(output, encrypted, stitch, force=force)
+    refuse_output(output, encrypted, *options.local_paths(stitch), force=force)
     fitted = load_stitch(stitch)
     _step(
         "translate",

@@ -7,12 +7,16 @@ command goes on later.
 
 from __future__ import annotations
 
+import asyncio
+import json
 import logging
 import queue
 import time
 import uuid
+import warnings
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import chain, count, islice
@@ -23,12 +27,16 @@ from migrate.cluster.files import ROUNDS, KeptCalls, KeptTask, ShardFiles
 from migrate.errors import LeadMigrateError, OutputError, RemoteError, UsageError
 from migrate.runners import LocalRunner, Pool, RemoteTask, Runner, Shard, ShardResult, ShardTask
 
+_log = logging.getLogger(__name__)
+
 _AHEAD: Final = 2
 """Shards for each thread of the workers: one that it does, and one that waits for it."""
 
 _LOOK_S: Final = 1.0
 _FETCH_S: Final = 30.0
 _CONNECT_S: Final = 30.0
+_ANSWER_S: Final = 2.0
+_ASKED: Final = 8
 _GO_ON: Final = "run the same command again, it continues"
 _LOCAL: Final = "local:"
 _SCHEMES: Final = ("tcp://", "tls://", "ws://", "wss://", "ucx://")
@@ -190,10 +198,13 @@ class DaskRunner:
                     )
                     stack.callback(_close, local)
                     client = Client(local, set_as_default=False)
-                elif "://" in self.address:
-                    client = Client(self.address, timeout=_CONNECT_S, set_as_default=False)
                 else:
-                    client = Client(scheduler_file=self.address, timeout=_CONNECT_S, set_as_default=False)
+                    scheduler = _scheduler_at(self.address)
+                    with ThreadPoolExecutor(1) as pool:  # a notebook's thread has a loop of its own
+                        pool.submit(asyncio.run, _shake_hands(scheduler, _CONNECT_S)).result()
+                    with warnings.catch_warnings(record=True) as caught:
+                        client = Client(scheduler, timeout=_CONNECT_S, set_as_default=False)
+                    _tell_versions(caught)
             except (OSError, ValueError) as error:  # a TimeoutError is an OSError
                 raise RemoteError(
                     f"no Dask scheduler answers at {self.address} ({str(error) or 'time is up'}); start one with "
@@ -203,6 +214,64 @@ class DaskRunner:
             cluster = Cluster(client, self.address, self.patience_s)
             cluster.check_workers()
             yield cluster
+
+
+async def _shake_hands(address: str, timeout_s: float) -> None:
+    """Make sure that one of Dask's processes answers; its own client waits for any that takes a connection, forever.
+
+    Raises
+    ------
+    OSError
+        None does.
+    """
+    from distributed import Security
+    from distributed.comm import connect
+
+    options = Security().get_connection_args("client")
+    try:
+        comm = await asyncio.wait_for(connect(address, timeout=timeout_s, **options), timeout_s + _ANSWER_S)
+    except (OSError, ValueError):
+        raise
+    except Exception as error:  # whatever comes of reading what another service says
+        raise OSError(f"what answers there does not speak as one: {error}") from error
+    comm.abort()
+
+
+async def _answer(addresses: Sequence[str]) -> bool:
+    """Whether shards can be fetched from the workers themselves, which saves a way through the scheduler.
+
+    Not where they are on a network of their own; then each try would wait. A few workers answer for all.
+    """
+    hands = [_shake_hands(address, _ANSWER_S) for address in addresses[:_ASKED]]
+    return not any(await asyncio.gather(*hands, return_exceptions=True))
+
+
+def _tell_versions(caught: Sequence[warnings.WarningMessage]) -> None:
+    """Say in a line what Dask shows as a table: which packages are not the same everywhere."""
+    for warning in caught:
+        lines = [line for line in str(warning.message).splitlines() if line.startswith("| ")]
+        names = ", ".join(line.split("|")[1].strip() for line in lines[1:])
+        if names:
+            _log.warning("versions differ between this process, the Dask scheduler and its workers, of: %s", names)
+
+
+def _scheduler_at(address: str) -> str:
+    """An address, or the one that a scheduler has written to its file.
+
+    Raises
+    ------
+    UsageError
+        The file is not one of a scheduler.
+    """
+    if "://" in address:
+        return address
+    try:
+        found = str(json.loads(Path(address).read_bytes())["address"])
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise UsageError(
+            f"{address}: expected a file that `dask scheduler --scheduler-file` wrote; name that"
+        ) from error
+    return found
 
 
 def _close(closable: Any) -> None:
@@ -288,6 +357,7 @@ class Cluster:
         }
         if others:
             raise UsageError(worker.other_versions(others))
+        self.client.direct_to_workers = self.client.sync(_answer, list(found))
 
     def threads(self) -> int:
         """How many threads the workers have now.

@@ -48,7 +48,10 @@ def do(name: str, *arguments: Any) -> Any:
     if name not in opened:
         opened.clear()
         opened[name] = _open(name)
-    return opened[name](*arguments)
+    try:
+        return opened[name](*arguments)
+    except OSError as error:  # which this machine's output has no part in
+        raise RemoteError(f"the worker {get_worker().address} cannot go on: {error}") from error
 
 
 def _open(name: str) -> Callable[..., Any]:
@@ -60,7 +63,7 @@ def _open(name: str) -> Callable[..., Any]:
         raise UsageError(other_versions({worker.address: __version__}))
     try:
         return offer.task.open()
-    except (LeadMigrateError, ImportError) as error:  # of the worker's surroundings, and not of the rows that are done
+    except (LeadMigrateError, ImportError, OSError) as error:  # of its surroundings, and not of rows that are done
         raise RemoteError(f"the worker {worker.address} cannot begin: {error}") from error
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -87,7 +88,11 @@ def stored_confidence(store: Store) -> Vectors | None:
 def distrust(store: Store) -> str | None:
     """Why the confidence of a translated store is not to be used; None where it is, or nobody measured it."""
     manifest = store.info.manifest
-    spearman = manifest.store.confidence_spearman if manifest else None
+    return distrust_of(manifest.store.confidence_spearman if manifest else None)
+
+
+def distrust_of(spearman: float | None) -> str | None:
+    """As `distrust`, of the rank correlation that was measured."""
     return None if spearman is None or spearman >= LEAST_SPEARMAN else unreliable(spearman)
 
 
@@ -117,6 +122,11 @@ def find_outside(store: Store) -> Outside | None:
     values = usable_confidence(store)
     if lowest is None or values is None:
         return None
+    return outside_of(values, lowest, lambda rows: store.get(rows).ids)
+
+
+def outside_of(values: Vectors, lowest: float, ids_of: Callable[[NDArray[np.int64]], Sequence[str]]) -> Outside:
+    """The documents whose confidence, (n,), is below `lowest`; `ids_of` some rows."""
     below = np.flatnonzero(values < lowest)
     worst = below[np.argsort(values[below], kind="stable")[:_EXAMPLES]]
-    return Outside(len(below), len(values), float(lowest), tuple(store.get(worst).ids) if len(worst) else ())
+    return Outside(len(below), len(values), float(lowest), tuple(ids_of(worst)) if len(worst) else ())

@@ -1,7 +1,9 @@
 """Real schedulers and workers, and what is left of a run when they are killed."""
 
 import os
+import resource
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -176,6 +178,30 @@ def test_a_damaged_shard_file_is_made_again(cluster, folder, tmp_path, expected)
         stop.set()
         vandal.join()
     assert victims.digest(tmp_path / "new") == expected
+
+
+@pytest.mark.parametrize("content", ["{}", "no JSON", '"a text"'])
+def test_a_file_that_is_not_of_a_scheduler_is_refused(content, folder, tmp_path):
+    (tmp_path / "scheduler.json").write_text(content)
+    with pytest.raises(UsageError, match=r"scheduler.json: expected a file that `dask scheduler"):
+        run(folder, tmp_path / "new", DaskRunner(str(tmp_path / "scheduler.json")))
+
+
+def test_a_service_that_is_no_scheduler_is_told(folder, tmp_path, monkeypatch):
+    """It takes the connection, and waits for words of its own."""
+    monkeypatch.setattr("migrate.cluster.runner._CONNECT_S", 1.0)
+    with socket.create_server(("127.0.0.1", 0)) as service, pytest.raises(RemoteError, match="no Dask scheduler"):
+        run(folder, tmp_path / "new", DaskRunner(f"tcp://127.0.0.1:{service.getsockname()[1]}"))
+
+
+def test_a_worker_that_cannot_write_is_named(folder, tmp_path):
+    """It has room for no file, as on a full disk."""
+    with processes(tmp_path, workers=1) as started:
+        run(folder, tmp_path / "first", DaskRunner(str(started.file)))
+        resource.prlimit(started.workers[0].pid, resource.RLIMIT_FSIZE, (512, 512))
+        with pytest.raises(RemoteError, match=r"the worker tcp://\S+ cannot begin: .*too large"):
+            run(folder, tmp_path / "new", DaskRunner(str(started.file)))
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_worker_of_another_version_is_refused_by_name(folder, tmp_path):

@@ -18,6 +18,7 @@ from migrate.errors import LeadMigrateError
 from migrate.live.searcher import LiveLimits, LiveSearcher
 from migrate.live.status import status_of
 from migrate.report.live import metrics_text, status_page, status_text
+from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
 from migrate.stores.base import read_all
 
@@ -70,6 +71,17 @@ def test_a_store_is_completed_and_says_so(translated, server, tmp_path, capsys):
     embedder = load_embedder(SMALL, dimensions=24)
     true = embedder.embed_documents(list(open_store(translated).documents()))
     assert np.array_equal(read_all(open_store(translated).scan()).vectors, true)
+
+
+def test_a_stitch_at_a_url_is_fitted_again(translated, server, source_folder, tmp_path, capsys):
+    load_stitch(tmp_path / "st").save(f"memory://{tmp_path.name}/st")
+    live = ("live", "run", translated, "--once", "--budget", "90", "--source", source_folder, "--refit-at", "50%")
+    for place, code in ((f"memory://{tmp_path.name}/none", 4), ("nothing://bucket/st", 2)):
+        assert lead_migrate(*live, "--stitch", place) == code
+        error = capsys.readouterr().err
+        assert place in error and error.count("\n") == 1
+    assert lead_migrate(*live, "--stitch", f"memory://{tmp_path.name}/st", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["true"] == 90
 
 
 def test_a_folder_of_parquet_is_completed(translated, source_folder, tmp_path, capsys):

@@ -223,6 +223,14 @@ def test_a_file_that_was_cut_is_named(name, step, known, place, capsys):
     assert not (place / "out").exists()
 
 
+def test_a_stitch_may_be_at_a_url(place, world):
+    load_stitch("ridge").save(f"memory://{place.name}/ridge")
+    assert run(["private", "translate", "sent", f"memory://{place.name}/ridge", "-o", "out"]) == 0
+    assert sorted(path.name for path in (place / "out").iterdir()) == sorted(
+        p.name for p in (world / "answer").iterdir()
+    )
+
+
 def test_a_missing_file_is_named(place, capsys):
     (place / "sent" / "0000001-000.seal").unlink()
     assert run(["private", "translate", "sent", "ridge", "-o", "out"]) == 4
