@@ -95,6 +95,7 @@ def type_command(arguments, folder, environment, output, largest=None):
 
 def start_command(arguments, folder, output, *, prelude="", environment=os.environ):
     """Start `lead-migrate`, after some Python, as `type_command` runs it; the process, whose exit code is its own."""
+    output.unlink(missing_ok=True)
     _CONTEXT.set_forkserver_preload(list(IMPORTED))
     given = (prelude, list(map(str, arguments)), folder, dict(environment), output)
     process = _CONTEXT.Process(target=_command, args=given, daemon=True)
