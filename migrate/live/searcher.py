@@ -99,6 +99,8 @@ class LiveLimits:
     def __post_init__(self) -> None:
         if self.depth < 1 or self.max_documents < 0 or (self.budget or 0) < 0 or self.max_ms < 0 or self.refresh_s <= 0:
             raise UsageError("expected limits above zero, found one that is not; see LiveLimits")
+        if self.budget is not None and self.budget != int(self.budget):
+            raise UsageError(f"the budget of a searcher is a number of documents, not a share: found {self.budget}")
         if not 0 <= self.sampled <= 1:
             raise UsageError(f"the share of queries that is kept must be between 0 and 1, not {self.sampled}")
 

@@ -121,6 +121,8 @@ def test_searchers_share_a_budget(live, server):
     assert len(embedded(server)) == 6
     with pytest.raises(UsageError, match="above zero"):
         LiveLimits(budget=-1)
+    with pytest.raises(UsageError, match="a number of documents, not a share: found 0.1"):
+        LiveLimits(budget=0.1)
 
 
 def test_a_query_has_only_so_many_documents_embedded_and_the_others_are_queued(live, server, folder):
