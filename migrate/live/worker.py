@@ -371,11 +371,22 @@ class Worker:
 
     def _room(self) -> int:
         """How many more documents may become true."""
-        budget, done = self.options.budget, len(self.survey.true) + len(self.writer.waiting)
-        if budget is None or budget.unit not in ("share", "documents"):
+        most = self._most()
+        if most is None:
             return self.survey.count
-        most = budget.amount * self.survey.count if budget.unit == "share" else budget.amount
-        return max(round(most) - done, 0)
+        return max(most - len(self.survey.true) - len(self.writer.waiting), 0)
+
+    def _most(self) -> int | None:
+        """The budget in documents, where it is one of documents."""
+        budget = self.options.budget
+        if budget is None or budget.unit not in ("share", "documents"):
+            return None
+        return round(budget.amount * self.survey.count if budget.unit == "share" else budget.amount)
+
+    def _may_judge(self) -> bool:
+        """Whether the verdict may have documents embedded: of a budget in documents, it gets what workers have left."""
+        most = self._most()
+        return most is None or self.state.counters()["embedded_by_worker"] < most
 
     def _documents(self, ids: Sequence[str]) -> list[Document]:
         rows = np.array([self.survey.rows[doc_id] for doc_id in ids], dtype=np.int64)
@@ -471,7 +482,7 @@ class Worker:
         queries = self.state.kept_queries(monitor.last, limit=_MOST_QUERIES)
         is_time = now or len(queries) >= _LOOK_QUERIES or time.monotonic() - self._looked_at >= _LOOK_S
         self._looked_at = time.monotonic() if is_time else self._looked_at
-        if is_time and len(queries) >= monitor.wants:
+        if is_time and len(queries) >= monitor.wants and self._may_judge():
             true = self.survey.true
             is_true = np.array([doc_id in true for batch in self.store.scan() for doc_id in batch.ids], dtype=bool)
             try:

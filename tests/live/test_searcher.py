@@ -121,7 +121,7 @@ def test_searchers_share_a_budget(live, server):
     assert len(embedded(server)) == 6
     with pytest.raises(UsageError, match="above zero"):
         LiveLimits(budget=-1)
-    with pytest.raises(UsageError, match="a number of documents, not a share: found 0.1"):
+    with pytest.raises(UsageError, match=r"a number of documents, not a share: found 0\.1"):
         LiveLimits(budget=0.1)
 
 

@@ -420,6 +420,12 @@ def test_served_queries_come_to_a_verdict(location, embedder):
         assert monitor.calibration is not None or monitor.high.count
         assert state.worker().verdict["outcome"] in set(map(str, Outcome))
         assert state.history()
+        assert state.counters()["embedded_by_worker"] >= 41, "the verdict's documents count"
+        state.keep_queries(queries[:60])
+    for budget, looks in (("41", False), ("150", True)):
+        Worker(location, embedder, options(budget=Budget.parse(budget))).run()
+        with state_of(location) as state:
+            assert (Monitor.of_json(state.noted(MONITOR)).last > monitor.last) == looks
 
 
 @pytest.fixture
