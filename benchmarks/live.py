@@ -61,6 +61,8 @@ KEPT = 10
 SPREAD = 0.15
 """What a made-up document has of its own in either space: with it they are as hard to translate as real ones."""
 PARTS = 10
+WORKERS_SHARE = 0.3
+"""Of what may be embedded; the rest is for queries."""
 SLOWEST_ANSWER_S = 60.0
 CLOSE = 2e-4
 HERE = Path(__file__)
@@ -232,7 +234,7 @@ class Fleet:
 
     def __init__(self, folder: Path, port: int, limits: LiveLimits, arguments: argparse.Namespace) -> None:
         self.folder, self.port, self.limits = folder, port, limits
-        self.budget = f"{arguments.budget / 2:.1%}"  # queries stop at the whole of it
+        self.budget = f"{arguments.budget * WORKERS_SHARE:.1%}"
         self.refit_at, self.worker_kills = arguments.refit_at, arguments.worker_kills
         self.spawn = multiprocessing.get_context("spawn")
         self.servers: dict[int, Any] = {}
@@ -547,7 +549,7 @@ def main() -> None:
     limits = LiveLimits(
         depth=arguments.depth,
         max_documents=arguments.max_documents,
-        budget=max(round(arguments.budget * arguments.documents) - PAIRS, 0),
+        budget=max(round(arguments.budget * arguments.documents * (1 - WORKERS_SHARE)) - PAIRS, 0),
         max_ms=arguments.max_ms,
         refresh_s=2.0,
     )

@@ -75,8 +75,8 @@ class LiveLimits:
     max_documents
         Documents that a query may have embedded; 0 leaves all of them to the worker.
     budget
-        Queries have no more documents embedded once all searchers of the store and its worker have embedded so many;
-        None for no end. They hear of each other every `refresh_s` seconds, and what is under way comes to its end.
+        Documents that queries may have embedded in all, by all searchers of the store; None for no end. They hear of
+        each other every `refresh_s` seconds, and what is under way comes to its end. The worker has a budget of its own.
     max_ms
         Milliseconds that a query may wait for them. What is late serves the next one.
     sampled
@@ -194,7 +194,7 @@ class LiveSearcher:
         known = model_of(store)
         embedders = [_as_noted(_behind_cache(embedder, cache), known) for embedder in _embedders(store, models)]
         self._state = LiveState(state_path(store))
-        self._embedded = _embedded(self._state.counters())
+        self._embedded = int(self._state.counters()["embedded_by_queries"])
         self._vectors: dict[ModelIdentity, TrueVectors] = {
             embedder.identity: TrueVectors(embedder, memory_bytes=self.limits.memory_bytes, count=self._count)
             for embedder in embedders
@@ -411,7 +411,7 @@ class LiveSearcher:
         if budget is None:
             return most
         with self._lock:
-            return max(min(most, budget - self._embedded - _embedded(self._buffer.counts)), 0)
+            return max(min(most, budget - self._embedded - int(self._buffer.counts["embedded_by_queries"])), 0)
 
     def _documents(
         self, generation: Generation, ids: Sequence[str], hashes: Mapping[str, bytes]
@@ -511,7 +511,7 @@ class LiveSearcher:
     def _write_down(self) -> None:
         with self._lock:
             buffer, self._buffer = self._buffer, _Buffer()
-            self._embedded += _embedded(buffer.counts)
+            self._embedded += int(buffer.counts["embedded_by_queries"])
         uncertainty = self._generation.uncertainty
         try:
             if buffer.wanted:
@@ -524,19 +524,14 @@ class LiveSearcher:
                 self._state.count(buffer.counts)
                 buffer.counts.clear()
             if self.limits.budget is not None:
-                self._embedded = _embedded(self._state.counters())
+                self._embedded = int(self._state.counters()["embedded_by_queries"])
         finally:
             with self._lock:  # what could not be written waits for the next time
-                self._embedded -= _embedded(buffer.counts)
+                self._embedded -= int(buffer.counts["embedded_by_queries"])
                 self._buffer.counts.update(buffer.counts)
                 for doc_id, wanted in buffer.wanted.items():
                     self._buffer.wanted[doc_id] += wanted
                 self._buffer.queries[:0] = buffer.queries
-
-
-def _embedded(counts: Mapping[Counter, float]) -> int:
-    """How many documents were embedded, whoever it was for."""
-    return int(counts.get("embedded_by_queries", 0) + counts.get("embedded_by_worker", 0))
 
 
 def _without(
