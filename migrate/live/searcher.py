@@ -76,7 +76,7 @@ class LiveLimits:
         Documents that a query may have embedded; 0 leaves all of them to the worker.
     budget
         Documents that queries may have embedded in all, by all searchers of the store; None for no end. They hear of
-        each other every `refresh_s` seconds, and what is under way comes to its end. The worker has a budget of its own.
+        each other every `refresh_s` seconds, and what is under way comes to its end. The worker has its own budget.
     max_ms
         Milliseconds that a query may wait for them. What is late serves the next one.
     sampled
