@@ -29,7 +29,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -48,6 +48,7 @@ from migrate.embedders import Embedder, load_embedder
 from migrate.embedders.cache import CachedEmbedder
 from migrate.fit import fit_stitch
 from migrate.live.searcher import LiveLimits, LiveSearcher
+from migrate.live.status import status_of
 from migrate.report.terminal import table
 from migrate.search.runs import Run
 from migrate.stores import open_store
@@ -61,8 +62,8 @@ KEPT = 10
 SPREAD = 0.15
 """What a made-up document has of its own in either space: with it they are as hard to translate as real ones."""
 PARTS = 10
-WORKERS_SHARE = 0.3
-"""Of what may be embedded; the rest is for queries."""
+WORKERS_SHARE = 0.1
+"""Of what may be embedded, with the pairs of the stitch; the rest is for queries."""
 SLOWEST_ANSWER_S = 60.0
 CLOSE = 2e-4
 HERE = Path(__file__)
@@ -460,28 +461,31 @@ def lost_vectors(world: World, answers: Sequence[Answer | None], folder: Path, p
     return len(served), sum(not cached and not is_true[row] for row, cached in zip(ordered, known, strict=True))
 
 
-def print_overhead(folder: Path, port: int, world: World, limits: LiveLimits) -> None:
+def print_overhead(folder: Path, port: int, world: World, depths: Iterable[int]) -> None:
     """What ranking again costs where no vector is missing: the same queries with and without."""
-    limits = LiveLimits(depth=limits.depth, max_documents=limits.depth, max_ms=10_000)
-    with LiveSearcher(folder / "store", embedder_at(port, folder / "cache.sqlite"), limits=limits) as searcher:
-        queries = world.new_queries[np.unique(world.log)[:200]]
-        while any(searcher.search(query).untrue for query in queries):
-            time.sleep(0.2)
-        bare, live, processor = [], [], []
-        for query in np.tile(queries, (3, 1)):
-            started, used = time.perf_counter(), time.thread_time()
-            searcher.generation.index.search(query[None], limits.depth)
-            between, used_between = time.perf_counter(), time.thread_time()
-            searcher.search(query)
-            bare.append(between - started)
-            live.append(time.perf_counter() - between)
-            processor.append((time.thread_time() - used_between) - (used_between - used))
-    bare_ms, live_ms = np.array(bare) * 1e3, np.array(live) * 1e3
-    print(
-        f"\nno vector missing: bare search median {np.median(bare_ms):.2f} ms, p99 {np.percentile(bare_ms, 99):.2f}; "
-        f"live {np.median(live_ms):.2f}, {np.percentile(live_ms, 99):.2f}; overhead at the median "
-        f"{np.median(live_ms - bare_ms):.2f} ms, {np.median(processor) * 1e3:.2f} ms of processor time"
-    )
+    print()
+    for depth in depths:
+        limits = LiveLimits(depth=depth, max_documents=depth, max_ms=10_000)
+        with LiveSearcher(folder / "store", embedder_at(port, folder / "cache.sqlite"), limits=limits) as searcher:
+            queries = world.new_queries[np.unique(world.log)[:200]]
+            while any(searcher.search(query).untrue for query in queries):
+                time.sleep(0.2)
+            bare, live, processor = [], [], []
+            for query in np.tile(queries, (3, 1)):
+                started, used = time.perf_counter(), time.thread_time()
+                searcher.generation.index.search(query[None], depth)
+                between, used_between = time.perf_counter(), time.thread_time()
+                searcher.search(query)
+                bare.append(between - started)
+                live.append(time.perf_counter() - between)
+                processor.append((time.thread_time() - used_between) - (used_between - used))
+        bare_ms, live_ms = np.array(bare) * 1e3, np.array(live) * 1e3
+        print(
+            f"no vector missing, depth {depth}: bare search median {np.median(bare_ms):.2f} ms, p99 "
+            f"{np.percentile(bare_ms, 99):.2f}; live {np.median(live_ms):.2f}, {np.percentile(live_ms, 99):.2f}; "
+            f"overhead at the median {np.median(live_ms - bare_ms):.2f} ms, {np.median(processor) * 1e3:.2f} ms of "
+            "processor time"
+        )
 
 
 def replay_through_embedflow(
@@ -490,7 +494,8 @@ def replay_through_embedflow(
     """The same log through EmbedFlow, in its own interpreter, with as many documents a query."""
     facts = {"folder": str(folder), "port": port, "depth": limits.depth, "misses": limits.max_documents}
     script = str(HERE.with_name("live_embedflow.py"))
-    subprocess.run([python, script, json.dumps({**facts, "clients": clients})], check=True)
+    command = [str(Path(python).absolute()), script, json.dumps({**facts, "clients": clients})]
+    subprocess.run(command, check=True, cwd=folder)  # it leaves a log where it runs
     lines = (json.loads(line) for line in (folder / "embedflow.jsonl").read_text().splitlines())
     answers: list[Answer | None] = [None] * sum(1 for _ in (folder / "embedflow.jsonl").open())
     for line in lines:
@@ -533,7 +538,7 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--worker-kills", type=float, default=0.5, help="the share of the kills that hits the worker")
-    parser.add_argument("--refit-at", default="2%,5%", help="shares at which the worker fits the stitch again")
+    parser.add_argument("--refit-at", default="2%,5%,9%", help="shares at which the worker fits the stitch again")
     parser.add_argument("--space", default="mpnet", help="the old one")
     parser.add_argument("--stitch", default="auto")
     parser.add_argument("--depth", type=int, default=200)
@@ -549,7 +554,7 @@ def main() -> None:
     limits = LiveLimits(
         depth=arguments.depth,
         max_documents=arguments.max_documents,
-        budget=max(round(arguments.budget * arguments.documents * (1 - WORKERS_SHARE)) - PAIRS, 0),
+        budget=round(arguments.budget * arguments.documents * (1 - WORKERS_SHARE)),
         max_ms=arguments.max_ms,
         refresh_s=2.0,
     )
@@ -608,7 +613,7 @@ def report(world: World, folder: Path, port: int, limits: LiveLimits, arguments:
     print_parts("live", world, answers, full_run)
     bare = np.array([answer.bare_s for answer in answers if answer and not np.isnan(answer.bare_s)]) * 1e3
     print(f"\nbare search meanwhile: median {np.median(bare):.1f} ms, p99 {np.percentile(bare, 99):.0f} ms")
-    print_overhead(folder, port, world, limits)
+    print_overhead(folder, port, world, dict.fromkeys((LiveLimits().depth, limits.depth)))
     after = read_all(open_store(folder / "store").scan()).vectors
     mixed = mixed_answers(world, answers, (before, after))
     served, lost = lost_vectors(world, answers, folder, port)
@@ -620,6 +625,8 @@ def report(world: World, folder: Path, port: int, limits: LiveLimits, arguments:
         f"failed queries {len(replay.failed)}; mixed-model answers {mixed}; lost true vectors {lost} of {served:,} "
         f"served; {asked:,} embeddings of {unique_rows(embedded):,} documents; {is_true.sum():,} true in the store"
     )
+    status = status_of(str(folder / "store"))
+    print(f"the stitch was fitted again {status.counters['refits']:.0f} times; the worker's verdict: {status.verdict}")
     for message in replay.failed[:3]:
         print(message)
     if arguments.embedflow:

@@ -97,12 +97,16 @@ class LiveLimits:
     memory_bytes: int = 512 << 20
 
     def __post_init__(self) -> None:
-        if self.depth < 1 or self.max_documents < 0 or (self.budget or 0) < 0 or self.max_ms < 0 or self.refresh_s <= 0:
-            raise UsageError("expected limits above zero, found one that is not; see LiveLimits")
-        if self.budget is not None and self.budget != int(self.budget):
-            raise UsageError(f"the budget of a searcher is a number of documents, not a share: found {self.budget}")
-        if not 0 <= self.sampled <= 1:
-            raise UsageError(f"the share of queries that is kept must be between 0 and 1, not {self.sampled}")
+        least = {"depth": 1, "max_documents": 0, "memory_bytes": 0} | ({} if self.budget is None else {"budget": 0})
+        for name, smallest in least.items():
+            number = getattr(self, name)
+            if not isinstance(number, int) or number < smallest:
+                raise UsageError(f"LiveLimits: expected {name} as a whole number from {smallest} on, found {number!r}")
+        if not (self.max_ms >= 0 and self.refresh_s > 0 and 0 <= self.sampled <= 1):  # also where one is not a number
+            raise UsageError(
+                "LiveLimits: expected max_ms from 0 on, refresh_s above 0, and sampled from 0 to 1, found "
+                f"{self.max_ms}, {self.refresh_s} and {self.sampled}"
+            )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -287,8 +291,8 @@ class LiveSearcher:
         StoreError, OutputError, RemoteError
             They cannot be read.
         """
-        found = self._generation.texts.find(ids)
-        return [found[doc_id] for doc_id in ids if doc_id in found]
+        documents = self._generation.texts.find(ids)
+        return [documents[doc_id] for doc_id in ids if doc_id in documents]
 
     def refresh(self) -> None:
         """Look now whether another store has come to the location, and write down what was counted.
@@ -314,13 +318,13 @@ class LiveSearcher:
     def _answer(
         self,
         generation: Generation,
-        asked: tuple[str | Vectors, Vectors],
+        embedded_query: tuple[str | Vectors, Vectors],
         hits: Hits,
         k: int,
         where: Any,
         started: float,
     ) -> LiveAnswer:
-        query, vector = asked
+        query, vector = embedded_query
         metric, cosine = generation.store.info.metric, is_cosine(generation.store.info)
         kept = max(k, _MONITORED)
         pool = hits.ids[: max(self.limits.depth, k)]
@@ -358,14 +362,16 @@ class LiveSearcher:
         vectors, hashes = generation.vectors, generation.texts.hashes(pool.ids)
         lacking = generation.untrue(pool.ids, hashes)
         ids = [pool.ids[place] for place in lacking.tolist()]
-        own = [hashes[place] for place in lacking.tolist()]
+        lacking_hashes = [hashes[place] for place in lacking.tolist()]
         self._want(ids, lacking)
         metric, cosine = generation.store.info.metric, is_cosine(generation.store.info)
-        found, rows = vectors.in_memory(own)
-        if len(found) < len(own) and self._look_up(generation, _without(ids, own, found), deadline):
-            found, rows = vectors.in_memory(own)
+        found, rows = vectors.in_memory(lacking_hashes)
+        if len(found) < len(lacking_hashes) and self._look_up(
+            generation, _without(ids, lacking_hashes, found), deadline
+        ):
+            found, rows = vectors.in_memory(lacking_hashes)
         scores: NDArray[np.floating] = pool.scores
-        if len(found) < len(own):
+        if len(found) < len(lacking_hashes):
             translated = generation.texts.vectors(ids)
 
             def estimates() -> NDArray[np.floating]:
@@ -375,18 +381,18 @@ class LiveSearcher:
                 return estimate_scores(query, pool.scores[lacking], translated, found, true, metric=metric)
 
             order = np.argsort(estimates() if metric == "l2" else -estimates(), kind="stable").tolist()
-            if self._embed(generation, _without(ids, own, found, order), deadline):
-                found, rows = vectors.in_memory(own)
+            if self._embed(generation, _without(ids, lacking_hashes, found, order), deadline):
+                found, rows = vectors.in_memory(lacking_hashes)
             scores = np.array(pool.scores, np.float64)
             scores[lacking] = estimates()
-        return _Ranked(scores, lacking[found], unit_rows(rows) if cosine else rows, len(own) - len(found))
+        return _Ranked(scores, lacking[found], unit_rows(rows) if cosine else rows, len(lacking_hashes) - len(found))
 
     def _want(self, ids: Sequence[str], places: NDArray[np.intp]) -> None:
         """Note documents without a true vector in the store, and their places in a pool."""
         with self._lock:
-            wanted = self._buffer.wanted
+            demand = self._buffer.wanted
             for doc_id, more in zip(ids, (1 / (places + 1)).tolist(), strict=True):
-                wanted[doc_id] += more
+                demand[doc_id] += more
 
     def _look_up(self, generation: Generation, hashes: Mapping[str, bytes], deadline: float) -> bool:
         """Take into memory what the cache has; whether it was asked."""
@@ -418,11 +424,11 @@ class LiveSearcher:
     ) -> dict[bytes, Document]:
         """Documents by the hash of their text, as long as that is still their text."""
         try:
-            found = generation.texts.find(ids)
+            documents = generation.texts.find(ids)
         except LeadMigrateError as error:
             _LOG.warning("documents are ranked by the vectors of the store: %s", error)
             return {}
-        return {hashes[doc_id]: document for doc_id, document in found.items()}
+        return {hashes[doc_id]: document for doc_id, document in documents.items()}
 
     def _note(
         self,
@@ -515,7 +521,7 @@ class LiveSearcher:
         uncertainty = self._generation.uncertainty
         try:
             if buffer.wanted:
-                self._state.want({i: (wanted, uncertainty(i)) for i, wanted in buffer.wanted.items()})
+                self._state.want({i: (weight, uncertainty(i)) for i, weight in buffer.wanted.items()})
                 buffer.wanted.clear()
             if buffer.queries:
                 self._state.keep_queries(buffer.queries)
@@ -529,8 +535,8 @@ class LiveSearcher:
             with self._lock:  # what could not be written waits for the next time
                 self._embedded -= int(buffer.counts["embedded_by_queries"])
                 self._buffer.counts.update(buffer.counts)
-                for doc_id, wanted in buffer.wanted.items():
-                    self._buffer.wanted[doc_id] += wanted
+                for doc_id, weight in buffer.wanted.items():
+                    self._buffer.wanted[doc_id] += weight
                 self._buffer.queries[:0] = buffer.queries
 
 
@@ -546,9 +552,9 @@ def _without(
 
 def _embedders(store: Any, models: Models) -> list[Embedder]:
     if models is None or isinstance(models, str):
-        known = model_of(store)
-        spec = models or known.spec
-        options = recorded_options(known) if spec == known.spec else {}
+        model = model_of(store)
+        spec = models or model.spec
+        options = recorded_options(model) if spec == model.spec else {}
         return [load_embedder(spec, state=folder_of(store), **options)]
     return [models] if isinstance(models, Embedder) else list(models)
 

@@ -71,12 +71,13 @@ MONITOR: Final = _MONITOR
 class WorkerOptions:
     """How a worker works.
 
-    `budget` is in documents or a share of the store, all that are true among them, or in tokens or dollars that the
-    worker spends in all its runs; None for the whole store. `queue_only` leaves alone what nobody asked for. `publish`
-    is the share of a store in files, 0-1, that waits for a new folder, `publish_s` the seconds after which that does
-    not matter; `survey_s` the seconds after which a database is looked through for new and changed documents. `once`
-    ends a run when there is nothing left to write. `on_unsafe` is a shell command, run when the verdict becomes NOT
-    SAFE, with the verdict as JSON on its standard input. `renewal` says when the stitch is fitted again.
+    `budget` is in documents or a share of the store, and no more are embedded once so many are, by whomever; or in
+    tokens or dollars that the worker spends in all its runs; None for the whole store. What is embedded already is
+    written in any case. `queue_only` leaves alone what nobody asked for. `publish` is the share of a store in files,
+    0-1, that waits for a new folder, `publish_s` the seconds after which that does not matter; `survey_s` the seconds
+    after which a database is looked through for new and changed documents. `once` ends a run when there is nothing
+    left to write. `on_unsafe` is a shell command, run when the verdict becomes NOT SAFE, with the verdict as JSON on
+    its standard input. `renewal` says when the stitch is fitted again.
     """
 
     budget: Budget | None = None
@@ -95,15 +96,19 @@ class WorkerOptions:
 
 @dataclass
 class Survey:
-    """What a store holds: hashes of the `texts` by id, of those that are `true` too, and what is `left`, in order.
+    """What a store holds: hashes of the `texts` by id, of those that are `true` too, and what else is `left`, in order.
 
-    `bitwise` says that all that is true is so to the last bit; `refused` are texts that the model takes no vector of.
+    `embedded` are those whose vectors the cache has and the store has not, `by_queries` how many queries had had
+    embedded by then. `bitwise` says that all that is true is so to the last bit; `refused` are texts that the model
+    takes no vector of.
     """
 
     count: int = 0
     true: dict[str, bytes] = field(default_factory=dict)
     texts: dict[str, bytes] = field(default_factory=dict)
+    embedded: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
+    by_queries: int = 0
     rows: dict[str, int] = field(default_factory=dict)
     refused: int = 0
     bitwise: bool = True
@@ -111,7 +116,7 @@ class Survey:
     @property
     def is_complete(self) -> bool:
         """Whether every document has its true vector, but those that the model refuses."""
-        return not self.left and len(self.true) + self.refused == self.count
+        return not self.embedded and not self.left and len(self.true) + self.refused == self.count
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,8 +215,8 @@ class Worker:
                 self._say(phase, message)
                 self._note_history(now=True)
                 del self.store  # a folder that a database gives to one process is free again
-        found = self.survey
-        return WorkerReport(phase, found.count, len(found.true), found.refused, found.bitwise, message)
+        survey = self.survey
+        return WorkerReport(phase, survey.count, len(survey.true), survey.refused, survey.bitwise, message)
 
     def _work(self) -> tuple[WorkerPhase, str]:
         while True:
@@ -263,18 +268,18 @@ class Worker:
         return self._end()
 
     def _end(self) -> tuple[WorkerPhase, str]:
-        found = self.survey
-        if found.is_complete:
-            refused = f", but {found.refused:,} that it refuses" if found.refused else ""
-            equal = "to the bit, as a full re-embed has them" if found.bitwise else "as the store can hold them"
-            return "complete", f"all {len(found.true):,} vectors are the model's own{refused}, {equal}"
-        if found.left and not self.options.queue_only:
+        survey = self.survey
+        if survey.is_complete:
+            refused = f", but {survey.refused:,} that it refuses" if survey.refused else ""
+            equal = "to the bit, as a full re-embed has them" if survey.bitwise else "as the store can hold them"
+            return "complete", f"all {len(survey.true):,} vectors are the model's own{refused}, {equal}"
+        if survey.left and not self.options.queue_only:
             return "paused", f"the budget of {self.options.budget} is used up"
         return "running", "nothing more was asked for"
 
     def _is_settled(self) -> bool:
         """Whether the survey still says what the store holds; makes one where that may be otherwise."""
-        if not self.survey.left and not self.survey.is_complete:
+        if not self.survey.embedded and not self.survey.left and not self.survey.is_complete:
             before = len(self.survey.true)
             self._survey()
             return len(self.survey.true) == before or self.survey.is_complete
@@ -283,7 +288,9 @@ class Worker:
     # What there is to do.
 
     def _is_other(self) -> bool:
-        """Whether the store may hold other documents than the survey has seen."""
+        """Whether the store may hold other documents than the survey has seen, or the cache many more."""
+        if self._embedded_by_queries() >= max(self.options.publish * self.survey.count, 1):
+            return True
         files = as_files(self.store)
         if files is None or self._surveyed_at == -np.inf:
             return time.monotonic() - self._surveyed_at >= self.options.survey_s
@@ -302,17 +309,18 @@ class Worker:
         store = self.store = open_store(self.location)
         _check_fits(store, self.embedder)
         self._adopt(store)
-        refused, known, found = self.state.refused(), self.state.true_documents(), Survey(store.info.count)
-        ranked: list[tuple[bool, float, int, str]] = []
+        refused, marked, survey = self.state.refused(), self.state.true_documents(), Survey(store.info.count)
+        survey.by_queries = int(self.state.counters()["embedded_by_queries"])
+        ranked: list[tuple[float, int, str]] = []
         confidence, cosine = _confidence(store), is_cosine(store.info)
         for start, ids, vectors, documents in _blocks(store):
             cached = self.embedder.find(documents, "document")
             for place, document in enumerate(documents):
                 digest, row = text_hash(document.text), start + place
-                found.rows[ids[place]] = row
-                found.texts[document.id] = digest
+                survey.rows[ids[place]] = row
+                survey.texts[document.id] = digest
                 if refused.get(document.id, (None,))[0] == digest:
-                    found.refused += 1
+                    survey.refused += 1
                     continue
                 true = cached.get(place)
                 sure = 0.0 if confidence is None or np.isnan(confidence[row]) else float(confidence[row])
@@ -321,15 +329,19 @@ class Worker:
                 else:
                     same, bitwise = _same(vectors[place], true, cosine=cosine)
                 if same:
-                    found.true[document.id] = digest
-                    found.bitwise &= bitwise
+                    survey.true[document.id] = digest
+                    survey.bitwise &= bitwise
+                elif true is not None:
+                    survey.embedded.append(document.id)
                 else:
-                    ranked.append((true is None, sure, row, document.id))
-        found.left = [doc_id for *_, doc_id in sorted(ranked, reverse=True)]  # taken from the end
-        self.state.unmark([doc_id for doc_id, digest in known.items() if found.true.get(doc_id) != digest])
-        self.state.mark_true({doc_id: own for doc_id, own in found.true.items() if known.get(doc_id) != own})
-        self.state.accept(refused.keys() & set(found.left))
-        self.survey, self._surveyed_at = found, time.monotonic()
+                    ranked.append((sure, row, document.id))
+        survey.left = [doc_id for *_, doc_id in sorted(ranked, reverse=True)]  # taken from the end
+        self.state.unmark([doc_id for doc_id, digest in marked.items() if survey.true.get(doc_id) != digest])
+        self.state.mark_true(
+            {doc_id: digest_now for doc_id, digest_now in survey.true.items() if marked.get(doc_id) != digest_now}
+        )
+        self.state.accept(refused.keys() & set(survey.left))
+        self.survey, self._surveyed_at = survey, time.monotonic()
         self.writer.waiting = {}
 
     def _adopt(self, store: Store) -> None:
@@ -347,46 +359,42 @@ class Worker:
             fresh = replace(Monitor.of_json(kept).new_epoch(), last=max(last, kept["last"]), margin=self.options.margin)
             self.state.note(_MONITOR, {**fresh.as_json(), "translation": translation})
         else:  # another margin is another question to the same scores
-            known = Monitor() if kept is None else Monitor.of_json(kept)
-            asked = replace(known, margin=self.options.margin)
-            self.state.note(_MONITOR, {**asked.as_json(), "translation": translation})
+            monitor = Monitor() if kept is None else Monitor.of_json(kept)
+            adopted = replace(monitor, margin=self.options.margin)
+            self.state.note(_MONITOR, {**adopted.as_json(), "translation": translation})
 
     def _next(self) -> list[Document]:
-        """The documents to embed next: the most wanted, then, where others are to be too, the least sure."""
-        room = self._room()
-        waiting, found = self.writer.waiting, self.survey
-        size = min(_BATCH, room)
+        """What to write next: what is embedded already, then the most wanted, then, where others are to be, too."""
+        waiting, survey = self.writer.waiting, self.survey
+        if survey.embedded:
+            ids, survey.embedded = survey.embedded[:_BATCH], survey.embedded[_BATCH:]
+            return self._documents([doc_id for doc_id in ids if doc_id not in waiting and doc_id not in survey.true])
+        size = min(_BATCH, self._room())
         if self.options.pace is not None and self.options.pace.unit == "documents":
             size = min(size, max(int(5 * self.options.pace.per_second), 1))
         if size <= 0:
             return []
-        wanted = (one.id for one in self.state.queue(_BATCH + len(waiting)) if one.id in found.rows)
-        ids = [doc_id for doc_id in wanted if doc_id not in waiting and doc_id not in found.true][:size]
+        queued = (document.id for document in self.state.queue(_BATCH + len(waiting)) if document.id in survey.rows)
+        ids = [doc_id for doc_id in queued if doc_id not in waiting and doc_id not in survey.true][:size]
         chosen = set(ids)
-        while not self.options.queue_only and len(ids) < size and found.left:
-            doc_id = found.left.pop()
-            if doc_id not in chosen and doc_id not in waiting and doc_id not in found.true:
+        while not self.options.queue_only and len(ids) < size and survey.left:
+            doc_id = survey.left.pop()
+            if doc_id not in chosen and doc_id not in waiting and doc_id not in survey.true:
                 ids.append(doc_id)
         return self._documents(ids)
 
     def _room(self) -> int:
-        """How many more documents may become true."""
-        most = self._most()
-        if most is None:
-            return self.survey.count
-        return max(most - len(self.survey.true) - len(self.writer.waiting), 0)
-
-    def _most(self) -> int | None:
-        """The budget in documents, where it is one of documents."""
-        budget = self.options.budget
+        """How many more documents the budget lets be embedded, where it is one of documents."""
+        budget, survey = self.options.budget, self.survey
         if budget is None or budget.unit not in ("share", "documents"):
-            return None
-        return round(budget.amount * self.survey.count if budget.unit == "share" else budget.amount)
+            return survey.count
+        most = round(budget.amount * survey.count if budget.unit == "share" else budget.amount)
+        embedded = len(survey.true) + len(self.writer.waiting) + len(survey.embedded) + self._embedded_by_queries()
+        return max(most - embedded, 0)
 
-    def _may_judge(self) -> bool:
-        """Whether the verdict may have documents embedded: of a budget in documents, it gets what workers have left."""
-        most = self._most()
-        return most is None or self.state.counters()["embedded_by_worker"] < most
+    def _embedded_by_queries(self) -> int:
+        """How many documents queries have had embedded since the survey."""
+        return int(self.state.counters()["embedded_by_queries"]) - self.survey.by_queries
 
     def _documents(self, ids: Sequence[str]) -> list[Document]:
         rows = np.array([self.survey.rows[doc_id] for doc_id in ids], dtype=np.int64)
@@ -396,20 +404,20 @@ class Worker:
 
     def _fill(self, documents: Sequence[Document]) -> str | None:
         """Embed documents and hand them to the writer; why that is the end of it, where it is."""
-        known = self.embedder.known(documents, "document")
-        new = [document for document, is_known in zip(documents, known, strict=True) if not is_known]
+        cached = self.embedder.known(documents, "document")
+        new = [document for document, is_known in zip(documents, cached, strict=True) if not is_known]
         fits = self.account.fits(new)
         left = {document.id for document in new[fits:]}
-        mine = [document for document in documents if document.id not in left]
+        batch = [document for document in documents if document.id not in left]
         try:
-            for part, vectors in self._embedded(mine):
+            for part, vectors in self._embedded(batch):
                 reach("embedded")
                 if self.writer.put(self.store, part, vectors) < len(part):
                     self._surveyed_at = -np.inf
                 if as_files(self.store) is None:
                     self.survey.true.update({document.id: text_hash(document.text) for document in part})
         except RemoteError:
-            self.survey.left.extend(document.id for document in mine)
+            self.survey.left.extend(document.id for document in batch)
             raise
         if not left:
             return None
@@ -445,25 +453,25 @@ class Worker:
 
     def _renew(self) -> None:
         """Fit the stitch again at set shares of true vectors, and renew the translations that are left."""
-        renewal, found = self.options.renewal, self.survey
-        if renewal is None or not found.count:
+        renewal, survey = self.options.renewal, self.survey
+        if renewal is None or not survey.count:
             return
         done = tuple(self.state.noted(_RENEWED) or ())
-        true = {**found.true, **self.writer.waiting}
-        due = renewal.due(len(true) / found.count, done)
+        true = {**survey.true, **self.writer.waiting}
+        due = renewal.due(len(true) / survey.count, done)
         if not due:
             return
         self._say("running", "fitting the stitch again")
         try:
-            renewal.check(self.store, found.texts)
+            renewal.check(self.store, survey.texts)
             fitted = renewal.refitted(self.embedder, seed=self.options.seed)
-            left = {doc_id: own for doc_id, own in found.texts.items() if doc_id not in true}
+            left = {doc_id: digest for doc_id, digest in survey.texts.items() if doc_id not in true}
             renewal.renew(self.store, fitted, self.writer, left)
         except (StitchError, StoreError, VectorError) as error:  # it stays as it was
             self._say("running", str(error))
         else:
             reach("renewed")
-            self.writer.publish(self.embedder, found.true)
+            self.writer.publish(self.embedder, survey.true)
             self.state.count({"refits": 1})
         self.state.note(_RENEWED, [*done, *due])
         self._survey()
@@ -482,7 +490,7 @@ class Worker:
         queries = self.state.kept_queries(monitor.last, limit=_MOST_QUERIES)
         is_time = now or len(queries) >= _LOOK_QUERIES or time.monotonic() - self._looked_at >= _LOOK_S
         self._looked_at = time.monotonic() if is_time else self._looked_at
-        if is_time and len(queries) >= monitor.wants and self._may_judge():
+        if is_time and len(queries) >= monitor.wants and (self._room() or not self.survey.left):
             true = self.survey.true
             is_true = np.array([doc_id in true for batch in self.store.scan() for doc_id in batch.ids], dtype=bool)
             try:
@@ -496,8 +504,8 @@ class Worker:
 
     def _tell(self, verdict: LiveVerdict) -> None:
         """Run the command where the verdict has become NOT SAFE; once, whoever asks again."""
-        said = self.state.noted(_SAID)
-        if said == str(verdict.outcome):
+        told_before = self.state.noted(_SAID)
+        if told_before == str(verdict.outcome):
             return
         if verdict.outcome is Outcome.NOT_SAFE and self.options.on_unsafe:
             self._run_command(self.options.on_unsafe, verdict)
@@ -505,7 +513,7 @@ class Worker:
 
     def _run_command(self, command: str, verdict: LiveVerdict) -> None:
         """Run a shell command that is given a verdict; what it makes of it does not end the worker."""
-        told = {"LIVE_STORE": self.location, "LIVE_VERDICT": str(verdict.outcome)}
+        facts = {"LIVE_STORE": self.location, "LIVE_VERDICT": str(verdict.outcome)}
         with suppress(subprocess.TimeoutExpired, OSError):
             subprocess.run(  # noqa: S602 - the user's own command line
                 command,
@@ -513,7 +521,7 @@ class Worker:
                 input=canonical_json(verdict.as_json()).encode(),
                 timeout=_HOOK_S,
                 check=False,
-                env={**os.environ, **told},
+                env={**os.environ, **facts},
             )
 
     # Telling.

@@ -118,6 +118,48 @@ def test_a_budget_of_documents_counts_all_that_are_true(location, embedder, budg
     assert "budget" in report.message
 
 
+@every_kind
+def test_what_queries_have_embedded_is_written_and_counts(location, embedder):
+    store = open_store(location)
+    untrue = [document for document in store.documents() if document.id not in true_ids(location)]
+    embedder.embed_documents(untrue[:30])  # into the cache, as a searcher does
+    with state_of(location) as state:
+        state.count({"embedded_by_queries": 30})
+    embedder.embedder.asked.clear()
+    report = Worker(location, embedder, options(budget=Budget.parse("60"))).run()
+    assert embedder.embedder.asked == []
+    assert report.true == len(true_ids(location)) == 70
+    assert {document.id for document in untrue[:30]} <= true_ids(location)
+    Worker(location, embedder, options(budget=Budget.parse("75"))).run()
+    assert len(embedder.embedder.asked) == 5
+
+
+def _wait_for(condition):
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_what_queries_embed_meanwhile_is_found(location, embedder):
+    worker = Worker(location, embedder, WorkerOptions(budget=Budget.parse("40"), publish=0.1))
+    running = threading.Thread(target=worker.run, daemon=True)
+    running.start()
+    try:
+        _wait_for(lambda: worker.survey.count == 150)
+        untrue = [document for document in open_store(location).documents() if document.id not in worker.survey.true]
+        embedder.embed_documents(untrue[:15])
+        with state_of(location) as state:
+            state.count({"embedded_by_queries": 15})
+        _wait_for(lambda: len(worker.survey.true) == 55)
+    finally:
+        with state_of(location) as state:
+            state.ask_to_stop()
+        running.join(60)
+    assert not running.is_alive()
+    assert len(true_ids(location)) == 55
+
+
 def test_a_budget_of_tokens_is_kept_over_all_runs(location, embedder):
     first = Worker(location, embedder, options(budget=Budget.parse("500tok")))
     first.run()
@@ -414,18 +456,19 @@ def test_served_queries_come_to_a_verdict(location, embedder):
             first = np.argsort(-(batch.vectors @ query))[:10]
             queries.append(ServedQuery(query, tuple(batch.ids[row] for row in first), np.zeros(10, np.float32)))
         state.keep_queries(queries)
-    Worker(location, embedder, options(budget=Budget.parse("41"))).run()
+    for budget, last in (("40", 0), ("41", 180)):  # 40 are embedded: the verdict's documents count
+        Worker(location, embedder, options(budget=Budget.parse(budget))).run()
+        with state_of(location) as state:
+            assert Monitor.of_json(state.noted(MONITOR)).last == last
     with state_of(location) as state:
         monitor = Monitor.of_json(state.noted(MONITOR))
         assert monitor.calibration is not None or monitor.high.count
         assert state.worker().verdict["outcome"] in set(map(str, Outcome))
         assert state.history()
-        assert state.counters()["embedded_by_worker"] >= 41, "the verdict's documents count"
         state.keep_queries(queries[:60])
-    for budget, looks in (("41", False), ("150", True)):
-        Worker(location, embedder, options(budget=Budget.parse(budget))).run()
-        with state_of(location) as state:
-            assert (Monitor.of_json(state.noted(MONITOR)).last > monitor.last) == looks
+    Worker(location, embedder, options(budget=Budget.parse("41"))).run()
+    with state_of(location) as state:
+        assert Monitor.of_json(state.noted(MONITOR)).last > 180, "nothing is left that would have to be embedded"
 
 
 @pytest.fixture
