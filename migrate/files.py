@@ -31,6 +31,9 @@ _DISK = {errno.ENOSPC: "disk is full", errno.EIO: "disk I/O error", errno.EFBIG:
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
 """How Rust ends what the system says."""
 
+SWITCH_MARK = ".lead-migrate-switch"
+"""In a folder that changed places by a switch: a token, the old location, and the journal."""
+
 VARIABLE = "LEAD_MIGRATE_FAILPOINT"
 """For tests: `name:n` ends the process as `kill -9` would when it comes to the point `name` for the n-th time."""
 
@@ -277,14 +280,31 @@ def _remove(path: Path) -> None:
 
 
 def refuse_existing(path: Path, *, force: bool) -> None:
-    """Make sure that nothing is at `path`, unless it may be replaced; a pipe or a device never may."""
+    """Make sure that nothing is at `path`, unless it may be replaced.
+
+    A pipe or a device never may, nor a folder that changed places by a switch: it is the only copy of what it has.
+    """
     if is_endless(path):
         raise UsageError(f"{path}: this is a pipe or a device, and cannot be replaced; choose another output")
+    if force and (old := switched_folder(path)) is not None:
+        raise UsageError(
+            f"{path}: expected an output that may be replaced, found a store of a switch of {old}; run rollback or "
+            f"forget of {old} first, or choose another output"
+        )
     if not force and (path.is_symlink() or path.exists()):
         if os.path.lexists(_sidecar(path, "lock")):
             with suppress(LeadMigrateError, OSError), output_lock(path):
                 _sweep(path)
         raise UsageError(f"{path} exists; choose another output, or replace it with `force=True`")
+
+
+def switched_folder(folder: Path) -> str | None:
+    """The old location of the switch that a folder has changed places by; None where it has not, or not any more."""
+    try:
+        _, old, journal = (folder / SWITCH_MARK).read_text().split("\n")
+    except (OSError, ValueError):
+        return None
+    return old if Path(journal).is_file() else None
 
 
 def refuse_link(path: Path) -> None:

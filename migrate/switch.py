@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from migrate.errors import InputError, UsageError
+from migrate.errors import InputError, StoreError, UsageError
 from migrate.files import describe_os_error
 from migrate.locations import hide_secrets
 from migrate.stores import open_store
 from migrate.stores.base import Store, content_of
 from migrate.stores.registry import exchange_left, path_in
-from migrate.stores.switching import Exchange, FolderExchange, Record, Switchable
+from migrate.stores.switching import Exchange, FolderExchange, Record, Switchable, moved
+from migrate.sync.changes import find_changes
+from migrate.vectors import no_progress
 
 REPORT: Final = "report.json"
 """What `run` leaves beside the store that it makes."""
@@ -74,7 +77,10 @@ def switch_store(old: str, new: str, *, report: Path | None = None, unproven: bo
     UsageError
         The kind cannot, or not these two; or something else was switched here and is not forgotten yet.
     InputError
-        There is no report, or it is not SAFE, or provisional, or not of these stores; or these have not the same ids.
+        There is no report, or it is not SAFE, or provisional, or not of these stores; or these have not the same ids,
+        or, of a proven one, texts and metadata.
+    StoreError
+        Somebody wrote to one of them meanwhile.
     OutputError, RemoteError
         The system or the server refused.
     """
@@ -86,6 +92,9 @@ def switch_store(old: str, new: str, *, report: Path | None = None, unproven: bo
             raise UsageError(f"{old}: {record['new']} was switched here before; run rollback or forget of {old} first")
         before.switch(record)
         return Switch.of(record, already=True)
+    behind = find_exchange(new)
+    if behind is not None and (other := behind.record()) is not None:
+        raise moved(new, other["old"])
     old_store, new_store = open_store(old, verify=True), open_store(new, verify=True)
     exchange = _exchange(old_store, new_store)
     contents = content_of(old_store), content_of(new_store)
@@ -110,6 +119,7 @@ def switch_store(old: str, new: str, *, report: Path | None = None, unproven: bo
         "old_model": _model(old_store),
         "proven": proven,
     }
+    exchange.check = partial(_refuse_changed, old_store, new_store)
     exchange.switch(record)
     return Switch.of(record)
 
@@ -222,7 +232,24 @@ def _prove(old: Store, new: Store, contents: tuple[Mapping[str, Any], Mapping[st
             f"{where}: expected a report that compares with {old.info.location}, found another source, or it changed "
             f"since; {_AUDIT_AGAIN}"
         )
+    counts = find_changes(old, new, all_true=False, progress=no_progress).counts
+    if counts.changed or counts.metadata:
+        raise InputError(
+            f"{old.info.location}: expected the documents that {new.info.location} was made from, found "
+            f"{counts.changed:,} with another text or vector and {counts.metadata or 0:,} with other metadata; bring "
+            "the new one up to date with sync, then audit it again"
+        )
     return True
+
+
+def _refuse_changed(*stores: Store) -> None:
+    """Make sure, right before they trade names, that nobody has written to the stores since they were compared."""
+    for store in stores:
+        if not store.is_as_opened():
+            raise StoreError(
+                f"{store.info.location}: the store changed while it was compared; nothing was switched: sync the new "
+                "one with the old, audit it, and switch again"
+            )
 
 
 def _is_made_from(store: Store, source: Mapping[str, Any]) -> bool:

@@ -274,6 +274,10 @@ class Store(ABC):
         """See `Snapshot.versions`."""
         return ()
 
+    def is_as_opened(self) -> bool:
+        """Whether nothing came, went or changed since it was opened, as far as that is told without reading it."""
+        return True
+
     def check_unchanged(self, before: Snapshot) -> None:
         """Make sure that the store is still what it was when the snapshot was taken.
 

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from migrate.errors import StoreError, UsageError
+from migrate.errors import OutputError, StoreError, UsageError
 from migrate.files import FileStamp, atomic_file, canonical_json, sha256_file, write_json
 from migrate.manifest import MANIFEST_NAME, Manifest, StoreFacts
 from migrate.stores.base import Snapshot, Store, StoreInfo
@@ -33,6 +33,8 @@ class FileStore(Store):
 
     index_path: Path
     stamps: tuple[FileStamp, ...] = ()
+    mixes_vectors: bool = False
+    """Whether texts, metadata and vectors share files, so that a hash of the files does not tell which has changed."""
 
     @property
     def folder(self) -> Path:
@@ -108,6 +110,13 @@ class FileStore(Store):
         own = {self.index_path.name, *BESIDE, *(Path(name).parts[0] for name in self.document_files)}
         return sorted(path.name for path in self.folder.iterdir() if path.name not in own)
 
+    def is_as_opened(self) -> bool:
+        """Whether its files are those that were opened."""
+        try:
+            return all(FileStamp.of(stamp.path) == stamp for stamp in self.stamps)
+        except OutputError:
+            return False
+
     def check_unchanged(self, before: Snapshot) -> None:
         """Make sure that files and content are still what they were when the snapshot was taken."""
         for stamp in self.stamps:
@@ -178,9 +187,11 @@ def file_bytes(store: Store) -> int:
 def state_of(store: Store, snapshot: Snapshot) -> str:
     """What changes whenever anything but the vectors of a store may have changed, fields that nobody sees among them.
 
-    Of files it is what is in them; a database may give another one without a reason.
+    Of files it is what is in those of documents; a database, or files that hold vectors too, may give another one
+    without a reason.
     """
-    told = [snapshot.texts_sha256] if as_files(store) is not None else list(snapshot.versions)
+    files = as_files(store)
+    told = list(snapshot.versions) if files is None or files.mixes_vectors else [snapshot.texts_sha256]
     return hashlib.sha256(canonical_json(told).encode(errors="surrogatepass")).hexdigest()
 
 

@@ -17,15 +17,15 @@ from migrate.locations import Address, hide_secrets
 from migrate.plugins import installed, load_plugin
 from migrate.stores.arrays import ArraysKind
 from migrate.stores.base import Store
-from migrate.stores.chroma.store import ChromaKind, ChromaServerKind
+from migrate.stores.chroma.kind import ChromaKind, ChromaServerKind
 from migrate.stores.faiss.find import FaissKind
 from migrate.stores.file_store import verify_files
-from migrate.stores.lancedb.store import LanceKind
+from migrate.stores.lancedb.kind import LanceKind
 from migrate.stores.outputs import FolderOutput, Output
 from migrate.stores.parquet.kind import ParquetKind
 from migrate.stores.pgvector.kind import PgvectorKind
-from migrate.stores.qdrant.store import QdrantKind
-from migrate.stores.sqlite_vec.store import SqliteVecKind
+from migrate.stores.qdrant.kind import QdrantKind
+from migrate.stores.sqlite_vec.kind import SqliteVecKind
 from migrate.stores.switching import Exchange, SwitchedInSteps
 
 ENTRY_POINTS: Final = "lead_migrate.stores"
@@ -152,7 +152,7 @@ def output_of(location: Path | str) -> Output:
     UsageError
         There is no such kind, or it cannot be written to by name.
     """
-    scheme = None if isinstance(location, Path) else _SCHEME.fullmatch(location)
+    scheme = None if isinstance(location, Path) else _scheme_of(location)
     if scheme is None:
         return FolderOutput(Path(location))
     kind = _kind_called(scheme[1])
@@ -172,7 +172,7 @@ def exchange_left(location: str) -> Exchange | None:
 def _open(location: str) -> Store:
     path = Path(location)
     exists = _is_place(path)
-    scheme = None if exists else _SCHEME.fullmatch(location)
+    scheme = None if exists else _scheme_of(location)
     if scheme is not None:
         location = hide_secrets(location)
         scheme = _SCHEME.fullmatch(location) or scheme
@@ -183,6 +183,17 @@ def _open(location: str) -> Store:
     # what nobody recognises is told as what it is instead of the FAISS index that it most likely was meant to be
     kind = next((kind for kind in kinds if exists and kind.recognises(path)), _FAISS)
     return kind.open(location)
+
+
+def _scheme_of(location: str) -> re.Match[str] | None:
+    """The kind and the rest of a location with a kind; a slip in it is told, before a folder gets such a name."""
+    scheme = _SCHEME.fullmatch(location)
+    if scheme is not None and scheme[2].startswith("~"):
+        raise UsageError(f"{location}: expected a path, found a ~, which no shell expands there; write it in full")
+    kind, colon, _ = location.partition(":")
+    if scheme is None and colon and kind.lower() in kind_names():
+        raise UsageError(f"expected a kind in lower case, found {kind}:; write {kind.lower()}:...")
+    return scheme
 
 
 def _recognised(path: Path) -> bool:

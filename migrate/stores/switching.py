@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +21,7 @@ from uuid import uuid4
 
 from migrate.errors import InputError, UsageError
 from migrate.files import (
+    SWITCH_MARK,
     atomic_file,
     atomic_folder,
     copy_file,
@@ -30,6 +31,7 @@ from migrate.files import (
     reach,
     real_path,
     refuse_overlap,
+    switched_folder,
     sync_folder,
     write_bytes,
     write_json,
@@ -49,7 +51,6 @@ BESIDE: Final = (MANIFEST_NAME, CONFIDENCE_NAME, SOURCES_NAME, "embedder.json", 
 ASIDE: Final = "__lead_migrate_aside"
 """The end of a name that a table or collection has while it is beside the one that answers."""
 
-_TOKEN: Final = ".lead-migrate-switch"  # noqa: S105 - the name of a file
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+._-]*:(.*)", re.DOTALL)
 
 Record = Mapping[str, Any]
@@ -59,8 +60,12 @@ Record = Mapping[str, Any]
 class Exchange(ABC):
     """Two stores of one kind that trade names: the old one then answers under the name of the new one.
 
-    What it does is done again without harm: a step that was killed is finished or undone by the next.
+    What it does is done again without harm: a step that was killed is finished or undone by the next. `check` raises
+    where the stores are no longer what they were; a switch that nothing is noted of calls it when it has kept others
+    out, as far as the kind can.
     """
+
+    check: Callable[[], None] = staticmethod(lambda: None)
 
     def aside(self, new: str) -> str:
         """Where the old store answers while it is beside the new one: under the name that this one had."""
@@ -156,6 +161,14 @@ def unfinished(location: object) -> UsageError:
     return UsageError(f"{location}: the switch did not come to its end; run switch or rollback again, then forget")
 
 
+def moved(location: object, old: object) -> UsageError:
+    """What is told of a store that has changed places with another, or is to take the place of such a one."""
+    return UsageError(
+        f"{location}: expected a store that was not switched, found one of a switch of {old}; run rollback or forget "
+        f"of {old} first"
+    )
+
+
 def others(location: object) -> InputError:
     """What is told where the stores are not those that were switched."""
     return InputError(
@@ -192,7 +205,7 @@ class FolderExchange(Exchange):
         """
         made = cls(old, new)
         refuse_overlap(made.new, made.old)
-        missing = sorted(_missing(made.old, made.new, {*own, *BESIDE, _TOKEN}))
+        missing = sorted(_missing(made.old, made.new, {*own, *BESIDE, SWITCH_MARK}))
         if missing:
             raise UsageError(
                 f"{old}: expected a folder with nothing but the store, found {', '.join(missing[:5])}, which {new} "
@@ -228,8 +241,12 @@ class FolderExchange(Exchange):
         with self._alone():
             noted = self._noted()
             if noted is None:
-                one, other = _mark(self.old), _mark(self.new)
-                noted = {"paths": [str(self.old), str(self.new)], "old": one, "new": other}
+                self.check()
+                for folder in (self.old, self.new):
+                    if (old := switched_folder(folder)) is not None:
+                        raise moved(folder, old)
+                old_mark, new_mark = (_mark(folder, self.old) for folder in (self.old, self.new))
+                noted = {"paths": [str(self.old), str(self.new)], "old": old_mark, "new": new_mark}
             if noted.get("goal") == FORGOTTEN:
                 raise UsageError(f"{self.old}: what stepped aside is half deleted; run forget again")
             self._require(noted)
@@ -302,10 +319,10 @@ class FolderExchange(Exchange):
         """Rename the folder that is wanted to a path where nothing is; whether that was to be done."""
         if os.path.lexists(free):
             return False
-        found = next((path for path in (self.old, self.new, self._spare) if _token(path) == wanted), None)
-        if found is None:
+        path_now = next((path for path in (self.old, self.new, self._spare) if _token(path) == wanted), None)
+        if path_now is None:
             raise others(self.journal)
-        os.rename(found, free)
+        os.rename(path_now, free)
         return True
 
     def _noted(self) -> dict[str, Any] | None:
@@ -320,7 +337,7 @@ class FolderExchange(Exchange):
         self.journal.unlink(missing_ok=True)
         sync_folder(self.journal.parent)
         for folder in (self.old, self.new):
-            (folder / _TOKEN).unlink(missing_ok=True)
+            (folder / SWITCH_MARK).unlink(missing_ok=True)
 
 
 def _journal(folder: Path) -> Path:
@@ -337,17 +354,17 @@ def _read(journal: Path) -> dict[str, Any]:
     raise InputError(f"{journal}: expected what a switch has noted, found something else; see what wrote it")
 
 
-def _mark(folder: Path) -> str:
+def _mark(folder: Path, old: Path) -> str:
     """Put a token into a folder, by which it is known wherever it is moved; numbers of files are given again."""
     token = uuid4().hex
-    write_bytes(folder / _TOKEN, token.encode())
+    write_bytes(folder / SWITCH_MARK, f"{token}\n{old}\n{_journal(old)}".encode())
     return token
 
 
 def _token(folder: Path) -> str | None:
     """The token of the folder at a path; empty for one without, None where nothing is."""
     try:
-        return (folder / _TOKEN).read_text()
+        return (folder / SWITCH_MARK).read_text().partition("\n")[0]
     except OSError:
         return "" if os.path.lexists(folder) else None
 

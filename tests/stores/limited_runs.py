@@ -15,13 +15,13 @@ from pathlib import Path
 import migrate.cli.fit
 import migrate.cli.inspect
 import migrate.fit
-import migrate.stores.chroma.store
+import migrate.stores.chroma.output
 import migrate.stores.faiss.find
-import migrate.stores.lancedb.store
+import migrate.stores.lancedb.output
 import migrate.stores.parquet.kind
 import migrate.stores.pgvector.kind
-import migrate.stores.qdrant.store
-import migrate.stores.sqlite_vec.store  # noqa: F401
+import migrate.stores.qdrant.output
+import migrate.stores.sqlite_vec.output  # noqa: F401
 from migrate.cli.main import run
 
 # All that commands import is imported above, once rather than in each process.

@@ -1,6 +1,7 @@
 """Stores of every kind that can be switched, in pairs: the old one and, of the same documents, the new one."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 
@@ -95,3 +96,51 @@ def change_switch(call, old, new, plain):
         switch.roll_back(old)
     else:
         switch.forget_switch(old)
+
+
+def change_text(location):
+    """Change the text of one document, by the store's own client."""
+    doc_id = example_documents(1)[0].id
+    kind, _, rest = location.rpartition(":") if location.startswith("/") else location.partition(":")
+    place, _, name = rest.partition("#")
+    if kind == "pgvector":
+        from postgres import connect
+
+        with connect() as connection:
+            connection.execute(f"UPDATE {name} SET content = content || '!' WHERE id = %s", (doc_id,))
+    elif kind == "sqlite-vec":
+        import apsw
+        import sqlite_vec
+
+        connection = apsw.Connection(place)
+        connection.enable_load_extension(True)
+        connection.load_extension(sqlite_vec.loadable_path())
+        connection.execute(f"UPDATE {name} SET content = content || '!' WHERE id = ?", (doc_id,))
+        connection.close()
+    elif kind == "lancedb":
+        import lancedb
+
+        lancedb.connect(place).open_table(name).update(f"id = '{doc_id}'", {"text": "another"})
+    elif kind.startswith("chroma"):
+        import chromadb
+        from chroma_tools import server
+
+        client = server()[0] if "http" in kind else chromadb.PersistentClient(place)
+        collection = client.get_collection(name, embedding_function=None)
+        vectors = collection.get([doc_id], include=["embeddings"])["embeddings"]
+        collection.update([doc_id], embeddings=vectors, documents=["another"])
+        if "http" not in kind:
+            client.close()
+    elif kind == "parquet":
+        import pyarrow.parquet
+
+        for path in Path(place).glob("*.parquet"):
+            rows = pyarrow.parquet.read_table(path).to_pylist()
+            texts = [f"{row['text']}!" if row["id"] == doc_id else row["text"] for row in rows]
+            table = pyarrow.Table.from_pylist([{**row, "text": text} for row, text in zip(rows, texts, strict=True)])
+            pyarrow.parquet.write_table(table, path)
+    else:
+        path = Path(rest, "docs.jsonl")
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        lines = [{**line, "text": f"{line['text']}!"} if line["id"] == doc_id else line for line in lines]
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from migrate.cli.main import run
+from migrate.errors import StoreError
 from migrate.stores import open_store
 from migrate.stores.base import FROM_THE_START, read_all
 from migrate.stores.registry import output_of
@@ -255,6 +257,33 @@ def test_vectors_compared_by_cosine_come_back(tmp_path):
     np.testing.assert_allclose(read_all(open_store(tmp_path / "old").scan()).vectors, vectors, rtol=1e-6, atol=1e-7)
 
 
+def written_from(lines, tmp_path):
+    """A writer of a collection that has the documents of a FAISS index, given as lines of its docs.jsonl."""
+    import faiss
+
+    (tmp_path / "old").mkdir()
+    index = faiss.IndexFlatL2(4)
+    index.add(np.eye(len(lines), 4, dtype=np.float32))
+    faiss.write_index(index, str(tmp_path / "old" / "index.faiss"))
+    (tmp_path / "old" / "docs.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    store = open_store(tmp_path / "old")
+    writer = output_of(f"chroma:{tmp_path}/new#docs").writer(store, tmp_path, 3, FROM_THE_START)
+    writer.write(0, Batch([line["id"] for line in lines], np.ones((len(lines), 3), np.float32)))
+    writer.finish()
+    return writer
+
+
+@pytest.mark.parametrize("key", ["", "$and", "#document", "chroma:uri2"])
+def test_a_key_that_chroma_refuses_or_drops_is_named_with_its_document(key, tmp_path):
+    with pytest.raises(StoreError, match=re.escape(f"document 'b': Chroma keeps the key {key!r} to itself; rename it")):
+        written_from([{"id": "a", "text": "x"}, {"id": "b", "text": "y", "metadata": {"z": 1, key: 2}}], tmp_path)
+
+
+def test_an_empty_id_is_named(tmp_path):
+    with pytest.raises(StoreError, match="expected ids of a character and more"):
+        written_from([{"id": "a", "text": "x"}, {"id": "", "text": "y"}], tmp_path)
+
+
 def test_a_store_of_another_kind_becomes_a_collection(tmp_path):
     lines = [
         {"id": "a", "text": "x", "metadata": {"n": None, "deep": {"k": [1, None]}, "i": 3, "mixed": [1, "a"], "e": []}},
@@ -264,18 +293,7 @@ def test_a_store_of_another_kind_becomes_a_collection(tmp_path):
             "metadata": {"nan": float("nan"), "inf": [1.5, -float("inf")], "big": 1 << 70, "f": 1.5},
         },
     ]
-    import faiss
-
-    (tmp_path / "old").mkdir()
-    index = faiss.IndexFlatL2(4)
-    index.add(np.eye(2, 4, dtype=np.float32))
-    faiss.write_index(index, str(tmp_path / "old" / "index.faiss"))
-    (tmp_path / "old" / "docs.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    store = open_store(tmp_path / "old")
-    location = f"chroma:{tmp_path}/new#docs"
-    writer = output_of(location).writer(store, tmp_path, 3, FROM_THE_START)
-    writer.write(0, Batch(["a", "b"], np.ones((2, 3), np.float32)))
-    writer.finish()
+    writer = written_from(lines, tmp_path)
     collection = persistent(tmp_path).get_collection("docs", embedding_function=None)
     assert everything(collection) == {
         "a": ("x", {"deep": '{"k": [1, null]}', "i": 3, "mixed": '[1, "a"]', "e": "[]"}, None),

@@ -10,10 +10,11 @@ import pytest
 from postgres import as_text, connect, has_halves, server_url
 
 from migrate.errors import RemoteError, StoreError, UsageError
+from migrate.manifest import Manifest, ModelIdentity
 from migrate.stores import open_store
 from migrate.stores.base import Resume, read_all
 from migrate.stores.registry import output_of
-from migrate.testing.stores import StoreTests
+from migrate.testing.stores import StoreTests, example_documents, example_vectors
 from migrate.vectors import Batch
 
 OPS = {"l2": "vector_l2_ops", "ip": "vector_ip_ops"}
@@ -252,6 +253,32 @@ def test_a_server_that_is_not_there_is_a_remote_error():
     with pytest.raises(RemoteError) as error:
         open_store("pgvector:postgresql://ann:very-secret@127.0.0.1:9/db#t")
     assert "very-secret" not in str(error.value) and "\n" not in str(error.value)
+
+
+def test_tables_are_listed_as_a_location_names_them():
+    name = f't{uuid.uuid4().hex[:12]} "Docs"'
+    quoted = name.replace('"', '""')
+    create(f'"{quoted}"', example_documents(3), example_vectors(3))
+    with connect() as connection:
+        connection.execute(f'ALTER TABLE "{quoted}" ADD "an.other" vector(3)')
+    with pytest.raises(StoreError) as error:
+        open_store(location(f'"{quoted}"'))
+    assert str(error.value).endswith(f'public."{quoted}"."an.other", public."{quoted}".embedding')
+    assert open_store(location(f'public."{quoted}".embedding')).info.count == 3
+
+
+def test_what_is_noted_of_a_dropped_table_is_not_of_one_with_another_dimension():
+    table = f"t{uuid.uuid4().hex[:12]}"
+    create(table, example_documents(3), example_vectors(3))
+    dim = example_vectors(3).shape[1]
+    manifest = Manifest(kind="store", model=ModelIdentity("openai:text-embedding-3-small", dim, normalized=True))
+    open_store(location(table)).keep_manifest(manifest)
+    assert open_store(location(table)).info.manifest is not None
+    create(table, example_documents(3), np.ones((3, dim + 1), np.float32))
+    store = open_store(location(table))
+    assert store.info.manifest is None and store.folder is None
+    assert any(f"of vectors of dimension {dim}" in note for note in store.info.notes)
+    create(table, example_documents(3), example_vectors(3))
 
 
 def test_only_a_table_that_this_tool_made_is_replaced(awkward, tmp_path):

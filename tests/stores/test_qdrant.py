@@ -90,7 +90,7 @@ def server(monkeypatch, request, tmp_path_factory):
         else:
             client = qdrant_client.QdrantClient(":memory:")
         stack.callback(client.close)
-        monkeypatch.setattr("migrate.stores.qdrant.store.connect", lambda location, url: client)
+        monkeypatch.setattr("migrate.stores.qdrant.client.connect", lambda location, url: client)
         yield client
 
 

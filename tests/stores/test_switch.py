@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from contextlib import closing
 from dataclasses import replace
@@ -20,6 +21,7 @@ from switch_tools import (
     NEW_MODEL,
     OLD_MODEL,
     change_switch,
+    change_text,
     make_folder,
     make_sqlite,
     manifest,
@@ -33,7 +35,8 @@ import migrate
 from migrate.errors import InputError, StoreError, UsageError
 from migrate.manifest import MANIFEST_NAME
 from migrate.stores import open_store
-from migrate.stores.base import read_all
+from migrate.stores.base import content_of, read_all
+from migrate.stores.outputs import FolderOutput
 from migrate.stores.registry import output_of
 from migrate.switch import find_exchange, forget_switch, roll_back, switch_store
 from migrate.testing.stores import example_documents
@@ -191,7 +194,7 @@ def parquets(tmp_path):
     (tmp_path / "old").mkdir()
     for number, part in enumerate((rows[:30], rows[30:])):
         parquet.write_table(pyarrow.Table.from_pylist(part), tmp_path / "old" / f"part-{number:05d}.parquet")
-    translate(make_folder(tmp_path / "source"), tmp_path / "new", output=output_of(f"parquet:{tmp_path}/new"))
+    translate(f"parquet:{tmp_path}/old", tmp_path / "new", output=output_of(f"parquet:{tmp_path}/new"))
     return f"parquet:{tmp_path}/old", f"parquet:{tmp_path}/new"
 
 
@@ -253,6 +256,112 @@ def test_a_new_store_answers_under_the_old_name_and_back(pair, tmp_path):
             open_store(done.aside)
     with pytest.raises(UsageError, match="nothing was switched"):
         forget_switch(old)
+
+
+def test_a_store_that_somebody_writes_to_meanwhile_is_not_switched(pair, monkeypatch):
+    old, new = pair
+
+    def content_of_both(store):
+        content = migrate.stores.base.content_of(store)
+        if store.info.location == open_store(new).info.location:
+            change_text(old)
+        return content
+
+    monkeypatch.setattr("migrate.switch.content_of", content_of_both)
+    with pytest.raises(StoreError, match="changed while it was compared"):
+        switch_store(old, new, unproven=True)
+    assert has(old) == ("old", OLD_MODEL)
+    assert has(new) == ("new", NEW_MODEL)
+    monkeypatch.undo()
+    assert not is_noted(old)
+    switch_store(old, new, unproven=True)
+    assert has(old)[0] == "new"
+
+
+def test_a_transaction_that_was_open_is_waited_for_and_seen(tmp_path):
+    old, new = stamped(tables(tmp_path))
+    name = old.rpartition("#")[2]
+    with connect() as writer:
+        with writer.transaction():
+            writer.execute(f"UPDATE {name} SET content = 'later' WHERE id = '{example_documents(1)[0].id}'")
+            failed = []
+
+            def switch():
+                with pytest.raises(StoreError, match="changed while it was compared"):
+                    switch_store(old, new, unproven=True)
+                failed.append(True)
+
+            thread = threading.Thread(target=switch, daemon=True)
+            thread.start()
+            thread.join(2)
+            assert thread.is_alive(), "it waits for the transaction"
+        thread.join(30)
+    assert failed
+    assert has(old) == ("old", OLD_MODEL)
+
+
+@pytest.mark.parametrize("with_source", [True, False])
+def test_a_proven_switch_takes_no_other_texts(pair, tmp_path, with_source):
+    old, new = pair
+    report = json.loads(write_report(tmp_path / "r.json", old, new).read_text())
+    change_text(old)
+    if with_source:
+        report["stores"]["source"] = content_of(open_store(old))  # as if it were of texts that the new one has not
+    else:
+        store = open_store(new)
+        rows = {"source rows": content_of(open_store(old))["rows_sha256"]}
+        store.keep_manifest(replace(store.info.manifest, inputs=rows))
+        report["stores"] = {"translated": content_of(open_store(new))}
+    (tmp_path / "r.json").write_text(json.dumps(report))
+    with pytest.raises(InputError, match="found 1 with another text or vector and 0 with other metadata"):
+        switch_store(old, new, report=tmp_path / "r.json")
+    assert has(old)[0] == "old"
+
+
+def test_a_proven_switch_takes_no_other_metadata(tmp_path):
+    old, new = stamped(folders(tmp_path))
+    report = write_report(tmp_path / "r.json", old, new)
+    documents = Path(new, "docs.jsonl")
+    lines = [json.loads(line) for line in documents.read_text().splitlines()]
+    lines[3]["metadata"] = {"tenant": "another"}
+    documents.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    report = write_report(tmp_path / "r.json", old, new)
+    with pytest.raises(InputError, match="found 0 with another text or vector and 1 with other metadata"):
+        switch_store(old, new, report=report)
+
+
+def test_stores_that_were_switched_are_neither_switched_on_nor_replaced(pair, tmp_path):
+    old, new = pair
+    done = switch_store(old, new, unproven=True)
+    if "lancedb" not in old:  # there the old store is a version; of Chroma's collections the new name may be gone
+        with pytest.raises((UsageError, StoreError), match=r"rollback or forget|expected a collection"):
+            switch_store(new, old, unproven=True)
+    source = make_folder(tmp_path / "other")
+    for location in dict.fromkeys((old, done.aside)):
+        if "?version" in location or location.startswith(("chroma:", "sqlite-vec:", "lancedb:")):
+            continue  # a folder with several, or a version
+        output = output_of(location) if ":" in location else FolderOutput(Path(location))
+        with pytest.raises(UsageError, match="rollback or forget"):
+            output.refuse_existing(force=True)
+    assert Path(source).is_dir()
+    roll_back(old)
+    assert has(old) == ("old", OLD_MODEL)
+    assert has(new) == ("new", NEW_MODEL)
+
+
+def test_a_folder_that_stepped_aside_is_not_replaced(tmp_path):
+    old, new = stamped(folders(tmp_path))
+    switch_store(old, new, unproven=True)
+    for folder in (old, new):
+        with pytest.raises(UsageError, match=f"found a store of a switch of {old}; run rollback or forget"):
+            FolderOutput(Path(folder)).refuse_existing(force=True)
+    third = tmp_path / "third"
+    translate(old, third)
+    for pair in ((new, str(third)), (str(third), new)):
+        with pytest.raises(UsageError, match="rollback or forget"):
+            switch_store(*pair, unproven=True)
+    forget_switch(old)
+    FolderOutput(Path(old)).refuse_existing(force=True)
 
 
 def test_without_a_safe_report_of_these_two_nothing_is_switched(pair, tmp_path):

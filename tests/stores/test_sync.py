@@ -86,7 +86,7 @@ def kind_of(request, monkeypatch):
             import qdrant_client
 
             client = qdrant_client.QdrantClient(":memory:")
-            monkeypatch.setattr("migrate.stores.qdrant.store.connect", lambda location, url: client)
+            monkeypatch.setattr("migrate.stores.qdrant.client.connect", lambda location, url: client)
             return tools.QdrantServer(client)
         return getattr(tools, name)()
 
@@ -179,6 +179,29 @@ def test_a_store_that_changed_is_brought_up_to_date(old_kind, new_kind, kind_of,
         (new.folder / "README").write_text("mine")
         with pytest.raises(UsageError, match="nothing but the store, found README"):
             sync_store(open_store(old), open_store(new.info.location), embedder)
+
+
+def metadata_alone(records):
+    """Other metadata of one document, the same texts and vectors."""
+    document, vector = records[min(records)]
+    return {**records, document.id: (replace(document, metadata={**document.metadata, "page": 77}), vector)}
+
+
+@pytest.mark.parametrize(
+    ("old_kind", "new_kind"), [("Folder", "Parquet"), ("Parquet", "Folder"), ("Parquet", "Chroma"), ("Lance", "Chroma")]
+)
+def test_metadata_that_changed_alone_goes_along_between_kinds(old_kind, new_kind, kind_of, tmp_path):
+    kind, embedder, records = kind_of(old_kind), Hashed(), some_records()
+    old = kind.make(tmp_path / "old", records)
+    new = translated(old, kind_of(new_kind).new(tmp_path / "new"), embedder)
+    after = metadata_alone(records)
+    kind.change(old, records, after)
+    del embedder.asked[:]
+    done = sync_store(open_store(old), open_store(new.info.location), embedder)
+    assert done.written and not embedder.asked
+    documents = {document.id: document for document in open_store(new.info.location).documents()}
+    assert documents[min(records)].metadata["page"] == 77
+    assert not sync_store(open_store(old), open_store(new.info.location), embedder).written
 
 
 def embedded_texts(bill):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from migrate.errors import StoreError, UsageError
-from migrate.stores.chroma.store import _AT_ONCE, _answers
+from migrate.stores.chroma.client import AT_ONCE, answers
 from migrate.stores.serving import Hits, as_hits, check_queries, check_replacements, other_there
 from migrate.vectors import Vectors
 
@@ -46,7 +46,7 @@ class ChromaServing:
         if k <= 0 or not len(queries):
             return [as_hits((), ()) for _ in queries]
         try:
-            with _answers(store._place.location, remote=store._place.is_remote):
+            with answers(store._place.location, remote=store._place.is_remote):
                 response = store.collection.query(
                     query_embeddings=queries, n_results=k, where=dict(where) if where else None, include=["distances"]
                 )
@@ -69,9 +69,9 @@ class ChromaServing:
                 store.collection = store._place.collection_itself(store.name)
                 self._is_taken = True
         names, count = list(new), 0
-        for first in range(0, len(names), _AT_ONCE):
-            with _answers(store._place.location, remote=store._place.is_remote):
-                there = store.collection.get(ids=names[first : first + _AT_ONCE], include=[])["ids"]
+        for first in range(0, len(names), AT_ONCE):
+            with answers(store._place.location, remote=store._place.is_remote):
+                there = store.collection.get(ids=names[first : first + AT_ONCE], include=[])["ids"]
                 if there:
                     store.collection.update(ids=there, embeddings=np.stack([new[doc_id] for doc_id in there]))
             count += len(there)

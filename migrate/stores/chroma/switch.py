@@ -19,34 +19,31 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
 
-from migrate.errors import StoreError, UsageError
+from migrate.errors import LeadMigrateError, StoreError, UsageError
 from migrate.files import output_errors, output_lock, reach
 from migrate.locations import options_text
 from migrate.manifest import ModelIdentity
 from migrate.stores.base import Store
-from migrate.stores.chroma.store import (
-    _TENANT,
-    _TOKEN,
+from migrate.stores.chroma.client import (
+    AT_ONCE,
     DATABASE,
     NOTE,
-    ChromaStore,
-    _add,
-    _answers,
-    _configuration,
-    _Folder,
-    _kept_function,
-    _persistent,
-    _Place,
-    _same_functions,
-    _Server,
+    TENANT,
+    TOKEN,
+    Folder,
+    Place,
+    Server,
+    answers,
     beside_collection,
     own_files,
+    persistent,
 )
+from migrate.stores.chroma.output import add_records, configuration_of, kept_function, same_functions
+from migrate.stores.chroma.store import ChromaStore
 from migrate.stores.kept import forget
 from migrate.stores.records import import_client
-from migrate.stores.switching import ASIDE, Exchange, FolderExchange, Record, keep_beside, others, unfinished
+from migrate.stores.switching import ASIDE, Exchange, FolderExchange, Record, keep_beside, moved, others, unfinished
 
-_AT_ONCE: Final = 1_000
 _WAIT_S: Final = 10
 _IN_ONE_TRANSACTION: Final = """
 import json, sqlite3, sys
@@ -83,7 +80,7 @@ class _Catalog(ABC):
         """All of them."""
 
     @abstractmethod
-    def change(self, wanted: Sequence[_Collection]) -> None:
+    def change(self, collections: Sequence[_Collection]) -> None:
         """Bring name, note and, where there is one, function of some collections about, in this order."""
 
     @abstractmethod
@@ -99,14 +96,14 @@ class _Catalog(ABC):
 class _ServerCatalog(_Catalog):
     """Those of a server: a call changes one."""
 
-    def __init__(self, place: _Server) -> None:
+    def __init__(self, place: Server) -> None:
         self.place = place
 
     def listed(self) -> list[_Collection]:
         models: list[Any] = []
         with self._answers():
-            while page := self.place.client.list_collections(limit=_AT_ONCE, offset=len(models)):
-                models += [found._model for found in page]
+            while page := self.place.client.list_collections(limit=AT_ONCE, offset=len(models)):
+                models += [collection._model for collection in page]
         return [
             _Collection(
                 str(model.id),
@@ -117,39 +114,40 @@ class _ServerCatalog(_Catalog):
             for model in models
         ]
 
-    def change(self, wanted: Sequence[_Collection]) -> None:
-        for one in wanted:
-            with self._answers(), _same_functions():
+    def change(self, collections: Sequence[_Collection]) -> None:
+        for collection in collections:
+            with self._answers(), same_functions():
                 client = self.place.client
-                there = client.get_collection_by_id(one.id, embedding_function=None)
-                own = {key: value for key, value in (there.metadata or {}).items() if key != NOTE}
-                # Chroma takes no empty metadata, and leaves out what is null
-                metadata = own if own and one.note is None else {**own, NOTE: one.note}
-                settings = None if one.function is None else {"embedding_function": _as_chroma_has_it(one.function)}
+                there = client.get_collection_by_id(collection.id, embedding_function=None)
+                metadata = {key: value for key, value in (there.metadata or {}).items() if key != NOTE}
+                if not metadata or collection.note is not None:
+                    # Chroma takes no empty metadata, and leaves out what is null
+                    metadata[NOTE] = collection.note
+                function = None if collection.function is None else _as_chroma_has_it(collection.function)
                 # `Collection.modify` would refuse, after the server has done it, a function of another name
                 there._client._modify(
                     id=there.id,
-                    new_name=one.name,
+                    new_name=collection.name,
                     new_metadata=metadata,
-                    new_configuration=settings,
+                    new_configuration=None if function is None else {"embedding_function": function},
                     **self.place.tenant,
                 )
             reach("moved")
 
     def delete(self, collection: _Collection) -> None:
         with self._answers():
-            token = (self.place.collection(collection.name).metadata or {}).get(_TOKEN)
+            token = (self.place.collection(collection.name).metadata or {}).get(TOKEN)
             self.place.client.delete_collection(collection.name)
         forget(token)
 
     def _answers(self) -> Any:
-        return _answers(self.place.location, remote=True)
+        return answers(self.place.location, remote=True)
 
 
 class _FolderCatalog(_Catalog):
     """Those of a folder: all change in one transaction of its database."""
 
-    def __init__(self, place: _Folder) -> None:
+    def __init__(self, place: Folder) -> None:
         self.place, self.path = place, place.path
 
     def listed(self) -> list[_Collection]:
@@ -159,22 +157,24 @@ class _FolderCatalog(_Catalog):
             "LEFT JOIN collection_metadata m ON m.collection_id = c.id AND m.key = ?"
         )
         tenant = self.place.tenant
-        rows = self.place._ask(question, [tenant["database"], tenant["tenant"], NOTE])
+        rows = self.place.ask(question, [tenant["database"], tenant["tenant"], NOTE])
         return [
-            _Collection(row[0], row[1], row[2], next((found for text in row[3:] for found in _functions(text)), None))
+            _Collection(
+                row[0], row[1], row[2], next((function for text in row[3:] for function in _functions(text)), None)
+            )
             for row in rows
         ]
 
-    def change(self, wanted: Sequence[_Collection]) -> None:
+    def change(self, collections: Sequence[_Collection]) -> None:
         steps: list[tuple[str, list[str]]] = []
-        for one in wanted:
-            steps.append(("UPDATE collections SET name = ? WHERE id = ?", [one.name, one.id]))
-            steps.append(("DELETE FROM collection_metadata WHERE collection_id = ? AND key = ?", [one.id, NOTE]))
-            if one.note is not None:
+        for collection in collections:
+            steps.append(("UPDATE collections SET name = ? WHERE id = ?", [collection.name, collection.id]))
+            steps.append(("DELETE FROM collection_metadata WHERE collection_id = ? AND key = ?", [collection.id, NOTE]))
+            if collection.note is not None:
                 into = "INSERT INTO collection_metadata (collection_id, key, str_value) VALUES (?, ?, ?)"
-                steps.append((into, [one.id, NOTE, one.note]))
-            if one.function is not None:
-                steps.append(self._function_step(one.id, one.function))
+                steps.append((into, [collection.id, NOTE, collection.note]))
+            if collection.function is not None:
+                steps.append(self._function_step(collection.id, collection.function))
         # Chroma has a SQLite of its own in this process: what one of the two closes takes the locks of the other away
         done = subprocess.run(  # noqa: S603 - this Python, with the lines above
             [sys.executable, "-I", "-c", _IN_ONE_TRANSACTION],
@@ -184,12 +184,12 @@ class _FolderCatalog(_Catalog):
             check=False,
         )
         if done.returncode:
-            said = (done.stderr.strip().splitlines() or ["it was ended"])[-1]
-            raise StoreError(f"{self.place.location}: SQLite refused ({said}); nothing was done: run again")
+            message = (done.stderr.strip().splitlines() or ["it was ended"])[-1]
+            raise StoreError(f"{self.place.location}: SQLite refused ({message}); nothing was done: run again")
         reach("moved")
 
     def _function_step(self, collection: str, function: _Function) -> tuple[str, list[str]]:
-        texts = self.place._ask("SELECT config_json_str, schema_str FROM collections WHERE id = ?", [collection])[0]
+        texts = self.place.ask("SELECT config_json_str, schema_str FROM collections WHERE id = ?", [collection])[0]
         changed = []
         for text in texts:
             stored = None if text is None else json.loads(text)
@@ -199,7 +199,7 @@ class _FolderCatalog(_Catalog):
         return "UPDATE collections SET config_json_str = ?, schema_str = ? WHERE id = ?", [*changed, collection]
 
     def delete(self, collection: _Collection) -> None:
-        with _answers(self.place.location, remote=False), self.client() as client:
+        with answers(self.place.location, remote=False), self.client() as client:
             client.delete_collection(collection.name)
         shutil.rmtree(beside_collection(self.path, collection.id), ignore_errors=True)
 
@@ -211,17 +211,17 @@ class _FolderCatalog(_Catalog):
     @contextmanager
     def client(self) -> Iterator[Any]:
         """Chroma's own, which writes to the folder."""
-        client = _persistent(import_client("chromadb", "chroma"), self.path, self.place.tenant)
+        client = persistent(import_client("chromadb", "chroma"), self.path, self.place.tenant)
         try:
             yield client
         finally:
             client.close()
 
 
-def _catalog_of(place: _Place) -> _Catalog:
-    if isinstance(place, _Server):
+def _catalog_of(place: Place) -> _Catalog:
+    if isinstance(place, Server):
         return _ServerCatalog(place)
-    assert isinstance(place, _Folder)  # noqa: S101 - there is no third
+    assert isinstance(place, Folder)  # noqa: S101 - there is no third
     return _FolderCatalog(place)
 
 
@@ -238,14 +238,14 @@ class CollectionExchange(Exchange):
         Both, where nothing was switched yet.
     """
 
-    def __init__(self, place: _Place, old: str, stores: tuple[ChromaStore, ChromaStore] | None = None) -> None:
+    def __init__(self, place: Place, old: str, stores: tuple[ChromaStore, ChromaStore] | None = None) -> None:
         self.location = f"{place.location.partition('#')[0]}#{old}"
         self.old, self._stores = old, stores
-        self._options = options_text({key: value for key, value in place.tenant.items() if value != _TENANT[key]})
+        self._options = options_text({key: value for key, value in place.tenant.items() if value != TENANT[key]})
         self._catalog = _catalog_of(place)
 
     @classmethod
-    def left(cls, place: _Place, name: str) -> CollectionExchange | None:
+    def left(cls, place: Place, name: str) -> CollectionExchange | None:
         """The one that is noted of a name, whether a collection has it or not."""
         made = cls(place, name)
         return None if made._noted() is None else made
@@ -262,7 +262,15 @@ class CollectionExchange(Exchange):
     def switch(self, record: Record) -> None:
         """Bring the new collection in, if it is elsewhere; then change names, notes and function."""
         with self._catalog.alone():
-            noted = self._noted() or self._begin(record)
+            noted = self._noted()
+            if noted is None:
+                noted = self._begin(record)
+                try:
+                    self.check()
+                except LeadMigrateError:
+                    if noted["brought"]:
+                        self._catalog.delete(_Collection(noted["ids"][1], noted["new"], None))
+                    raise
             text = json.dumps(noted, sort_keys=True)
             old, new = noted["ids"]
             names = (f"{self.old}{ASIDE}", self.old)
@@ -305,8 +313,8 @@ class CollectionExchange(Exchange):
             if is_elsewhere:
                 name = f"{self.old}-new{ASIDE}"
                 new = _bring_in(catalog, stores[1], name)
-            for store, one in zip(stores, (old, new), strict=True):
-                keep_beside(store, beside_collection(catalog.path, one), store.name)
+            for store, collection in zip(stores, (old, new), strict=True):
+                keep_beside(store, beside_collection(catalog.path, collection), store.name)
         reach("brought")
         return {
             "old": self.old,
@@ -319,7 +327,7 @@ class CollectionExchange(Exchange):
         }
 
     def _arrange(self, *wanted: _Collection) -> None:
-        there = {found.id: found for found in self._catalog.listed()}
+        there = {collection.id: collection for collection in self._catalog.listed()}
         if not {one.id for one in wanted} <= there.keys():
             raise others(self.location)
         changes = [one for one in wanted if (there[one.id].name, there[one.id].note) != (one.name, one.note)]
@@ -327,15 +335,15 @@ class CollectionExchange(Exchange):
         reach("exchanged")
 
     def _names(self) -> dict[str, str]:
-        return {found.id: found.name for found in self._catalog.listed()}
+        return {collection.id: collection.name for collection in self._catalog.listed()}
 
     def _noted(self) -> dict[str, Any] | None:
-        for found in self._catalog.listed():
+        for collection in self._catalog.listed():
             try:
-                noted = json.loads(found.note or "{}")
+                noted = json.loads(collection.note or "{}")
             except ValueError as error:
                 raise StoreError(
-                    f"{self.location}: expected what a switch has noted in the metadata of {found.name}, found "
+                    f"{self.location}: expected what a switch has noted in the metadata of {collection.name}, found "
                     f"something else under {NOTE!r}; remove it"
                 ) from error
             if noted.get("old") == self.old:
@@ -351,19 +359,30 @@ class _WholeFolder(FolderExchange):
     def switch(self, record: Record) -> None:
         """See `FolderExchange`."""
         if self.function is not None and self.record() is None:
-            catalog = _FolderCatalog(_Folder(f"chroma:{self.new}", self.new, {}))
-            catalog.change([_Collection(one.id, one.name, one.note, self.function) for one in catalog.listed()])
+            catalog = _FolderCatalog(Folder(f"chroma:{self.new}", self.new, {}))
+            catalog.change(
+                [
+                    _Collection(collection.id, collection.name, collection.note, self.function)
+                    for collection in catalog.listed()
+                ]
+            )
         super().switch(record)
+
+
+def exchange_left(place: Place, name: str) -> Exchange | None:
+    """The switch of a name, which no collection may have just then."""
+    whole = FolderExchange.at(str(place.path)) if isinstance(place, Folder) else None
+    return whole or CollectionExchange.left(place, name)
 
 
 def exchange_of(old: ChromaStore, new: Store) -> Exchange:
     """See `Switchable.exchange`: whole folders where each has one collection of the same name, else collections."""
-    if not isinstance(new, ChromaStore) or isinstance(old.place, _Server) != isinstance(new.place, _Server):
+    if not isinstance(new, ChromaStore) or isinstance(old.place, Server) != isinstance(new.place, Server):
         raise UsageError(
             f"{new.info.location}: expected a collection of Chroma, in a folder or on a server as the old one, found "
             "another kind of store"
         )
-    if isinstance(old.place, _Server):
+    if isinstance(old.place, Server):
         servers = [(store.place.location.partition("#")[0], store.place.tenant) for store in (old, new)]
         if servers[0] != servers[1]:
             raise UsageError(f"{new.info.location}: expected a collection of {servers[0][0]}, found another server")
@@ -371,6 +390,9 @@ def exchange_of(old: ChromaStore, new: Store) -> Exchange:
         made = _WholeFolder.of(_path(old), _path(new), own=own_files(_path(old)))
         made.function = new_function(old, new)
         return made
+    for store in (old, new):
+        if (text := (store.collection.metadata or {}).get(NOTE)) is not None:
+            raise moved(store.info.location, json.loads(text)["old"])
     if str(old.collection.id) == str(new.collection.id):
         raise UsageError(f"{new.info.location}: this is the old collection itself; name the new one")
     return CollectionExchange(old.place, old.name, (old, new))
@@ -405,7 +427,7 @@ def _function_of(model: ModelIdentity | None, stored: _Function) -> _Function:
 
 
 def _as_chroma_has_it(function: _Function) -> Any:
-    return _kept_function(function) if function["type"] == "known" else SimpleNamespace(is_legacy=lambda: True)
+    return kept_function(function) if function["type"] == "known" else SimpleNamespace(is_legacy=lambda: True)
 
 
 def _is_alone(store: ChromaStore) -> bool:
@@ -413,29 +435,29 @@ def _is_alone(store: ChromaStore) -> bool:
 
 
 def _path(store: ChromaStore) -> Path:
-    assert isinstance(store.place, _Folder)  # noqa: S101 - servers have none, and are told apart before
+    assert isinstance(store.place, Folder)  # noqa: S101 - servers have none, and are told apart before
     return store.place.path
 
 
 def _bring_in(catalog: _FolderCatalog, source: ChromaStore, name: str) -> str:
     """Copy a collection of another folder; what a killed run has brought is deleted."""
-    gone = [found for found in catalog.listed() if found.name == name]
-    with _answers(catalog.place.location, remote=False), output_errors(catalog.path), catalog.client() as client:
+    gone = [listed for listed in catalog.listed() if listed.name == name]
+    with answers(catalog.place.location, remote=False), output_errors(catalog.path), catalog.client() as client:
         for left in gone:
             client.delete_collection(name)
             shutil.rmtree(beside_collection(catalog.path, left.id), ignore_errors=True)
-        with _same_functions():
+        with same_functions():
             collection = client.create_collection(
                 name,
-                configuration=_configuration(source),
+                configuration=configuration_of(source),
                 metadata=source.kept_metadata or None,
                 embedding_function=None,
             )
-        for first in range(0, source.info.count, _AT_ONCE):
-            ids = source.ids(range(first, min(first + _AT_ONCE, source.info.count)))
+        for first in range(0, source.info.count, AT_ONCE):
+            ids = source.ids(range(first, min(first + AT_ONCE, source.info.count)))
             for part in source.read(ids, ["embeddings", "documents", "metadatas", "uris"]):
                 records = zip(part["ids"], part["documents"], part["metadatas"], part["uris"], strict=True)
-                _add(collection, list(records), part["embeddings"])
+                add_records(collection, list(records), part["embeddings"])
         if collection.count() != source.info.count:
             raise StoreError(f"{name}: expected {source.info.count} records once brought in, found others; run again")
         return str(collection.id)

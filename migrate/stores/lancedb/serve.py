@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError, UsageError
-from migrate.stores.lancedb.store import SWITCHED, _answers, _client, _column, _is_lossy
+from migrate.stores.lancedb.client import SWITCHED, answers, as_column, client, is_lossy
 from migrate.stores.serving import Hits, as_hits, check_queries, check_replacements, other_there
 from migrate.vectors import Vectors
 
@@ -41,8 +41,8 @@ class LanceServing:
         self._is_fixed = store.id_column is None or store.asked_version is not None
         self._table, self._scattered = store.table, 0
         if not self._is_fixed:
-            with _answers(self._info.location):
-                database = _client().connect(str(store.path), read_consistency_interval=_SEEN_WITHIN)
+            with answers(self._info.location):
+                database = client().connect(str(store.path), read_consistency_interval=_SEEN_WITHIN)
                 self._table = database.open_table(store.name)
 
     def search(self, queries: Vectors, k: int, where: Any = None) -> list[Hits]:
@@ -75,8 +75,8 @@ class LanceServing:
         rows = np.stack([new[doc_id] for doc_id in kept])
         _refuse_overflow(self._info.location, kept, rows, kind)
         keys = pa.array(kept if pa.types.is_string(key) or pa.types.is_large_string(key) else map(int, kept), key)
-        columns = {store.id_column: keys, store.vector: _column(pa, rows, kind, np.ones(len(rows), np.bool_))}
-        with _answers(self._info.location):
+        columns = {store.id_column: keys, store.vector: as_column(pa, rows, kind, np.ones(len(rows), np.bool_))}
+        with answers(self._info.location):
             self._table.checkout_latest()
             if _switched(self._table.schema) != _switched(store.schema):
                 raise other_there(self._info)
@@ -93,10 +93,10 @@ class LanceServing:
     def _nearest(self, query: Vectors, k: int, where: str | None) -> Hits:
         store = self._store
         try:
-            with _answers(self._info.location):
+            with answers(self._info.location):
                 search = self._table.search(query, vector_column_name=store.vector, query_type="vector")
                 search = search.distance_type({"ip": "dot"}.get(store.distance, store.distance))
-                if store.index is not None and _is_lossy(store.index[0]):
+                if store.index is not None and is_lossy(store.index[0]):
                     search = search.refine_factor(1)  # the scores are then those of whole vectors
                 search = search if where is None else search.where(where, prefilter=True)
                 columns = ["_distance", *([store.id_column] if store.id_column else [])]
@@ -116,7 +116,7 @@ class LanceServing:
     @cached_property
     def _row_ids(self) -> NDArray[Any]:
         """LanceDB's own id of each row of the version."""
-        with _answers(self._info.location):
+        with answers(self._info.location):
             rows = self._table.search().with_row_id(True).select([self._store.vector]).to_batches()
             return np.concatenate([batch.column(batch.schema.get_field_index("_rowid")) for batch in rows])
 

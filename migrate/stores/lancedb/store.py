@@ -1,4 +1,4 @@
-"""Tables of LanceDB, in a folder: `lancedb:PATH#TABLE`.
+"""A table of LanceDB, in a folder, read as it is.
 
 A table is read at one version, whatever is written meanwhile. All its columns, types and their metadata go into a new
 one as Arrow has them, in the order of the rows, with those that have no vector.
@@ -6,12 +6,9 @@ one as Arrow has them, in the order of the rows, with those that have no vector.
 
 from __future__ import annotations
 
-import inspect
 import json
-import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -19,37 +16,23 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.errors import LeadMigrateError, StoreError, UsageError
-from migrate.files import cache_folder, disk_errors, output_errors
+from migrate.errors import StoreError, UsageError
+from migrate.files import cache_folder
 from migrate.locations import Address
 from migrate.manifest import Manifest
-from migrate.stores.base import BATCH_SIZE, FROM_THE_START, KindSupport, Resume, Store, StoreInfo, StoreWriter
+from migrate.stores.base import BATCH_SIZE, FROM_THE_START, Resume, Store, StoreInfo, StoreWriter
 from migrate.stores.documents.base import LazyIds
-from migrate.stores.kept import manifest_of, stamp, sync_tree
-from migrate.stores.outputs import NamedFolderOutput, Output
+from migrate.stores.kept import manifest_of, stamp
+from migrate.stores.lancedb.client import OWN, SWITCHED, answers, as_matrix, client, is_lossy, is_vector, tables_in
 from migrate.stores.permute import cut, in_order
-from migrate.stores.records import (
-    Distance,
-    SearchableRecordStore,
-    WaitingWriter,
-    check_options,
-    choose_text,
-    import_client,
-    metadata_as_json,
-    read_metric,
-)
+from migrate.stores.records import Distance, SearchableRecordStore, choose_text, read_metric
 from migrate.stores.switching import BESIDE, Exchange
 from migrate.vectors import Batch, Document, Vectors
 
 if TYPE_CHECKING:
     from migrate.stores.lancedb.serve import LanceServing
 
-_OPTIONS: Final = ("distance", "id", "text", "vector", "version")
 _KEPT_OPTIONS: Final = ("distance", "id", "text", "vector")
-_OWN: Final = b"lead-migrate"
-SWITCHED: Final = b"lead-migrate-switched"
-"""Of a version that came by a switch: the token of what belongs to it."""
-_FUNCTIONS: Final = b"embedding_functions"
 _IDS: Final = ("id", "_id", "doc_id", "uuid", "key")
 _DISTANCES: Final[Mapping[str, Distance]] = {"l2": "l2", "cosine": "cosine", "dot": "ip", "ip": "ip"}
 _AT_ONCE: Final = 4_096
@@ -58,52 +41,8 @@ _WHOLE: Final = re.compile(r"-?[0-9]{1,18}")
 _LARGE: Final = 4
 """A scan of one in so many rows reads the whole table instead of looking them up."""
 
-_LOSSY: Final = ("Pq", "Sq", "Rq")
 _BY_NUMBER: Final = "the table has no column of ids: rows are numbered from 0 on; say ?id=COLUMN for one"
 _DEFAULT: Final = "no index says how vectors are compared: l2 is LanceDB's way; say ?distance=cosine or dot if not"
-
-
-class LanceKind:
-    """Folders of LanceDB."""
-
-    name = "lancedb"
-    support = KindSupport(
-        "LanceDB",
-        ("lancedb:FOLDER#TABLE",),
-        "lancedb",
-        "all columns with types and nulls, order, schema metadata, float16 to float64, rows without a vector",
-        "older versions, the schema's embedding function; the number of partitions of an index",
-    )
-
-    def recognises(self, path: Path) -> bool:
-        """Whether a table is in it."""
-        return path.is_dir() and bool(_tables(path))
-
-    def open(self, location: str) -> Store:
-        """Open `PATH#TABLE`; where there is one table, it needs no name."""
-        address = Address(location) if Path(location).is_dir() else Address.parse(location)
-        whole = f"{self.name}:{location}"
-        check_options(whole, address.options, _OPTIONS)
-        _refuse_servers(whole, address)
-        return LanceStore(location, Path(address.place), address)
-
-    def output(self, location: str) -> Output:
-        """A folder that is not there yet, with one table."""
-        address, whole = Address.parse(location), f"{self.name}:{location}"
-        check_options(whole, address.options, ())
-        _refuse_servers(whole, address)
-        if not address.name or not address.place:
-            raise UsageError(f"{whole}: expected a table after the #, found none; name the new one")
-        return NamedFolderOutput(whole, address, _Writer)
-
-
-def _refuse_servers(location: str, address: Address) -> None:
-    if "://" in address.place:
-        raise UsageError(f"{location}: only folders of LanceDB are read; copy the table to one")
-
-
-def _tables(path: Path) -> list[str]:
-    return sorted(table.stem for table in path.glob("*.lance") if (table / "_versions").is_dir())
 
 
 class LanceStore(SearchableRecordStore):
@@ -126,11 +65,11 @@ class LanceStore(SearchableRecordStore):
         self.path, self.asked_version = path, address.options.get("version")
         self.name = self._choose_table(address.name)
         self.table = self._open()
-        with _answers(location):
+        with answers(location):
             self.table.checkout(self._asked_number() or self.table.version)
             self.schema = self.table.schema
             self.indices = [(index, self.table.index_stats(index.name)) for index in self.table.list_indices()]
-        self.own = json.loads((self.schema.metadata or {}).get(_OWN, b"{}"))
+        self.own = json.loads((self.schema.metadata or {}).get(OWN, b"{}"))
         asked: dict[str, str] = {
             **self.own,
             **{key: value for key, value in address.options.items() if key in _KEPT_OPTIONS},
@@ -147,10 +86,10 @@ class LanceStore(SearchableRecordStore):
         distance, notes = self._distance(asked.get("distance"))
         self.distance = distance
         self.opened_as = self.name
-        with _answers(location):
+        with answers(location):
             self.without_vector = self.table.count_rows(f"{_quoted(self.vector)} IS NULL")
         first = next(self.batches([self.vector], f"{_quoted(self.vector)} IS NOT NULL", limit=_SAMPLE), None)
-        sample = _matrix(first.column(0), self.dim) if first is not None else np.empty((0, self.dim), np.float32)
+        sample = as_matrix(first.column(0), self.dim) if first is not None else np.empty((0, self.dim), np.float32)
         metric, remarks = read_metric(distance, sample)
         self.info = StoreInfo(
             location,
@@ -185,8 +124,8 @@ class LanceStore(SearchableRecordStore):
 
     def strangers(self) -> list[str]:
         """Other tables of the folder, and whatever lies beside them."""
-        own = {f"{self.name}.lance", *BESIDE}
-        return sorted(path.name for path in self.path.iterdir() if path.name not in own)
+        lance_files = {f"{self.name}.lance", *BESIDE}
+        return sorted(path.name for path in self.path.iterdir() if path.name not in lance_files)
 
     def exchanged(self) -> Exchange | None:
         """See `Switchable`."""
@@ -211,7 +150,9 @@ class LanceStore(SearchableRecordStore):
 
     def destination(self, location: Path, dim: int, resume: Resume = FROM_THE_START) -> StoreWriter:
         """A folder with a table of the same name, columns and indexes."""
-        return _Writer(self, location, dim, resume, self.name)
+        from migrate.stores.lancedb.output import FolderWriter
+
+        return FolderWriter(self, location, dim, resume, self.name)
 
     def answering(self) -> Any:
         """See `Named`: the switch that the newest version came by; of a table that was never switched, nothing."""
@@ -237,7 +178,7 @@ class LanceStore(SearchableRecordStore):
         self, columns: Sequence[str] | None, where: str | None = None, limit: int | None = None, start: int = 0
     ) -> Iterator[Any]:
         """Rows in their order, or those that a condition lets through, as Arrow has them; in bounded memory."""
-        with _answers(self.info.location):
+        with answers(self.info.location):
             query = self.table.search()
             query = query if columns is None else query.select([*columns])
             query = query if where is None else query.where(where)
@@ -255,12 +196,12 @@ class LanceStore(SearchableRecordStore):
             first += batch.num_rows
 
     def _version(self) -> Any:
-        with _answers(self.info.location):
+        with answers(self.info.location):
             table = self._open() if self.asked_version is None else self.table
         return self._version_of(table)
 
     def _version_of(self, table: Any) -> Any:
-        with _answers(self.info.location):
+        with answers(self.info.location):
             stamps = {version["version"]: version["timestamp"].isoformat() for version in table.list_versions()}
             return [table.version, stamps.get(table.version)]
 
@@ -293,7 +234,7 @@ class LanceStore(SearchableRecordStore):
         order = self._order[start:stop]
         if not self.without_vector and len(order) and np.array_equal(order, np.arange(order[0], order[0] + len(order))):
             for batch in self.batches([self.vector], start=int(order[0]), limit=len(order)):
-                yield _matrix(batch.column(0), self.dim)
+                yield as_matrix(batch.column(0), self.dim)
             return
         rows = np.argsort(self._order)
         kept = (rows >= start) & (rows < stop)
@@ -304,12 +245,12 @@ class LanceStore(SearchableRecordStore):
         first = 0
         for batch in self.batches([self.vector]):
             column = batch.column(0)
-            vectors = _matrix(column.filter(column.is_valid()) if column.null_count else column, self.dim)
+            vectors = as_matrix(column.filter(column.is_valid()) if column.null_count else column, self.dim)
             yield vectors[kept[first : first + len(vectors)]]
             first += len(vectors)
 
     def _vectors_of(self, rows: NDArray[np.int64]) -> Vectors:
-        parts = [_matrix(batch.column(0), self.dim) for batch in self._taken(rows, [self.vector])]
+        parts = [as_matrix(batch.column(0), self.dim) for batch in self._taken(rows, [self.vector])]
         return np.concatenate([np.empty((0, self.dim), np.float32), *parts])
 
     def _taken(self, rows: NDArray[np.int64], columns: Sequence[str]) -> Iterator[Any]:
@@ -318,7 +259,7 @@ class LanceStore(SearchableRecordStore):
 
         for first in range(0, len(rows), _AT_ONCE):
             offsets, places = np.unique(self._offsets[rows[first : first + _AT_ONCE]], return_inverse=True)
-            with _answers(self.info.location):
+            with answers(self.info.location):
                 table = self.table.take_offsets(offsets.tolist()).select([*columns]).to_arrow()
             if len(table) != len(offsets):
                 raise StoreError(
@@ -371,19 +312,19 @@ class LanceStore(SearchableRecordStore):
         return [str(value) for value in values]
 
     def _choose_table(self, name: str) -> str:
-        names = _tables(self.path) if self.path.is_dir() else []
+        names = tables_in(self.path) if self.path.is_dir() else []
         if not names:
             raise StoreError(
                 f"{self.info.location}: expected a folder with tables of LanceDB, found none; check the path"
             )
         if name in names or (not name and len(names) == 1):
             return name or names[0]
-        asked = f"a table {name!r}" if name else "the name of a table after a #"
-        raise StoreError(f"{self.info.location}: expected {asked}, found {', '.join(names)}; name one of these")
+        wanted_table = f"a table {name!r}" if name else "the name of a table after a #"
+        raise StoreError(f"{self.info.location}: expected {wanted_table}, found {', '.join(names)}; name one of these")
 
     def _open(self) -> Any:
-        module = _client()
-        with _answers(self.info.location):
+        module = client()
+        with answers(self.info.location):
             return module.connect(str(self.path)).open_table(self.name)
 
     def _asked_number(self) -> int | None:
@@ -397,7 +338,7 @@ class LanceStore(SearchableRecordStore):
             ) from error
 
     def _choose_vector(self, asked: str | None) -> str:
-        vectors = [field.name for field in self.schema if _is_vector(field.type)]
+        vectors = [field.name for field in self.schema if is_vector(field.type)]
         if asked is not None and asked in vectors:
             return asked
         if asked is None and len(vectors) == 1:
@@ -435,7 +376,7 @@ class LanceStore(SearchableRecordStore):
         return _DISTANCES[distance], ()
 
     def _notes(self) -> Iterator[str]:
-        if self.index is not None and _is_lossy(self.index[0]):
+        if self.index is not None and is_lossy(self.index[0]):
             yield f"searched by an index {self.index[0].index_type}, which is lossy; those read here are whole"
 
     def _details(self) -> dict[str, str | int]:
@@ -451,174 +392,8 @@ class LanceStore(SearchableRecordStore):
         return facts
 
 
-class _Writer(WaitingWriter):
-    """A folder with one table."""
-
-    def __init__(self, source: Store, folder: Path, dim: int, resume: Resume, name: str) -> None:
-        super().__init__(source, folder, dim, resume)
-        self._name = name
-
-    def load(self) -> None:
-        """Write the table anew."""
-        import pyarrow as pa
-
-        module = _client()
-        source = self.source if isinstance(self.source, LanceStore) else None
-        schema = self._same(pa, source) if source else self._new(pa)
-        parts = self._copied(pa, source, schema) if source else self._made(pa, schema)
-        where = str(self.folder)
-        with output_errors(self.folder), _answers(where):
-            database = module.connect(where)
-            reader = pa.RecordBatchReader.from_batches(schema, parts)
-            table = database.create_table(self._name, reader, mode="overwrite", on_bad_vectors="null")
-            if source is not None:
-                self._index(table, source)
-            found, expected = table.count_rows(), source.table.count_rows() if source else self.source.info.count
-        if found != expected:
-            raise StoreError(f"{where}: expected {expected} rows once written, found {found}; run again")
-        sync_tree(self.folder)
-
-    def _same(self, pa: Any, source: LanceStore) -> Any:
-        """The schema of `source` with vectors of the new dimension."""
-        old = source.schema.field(source.vector)
-        if pa.types.is_float16(old.type.value_type):
-            self.remarks += (f"the vectors are rounded to half precision, as column {source.vector} has it",)
-        kind = pa.list_(old.type.value_type, self.rows.dim)
-        at = source.schema.get_field_index(source.vector)
-        schema = source.schema.set(at, pa.field(old.name, kind, old.nullable, old.metadata))
-        metadata = dict(source.schema.metadata or {})
-        if metadata.pop(_FUNCTIONS, None) is not None:
-            self.remarks += (
-                "the embedding function that the old table names is not in the new one, as it belongs to the old "
-                "model; give the table that of the new model, or queries as vectors",
-            )
-        metadata.pop(SWITCHED, None)
-        if source.asked:
-            metadata[_OWN] = json.dumps(source.asked, sort_keys=True).encode()
-        return schema.with_metadata(metadata or None)
-
-    def _new(self, pa: Any) -> Any:
-        fields = [
-            ("id", pa.string()),
-            ("text", pa.string()),
-            ("metadata", pa.string()),
-            ("vector", pa.list_(pa.float32(), self.rows.dim)),
-        ]
-        asked = {"id": "id", "text": "text", "vector": "vector", "distance": self.source.info.metric}
-        return pa.schema(fields, metadata={_OWN: json.dumps({**asked, "made": True}, sort_keys=True).encode()})
-
-    def _copied(self, pa: Any, source: LanceStore, schema: Any) -> Iterator[Any]:
-        """The rows of `source` in their order; those that have no vector stay without."""
-        at = schema.get_field_index(source.vector)
-        kind = schema.field(at).type
-        rows, first = np.argsort(source._order), 0
-        for batch in source.batches(None):
-            there = batch.column(at).is_valid().to_numpy(zero_copy_only=False)
-            vectors = np.zeros((len(there), self.rows.dim), np.float32)
-            vectors[there] = self.vectors_at(rows[first : first + there.sum()])
-            first += there.sum()
-            column = _column(pa, vectors, kind, there)
-            columns = [column if place == at else batch.column(place) for place in range(batch.num_columns)]
-            _refuse_nan(source, batch, at)
-            yield pa.RecordBatch.from_arrays(columns, schema=schema)
-
-    def _made(self, pa: Any, schema: Any) -> Iterator[Any]:
-        kind = schema.field("vector").type
-        for documents, vectors in self.records():
-            columns = [
-                pa.array([document.id for document in documents], pa.string()),
-                pa.array([document.text for document in documents], pa.string()),
-                pa.array([metadata_as_json(document) for document in documents], pa.string()),
-                _column(pa, vectors, kind, np.ones(len(vectors), np.bool_)),
-            ]
-            yield pa.RecordBatch.from_arrays(columns, schema=schema)
-
-    def _index(self, table: Any, source: LanceStore) -> None:
-        """Make the indexes of `source` anew."""
-        for index, facts in source.indices:
-            try:
-                make_index(table, index, facts, self.rows.dim if index.columns[0] == source.vector else None)
-            except Exception as error:
-                said = " ".join(str(error).split())[:200]
-                self.remarks += (f"the index {index.name} ({index.index_type}) could not be made again: {said}",)
-                continue
-            if _is_lossy(index):
-                self.remarks += (
-                    f"the index {index.name} ({index.index_type}) is made anew, and is lossy: hold its recall against "
-                    "exact search",
-                )
-
-
-def make_index(table: Any, index: Any, facts: Any, dim: int | None) -> None:
-    """Make an index as another table has it, of vectors of dimension `dim` now; None where it is what it was."""
-    from lancedb import index as kinds
-
-    (column, *more) = index.columns
-    kind = getattr(kinds, str(index.index_type), None)
-    if kind is None or more:
-        raise ValueError("of a kind that is not made here")
-    table.create_index(column, config=kind(**_settings(kind, index, facts, dim)), name=index.name)
-
-
-def _settings(kind: Callable[..., Any], index: Any, facts: Any, dim: int | None) -> dict[str, Any]:
-    """What an index was made with, as far as LanceDB tells it, and as it fits vectors of the new dimension."""
-    details = _flat(index.index_details or {})
-    known = inspect.signature(kind).parameters
-    found = {key: value for key, value in details.items() if key in known and value is not None}
-    if facts.distance_type is not None and "distance_type" in known:
-        found["distance_type"] = str(facts.distance_type).lower()
-    if dim is not None and dim % int(found.get("num_sub_vectors", 1)):
-        del found["num_sub_vectors"]
-    return {key: int(value) if isinstance(value, str) and value.isdigit() else value for key, value in found.items()}
-
-
-def _flat(details: Mapping[str, Any]) -> dict[str, Any]:
-    """All settings at any depth; those of HNSW under the names that its configuration has."""
-    names = {"max_connections": "m", "construction_ef": "ef_construction", "target_num_partitions": "num_partitions"}
-    found: dict[str, Any] = {}
-    for key, value in details.items():
-        if isinstance(value, Mapping):
-            found.update(_flat(value))
-        else:
-            name = key.rpartition(".")[2]
-            found[names.get(name, name)] = value
-    return found
-
-
-def _is_lossy(index: Any) -> bool:
-    return any(part in str(index.index_type) for part in _LOSSY)
-
-
-def _refuse_nan(source: LanceStore, batch: Any, but: int) -> None:
-    """The client makes vectors with NaN in them null: other vectors than those read must have none."""
-    for place, field in enumerate(batch.schema):
-        if place != but and _is_vector(field.type) and np.isnan(_matrix(batch.column(place), 1)).any():
-            raise StoreError(
-                f"{source.info.location}: expected numbers in the vectors of column {field.name}, found NaN, which a "
-                "new table would not keep; replace them by null, or drop the column"
-            )
-
-
-def _column(pa: Any, vectors: Any, kind: Any, there: Any) -> Any:
-    values = pa.array(vectors.astype(kind.value_type.to_pandas_dtype()).reshape(-1), kind.value_type)
-    mask = None if there.all() else pa.array(~there)
-    return pa.FixedSizeListArray.from_arrays(values, type=kind, mask=mask)
-
-
-def _matrix(column: Any, dim: int) -> Any:
-    """A column without nulls as rows of float32."""
-    values = column.flatten().to_numpy(zero_copy_only=False)
-    return np.ascontiguousarray(values, np.float32).reshape(-1, dim)
-
-
 def _quoted(column: str) -> str:
     return "`" + column.replace("`", "``") + "`"
-
-
-def _is_vector(kind: Any) -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_fixed_size_list(kind) and pa.types.is_floating(kind.value_type))
 
 
 def _is_text(kind: Any) -> bool:
@@ -631,24 +406,3 @@ def _is_whole(kind: Any) -> bool:
     import pyarrow as pa
 
     return bool(pa.types.is_integer(kind))
-
-
-def _client() -> Any:
-    for name in ("LANCE_LOG", "LANCEDB_LOG"):  # a warning that a new table is new would stand between our lines
-        os.environ.setdefault(name, "error")
-    return import_client("lancedb", "lancedb")
-
-
-@contextmanager
-def _answers(location: str) -> Iterator[None]:
-    """Turn whatever the client raises into one line."""
-    try:
-        with disk_errors(Path(location)):
-            yield
-    except (LeadMigrateError, GeneratorExit):
-        raise
-    except Exception as error:
-        if isinstance(error.__cause__, LeadMigrateError):
-            raise error.__cause__ from None
-        said = " ".join(str(error).split())[:300] or type(error).__name__
-        raise StoreError(f"{location}: LanceDB says: {said}; see to that, and run again") from error

@@ -18,7 +18,10 @@ from uuid import uuid4
 
 from migrate.errors import InputError, StoreError, UsageError
 from migrate.files import atomic_file, output_errors, output_lock, reach, sync_folder, write_json
-from migrate.stores.lancedb.store import SWITCHED, LanceKind, LanceStore, _answers, make_index
+from migrate.stores.lancedb.client import SWITCHED, answers
+from migrate.stores.lancedb.kind import LanceKind
+from migrate.stores.lancedb.output import make_index
+from migrate.stores.lancedb.store import LanceStore
 from migrate.stores.switching import FORGOTTEN, Exchange, Record, keep_beside, others, unfinished
 from migrate.stores.switching import SWITCHED as DONE
 
@@ -92,6 +95,7 @@ class LanceExchange(Exchange):
                 raise InputError(f"{self.location}: the old store is deleted, or half so; run forget again")
             incoming = self._incoming or _opened(record["new"])
             if noted is None:
+                self.check()
                 noted = self._begin(table, incoming, record)
             if _token(table) != noted["token"]:
                 if table.version != noted["before"] or incoming.version() != noted["incoming"]:
@@ -100,6 +104,13 @@ class LanceExchange(Exchange):
                         "rollback, then switch again"
                     )
                 table = self._write(incoming, noted["token"])
+                if table.version != noted["before"] + 1:
+                    table.restore(table.version - 1)
+                    self._drop_notes(table, noted["token"])
+                    raise StoreError(
+                        f"{self.location}: somebody wrote to the table while it was switched; nothing was done: sync "
+                        "the new one with the old, audit it, and switch again"
+                    )
                 reach("exchanged")
             there = {index.name for index in table.list_indices()}
             for index, facts in incoming.indices:
@@ -121,9 +132,7 @@ class LanceExchange(Exchange):
                 reach("exchanged")
             elif _token(table) is not None and _token(table) != noted["former"]:
                 raise others(self._journal)
-            self._untag(table)
-            shutil.rmtree(self._journal.with_name(noted["token"]), ignore_errors=True)
-            self._end()
+            self._drop_notes(table, noted["token"])
 
     def forget(self) -> None:
         """Delete the versions up to the old one."""
@@ -173,13 +182,13 @@ class LanceExchange(Exchange):
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        with output_lock(self._folder), output_errors(self._folder), _answers(self.location):
+        with output_lock(self._folder), output_errors(self._folder), answers(self.location):
             yield
 
     def _open(self) -> Any:
         import lancedb
 
-        with _answers(self.location):
+        with answers(self.location):
             return lancedb.connect(str(self.path)).open_table(self.table)
 
     def _noted(self) -> dict[str, Any] | None:
@@ -201,6 +210,11 @@ class LanceExchange(Exchange):
         for path in folder.iterdir() if folder.is_dir() else ():
             if path.is_dir() and path.name != keep:
                 shutil.rmtree(path)
+
+    def _drop_notes(self, table: Any, token: str) -> None:
+        self._untag(table)
+        shutil.rmtree(self._journal.with_name(token), ignore_errors=True)
+        self._end()
 
     def _untag(self, table: Any) -> None:
         if _TAG in table.tags.list():
@@ -230,8 +244,8 @@ def token_of(path: Path, table: str) -> str:
 
 
 def _token(table: Any) -> str | None:
-    found = (table.schema.metadata or {}).get(SWITCHED)
-    return None if found is None else found.decode()
+    token = (table.schema.metadata or {}).get(SWITCHED)
+    return None if token is None else token.decode()
 
 
 def _delete_versions(table: Any, last: int) -> None:

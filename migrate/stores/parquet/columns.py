@@ -71,24 +71,26 @@ def choose_columns(location: str, schema: Any, asked: Mapping[str, str]) -> Colu
     text, why_text = choose_text(
         location, [name for name in texts if name not in (doc_id, metadata)], asked.get("text")
     )
-    others = tuple(name for name in names if name not in (vector, doc_id, text, metadata))
+    extra_columns = tuple(name for name in names if name not in (vector, doc_id, text, metadata))
     notes = [why_id, why_text] if why_id else [why_text]
     element = _FLOATS[str(types[vector].value_type)]
     if element != "float32":
         notes.append(f"the vectors are {element}, read as float32")
     notes.extend(
-        f"column {name} also holds vectors; a new store has them as they are" for name in others if name in vectors
+        f"column {name} also holds vectors; a new store has them as they are"
+        for name in extra_columns
+        if name in vectors
     )
-    return Columns(vector, element, doc_id, text, metadata, others, tuple(notes))
+    return Columns(vector, element, doc_id, text, metadata, extra_columns, tuple(notes))
 
 
 def own_options(schema: Any) -> dict[str, str]:
     """The options that a file itself names."""
     try:
-        found = json.loads((schema.metadata or {}).get(OWN, b"{}"))
+        noted = json.loads((schema.metadata or {}).get(OWN, b"{}"))
     except ValueError:
         return {}
-    return {key: found[key] for key in OPTIONS if isinstance(found, dict) and isinstance(found.get(key), str)}
+    return {key: noted[key] for key in OPTIONS if isinstance(noted, dict) and isinstance(noted.get(key), str)}
 
 
 def to_document(location: str, row: int, fields: dict[str, Any], columns: Columns) -> Document:
@@ -103,16 +105,16 @@ def to_document(location: str, row: int, fields: dict[str, Any], columns: Column
     text = fields.get(columns.text) if columns.text else None
     # a number would not come back as one out of an id, which is a text
     kept = [columns.id] if columns.id is not None and not isinstance(fields[columns.id], str) else []
-    found = {name: fields[name] for name in (*kept, *columns.others)}
+    metadata = {name: fields[name] for name in (*kept, *columns.others)}
     inner = fields.get(columns.metadata) if columns.metadata else None
     for key, value in _pairs(location, doc_id, columns.metadata, inner):
-        if key in found:
+        if key in metadata:
             raise StoreError(
                 f"{location}: document {doc_id!r} has {key!r} twice, in column {columns.metadata} and beside it; "
                 "rename one, or say #?metadata= to take that column as it is"
             )
-        found[key] = value
-    return Document(doc_id, text or "", found)
+        metadata[key] = value
+    return Document(doc_id, text or "", metadata)
 
 
 def _pairs(location: str, doc_id: str, column: str | None, value: Any) -> list[tuple[str, Any]]:

@@ -103,10 +103,10 @@ class Files(ABC):
                     f"{self.location}: expected a file {shard['name']} of {shard['bytes']:,} bytes, as {SHARDS_NAME} "
                     f"says, found {size}; copy it again, or remove {SHARDS_NAME} to read what is there"
                 )
-        others = sorted({file.name for file in files} - {shard["name"] for shard in listed})
-        if others:
+        unlisted = sorted({file.name for file in files} - {shard["name"] for shard in listed})
+        if unlisted:
             raise StoreError(
-                f"{self.location}: expected the files that {SHARDS_NAME} lists, found {', '.join(others[:_SHOWN])} "
+                f"{self.location}: expected the files that {SHARDS_NAME} lists, found {', '.join(unlisted[:_SHOWN])} "
                 f"beside them; move these away, or remove {SHARDS_NAME} to read all of them"
             )
         return [names[shard["name"]] for shard in listed]
@@ -215,8 +215,8 @@ class RemoteFiles(Files):
 
     def _described(self, name: str, path: str, facts: Mapping[str, Any]) -> ParquetFile:
         version = next((facts[key] for key in _VERSIONS if facts.get(key) is not None), None)
-        told = version.timestamp() if isinstance(version, datetime) else version
-        return ParquetFile(name, path, int(facts["size"] or 0), [name, facts["size"], told])
+        moment = version.timestamp() if isinstance(version, datetime) else version
+        return ParquetFile(name, path, int(facts["size"] or 0), [name, facts["size"], moment])
 
     @contextmanager
     def opened(self, file: ParquetFile) -> Iterator[BinaryIO]:
@@ -254,11 +254,11 @@ class RemoteFiles(Files):
         except FileNotFoundError as error:
             raise StoreError(f"{self.location}: expected a store, found nothing there; check the location") from error
         except (ImportError, ValueError) as error:
-            said = " ".join(scrub(str(error)).split())[:300]
-            raise UsageError(f"{self.location}: {said}; install what that kind of place needs") from error
+            message = " ".join(scrub(str(error)).split())[:300]
+            raise UsageError(f"{self.location}: {message}; install what that kind of place needs") from error
         except Exception as error:
-            said = " ".join(scrub(str(error)).split())[:300] or type(error).__name__
-            raise RemoteError(f"{self.location}: {said}; see to that, and run the same command again") from error
+            message = " ".join(scrub(str(error)).split())[:300] or type(error).__name__
+            raise RemoteError(f"{self.location}: {message}; see to that, and run the same command again") from error
 
 
 def is_remote(place: str) -> bool:

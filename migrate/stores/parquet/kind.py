@@ -106,6 +106,7 @@ class LocalParquetStore(ParquetStore, FileStore):
     """A file or a folder of this machine."""
 
     files: LocalFiles
+    mixes_vectors = True
 
     def __init__(self, location: str, files: LocalFiles, options: Mapping[str, str]) -> None:
         self.files = files
@@ -133,9 +134,9 @@ class LocalParquetStore(ParquetStore, FileStore):
         return [name for name in super().strangers() if name != SHARDS_NAME]
 
     def _find_manifest(self) -> tuple[Manifest | None, tuple[str, ...]]:
-        found, name = find_manifest(self.folder, "store"), self.shards[0].name
-        if found is None or found.store.index == name:
-            return found, ()
+        manifest, name = find_manifest(self.folder, "store"), self.shards[0].name
+        if manifest is None or manifest.store.index == name:
+            return manifest, ()
         return None, (f"the manifest in the folder is not of {name}; it is ignored",)
 
 
@@ -173,11 +174,12 @@ class RemoteParquetStore(ParquetStore):
             expected = expected_hashes(self.info, self.shards[0].name)
             shards = {shard.name: shard for shard in self.shards}
             for name, digest in expected.items():
-                found = self._sha256(shards[name]) if name in shards else "no such file"
-                if found != digest:
+                digest_now = self._sha256(shards[name]) if name in shards else "no such file"
+                if digest_now != digest:
                     raise StoreError(
                         f"{self.files.location}: expected the SHA-256 of the manifest for {name}, {digest[:12]}..., "
-                        f"found {found[:12]}; the file was damaged or replaced: copy it again, or make the store again"
+                        f"found {digest_now[:12]}; the file was damaged or replaced: copy it again, or make the store "
+                        "again"
                     )
             self._verified = tuple(expected)
         return self._verified
@@ -203,10 +205,10 @@ def _copied(files: RemoteFiles) -> Path | None:
     """The folder of the copies of what lies beside the files, of this very version."""
     if not files.is_folder:
         return None
-    found = [file for file in files.list_all() if file.name in BESIDE]
+    beside_them = [file for file in files.list_all() if file.name in BESIDE]
     of_place, of_version = (
         hashlib.sha256(canonical_json(part).encode()).hexdigest()[:24]
-        for part in (files.location, [file.version for file in found])
+        for part in (files.location, [file.version for file in beside_them])
     )
     parent = cache_folder() / "beside"
     folder = parent / f"{of_place}-{of_version}"
@@ -214,6 +216,6 @@ def _copied(files: RemoteFiles) -> Path | None:
         with output_errors(folder):
             parent.mkdir(parents=True, exist_ok=True)
             with atomic_folder(folder, force=True) as aside:
-                for file in found:
+                for file in beside_them:
                     write_bytes(aside / file.name, files.read(file.name) or b"")
     return folder

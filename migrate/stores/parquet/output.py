@@ -60,8 +60,8 @@ class ParquetOutput(FolderOutput):
 
 
 def _facts(content: Path, sha256: Sha256) -> dict[str, Any]:
-    first, *others = [shard["name"] for shard in _shards(content)]
-    return {**StoreFacts(written_as=_WRITTEN_AS).as_details(), **hash_files(content, first, others, sha256)}
+    first, *more_names = [shard["name"] for shard in _shards(content)]
+    return {**StoreFacts(written_as=_WRITTEN_AS).as_details(), **hash_files(content, first, more_names, sha256)}
 
 
 def _shards(content: Path) -> list[dict[str, Any]]:
@@ -152,12 +152,12 @@ class ParquetWriter(WaitingWriter):
     def _made(self) -> Iterator[tuple[str, Any, Iterator[Any]]]:
         pa = import_client("pyarrow", "parquet")
         has_texts = self.source.info.has_texts
-        own = {"distance": self.source.info.metric, "id": "id", "metadata": "metadata", "vector": "vector"}
-        own = {**own, "text": "text"} if has_texts else own
+        noted = {"distance": self.source.info.metric, "id": "id", "metadata": "metadata", "vector": "vector"}
+        noted = {**noted, "text": "text"} if has_texts else noted
         texts = [("text", pa.string())] if has_texts else []
         vector = ("vector", pa.list_(pa.float32(), self.rows.dim))
         fields = [("id", pa.string()), *texts, ("metadata", pa.string()), vector]
-        schema = pa.schema(fields, metadata={OWN: canonical_json(own).encode()})
+        schema = pa.schema(fields, metadata={OWN: canonical_json(noted).encode()})
         records, number = self.records(self._at_once), 0
         left = self.source.info.count
         while left > 0 or number == 0:
@@ -329,10 +329,10 @@ class ObjectOutput(ServerOutput):
     def _claim(self, files: RemoteFiles, digest: str, names: Sequence[str]) -> None:
         """Put the mark, unless an earlier call of the same work has."""
         mark = {"by": self.by, "of": digest, "files": list(names)}
-        found = self._mark(files)
-        if found is not None and self._is_ours(found) and found.get("of") != digest:
+        claimed = self._mark(files)
+        if claimed is not None and self._is_ours(claimed) and claimed.get("of") != digest:
             self.discard()
-        elif found == mark:
+        elif claimed == mark:
             return
         with files.errors():
             try:

@@ -105,8 +105,8 @@ class ParquetStore(Store):
 
     def _find_manifest(self) -> tuple[Manifest | None, tuple[str, ...]]:
         """The manifest that is of these files, and what is to be said of it."""
-        found = None if self.folder is None else find_manifest(self.folder, "store")
-        return found, ()
+        manifest = None if self.folder is None else find_manifest(self.folder, "store")
+        return manifest, ()
 
     def scan(self, start: int = 0, stop: int | None = None, *, batch_size: int = BATCH_SIZE) -> Iterator[Batch]:
         """The vectors of rows `start` to `stop` with their ids; valid until the next batch is asked for."""
@@ -116,12 +116,12 @@ class ParquetStore(Store):
         buffer = np.empty((min(batch_size, stop - start), self.dim), np.float32)
         first, filled = start, 0
         for vectors in self._vectors(start, stop):
-            rest = vectors
-            while len(rest):
+            unwritten = vectors
+            while len(unwritten):
                 size = min(batch_size, stop - first)
-                taken = min(len(rest), size - filled)
-                buffer[filled : filled + taken] = rest[:taken]
-                rest, filled = rest[taken:], filled + taken
+                taken = min(len(unwritten), size - filled)
+                buffer[filled : filled + taken] = unwritten[:taken]
+                unwritten, filled = unwritten[taken:], filled + taken
                 if filled == size:
                     rows = range(first, first + size)
                     yield Batch(LazyIds(size, partial(self.ids, rows)), buffer[:size])
@@ -377,9 +377,9 @@ class ParquetStore(Store):
 
 def _unlike(location: str, name: str, first: str, schema: Any, expected: Any) -> str:
     """Which column of a file is not as in the first one."""
-    mine, theirs = ({field.name: str(field) for field in found} for found in (schema, expected))
-    differ = [column for column in {**theirs, **mine} if mine.get(column) != theirs.get(column)]
-    what = f"{differ[0]} ({mine.get(differ[0], 'lacking')})" if differ else "another order of columns"
+    columns_here, theirs = ({field.name: str(field) for field in each_schema} for each_schema in (schema, expected))
+    differ = [column for column in {**theirs, **columns_here} if columns_here.get(column) != theirs.get(column)]
+    what = f"{differ[0]} ({columns_here.get(differ[0], 'lacking')})" if differ else "another order of columns"
     return (
         f"{location}: expected the same columns in all files, found in {name} other ones than in {first}: {what}; "
         "write them with one schema"

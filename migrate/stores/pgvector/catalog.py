@@ -23,6 +23,7 @@ FILES: Final = "lead_migrate_files"
 STAGING: Final = "__lead_migrate_"
 OPTIONS: Final = ("collection", "distance", "id", "text")
 _PART: Final = re.compile(r'"((?:[^"]|"")+)"|([^."]+)')
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_-]+")
 _TYPES: Final = {"vector": ("", 1, ">f4"), "halfvec": ("half", 2, ">f2")}
 _LISTED: Final = 12
 _WAIT_S: Final = 10
@@ -98,10 +99,10 @@ def connect(url: str) -> Connection[Any]:
     """
     psycopg = import_client("psycopg", NAME)
     password = secrets_of(f"{NAME}:{url}").get("password") or None
-    given = {} if password is None else {"password": password}
+    credentials = {} if password is None else {"password": password}
     with server_errors(f"{NAME}:{url}"):
         connection: Connection[Any] = psycopg.connect(
-            url, autocommit=True, connect_timeout=_WAIT_S, application_name="lead-migrate", **given
+            url, autocommit=True, connect_timeout=_WAIT_S, application_name="lead-migrate", **credentials
         )
         connection.execute("SET row_security = off")
         connection.execute("SET client_encoding = 'UTF8'")
@@ -129,6 +130,15 @@ def split_names(name: str) -> tuple[str, ...]:
     ('public', 'my.table')
     """
     return tuple(quoted.replace('""', '"') or plain for quoted, plain in _PART.findall(name))
+
+
+def join_names(parts: Sequence[str]) -> str:
+    """Names as a location has them, which `split_names` takes apart.
+
+    >>> join_names(["public", "my.table"])
+    'public."my.table"'
+    """
+    return ".".join(name if _PLAIN.fullmatch(name) else '"' + name.replace('"', '""') + '"' for name in parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,8 +201,8 @@ class Table:
     def distance(self) -> Distance | None:
         """How the vectors are compared, as an index on them says."""
         column = f"({self.column}" if re.fullmatch(r"[a-z_][a-z0-9_]*", self.column) else f'("{self.column}"'
-        own = [index for index in self.vector_indexes if column in index.definition]
-        named = next((index.distance for index in own), None)
+        of_column = [index for index in self.vector_indexes if column in index.definition]
+        named = next((index.distance for index in of_column), None)
         if named == "l1":
             raise UnsupportedStoreError(
                 f"{self.name}.{self.column}: expected an index of l2, inner product or cosine, found one of l1, which "
@@ -217,7 +227,7 @@ def find_table(connection: Connection[Any], location: str, name: str) -> Table:
     visible = [row for row in meant if row[7]]
     meant = visible if visible and len(meant) > 1 else meant
     if len(meant) != 1:
-        among = ", ".join(".".join(row[:3]) for row in (meant or rows)[:_LISTED]) or "none in this database"
+        among = ", ".join(join_names(row[:3]) for row in (meant or rows)[:_LISTED]) or "none in this database"
         more = f" and {len(meant or rows) - _LISTED} more" if len(meant or rows) > _LISTED else ""
         expected = "one column of vectors" if meant else "the name of a table with vectors after the #"
         raise StoreError(

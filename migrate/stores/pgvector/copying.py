@@ -82,9 +82,9 @@ def copy_details(connection: Connection[Any], source: Table, staging: tuple[str,
     if names:
         yield f"the triggers of the table are not copied: create {', '.join(names)} on the new one"
     pointing = "SELECT DISTINCT conrelid::regclass::text FROM pg_constraint WHERE confrelid = %s AND contype = 'f'"
-    others = [row[0] for row in connection.execute(pointing, [source.oid])]
-    if others:
-        yield f"foreign keys of {', '.join(others)} go on leading to the old table"
+    pointing_tables = [row[0] for row in connection.execute(pointing, [source.oid])]
+    if pointing_tables:
+        yield f"foreign keys of {', '.join(pointing_tables)} go on leading to the old table"
 
 
 def _copy_policies(connection: Connection[Any], source: Table, staging: tuple[str, str]) -> Iterator[str]:
@@ -113,16 +113,16 @@ def _rest_of(index: Index, source: Table, dim: int) -> str:
     begin = index.definition.find(" USING ")
     for quoted in {name for name in (source.name, index.name) if " USING " in name}:
         raise UnsupportedStoreError(f"index {quoted}: expected another name, as ' USING ' stands in it; rename it")
-    rest = index.definition[begin + 1 :]
-    return _SIZED.sub(lambda match: f"{match[1]}({dim})", rest) if index.distance is not None else rest
+    definition = index.definition[begin + 1 :]
+    return _SIZED.sub(lambda match: f"{match[1]}({dim})", definition) if index.distance is not None else definition
 
 
 def _free_name(connection: Connection[Any], schema: str, index: str, source: str, table: str) -> str:
     """A name for an index of the copy, after that of the source's."""
-    wanted = index.replace(source, table) if source in index else f"{table}_{index}"
+    renamed = index.replace(source, table) if source in index else f"{table}_{index}"
     for number in range(1_000):
         ending = f"_{number}" if number else ""
-        name = wanted.encode()[: _LONGEST_NAME - len(ending)].decode(errors="ignore") + ending
+        name = renamed.encode()[: _LONGEST_NAME - len(ending)].decode(errors="ignore") + ending
         if not exists(connection, schema, name):
             return name
     raise UnsupportedStoreError(f"index {index}: no name like it is free for the new table; rename it")

@@ -37,7 +37,9 @@ from migrate.stores.pgvector.catalog import (
 )
 from migrate.stores.pgvector.copying import copy_details, copy_indexes, new_sequences
 from migrate.stores.pgvector.store import PgvectorStore, write_files
+from migrate.stores.pgvector.switch import switched_with
 from migrate.stores.records import WaitingWriter
+from migrate.stores.switching import moved
 from migrate.vectors import Document, Vectors
 
 if TYPE_CHECKING:
@@ -111,6 +113,8 @@ class PgvectorOutput(ServerOutput):
                 return
             if not force:
                 raise UsageError(f"{self.location} exists; choose another output, or replace it with `force=True`")
+            if (old := switched_with(connection, schema, table)) is not None:
+                raise moved(self.location, f"{schema}.{old}")
             if _kept_file(connection, schema, table, _PUBLISHED) is None:
                 raise UsageError(
                     f"{self.location} exists, and lead-migrate has not made it; choose another output, or drop it "

@@ -94,10 +94,10 @@ class PgvectorServing:
             cursor.executemany(update, values)
             count = cursor.rowcount
             # Nobody renames the table before the end of the transaction.
-            found = cursor.execute(
+            oid_row = cursor.execute(
                 "SELECT to_regclass(format('%%I.%%I', %s::text, %s::text))::oid::bigint", list(self._store.table.path)
             ).fetchone()
-            if found is None or found[0] != self._store.table.oid:
+            if oid_row is None or oid_row[0] != self._store.table.oid:
                 raise other_there(self._info)
             return count
 

@@ -33,6 +33,7 @@ from migrate.stores.pgvector.catalog import (
     connect,
     exists,
     find_table,
+    join_names,
     server_errors,
     sql,
 )
@@ -94,8 +95,12 @@ class PgvectorStore(SearchableRecordStore):
             self.where = self._filter(address.options.get("collection"))
             self.without_vector = self._count_empty()
             texts = [name for name in table.text_columns if name != self.key]
-            self.text, said = choose_text(location, texts, options.get("text"))
+            self.text, text_note = choose_text(location, texts, options.get("text"))
             dim = table.dim or self._common_dim()
+            remark: tuple[str, ...] = ()
+            if manifest is not None and manifest.model is not None and manifest.model.dim != dim:
+                remark = (f"what {FILES} has of a table of this name is of vectors of dimension {manifest.model.dim}",)
+                self.folder = manifest = None  # of one that was dropped
             self._open_index(location)
             sample = self._vectors("LIMIT {limit}", dim)
             distance = options.get("distance") or table.distance
@@ -110,7 +115,7 @@ class PgvectorStore(SearchableRecordStore):
                 exact=True,
                 has_texts=self.text is not None,
                 manifest=manifest,
-                notes=(f"the ids are those of column {self.key}", said, *odd, *self._notes()),
+                notes=(f"the ids are those of column {self.key}", text_note, *odd, *remark, *self._notes()),
                 details={
                     "table": f"{table.schema}.{table.name}",
                     "column": f"{table.column} {table.types[table.column]}",
@@ -141,9 +146,7 @@ class PgvectorStore(SearchableRecordStore):
         """A table in the same schema."""
         table = self.table
         names = [table.schema, f"{table.name}_{ending}", *([table.column] if len(table.vector_columns) > 1 else [])]
-        plain = all(re.fullmatch(r"[A-Za-z0-9_-]+", name) for name in names)
-        quoted = names if plain else ['"' + name.replace('"', '""') + '"' for name in names]
-        return f"{NAME}:{self.address.place}#{'.'.join(quoted)}"
+        return f"{NAME}:{self.address.place}#{join_names(names)}"
 
     def exchange(self, new: Store) -> Exchange:
         """See `Switchable`: the two tables trade names."""
@@ -204,8 +207,8 @@ class PgvectorStore(SearchableRecordStore):
         """See `Named`: the number that the server knows the table by."""
         question = "SELECT to_regclass(format('%%I.%%I', %s::text, %s::text))::oid::bigint"
         with server_errors(self.info.location):
-            found = self.connection.execute(question, [self.table.schema, self.table.name]).fetchone()
-        return None if found is None else found[0]
+            oid_row = self.connection.execute(question, [self.table.schema, self.table.name]).fetchone()
+        return None if oid_row is None else oid_row[0]
 
     def _serve(self) -> PgvectorServing:
         from migrate.stores.pgvector.serve import PgvectorServing
@@ -306,9 +309,9 @@ class PgvectorStore(SearchableRecordStore):
         question = self.select("DISTINCT vector_dims({column})", "LIMIT 3")
         dims = sorted(row[0] for row in self.connection.execute(question))
         if len(dims) != 1:
-            found = "no vectors" if not dims else f"several, {', '.join(map(str, dims))}"
+            dims_seen = "no vectors" if not dims else f"several, {', '.join(map(str, dims))}"
             raise StoreError(
-                f"{self._location}: expected vectors of one dimension, found {found}; the column says none"
+                f"{self._location}: expected vectors of one dimension, found {dims_seen}; the column says none"
             )
         return int(dims[0])
 
@@ -320,12 +323,12 @@ class PgvectorStore(SearchableRecordStore):
         if collection is None and table.name != _LANGCHAIN:
             return SQL("true").format()
         question = sql("SELECT uuid::text, name FROM {} ORDER BY name", (table.schema, _COLLECTIONS))
-        known = {name: uuid for uuid, name in self.connection.execute(question)}
-        if collection not in known and (collection is not None or len(known) != 1):
-            have = ", ".join(known) or "none"
+        collections = {name: uuid for uuid, name in self.connection.execute(question)}
+        if collection not in collections and (collection is not None or len(collections) != 1):
+            have = ", ".join(collections) or "none"
             raise StoreError(f"{self._location}: expected the name of a collection, found {collection!r}; there are "
                              f"{have}: name one with ?collection=NAME")  # fmt: skip
-        uuid = known[collection] if collection is not None else next(iter(known.values()))
+        uuid = collections[collection] if collection is not None else next(iter(collections.values()))
         return SQL("t.collection_id = {uuid}").format(uuid=Literal(uuid))
 
     def _notes(self) -> Iterator[str]:
@@ -346,9 +349,10 @@ def _key(location: str, table: Table, asked: str | None) -> str:
             )
         return asked
     if len(table.key) != 1:
-        found = f"one of {', '.join(table.key)}" if table.key else "none"
+        key_columns = f"one of {', '.join(table.key)}" if table.key else "none"
         raise StoreError(
-            f"{location}: expected a primary key of one column, found {found}; name a unique column with ?id=COLUMN"
+            f"{location}: expected a primary key of one column, found {key_columns}; name a unique column "
+            "with ?id=COLUMN"
         )
     return table.key[0]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,7 +11,7 @@ from migrate.errors import StoreError, UsageError
 from migrate.files import reach
 from migrate.stores.pgvector.catalog import FILES, STAGING, connect, exists, server_errors, sql
 from migrate.stores.pgvector.store import PgvectorStore, write_files
-from migrate.stores.switching import Exchange, Record, others, unfinished
+from migrate.stores.switching import Exchange, Record, moved, others, unfinished
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -54,34 +54,34 @@ class PgvectorExchange(Exchange):
     @classmethod
     def of(cls, old: PgvectorStore, new: PgvectorStore) -> PgvectorExchange:
         """See `Switchable.exchange`."""
-        location, one, other = old.info.location, old.table, new.table
+        location, old_table, new_table = old.info.location, old.table, new.table
         with server_errors(location):
             here, there = (store.connection.execute(_DATABASE).fetchone() for store in (old, new))
-            if here != there or one.schema != other.schema or one.column != other.column:
+            if here != there or old_table.schema != new_table.schema or old_table.column != new_table.column:
                 raise UsageError(
-                    f"{new.info.location}: expected a table in schema {one.schema} of the same database with a column "
-                    f"{one.column}, found another; tables trade names within a schema"
+                    f"{new.info.location}: expected a table in schema {old_table.schema} of the same database with a "
+                    f"column {old_table.column}, found another; tables trade names within a schema"
                 )
-            if one.oid == other.oid:
+            if old_table.oid == new_table.oid:
                 raise UsageError(f"{new.info.location}: this is the old table itself; name the new one")
-            lacking = [name for name in one.types if name not in other.types]
+            lacking = [name for name in old_table.types if name not in new_table.types]
             if lacking:
                 raise UsageError(
-                    f"{new.info.location}: expected all columns of {one.name}, found none called "
+                    f"{new.info.location}: expected all columns of {old_table.name}, found none called "
                     f"{', '.join(lacking)}; translate into a copy of the table"
                 )
             rows, kept = (_count(store) for store in (old, new))
             if rows != kept:
                 raise UsageError(
-                    f"{new.info.location}: expected as many rows as in {one.name}, {rows:,}, found {kept:,}; the "
+                    f"{new.info.location}: expected as many rows as in {old_table.name}, {rows:,}, found {kept:,}; the "
                     "others, such as those of other collections, would step aside with the table"
                 )
-            for sentence in _dependents(old.connection, one.oid):
+            for sentence in _dependents(old.connection, old_table.oid):
                 raise UsageError(
                     f"{location}: {sentence}, and would go on with the old table under another name; drop it, switch, "
                     "and make it again"
                 )
-        return cls(location, old.address.place, one.schema, one.column, one.name, other.name)
+        return cls(location, old.address.place, old_table.schema, old_table.column, old_table.name, new_table.name)
 
     @classmethod
     def at(cls, store: PgvectorStore) -> PgvectorExchange | None:
@@ -103,7 +103,7 @@ class PgvectorExchange(Exchange):
 
     def switch(self, record: Record) -> None:
         """Trade names, and note it, in one transaction."""
-        with self._connected() as connection, self._alone(connection):
+        with self._connected() as connection, self._alone(connection, before=self._check):
             if self._noted(connection) is not None:
                 return
             noted = {
@@ -143,8 +143,19 @@ class PgvectorExchange(Exchange):
         with closing(connect(self.url)) as connection, server_errors(self.location):
             yield connection
 
+    def _check(self, connection: Connection[Any]) -> None:
+        """Make sure that the tables are what they were, while they can be read and nobody writes to them."""
+        if self._noted(connection) is not None:
+            return
+        for name in (self.old, self.new):
+            if (old := switched_with(connection, self.schema, name)) is not None:
+                raise moved(f"{self.schema}.{name}", f"{self.schema}.{old}")
+        self.check()
+
     @contextmanager
-    def _alone(self, connection: Connection[Any]) -> Iterator[None]:
+    def _alone(
+        self, connection: Connection[Any], before: Callable[[Connection[Any]], None] | None = None
+    ) -> Iterator[None]:
         """A transaction that holds both tables, and does not keep others waiting behind it for long."""
         import psycopg
 
@@ -152,6 +163,9 @@ class PgvectorExchange(Exchange):
             with connection.transaction():
                 connection.execute("SELECT set_config('lock_timeout', %s, true)", [_PATIENCE])
                 paths = [(self.schema, name) for name in sorted({self.old, self.new})]
+                if before is not None:
+                    connection.execute(sql("LOCK TABLE {}, {} IN SHARE ROW EXCLUSIVE MODE", *paths))
+                    before(connection)
                 connection.execute(sql("LOCK TABLE {}, {} IN ACCESS EXCLUSIVE MODE", *paths))
                 yield
         except psycopg.errors.LockNotAvailable as error:
@@ -182,16 +196,16 @@ class PgvectorExchange(Exchange):
         if not exists(connection, self.schema, FILES):
             return None
         question = sql("SELECT content FROM {} WHERE store = %s AND name = %s", (self.schema, FILES))
-        found = connection.execute(question, [self._key, _RECORD]).fetchone()
-        return None if found is None else dict(json.loads(bytes(found[0])))
+        row = connection.execute(question, [self._key, _RECORD]).fetchone()
+        return None if row is None else dict(json.loads(bytes(row[0])))
 
     def _remove_record(self, connection: Connection[Any]) -> None:
         connection.execute(sql("DELETE FROM {} WHERE store = %s", (self.schema, FILES)), [self._key])
 
     def _oid(self, connection: Connection[Any], name: str) -> int | None:
         question = "SELECT to_regclass(format('%%I.%%I', %s::text, %s::text))::oid"
-        found = connection.execute(question, [self.schema, name]).fetchone()
-        return None if found is None else found[0]
+        row = connection.execute(question, [self.schema, name]).fetchone()
+        return None if row is None else row[0]
 
     def _beside(self, table: str) -> str:
         return f"{table}.{self.column}"
@@ -204,10 +218,19 @@ class PgvectorExchange(Exchange):
 _DATABASE: Final = "SELECT current_database(), pg_postmaster_start_time()"
 
 
+def switched_with(connection: Connection[Any], schema: str, table: str) -> str | None:
+    """The old table of the noted switch that a table is of; None where it is of none."""
+    if not exists(connection, schema, FILES):
+        return None
+    question = sql("SELECT content FROM {} WHERE name = %s", (schema, FILES))
+    noted = (json.loads(bytes(content)) for (content,) in connection.execute(question, [_RECORD]))
+    return next((one["tables"][0] for one in noted if table in one["tables"]), None)
+
+
 def _count(store: PgvectorStore) -> int:
     """All rows of the table, those that are no documents of the store too."""
-    found = store.connection.execute(sql("SELECT count(*) FROM {}", store.table.path)).fetchone()
-    return int((found or (0,))[0])
+    row = store.connection.execute(sql("SELECT count(*) FROM {}", store.table.path)).fetchone()
+    return int((row or (0,))[0])
 
 
 def _dependents(connection: Connection[Any], oid: int) -> Iterator[str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from migrate.errors import StoreError, UsageError
-from migrate.stores.qdrant.store import _AT_ONCE, _answers
+from migrate.stores.qdrant.client import AT_ONCE, answers
 from migrate.stores.serving import Hits, as_hits, check_queries, check_replacements, other_there
 from migrate.vectors import Vectors
 
@@ -56,13 +56,13 @@ class QdrantServing:
             )
             for query in queries
         ]
-        with self._alone(), _answers(store.place):
-            answers = store.place.client.query_batch_points(store.name, requests)
+        with self._alone(), answers(store.place):
+            responses = store.place.client.query_batch_points(store.name, requests)
         is_l2 = self._info.metric == "l2"  # the distance itself, where its square is wanted
         hits = []
-        for answer in answers:
-            scores = np.array([point.score for point in answer.points], np.float64)
-            hits.append(as_hits([store.id_of(point) for point in answer.points], scores**2 if is_l2 else scores))
+        for response in responses:
+            scores = np.array([point.score for point in response.points], np.float64)
+            hits.append(as_hits([store.id_of(point) for point in response.points], scores**2 if is_l2 else scores))
         return hits
 
     def put_vectors(self, ids: Sequence[str], vectors: Vectors) -> int:
@@ -77,8 +77,8 @@ class QdrantServing:
             if not self._is_taken:
                 store.place.take_itself()
                 self._is_taken = True
-            for first in range(0, len(names), _AT_ONCE):
-                count += self._put({doc_id: new[doc_id] for doc_id in names[first : first + _AT_ONCE]})
+            for first in range(0, len(names), AT_ONCE):
+                count += self._put({doc_id: new[doc_id] for doc_id in names[first : first + AT_ONCE]})
         return count
 
     def _put(self, new: Mapping[str, Vectors]) -> int:
@@ -89,7 +89,7 @@ class QdrantServing:
                 vector = new[doc_id].tolist()
                 points.append(make(id=point.id, vector={store.vector: vector} if store.vector else vector))
         if points:
-            with _answers(store.place):
+            with answers(store.place):
                 store.place.client.update_vectors(store.collection, points, wait=True)
         return len(points)
 

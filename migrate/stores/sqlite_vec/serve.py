@@ -10,7 +10,7 @@ import numpy as np
 
 from migrate.errors import UsageError
 from migrate.stores.serving import Hits, Pool, as_fields, as_hits, check_queries, check_replacements, other_there
-from migrate.stores.sqlite_vec.store import connect_to, quoted, sqlite_errors
+from migrate.stores.sqlite_vec.catalog import connect_to, quoted, sqlite_errors
 from migrate.vectors import Vectors
 
 if TYPE_CHECKING:

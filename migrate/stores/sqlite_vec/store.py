@@ -1,20 +1,18 @@
-"""Tables of sqlite-vec: `sqlite-vec:FILE#TABLE`, a virtual table `vec0` in a SQLite database.
+"""A table of sqlite-vec, a virtual table `vec0` in a SQLite database, read as it is.
 
 Ids are the primary key of the table, or its rowids. Texts are those of a column of the table, or of an ordinary table
 beside it whose key is the same, `?text=TABLE.COLUMN`; the other columns of both are metadata. A copy is a copy of the
-whole database in which this one table is made again, so that everything beside it goes through. SQLite is spoken to
-through apsw, as the sqlite3 of many a Python cannot load extensions.
+whole database in which this one table is made again, so that everything beside it goes through.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import sys
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
@@ -23,27 +21,25 @@ from typing import TYPE_CHECKING, Any, Final, cast, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.errors import OutputError, StoreError, UnsupportedStoreError, UsageError
-from migrate.files import atomic_file, cache_folder, sha256_file, write_json
+from migrate.errors import StoreError, UnsupportedStoreError, UsageError
+from migrate.files import atomic_file, cache_folder, write_json
 from migrate.locations import Address, options_text
-from migrate.manifest import MANIFEST_NAME, Manifest, StoreFacts, find_manifest
-from migrate.stores.base import BATCH_SIZE, FROM_THE_START, KindSupport, Resume, Store, StoreInfo, StoreWriter
+from migrate.manifest import MANIFEST_NAME, Manifest, find_manifest
+from migrate.stores.base import BATCH_SIZE, FROM_THE_START, Resume, Store, StoreInfo, StoreWriter
 from migrate.stores.binary_reader import read_errors
 from migrate.stores.documents.base import LazyIds
-from migrate.stores.file_store import Sha256
-from migrate.stores.outputs import FolderOutput
 from migrate.stores.permute import cut, in_order
-from migrate.stores.records import (
-    TEXT_NAMES,
-    Distance,
-    SearchableRecordStore,
-    WaitingWriter,
-    check_options,
-    choose_text,
-    import_client,
-    read_metric,
+from migrate.stores.records import TEXT_NAMES, Distance, SearchableRecordStore, check_options, choose_text, read_metric
+from migrate.stores.sqlite_vec.catalog import (
+    AT_ONCE,
+    METADATA,
+    NAME,
+    VectorTable,
+    connect_to,
+    quoted,
+    sqlite_errors,
+    tables_in,
 )
-from migrate.stores.sqlite_read import read_only
 from migrate.stores.switching import ASIDE, BESIDE, Exchange
 from migrate.vectors import Batch, Document, Vectors
 
@@ -52,211 +48,13 @@ if TYPE_CHECKING:
 
     from migrate.stores.sqlite_vec.serve import SqliteVecServing
 
-NAME: Final = "sqlite-vec"
-FILE_NAME: Final = "store.db"
-TABLE_NAME: Final = "docs"
-
-_MAGIC: Final = b"SQLite format 3\x00"
-_VEC0: Final = re.compile(
-    r"\s*CREATE\s+VIRTUAL\s+TABLE\b.*?\bUSING\s+vec0\s*\((.*)\)\s*;?\s*", re.IGNORECASE | re.DOTALL
-)
-_VECTOR: Final = re.compile(r"(\w+)\s+(float|f32|int8|i8|bit)\s*\[\s*(\d+)\s*\](.*)", re.IGNORECASE | re.DOTALL)
-_COLUMN: Final = re.compile(r"(\+?)\s*(\w+)\s+(\w+)(?:\s+(primary|partition)\s+key)?", re.IGNORECASE)
-_DISTANCE: Final = re.compile(r"distance_metric\s*=\s*(\w+)", re.IGNORECASE)
 _FLOATS: Final = ("float", "f32")
 _ELEMENTS: Final = {"float": "<f4", "f32": "<f4", "int8": "i1", "i8": "i1", "bit": "u1"}
-INSERTED: Final = {"int8": "vec_int8(?)", "i8": "vec_int8(?)", "bit": "vec_bit(?)"}
 _OPTIONS: Final = ("column", "distance", "text")
-_METADATA: Final = "metadata"
 _WHOLE: Final = re.compile(r"-?[0-9]{1,18}")
 _SAMPLED: Final = 32
-_AT_ONCE: Final = 4_096
 _LARGE: Final = 4
 """A scan of one in so many rows reads the whole table instead of looking them up."""
-
-_WAIT_MS: Final = 10_000
-
-
-_TABLES: Final = "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND sql LIKE 'create virtual%vec0%'"
-
-
-@contextmanager
-def sqlite_errors(location: object) -> Iterator[None]:
-    """Turn errors of SQLite into one line."""
-    apsw = import_client("apsw", NAME)
-    try:
-        yield
-    except (apsw.FullError, apsw.IOError, apsw.CantOpenError, apsw.ReadOnlyError) as error:
-        raise OutputError(f"{location}: SQLite cannot read or write it: {error}; check disk and permissions") from error
-    except apsw.BusyError as error:
-        raise StoreError(
-            f"{location}: another program is writing to the database; run again when it is done"
-        ) from error
-    except apsw.NotADBError as error:
-        raise StoreError(f"{location}: expected a SQLite database, found another file; check the path") from error
-    except apsw.Error as error:
-        line = " ".join(str(error).split())
-        raise StoreError(f"{location}: SQLite refused: {line}") from error
-
-
-def connect_to(path: Path, *, write: bool = False) -> Connection:
-    """A connection with the extension."""
-    apsw, sqlite_vec = import_client("apsw", NAME), import_client("sqlite_vec", NAME)
-    flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE if write else apsw.SQLITE_OPEN_READONLY
-    connection: Connection = apsw.Connection(str(path), flags=flags)
-    connection.set_busy_timeout(_WAIT_MS)
-    connection.enable_load_extension(True)
-    connection.load_extension(sqlite_vec.loadable_path())
-    connection.enable_load_extension(False)
-    return connection
-
-
-def quoted(name: str) -> str:
-    """A name as SQL has it."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-@dataclass(frozen=True, slots=True)
-class VectorTable:
-    """A table `vec0`, as its definition has it.
-
-    `vectors` has type and dimension of each column of vectors, `distances` how each is compared, `columns` the type of
-    each other one, `key` the primary key, which is `rowid` where the definition names none.
-    """
-
-    name: str
-    definition: str
-    key: str
-    vectors: Mapping[str, tuple[str, int]]
-    distances: Mapping[str, str]
-    columns: Mapping[str, str]
-
-    @classmethod
-    def parse(cls, name: str, definition: str) -> VectorTable:
-        """Read the definition of a table."""
-        match = _VEC0.fullmatch(definition)
-        key, vectors, distances, columns = "rowid", {}, {}, {}
-        for part in (match[1] if match else "").split(","):
-            if vector := _VECTOR.match(part.strip()):
-                vectors[vector[1]] = vector[2].lower(), int(vector[3])
-                distance = _DISTANCE.search(vector[4])
-                distances[vector[1]] = distance[1].lower() if distance else "l2"
-            elif "=" not in part and (column := _COLUMN.match(part.strip())):
-                if (column[4] or "").lower() == "primary":
-                    key = column[2]
-                else:
-                    columns[column[2]] = column[3].lower()
-        return cls(name, definition, key, vectors, distances, columns)
-
-    def is_auxiliary(self, column: str) -> bool:
-        """Whether a column is kept beside the vectors, where their search cannot look at it."""
-        return re.search(rf"\+\s*{re.escape(column)}\b", self.definition) is not None
-
-    def with_dimension(self, column: str, dim: int) -> str:
-        """The definition, with another dimension of a column."""
-        pattern = re.compile(rf"(\b{re.escape(column)}\s+(?:float|f32)\s*\[\s*)\d+(\s*\])", re.IGNORECASE)
-        return pattern.sub(lambda match: f"{match[1]}{dim}{match[2]}", self.definition, count=1)
-
-
-def tables_in(path: Path) -> dict[str, VectorTable]:
-    """The tables of vectors in a database, by name; what is listed needs no extension."""
-    import sqlite3
-
-    try:
-        if "apsw" in sys.modules:
-            rows = _ask(path, _TABLES)
-        else:
-            with read_only(path) as connection:
-                rows = connection.execute(_TABLES).fetchall()
-    except sqlite3.Error as error:
-        raise StoreError(f"{path}: expected a SQLite database, found none ({error}); check the path") from error
-    return {name: VectorTable.parse(name, definition) for name, definition in rows if _VEC0.fullmatch(definition)}
-
-
-def _is_database(path: Path) -> bool:
-    if not path.is_file():
-        return False
-    if "apsw" in sys.modules:
-        try:
-            return bool(path.stat().st_size and _ask(path, "PRAGMA schema_version"))
-        except StoreError:
-            return False
-    with read_errors(path), path.open("rb") as file:
-        return file.read(len(_MAGIC)) == _MAGIC
-
-
-def _ask(path: Path, question: str) -> list[Any]:
-    """What a database answers by apsw; what a killed writer has left half written is undone first, as `read_only` does.
-
-    A process that closes a file loses all its locks of it: where apsw is in use, nothing else may open the database,
-    or a search of another thread would read on while somebody writes.
-    """
-    apsw = import_client("apsw", NAME)
-    with sqlite_errors(path):
-        for flags in (apsw.SQLITE_OPEN_READONLY, apsw.SQLITE_OPEN_READWRITE):
-            with closing(apsw.Connection(str(path), flags=flags)) as connection:
-                connection.set_busy_timeout(_WAIT_MS)
-                try:
-                    return list(connection.execute(question))
-                except apsw.ReadOnlyError:
-                    if flags == apsw.SQLITE_OPEN_READWRITE:
-                        raise
-    return []
-
-
-class SqliteVecKind:
-    """Databases with a table of vectors, as the registry knows them."""
-
-    name = NAME
-    support = KindSupport(
-        "SQLite with sqlite-vec",
-        ("sqlite-vec:FILE#TABLE",),
-        "sqlite-vec",
-        "the whole database: partition, metadata and auxiliary columns, other tables, views, triggers",
-        "columns of `int8` and `bit` are not translated",
-    )
-
-    def recognises(self, path: Path) -> bool:
-        """Whether it is a database with a table of vectors, or a folder with exactly one."""
-        try:
-            return len(_databases(path)) == 1
-        except StoreError:
-            return False
-
-    def open(self, location: str) -> SqliteVecStore:
-        """Open a table.
-
-        Raises
-        ------
-        StoreError
-            There is no such database or table, or several and none is named.
-        UsageError
-            apsw or sqlite-vec is not installed, or an option means nothing.
-        """
-        address = Address(location) if Path(location).exists() else Address.parse(location)
-        path = Path(address.place)
-        if not path.exists():
-            raise StoreError(f"{location}: expected a SQLite database, found no file {path}; check the path")
-        files = _databases(path)
-        if len(files) != 1:
-            names = ", ".join(file.name for file in files) or "none"
-            raise StoreError(
-                f"{location}: expected one database with a table of sqlite-vec, found {names}; name its file"
-            )
-        return SqliteVecStore(location, files[0], address)
-
-    def output(self, location: str) -> FolderOutput:
-        """A folder with a database: `FOLDER#TABLE`."""
-        return SqliteVecOutput(Address.parse(location))
-
-
-def _databases(path: Path) -> list[Path]:
-    """The databases with a table of vectors at a path."""
-    if path.is_file():
-        return [path] if _is_database(path) and tables_in(path) else []
-    with read_errors(path):
-        files = sorted(file for file in path.iterdir() if not file.name.startswith("."))
-    return [file for file in files if _is_database(file) and tables_in(file)]
 
 
 class SqliteVecStore(SearchableRecordStore):
@@ -284,7 +82,7 @@ class SqliteVecStore(SearchableRecordStore):
             self.connection = connect_to(file)
             weakref.finalize(self, self.connection.close)
             self.begins = self.beginning(self.connection)
-            self.text, self.beside, said = self._find_text(location, address.options.get("text"))
+            self.text, self.beside, text_note = self._find_text(location, address.options.get("text"))
             self._open_index(f"{file.absolute()}#{table.name}")
             dim = table.vectors[self.column][1]
             distance = address.options.get("distance") or table.distances[self.column]
@@ -294,8 +92,8 @@ class SqliteVecStore(SearchableRecordStore):
                 )
             sample = self._decode(self._ask(f"SELECT {quoted(self.column)} FROM {self._from} LIMIT {_SAMPLED}"), dim)  # noqa: S608
             metric, odd = read_metric(cast("Distance", distance), sample)
-            mine = self._manifest()
-            others = [name for name in table.vectors if name != self.column]
+            manifest = self._manifest()
+            other_vectors = [name for name in table.vectors if name != self.column]
             self.info = StoreInfo(
                 location=location,
                 kind=NAME,
@@ -305,14 +103,14 @@ class SqliteVecStore(SearchableRecordStore):
                 metric=metric,
                 exact=True,
                 has_texts=self.text is not None,
-                manifest=mine,
-                notes=(f"the ids are those of column {table.key}", said, *odd),
+                manifest=manifest,
+                notes=(f"the ids are those of column {table.key}", text_note, *odd),
                 details={
                     "database": file.name,
                     "table": table.name,
                     "column": self.column,
                     "distance": distance,
-                    **({"other_vectors": ", ".join(others)} if others else {}),
+                    **({"other_vectors": ", ".join(other_vectors)} if other_vectors else {}),
                 },
             )
 
@@ -326,14 +124,16 @@ class SqliteVecStore(SearchableRecordStore):
         path = self.file.with_name(MANIFEST_NAME)
         if path.exists() and self._manifest() is None:
             raise UsageError(f"{path} is of another store; move the database into a folder of its own")
-        own = replace(manifest, details={**manifest.details, "index": self.opened_as})
+        noted = replace(manifest, details={**manifest.details, "index": self.opened_as})
         with atomic_file(path, force=True) as aside:
-            write_json(aside, own.as_json())
+            write_json(aside, noted.as_json())
         return path
 
     def destination(self, location: Path, dim: int, resume: Resume = FROM_THE_START) -> StoreWriter:
         """A writer of a copy of the database."""
-        return _CopyWriter(self, location, dim, resume)
+        from migrate.stores.sqlite_vec.output import CopyWriter
+
+        return CopyWriter(self, location, dim, resume)
 
     def exchange(self, new: Store) -> Exchange:
         """See `Switchable`: the new table is brought into the database, and the two trade names."""
@@ -345,8 +145,12 @@ class SqliteVecStore(SearchableRecordStore):
 
     def strangers(self) -> list[str]:
         """What lies beside the database."""
-        own = {self.file.name, *(f"{self.file.name}-{ending}" for ending in ("wal", "shm", "journal")), *BESIDE}
-        return sorted(path.name for path in self.file.parent.iterdir() if path.name not in own)
+        database_files = {
+            self.file.name,
+            *(f"{self.file.name}-{ending}" for ending in ("wal", "shm", "journal")),
+            *BESIDE,
+        }
+        return sorted(path.name for path in self.file.parent.iterdir() if path.name not in database_files)
 
     def exchanged(self) -> Exchange | None:
         """See `Switchable`."""
@@ -388,20 +192,20 @@ class SqliteVecStore(SearchableRecordStore):
 
     def _find_text(self, location: str, asked: str | None) -> tuple[str | None, str | None, str]:
         """The column of texts, the table beside that has it, and why."""
-        columns = [name for name, kind in self.table.columns.items() if kind == "text" and name != _METADATA]
-        beside = self._tables_beside()
+        columns = [name for name, kind in self.table.columns.items() if kind == "text" and name != METADATA]
+        tables = self._tables_beside()
         if asked is not None and "." in asked:
             table, _, column = asked.partition(".")
-            if column not in beside.get(table, ()):
-                have = ", ".join(f"{name}.{text}" for name, texts in beside.items() for text in texts) or "none"
+            if column not in tables.get(table, ()):
+                have = ", ".join(f"{name}.{text}" for name, texts in tables.items() for text in texts) or "none"
                 raise StoreError(f"{location}: expected a column of texts {asked!r}, found {have}; name one of these")
             return column, table, f"the texts are those of {asked}, as the location says"
         if asked is None and not columns:
-            usual = [(name, text) for name, texts in beside.items() for text in texts if text in TEXT_NAMES]
+            usual = [(name, text) for name, texts in tables.items() for text in texts if text in TEXT_NAMES]
             if len(usual) == 1:
                 table, column = usual[0]
                 return column, table, f"the texts are those of {table}.{column}, by its name; say ?text=TABLE.COLUMN"
-            could = ", ".join(f"{name}.{text}" for name, texts in beside.items() for text in texts)
+            could = ", ".join(f"{name}.{text}" for name, texts in tables.items() for text in texts)
             return None, None, f"no texts: it could be {could or 'no column'}; say ?text=TABLE.COLUMN for one"
         chosen, reason = choose_text(location, columns, asked)
         return chosen, None, reason
@@ -410,13 +214,13 @@ class SqliteVecStore(SearchableRecordStore):
         """Ordinary tables that have the key of the vectors, and their columns that may hold texts."""
         listed = "SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'create virtual%'"
         shadows = ("sqlite_", *(f"{name}_" for name in tables_in(self.file)))
-        beside = {}
+        tables = {}
         for (name,) in self._ask(listed):
             if not name.startswith(shadows):
                 columns = self._ask(f"PRAGMA table_info({quoted(name)})")
                 texts = [column[1] for column in columns if re.match(r"(?i)$|text|varchar|char|clob", column[2])]
-                beside[name] = [text for text in texts if text != self._key_of(name)]
-        return beside
+                tables[name] = [text for text in texts if text != self._key_of(name)]
+        return tables
 
     def _key_of(self, table: str) -> str:
         """The column of an ordinary table that the key of the vectors is found in."""
@@ -450,9 +254,9 @@ class SqliteVecStore(SearchableRecordStore):
         """The vectors in the order of the table; `kept` says of each whether it is wanted."""
         with sqlite_errors(self._where):
             rows = self.connection.execute(f"SELECT {quoted(self.column)} FROM {self._from}")  # noqa: S608
-            for first in range(0, len(kept), _AT_ONCE):
-                there = kept[first : first + _AT_ONCE]
-                vectors = self._decode(islice(rows, _AT_ONCE), self.info.dim)
+            for first in range(0, len(kept), AT_ONCE):
+                there = kept[first : first + AT_ONCE]
+                vectors = self._decode(islice(rows, AT_ONCE), self.info.dim)
                 if len(vectors) != len(there):
                     raise StoreError(
                         f"{self._where}: the table changed while it was read; run again on a store at rest"
@@ -472,10 +276,10 @@ class SqliteVecStore(SearchableRecordStore):
         table = self.table
         names = [*table.columns, *(name for name in table.vectors if name != self.column)]
         rows = self._records(ids, [table.key, *names])
-        beside = {} if self.beside is None else self._beside(ids)
+        facts_beside = {} if self.beside is None else self._beside(ids)
         for key, *values in rows:
             facts = {name: self._plain(name, value) for name, value in zip(names, values, strict=True)}
-            facts.update(beside.get(str(key), {}))
+            facts.update(facts_beside.get(str(key), {}))
             text = facts.pop(self.text, None) if self.text is not None else None
             yield Document(str(key), text or "", _with_metadata(facts))
 
@@ -571,122 +375,10 @@ def _vector_column(location: str, table: VectorTable, asked: str | None) -> str:
 def _with_metadata(facts: dict[str, Any]) -> dict[str, Any]:
     """Columns as metadata, and in the place of a column `metadata` of JSON its fields."""
     try:
-        inner = json.loads(facts[_METADATA])
+        inner = json.loads(facts[METADATA])
     except (KeyError, TypeError, ValueError):
         return facts
-    outer = {name: value for name, value in facts.items() if name != _METADATA}
+    outer = {name: value for name, value in facts.items() if name != METADATA}
     if not isinstance(inner, dict) or inner.keys() & outer.keys():
         return facts
     return {**inner, **outer}
-
-
-class SqliteVecOutput(FolderOutput):
-    """A folder with a database, for documents of any kind: `FOLDER#TABLE`."""
-
-    def __init__(self, address: Address) -> None:
-        super().__init__(Path(address.place))
-        check_options(f"{NAME}:{address.place}", address.options, ())
-        self.table = address.name or TABLE_NAME
-        if not re.fullmatch(r"[A-Za-z_]\w*", self.table):
-            raise UsageError(
-                f"{NAME}:{address.place}#{self.table}: expected a table of letters and digits; name another"
-            )
-
-    def writer(self, source: Store, content: Path, dim: int, resume: Resume) -> StoreWriter:
-        """A copy of the source's database, or a new one."""
-        if not isinstance(source, SqliteVecStore):
-            return _NewWriter(self.table, source, content, dim, resume)
-        if self.table not in (TABLE_NAME, source.table.name):
-            raise UsageError(f"{self.path}: the table of a copy is called {source.table.name}, as in the source")
-        return source.destination(content, dim, resume)
-
-    def facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
-        """The table, and how a copy is opened; a database that is in use has no hash."""
-        is_copy = isinstance(source, SqliteVecStore)
-        return StoreFacts(index=source.opened_as if is_copy else f"{FILE_NAME}#{self.table}").as_details()
-
-
-class _DatabaseWriter(WaitingWriter):
-    """A database that is made at once, in the place of whatever a killed run has left."""
-
-    def _empty(self, name: str) -> Path:
-        path = self.folder / name
-        for ending in ("", "-journal", "-wal", "-shm"):
-            path.with_name(f"{name}{ending}").unlink(missing_ok=True)
-        return path
-
-
-class _CopyWriter(_DatabaseWriter):
-    """A copy of the whole database, with the one table made again."""
-
-    source: SqliteVecStore
-
-    def load(self) -> None:
-        """Copy the database page by page, then fill the table."""
-        source, table = self.source, self.source.table
-        path = self._empty(source.file.name)
-        others = [*table.columns, *(name for name in table.vectors if name != source.column)]
-        kinds = [table.vectors[name][0] if name in table.vectors else "" for name in others]
-        columns = ", ".join(quoted(name) for name in (table.key, source.column, *others))
-        places = ", ".join(["?", "?", *(INSERTED.get(kind, "?") for kind in kinds)])
-        insert = f"INSERT INTO {quoted(table.name)} ({columns}) VALUES ({places})"  # noqa: S608
-        with sqlite_errors(path), closing(connect_to(path, write=True)) as copy:
-            with copy.backup("main", source.connection, "main") as backup:
-                backup.step()
-            with copy:
-                copy.execute(f"DROP TABLE {quoted(table.name)}")
-                copy.execute(table.with_dimension(source.column, self.rows.dim))
-                copy.executemany(insert, self._rows(others))
-
-    def _rows(self, others: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-        """The records of the source with new vectors: in the order of the table, unless it was written to since."""
-        source, rows = self.source, self.source.rows_as_read()
-        columns = [source.table.key, *others]
-        if rows is None:
-            for batch in self.batches():
-                known = {str(record[0]): record for record in source._records(batch.ids, columns)}
-                source._refuse_gone(batch.ids, known)
-                for doc_id, vector in zip(batch.ids, batch.vectors, strict=True):
-                    yield known[doc_id][0], vector.astype("<f4").tobytes(), *known[doc_id][1:]
-            return
-        names = ", ".join(map(quoted, columns))
-        records = source.connection.execute(f"SELECT {names} FROM {source._from}")  # noqa: S608
-        for first in range(0, len(rows), _AT_ONCE):
-            part = self.vectors_at(rows[first : first + _AT_ONCE]).astype("<f4", copy=False)
-            for vector, (key, *values) in zip(part, islice(records, len(part)), strict=True):
-                yield key, vector.tobytes(), *values
-
-
-class _NewWriter(_DatabaseWriter):
-    """A database with one table of documents."""
-
-    def __init__(self, table: str, source: Store, folder: Path, dim: int, resume: Resume) -> None:
-        super().__init__(source, folder, dim, resume)
-        self._table = table
-
-    def load(self) -> None:
-        """Make the table."""
-        path, table = self._empty(FILE_NAME), quoted(self._table)
-        metric = self.source.info.metric
-        if metric == "ip" and self.source.info.details.get("distance") != "cosine":
-            self.remarks = (
-                *self.remarks,
-                "sqlite-vec has no inner product: the new table compares by cosine, which ranks unit vectors alike",
-            )
-        distance = {"l2": "L2", "ip": "cosine"}[metric]
-        columns = f"id text primary key, embedding float[{self.rows.dim}] distance_metric={distance}, +content text"
-        with sqlite_errors(path), closing(connect_to(path, write=True)) as connection, connection:
-            connection.execute(f"CREATE VIRTUAL TABLE {table} USING vec0({columns}, +{_METADATA} text)")
-            insert = f"INSERT INTO {table} (id, embedding, content, {_METADATA}) VALUES (?, ?, ?, ?)"  # noqa: S608
-            for documents, vectors in self.records():
-                connection.executemany(insert, map(self._row, documents, vectors))
-
-    def _row(self, document: Document, vector: Vectors) -> tuple[Any, ...]:
-        try:
-            metadata = json.dumps(dict(document.metadata), ensure_ascii=False)
-        except (TypeError, ValueError) as error:
-            raise StoreError(
-                f"document {document.id!r}: expected metadata that JSON can hold, found other ({error})"
-            ) from error
-        text = document.text if self.source.info.has_texts else None
-        return document.id, vector.astype("<f4").tobytes(), text, metadata

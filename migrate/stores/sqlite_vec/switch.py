@@ -18,11 +18,12 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from migrate.errors import UsageError
+from migrate.errors import StoreError, UsageError
 from migrate.files import atomic_file, output_errors, reach, write_bytes
 from migrate.manifest import MANIFEST_NAME
-from migrate.stores.sqlite_vec.store import INSERTED, SqliteVecStore, connect_to, quoted, sqlite_errors, tables_in
-from migrate.stores.switching import ASIDE, ROLLED_BACK, SWITCHED, Exchange, Record, others, unfinished
+from migrate.stores.sqlite_vec.catalog import INSERTED, connect_to, quoted, sqlite_errors, tables_in
+from migrate.stores.sqlite_vec.store import SqliteVecStore
+from migrate.stores.switching import ASIDE, ROLLED_BACK, SWITCHED, Exchange, Record, moved, others, unfinished
 
 if TYPE_CHECKING:
     from apsw import Connection
@@ -81,8 +82,8 @@ class SqliteVecExchange(Exchange):
             manifest = replace(new.info.manifest, details={**new.info.manifest.details, "index": old.opened_as})
             text = json.dumps(manifest.as_json(), sort_keys=True, indent=2, ensure_ascii=False)
             beside[f"new/{MANIFEST_NAME}"] = f"{text}\n".encode()
-        mine = {name: old.file.with_name(name) for name in (key.partition("/")[2] for key in beside)}
-        present = [path for path in mine.values() if path.is_file()]
+        paths = {name: old.file.with_name(name) for name in (key.partition("/")[2] for key in beside)}
+        present = [path for path in paths.values() if path.is_file()]
         if present and old.info.manifest is None:
             raise UsageError(f"{present[0]} is of another store; move the database into a folder of its own")
         manifest_path = [] if old.info.manifest is None else [old.file.with_name(MANIFEST_NAME)]
@@ -111,10 +112,10 @@ class SqliteVecExchange(Exchange):
             if noted is None or noted["goal"] == ROLLED_BACK:
                 return noted is not None
             question = f"SELECT content FROM {_NOTES} WHERE old = ? AND name = ?"  # noqa: S608
-            wanted = list(connection.execute(question, (made.old, f"new/{MANIFEST_NAME}")))
+            manifests = list(connection.execute(question, (made.old, f"new/{MANIFEST_NAME}")))
         path = store.file.with_name(MANIFEST_NAME)
         there = path.read_bytes() if path.is_file() else None
-        return bool(wanted) and there != bytes(wanted[0][0])
+        return bool(manifests) and there != bytes(manifests[0][0])
 
     def aside(self, new: str) -> str:
         """The table in the old database."""
@@ -129,18 +130,31 @@ class SqliteVecExchange(Exchange):
     def switch(self, record: Record) -> None:
         """Bring the new table in, trade names and note it in one transaction, then what lies beside."""
         with self._open() as connection:
-            noted = self._noted(connection)
+            with _transaction(connection):  # nobody else writes
+                noted = self._noted(connection)
+                if noted is None:
+                    self._refuse_moved(connection)
+                    self.check()
+                before = _version_of_others(connection)
             if noted is None and self._incoming is not None:
                 self._bring_in(connection, self._incoming)
             with _transaction(connection):
                 noted = self._noted(connection)
-                if noted is None or noted["goal"] == ROLLED_BACK:
+                has_changed = noted is None and _version_of_others(connection) != before
+                if has_changed and self._incoming is not None:
+                    connection.execute(f"DROP TABLE {quoted(self.new)}")
+                elif not has_changed and (noted is None or noted["goal"] == ROLLED_BACK):
                     self._trade(connection)
                     if noted is None:
                         for name, content in self._beside.items():
                             self._note(connection, name, content)
                     self._set_goal(connection, record, SWITCHED, brought=noted or self._incoming is not None)
                     reach("noted")
+            if has_changed:
+                raise StoreError(
+                    f"{self.file}: somebody wrote to the database while the tables were switched; nothing was done: "
+                    "sync the new one with the old, audit it, and switch again"
+                )
             reach("exchanged")
             self._place(connection, "new/", "old/")
 
@@ -182,10 +196,10 @@ class SqliteVecExchange(Exchange):
         with _transaction(connection):
             connection.execute(f"DROP TABLE IF EXISTS {quoted(self.new)}")
             connection.execute(_renamed(source.table.definition, self.new))
-        with closing(connect_to(source.file)) as other:
-            content = _content_of(other, source.table.name)
+        with closing(connect_to(source.file)) as incoming:
+            content = _content_of(incoming, source.table.name)
             if content == _content_of(connection, self.new):
-                self._copy_content(connection, other, source.table.name, content)
+                self._copy_content(connection, incoming, source.table.name, content)
                 return
         self._insert_rows(connection, source)
 
@@ -219,6 +233,15 @@ class SqliteVecExchange(Exchange):
                 connection.executemany(insert, source._records(ids, columns))
             reach("brought")
 
+    def _refuse_moved(self, connection: Connection) -> None:
+        if not list(connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (_NOTES,))):
+            return
+        question = f"SELECT content FROM {_NOTES} WHERE name = ?"  # noqa: S608
+        for (content,) in connection.execute(question, (_RECORD,)):
+            tables = json.loads(bytes(content))["tables"]
+            for name in {self.old, self.new}.intersection(tables):
+                raise moved(f"{self.file}#{name}", f"{self.file}#{tables[0]}")
+
     def _trade(self, connection: Connection) -> None:
         present = tables_in(self.file).keys()
         if not {self.old, self.new} <= present:
@@ -249,8 +272,8 @@ class SqliteVecExchange(Exchange):
         if not list(connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (_NOTES,))):
             return None
         question = f"SELECT content FROM {_NOTES} WHERE old = ? AND name = ?"  # noqa: S608
-        found = list(connection.execute(question, (self.old, _RECORD)))
-        return dict(json.loads(bytes(found[0][0]))) if found else None
+        rows = list(connection.execute(question, (self.old, _RECORD)))
+        return dict(json.loads(bytes(rows[0][0]))) if rows else None
 
     def _set_goal(self, connection: Connection, record: Record, goal: str, *, brought: Any) -> None:
         is_brought = brought["brought"] if isinstance(brought, dict) else brought
@@ -283,6 +306,11 @@ def _transaction(connection: Connection) -> Iterator[None]:
         connection.execute("ROLLBACK")
         raise
     connection.execute("COMMIT")
+
+
+def _version_of_others(connection: Connection) -> Any:
+    """Another number after each commit of another connection."""
+    return next(iter(connection.execute("PRAGMA data_version")))
 
 
 def _renamed(definition: str, name: str) -> str:
