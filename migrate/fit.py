@@ -148,15 +148,15 @@ class FitPlan(SpendingPlan[FittedStitch]):
     def sample(self, *, progress: Progress = no_progress) -> Sample:
         """The documents to fit on, drawn once; drawing them by a log may ask the source model."""
         if not self._samples:
-            given = self.options
+            options = self.options
             self._samples.append(
                 draw_sample(
                     self.store,
-                    given.size,
-                    strategy=given.strategy,
-                    query_log=given.query_log,
-                    paid=() if given.grown_from is None else given.grown_from.sample.ids,
-                    seed=given.seed,
+                    options.size,
+                    strategy=options.strategy,
+                    query_log=options.query_log,
+                    paid=() if options.grown_from is None else options.grown_from.sample.ids,
+                    seed=options.seed,
                     progress=progress,
                 )
             )
@@ -210,8 +210,8 @@ class FitPlan(SpendingPlan[FittedStitch]):
         cut = first_of(sample.documents, self.embedder.loaded_profile().counter, base.tokens)
         whole, first = tally.cost(sample.documents).tokens, tally.cost(cut).tokens
         order = np.random.default_rng(self.options.seed).permutation(self.store.info.count)
-        others = order[~np.isin(order, sample.rows)][:_LOOKED_UP]
-        looked_up = list(self.store.documents(np.sort(others)))
+        outside = order[~np.isin(order, sample.rows)][:_LOOKED_UP]
+        looked_up = list(self.store.documents(np.sort(outside)))
         unpaid = 1 - sum(base.known(looked_up, "document")) / max(len(looked_up), 1)
         count = self.store.info.count
         return PrefixCost(base.tokens, round(unpaid * count * first / max(whole, 1)), count)
@@ -262,11 +262,11 @@ def plan_fit(
     if log is not None and log.embedder is not None:
         log = replace(log, embedder=cap.meter(log.embedder))
     metered, target = replace(options, query_log=log), cap.meter(embedder, price_usd_per_mtok)
-    base, given = None, dict(chosen)
+    base, embedders = None, dict(chosen)
     if tokens is not None:
         base, bare = PrefixEmbedder(target, tokens), PrefixEmbedder(embedder, tokens)
-        given[bare.profile.spec] = bare
-    return FitPlan(store=store, embedder=target, options=metered, views=views, base=base, given=given, cap=cap)
+        embedders[bare.profile.spec] = bare
+    return FitPlan(store=store, embedder=target, options=metered, views=views, base=base, given=embedders, cap=cap)
 
 
 def free_views(store: Store, embedder: Embedder, options: FitOptions) -> dict[str, Embedder]:
@@ -303,11 +303,11 @@ def _split_views(options: FitOptions, embedder: Embedder) -> tuple[FitOptions, i
     target = embedder.profile.spec
     named = options.views or {}
     lengths = {spec: tokens for spec in named for tokens, model in [split_prefix(spec)] if tokens and model == target}
-    found = {*lengths.values(), *([] if options.prefix is None else [options.prefix])}
-    if len(found) > 1:
-        raise UsageError(f"expected one number of first tokens, found {sorted(found)}; name one --prefix")
+    token_counts = {*lengths.values(), *([] if options.prefix is None else [options.prefix])}
+    if len(token_counts) > 1:
+        raise UsageError(f"expected one number of first tokens, found {sorted(token_counts)}; name one --prefix")
     views = None if options.views is None else {spec: view for spec, view in named.items() if spec not in lengths}
-    tokens = found.pop() if found else None
+    tokens = token_counts.pop() if token_counts else None
     return replace(options, views=views, prefix=tokens), tokens
 
 
@@ -337,8 +337,8 @@ def _check_choice(specs: Sequence[str], direction: Direction) -> None:
         stitch = new_stitch(spec)
         suits = not stitch.reads_texts if direction == QUERY else stitch.kind != Adjoint.kind
         if not suits:
-            others = ", ".join(QUERY_CANDIDATES if direction == QUERY else AUTO_CANDIDATES)
-            raise UsageError(f"expected a stitch that maps a {direction}, such as {others}; found {spec!r}")
+            candidates = ", ".join(QUERY_CANDIDATES if direction == QUERY else AUTO_CANDIDATES)
+            raise UsageError(f"expected a stitch that maps a {direction}, such as {candidates}; found {spec!r}")
 
 
 def _named(specs: Sequence[str]) -> list[str]:
@@ -401,11 +401,11 @@ def _check_prior(store: Store, embedder: Embedder, options: FitOptions) -> None:
             f"expected a prior that leads from {expected[0]} to {expected[1]} dimensions, found one from {dims[0]} to "
             f"{dims[1]}; take a stitch of the same two models"
         )
-    for found, model in ((manifest.source_model, source), (manifest.model, target)):
-        if found is not None and model is not None and _differ(found, model):
+    for model_of_prior, model in ((manifest.source_model, source), (manifest.model, target)):
+        if model_of_prior is not None and model is not None and _differ(model_of_prior, model):
             raise StitchError(
-                f"expected a prior of {model.spec} (revision {str(model.revision)[:12]}), found one of {found.spec} "
-                f"({str(found.revision)[:12]}); take a stitch of the same two models"
+                f"expected a prior of {model.spec} (revision {str(model.revision)[:12]}), found one of "
+                f"{model_of_prior.spec} ({str(model_of_prior.revision)[:12]}); take a stitch of the same two models"
             )
     _prior_map(options.prior)
 
@@ -429,21 +429,21 @@ def _check_grown(store: Store, embedder: Embedder, options: FitOptions) -> None:
         )
 
 
-def _differ(one: ModelIdentity, other: ModelIdentity) -> bool:
+def _differ(first: ModelIdentity, second: ModelIdentity) -> bool:
     """Whether two models are different ones, as far as is known: a file of vectors does not name its model."""
-    if one.spec.startswith("file:") or other.spec.startswith("file:"):
+    if first.spec.startswith("file:") or second.spec.startswith("file:"):
         return False
-    revisions = {model.revision for model in (one, other) if model.revision is not None}
-    return len(revisions) > 1 or replace(one, revision=None) != replace(other, revision=None)
+    revisions = {model.revision for model in (first, second) if model.revision is not None}
+    return len(revisions) > 1 or replace(first, revision=None) != replace(second, revision=None)
 
 
 def _prior_map(prior: FittedStitch) -> AffineMap:
     """The linear map of a prior: of its fallback, where it reads texts."""
     stitch = prior.without_texts(source="--prior").stitch
-    found = affine_map(stitch, input_dim(prior.manifest))
-    if found is None:
+    affine = affine_map(stitch, input_dim(prior.manifest))
+    if affine is None:
         raise StitchError(f"expected a prior with a linear map, found {stitch.spec}; fit it with --stitch ridge")
-    return found
+    return affine
 
 
 def fit_pairs(

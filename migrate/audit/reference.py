@@ -286,9 +286,9 @@ def odd_scores(
     return tuple(doubts)
 
 
-def _refuse_same_place(reference: Store, others: dict[str, Store | None]) -> None:
-    for name, other in others.items():
-        if other is not None and _is_same_place(reference, other):
+def _refuse_same_place(reference: Store, named_stores: dict[str, Store | None]) -> None:
+    for name, named in named_stores.items():
+        if named is not None and _is_same_place(reference, named):
             raise StoreError(
                 f"{reference.info.location}: expected a full re-embed as reference, found {name} itself; {_MADE_ELSE}"
             )
@@ -342,9 +342,9 @@ def _by_manifest(translated: Store, reference: Store, embedder: Embedder) -> tup
     if manifest.model is None:
         return False, "its manifest names no model"
     models = [target_of(translated), embedder.identity]
-    others = [model for model in models if model is not None and model != manifest.model]
-    _refuse_other_model(reference, manifest, others)
-    if any(_is_file(model) for model in (manifest.model, *others)) and others:
+    other_models = [model for model in models if model is not None and model != manifest.model]
+    _refuse_other_model(reference, manifest, other_models)
+    if any(_is_file(model) for model in (manifest.model, *other_models)) and other_models:
         return False, f"its manifest names {manifest.model.spec}, and a file does not tell its model"
     if not index_is_verified(reference):
         return False, "its manifest has no hash of its index"
@@ -379,15 +379,15 @@ def _refuse_other_model(reference: Store, manifest: Manifest, models: Sequence[M
 
 def _matching_rows(translated: Store, reference: Store, keys: tuple[Keys, Keys], seed: int) -> _Rows | None:
     """Up to 10,000 true rows and as many others; None where the stores have no ids in common."""
-    mine, other = keys
-    if len(mine) != translated.info.count or len(other) != reference.info.count:
+    translated_ids, reference_ids = keys
+    if len(translated_ids) != translated.info.count or len(reference_ids) != reference.info.count:
         return None  # two rows of one id: nobody knows which is which
-    row_of = {doc_id: row for row, doc_id in enumerate(other)}
+    row_of = {doc_id: row for row, doc_id in enumerate(reference_ids)}
     values = stored_confidence(translated)
     is_true = np.zeros(translated.info.count, dtype=bool) if values is None else values == 1
-    shared = np.fromiter((doc_id in row_of for doc_id in mine), dtype=bool, count=len(mine))
+    shared = np.fromiter((doc_id in row_of for doc_id in translated_ids), dtype=bool, count=len(translated_ids))
     rng = np.random.default_rng(seed)
-    drawn = [rng.permutation(np.flatnonzero(shared & some))[:_ROWS] for some in (is_true, ~is_true)]
+    drawn = [rng.permutation(np.flatnonzero(shared & group))[:_ROWS] for group in (is_true, ~is_true)]
     rows = np.sort(np.concatenate(drawn))
     if not len(rows):
         return None
@@ -407,11 +407,11 @@ def _check_texts(translated: Store, reference: Store, rows: NDArray[np.int64], p
     if not (translated.info.has_texts and reference.info.has_texts):
         return
     pairs = zip(translated.documents(rows), reference.documents(places), strict=True)
-    other = [mine.id for mine, theirs in pairs if mine.text != theirs.text]
-    if other:
+    different = [ours.id for ours, theirs in pairs if ours.text != theirs.text]
+    if different:
         raise StoreError(
             f"{reference.info.location}: expected the texts of {translated.info.location}, found others under the same "
-            f"ids ({len(other):,} of {len(rows):,} that were compared, such as {other[0]!r}); {_MADE_ELSE}"
+            f"ids ({len(different):,} of {len(rows):,} that were compared, such as {different[0]!r}); {_MADE_ELSE}"
         )
 
 
@@ -490,9 +490,9 @@ def _coarseness(translated: Store, reference: Store) -> tuple[str, ...]:
     )
 
 
-def _other_chunks(mine: Keys, other: Keys) -> tuple[str, ...]:
+def _other_chunks(translated_keys: Keys, reference_keys: Keys) -> tuple[str, ...]:
     """A doubt where documents are cut in another way: what a model reads of them then differs too."""
-    if mine.keys() == other.keys():
+    if translated_keys.keys() == reference_keys.keys():
         return ()
     return ("the documents of the reference are cut into other chunks than those of the translated store",)
 

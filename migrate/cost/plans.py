@@ -265,8 +265,8 @@ def _plans_of_stitch(
     at = {round(share * total): f"migrate {share:.0%}" for share in shares if share * total > quality.pairs * _NEAR}
     at |= {documents: f"migrate {documents / max(total, 1):.0%}" for documents in points}
     at[quality.pairs] = f"the stitch as it is, {quality.pairs / max(total, 1):.0%}"
-    known = {n: points.get(n) or quality.expected(n, total, first_tokens=quality.leans) for n in at}
-    return [migrate_plan(pricing, max(n - quality.pairs, 0), at[n], known[n], pairs=n) for n in sorted(at)]
+    expected = {n: points.get(n) or quality.expected(n, total, first_tokens=quality.leans) for n in at}
+    return [migrate_plan(pricing, max(n - quality.pairs, 0), at[n], expected[n], pairs=n) for n in sorted(at)]
 
 
 def mixed_plans(
@@ -296,8 +296,8 @@ def bought_plans(
     each = pricing.tokens_per_document
     pairs, total = (0, pricing.count.distinct) if quality is None else (quality.pairs, pricing.count.distinct)
     documents = min(max(int(left / each), 0), pricing.count.to_embed) if each else 0
-    known = None if quality is None else quality.expected(pairs + documents, total)
-    yield migrate_plan(pricing, documents, name, known, pairs=pairs + documents)
+    expected = None if quality is None else quality.expected(pairs + documents, total)
+    yield migrate_plan(pricing, documents, name, expected, pairs=pairs + documents)
     tokens = None if quality is None else quality.first_tokens
     if quality is None or tokens is None or left < cuts[tokens].tokens_to_embed:
         return
@@ -336,9 +336,9 @@ def best_within(plans: Sequence[Plan], tokens: float) -> Plan | None:
 
 def cheapest_for(plans: Sequence[Plan], wanted: float) -> Plan | None:
     """The plan of the fewest tokens that `wanted` is expected of, or more: of retention where an audit measured it."""
-    known = [plan for plan in plans if plan.known is not None and plan.kind != STAY]
-    audited = [plan for plan in known if plan.known is not None and plan.known.outcome is not None]
-    able = [plan for plan in audited or known if plan.quality_known >= wanted]
+    priced = [plan for plan in plans if plan.known is not None and plan.kind != STAY]
+    audited = [plan for plan in priced if plan.known is not None and plan.known.outcome is not None]
+    able = [plan for plan in audited or priced if plan.quality_known >= wanted]
     return min(able, key=lambda plan: plan.tokens, default=None)
 
 

@@ -83,7 +83,7 @@ class Kernels:
 
     def _part(self, name: str, weight: float, weighing: Weighing) -> Part:
         rows, scale = self.views[name].matrix(), weight * self.scales[name]
-        relative = [share * one.weights.get(name, 0.0) / weight for share, one in weighing.companions]
+        relative = [share * companion.weights.get(name, 0.0) / weight for share, companion in weighing.companions]
         shares = (weighing.own_share, *relative) if relative else ()
         if name in self.widths:
             return GaussianPart(name, rows, scale, shares, width=self.widths[name])
@@ -174,9 +174,9 @@ class Additive(StretchableStitch):
         """A stitch of this kind, not fitted, with weights and penalty chosen on up to `SEARCH_SIZE` pairs."""
         check_pairs(source, target)
         self._check_texts(source, texts)
-        found = copy.copy(self)
-        found.weighing = self._weigh(self._kernels(source, texts), source, target, texts)
-        return found
+        tuned = copy.copy(self)
+        tuned.weighing = self._weigh(self._kernels(source, texts), source, target, texts)
+        return tuned
 
     def _weigh(self, kernels: Kernels, source: Vectors, target: Vectors, texts: TextRows | None) -> Weighing:
         rows = np.sort(np.random.default_rng(0).permutation(len(target))[:SEARCH_SIZE])
@@ -184,19 +184,19 @@ class Additive(StretchableStitch):
         start = {name: STARTING_WEIGHTS.get(name, 1.0) for name in grams}
         truth = target[rows].astype(np.float64)
         search = Search(grams, truth)
-        found = search.best(start)
+        weighing = search.best(start)
         if self.prior is not None and self.reads_vectors:
             prior = self.prior.of(source[rows])
-            found = search.lean(found, prior)
-            search.residual = (search.target - found.share * prior).astype(np.float32)
+            weighing = search.lean(weighing, prior)
+            search.residual = (search.target - weighing.share * prior).astype(np.float32)
         base = self._base_vectors(texts)
         if base is not None:
             towards = summarize_norms(target).mean * base[rows].astype(np.float64)
-            found = search.lean(found, towards, "base_share")
-            search.residual = (search.residual - found.base_share * towards).astype(np.float32)
+            weighing = search.lean(weighing, towards, "base_share")
+            search.residual = (search.residual - weighing.base_share * towards).astype(np.float32)
         if not self.has_companions:
-            return found
-        return search.accompanied(found, [name for name in grams if name not in (VECTOR, NEAR)])
+            return weighing
+        return search.accompanied(weighing, [name for name in grams if name not in (VECTOR, NEAR)])
 
     def fit(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
         """Solve for all pairs, exactly or on landmarks.
@@ -221,9 +221,9 @@ class Additive(StretchableStitch):
             penalty = search.best_penalty({"all": 1.0}, [penalty * near for near in NEARBY]).penalty
         solved = [(system.coefficients(penalty), system.means)]
         factor = penalty / weighing.total_penalty
-        for _, one in weighing.companions:
-            companion = KernelSystem(kernels.total(one), system.target)
-            solved.append((companion.coefficients(one.total_penalty * factor), companion.means))
+        for _, companion_weighing in weighing.companions:
+            companion = KernelSystem(kernels.total(companion_weighing), system.target)
+            solved.append((companion.coefficients(companion_weighing.total_penalty * factor), companion.means))
         self._keep(kernels.parts(weighing), weighing, system, solved, penalty)
         return self
 
@@ -253,14 +253,17 @@ class Additive(StretchableStitch):
         rows = draw_landmarks(len(target), self.landmarks or LANDMARKS)
         kernels = self._kernels(source[rows], None if texts is None else texts.take(rows), self.mean_)
         if self.weighing is None:
-            some = None if texts is None else texts.take(rows)
-            self.weighing = self._weigh(kernels, source[rows], target[rows], some)
+            landmark_texts = None if texts is None else texts.take(rows)
+            self.weighing = self._weigh(kernels, source[rows], target[rows], landmark_texts)
         weighing = self.weighing
         every = Kernels(self._views(source, texts, self.mean_), kernels.scales, kernels.widths)
         penalty = weighing.total_penalty
         residual = target.astype(np.float64) - self._lean(weighing, source, target, texts)
-        several = [weighing, *(one for _, one in weighing.companions)]
-        solved = [solve_on_landmarks(every.parts(one), rows, residual, one.total_penalty) for one in several]
+        several = [weighing, *(every_weighing for _, every_weighing in weighing.companions)]
+        solved = [
+            solve_on_landmarks(every.parts(every_weighing), rows, residual, every_weighing.total_penalty)
+            for every_weighing in several
+        ]
         system = KernelSystem(kernels.total(weighing), residual)
         self._keep(kernels.parts(weighing), weighing, system, solved, penalty)
         return self
@@ -279,17 +282,17 @@ class Additive(StretchableStitch):
         weighing = self.weighing or self._weigh(kernels, source, target, texts)
         leant_on = self._leant_on(weighing, source, target, texts)
         total, residual = kernels.total(weighing), target - leant_on
-        companions = [(share, one, kernels.total(one)) for share, one in weighing.companions]
+        companions = [(share, companion, kernels.total(companion)) for share, companion in weighing.companions]
         for fit_rows, held_out in splits:
             system = KernelSystem(total[np.ix_(fit_rows, fit_rows)], residual[fit_rows])
             prior = np.diag(total)[held_out] if with_variance else None
-            found = _predict(system, total[np.ix_(held_out, fit_rows)], prior, weighing.total_penalty)
-            vectors = weighing.own_share * found.vectors + leant_on[held_out]
-            for share, one, own in companions:
-                alone = KernelSystem(own[np.ix_(fit_rows, fit_rows)], residual[fit_rows])
-                kernel = own[np.ix_(held_out, fit_rows)]
-                vectors += share * _predict(alone, kernel, None, one.total_penalty).vectors
-            yield replace(found, vectors=vectors.astype(np.float32))
+            prediction = _predict(system, total[np.ix_(held_out, fit_rows)], prior, weighing.total_penalty)
+            vectors = weighing.own_share * prediction.vectors + leant_on[held_out]
+            for share, companion, own_kernel in companions:
+                alone = KernelSystem(own_kernel[np.ix_(fit_rows, fit_rows)], residual[fit_rows])
+                kernel = own_kernel[np.ix_(held_out, fit_rows)]
+                vectors += share * _predict(alone, kernel, None, companion.total_penalty).vectors
+            yield replace(prediction, vectors=vectors.astype(np.float32))
 
     def _kernels(self, source: Vectors, texts: TextRows | None, mean: Vectors | None = None) -> Kernels:
         return measure(self._views(source, texts, _mean(source) if mean is None else mean), texts, self.gaussians)
@@ -331,9 +334,14 @@ class Additive(StretchableStitch):
         alpha = solved[0][0]
         mean = np.full((len(alpha), 1), 1 / len(alpha))
         self.alpha_ = np.hstack([alpha, mean, directions]).astype(np.float32)
-        self.companions_ = np.array([one for one, _ in solved[1:]], dtype=np.float32).reshape(-1, *alpha.shape)
+        self.companions_ = np.array([coefficients for coefficients, _ in solved[1:]], dtype=np.float32).reshape(
+            -1, *alpha.shape
+        )
         shares = (weighing.own_share, *(share for share, _ in weighing.companions))
-        shift = np.sum([share * (means @ one) for share, (one, means) in zip(shares, solved, strict=True)], axis=0)
+        shift = np.sum(
+            [share * (means @ coefficients) for share, (coefficients, means) in zip(shares, solved, strict=True)],
+            axis=0,
+        )
         offset = np.r_[system.mean - shift + self._base_offset, system.means.mean(), -system.means @ directions]
         self.offset_ = offset.astype(np.float32)
         self.penalty_ = penalty
@@ -366,8 +374,8 @@ class Additive(StretchableStitch):
         if kept is None or kept[0] is not self.alpha_ or kept[1] is not self.companions_:
             kept = (self.alpha_, self.companions_, [self._mixed_for(part) for part in self.parts_])
             self.__dict__["_mixed"] = kept
-        found: list[Vectors] = kept[2]
-        return found
+        coefficients: list[Vectors] = kept[2]
+        return coefficients
 
     def _mixed_for(self, part: Part) -> Vectors:
         if not part.shares:
@@ -444,7 +452,7 @@ class Additive(StretchableStitch):
         weights = self.weighing.weights
         share = {} if self.prior is None else {"share of prior": self.weighing.share}
         shown = {f"weight {name}": weight for name, weight in weights.items()}
-        shown |= {f"share {_name(one)}": share for share, one in self.weighing.companions}
+        shown |= {f"share {_name(companion)}": share for share, companion in self.weighing.companions}
         prefix = {"share of first tokens": self.weighing.base_share} if self.reads_prefix else {}
         return {"lambda": self.penalty_ / sum(weights.values()), **shown, **share, **prefix}
 
@@ -470,8 +478,8 @@ class RidgeText(Additive):
     def texts_alone(self) -> Text | None:
         """The companion that reads the texts alone, as a stitch that is tuned; None where there is none."""
         companions = () if self.weighing is None else self.weighing.companions
-        found = [one for _, one in companions if not one.weights.keys() <= {VECTOR, NEAR}]
-        return Text(found[0]) if found else None
+        without_vector = [companion for _, companion in companions if not companion.weights.keys() <= {VECTOR, NEAR}]
+        return Text(without_vector[0]) if without_vector else None
 
 
 class RidgeNear(Additive):
@@ -483,11 +491,11 @@ class RidgeNear(Additive):
 
     def nearest_linear(self) -> AffineMap | None:
         """The linear map that is nearest to this one on the fit documents; None where the vector has no weight."""
-        found = next((np.asarray(part.rows, dtype=np.float64) for part in self.parts_ if part.name == VECTOR), None)
-        if found is None:
+        rows_kept = next((np.asarray(part.rows, dtype=np.float64) for part in self.parts_ if part.name == VECTOR), None)
+        if rows_kept is None:
             return None
-        predicted = self.transform((found + self.mean_).astype(np.float32)).astype(np.float64)
-        rows, mean = found - found.mean(axis=0), found.mean(axis=0) + self.mean_
+        predicted = self.transform((rows_kept + self.mean_).astype(np.float32)).astype(np.float64)
+        rows, mean = rows_kept - rows_kept.mean(axis=0), rows_kept.mean(axis=0) + self.mean_
         system = rows.T @ rows
         system[np.diag_indices_from(system)] += _LINEAR_PENALTY * np.trace(system) / len(system)
         matrix = np.linalg.solve(system, rows.T @ (predicted - predicted.mean(axis=0)))
