@@ -57,7 +57,7 @@ class RecordStore(Store):
     """
 
     _index: IdIndex
-    _indexed: str
+    _opened_at: Any
     _texts: tuple[str, str] | None = None
     without_vector: int = 0
     """Records that have no vector, and so are no documents here."""
@@ -68,7 +68,7 @@ class RecordStore(Store):
         """Read the ids, or find them in the cache; `version` is what is read, where it may be older than the newest."""
         version = self._version() if version is None else version
         self._index = kept_index(cache_folder() / "ids", location, version, self._read_ids)
-        self._indexed = canonical_json(version)
+        self._opened_at = version
         return self._index
 
     def rows_as_read(self) -> NDArray[np.int64] | None:
@@ -82,7 +82,7 @@ class RecordStore(Store):
 
     def is_as_opened(self) -> bool:
         """Whether no record came, went or changed since it was opened."""
-        return canonical_json(self._version()) == self._indexed
+        return canonical_json(self._version()) == canonical_json(self._opened_at)
 
     @abstractmethod
     def _version(self) -> Any:
@@ -154,14 +154,19 @@ class RecordStore(Store):
 
     def check_unchanged(self, before: Snapshot) -> None:
         """Make sure that the store is still what it was; what came and went is told."""
-        if self._versions() == before.versions and self.snapshot() == before:
+        if self.is_as_opened() and self.snapshot() == before:
             return
+        now = self._as_now()
         with TemporaryDirectory() as folder:
-            now = IdIndex.build(Path(folder, "now.ids"), self._read_ids(), source=self.info.location)
-            what = id_changes(self._index, now).sentence
+            index = IdIndex.build(Path(folder, "now.ids"), now._read_ids(), source=self.info.location)
+            what = id_changes(self._index, index).sentence
         raise StoreError(
             f"{self.info.location}: the store changed while it was read ({what}); nothing was written, run again"
         )
+
+    def _as_now(self) -> RecordStore:
+        """The store with what was written to it since it was opened: itself, but for one that reads a copy."""
+        return self
 
     def _texts_sha256(self) -> str:
         """Read once a version: texts may be most of a database."""
@@ -171,7 +176,7 @@ class RecordStore(Store):
         return self._texts[1]
 
     def _versions(self) -> tuple[Any, ...]:
-        return (self._index.sha256, self._version())
+        return (self._index.sha256, self._opened_at)  # the ids are of then, and a copy is whole
 
 
 class SearchableRecordStore(RecordStore):

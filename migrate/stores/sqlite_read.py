@@ -6,6 +6,9 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Final
+
+_COUNTER: Final = slice(24, 28)
 
 
 @contextmanager
@@ -29,3 +32,16 @@ def read_only(path: Path) -> Iterator[sqlite3.Connection]:
             with closing(sqlite3.connect(f"{place}?mode=rw", uri=True)) as healing:
                 healing.execute("SELECT 1 FROM sqlite_master").fetchone()
         yield connection
+
+
+def change_counter(path: Path) -> int:
+    """What SQLite counts up with each transaction that changes a database which has no log of writes ahead.
+
+    Two changes within a tick of the file system's clock differ in nothing else.
+
+    References
+    ----------
+    SQLite, "Database File Format", 1.3.7, https://www.sqlite.org/fileformat2.html
+    """
+    with path.open("rb") as file:
+        return int.from_bytes(file.read(_COUNTER.stop)[_COUNTER])

@@ -16,6 +16,7 @@ from migrate.cli.main import run
 from migrate.errors import StoreError
 from migrate.stores import open_store
 from migrate.stores.base import FROM_THE_START, read_all
+from migrate.stores.chroma import client as chroma_client
 from migrate.stores.registry import output_of
 from migrate.testing.stores import StoreTests, _Output, example_documents, example_vectors
 from migrate.vectors import Batch, Document
@@ -245,6 +246,29 @@ def test_a_change_of_one_record_is_noticed_and_opening_by_others_is_none(tmp_pat
     version = store._version()
     collection.update(ids=["doc-6"], metadatas=[{"page": 9}])
     assert store._version() != version
+
+
+def test_what_is_written_after_the_copy_was_made_is_noticed(tmp_path, monkeypatch):
+    client = persistent(tmp_path / "old")
+    fill(client, "docs", example_documents(), example_vectors())
+    collection = client.get_collection("docs", embedding_function=None)
+    open_copy = chroma_client.persistent
+
+    def opened_late(*arguments):
+        collection.update(ids=["doc-3"], embeddings=example_vectors(seed=5)[:1])
+        return open_copy(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("migrate.stores.chroma.client.persistent", opened_late)
+        store = open_store(f"chroma:{tmp_path}/old#docs")
+    assert not store.is_as_opened()
+    with pytest.raises(StoreError, match="records with the same ids were changed"):
+        store.check_unchanged(store.snapshot())
+    store = open_store(f"chroma:{tmp_path}/old#docs")
+    store.check_unchanged(store.snapshot())
+    collection.delete(ids=["doc-3"])
+    with pytest.raises(StoreError, match="0 documents were added and 1 deleted, such as 'doc-3'"):
+        store.check_unchanged(store.snapshot())
 
 
 def test_vectors_compared_by_cosine_come_back(tmp_path):

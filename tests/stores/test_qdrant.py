@@ -7,6 +7,7 @@ client's local mode, which has the same methods, and Qdrant's own engine behind 
 
 import hashlib
 import json
+import os
 import pickle
 import sqlite3
 import sys
@@ -214,6 +215,33 @@ def test_reading_leaves_every_file_as_it_is(tmp_path):
     (copies,) = (tmp_path / "cache" / "lead-migrate" / "copies").iterdir()
     del store
     assert not copies.exists()
+
+
+def test_what_is_written_after_the_copy_was_made_is_noticed(tmp_path, monkeypatch):
+    client = qdrant_client.QdrantClient(path=str(tmp_path / "old"))
+    fill(client, "docs", example_documents(), example_vectors())
+
+    def opened_late(make, **options):
+        point = client.scroll("docs", limit=1)[0][0].id  # the same number of bytes, within one tick of a coarse clock
+        status = (tmp_path / "old" / "collection" / "docs" / "storage.sqlite").stat()
+        client.update_vectors("docs", [models.PointVectors(id=point, vector=example_vectors(seed=5)[0].tolist())])
+        os.utime(
+            tmp_path / "old" / "collection" / "docs" / "storage.sqlite", ns=(status.st_atime_ns, status.st_mtime_ns)
+        )
+        return make(**options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("migrate.stores.qdrant.client.quiet", opened_late)
+        store = open_store(f"qdrant:{tmp_path}/old#docs?id=key")
+    assert not store.is_as_opened()
+    with pytest.raises(StoreError, match="records with the same ids were changed"):
+        store.check_unchanged(store.snapshot())
+    store = open_store(f"qdrant:{tmp_path}/old#docs?id=key")
+    store.check_unchanged(store.snapshot())
+    client.delete("docs", [client.scroll("docs", limit=1)[0][0].id])
+    with pytest.raises(StoreError, match="0 documents were added and 1 deleted, such as 'doc-"):
+        store.check_unchanged(store.snapshot())
+    client.close()
 
 
 def test_a_pickle_that_is_no_point_is_never_run(tmp_path):

@@ -85,6 +85,14 @@ class Place(ABC):
     def version(self, collection: Any) -> Any:
         """See `RecordStore._version`."""
 
+    def version_read(self, collection: Any) -> Any:
+        """The version of what `collection` is read from."""
+        return self.version(collection)
+
+    def again(self) -> Place:
+        """The same place, where a collection is read as it is now."""
+        return self
+
     @abstractmethod
     def folder(self, collection: Any) -> Path | None:
         """See `Store.folder`."""
@@ -95,7 +103,8 @@ class Folder(Place):
 
     def __init__(self, location: str, path: Path, options: Mapping[str, str]) -> None:
         super().__init__(location, options)
-        self.path = path
+        self.path, self._options = path, options
+        self._copied: dict[str, list[Any]] = {}
         if not (path / DATABASE).is_file():
             raise StoreError(f"{location}: expected a folder with {DATABASE}, found none; check the path")
 
@@ -129,6 +138,14 @@ class Folder(Place):
     def version(self, collection: Any) -> Any:
         """See `Place`."""
         return self._number(str(collection.id))
+
+    def version_read(self, collection: Any) -> Any:
+        """As it was when the copy was made."""
+        return self._copied[str(collection.id)]
+
+    def again(self) -> Place:
+        """One that makes another copy."""
+        return Folder(self.location, self.path, self._options)
 
     def folder(self, collection: Any) -> Path | None:
         """See `Place`."""
@@ -167,13 +184,14 @@ class Folder(Place):
     def _copy_to(self, folder: Path, name: str) -> None:
         question = "SELECT s.id, c.id FROM segments s JOIN collections c ON s.collection = c.id WHERE c.name = ?"
         segments = self.ask(question, [name])
-        before = [self._number(collection) for _, collection in segments]
+        before = {collection: self._number(collection) for _, collection in segments}
         for segment in {segment for segment, _ in segments if (self.path / segment).is_dir()}:
             shutil.copytree(self.path / segment, folder / segment)
         with self._connected() as source, closing(sqlite3.connect(folder / DATABASE)) as target:
             source.backup(target)
-        if [self._number(collection) for _, collection in segments] != before:
+        if any(self._number(collection) != number for collection, number in before.items()):
             raise StoreError(f"{self.location}: changed while it was read; run again on a store at rest")
+        self._copied = before
 
     def ask(self, question: str, values: Sequence[str] = ()) -> list[tuple[Any, ...]]:
         """See `Place`."""

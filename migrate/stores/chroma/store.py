@@ -58,7 +58,8 @@ class ChromaStore(SearchableRecordStore):
         self.kept_metadata = {key: value for key, value in (model.metadata or {}).items() if key not in (TOKEN, NOTE)}
         index = self.configuration.get("hnsw") or self.configuration.get("spann") or {}
         self.space: Distance = index.get("space") or "l2"
-        count = self._open_index(f"{place.location.partition('#')[0]}#{self.name}{sorted(place.tenant.items())}").count
+        index_name = f"{place.location.partition('#')[0]}#{self.name}{sorted(place.tenant.items())}"
+        count = self._open_index(index_name, place.version_read(self.collection)).count
         sample = self._sample(count)
         metric, notes = read_metric(self.space, sample)
         dim = model.dimension or sample.shape[1]
@@ -170,6 +171,9 @@ class ChromaStore(SearchableRecordStore):
     def _read_ids(self) -> Iterable[str]:
         for page in pages(self._place.location, self.collection, []):
             yield from page["ids"]
+
+    def _as_now(self) -> ChromaStore:
+        return ChromaStore(self.info.location, self._place.again(), self.name)
 
     def _read_vectors(self, ids: Sequence[str]) -> Batch:
         parts = [(part["ids"], part["embeddings"]) for part in self.read(ids, ["embeddings"])]

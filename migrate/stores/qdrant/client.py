@@ -27,7 +27,7 @@ from migrate.files import cache_folder, disk_errors, output_errors
 from migrate.locations import Address, scrub, secrets_of
 from migrate.stores.kept import kept_folder
 from migrate.stores.records import import_client
-from migrate.stores.sqlite_read import read_only
+from migrate.stores.sqlite_read import change_counter, read_only
 
 OWN: Final = "lead-migrate"
 """In the metadata of a collection: what this tool keeps there."""
@@ -86,6 +86,14 @@ class Place:
         """What the place itself tells of changes; None where it tells nothing."""
         return None
 
+    def version_read(self, name: str) -> Any:
+        """The version of what `client` reads; None where the place tells nothing."""
+        return self.version(name)
+
+    def again(self) -> Place:
+        """The same place as it is now."""
+        return self
+
     def folder(self, name: str) -> Path | None:
         """See `Store.folder`."""
         return kept_folder(token_of(self.aliases().get(name, name)))
@@ -98,6 +106,7 @@ class Folder(Place):
 
     def __init__(self, location: str, path: Path) -> None:
         self._path = path
+        self._copied: dict[str, list[int]] = {}
         super().__init__(location, None)
         if not is_local(path):
             raise StoreError(f"{location}: expected a folder of Qdrant's local mode, found none; check the path")
@@ -121,13 +130,20 @@ class Folder(Place):
         return self.version(name)[-1]
 
     def version(self, name: str) -> Any:
-        """Size and time of the collection's file, and its number."""
+        """Size, time, and the count of changes of the collection's file, and its number."""
         path = self._path / "collection" / self.aliases().get(name, name) / "storage.sqlite"
         try:
-            status = path.stat()
+            return _version_of(path)
         except OSError as error:
             raise StoreError(f"{self.location}: expected {path.name}, found it gone; run again") from error
-        return [status.st_size, status.st_mtime_ns, status.st_ino]
+
+    def version_read(self, name: str) -> Any:
+        """As it was when the copy was made."""
+        return self._copied[self.aliases().get(name, name)]
+
+    def again(self) -> Place:
+        """Another copy."""
+        return Folder(self.location, self._path)
 
     def folder(self, name: str) -> Path | None:
         """The folder itself."""
@@ -150,10 +166,18 @@ class Folder(Place):
                 target = folder / "collection" / storage.parent.name / storage.name
                 target.parent.mkdir(parents=True)
                 with read_only(storage) as source, closing(sqlite3.connect(target)) as copy:
+                    source.execute("BEGIN")
+                    source.execute("SELECT 1 FROM sqlite_master").fetchone()  # from here on nobody else commits
+                    self._copied[storage.parent.name] = _version_of(storage)
                     source.backup(copy)
                     _check_points(storage, copy)
         except sqlite3.Error as error:
             raise StoreError(f"{self.location}: SQLite cannot read it ({error}); copy it again") from error
+
+
+def _version_of(path: Path) -> list[int]:
+    status = path.stat()
+    return [status.st_size, status.st_mtime_ns, change_counter(path), status.st_ino]
 
 
 def _check_points(storage: Path, connection: sqlite3.Connection) -> None:

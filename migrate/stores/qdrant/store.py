@@ -46,7 +46,7 @@ class QdrantStore(SearchableRecordStore):
     """
 
     def __init__(self, location: str, place: Place, address: Address) -> None:
-        self.place = place
+        self.place, self._address = place, address
         self.name = place.choose(address.name)
         self.number, self.collection = place.number_of(self.name), place.aliases().get(self.name, self.name)
         with answers(place):
@@ -64,7 +64,8 @@ class QdrantStore(SearchableRecordStore):
         has = self.models.HasVectorCondition(has_vector=self.vector)
         self.with_filter, self.without_filter = self.models.Filter(must=[has]), self.models.Filter(must_not=[has])
         server = place.location.partition("#")[0]
-        count = self._open_index(f"{server}#{self.name}?vector={self.vector}&id={self.id_field or ''}").count
+        index_name = f"{server}#{self.name}?vector={self.vector}&id={self.id_field or ''}"
+        count = self._open_index(index_name, place.version_read(self.name)).count
         sample = self.points(limit=_SAMPLE, vectors=[self.vector])
         vectors = np.array([self.vector_of(point) for point in sample], np.float32).reshape(-1, self.params.size)
         metric, notes = read_metric(_DISTANCES[self.params.distance.value], vectors)
@@ -231,6 +232,9 @@ class QdrantStore(SearchableRecordStore):
     def _read_ids(self) -> Iterable[str]:
         payload = False if self.id_field is None else [self.id_field]
         return (self.id_of(point) for point in self.all_points(self.with_filter, payload=payload))
+
+    def _as_now(self) -> QdrantStore:
+        return QdrantStore(self.info.location, self.place.again(), self._address)
 
     def _read_vectors(self, ids: Sequence[str]) -> Batch:
         read = [(doc_id, self.vector_of(point)) for doc_id, point in self.retrieve(ids, payload=False, vectors=True)]
