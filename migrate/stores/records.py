@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from importlib import import_module
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
@@ -250,11 +250,14 @@ class WaitingWriter(StoreWriter):
 
     def vectors_at(self, rows: NDArray[np.int64]) -> Vectors:
         """Some rows, in any order, (len(rows), dim)."""
-        path, size = self.rows.path, self.rows.row_bytes
-        vectors = np.empty((len(rows), self.rows.dim), "<f4")
+        path, size, order = self.rows.path, self.rows.row_bytes, np.argsort(rows)
+        vectors, in_file = np.empty((len(rows), self.rows.dim), "<f4"), rows[order]
+        starts = np.flatnonzero(np.diff(in_file, prepend=-2) != 1).tolist()
         with read_errors(path), path.open("rb") as file:
-            for place in np.argsort(rows).tolist():  # a mapped file would count as memory
-                read_exactly(path, file.fileno(), vectors[place].view(np.uint8).data, int(rows[place]) * size)
+            for start, stop in pairwise([*starts, len(rows)]):  # a mapped file would count as memory
+                part = np.empty((stop - start) * size, np.uint8)
+                read_exactly(path, file.fileno(), part.data, int(in_file[start]) * size)
+                vectors[order[start:stop]] = part.view("<f4").reshape(stop - start, -1)
         return vectors.astype(np.float32, copy=False)
 
     def batches(self) -> Iterator[Batch]:

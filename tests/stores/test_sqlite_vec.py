@@ -97,7 +97,11 @@ def awkward(tmp_path):
     return path
 
 
-def test_everything_in_an_awkward_database_goes_through(awkward, tmp_path):
+@pytest.mark.parametrize("journal", ["delete", "wal"])
+def test_everything_in_an_awkward_database_goes_through(journal, awkward, tmp_path):
+    connection = connect(awkward)
+    connection.execute(f"PRAGMA journal_mode = {journal}")
+    connection.close()
     source = open_store(f"sqlite-vec:{awkward}#vectors?text=odd docs.content")
     assert (source.info.count, source.info.dim, source.info.details["distance"]) == (100, 6, "cosine")
     vectors = np.random.default_rng(1).normal(size=(100, 9)).astype(np.float32)
@@ -117,6 +121,7 @@ def test_everything_in_an_awkward_database_goes_through(awkward, tmp_path):
         "SELECT rowid, * FROM without_vectors ORDER BY 1",
         "SELECT rowid, e FROM other",
         "SELECT count(*) FROM dear",
+        "PRAGMA journal_mode",
         "SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE 'vectors%' ORDER BY 1, 2",
     ):
         assert new_file.execute(question).fetchall() == old_file.execute(question).fetchall() != []

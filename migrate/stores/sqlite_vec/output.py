@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from migrate.errors import StoreError, UsageError
 from migrate.files import sha256_file
@@ -16,11 +16,15 @@ from migrate.locations import Address
 from migrate.manifest import StoreFacts
 from migrate.stores.base import Resume, Store, StoreWriter
 from migrate.stores.file_store import Sha256
+from migrate.stores.kept import sync_tree
 from migrate.stores.outputs import FolderOutput
 from migrate.stores.records import WaitingWriter, check_options
 from migrate.stores.sqlite_vec.catalog import AT_ONCE, INSERTED, METADATA, NAME, connect_to, quoted, sqlite_errors
 from migrate.stores.sqlite_vec.store import SqliteVecStore
 from migrate.vectors import Document, Vectors
+
+if TYPE_CHECKING:
+    from apsw import Connection
 
 FILE_NAME: Final = "store.db"
 TABLE_NAME: Final = "docs"
@@ -79,10 +83,11 @@ class CopyWriter(_DatabaseWriter):
         with sqlite_errors(path), closing(connect_to(path, write=True)) as copy:
             with copy.backup("main", source.connection, "main") as backup:
                 backup.step()
-            with copy:
+            with _unfinished(copy):
                 copy.execute(f"DROP TABLE {quoted(table.name)}")
                 copy.execute(table.with_dimension(source.column, self.rows.dim))
                 copy.executemany(insert, self._rows(other_columns))
+        sync_tree(self.folder)
 
     def _rows(self, other_columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         """The records of the source with new vectors: in the order of the table, unless it was written to since."""
@@ -103,6 +108,17 @@ class CopyWriter(_DatabaseWriter):
                 yield key, vector.tobytes(), *values
 
 
+@contextmanager
+def _unfinished(connection: Connection) -> Iterator[None]:
+    """One transaction of a database that nobody has yet: what fails is made anew, so that nothing need be undone."""
+    ((mode,),) = connection.execute("PRAGMA journal_mode").fetchall()
+    if mode != "wal":  # which the database itself notes, as the program has chosen that uses it
+        connection.execute("PRAGMA journal_mode = OFF").fetchall()
+    connection.execute("PRAGMA synchronous = OFF")
+    with connection:
+        yield
+
+
 class _NewWriter(_DatabaseWriter):
     """A database with one table of documents."""
 
@@ -121,11 +137,12 @@ class _NewWriter(_DatabaseWriter):
             )
         distance = {"l2": "L2", "ip": "cosine"}[metric]
         columns = f"id text primary key, embedding float[{self.rows.dim}] distance_metric={distance}, +content text"
-        with sqlite_errors(path), closing(connect_to(path, write=True)) as connection, connection:
+        with sqlite_errors(path), closing(connect_to(path, write=True)) as connection, _unfinished(connection):
             connection.execute(f"CREATE VIRTUAL TABLE {table} USING vec0({columns}, +{METADATA} text)")
             insert = f"INSERT INTO {table} (id, embedding, content, {METADATA}) VALUES (?, ?, ?, ?)"  # noqa: S608
             for documents, vectors in self.records():
                 connection.executemany(insert, map(self._row, documents, vectors))
+        sync_tree(self.folder)
 
     def _row(self, document: Document, vector: Vectors) -> tuple[Any, ...]:
         try:
