@@ -110,6 +110,19 @@ class TestServer(StoreTests):
         return f"c{hashlib.sha256(str(folder).encode()).hexdigest()[:20]}"
 
 
+def test_opening_a_collection_again_and_again_leaves_no_connections_behind(server):
+    client, url = server
+    fill(client, "again", example_documents(), example_vectors())
+
+    def descriptors():
+        assert len(read_all(open_store(f"{url}#again").scan()).ids) == 60
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    before = descriptors()
+    assert [descriptors() for _ in range(5)] == [before] * 5
+    client.delete_collection("again")
+
+
 class Function(chromadb.EmbeddingFunction):
     """What a collection made with OpenAI's function notes; it needs no key here."""
 

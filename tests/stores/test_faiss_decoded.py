@@ -1,6 +1,7 @@
 """Indexes that only FAISS can read: what comes back, what is refused, and what survives a crash of FAISS."""
 
 import os
+import resource
 import shutil
 import signal
 
@@ -227,3 +228,20 @@ def test_a_transform_that_claims_nothing_may_be_any_matrix(make, vectors, tmp_pa
     index.add(vectors)
     save(index, tmp_path)
     assert np.allclose(read(open_store(tmp_path))[1], vectors, atol=1e-4)
+
+
+def test_a_process_with_more_than_a_thousand_open_files_reads_one(vectors, tmp_path):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 2_000:
+        pytest.skip("this machine allows fewer open files")
+    save(train("SQ8", vectors), tmp_path)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2_000), hard))
+    opened = []
+    try:
+        with (tmp_path / "index.faiss").open("rb") as file:
+            opened += [os.dup(file.fileno()) for _ in range(1_100)]
+        assert len(read(open_store(tmp_path))[0]) == COUNT
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

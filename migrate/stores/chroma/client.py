@@ -43,6 +43,9 @@ _TRIES: Final = 5
 _IDS_AT_ONCE: Final = 10_000
 TENANT: Final = {"tenant": "default_tenant", "database": "default_database"}
 
+_CLIENTS: Final[dict[tuple[Any, ...], Any]] = {}
+"""One of each server: Chroma's own keeps its connections until the process ends, closed or not."""
+
 
 def beside_collection(path: Path, collection: str) -> Path:
     """Where what belongs to one of several collections of a folder lies, by its id, once it was switched."""
@@ -229,13 +232,16 @@ class Server(Place):
             host = None
         if not host:
             raise UsageError(f"{location}: expected chroma+http://HOST:PORT#COLLECTION, found no host; name it")
-        settings = _settings(module)
-        if not is_safe:  # nothing to verify: loading certificates takes longer than everything else
-            settings.chroma_server_ssl_verify = False
-        with answers(location, remote=True):
-            self.client = module.HttpClient(
-                host=host, port=port, ssl=is_safe, headers=headers, settings=settings, **self.tenant
-            )
+        key = (os.getpid(), host, port, is_safe, token, *self.tenant.items())
+        if key not in _CLIENTS:
+            settings = _settings(module)
+            if not is_safe:  # nothing to verify: loading certificates takes longer than everything else
+                settings.chroma_server_ssl_verify = False
+            with answers(location, remote=True):
+                _CLIENTS[key] = module.HttpClient(
+                    host=host, port=port, ssl=is_safe, headers=headers, settings=settings, **self.tenant
+                )
+        self.client = _CLIENTS[key]
 
     def names(self) -> list[str]:
         """See `Place`."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-import select
+import selectors
 import shutil
 import signal
 import subprocess
@@ -151,17 +151,18 @@ def _receive(path: Path, child: subprocess.Popen[bytes], size: int, limit: float
     assert child.stdout is not None  # noqa: S101 - Popen was called with a pipe
     descriptor, content = child.stdout.fileno(), bytearray()
     deadline = time.monotonic() + limit
-    while len(content) < size:
-        ready, _, _ = select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))
-        if not ready:
-            raise StoreError(
-                f"{path}: FAISS did not respond within {limit:.0f} s: the file is probably damaged, or this "
-                "machine too busy; copy it again or try again"
-            )
-        part = os.read(descriptor, min(_CHUNK, size - len(content)))
-        if not part:
-            break
-        content += part
+    with selectors.DefaultSelector() as selector:
+        selector.register(descriptor, selectors.EVENT_READ)
+        while len(content) < size:
+            if not selector.select(max(0.0, deadline - time.monotonic())):
+                raise StoreError(
+                    f"{path}: FAISS did not respond within {limit:.0f} s: the file is probably damaged, or this "
+                    "machine too busy; copy it again or try again"
+                )
+            part = os.read(descriptor, min(_CHUNK, size - len(content)))
+            if not part:
+                break
+            content += part
     return bytes(content)
 
 
